@@ -1,0 +1,58 @@
+#include "error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static void mark_cut(struct error *err, int length)
+{
+    if (length >= (int)sizeof(err->text))
+        memcpy(err->text + sizeof(err->text) - 4, "...", 4);
+}
+
+static int set_text(struct error *err, const char *format, va_list args)
+{
+    int length = vsnprintf(err->text, sizeof(err->text), format, args);
+
+    mark_cut(err, length);
+    return -1;
+}
+
+int error_set(struct error *err, const char *format, ...)
+{
+    va_list args;
+
+    if (!err)
+        return -1;
+    va_start(args, format);
+    set_text(err, format, args);
+    va_end(args);
+    return -1;
+}
+
+int error_set_errno(struct error *err, int number, const char *format, ...)
+{
+    struct error sentence;
+    va_list args;
+
+    if (!err)
+        return -1;
+    va_start(args, format);
+    set_text(&sentence, format, args);
+    va_end(args);
+    return error_set(err, "%s: %s", sentence.text, strerror(number));
+}
+
+int error_prefix(struct error *err, const char *format, ...)
+{
+    struct error before, after;
+    va_list args;
+
+    if (!err)
+        return -1;
+    after = *err;
+    va_start(args, format);
+    set_text(&before, format, args);
+    va_end(args);
+    return error_set(err, "%s: %s", before.text, after.text);
+}

@@ -1,0 +1,45 @@
+#include "parse.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+int parse_int64(const char *what, const char *text, int64_t min, int64_t max, int64_t *value,
+                struct error *err)
+{
+    char *end;
+    long long number;
+
+    errno = 0;
+    number = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || isspace((unsigned char)text[0]))
+        return error_set(err, "%s=%.100s is not a whole number", what, text);
+    if (errno == ERANGE || number < min || number > max)
+        return error_set(err, "%s=%.100s is out of range; use %" PRId64 " to %" PRId64, what, text,
+                         min, max);
+    *value = number;
+    return 0;
+}
+
+int parse_double(const char *what, const char *text, double *value, struct error *err)
+{
+    char *end;
+    double number = strtod(text, &end);
+
+    if (end == text || *end != '\0' || isspace((unsigned char)text[0]) || !isfinite(number))
+        return error_set(err, "%s=%.100s is not a number", what, text);
+    *value = number;
+    return 0;
+}
+
+int size_multiply(size_t a, size_t b, size_t *product)
+{
+    size_t result;
+
+    if (__builtin_mul_overflow(a, b, &result))
+        return -1;
+    *product = result;
+    return 0;
+}

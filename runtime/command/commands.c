@@ -1,0 +1,8 @@
+#include "commands.h"
+
+#include <stddef.h>
+
+const struct command *const commands[] = {
+    &command_version,
+    NULL,
+};

@@ -1,0 +1,12 @@
+/* The subcommands of `megatron`, one file each. */
+#ifndef MEGATRON_COMMANDS_H
+#define MEGATRON_COMMANDS_H
+
+#include "command.h"
+
+extern const struct command command_version;
+
+/* All of them in the order of `megatron --help`, NULL at the end. */
+extern const struct command *const commands[];
+
+#endif

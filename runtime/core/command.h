@@ -1,0 +1,15 @@
+/* A subcommand of `megatron`: what main() needs to know to offer and to call it. */
+#ifndef MEGATRON_COMMAND_H
+#define MEGATRON_COMMAND_H
+
+#include "error.h"
+
+struct command {
+    const char *name;
+    const char *summary; /* one line for `megatron --help` */
+    /* Run with the words after the command's name. Returns the exit code of the process, or -1 with
+     * a sentence in 'err', which main() prints. Answers --help itself and returns 0. */
+    int (*run)(int argc, const char *const *argv, struct error *err);
+};
+
+#endif

@@ -1,0 +1,67 @@
+/* Command lines by table: one row per option, a parser, and the --help text from the same rows. */
+#ifndef MEGATRON_OPTION_H
+#define MEGATRON_OPTION_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include "error.h"
+
+enum option_type {
+    OPTION_HEADING, /* no option: 'name' is a heading in the help text */
+    OPTION_FLAG,    /* int, set to 1 */
+    OPTION_UNFLAG,  /* int, set to 0: for --no-... */
+    OPTION_INT,     /* int64_t in [min, max] (any value if both are 0) */
+    OPTION_REAL,    /* double */
+    OPTION_TEXT,    /* const char *, pointing into argv */
+    OPTION_CHOICE,  /* int: number of the word within 'choices' ("a|b|c") */
+    OPTION_LIST,    /* struct option_list: all words up to the next option */
+    OPTION_IGNORED, /* accepted with its words, without meaning here; noted */
+    OPTION_RENAMED, /* refused: 'help' is the name to use instead */
+};
+
+/* Words pointing into argv. Owned by the caller: free(items). */
+struct option_list {
+    const char **items;
+    size_t count;
+};
+
+struct option {
+    const char *name; /* without the leading "--" */
+    enum option_type type;
+    size_t offset;        /* of the value in the target struct */
+    const char *argument; /* the word for the value in the help text: "N", "FILE" */
+    const char *help;
+    const char *choices;
+    int64_t min, max;
+};
+
+/* What a command line held besides the values in the target. options_result_clear frees it. */
+struct options_result {
+    const char **words; /* the words that belong to no option, in order */
+    size_t word_count;
+    const char **ignored; /* names of the OPTION_IGNORED options given, in order */
+    size_t ignored_count;
+    unsigned char *given; /* one per table row: was it on the command line */
+    const struct option *table;
+    size_t rows;
+    int help; /* --help or -h was given; nothing after it was read */
+};
+
+/* Read 'argc' words of 'argv' (without the command's own name) by 'table', which ends with a row
+ * whose name is NULL, into the struct at 'target'. Takes `--name value`, `--name=value`, and `--`
+ * before words that begin with a dash; '_' and '-' in names are the same. Where an option is given
+ * twice the last one wins. Unknown names are answered with the nearest known ones. Returns 0 or -1;
+ * 'result' must be cleared by the caller in both cases. */
+int options_parse(const struct option *table, void *target, int argc, const char *const *argv,
+                  struct options_result *result, struct error *err);
+
+/* Was option 'name' on the command line? */
+int options_given(const struct options_result *result, const char *name);
+
+void options_result_clear(struct options_result *result);
+
+/* Print the rows of 'table' as the option part of a --help text. */
+void options_print(const struct option *table, FILE *stream);
+
+#endif

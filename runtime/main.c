@@ -1,0 +1,64 @@
+#include "commands.h"
+#include "nearest.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void print_help(FILE *stream)
+{
+    fprintf(stream, "Usage: megatron COMMAND [OPTION...]\n"
+                    "Train GPT models on Slurm clusters: one process per rank, started by srun.\n\n"
+                    "Commands:\n");
+    for (size_t i = 0; commands[i]; i++)
+        fprintf(stream, "  %-14s %s\n", commands[i]->name, commands[i]->summary);
+    fprintf(stream, "\n`megatron COMMAND --help` lists a command's options; see also megatron(1).\n");
+}
+
+static int unknown_command(const char *name)
+{
+    const char *names[64];
+    char near[256];
+    size_t count = 0;
+
+    while (commands[count] && count < 64) {
+        names[count] = commands[count]->name;
+        count++;
+    }
+    if (nearest_names(name, names, count, near, sizeof(near)) > 0)
+        fprintf(stderr, "megatron: unknown command %s; did you mean %s?\n", name, near);
+    else
+        fprintf(stderr, "megatron: unknown command %s; `megatron --help` lists all\n", name);
+    return 2;
+}
+
+static int run_command(const struct command *command, int argc, const char *const *argv)
+{
+    struct error err = {""};
+    int rc = command->run(argc, argv, &err);
+
+    if (rc < 0) {
+        fprintf(stderr, "megatron %s: %s\n", command->name, err.text);
+        return 1;
+    }
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "megatron %s: cannot write to standard output\n", command->name);
+        return 1;
+    }
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "--help";
+
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        print_help(stdout);
+        return 0;
+    }
+    if (strcmp(name, "--version") == 0)
+        name = "version";
+    for (size_t i = 0; commands[i]; i++)
+        if (strcmp(commands[i]->name, name) == 0)
+            return run_command(commands[i], argc - 2, (const char *const *)argv + 2);
+    return unknown_command(name);
+}
