@@ -1,9 +1,11 @@
-/* The contract between the plugin and the runtime: every MEGATRON_* variable, its meaning, its form.
+/* The contract between the plugin and the runtime: every MEGATRON_* variable, its meaning, its
+ * form.
  *
- * The plugin sets these for the tasks of a step that srun launches; `megatron` reads them. A flag of
- * the runtime's wins over its variable, a MEGATRON_* variable over SLURM_*, OMPI_* and RANK-style
- * ones, those over defaults. A variable the user exported is never overridden. Numbers are decimal,
- * lists are separated by commas. megatron-contract(7) says the same for people; a test compares. */
+ * The plugin sets these for the tasks of a step that srun launches; `megatron` reads them. A flag
+ * of the runtime's wins over its variable, a MEGATRON_* variable over SLURM_*, OMPI_* and
+ * RANK-style ones, those over defaults. A variable the user exported is never overridden. Numbers
+ * are decimal, lists are separated by commas. megatron-contract(7) says the same for people; a test
+ * compares. */
 #ifndef MEGATRON_CONTRACT_H
 #define MEGATRON_CONTRACT_H
 
@@ -12,27 +14,28 @@
 #define CONTRACT_VERSION 1
 
 /* X(suffix, form, meaning): the variable is MEGATRON_<suffix>. */
-#define CONTRACT_VARIABLES(X)                                                                      \
-    X(CONTRACT, "N", "version of this contract; a runtime refuses one it does not know")           \
-    X(RANK, "N", "rank in the world, over all components of a het job")                            \
-    X(WORLD_SIZE, "N", "number of ranks")                                                          \
-    X(LOCAL_RANK, "N", "rank among the ranks of this node")                                        \
-    X(LOCAL_SIZE, "N", "number of ranks on this node")                                             \
-    X(NODE_RANK, "N", "number of this node, over all components of a het job")                     \
-    X(NODES, "N", "number of nodes")                                                               \
-    X(TP, "N", "tensor-parallel size")                                                             \
-    X(PP, "N", "pipeline-parallel size")                                                           \
-    X(CP, "N", "context-parallel size")                                                            \
-    X(DP, "N", "data-parallel size: WORLD_SIZE / (TP * PP * CP)")                                  \
-    X(MODEL, "NAME", "model preset; flags of the runtime change single values of it")              \
-    X(MASTER_ADDR, "HOST", "address of the node of rank 0")                                        \
-    X(MASTER_PORT, "N", "port on that node that is this step's own")                               \
-    X(GPU, "LIST", "my GPUs: CUDA device numbers in this process under PCI_BUS_ID order")          \
-    X(GPU_PCI, "LIST", "their PCI addresses, DOMAIN:BUS:DEVICE.FUNCTION, in the same order")       \
-    X(NICS, "LIST", "my NICs: names of RDMA devices, or PCI addresses where they have no name")    \
-    X(CPUS, "LIST", "my CPUs: the node's OS numbers, ranges such as 0-11,96-107")                  \
-    X(NUMA, "LIST", "my NUMA nodes: OS numbers")                                                   \
-    X(JOB_END, "SECONDS", "when the job's time limit ends, in seconds since 1970; absent if never") \
+#define CONTRACT_VARIABLES(X)                                                                   \
+    X(CONTRACT, "N", "version of this contract; a runtime refuses one it does not know")        \
+    X(RANK, "N", "rank in the world, over all components of a het job")                         \
+    X(WORLD_SIZE, "N", "number of ranks")                                                       \
+    X(LOCAL_RANK, "N", "rank among the ranks of this node")                                     \
+    X(LOCAL_SIZE, "N", "number of ranks on this node")                                          \
+    X(NODE_RANK, "N", "number of this node, over all components of a het job")                  \
+    X(NODES, "N", "number of nodes")                                                            \
+    X(TP, "N", "tensor-parallel size")                                                          \
+    X(PP, "N", "pipeline-parallel size")                                                        \
+    X(CP, "N", "context-parallel size")                                                         \
+    X(DP, "N", "data-parallel size: WORLD_SIZE / (TP * PP * CP)")                               \
+    X(MODEL, "NAME", "model preset; flags of the runtime change single values of it")           \
+    X(MASTER_ADDR, "HOST", "address of the node of rank 0")                                     \
+    X(MASTER_PORT, "N", "port on that node that is this step's own")                            \
+    X(GPU, "LIST", "my GPUs: CUDA device numbers in this process under PCI_BUS_ID order")       \
+    X(GPU_PCI, "LIST", "their PCI addresses, DOMAIN:BUS:DEVICE.FUNCTION, in the same order")    \
+    X(NICS, "LIST", "my NICs: names of RDMA devices, or PCI addresses where they have no name") \
+    X(CPUS, "LIST", "my CPUs: the node's OS numbers, ranges such as 0-11,96-107")               \
+    X(NUMA, "LIST", "my NUMA nodes: OS numbers")                                                \
+    X(JOB_END, "SECONDS",                                                                       \
+      "when the job's time limit ends, in seconds since 1970; absent if never")                 \
     X(RESTARTS, "N", "how often Slurm has requeued this job")
 
 enum contract_variable {

@@ -1,4 +1,5 @@
-/* Error text on its way from the place that knows what went wrong to the one place that prints it. */
+/* Error text on its way from the place that knows what went wrong to the one place that prints it.
+ */
 #ifndef MEGATRON_ERROR_H
 #define MEGATRON_ERROR_H
 

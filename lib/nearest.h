@@ -8,8 +8,8 @@
  * Names longer than 63 bytes compare by their first 63. */
 size_t nearest_distance(const char *a, const char *b);
 
-/* Write up to three of 'count' 'names' that are near to 'name' into 'buffer' as "a, b or c", nearest
- * first. Returns how many were written; 0 (and an empty buffer) where nothing is near. */
+/* Write up to three of 'count' 'names' that are near to 'name' into 'buffer' as "a, b or c",
+ * nearest first. Returns how many were written; 0 (and an empty buffer) where nothing is near. */
 size_t nearest_names(const char *name, const char *const *names, size_t count, char *buffer,
                      size_t size);
 

@@ -14,7 +14,8 @@ int parse_int64(const char *what, const char *text, int64_t min, int64_t max, in
 /* Read a finite decimal number (also 1e-4, .01) into '*value'. Returns 0 or -1. */
 int parse_double(const char *what, const char *text, double *value, struct error *err);
 
-/* Multiply two sizes. Returns 0, or -1 if the product does not fit; '*product' is then unchanged. */
+/* Multiply two sizes. Returns 0, or -1 if the product does not fit; '*product' is then unchanged.
+ */
 int size_multiply(size_t a, size_t b, size_t *product);
 
 #endif

@@ -11,7 +11,8 @@ static void print_help(FILE *stream)
                     "Commands:\n");
     for (size_t i = 0; commands[i]; i++)
         fprintf(stream, "  %-14s %s\n", commands[i]->name, commands[i]->summary);
-    fprintf(stream, "\n`megatron COMMAND --help` lists a command's options; see also megatron(1).\n");
+    fprintf(stream,
+            "\n`megatron COMMAND --help` lists a command's options; see also megatron(1).\n");
 }
 
 static int unknown_command(const char *name)

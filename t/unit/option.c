@@ -47,7 +47,8 @@ static int parse(const char *const *argv)
 
 static void test_values(void)
 {
-    ok(PARSE("--flag", "--number", "7", "--learning-rate=1.5e-4", "--no-dash", "word") == 0, "parses");
+    ok(PARSE("--flag", "--number", "7", "--learning-rate=1.5e-4", "--no-dash", "word") == 0,
+       "parses");
     ok(target.flag == 1 && target.dash == 0 && target.number == 7, "flags and a number");
     ok(target.real == 1.5e-4, "a real number");
     ok(result.word_count == 1 && strcmp(result.words[0], "word") == 0, "a word");

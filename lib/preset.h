@@ -1,0 +1,39 @@
+/* Shapes of models, and the named ones people train. */
+#ifndef MEGATRON_PRESET_H
+#define MEGATRON_PRESET_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "error.h"
+
+enum model_family { MODEL_GPT, MODEL_LLAMA };
+
+struct model_shape {
+    const char *name;
+    enum model_family family;
+    int64_t layers, hidden, ffn_hidden, heads;
+    int64_t query_groups; /* = heads without grouped queries */
+    int64_t kv_channels;  /* size of one head */
+    int64_t vocabulary;   /* true size, without padding */
+    int64_t sequence;     /* sequence length and number of positions */
+    double rotary_base;   /* of a model with rotary positions (the Llamas) */
+};
+
+/* The preset called 'name' (letter case does not matter), or NULL with the nearest names in 'err'.
+ * 'what' names the option in the error. */
+const struct model_shape *preset_find(const char *what, const char *name, struct error *err);
+
+/* Preset number 'index', or NULL behind the last one. */
+const struct model_shape *preset_at(size_t index);
+
+/* One line about a preset for a list: "llama2-70b  80 layers, hidden 8192, ...". */
+void preset_describe(const struct model_shape *shape, char *buffer, size_t size);
+
+/* Number of parameters of the whole model, with the vocabulary padded to a multiple of 'padding'.
+ */
+int64_t model_parameters(const struct model_shape *shape, int64_t padding);
+
+/* Size of the vocabulary padded to a multiple of 'divisor' * 'tp', as Megatron does it. */
+int64_t vocabulary_padded(int64_t vocabulary, int64_t divisor, int64_t tp);
+
+#endif

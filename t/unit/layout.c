@@ -1,0 +1,149 @@
+#include "tap.h"
+#include "layout.h"
+
+static struct error err;
+
+static void test_parameters(void)
+{
+    const struct model_shape *shape;
+    char line[256];
+
+    for (size_t i = 0; (shape = preset_at(i)); i++) {
+        preset_describe(shape, line, sizeof(line));
+        ok(shape->hidden == shape->heads * shape->kv_channels, "%s", line);
+    }
+    is_int(model_parameters(preset_find("m", "gpt2-345m", &err), 1), 354823168,
+           "parameters of GPT-2 345M as published");
+    is_int(model_parameters(preset_find("m", "llama2-7b", &err), 1), 6738415616, "of Llama 2 7B");
+    is_int(model_parameters(preset_find("m", "LLAMA2-70B", &err), 1), 68976648192,
+           "of Llama 2 70B");
+    is_int(model_parameters(preset_find("m", "llama3-8b", &err), 1), 8030261248, "of Llama 3 8B");
+    is_int(vocabulary_padded(50257, 128, 8), 51200, "vocabulary padded for 8 ranks");
+    is_int(vocabulary_padded(32000, 128, 1), 32000, "vocabulary that needs no padding");
+    ok(!preset_find("--megatron-model", "lama2-7b", &err), "unknown model");
+    is(err.text,
+       "--megatron-model=lama2-7b is an unknown model; did you mean llama2-7b, llama2-70b or "
+       "llama2-13b? --megatron-model=list shows all",
+       "nearest names");
+}
+
+static void test_divide(void)
+{
+    static const struct {
+        struct layout layout;
+        int64_t world, dp;
+        const char *text;
+    } rows[] = {
+        {{8, 1, 0, 1}, 16, 2, ""},
+        {{2, 2, 0, 2}, 8, 1, ""},
+        {{3, 1, 0, 1},
+         8,
+         0,
+         "--megatron-tp=3 does not divide 8 tasks; use 6 or 9 tasks, or another layout"},
+        {{4, 1, 0, 4},
+         8,
+         0,
+         "--megatron-tp=4 x --megatron-pp=4 x --megatron-cp=1 = 16 does not divide 8 tasks; use 16 "
+         "tasks, or another layout"},
+        {{INT64_MAX, 1, 0, 2},
+         8,
+         0,
+         "--megatron-tp=9223372036854775807 times --megatron-pp=2 times --megatron-cp=1 is too "
+         "large"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct layout layout = rows[i].layout;
+
+        err.text[0] = '\0';
+        is_int(layout_divide(&layout, rows[i].world, &layout_names_plugin, &err),
+               rows[i].text[0] ? -1 : 0, "divide");
+        is(err.text, rows[i].text, "sentence");
+        if (!rows[i].text[0])
+            is_int(layout.dp, rows[i].dp, "data-parallel size");
+    }
+}
+
+static void test_model(void)
+{
+    static const struct {
+        const char *model;
+        struct layout layout;
+        int64_t chunks;
+        const char *text;
+    } rows[] = {
+        {"llama2-70b", {8, 1, 1, 4}, 1, ""},
+        {"llama2-70b", {8, 2, 1, 4}, 5, ""},
+        {"llama2-70b",
+         {16, 1, 1, 1},
+         1,
+         "--megatron-tp=16 does not divide the 8 query groups of llama2-70b; use 1, 2, 4 or 8"},
+        {"1.7B",
+         {16, 1, 1, 1},
+         1,
+         "--megatron-tp=16 does not divide the 24 attention heads of 1.7B; use 1, 2, 3, 4, 6, 8, "
+         "12 "
+         "or 24"},
+        {"llama2-7b",
+         {1, 1, 1, 5},
+         1,
+         "--megatron-pp=5 does not divide the 32 layers of llama2-7b; use 1, 2, 4, 8, 16 or 32"},
+        {"llama2-7b",
+         {1, 1, 1, 4},
+         3,
+         "--megatron-pp=4 with 3 virtual stages does not divide the 32 layers of llama2-7b"},
+        {"llama2-7b",
+         {1, 3, 1, 1},
+         1,
+         "--megatron-cp=3 needs a sequence length that is a multiple of 6; that of llama2-7b is "
+         "4096"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct model_shape *shape = preset_find("m", rows[i].model, &err);
+
+        err.text[0] = '\0';
+        is_int(
+            layout_check_model(&rows[i].layout, shape, rows[i].chunks, &layout_names_plugin, &err),
+            rows[i].text[0] ? -1 : 0, rows[i].model);
+        is(err.text, rows[i].text, "sentence");
+    }
+}
+
+static void test_node(void)
+{
+    struct layout layout = {8, 1, 1, 1};
+
+    ok(layout_check_node(&layout, 8, 8, &layout_names_plugin, &err) == 0, "8 on 8");
+    ok(layout_check_node(&layout, 4, 0, &layout_names_plugin, &err) == 0, "8 over two nodes of 4");
+    ok(layout_check_node(&layout, 4, 4, &layout_names_plugin, &err) < 0, "8 on 4 GPUs");
+    is(err.text,
+       "--megatron-tp=8 is more than the 4 GPUs of a node; use 1, 2 or 4, and more pipeline stages "
+       "(--megatron-pp) for larger models",
+       "sentence");
+    layout.tp = 3;
+    ok(layout_check_node(&layout, 8, 8, &layout_names_plugin, &err) < 0, "3 on 8 tasks");
+    is(err.text, "--megatron-tp=3 does not divide 8 tasks per node; use 1, 2, 4 or 8", "sentence");
+}
+
+static void test_positions(void)
+{
+    struct layout layout = {2, 2, 3, 4};
+    int good = 1;
+
+    for (int64_t rank = 0; rank < 48; rank++)
+        good = good && layout_rank(&layout, layout_position(&layout, rank)) == rank;
+    ok(good, "positions and back");
+    is_int(layout_position(&layout, 1).tp, 1, "tensor-parallel neighbours are next to each other");
+    is_int(layout_position(&layout, 12).pp, 1, "pipeline stages are farthest apart");
+}
+
+int main(void)
+{
+    test_parameters();
+    test_divide();
+    test_model();
+    test_node();
+    test_positions();
+    return done_testing();
+}
