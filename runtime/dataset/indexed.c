@@ -1,0 +1,443 @@
+#include "config.h"
+#include "indexed.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct file {
+    char *path;
+    int fd;
+    int64_t size;
+};
+
+struct indexed {
+    char *prefix;
+    struct file idx, bin;
+    size_t token_size;
+    struct indexed_info info;
+};
+
+static int open_file(struct file *file, const char *prefix, const char *suffix, int64_t *time,
+                     struct error *err)
+{
+    struct stat status;
+
+    if (asprintf(&file->path, "%s%s", prefix, suffix) < 0) {
+        file->path = NULL;
+        return error_set(err, "%s%s: out of memory", prefix, suffix);
+    }
+    file->fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    if (file->fd < 0)
+        return error_set_errno(err, errno, "%s: cannot open", file->path);
+    if (fstat(file->fd, &status) < 0)
+        return error_set_errno(err, errno, "%s: cannot read its size", file->path);
+    if (!S_ISREG(status.st_mode))
+        return error_set(err, "%s is not a regular file", file->path);
+    file->size = status.st_size;
+    if (time)
+        *time = status.st_mtim.tv_sec * INT64_C(1000000000) + status.st_mtim.tv_nsec;
+    return 0;
+}
+
+static void close_file(struct file *file)
+{
+    if (file->fd >= 0)
+        close(file->fd);
+    free(file->path);
+}
+
+/* All of 'size' bytes at 'offset', or an error: the file may have become shorter since it was
+ * opened. */
+static int read_at(const struct file *file, void *out, size_t size, int64_t offset,
+                   struct error *err)
+{
+    char *at = out;
+
+    while (size > 0) {
+        ssize_t got = pread(file->fd, at, size, offset);
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return error_set_errno(err, errno, "%s: cannot read at offset %" PRId64, file->path,
+                                   offset);
+        if (got == 0)
+            return error_set(err,
+                             "%s ends at offset %" PRId64
+                             " where %zu more bytes must be; it was cut after it was opened",
+                             file->path, offset, size);
+        at += got;
+        offset += got;
+        size -= (size_t)got;
+    }
+    return 0;
+}
+
+static uint64_t get_u64(const unsigned char *at)
+{
+    uint64_t value;
+
+    memcpy(&value, at, sizeof(value));
+    return value;
+}
+
+static int64_t pointers_at(const struct indexed *d)
+{
+    return IDX_HEADER_SIZE + d->info.sequences * IDX_LENGTH_SIZE;
+}
+
+static int64_t documents_at(const struct indexed *d)
+{
+    return pointers_at(d) + d->info.sequences * IDX_POINTER_SIZE;
+}
+
+static int check_counts(struct indexed *d, uint64_t sequences, uint64_t entries, struct error *err)
+{
+    /* With these bounds no sum or product below can overflow. */
+    const uint64_t limit = INT64_MAX / 64;
+    uint64_t size;
+
+    if (sequences > limit)
+        return error_set(err, "%s: offset %d: %" PRIu64 " sequences cannot be; the file is damaged",
+                         d->idx.path, IDX_SEQUENCES_AT, sequences);
+    if (entries > limit || entries == 0)
+        return error_set(err,
+                         "%s: offset %d: %" PRIu64
+                         " entries in the document array cannot be; the file is damaged",
+                         d->idx.path, IDX_DOCUMENTS_AT, entries);
+    size = IDX_HEADER_SIZE + sequences * (IDX_LENGTH_SIZE + IDX_POINTER_SIZE) +
+           entries * IDX_DOCUMENT_SIZE;
+    if ((uint64_t)d->idx.size != size && (uint64_t)d->idx.size != size + sequences)
+        return error_set(err,
+                         "%s: %" PRIu64 " sequences and %" PRIu64 " document entries need %" PRIu64
+                         " bytes, the file has %" PRId64 "; it is %s",
+                         d->idx.path, sequences, entries, size, d->idx.size,
+                         (uint64_t)d->idx.size < size ? "cut off" : "damaged");
+    d->info.multimodal = sequences > 0 && (uint64_t)d->idx.size == size + sequences;
+    d->info.sequences = (int64_t)sequences;
+    d->info.documents = (int64_t)entries - 1;
+    return 0;
+}
+
+static int read_header(struct indexed *d, struct error *err)
+{
+    unsigned char header[IDX_HEADER_SIZE];
+
+    if (d->idx.size < IDX_HEADER_SIZE)
+        return error_set(err, "%s has %" PRId64 " bytes, less than the header of %d; it is cut off",
+                         d->idx.path, d->idx.size, IDX_HEADER_SIZE);
+    if (read_at(&d->idx, header, sizeof(header), 0, err) < 0)
+        return -1;
+    if (memcmp(header, IDX_MAGIC, IDX_MAGIC_SIZE) != 0)
+        return error_set(err, "%s: offset 0: not an index of tokens (it must begin with MMIDIDX)",
+                         d->idx.path);
+    if (get_u64(header + IDX_VERSION_AT) != IDX_VERSION)
+        return error_set(err, "%s: offset %d: version %" PRIu64 ", only %d is known", d->idx.path,
+                         IDX_VERSION_AT, get_u64(header + IDX_VERSION_AT), IDX_VERSION);
+    d->info.dtype = header[IDX_DTYPE_AT];
+    d->token_size = idx_dtype_size(header[IDX_DTYPE_AT]);
+    if (d->token_size == 0)
+        return error_set(err, "%s: offset %d: token type %d is unknown; known are 1 to 8",
+                         d->idx.path, IDX_DTYPE_AT, header[IDX_DTYPE_AT]);
+    if (d->info.dtype == IDX_F32 || d->info.dtype == IDX_F64)
+        return error_set(err, "%s: offset %d: token type %d (%s) cannot hold tokens", d->idx.path,
+                         IDX_DTYPE_AT, d->info.dtype, idx_dtype_name(d->info.dtype));
+    return check_counts(d, get_u64(header + IDX_SEQUENCES_AT), get_u64(header + IDX_DOCUMENTS_AT),
+                        err);
+}
+
+/* Is 'sequence', of 'length' tokens at byte 'pointer', a part of the .bin file? */
+static int check_sequence(const struct indexed *d, int64_t sequence, int64_t pointer,
+                          int64_t length, struct error *err)
+{
+    if (length < 0)
+        return error_set(err, "%s: offset %" PRId64 ": sequence %" PRId64 " has length %" PRId64,
+                         d->idx.path, IDX_HEADER_SIZE + sequence * IDX_LENGTH_SIZE, sequence,
+                         length);
+    if (pointer < 0 || pointer > d->bin.size ||
+        length * (int64_t)d->token_size > d->bin.size - pointer)
+        return error_set(err,
+                         "%s: offset %" PRId64 ": sequence %" PRId64 " of %" PRId64
+                         " tokens at byte %" PRId64 " does not lie within the %" PRId64
+                         " bytes of %s",
+                         d->idx.path, pointers_at(d) + sequence * IDX_POINTER_SIZE, sequence,
+                         length, pointer, d->bin.size, d->bin.path);
+    return 0;
+}
+
+static int check_ends(const struct indexed *d, struct error *err)
+{
+    int64_t n = d->info.sequences, m = d->info.documents, first, last, pointer;
+    int32_t length;
+
+    if (indexed_documents(d, 0, 1, &first, err) < 0 || indexed_documents(d, m, 1, &last, err) < 0)
+        return -1;
+    if (first != 0)
+        return error_set(
+            err, "%s: offset %" PRId64 ": the first document begins at sequence %" PRId64 ", not 0",
+            d->idx.path, documents_at(d), first);
+    if (last != n)
+        return error_set(err,
+                         "%s: offset %" PRId64 ": the last document ends at sequence %" PRId64
+                         " of %" PRId64,
+                         d->idx.path, documents_at(d) + m * IDX_DOCUMENT_SIZE, last, n);
+    if (n == 0)
+        return 0;
+    if (indexed_lengths(d, n - 1, 1, &length, err) < 0 ||
+        indexed_pointers(d, n - 1, 1, &pointer, err) < 0)
+        return -1;
+    return check_sequence(d, n - 1, pointer, length, err);
+}
+
+struct indexed *indexed_open(const char *prefix, struct error *err)
+{
+    struct indexed *d = calloc(1, sizeof(*d));
+
+    if (!d) {
+        error_set(err, "%s: out of memory", prefix);
+        return NULL;
+    }
+    d->idx.fd = d->bin.fd = -1;
+    d->prefix = strdup(prefix);
+    if (!d->prefix) {
+        error_set(err, "%s: out of memory", prefix);
+        goto fail;
+    }
+    if (open_file(&d->idx, prefix, ".idx", &d->info.idx_time, err) < 0 ||
+        open_file(&d->bin, prefix, ".bin", NULL, err) < 0)
+        goto fail;
+    d->info.idx_size = d->idx.size;
+    d->info.bin_size = d->bin.size;
+    if (read_header(d, err) < 0 || check_ends(d, err) < 0)
+        goto fail;
+    /* Samples are spread over the whole file: reading ahead would only fill the page cache. */
+    posix_fadvise(d->bin.fd, 0, 0, POSIX_FADV_RANDOM);
+    return d;
+fail:
+    indexed_close(d);
+    return NULL;
+}
+
+void indexed_close(struct indexed *indexed)
+{
+    if (!indexed)
+        return;
+    close_file(&indexed->idx);
+    close_file(&indexed->bin);
+    free(indexed->prefix);
+    free(indexed);
+}
+
+const struct indexed_info *indexed_info(const struct indexed *indexed)
+{
+    return &indexed->info;
+}
+
+const char *indexed_prefix(const struct indexed *indexed)
+{
+    return indexed->prefix;
+}
+
+static int read_array(const struct indexed *d, const char *what, int64_t at, size_t entry_size,
+                      int64_t entries, int64_t first, int64_t count, void *out, struct error *err)
+{
+    if (first < 0 || count < 0 || first > entries || count > entries - first)
+        return error_set(err, "%s: %s [%" PRId64 ", +%" PRId64 ") asked for, there are %" PRId64,
+                         d->idx.path, what, first, count, entries);
+    return read_at(&d->idx, out, (size_t)count * entry_size, at + first * (int64_t)entry_size, err);
+}
+
+int indexed_lengths(const struct indexed *indexed, int64_t first, int64_t count, int32_t *out,
+                    struct error *err)
+{
+    return read_array(indexed, "lengths", IDX_HEADER_SIZE, IDX_LENGTH_SIZE, indexed->info.sequences,
+                      first, count, out, err);
+}
+
+int indexed_pointers(const struct indexed *indexed, int64_t first, int64_t count, int64_t *out,
+                     struct error *err)
+{
+    return read_array(indexed, "pointers", pointers_at(indexed), IDX_POINTER_SIZE,
+                      indexed->info.sequences, first, count, out, err);
+}
+
+int indexed_documents(const struct indexed *indexed, int64_t first, int64_t count, int64_t *out,
+                      struct error *err)
+{
+    return read_array(indexed, "document entries", documents_at(indexed), IDX_DOCUMENT_SIZE,
+                      indexed->info.documents + 1, first, count, out, err);
+}
+
+int64_t indexed_length(const struct indexed *indexed, int64_t sequence, struct error *err)
+{
+    int32_t length;
+
+    if (indexed_lengths(indexed, sequence, 1, &length, err) < 0)
+        return -1;
+    if (length < 0)
+        return check_sequence(indexed, sequence, 0, length, err);
+    return length;
+}
+
+static int widen_i64(const struct indexed *d, int64_t byte, int32_t *out, int64_t count,
+                     struct error *err)
+{
+    int64_t block[512];
+
+    while (count > 0) {
+        int64_t take = count < 512 ? count : 512;
+
+        if (read_at(&d->bin, block, (size_t)take * sizeof(block[0]), byte, err) < 0)
+            return -1;
+        for (int64_t i = 0; i < take; i++) {
+            if (block[i] < INT32_MIN || block[i] > INT32_MAX)
+                return error_set(err, "%s: offset %" PRId64 ": token %" PRId64 " is out of range",
+                                 d->bin.path, byte + i * (int64_t)sizeof(block[0]), block[i]);
+            out[i] = (int32_t)block[i];
+        }
+        out += take;
+        count -= take;
+        byte += take * (int64_t)sizeof(block[0]);
+    }
+    return 0;
+}
+
+/* Tokens narrower than int32 are read into the end of the buffer and widened from its beginning:
+ * the writer never overtakes the reader. */
+static int read_tokens(const struct indexed *d, int64_t byte, int32_t *out, int64_t count,
+                       struct error *err)
+{
+    size_t bytes = (size_t)count * d->token_size;
+    unsigned char *raw = (unsigned char *)(out + count) - bytes;
+
+    if (d->info.dtype == IDX_I64)
+        return widen_i64(d, byte, out, count, err);
+    if (read_at(&d->bin, raw, bytes, byte, err) < 0)
+        return -1;
+    for (int64_t i = 0; i < count; i++) {
+        uint16_t wide;
+
+        switch (d->info.dtype) {
+        case IDX_U8:
+            out[i] = raw[i];
+            break;
+        case IDX_I8:
+            out[i] = (int8_t)raw[i];
+            break;
+        case IDX_U16:
+            memcpy(&wide, raw + 2 * i, 2);
+            out[i] = wide;
+            break;
+        case IDX_I16:
+            memcpy(&wide, raw + 2 * i, 2);
+            out[i] = (int16_t)wide;
+            break;
+        default:
+            return 0;
+        }
+    }
+    return 0;
+}
+
+int64_t indexed_tokens(const struct indexed *indexed, int64_t sequence, int64_t offset,
+                       int64_t count, int32_t *out, int64_t capacity, struct error *err)
+{
+    int64_t pointer;
+    int32_t length;
+
+    if (indexed_lengths(indexed, sequence, 1, &length, err) < 0 ||
+        indexed_pointers(indexed, sequence, 1, &pointer, err) < 0 ||
+        check_sequence(indexed, sequence, pointer, length, err) < 0)
+        return -1;
+    if (offset < 0 || offset > length || count > length - offset)
+        return error_set(err,
+                         "%s: tokens [%" PRId64 ", +%" PRId64 ") of sequence %" PRId64
+                         " asked for, it has %" PRId32,
+                         indexed->idx.path, offset, count, sequence, length);
+    if (count < 0)
+        count = length - offset < capacity ? length - offset : capacity;
+    if (count > capacity)
+        return error_set(err, "%s: %" PRId64 " tokens asked for, there is room for %" PRId64,
+                         indexed->idx.path, count, capacity);
+    pointer += offset * (int64_t)indexed->token_size;
+    return read_tokens(indexed, pointer, out, count, err) < 0 ? -1 : count;
+}
+
+enum { VERIFY_BLOCK = 65536 };
+
+static int verify_sequences(const struct indexed *d, int32_t *lengths, int64_t *entries,
+                            int64_t *tokens, struct error *err)
+{
+    int64_t n = d->info.sequences, expected = 0, total = 0;
+
+    for (int64_t first = 0; first < n; first += VERIFY_BLOCK) {
+        int64_t count = n - first < VERIFY_BLOCK ? n - first : VERIFY_BLOCK;
+
+        if (indexed_lengths(d, first, count, lengths, err) < 0 ||
+            indexed_pointers(d, first, count, entries, err) < 0)
+            return -1;
+        for (int64_t i = 0; i < count; i++) {
+            if (check_sequence(d, first + i, entries[i], lengths[i], err) < 0)
+                return -1;
+            if (entries[i] != expected)
+                return error_set(err,
+                                 "%s: offset %" PRId64 ": sequence %" PRId64
+                                 " begins at byte %" PRId64 ", the one before it ends at %" PRId64,
+                                 d->idx.path, pointers_at(d) + (first + i) * IDX_POINTER_SIZE,
+                                 first + i, entries[i], expected);
+            expected += lengths[i] * (int64_t)d->token_size;
+            total += lengths[i];
+        }
+    }
+    if (expected != d->bin.size)
+        return error_set(err,
+                         "%s: the sequences of %s end at byte %" PRId64 ", the file at %" PRId64,
+                         d->bin.path, d->idx.path, expected, d->bin.size);
+    if (tokens)
+        *tokens = total;
+    return 0;
+}
+
+static int verify_documents(const struct indexed *d, int64_t *entries, struct error *err)
+{
+    int64_t m = d->info.documents + 1, before = 0;
+
+    for (int64_t first = 0; first < m; first += VERIFY_BLOCK) {
+        int64_t count = m - first < VERIFY_BLOCK ? m - first : VERIFY_BLOCK;
+
+        if (indexed_documents(d, first, count, entries, err) < 0)
+            return -1;
+        for (int64_t i = 0; i < count; i++) {
+            if (entries[i] < before || entries[i] > d->info.sequences)
+                return error_set(err,
+                                 "%s: offset %" PRId64 ": document %" PRId64
+                                 " begins at sequence %" PRId64 "; expected %" PRId64
+                                 " to %" PRId64,
+                                 d->idx.path, documents_at(d) + (first + i) * IDX_DOCUMENT_SIZE,
+                                 first + i, entries[i], before, d->info.sequences);
+            before = entries[i];
+        }
+    }
+    return 0;
+}
+
+int indexed_verify(const struct indexed *indexed, int64_t *tokens, struct error *err)
+{
+    int32_t *lengths = malloc(VERIFY_BLOCK * sizeof(*lengths));
+    int64_t *entries = malloc(VERIFY_BLOCK * sizeof(*entries));
+    int result = -1;
+
+    if (!lengths || !entries)
+        error_set(err, "%s: out of memory", indexed->idx.path);
+    else if (verify_sequences(indexed, lengths, entries, tokens, err) == 0)
+        result = verify_documents(indexed, entries, err);
+    free(lengths);
+    free(entries);
+    return result;
+}

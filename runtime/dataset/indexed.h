@@ -1,0 +1,64 @@
+/* A tokenized corpus on disk: PREFIX.idx and PREFIX.bin (idx_format.h says how they look).
+ *
+ * Everything is read with pread, nothing is mapped. Through a mapping a file that is cut while it
+ * is read, or a file server that goes away, ends the process with SIGBUS; through pread both are an
+ * error with the file's name and the offset. Both ways go through the same page cache, so that all
+ * ranks of a node share one copy, and a sample needs microseconds of system calls.
+ *
+ * A struct indexed is never changed after it was opened: any number of threads may read from one.
+ */
+#ifndef MEGATRON_INDEXED_H
+#define MEGATRON_INDEXED_H
+
+#include <stdint.h>
+#include "error.h"
+#include "idx_format.h"
+
+struct indexed;
+
+/* What the header says, and what the files' sizes are. */
+struct indexed_info {
+    enum idx_dtype dtype;
+    int64_t sequences;
+    int64_t documents; /* one less than the entries of the document array */
+    int64_t idx_size, bin_size;
+    int64_t idx_time; /* last change of the .idx file, in nanoseconds */
+    int multimodal;   /* the .idx file ends with modes */
+};
+
+/* Open PREFIX.idx and PREFIX.bin and check, at a cost that does not depend on their sizes: magic,
+ * version, type, counts against the size of the file, first and last document, and that the last
+ * sequence ends within the .bin file. Returns NULL with 'err' naming file and offset. Caller must
+ * close. */
+struct indexed *indexed_open(const char *prefix, struct error *err);
+void indexed_close(struct indexed *indexed);
+
+const struct indexed_info *indexed_info(const struct indexed *indexed);
+const char *indexed_prefix(const struct indexed *indexed);
+
+/* Read 'count' entries from 'first' of one of the arrays. Returns 0, or -1 where the range lies
+ * outside the array or the file cannot be read; what 'out' holds is then undefined. */
+int indexed_lengths(const struct indexed *indexed, int64_t first, int64_t count, int32_t *out,
+                    struct error *err);
+int indexed_pointers(const struct indexed *indexed, int64_t first, int64_t count, int64_t *out,
+                     struct error *err);
+/* Here 'count' may reach one beyond the documents: the last entry is the number of sequences. */
+int indexed_documents(const struct indexed *indexed, int64_t first, int64_t count, int64_t *out,
+                      struct error *err);
+
+/* Tokens in 'sequence', or -1. */
+int64_t indexed_length(const struct indexed *indexed, int64_t sequence, struct error *err);
+
+/* Read tokens [offset, offset + count) of 'sequence' as int32. A negative count means all up to the
+ * sequence's end, but at most 'capacity'. Returns the number of tokens, or -1: the range does not
+ * lie in the sequence, the sequence not in the .bin file, a token does not fit int32, or reading
+ * failed. */
+int64_t indexed_tokens(const struct indexed *indexed, int64_t sequence, int64_t offset,
+                       int64_t count, int32_t *out, int64_t capacity, struct error *err);
+
+/* Read the whole .idx file and check every entry: lengths not negative, each sequence where the one
+ * before it ends and within the .bin file, documents in order. The first fault is the error. On
+ * success '*tokens' (if not NULL) is the number of tokens in all sequences. */
+int indexed_verify(const struct indexed *indexed, int64_t *tokens, struct error *err);
+
+#endif
