@@ -1,0 +1,154 @@
+/* The state of a training step that lives where the kernels read it: counters, learning rate, loss
+ * scale, clip factor, the decision to skip. The rules that change it are here too, as functions
+ * that compile as C and as CUDA C++ (a GPU runs them in a kernel of one thread): no step waits for
+ * the host. */
+#ifndef MEGATRON_STEP_H
+#define MEGATRON_STEP_H
+
+#include <math.h>
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define STEP_FUNCTION static __host__ __device__ inline
+#else
+#define STEP_FUNCTION static inline
+#endif
+
+enum lr_style { LR_LINEAR, LR_COSINE, LR_INVERSE_SQUARE_ROOT, LR_CONSTANT };
+
+/* Constant over a run. Schedules count samples, as Megatron's do. */
+struct step_rules {
+    double lr, min_lr;
+    enum lr_style style;
+    double warmup_samples, decay_samples;
+    double weight_decay;
+    double clip;          /* limit of the global gradient norm; 0: no clipping */
+    int dynamic_scale;    /* fp16: the loss scale follows overflows */
+    double min_scale;     /* the dynamic scale does not go below */
+    int64_t scale_window; /* good steps in a row before the scale doubles */
+    int hysteresis;       /* overflows before the scale halves; doubling resets the count */
+};
+
+/* One per rank, in device memory. Made on the host by step_state_init and copied there. */
+struct step_state {
+    /* Written by the host before each step (one small copy to this address). */
+    int64_t iteration; /* of this step, from 0; the step number of every random draw */
+    int64_t samples;   /* in this step's global batch */
+
+    uint64_t seed;             /* of every random draw */
+    int64_t scheduled_samples; /* of the steps taken (skipped ones do not count) */
+    int64_t adam_step;         /* steps taken */
+    float lr, weight_decay;    /* of the next optimizer update */
+    float loss_scale;
+    float grad_factor;   /* set by step_clip: what gradients are multiplied with in the update */
+    int32_t skip;        /* set by step_clip: gradients held Inf or NaN, the update does nothing */
+    int32_t good_steps;  /* in a row */
+    int32_t hysteresis;  /* overflows left before the scale halves */
+    double loss;         /* of this step: sum of weight * loss of its tokens, before scaling */
+    double norm_squared; /* of this step's scaled gradients */
+    double grad_norm;    /* set by step_clip: without the loss scale */
+
+    /* Since the last STEP_RESET: what a log line needs. */
+    double loss_total;
+    int64_t taken, skipped, nans;
+};
+
+/* The parts of a step; STEP_... in struct step_shape (device.h) names one of them. */
+enum step_phase {
+    STEP_BEGIN, /* before the first micro-batch: clear loss and norm */
+    STEP_CLIP,  /* the norm is complete on all ranks: decide factor and skip */
+    STEP_END,   /* after the update: counters, loss scale, next learning rate */
+    STEP_RESET, /* after a log line */
+};
+
+STEP_FUNCTION double step_lr(const struct step_rules *rules, double samples)
+{
+    double progress, coefficient;
+
+    if (rules->warmup_samples > 0 && samples <= rules->warmup_samples)
+        return rules->lr * samples / rules->warmup_samples;
+    if (rules->style == LR_CONSTANT)
+        return rules->lr;
+    if (samples > rules->decay_samples)
+        return rules->min_lr;
+    if (rules->style == LR_INVERSE_SQUARE_ROOT) {
+        double warm = rules->warmup_samples > 1 ? rules->warmup_samples : 1;
+        double now = samples > 1 ? samples : 1;
+        double lr = rules->lr * sqrt(warm) / sqrt(now);
+
+        return lr > rules->min_lr ? lr : rules->min_lr;
+    }
+    progress = (samples - rules->warmup_samples) / (rules->decay_samples - rules->warmup_samples);
+    if (rules->style == LR_LINEAR)
+        coefficient = 1.0 - progress;
+    else
+        coefficient = 0.5 * (cos(3.14159265358979323846 * progress) + 1.0);
+    return rules->min_lr + coefficient * (rules->lr - rules->min_lr);
+}
+
+/* The state before iteration 0; after a resume the loader sets the counters and calls it again. */
+STEP_FUNCTION void step_state_refresh(struct step_state *state, const struct step_rules *rules)
+{
+    state->lr = (float)step_lr(rules, (double)state->scheduled_samples);
+    state->weight_decay = (float)rules->weight_decay;
+}
+
+STEP_FUNCTION void step_begin(struct step_state *state)
+{
+    state->loss = 0;
+    state->norm_squared = 0;
+    state->skip = 0;
+}
+
+STEP_FUNCTION void step_clip(struct step_state *state, const struct step_rules *rules)
+{
+    double norm = sqrt(state->norm_squared) / state->loss_scale;
+
+    state->skip = !isfinite(norm);
+    state->grad_norm = norm;
+    state->grad_factor = 1.0f / state->loss_scale;
+    if (rules->clip > 0 && norm > 0 && rules->clip / (norm + 1e-6) < 1)
+        state->grad_factor *= (float)(rules->clip / (norm + 1e-6));
+}
+
+STEP_FUNCTION void step_scale(struct step_state *state, const struct step_rules *rules)
+{
+    if (state->skip) {
+        state->good_steps = 0;
+        state->hysteresis--;
+        if (state->hysteresis <= 0) {
+            state->loss_scale *= 0.5f;
+            if (state->loss_scale < rules->min_scale)
+                state->loss_scale = (float)rules->min_scale;
+        }
+    } else if (++state->good_steps == rules->scale_window) {
+        state->good_steps = 0;
+        state->hysteresis = rules->hysteresis;
+        state->loss_scale *= 2;
+    }
+}
+
+STEP_FUNCTION void step_end(struct step_state *state, const struct step_rules *rules)
+{
+    if (rules->dynamic_scale)
+        step_scale(state, rules);
+    if (!isfinite(state->loss))
+        state->nans++;
+    if (state->skip) {
+        state->skipped++;
+        return;
+    }
+    state->taken++;
+    state->loss_total += state->loss;
+    state->adam_step++;
+    state->scheduled_samples += state->samples;
+    step_state_refresh(state, rules);
+}
+
+STEP_FUNCTION void step_reset(struct step_state *state)
+{
+    state->loss_total = 0;
+    state->taken = state->skipped = state->nans = 0;
+}
+
+#endif
