@@ -1,0 +1,123 @@
+#!/bin/bash
+# The private cluster itself: users, GPUs, MPI, faults, clusters side by side, nothing left behind.
+. "$(dirname "$0")/../tap.sh"
+scratch=$(mktemp -d)
+cluster_up --nodes 3 --gpus 2,2,0 --plugin no
+trap 'cluster_down; rm -rf "$scratch"' EXIT
+first=$MEGATRON_CLUSTER
+cluster=$top/t/cluster
+
+# --- Nodes, users, GPUs
+try in_cluster srun -N3 --ntasks-per-node=1 hostname
+is "$(sort <<<"$out" | xargs)" "n1 n2 n3" "each node has its host name"
+try as_user srun -n1 id -un
+is "$out" ada "jobs of an ordinary user run as that user"
+try as_user bash -c 'cd; echo "#!/bin/bash
+touch made" >script; sbatch -W script'
+is "$rc" 0 "the user's batch job runs"
+is "$(stat -c %U "$first/home/made" 2>/dev/null)" "$(stat -c %U "$first/home")" "in the user's home"
+id ada >/dev/null 2>&1
+is $? 1 "the machine itself does not know that user"
+try in_cluster srun -w n1 --gpus-per-node=2 bash -c 'echo $CUDA_VISIBLE_DEVICES; ls /dev/nvidia*'
+is "$(xargs <<<"$out")" "0,1 /dev/nvidia0 /dev/nvidia1" "a node has its GPUs"
+try in_cluster srun -w n3 bash -c 'ls /dev/nvidia* 2>/dev/null | wc -l; test -c /dev/null && test -d /dev/pts'
+is "$rc $out" "0 0" "a node without GPUs has none, and the rest of /dev"
+try in_cluster srun -w n1 --gpus-per-node=3 true
+is "$rc" 1 "more GPUs than a node has are refused"
+try in_cluster srun -w n2 bash -c 'echo $$; ls -d /proc/[0-9]* | wc -l'
+[ "$(tail -n1 <<<"$out")" -lt 20 ]
+ok "a node sees its own processes only"
+
+# --- MPI
+if ! command -v mpicc >/dev/null; then
+    diag "no mpicc: MPI was not tried"
+else
+    ok "an MPI program is built" mpicc -o "$scratch/mpi_sum" "$top/t/self/mpi_sum.c"
+    chmod 755 "$scratch"
+    try in_cluster srun -N3 -n6 --ntasks-per-node=2 "$scratch/mpi_sum"
+    is "$(sort <<<"$out" | xargs -d '\n')" "$(printf '%s\n' '0 of 6 on n1: 15' '1 of 6 on n1: 15' '2 of 6 on n2: 15' \
+        '3 of 6 on n2: 15' '4 of 6 on n3: 15' '5 of 6 on n3: 15' | xargs -d '\n')" "MPI ranks on three nodes"
+    try as_user srun -N2 -n2 "$scratch/mpi_sum"
+    is "$rc" 0 "MPI ranks of an ordinary user"
+fi
+
+# --- Faults
+job=$(in_cluster sbatch --parsable -w n2 -o /dev/null --requeue --wrap 'sleep 100')
+running() { [ "$(in_cluster squeue -h -j "$job" -o %T)" = RUNNING ]; }
+wait_until 10 running
+ok "a node dies" "$cluster" kill-node n2
+in_cluster scontrol update nodename=n2 state=down reason=test
+in_cluster scancel "$job"
+ok "it comes back" "$cluster" start-node n2
+try in_cluster srun -w n2 hostname
+is "$out" n2 "it runs jobs again"
+in_cluster srun -w n3 sleep 100 &
+srun=$!
+ok "a slurmstepd dies" wait_until 5 "$cluster" kill-stepd n3
+kill -KILL $srun
+wait 2>/dev/null
+
+# --- Side by side, started at the same moment
+for i in 1 2 3; do
+    "$cluster" up --owner $$ --nodes 1 --plugin no --dir "$scratch/side$i" >"$scratch/env$i" &
+done
+wait
+for i in 1 2 3; do
+    try "$cluster" run --dir "$scratch/side$i" scontrol show config
+    like "$out" "^SLURM_CONF *= $(readlink -f "$scratch/side$i")/" "cluster $i of three has its own controller"
+done
+is "$(sort -u "$scratch"/env? | grep -c MEGATRON_CLUSTER)" 3 "three clusters, three directories"
+warden=$(cat "$scratch/side1/run/warden")
+ports=$(readlink -f "$scratch/side1")
+ok "down" "$cluster" down --dir "$scratch/side1"
+ok "down again is no error" "$cluster" down --dir "$scratch/side1"
+[ ! -e "$ports" ] && [ ! -L "$scratch/side1" ] && [ -z "$(tr -d "\\0" 2>/dev/null <"/proc/$warden/cmdline")" ]
+ok "nothing is left of it"
+try in_cluster srun -n1 hostname
+is "$rc" 0 "the others stay"
+
+# --- Its warden is killed: what is left dies at once, the next `up` or `down` removes it
+dir=$(readlink -f "$scratch/side2")
+members() { grep -ls "$dir/etc/slurm.conf" /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null; }
+[ -n "$(members)" ]
+ok "a cluster has processes"
+kill -KILL "$(cat "$dir/run/warden")"
+gone() { [ -z "$(members)" ]; }
+wait_until 5 gone
+is "$(members)" "" "they die with the warden"
+ok "down removes the rest" "$cluster" down --dir "$scratch/side2"
+[ ! -e "$dir" ]
+ok "its directory is gone"
+
+# --- Its owner is killed
+bash -c '"$1" up --owner $$ --nodes 1 --plugin no --dir "$2/owned" >/dev/null && echo ready && exec sleep 1000' \
+    - "$top/t/cluster" "$scratch" >"$scratch/ready" &
+owner=$!
+wait_until 20 test -s "$scratch/ready"
+dir=$(readlink -f "$scratch/owned")
+kill -KILL $owner
+wait $owner 2>/dev/null
+wait_until 10 test ! -e "$dir"
+[ -n "$dir" ] && [ ! -e "$dir" ]
+ok "a cluster goes down when its owner was killed"
+
+# --- cgroups
+if [ -w /sys/fs/cgroup ]; then
+    ok "up with cgroups" "$cluster" up --owner $$ --nodes 1 --gpus 2 --plugin no --cgroup --dir "$scratch/cg"
+    dir=$(readlink -f "$scratch/cg")
+    try "$cluster" run --dir "$scratch/cg" srun -n1 --gpus=1 bash -c \
+        'for i in 0 1; do (: </dev/nvidia$i) 2>&1 | grep -c "not permitted"; done'
+    is "$(xargs <<<"$out")" "0 1" "a GPU that was not granted is out of reach"
+    ok "down with cgroups" "$cluster" down --dir "$scratch/cg"
+    is "$(find /sys/fs/cgroup -maxdepth 3 -name "${dir##*/}" 2>/dev/null)" "" "no cgroup is left"
+fi
+
+# --- Mistakes
+try "$cluster" up --nodes many
+is "$rc $out" "1 t/cluster: --nodes many is not a number" "a wrong number is named"
+try "$cluster" up --plugin "$scratch/none.so"
+like "$out" "build first" "a missing plugin is said"
+try "$cluster" run --dir "$scratch" true
+like "$out" "no cluster is there" "a directory that is none"
+is "$(grep -c megatron-cluster /proc/self/mounts)" 0 "no mount is visible outside"
+done_testing
