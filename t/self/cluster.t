@@ -28,6 +28,20 @@ try in_cluster srun -w n2 bash -c 'echo $$; ls -d /proc/[0-9]* | wc -l'
 [ "$(tail -n1 <<<"$out")" -lt 20 ]
 ok "a node sees its own processes only"
 
+# --- CPUs: a node passes for a machine with more of them
+masks() { sed -n 's/.*mask \(0x[0-9a-f]*\) set.*/\1/p' <<<"$out" | sort | xargs; }
+try in_cluster srun -N1 -n8 --cpu-bind=verbose true
+is "$(masks)" "0x1 0x10 0x2 0x20 0x4 0x40 0x8 0x80" "eight tasks have a CPU each"
+try in_cluster srun -N3 -n24 env
+is "$rc $(grep -cE 'PRELOAD|HWLOC|PRETEND' <<<"$out")" "0 0" "a full cluster; nothing of the pretending reaches the job"
+if [ -d "$shared/topologies" ]; then
+    "$cluster" up --owner $$ --nodes 1 --plugin no --topology "$shared/topologies/juwels-booster.xml" \
+        --dir "$scratch/juwels" >/dev/null
+    try "$cluster" run --dir "$scratch/juwels" srun -n2 -c48 --cpu-bind=verbose true
+    is "$(masks)" "0xffffff000000ffffff 0xffffff000000ffffff000000" "a node with the CPUs of a topology file"
+    "$cluster" down --dir "$scratch/juwels"
+fi
+
 # --- MPI
 if ! command -v mpicc >/dev/null; then
     diag "no mpicc: MPI was not tried"
