@@ -1,0 +1,99 @@
+/* Which GPUs, NICs, CPUs and NUMA nodes each task of a node gets. Pure: the answer depends on the
+ * topology and the request only, so that every task of a node can compute it alone and all agree.
+ */
+#ifndef MEGATRON_PLACEMENT_H
+#define MEGATRON_PLACEMENT_H
+
+#include <stddef.h>
+#include "cpuset.h"
+#include "error.h"
+#include "topology.h"
+
+/* A GPU, or a MIG instance of one (several may have the same address), that the step may use. */
+struct placement_grant {
+    struct pci_address pci;
+    const char *instance; /* NULL, or a name of the caller's (a MIG UUID), handed through */
+};
+
+/* What the user chose for one task by other means (--cpu-bind, --gpu-bind); wins over any policy.
+ */
+struct placement_wish {
+    const struct cpuset *cpus; /* NULL: no wish */
+    const size_t *gpus;        /* positions in request.gpus; NULL: no wish */
+    size_t gpu_count;          /* 0 with gpus set: this task wants none */
+};
+
+struct placement_request {
+    size_t tasks; /* on this node, at least 1 */
+    /* NULL is "auto".
+     *   auto       gpu where the step has GPUs, else core
+     *   none       CPUs stay as they are granted; GPUs and NICs are shared out
+     *   gpu        each task gets an equal part of the cores of its GPUs' NUMA nodes
+     *   numa       each task gets the whole NUMA nodes of its GPUs, together with its neighbours
+     *   core       each task gets an equal part of all cores, then the GPUs nearest to them
+     *   0-47       auto, within these CPUs
+     *   0-11/12-23 exactly these CPUs, one list per task */
+    const char *bind;
+    /* NULL is "auto".
+     *   auto       the NICs nearest to the task's GPUs (without GPUs: to its cores)
+     *   none       no NICs
+     *   all        all compute NICs of the node
+     *   a,b        auto, with these NICs only: names or PCI addresses
+     *   a,b/c,d    exactly these NICs, one list per task */
+    const char *nics;
+    const struct cpuset *cpus;           /* granted to the step; NULL: all of the topology */
+    const struct placement_grant *gpus;  /* granted, in any order; NULL: all of the topology */
+    size_t gpu_count;                    /* 0 with gpus set: none granted */
+    size_t gpus_per_task;                /* 0: share out all */
+    const struct placement_wish *wishes; /* NULL, or one per task */
+};
+
+struct placement_gpu {
+    int index;    /* among the node's GPUs in PCI order */
+    int number;   /* among the granted ones in PCI order: CUDA's number where just those are visible
+                   */
+    size_t grant; /* position in request.gpus (== index where that was NULL) */
+    struct pci_address pci;
+    const char *instance; /* as granted */
+};
+
+struct placement_task {
+    struct placement_gpu *gpus;
+    size_t gpu_count;
+    const struct topology_device **nics; /* in PCI order, into the topology */
+    size_t nic_count;
+    struct cpuset cpus; /* never empty, never outside the grant (or the task's wish) */
+    int bound;          /* 'cpus' is a choice of this library: bind to it, and memory to 'numa' */
+    int *numa;          /* OS numbers of the NUMA nodes of 'cpus' */
+    size_t numa_count;
+};
+
+struct placement {
+    struct placement_task *tasks;
+    size_t task_count;
+    const struct topology_device *
+        *nics; /* those of all tasks: the same list for NCCL on each rank */
+    size_t nic_count;
+    size_t gpu_count; /* granted */
+    char **warnings;  /* sentences for the user: what is shared, far away or left alone */
+    size_t warning_count;
+};
+
+/* Place the tasks. The result points into 'topology' and the request's instance names, which must
+ * outlive it. Returns NULL with a sentence in 'err' on failure. Caller must destroy. */
+struct placement *placement_create(const struct topology *topology,
+                                   const struct placement_request *request, struct error *err);
+void placement_destroy(struct placement *placement);
+
+/* Is 'text' a value that 'bind' or 'nics' can have with this many tasks (0: not known yet)? For
+ * clients, which have no topology. 'what' names the option in the error. Return 0 or -1. */
+int placement_check_bind(const char *what, const char *text, size_t tasks, struct error *err);
+int placement_check_nics(const char *what, const char *text, size_t tasks, struct error *err);
+
+/* Read "0-3,6", "0000:53:00.0,0000:64:00.0", "all" or "none" into a new array ('*count' may be 0;
+ * the array is not NULL then either). Returns NULL on failure. Caller frees. */
+struct placement_grant *placement_parse_gpus(const char *what, const char *text,
+                                             const struct topology *topology, size_t *count,
+                                             struct error *err);
+
+#endif

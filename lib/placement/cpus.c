@@ -1,0 +1,441 @@
+/* Which task runs on which cores. */
+#include "plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* weights[task * numas + numa]: how strongly a task belongs to a NUMA node, as the number of its
+ * GPUs there. Only NUMA nodes with granted cores have weights. */
+struct spread {
+    struct plan *plan;
+    size_t numas;
+    size_t *weights;
+    size_t *cores; /* granted, per NUMA node */
+    size_t *tasks; /* with a weight there, per NUMA node */
+};
+
+static size_t *weight(struct spread *spread, size_t task, size_t numa)
+{
+    return &spread->weights[task * spread->numas + numa];
+}
+
+static void join(struct spread *spread, size_t task, size_t numa)
+{
+    if ((*weight(spread, task, numa))++ == 0)
+        spread->tasks[numa]++;
+}
+
+static void leave(struct spread *spread, size_t task, size_t numa)
+{
+    *weight(spread, task, numa) = 0;
+    spread->tasks[numa]--;
+}
+
+static size_t homes_of(struct spread *spread, size_t task)
+{
+    size_t homes = 0;
+
+    for (size_t numa = 0; numa < spread->numas; numa++)
+        homes += *weight(spread, task, numa) > 0;
+    return homes;
+}
+
+/* Mark the NUMA nodes with granted cores near 'place', going up until there is one. */
+static void candidates_of(const struct spread *spread, int place, unsigned char *near)
+{
+    const struct plan *plan = spread->plan;
+    int found = 0;
+
+    memset(near, 0, spread->numas);
+    for (; !found && place >= 0; place = plan->topology->places[place].parent) {
+        const struct topology_place *at = &plan->topology->places[place];
+
+        for (size_t i = 0; i < plan->core_count; i++) {
+            int core = plan->cores[i].core;
+
+            if (core >= at->first_core && core < at->first_core + at->core_count)
+                near[plan->cores[i].numa] = found = 1;
+        }
+    }
+}
+
+/* The candidate with the fewest tasks for its cores. */
+static size_t emptiest(const struct spread *spread, const unsigned char *near,
+                       const size_t *planned)
+{
+    size_t best = spread->numas;
+
+    for (size_t numa = 0; numa < spread->numas; numa++)
+        if (near[numa] && (best == spread->numas || (planned[numa] + 1) * spread->cores[best] <
+                                                        (planned[best] + 1) * spread->cores[numa]))
+            best = numa;
+    return best;
+}
+
+/* Tasks whose place has several NUMA nodes take them in order, as many per node as its cores allow.
+ */
+static void join_several(struct spread *spread, const size_t *tasks, size_t count,
+                         const unsigned char *near, size_t *planned)
+{
+    size_t next = 0;
+    size_t *quota = planned + spread->numas;
+
+    memset(quota, 0, spread->numas * sizeof(*quota));
+    for (size_t numa = 0; numa < spread->numas; numa++)
+        planned[numa] = spread->tasks[numa];
+    for (size_t i = 0; i < count; i++) {
+        size_t numa = emptiest(spread, near, planned);
+
+        planned[numa]++;
+        quota[numa]++;
+    }
+    for (size_t numa = 0; numa < spread->numas; numa++)
+        for (; quota[numa] > 0; quota[numa]--)
+            join(spread, tasks[next++], numa);
+}
+
+/* Every task joins the NUMA nodes of its GPUs. 'pass' 0: where the place decides; 1: the rest. */
+static int join_homes(struct spread *spread, const unsigned char *placed, struct error *err)
+{
+    const struct plan *plan = spread->plan;
+    size_t places = plan->topology->place_count;
+    unsigned char *near = calloc(spread->numas, 1), *done = calloc(places, 1);
+    size_t *tasks = calloc(plan->tasks * (plan->gpu_count + 1), sizeof(size_t));
+    size_t *planned = calloc(2 * spread->numas, sizeof(size_t));
+    int rc = near && done && tasks && planned ? 0 : error_set(err, "out of memory");
+
+    for (int several = 0; rc == 0 && several <= 1; several++) {
+        memset(done, 0, places);
+        for (size_t gpu = 0; gpu < plan->gpu_count; gpu++) {
+            int home = tree_home(plan->topology, plan->gpus[gpu].device->place);
+            size_t count = 0, nodes = 0;
+
+            if (done[home]++)
+                continue;
+            candidates_of(spread, home, near);
+            for (size_t numa = 0; numa < spread->numas; numa++)
+                nodes += near[numa];
+            if ((nodes > 1) != several)
+                continue;
+            for (size_t other = gpu; other < plan->gpu_count; other++)
+                for (size_t task = 0; task < plan->tasks; task++)
+                    if (placed[task] && plan->owns[task * plan->gpu_count + other] &&
+                        tree_home(plan->topology, plan->gpus[other].device->place) == home)
+                        tasks[count++] = task;
+            join_several(spread, tasks, count, near, planned);
+        }
+    }
+    free(near);
+    free(done);
+    free(tasks);
+    free(planned);
+    return rc;
+}
+
+/* The NUMA node with a core to spare that is nearest to 'numa', or numas. */
+static size_t nearest_spare(const struct spread *spread, size_t numa)
+{
+    const struct topology *topology = spread->plan->topology;
+    size_t best = spread->numas;
+    int best_distance = 0;
+
+    for (size_t other = 0; other < spread->numas; other++) {
+        int distance =
+            tree_distance(topology, topology->numas[numa].place, topology->numas[other].place);
+        int better =
+            best == spread->numas || distance < best_distance ||
+            (distance == best_distance && (spread->tasks[other] + 1) * spread->cores[best] <
+                                              (spread->tasks[best] + 1) * spread->cores[other]);
+
+        if (spread->cores[other] > spread->tasks[other] && better) {
+            best = other;
+            best_distance = distance;
+        }
+    }
+    return best;
+}
+
+/* A task that is at 'numa' and elsewhere, or 'tasks' if there is none. */
+static size_t find_guest(struct spread *spread, size_t numa)
+{
+    for (size_t task = spread->plan->tasks; task-- > 0;)
+        if (*weight(spread, task, numa) > 0 && homes_of(spread, task) > 1)
+            return task;
+    return spread->plan->tasks;
+}
+
+/* Make one task leave the crowded 'numa'. Returns 0 where none can. */
+static int relieve(struct spread *spread, size_t numa)
+{
+    size_t tasks = spread->plan->tasks, guest = find_guest(spread, numa), spare;
+
+    if (guest < tasks) {
+        leave(spread, guest, numa);
+        return 1;
+    }
+    spare = nearest_spare(spread, numa);
+    for (size_t other = 0; spare == spread->numas && other < spread->numas; other++) {
+        guest = other != numa && spread->cores[other] > 0 ? find_guest(spread, other) : tasks;
+        if (guest < tasks && spread->tasks[other] <= spread->cores[other]) {
+            leave(spread, guest, other);
+            spare = other;
+        }
+    }
+    if (spare == spread->numas)
+        return 0;
+    for (size_t task = tasks; task-- > 0;)
+        if (*weight(spread, task, numa) > 0) {
+            plan_warn(
+                spread->plan,
+                "task %zu runs on NUMA node %d, away from its GPU: too few CPUs are granted on "
+                "NUMA node %d",
+                task, spread->plan->topology->numas[spare].os,
+                spread->plan->topology->numas[numa].os);
+            leave(spread, task, numa);
+            join(spread, task, spare);
+            return 1;
+        }
+    return 0;
+}
+
+/* The granted CPUs of one core. */
+static void add_core(struct plan *plan, size_t task, const struct plan_core *core)
+{
+    const struct topology_core *at = &plan->topology->cores[core->core];
+
+    for (int k = 0; k < at->cpu_count; k++)
+        if (cpuset_has(&plan->cpus, plan->topology->cpus[at->first_cpu + k]))
+            cpuset_add(&plan->result->tasks[task].cpus, plan->topology->cpus[at->first_cpu + k]);
+}
+
+/* Give the cores of one NUMA node to its tasks. */
+static int divide_numa(struct spread *spread, size_t numa, struct error *err)
+{
+    struct plan *plan = spread->plan;
+    size_t count = 0, cores = spread->cores[numa], seen = 0, share = 0;
+    size_t *tasks = calloc(plan->tasks + 1, sizeof(size_t));
+    size_t *weights = calloc(plan->tasks + 1, sizeof(size_t));
+    size_t *cuts = calloc(plan->tasks + 2, sizeof(size_t));
+    int rc = tasks && weights && cuts ? 0 : error_set(err, "out of memory");
+
+    for (size_t task = 0; rc == 0 && task < plan->tasks; task++)
+        if (*weight(spread, task, numa) > 0) {
+            tasks[count] = task;
+            weights[count++] = *weight(spread, task, numa);
+        }
+    if (rc == 0 && count > 0 && cores >= count)
+        divide_weighted(cores, count, weights, cuts);
+    for (size_t i = 0; rc == 0 && count > 0 && i < plan->core_count; i++) {
+        if ((size_t)plan->cores[i].numa != numa)
+            continue;
+        if (cores >= count) {
+            while (seen >= cuts[share + 1])
+                share++;
+            add_core(plan, tasks[share], &plan->cores[i]);
+        } else {
+            /* Too few: each core is for a row of tasks. */
+            for (size_t k = 0; k < count; k++)
+                if (k * cores / count == seen)
+                    add_core(plan, tasks[k], &plan->cores[i]);
+        }
+        seen++;
+    }
+    free(tasks);
+    free(weights);
+    free(cuts);
+    return rc;
+}
+
+/* Cores go to the tasks whose GPUs are near. */
+static int divide_by_gpu(struct plan *plan, const unsigned char *placed, struct error *err)
+{
+    struct spread spread = {.plan = plan, .numas = plan->topology->numa_count};
+    int rc = 0;
+
+    spread.weights = calloc(plan->tasks * spread.numas, sizeof(size_t));
+    spread.cores = calloc(spread.numas, sizeof(size_t));
+    spread.tasks = calloc(spread.numas, sizeof(size_t));
+    if (!spread.weights || !spread.cores || !spread.tasks)
+        rc = error_set(err, "out of memory");
+    for (size_t i = 0; rc == 0 && i < plan->core_count; i++)
+        spread.cores[plan->cores[i].numa]++;
+    if (rc == 0)
+        rc = join_homes(&spread, placed, err);
+    /* NUMA nodes are shared as they are; cores are not while there are enough. */
+    for (size_t numa = 0; rc == 0 && plan->bind != BIND_NUMA && numa < spread.numas; numa++)
+        while (spread.tasks[numa] > spread.cores[numa] && relieve(&spread, numa))
+            ;
+    for (size_t numa = 0; rc == 0 && numa < spread.numas; numa++)
+        rc = divide_numa(&spread, numa, err);
+    free(spread.weights);
+    free(spread.cores);
+    free(spread.tasks);
+    return rc;
+}
+
+/* All granted cores in equal parts, cut at NUMA nodes where that is possible. */
+static int divide_cores(struct plan *plan, const unsigned char *placed, struct error *err)
+{
+    const struct topology *topology = plan->topology;
+    size_t count = 0, cores = plan->core_count, next = 0;
+    int *gaps = calloc(cores + 1, sizeof(int));
+    size_t *cuts = calloc(plan->tasks + 1, sizeof(size_t));
+    int rc = gaps && cuts ? 0 : error_set(err, "out of memory");
+
+    for (size_t task = 0; task < plan->tasks; task++)
+        count += placed[task];
+    for (size_t i = 1; rc == 0 && i < cores; i++) {
+        int before = plan->cores[i - 1].numa, numa = plan->cores[i].numa;
+
+        gaps[i] = before == numa ? 0
+                                 : 1 + tree_distance(topology, topology->numas[before].place,
+                                                     topology->numas[numa].place);
+    }
+    if (rc == 0 && count > 0 && cores >= count)
+        rc = divide_row(cores, count, gaps, cuts, err);
+    for (size_t task = 0; rc == 0 && task < plan->tasks; task++) {
+        if (!placed[task])
+            continue;
+        if (cores >= count)
+            for (size_t i = cuts[next]; i < cuts[next + 1]; i++)
+                add_core(plan, task, &plan->cores[i]);
+        else
+            add_core(plan, task, &plan->cores[next * cores / count]);
+        next++;
+    }
+    free(gaps);
+    free(cuts);
+    return rc;
+}
+
+/* Whole NUMA nodes instead of parts of them. */
+static void widen_to_numa(struct plan *plan, const unsigned char *placed)
+{
+    for (size_t task = 0; task < plan->tasks; task++) {
+        struct cpuset had = plan->result->tasks[task].cpus;
+
+        for (size_t i = 0; placed[task] && i < plan->core_count; i++) {
+            const struct topology_core *core = &plan->topology->cores[plan->cores[i].core];
+            int touched = 0;
+
+            for (int k = 0; k < core->cpu_count; k++)
+                touched |= cpuset_has(&had, plan->topology->cpus[core->first_cpu + k]);
+            for (size_t other = 0; touched && other < plan->core_count; other++)
+                if (plan->cores[other].numa == plan->cores[i].numa)
+                    add_core(plan, task, &plan->cores[other]);
+        }
+    }
+}
+
+static int use_list(struct plan *plan, size_t task, struct error *err)
+{
+    struct placement_task *at = &plan->result->tasks[task];
+
+    at->cpus = plan->lists[task];
+    cpuset_intersect(&at->cpus, &plan->cpus);
+    if (cpuset_is_empty(&at->cpus))
+        return error_set(err, "none of the CPUs listed for task %zu is granted to this step", task);
+    if (!cpuset_equal(&at->cpus, &plan->lists[task]))
+        plan_warn(plan, "some CPUs listed for task %zu are not granted and are left out", task);
+    at->bound = 1;
+    return 0;
+}
+
+/* Cores that a user's wish took are not given to others while there are enough besides. */
+static void keep_off_wishes(struct plan *plan, const unsigned char *placed)
+{
+    size_t kept = 0, placed_count = 0;
+    struct cpuset wished, saved = plan->cpus;
+
+    cpuset_clear(&wished);
+    for (size_t task = 0; task < plan->tasks; task++) {
+        placed_count += placed[task];
+        if (plan_has_cpus(plan, task))
+            cpuset_unite(&wished, plan->request->wishes[task].cpus);
+    }
+    cpuset_subtract(&plan->cpus, &wished);
+    for (size_t i = 0; i < plan->core_count; i++) {
+        const struct topology_core *core = &plan->topology->cores[plan->cores[i].core];
+        int free_cpus = 0, wished_cpus = 0;
+
+        for (int k = 0; k < core->cpu_count; k++) {
+            int cpu = plan->topology->cpus[core->first_cpu + k];
+
+            free_cpus += cpuset_has(&plan->cpus, cpu);
+            wished_cpus += cpuset_has(&wished, cpu);
+        }
+        kept += free_cpus > 0 && wished_cpus == 0;
+    }
+    if (kept < placed_count) {
+        plan->cpus = saved;
+        return;
+    }
+    kept = 0;
+    for (size_t i = 0; i < plan->core_count; i++) {
+        const struct topology_core *core = &plan->topology->cores[plan->cores[i].core];
+        int wished_cpus = 0;
+
+        for (int k = 0; k < core->cpu_count; k++)
+            wished_cpus += cpuset_has(&wished, plan->topology->cpus[core->first_cpu + k]);
+        if (wished_cpus == 0)
+            plan->cores[kept++] = plan->cores[i];
+    }
+    plan->core_count = kept;
+}
+
+/* Tasks with GPUs are divided by them; the others share all cores evenly. */
+static int divide(struct plan *plan, const unsigned char *placed, struct error *err)
+{
+    unsigned char *with = calloc(plan->tasks, 1), *without = calloc(plan->tasks, 1);
+    size_t count_with = 0, count_without = 0;
+    int rc = with && without ? 0 : error_set(err, "out of memory");
+
+    for (size_t task = 0; rc == 0 && task < plan->tasks; task++) {
+        int has = 0;
+
+        for (size_t gpu = 0; !plan_cpus_first(plan) && gpu < plan->gpu_count; gpu++)
+            has |= plan->owns[task * plan->gpu_count + gpu];
+        with[task] = placed[task] && has;
+        without[task] = placed[task] && !has;
+        count_with += with[task];
+        count_without += without[task];
+    }
+    if (rc == 0 && count_with > 0)
+        rc = divide_by_gpu(plan, with, err);
+    if (rc == 0 && count_without > 0)
+        rc = divide_cores(plan, without, err);
+    if (rc == 0 && plan->core_count < count_with + count_without && plan->bind != BIND_NUMA)
+        plan_warn(plan, "%zu tasks share %zu cores", count_with + count_without, plan->core_count);
+    free(with);
+    free(without);
+    return rc;
+}
+
+int plan_cpus(struct plan *plan, struct error *err)
+{
+    unsigned char *placed = calloc(plan->tasks, 1);
+    int rc = placed ? 0 : error_set(err, "out of memory");
+
+    for (size_t task = 0; rc == 0 && task < plan->tasks; task++) {
+        struct placement_task *at = &plan->result->tasks[task];
+
+        if (plan_has_cpus(plan, task)) {
+            at->cpus = *plan->request->wishes[task].cpus;
+        } else if (plan->bind == BIND_NONE) {
+            at->cpus = plan->cpus;
+        } else if (plan->lists) {
+            rc = use_list(plan, task, err);
+        } else {
+            placed[task] = 1;
+            at->bound = 1;
+        }
+    }
+    if (rc == 0 && plan->request->wishes)
+        keep_off_wishes(plan, placed);
+    if (rc == 0)
+        rc = divide(plan, placed, err);
+    if (rc == 0 && plan->bind == BIND_NUMA)
+        widen_to_numa(plan, placed);
+    free(placed);
+    return rc;
+}

@@ -1,0 +1,202 @@
+/* Which task uses which GPU. */
+#include "plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The tasks that the user left to us, and the GPUs left for them. */
+struct pool {
+    size_t *tasks, *gpus;
+    size_t task_count, gpu_count;
+};
+
+static void give(struct plan *plan, size_t task, size_t gpu)
+{
+    plan->owns[task * plan->gpu_count + gpu] = 1;
+}
+
+/* Wishes count positions in the request; the plan has the GPUs in PCI order. */
+static int follow_wishes(struct plan *plan, unsigned char *taken, struct error *err)
+{
+    for (size_t task = 0; task < plan->tasks; task++) {
+        const struct placement_wish *wish = &plan->request->wishes[task];
+
+        for (size_t i = 0; plan_has_gpus(plan, task) && i < wish->gpu_count; i++) {
+            size_t gpu = 0;
+
+            while (gpu < plan->gpu_count && plan->gpus[gpu].gpu.grant != wish->gpus[i])
+                gpu++;
+            if (gpu == plan->gpu_count)
+                return error_set(err, "task %zu of this node wants a GPU that is not granted",
+                                 task);
+            give(plan, task, gpu);
+            taken[gpu] = 1;
+        }
+    }
+    return 0;
+}
+
+static int fill_pool(struct plan *plan, struct pool *pool, struct error *err)
+{
+    unsigned char *taken = calloc(plan->gpu_count + 1, 1);
+    int rc = taken ? 0 : error_set(err, "out of memory");
+
+    pool->tasks = calloc(plan->tasks, sizeof(size_t));
+    pool->gpus = calloc(plan->gpu_count + 1, sizeof(size_t));
+    if (!pool->tasks || !pool->gpus)
+        rc = error_set(err, "out of memory");
+    if (rc == 0 && plan->request->wishes)
+        rc = follow_wishes(plan, taken, err);
+    for (size_t task = 0; rc == 0 && task < plan->tasks; task++)
+        if (!plan_has_gpus(plan, task))
+            pool->tasks[pool->task_count++] = task;
+    for (size_t gpu = 0; rc == 0 && gpu < plan->gpu_count; gpu++)
+        if (!taken[gpu])
+            pool->gpus[pool->gpu_count++] = gpu;
+    /* Where wishes took all, the others share them. */
+    for (size_t gpu = 0; rc == 0 && pool->gpu_count == 0 && gpu < plan->gpu_count; gpu++)
+        pool->gpus[gpu] = gpu;
+    if (pool->gpu_count == 0)
+        pool->gpu_count = plan->gpu_count;
+    free(taken);
+    return rc;
+}
+
+static int place_of(const struct plan *plan, const struct pool *pool, size_t i)
+{
+    return plan->gpus[pool->gpus[i]].device->place;
+}
+
+/* At least as many GPUs as tasks: neighbours stay together, in the order of the tasks. */
+static int share_in_order(struct plan *plan, const struct pool *pool, struct error *err)
+{
+    int *gaps = calloc(pool->gpu_count, sizeof(int));
+    size_t *cuts = calloc(pool->task_count + 1, sizeof(size_t));
+    int rc = gaps && cuts ? 0 : error_set(err, "out of memory");
+
+    for (size_t i = 1; rc == 0 && i < pool->gpu_count; i++)
+        gaps[i] =
+            tree_distance(plan->topology, place_of(plan, pool, i - 1), place_of(plan, pool, i));
+    if (rc == 0)
+        rc = divide_row(pool->gpu_count, pool->task_count, gaps, cuts, err);
+    for (size_t i = 0; rc == 0 && i < pool->task_count; i++)
+        for (size_t k = cuts[i]; k < cuts[i + 1]; k++)
+            give(plan, pool->tasks[i], pool->gpus[k]);
+    free(gaps);
+    free(cuts);
+    return rc;
+}
+
+/* A fixed number each: spread over the row, so that NICs and NUMA nodes are spread too. */
+static int share_fixed(struct plan *plan, const struct pool *pool, size_t each, struct error *err)
+{
+    size_t gpus = pool->gpu_count, tasks = pool->task_count;
+
+    if (each > gpus / tasks)
+        return error_set(err,
+                         "%zu tasks with %zu GPUs each need %zu GPUs; this node has %zu for "
+                         "them",
+                         tasks, each, tasks * each, gpus);
+    for (size_t i = 0; i < tasks; i++)
+        for (size_t k = 0; k < each; k++)
+            give(plan, pool->tasks[i], pool->gpus[i * gpus / tasks + k]);
+    return 0;
+}
+
+/* How many levels above its own place a GPU meets the task's CPUs. */
+static int steps_between(const struct plan *plan, size_t task, size_t gpu)
+{
+    const struct topology *topology = plan->topology;
+    int place = tree_home(topology, plan->gpus[gpu].device->place), steps = 0;
+    struct cpuset near;
+
+    for (; place >= 0; place = topology->places[place].parent, steps++) {
+        topology_place_cpus(topology, place, &near);
+        if (cpuset_overlap(&near, &plan->result->tasks[task].cpus))
+            break;
+    }
+    return steps;
+}
+
+/* Items go to the nearest bins, which fill evenly: bins hold items / bins, the first to ask one
+ * more. steps[item * bins + bin] is the distance. */
+static void fill_nearest(size_t items, size_t bins, const int *steps, size_t *bin_of, size_t *held)
+{
+    size_t base = items / bins, extra = items % bins;
+
+    memset(bin_of, 0xff, items * sizeof(size_t));
+    for (size_t placed = 0; placed < items; placed++) {
+        size_t best_item = 0, best_bin = 0;
+        int best = -1;
+
+        for (size_t item = 0; item < items; item++) {
+            for (size_t bin = 0; bin_of[item] == (size_t)-1 && bin < bins; bin++) {
+                int full = held[bin] > base || (held[bin] == base && extra == 0);
+
+                if (!full && (best < 0 || steps[item * bins + bin] < best)) {
+                    best = steps[item * bins + bin];
+                    best_item = item;
+                    best_bin = bin;
+                }
+            }
+        }
+        bin_of[best_item] = best_bin;
+        extra -= held[best_bin] == base;
+        held[best_bin]++;
+    }
+}
+
+static int share_nearest(struct plan *plan, const struct pool *pool, struct error *err)
+{
+    int more_gpus = pool->gpu_count >= pool->task_count;
+    size_t items = more_gpus ? pool->gpu_count : pool->task_count;
+    size_t bins = more_gpus ? pool->task_count : pool->gpu_count;
+    int *steps = calloc(items * bins, sizeof(int));
+    size_t *bin_of = calloc(items, sizeof(size_t)), *held = calloc(bins, sizeof(size_t));
+    int rc = steps && bin_of && held ? 0 : error_set(err, "out of memory");
+
+    for (size_t i = 0; rc == 0 && i < pool->task_count; i++)
+        for (size_t k = 0; k < pool->gpu_count; k++)
+            steps[more_gpus ? k * bins + i : i * bins + k] =
+                steps_between(plan, pool->tasks[i], pool->gpus[k]);
+    if (rc == 0)
+        fill_nearest(items, bins, steps, bin_of, held);
+    for (size_t item = 0; rc == 0 && item < items; item++) {
+        size_t task = more_gpus ? bin_of[item] : item, gpu = more_gpus ? item : bin_of[item];
+
+        give(plan, pool->tasks[task], pool->gpus[gpu]);
+    }
+    free(steps);
+    free(bin_of);
+    free(held);
+    return rc;
+}
+
+static int share(struct plan *plan, const struct pool *pool, struct error *err)
+{
+    if (pool->task_count == 0 || pool->gpu_count == 0)
+        return 0;
+    if (plan->request->gpus_per_task > 0)
+        return share_fixed(plan, pool, plan->request->gpus_per_task, err);
+    if (pool->task_count > pool->gpu_count)
+        plan_warn(plan, "%zu tasks share %zu GPUs", pool->task_count, pool->gpu_count);
+    if (plan_cpus_first(plan))
+        return share_nearest(plan, pool, err);
+    if (pool->gpu_count >= pool->task_count)
+        return share_in_order(plan, pool, err);
+    for (size_t i = 0; i < pool->task_count; i++)
+        give(plan, pool->tasks[i], pool->gpus[i * pool->gpu_count / pool->task_count]);
+    return 0;
+}
+
+int plan_gpus(struct plan *plan, struct error *err)
+{
+    struct pool pool = {0};
+    int rc = fill_pool(plan, &pool, err);
+
+    if (rc == 0)
+        rc = share(plan, &pool, err);
+    free(pool.tasks);
+    free(pool.gpus);
+    return rc;
+}

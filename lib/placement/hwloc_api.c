@@ -1,0 +1,50 @@
+#include "hwloc_api.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <string.h>
+
+#define LIBRARY "libhwloc.so.15"
+
+static const struct {
+    const char *name;
+    size_t offset;
+} functions[] = {
+#define X(result, name, parameters) {"hwloc_" #name, offsetof(struct hwloc_api, name)},
+    HWLOC_FUNCTIONS(X)
+#undef X
+};
+
+int hwloc_api_open(struct hwloc_api *api, struct error *err)
+{
+    memset(api, 0, sizeof(*api));
+    api->handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (!api->handle)
+        return error_set(err, "%s cannot be opened: %s; install libhwloc15 on the compute nodes",
+                         LIBRARY, dlerror());
+    for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+        void *symbol = dlsym(api->handle, functions[i].name);
+
+        if (!symbol) {
+            hwloc_api_close(api);
+            return error_set(err, "%s has no %s; install hwloc 2.1 or newer", LIBRARY,
+                             functions[i].name);
+        }
+        memcpy((char *)api + functions[i].offset, &symbol, sizeof(symbol));
+    }
+    if (api->get_api_version() >> 16 != HWLOC_API_VERSION >> 16) {
+        unsigned version = api->get_api_version();
+
+        hwloc_api_close(api);
+        return error_set(err, "%s has version %u.%u; version %u is needed", LIBRARY, version >> 16,
+                         version >> 8 & 0xff, HWLOC_API_VERSION >> 16);
+    }
+    return 0;
+}
+
+void hwloc_api_close(struct hwloc_api *api)
+{
+    if (api->handle)
+        dlclose(api->handle);
+    memset(api, 0, sizeof(*api));
+}

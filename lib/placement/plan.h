@@ -1,0 +1,79 @@
+/* Inside the placement library: a request on its way to a placement. */
+#ifndef MEGATRON_PLACEMENT_PLAN_H
+#define MEGATRON_PLACEMENT_PLAN_H
+
+#include "placement.h"
+
+enum bind_policy { BIND_AUTO, BIND_NONE, BIND_GPU, BIND_NUMA, BIND_CORE, BIND_LIST };
+enum nic_policy { NICS_AUTO, NICS_NONE, NICS_ALL, NICS_LIST };
+
+/* A core with at least one granted CPU. */
+struct plan_core {
+    int core; /* in the topology */
+    int numa;
+};
+
+/* A granted GPU, in PCI order. */
+struct plan_gpu {
+    const struct topology_device *device;
+    struct placement_gpu gpu;
+};
+
+struct plan {
+    const struct topology *topology;
+    const struct placement_request *request;
+    size_t tasks;
+    enum bind_policy bind;
+    struct cpuset *lists; /* BIND_LIST with several: one per task */
+    enum nic_policy nic_policy;
+    const struct topology_device ***nic_lists; /* NICS_LIST with several: one per task */
+    size_t *nic_list_counts;
+
+    struct cpuset cpus; /* granted, and known to the topology */
+    struct plan_core *cores;
+    size_t core_count;
+    struct plan_gpu *gpus;
+    size_t gpu_count;
+    const struct topology_device **nics; /* that may be used, in PCI order */
+    size_t nic_count;
+
+    /* tasks x gpu_count: may a task use a GPU? The answer of plan_gpus. */
+    unsigned char *owns;
+    struct placement *result;
+};
+
+/* policy.c: what the texts of the request mean. Return 0 or -1. */
+int plan_read_bind(struct plan *plan, struct error *err);
+int plan_read_nics(struct plan *plan, struct error *err);
+
+/* gpus.c, cpus.c, nics.c: fill in 'owns', the CPUs and the NICs of every task. Return 0 or -1. */
+int plan_gpus(struct plan *plan, struct error *err);
+int plan_cpus(struct plan *plan, struct error *err);
+int plan_nics(struct plan *plan, struct error *err);
+
+/* Does the user's wish for 'task' settle its CPUs; its GPUs? */
+int plan_has_cpus(const struct plan *plan, size_t task);
+int plan_has_gpus(const struct plan *plan, size_t task);
+
+/* Are CPUs divided first, and GPUs then given to the nearest tasks? */
+int plan_cpus_first(const struct plan *plan);
+
+/* Remember a sentence for the user. Out of memory loses it, nothing else. */
+void plan_warn(struct plan *plan, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* tree.c: the nearest place above 'place' (or itself) that is no bridge. */
+int tree_home(const struct topology *topology, int place);
+int tree_is_below(const struct topology *topology, int place, int above);
+/* How far apart two places are: 0 the same, then by what they have in common: a bridge, a group, a
+ * package, the machine. */
+int tree_distance(const struct topology *topology, int a, int b);
+
+/* divide.c: cut 'items' in a row into 'parts' of equal size (they differ by one at most), at least
+ * one item each, where the gaps are widest: gaps[i] lies before item i. Writes parts + 1 ends into
+ * 'cuts', from 0 to items. Needs items >= parts >= 1. Returns 0 or -1. */
+int divide_row(size_t items, size_t parts, const int *gaps, size_t *cuts, struct error *err);
+
+/* Cut 'items' into 'parts' in proportion to 'weights', each at least one. Needs items >= parts. */
+void divide_weighted(size_t items, size_t parts, const size_t *weights, size_t *cuts);
+
+#endif

@@ -1,0 +1,274 @@
+/* What the words of --megatron-bind and --megatron-nics mean. */
+#include "plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const bind_words[] = {"auto", "none", "gpu", "numa", "core"};
+static const char *const nic_words[] = {"auto", "none", "all"};
+
+/* The number of 'text' among 'words', or 'count': then it is a list. */
+static size_t find_word(const char *text, const char *const *words, size_t count)
+{
+    size_t i = 0;
+
+    while (i < count && strcmp(text, words[i]) != 0)
+        i++;
+    return i;
+}
+
+static size_t count_lists(const char *text)
+{
+    size_t count = 1;
+
+    for (; *text; text++)
+        count += *text == '/';
+    return count;
+}
+
+static int check_count(const char *what, const char *text, size_t tasks, const char *of,
+                       struct error *err)
+{
+    size_t lists = count_lists(text);
+
+    if (lists > 1 && tasks > 0 && lists != tasks)
+        return error_set(err,
+                         "%s=%.100s has %zu lists of %s for %zu tasks; give one for all, or "
+                         "one for each",
+                         what, text, lists, of, tasks);
+    return 0;
+}
+
+/* Copy the list at '*text' into a new string and step behind it. */
+static char *next_list(const char **text, struct error *err)
+{
+    size_t length = strcspn(*text, "/");
+    char *list = strndup(*text, length);
+
+    *text += length + ((*text)[length] == '/');
+    if (!list)
+        error_set(err, "out of memory");
+    return list;
+}
+
+static int read_cpu_lists(const char *what, const char *text, struct cpuset *sets,
+                          struct error *err)
+{
+    size_t count = count_lists(text);
+    const char *at = text;
+
+    for (size_t i = 0; i < count; i++) {
+        char *list = next_list(&at, err);
+        int rc = list ? cpuset_parse(what, list, &sets[i], err) : -1;
+
+        if (rc < 0 && list)
+            rc = error_set(err,
+                           "%s=%.100s: use auto, none, gpu, numa, core or CPUs like 0-11,96-107",
+                           what, text);
+        if (rc == 0 && cpuset_is_empty(&sets[i]))
+            rc = error_set(err, "%s=%.100s has an empty list of CPUs", what, text);
+        free(list);
+        if (rc < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int placement_check_bind(const char *what, const char *text, size_t tasks, struct error *err)
+{
+    enum { WORDS = sizeof(bind_words) / sizeof(bind_words[0]) };
+    struct cpuset *sets;
+    int rc;
+
+    if (find_word(text, bind_words, WORDS) < WORDS)
+        return 0;
+    if (check_count(what, text, tasks, "CPUs", err) < 0)
+        return -1;
+    sets = calloc(count_lists(text), sizeof(*sets));
+    rc = sets ? read_cpu_lists(what, text, sets, err) : error_set(err, "out of memory");
+    free(sets);
+    return rc;
+}
+
+int placement_check_nics(const char *what, const char *text, size_t tasks, struct error *err)
+{
+    enum { WORDS = sizeof(nic_words) / sizeof(nic_words[0]) };
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:,/";
+
+    if (find_word(text, nic_words, WORDS) < WORDS)
+        return 0;
+    if (text[0] == '\0' || text[strspn(text, allowed)] != '\0')
+        return error_set(err, "%s=%.100s: use auto, none, all or names of NICs like mlx5_0,mlx5_1",
+                         what, text);
+    return check_count(what, text, tasks, "NICs", err);
+}
+
+int plan_read_bind(struct plan *plan, struct error *err)
+{
+    enum { WORDS = sizeof(bind_words) / sizeof(bind_words[0]) };
+    const char *text = plan->request->bind ? plan->request->bind : "auto";
+    size_t word = find_word(text, bind_words, WORDS);
+    struct cpuset *sets;
+
+    plan->bind = (enum bind_policy)word;
+    if (word < WORDS)
+        return 0;
+    if (check_count("bind", text, plan->tasks, "CPUs", err) < 0)
+        return -1;
+    sets = calloc(count_lists(text), sizeof(*sets));
+    if (!sets)
+        return error_set(err, "out of memory");
+    if (read_cpu_lists("bind", text, sets, err) < 0) {
+        free(sets);
+        return -1;
+    }
+    if (count_lists(text) > 1) {
+        plan->lists = sets;
+        return 0;
+    }
+    /* One list confines the step; within it, GPUs and NUMA nodes decide. */
+    plan->bind = BIND_AUTO;
+    cpuset_intersect(&plan->cpus, sets);
+    free(sets);
+    if (cpuset_is_empty(&plan->cpus))
+        return error_set(err, "none of the CPUs %.100s is granted to this step on this node", text);
+    return 0;
+}
+
+/* Turn names into devices of the topology, sorted, without repeats. */
+static int read_nic_list(const struct topology *topology, char *list,
+                         const struct topology_device ***nics, size_t *count, struct error *err)
+{
+    char *save = NULL;
+    const struct topology_device **found =
+        calloc(topology->device_count + 1, sizeof(struct topology_device *));
+    unsigned char *wanted = calloc(topology->device_count + 1, 1);
+    int rc = found && wanted ? 0 : error_set(err, "out of memory");
+
+    for (char *name = strtok_r(list, ",", &save); rc == 0 && name;
+         name = strtok_r(NULL, ",", &save)) {
+        const struct topology_device *device = topology_find_nic(topology, name);
+
+        if (device)
+            wanted[device - topology->devices] = 1;
+        else
+            rc = error_set(err, "this node has no NIC %.60s; `megatron topo` lists them", name);
+    }
+    *count = 0;
+    for (size_t i = 0; rc == 0 && i < topology->device_count; i++)
+        if (wanted[i])
+            found[(*count)++] = &topology->devices[i];
+    free(wanted);
+    if (rc < 0) {
+        free(found);
+        return -1;
+    }
+    *nics = found;
+    return 0;
+}
+
+static int read_nic_lists(struct plan *plan, const char *text, struct error *err)
+{
+    size_t count = count_lists(text);
+    const char *at = text;
+
+    plan->nic_lists = calloc(count, sizeof(*plan->nic_lists));
+    plan->nic_list_counts = calloc(count, sizeof(*plan->nic_list_counts));
+    if (!plan->nic_lists || !plan->nic_list_counts)
+        return error_set(err, "out of memory");
+    for (size_t i = 0; i < count; i++) {
+        char *list = next_list(&at, err);
+        int rc = list ? read_nic_list(plan->topology, list, &plan->nic_lists[i],
+                                      &plan->nic_list_counts[i], err)
+                      : -1;
+
+        free(list);
+        if (rc < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int use_compute_nics(struct plan *plan, struct error *err)
+{
+    plan->nics = calloc(plan->topology->device_count + 1, sizeof(struct topology_device *));
+    if (!plan->nics)
+        return error_set(err, "out of memory");
+    for (size_t i = 0; i < plan->topology->device_count; i++)
+        if (plan->topology->devices[i].kind == DEVICE_NIC)
+            plan->nics[plan->nic_count++] = &plan->topology->devices[i];
+    return 0;
+}
+
+int plan_read_nics(struct plan *plan, struct error *err)
+{
+    enum { WORDS = sizeof(nic_words) / sizeof(nic_words[0]) };
+    const char *text = plan->request->nics ? plan->request->nics : "auto";
+    size_t word = find_word(text, nic_words, WORDS);
+
+    plan->nic_policy = (enum nic_policy)word;
+    if (word < WORDS)
+        return use_compute_nics(plan, err);
+    if (placement_check_nics("nics", text, plan->tasks, err) < 0)
+        return -1;
+    if (count_lists(text) > 1)
+        return read_nic_lists(plan, text, err);
+    /* One list confines the choice; within it, the tree decides. */
+    plan->nic_policy = NICS_AUTO;
+    char *list = strdup(text);
+    int rc = list ? read_nic_list(plan->topology, list, &plan->nics, &plan->nic_count, err)
+                  : error_set(err, "out of memory");
+
+    free(list);
+    return rc;
+}
+
+struct placement_grant *placement_parse_gpus(const char *what, const char *text,
+                                             const struct topology *topology, size_t *count,
+                                             struct error *err)
+{
+    struct placement_grant *grants = calloc(topology->gpu_count + 1, sizeof(*grants));
+    unsigned char *wanted = calloc(topology->gpu_count + 1, 1);
+    char *copy = strdup(text), *save = NULL;
+    int rc = grants && wanted && copy ? 0 : error_set(err, "out of memory");
+
+    if (rc == 0 && strcmp(text, "all") == 0)
+        memset(wanted, 1, topology->gpu_count);
+    else if (rc == 0 && strcmp(text, "none") != 0)
+        for (char *word = strtok_r(copy, ",", &save); rc == 0 && word;
+             word = strtok_r(NULL, ",", &save)) {
+            struct pci_address pci;
+            struct cpuset numbers;
+            int last = -1;
+
+            if (pci_parse(word, &pci) == 0) {
+                last = topology_gpu_index(topology, &pci);
+                if (last >= 0)
+                    wanted[last] = 1;
+            } else if (cpuset_parse(what, word, &numbers, NULL) == 0) {
+                for (int i = cpuset_next(&numbers, -1); i >= 0; i = cpuset_next(&numbers, i)) {
+                    last = i;
+                    if ((size_t)i < topology->gpu_count)
+                        wanted[i] = 1;
+                }
+            }
+            if (last < 0 || (size_t)last >= topology->gpu_count)
+                rc = error_set(err,
+                               "%s: there is no GPU %.60s; the node has %zu: 0 and up in PCI "
+                               "order, or PCI addresses",
+                               what, word, topology->gpu_count);
+        }
+    *count = 0;
+    for (size_t i = 0; rc == 0 && i < topology->gpu_count; i++)
+        if (wanted[i])
+            grants[(*count)++].pci = topology_gpu(topology, i)->pci;
+    free(wanted);
+    free(copy);
+    if (rc < 0) {
+        free(grants);
+        return NULL;
+    }
+    return grants;
+}
