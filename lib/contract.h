@@ -36,7 +36,8 @@
     X(NUMA, "LIST", "my NUMA nodes: OS numbers")                                                \
     X(JOB_END, "SECONDS",                                                                       \
       "when the job's time limit ends, in seconds since 1970; absent if never")                 \
-    X(RESTARTS, "N", "how often Slurm has requeued this job")
+    X(RESTARTS, "N", "how often Slurm has requeued this job")                                   \
+    X(EXPORTED, "LIST", "names of the other variables that the plugin set for this task")
 
 enum contract_variable {
 #define X(suffix, form, meaning) CONTRACT_##suffix,

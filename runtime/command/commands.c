@@ -3,7 +3,6 @@
 #include <stddef.h>
 
 const struct command *const commands[] = {
-    &command_image,
     &command_version,
     NULL,
 };

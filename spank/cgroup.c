@@ -1,0 +1,105 @@
+#include "cgroup.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { LINE = 4096 };
+
+/* Where a hierarchy is mounted: cgroup2, or cgroup with the cpuset controller. */
+static int find_mount(const char *root, int v2, char *mount, size_t size)
+{
+    char path[LINE], line[LINE];
+    FILE *file;
+    int found = 0;
+
+    snprintf(path, sizeof(path), "%s/proc/self/mountinfo", root);
+    file = fopen(path, "re");
+    if (!file)
+        return 0;
+    while (!found && fgets(line, sizeof(line), file)) {
+        char *tail = strstr(line, " - "), point[LINE];
+
+        if (!tail || sscanf(line, "%*s %*s %*s %*s %4095s", point) != 1)
+            continue;
+        if (v2 ? strncmp(tail, " - cgroup2 ", 11) == 0
+               : strncmp(tail, " - cgroup ", 10) == 0 && strstr(tail, "cpuset"))
+            found = snprintf(mount, size, "%s%s", root, point) < (int)size;
+    }
+    fclose(file);
+    return found;
+}
+
+/* This process' path in the hierarchy: "0::/path" or "3:cpuset:/path". */
+static int find_path(const char *root, int v2, char *path, size_t size)
+{
+    char name[LINE], line[LINE];
+    FILE *file;
+    int found = 0;
+
+    snprintf(name, sizeof(name), "%s/proc/self/cgroup", root);
+    file = fopen(name, "re");
+    if (!file)
+        return 0;
+    while (!found && fgets(line, sizeof(line), file)) {
+        char *controllers = strchr(line, ':'), *rest;
+
+        if (!controllers || !(rest = strchr(++controllers, ':')))
+            continue;
+        *rest++ = '\0';
+        rest[strcspn(rest, "\n")] = '\0';
+        if (v2 ? controllers[0] == '\0' : strstr(controllers, "cpuset") != NULL)
+            found = snprintf(path, size, "%s", rest) < (int)size;
+    }
+    fclose(file);
+    return found;
+}
+
+/* The list in a file; 0 where there is none. */
+static int read_list(const char *directory, const char *name, struct cpuset *cpus)
+{
+    char path[3 * LINE], line[LINE] = "";
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/%s", directory, name);
+    file = fopen(path, "re");
+    if (!file)
+        return 0;
+    if (!fgets(line, sizeof(line), file))
+        line[0] = '\0';
+    fclose(file);
+    line[strcspn(line, "\n")] = '\0';
+    return line[0] && cpuset_parse(name, line, cpus, NULL) == 0 && !cpuset_is_empty(cpus);
+}
+
+int cgroup_step_cpus(const char *root, struct cpuset *cpus)
+{
+    char mount[LINE], path[LINE], directory[2 * LINE];
+    struct cpuset limit;
+
+    for (int v2 = 0; v2 <= 1; v2++) {
+        char *step;
+
+        if (!find_mount(root, v2, mount, sizeof(mount)) ||
+            !find_path(root, v2, path, sizeof(path)) || !(step = strstr(path, "/step_")))
+            continue;
+        snprintf(directory, sizeof(directory), "%s%s", mount, path);
+        if (!v2) {
+            if (read_list(directory, "cpuset.effective_cpus", cpus) ||
+                read_list(directory, "cpuset.cpus", cpus))
+                return 1;
+            continue;
+        }
+        if (!read_list(directory, "cpuset.cpus.effective", cpus))
+            continue;
+        /* The effective list is there without a limit too; the limit is the step's or the job's. */
+        step[1 + strcspn(step + 1, "/")] = '\0';
+        snprintf(directory, sizeof(directory), "%s%s", mount, path);
+        if (read_list(directory, "cpuset.cpus", &limit))
+            return 1;
+        *step = '\0';
+        snprintf(directory, sizeof(directory), "%s%s", mount, path);
+        if (read_list(directory, "cpuset.cpus", &limit))
+            return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,29 @@
+/* Can this work? One sentence with the remedy where it cannot. */
+#ifndef MEGATRON_CHECKS_H
+#define MEGATRON_CHECKS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "error.h"
+#include "settings.h"
+
+/* What is known of a job or step; -1 where it is not. */
+struct counts {
+    int64_t tasks;
+    int64_t nodes;
+    int64_t tasks_per_node; /* the most on any node */
+    int64_t gpus_per_node;  /* the fewest; 0: none asked for */
+};
+
+enum check_status { CHECK_OK, CHECK_UNKNOWN, CHECK_FAILED };
+
+/* Run check number 'index' on resolved settings. Sets '*what' to what it is about, and
+ * settings->layout.dp where the number of tasks is known. With CHECK_FAILED 'err' says what and
+ * why. Returns -1 behind the last check. */
+int check_one(size_t index, struct settings *settings, const struct counts *counts,
+              const char **what, struct error *err);
+
+/* All of them, up to the first that fails. Returns 0 or -1. */
+int check_counts(struct settings *settings, const struct counts *counts, struct error *err);
+
+#endif

@@ -1,0 +1,306 @@
+/* srun, sbatch and salloc: refuse what cannot work before anything is queued, and tell the nodes
+ * what only the client knows. Runs as the user. */
+#include "plugin.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <slurm/slurm.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checks.h"
+#include "contract.h"
+#include "controller.h"
+#include "note.h"
+#include "rendezvous.h"
+#include "report.h"
+#include "request.h"
+
+extern char **environ;
+
+enum { COMMAND_LINE_MAX = 1 << 20, WORDS_MAX = 8192, SCRIPT_MAX = 1 << 18, PORT_ATTEMPTS = 16 };
+
+static enum program this_program(void)
+{
+    if (spank_context() == S_CTX_LOCAL)
+        return PROGRAM_SRUN;
+    return strstr(program_invocation_short_name, "alloc") ? PROGRAM_SALLOC : PROGRAM_SBATCH;
+}
+
+/* All of a regular file, up to 'max' bytes, with a zero behind; NULL if it cannot be read. A pipe
+ * is left to whom it is meant for. */
+static char *read_whole(const char *path, size_t max, bool regular, size_t *size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat status;
+    char *text = NULL;
+    ssize_t got = 0;
+
+    *size = 0;
+    if (fd < 0)
+        return NULL;
+    if (!regular || (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)))
+        text = malloc(max + 1);
+    while (text && *size < max && (got = read(fd, text + *size, max - *size)) > 0)
+        *size += (size_t)got;
+    close(fd);
+    if (text)
+        text[*size] = '\0';
+    return text;
+}
+
+/* Where getopt stopped, which the program's own parsing has left in optind; a het job's command
+ * line is parsed in pieces, so there it means nothing. */
+static int words_limit(int argc, char *const *argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], ":") == 0)
+            return argc;
+    return optind > 0 && optind <= argc ? optind : argc;
+}
+
+static void read_script(struct request *request, const char *path)
+{
+    size_t size;
+    char *text = read_whole(path, SCRIPT_MAX, true, &size);
+
+    if (text)
+        request_script(request, text, size);
+    free(text);
+}
+
+/* Variables count as explicit outside an allocation; inside one they say what the allocation has,
+ * which the step need not use. */
+static void read_request(struct request *request, bool inside)
+{
+    enum program program = this_program();
+    char *words[WORDS_MAX], *line;
+    size_t size;
+    int argc = 0;
+
+    request_init(request, program);
+    line = read_whole("/proc/self/cmdline", COMMAND_LINE_MAX, false, &size);
+    for (char *word = line; word && word < line + size && argc < WORDS_MAX;
+         word += strlen(word) + 1)
+        words[argc++] = word;
+    if (program == PROGRAM_SBATCH && argc > 0) {
+        struct request probe;
+        int script;
+
+        request_init(&probe, program);
+        script = request_arguments(&probe, argc, words, words_limit(argc, words));
+        if (script < argc && !probe.wrapped)
+            read_script(request, words[script]);
+    }
+    if (program != PROGRAM_SRUN || inside || !getenv("SLURM_JOB_ID"))
+        request_environment(request, environ);
+    if (argc > 0)
+        request_arguments(request, argc, words, words_limit(argc, words));
+    free(line);
+}
+
+static void request_counts(const struct request *request, struct counts *counts)
+{
+    counts->tasks = request_tasks(request);
+    counts->nodes = request_nodes(request);
+    counts->tasks_per_node = request_tasks_per_node(request);
+    counts->gpus_per_node = request_gpus_per_node(request);
+}
+
+/* A task's environment holds the contract of its own step; a step or job that is started from there
+ * must not take it for the user's. */
+static void drop_contract(void)
+{
+    const char *exported;
+    char copy[1024], *rest = copy, *name;
+
+    if (!getenv(contract_name(CONTRACT_CONTRACT)))
+        return;
+    exported = getenv(contract_name(CONTRACT_EXPORTED));
+    snprintf(copy, sizeof(copy), "%s", exported ? exported : "");
+    while ((name = strsep(&rest, ",")))
+        if (name[0])
+            unsetenv(name);
+    for (int i = 0; i < CONTRACT_COUNT; i++)
+        unsetenv(contract_name((enum contract_variable)i));
+}
+
+static void list_models(void)
+{
+    const struct model_shape *shape;
+    char line[256];
+
+    for (size_t i = 0; (shape = preset_at(i)); i++) {
+        preset_describe(shape, line, sizeof(line));
+        printf("%s\n", line);
+    }
+    fflush(stdout);
+}
+
+/* Leave a client that was asked a question only. Not by exit(): Slurm's handlers would wait for the
+ * lock that is held around this callback. */
+static void leave(int rc) __attribute__((noreturn));
+static void leave(int rc)
+{
+    fflush(stdout);
+    fflush(stderr);
+    _exit(rc);
+}
+
+static void write_note(struct plugin *plugin, unsigned wishes)
+{
+    struct note note = {.contract = CONTRACT_VERSION, .wishes = wishes};
+    char text[NOTE_TEXT];
+    const char *version =
+        plugin->config.client_version ? plugin->config.client_version : plugin_version_text();
+
+    snprintf(note.version, sizeof(note.version), "%s", version);
+    snprintf(note.slurm, sizeof(note.slurm), "%s", plugin_slurm_text());
+    note_format_client(&note, text);
+    setenv(NOTE_CLIENT, text, 1);
+    unsetenv(NOTE_STEP);
+    /* Left from the step that this srun runs in, if it does. */
+    if (getenv("SLURM_STEP_ID"))
+        unsetenv("SLURM_STEP_RESV_PORTS");
+}
+
+int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err)
+{
+    struct settings *settings = &plugin->settings;
+    struct request request;
+    struct counts counts;
+
+    (void)spank;
+    drop_contract();
+    if (!settings_used(settings, &plugin->config)) {
+        if (plugin->config.off & PART_ALL && settings_any(settings))
+            slurm_spank_log("megatron: switched off by plugstack.conf: the --megatron options "
+                            "have no effect");
+        return 0;
+    }
+    if (plugin->failed)
+        return error_set(err, "%s", plugin->failure.text);
+    if (settings_wants_list(settings)) {
+        list_models();
+        leave(0);
+    }
+    if (settings_resolve(settings, &plugin->config, err))
+        return -1;
+    if (settings->off)
+        return 0;
+    read_request(&request, settings->check);
+    request_counts(&request, &counts);
+    if (settings->check)
+        leave(report_check(stdout, plugin_version_text(), plugin_slurm_text(), settings,
+                           &plugin->config, &counts));
+    if (!(plugin->config.off & PART_CHECKS) && check_counts(settings, &counts, err))
+        return -1;
+    if (spank_context() == S_CTX_LOCAL)
+        write_note(plugin, request.wishes);
+    return 0;
+}
+
+/* --- srun, when the step exists ------------------------------------------------------------- */
+
+/* Components of a het job know only their own counts here; their tasks are checked on the nodes. */
+static bool is_het(const struct request *request)
+{
+    return request->count > 1 || getenv("SLURM_HET_SIZE") || getenv("SLURM_PACK_SIZE");
+}
+
+static int check_step(struct plugin *plugin, spank_t spank, const struct request *request,
+                      struct error *err)
+{
+    struct counts counts;
+    uint32_t tasks, nodes;
+    const char *on_node = getenv("SLURM_GPUS_ON_NODE");
+
+    if (spank_get_item(spank, S_JOB_TOTAL_TASK_COUNT, &tasks) != ESPANK_SUCCESS || tasks == 0 ||
+        spank_get_item(spank, S_JOB_NNODES, &nodes) != ESPANK_SUCCESS || nodes == 0)
+        return 0;
+    counts.tasks = tasks;
+    counts.nodes = nodes;
+    counts.tasks_per_node = tasks % nodes == 0 ? (int64_t)(tasks / nodes) : REQUEST_UNKNOWN;
+    counts.gpus_per_node = request_gpus_per_node(request);
+    if (counts.gpus_per_node < 0 && on_node && getenv("SLURM_JOB_ID"))
+        counts.gpus_per_node = strtol(on_node, NULL, 10);
+    return check_counts(&plugin->settings, &counts, err);
+}
+
+static bool is_here(const struct controller_node *node)
+{
+    char name[256] = "";
+    size_t length;
+
+    if (gethostname(name, sizeof(name) - 1))
+        return false;
+    length = strcspn(name, ".");
+    return strncmp(name, node->name, length + 1) == 0 ||
+           (strncmp(name, node->hostname, length) == 0 &&
+            (node->hostname[length] == '\0' || node->hostname[length] == '.'));
+}
+
+/* Where srun runs on the node of task 0, it can choose a port that is free there. Elsewhere the
+ * nodes derive it, and that of task 0 looks whether it is free. */
+static int64_t choose_port(const struct plugin *plugin, uint32_t job, uint32_t step)
+{
+    const char *cluster = getenv("SLURM_CLUSTER_NAME"), *restarts = getenv("SLURM_RESTART_COUNT");
+    struct rendezvous rendezvous = {
+        .cluster = cluster ? cluster : "",
+        .job = job,
+        .step = step,
+        .restarts = restarts ? (uint32_t)strtoul(restarts, NULL, 10) : 0,
+        .low = plugin->config.port_low,
+        .high = plugin->config.port_high,
+    };
+
+    for (unsigned attempt = 0; attempt < PORT_ATTEMPTS; attempt++) {
+        int64_t port = rendezvous_port(&rendezvous, attempt);
+
+        if (rendezvous_port_free(port))
+            return port;
+    }
+    return 0;
+}
+
+static void write_step_note(const struct plugin *plugin, spank_t spank)
+{
+    struct controller_node node;
+    struct note note = {.port = 0};
+    char text[NOTE_TEXT];
+    uint32_t job, step;
+
+    if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
+        spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS)
+        return;
+    note.end = controller_job_end(job);
+    if (!(plugin->config.off & PART_RENDEZVOUS) &&
+        controller_first_node(job, step, NO_VAL, &node) == 0) {
+        snprintf(note.master, sizeof(note.master), "%s", node.address);
+        if (is_here(&node))
+            note.port = choose_port(plugin, job, step);
+    }
+    note_format_step(&note, text);
+    setenv(NOTE_STEP, text, 1);
+}
+
+int client_local_user_init(struct plugin *plugin, spank_t spank, struct error *err)
+{
+    struct request request;
+
+    if (!settings_used(&plugin->settings, &plugin->config) || plugin->settings.off)
+        return 0;
+    if (plugin->failed)
+        return error_set(err, "%s", plugin->failure.text);
+    read_request(&request, true);
+    if (is_het(&request))
+        return 0;
+    if (!(plugin->config.off & PART_CHECKS) && check_step(plugin, spank, &request, err))
+        return -1;
+    write_step_note(plugin, spank);
+    return 0;
+}

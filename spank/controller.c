@@ -1,0 +1,113 @@
+#include "controller.h"
+
+#include <signal.h>
+#include <slurm/slurm.h>
+#include <slurm/slurm_errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static slurm_step_id_t step_of(uint32_t job, uint32_t step, uint32_t component)
+{
+    slurm_step_id_t id;
+
+    memset(&id, 0, sizeof(id));
+    id.job_id = job;
+    id.step_id = step;
+    id.step_het_comp = component;
+    return id;
+}
+
+/* The name of host number 'index' of a host list, to be freed. */
+static char *nth_host(const char *list, uint32_t index)
+{
+    __auto_type hosts = slurm_hostlist_create(list); /* its type changed in 23.11 */
+    char *name = NULL;
+
+    if (!hosts)
+        return NULL;
+    for (uint32_t i = 0; i <= index; i++) {
+        free(name);
+        name = slurm_hostlist_shift(hosts);
+        if (!name)
+            break;
+    }
+    slurm_hostlist_destroy(hosts);
+    return name;
+}
+
+static char *host_of_task_0(uint32_t job, uint32_t step, uint32_t component)
+{
+    slurm_step_id_t id = step_of(job, step, component);
+    slurm_step_layout_t *layout = slurm_job_step_layout_get(&id);
+    char *name = NULL;
+
+    if (!layout)
+        return NULL;
+    for (uint32_t node = 0; node < layout->node_cnt && !name; node++)
+        for (uint16_t i = 0; i < layout->tasks[node]; i++)
+            if (layout->tids[node][i] == 0)
+                name = nth_host(layout->node_list, node);
+    slurm_job_step_layout_free(layout);
+    return name;
+}
+
+static void copy_text(char *target, size_t size, const char *text, const char *instead)
+{
+    snprintf(target, size, "%s", text && text[0] ? text : instead);
+}
+
+int controller_first_node(uint32_t job, uint32_t step, uint32_t component,
+                          struct controller_node *node)
+{
+    char *name = host_of_task_0(job, step, component);
+    node_info_msg_t *answer = NULL;
+
+    if (!name)
+        return -1;
+    copy_text(node->name, sizeof(node->name), name, "");
+    /* A node that cannot be asked about is usually reached by its name. */
+    copy_text(node->hostname, sizeof(node->hostname), name, "");
+    copy_text(node->address, sizeof(node->address), name, "");
+    if (slurm_load_node_single(&answer, name, SHOW_ALL) == SLURM_SUCCESS && answer) {
+        if (answer->record_count > 0) {
+            copy_text(node->hostname, sizeof(node->hostname), answer->node_array[0].node_hostname,
+                      name);
+            copy_text(node->address, sizeof(node->address), answer->node_array[0].node_addr, name);
+        }
+        slurm_free_node_info_msg(answer);
+    }
+    free(name);
+    return 0;
+}
+
+int64_t controller_job_end(uint32_t job)
+{
+    /* A job without a limit "ends" a year from its start. */
+    const time_t never = 300 * 24 * 3600;
+    time_t end = 0;
+
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
+    int rc = (slurm_get_end_time)(step_of(job, NO_VAL, NO_VAL), &end);
+#else
+    int rc = slurm_get_end_time(job, &end);
+#endif
+
+    if (rc != SLURM_SUCCESS || end <= 0 || end > time(NULL) + never)
+        return 0;
+    return (int64_t)end;
+}
+
+int controller_end_step(uint32_t job, uint32_t step)
+{
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 11, 0)
+    slurm_step_id_t id = step_of(job, step, NO_VAL);
+
+    return slurm_kill_job_step(&id, SIGKILL, 0) == SLURM_SUCCESS ? 0 : -1;
+#elif SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
+    return slurm_kill_job_step(job, step, SIGKILL, 0) == SLURM_SUCCESS ? 0 : -1;
+#else
+    return slurm_kill_job_step(job, step, SIGKILL) == SLURM_SUCCESS ? 0 : -1;
+#endif
+}

@@ -1,0 +1,27 @@
+/* Questions to Slurm's controller, by calls that are public in every release from 22.05 on. All of
+ * them cost a message to slurmctld: ask once per step where that is possible. As the user only. */
+#ifndef MEGATRON_CONTROLLER_H
+#define MEGATRON_CONTROLLER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct controller_node {
+    char name[256];     /* NodeName */
+    char hostname[256]; /* NodeHostname */
+    char address[256];  /* NodeAddr */
+};
+
+/* The node of task 0 of a step. 'component' is NO_VAL, but for het steps within a plain job.
+ * Returns 0 or -1. */
+int controller_first_node(uint32_t job, uint32_t step, uint32_t component,
+                          struct controller_node *node);
+
+/* When the job's time ends, in seconds since 1970; 0 where it never does or that cannot be found.
+ */
+int64_t controller_job_end(uint32_t job);
+
+/* End a step on all its nodes, now. Returns 0 or -1. */
+int controller_end_step(uint32_t job, uint32_t step);
+
+#endif

@@ -1,0 +1,93 @@
+/* slurmd: look at the node once, and leave what was found where the tasks can read it. */
+#include "plugin.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "place.h"
+#include "topology.h"
+
+/* The name of this node: `slurmd -N NAME`, else that of the host. Several slurmd may share a host.
+ */
+static void node_name(char *name, size_t size)
+{
+    char line[4096];
+    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, line, sizeof(line) - 1);
+
+    if (fd >= 0)
+        close(fd);
+    line[got > 0 ? got : 0] = '\0';
+    for (char *word = line; got > 0 && word < line + got; word += strlen(word) + 1) {
+        char *next = word + strlen(word) + 1;
+
+        if (strncmp(word, "-N", 2) != 0)
+            continue;
+        if (word[2] || next < line + got) {
+            snprintf(name, size, "%s", word[2] ? word + 2 : next);
+            return;
+        }
+    }
+    if (gethostname(name, size - 1))
+        name[0] = '\0';
+    name[size - 1] = '\0';
+    name[strcspn(name, ".")] = '\0';
+}
+
+static int make_directory(const char *path, struct error *err)
+{
+    char directory[4096], *slash;
+    struct stat status;
+
+    snprintf(directory, sizeof(directory), "%s", path);
+    slash = strrchr(directory, '/');
+    *slash = '\0';
+    if (mkdir(directory, 0755) && errno != EEXIST)
+        return error_set_errno(err, errno, "cannot make %s", directory);
+    if (lstat(directory, &status) || !S_ISDIR(status.st_mode) || status.st_uid != geteuid() ||
+        status.st_mode & 022)
+        return error_set(err, "%s is not a directory of slurmd's user alone", directory);
+    return 0;
+}
+
+static int export_topology(const struct config *config, struct error *err)
+{
+    char node[256], path[4096];
+    struct topology *topology;
+    int rc;
+
+    node_name(node, sizeof(node));
+    if (!node[0] || strchr(node, '/'))
+        return error_set(err, "this node has no name");
+    place_topology_path(config, node, path, sizeof(path));
+    /* Hardware stays as it is until the next boot; a file of the administrator's may not. */
+    if (!config->topology && access(path, R_OK) == 0)
+        return 0;
+    if (make_directory(path, err))
+        return -1;
+    topology = place_discover(config, err);
+    if (!topology)
+        return -1;
+    rc = topology_save(topology, path, err);
+    topology_destroy(topology);
+    return rc;
+}
+
+void daemon_init(struct plugin *plugin)
+{
+    struct error err;
+
+    if (plugin->config.bad)
+        slurm_error("megatron: %s", plugin->config.error.text);
+    if (plugin->config.off & (PART_ALL | PART_DISCOVERY))
+        return;
+    if (export_topology(&plugin->config, &err))
+        slurm_error("megatron: the node's topology is not exported, each step will look for "
+                    "itself: %s",
+                    err.text);
+}

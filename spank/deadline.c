@@ -1,0 +1,30 @@
+#include "deadline.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+int with_deadline(int (*call)(void *), void *argument, int seconds)
+{
+    const struct timespec pause = {.tv_nsec = 2000000};
+    pid_t pid = fork();
+    int status;
+
+    if (pid < 0)
+        return -1;
+    if (pid == 0)
+        _exit(call(argument) & 127);
+    for (int i = 0; i < seconds * 500; i++) {
+        pid_t ended = waitpid(pid, &status, WNOHANG);
+
+        if (ended == pid)
+            return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+        if (ended < 0)
+            return -1;
+        nanosleep(&pause, NULL);
+    }
+    kill(pid, SIGKILL);
+    waitpid(pid, &status, 0);
+    return -1;
+}

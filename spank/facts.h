@@ -1,0 +1,28 @@
+/* What Slurm tells a task about its place in the step. */
+#ifndef MEGATRON_FACTS_H
+#define MEGATRON_FACTS_H
+
+#include <slurm/spank.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "error.h"
+#include "note.h"
+
+struct facts {
+    uint32_t job, step, restarts;
+    uint32_t rank, world, node_rank, nodes; /* over all components of a het job */
+    uint32_t local, local_size;             /* on this node */
+    char node[256];                         /* NodeName of this node */
+    char cluster[256];
+    bool het;         /* of a het job: srun could not tell where task 0 is */
+    struct note note; /* srun's word */
+};
+
+/* Collect them in task_init. Returns 0 or -1. */
+int facts_read(struct facts *facts, spank_t spank, struct error *err);
+
+/* The variable 'name' of the task, or "" where it has none or it does not fit. */
+const char *facts_variable(spank_t spank, const char *name, char *buffer, size_t size);
+
+#endif

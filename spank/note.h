@@ -1,0 +1,32 @@
+/* What srun's side of the plugin tells the tasks' side, as text in one environment variable (that
+ * is what reaches the nodes, also with --export=NONE). The tasks' side takes it out again. */
+#ifndef MEGATRON_NOTE_H
+#define MEGATRON_NOTE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define NOTE_CLIENT "SLURM_SPANK_MEGATRON_CLIENT" /* set when the options are known */
+#define NOTE_STEP   "SLURM_SPANK_MEGATRON_STEP"   /* set when the step is known; not in het jobs */
+
+enum { NOTE_TEXT = 512 };
+
+struct note {
+    char version[32]; /* of the plugin in srun; "" where there is no note */
+    char slurm[32];   /* what that was built for */
+    int contract;
+    unsigned wishes;  /* enum wish */
+    char master[256]; /* address of the node of task 0; "" where not known */
+    int64_t port;     /* 0 where not chosen */
+    int64_t end;      /* of the job, seconds since 1970; 0 where not known */
+};
+
+/* Write the client's or the step's half. */
+void note_format_client(const struct note *note, char buffer[NOTE_TEXT]);
+void note_format_step(const struct note *note, char buffer[NOTE_TEXT]);
+
+/* Read either half into 'note', which keeps what the text does not speak of. Never fails: words
+ * that are not understood are passed over, since another version may have written them. */
+void note_parse(struct note *note, const char *text);
+
+#endif

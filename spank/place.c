@@ -1,0 +1,481 @@
+#include "place.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cgroup.h"
+#include "driver.h"
+#include "parse.h"
+#include "placement.h"
+#include "request.h"
+#include "topology.h"
+
+enum { GPUS_MAX = 256 };
+
+/* A GPU (or MIG instance) that the step has on this node. */
+struct granted {
+    int slurm;     /* Slurm's number; -1 where it has none */
+    char name[96]; /* its word in CUDA_VISIBLE_DEVICES where that is no number, or "" */
+    struct placement_grant grant;
+};
+
+struct node {
+    struct topology *topology;
+    struct driver_gpu driver[DRIVER_GPUS];
+    size_t driver_count;
+    struct granted granted[GPUS_MAX];
+    struct placement_grant grants[GPUS_MAX];
+    size_t granted_count;
+};
+
+__attribute__((format(printf, 2, 3))) static void say(struct place_notes *notes, const char *format,
+                                                      ...)
+{
+    size_t used = strlen(notes->text);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(notes->text + used, sizeof(notes->text) - used, format, args);
+    va_end(args);
+}
+
+/* --- topology ------------------------------------------------------------------------------- */
+
+void place_topology_path(const struct config *config, const char *node, char *path, size_t size)
+{
+    uint64_t hash = 14695981039346656037u; /* FNV-1a: slurmds with other sources get other files */
+    const char *words[] = {config->topology ? config->topology : "",
+                           config->sysroot ? config->sysroot : ""};
+
+    for (size_t i = 0; i < 2; i++)
+        for (const char *c = words[i]; *c; c++)
+            hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+    snprintf(path, size, "%s/%.255s-%016" PRIx64 ".topology",
+             config->rundir ? config->rundir : "/run/spank_megatron", node, hash);
+}
+
+struct topology *place_discover(const struct config *config, struct error *err)
+{
+    return config->topology ? topology_load(config->topology, err) : topology_discover(err);
+}
+
+/* slurmd's file, if it is there and nobody but root can have written it. */
+static struct topology *load_exported(const char *path)
+{
+    char directory[4096];
+    struct stat status;
+    char *slash;
+
+    snprintf(directory, sizeof(directory), "%s", path);
+    slash = strrchr(directory, '/');
+    if (!slash)
+        return NULL;
+    *slash = '\0';
+    if (lstat(directory, &status) || !S_ISDIR(status.st_mode) || status.st_uid != 0 ||
+        status.st_mode & 022)
+        return NULL;
+    if (lstat(path, &status) || !S_ISREG(status.st_mode) || status.st_uid != 0 ||
+        status.st_mode & 022)
+        return NULL;
+    return topology_load(path, NULL);
+}
+
+static struct topology *load_topology(const struct place_input *input, struct error *err)
+{
+    char path[4096];
+    struct topology *topology;
+
+    place_topology_path(input->config, input->node, path, sizeof(path));
+    topology = load_exported(path);
+    return topology ? topology : place_discover(input->config, err);
+}
+
+/* --- CPUs ----------------------------------------------------------------------------------- */
+
+/* Granted is what the step's cgroup allows, where Slurm uses it; else what the tasks got together.
+ */
+static void granted_cpus(const struct share *share, const struct place_input *input,
+                         struct cpuset *cpus)
+{
+    cpuset_clear(cpus);
+    for (uint32_t i = 0; i < share->tasks; i++)
+        cpuset_unite(cpus, &share->task[i].found.cpus);
+    if (!(input->wishes & (WISH_CPU_BIND | WISH_HINT))) {
+        struct cpuset limit;
+
+        if (cgroup_step_cpus(input->cgroup_root, &limit))
+            cpuset_unite(cpus, &limit);
+    }
+}
+
+/* --- GPUs ----------------------------------------------------------------------------------- */
+
+static bool is_number(const char *text)
+{
+    return text[0] && text[strspn(text, "0123456789")] == '\0' && strlen(text) < 6;
+}
+
+/* Is every word of the list a number? */
+static bool is_numbers(const char *list)
+{
+    return list[0] && list[strspn(list, "0123456789,")] == '\0';
+}
+
+/* The list that names the GPUs of a task: Slurm's numbers; else what is in CUDA_VISIBLE_DEVICES,
+ * which also holds the names of MIG instances. */
+static const char *gpu_list(const struct share_found *found)
+{
+    if (found->visible[0] && !is_numbers(found->visible))
+        return found->visible;
+    return found->gpus[0] ? found->gpus : found->visible;
+}
+
+static struct granted *find_granted(struct node *node, const char *word)
+{
+    for (size_t i = 0; i < node->granted_count; i++) {
+        struct granted *granted = &node->granted[i];
+
+        if (granted->name[0] ? strcmp(granted->name, word) == 0
+                             : is_number(word) && atoi(word) == granted->slurm)
+            return granted;
+    }
+    return NULL;
+}
+
+/* Find a word's GPU by the driver. CUDA_VISIBLE_DEVICES without Slurm's list is the user's own, and
+ * counts in PCI order. */
+static int identify(struct node *node, const char *word, bool by_minor, struct granted *granted)
+{
+    const struct driver_gpu *gpu;
+    const struct topology_device *device;
+
+    if (!is_number(word)) {
+        gpu = driver_by_uuid(node->driver, node->driver_count, word);
+    } else {
+        granted->slurm = atoi(word);
+        if (!by_minor) {
+            device = topology_gpu(node->topology, (size_t)granted->slurm);
+            if (!device)
+                return -1;
+            granted->grant.pci = device->pci;
+            return 0;
+        }
+        gpu = driver_by_minor(node->driver, node->driver_count, granted->slurm);
+    }
+    if (!gpu || topology_gpu_index(node->topology, &gpu->pci) < 0)
+        return -1;
+    granted->grant.pci = gpu->pci;
+    return 0;
+}
+
+/* Add the GPUs of one task. Returns 0, or -1 with the word that means nothing to the driver. */
+static int add_gpus(struct node *node, const struct share_found *found, char unknown[64])
+{
+    char copy[SHARE_LIST], *rest = copy, *word;
+    const char *list = gpu_list(found);
+    bool by_minor = list == found->gpus;
+
+    strcpy(copy, list);
+    while ((word = strsep(&rest, ","))) {
+        struct granted granted = {.slurm = -1};
+
+        if (!word[0] || find_granted(node, word))
+            continue;
+        snprintf(unknown, 64, "%.60s", word);
+        if (node->granted_count == GPUS_MAX)
+            return -1;
+        if (!is_number(word) &&
+            snprintf(granted.name, sizeof(granted.name), "%s", word) >= (int)sizeof(granted.name))
+            return -1;
+        if (identify(node, word, by_minor, &granted))
+            return -1;
+        node->granted[node->granted_count++] = granted;
+    }
+    return 0;
+}
+
+static int compare_granted(const void *a, const void *b)
+{
+    const struct granted *x = a, *y = b;
+
+    return pci_compare(&x->grant.pci, &y->grant.pci);
+}
+
+size_t place_granted_gpus(const struct share *share, const struct place_input *input)
+{
+    /* Numbers and names, counted once each: no driver is needed for that. */
+    char seen[GPUS_MAX][48];
+    size_t count = 0;
+
+    for (uint32_t i = 0; i < share->tasks; i++) {
+        char copy[SHARE_LIST], *rest = copy, *word;
+
+        strcpy(copy, gpu_list(&share->task[i].found));
+        while ((word = strsep(&rest, ","))) {
+            size_t known = 0;
+
+            while (known < count && strncmp(seen[known], word, 47) != 0)
+                known++;
+            if (word[0] && known == count && count < GPUS_MAX)
+                snprintf(seen[count++], sizeof(seen[0]), "%s", word);
+        }
+    }
+    return count > 0 ? count : (size_t)(input->gpus_on_node > 0 ? input->gpus_on_node : 0);
+}
+
+/* All GPUs of the step on this node, in PCI order. */
+static void granted_gpus(struct node *node, const struct share *share,
+                         const struct place_input *input, struct place_notes *notes)
+{
+    char unknown[64];
+    bool bad = false;
+
+    node->driver_count =
+        driver_read(input->config->sysroot ? input->config->sysroot : "", node->driver);
+    for (uint32_t i = 0; i < share->tasks && !bad; i++)
+        bad = add_gpus(node, &share->task[i].found, unknown) != 0;
+    if (bad) {
+        say(notes, "GPU %s of Slurm's list is not known to the driver: placed without GPUs\n",
+            unknown);
+        node->granted_count = 0;
+    }
+    /* With --gpu-bind=none Slurm names none, and all of the step's are within reach. */
+    if (!bad && node->granted_count == 0 && input->gpus_on_node > 0) {
+        if ((size_t)input->gpus_on_node == node->topology->gpu_count) {
+            for (size_t i = 0; i < node->topology->gpu_count && i < GPUS_MAX; i++) {
+                node->granted[i].slurm = -1;
+                node->granted[i].grant.pci = topology_gpu(node->topology, i)->pci;
+            }
+            node->granted_count = node->topology->gpu_count;
+        } else
+            say(notes, "Slurm does not say which %" PRId64 " GPUs the step has: placed without\n",
+                input->gpus_on_node);
+    }
+    qsort(node->granted, node->granted_count, sizeof(node->granted[0]), compare_granted);
+    for (size_t i = 0; i < node->granted_count; i++) {
+        node->grants[i] = node->granted[i].grant;
+        if (node->granted[i].name[0])
+            node->grants[i].instance = node->granted[i].name;
+    }
+}
+
+/* The task's own GPUs as positions among the granted, in the order of its list. */
+static size_t own_gpus(struct node *node, const struct share_found *found, size_t *positions)
+{
+    char copy[SHARE_LIST], *rest = copy, *word;
+    size_t count = 0;
+
+    strcpy(copy, gpu_list(found));
+    while ((word = strsep(&rest, ","))) {
+        struct granted *granted = word[0] ? find_granted(node, word) : NULL;
+
+        if (granted && count < GPUS_MAX)
+            positions[count++] = (size_t)(granted - node->granted);
+    }
+    return count;
+}
+
+/* --- results -------------------------------------------------------------------------------- */
+
+__attribute__((format(printf, 2, 3))) static void add_word(char list[SHARE_LIST],
+                                                           const char *format, ...)
+{
+    char word[128];
+    size_t used = strlen(list);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(word, sizeof(word), format, args);
+    va_end(args);
+    if (used + strlen(word) + 2 <= SHARE_LIST)
+        snprintf(list + used, SHARE_LIST - used, "%s%s", used ? "," : "", word);
+}
+
+/* CUDA_VISIBLE_DEVICES such that CUDA, in PCI order, sees just the 'count' granted ones at
+ * 'positions', in that order. Slurm writes numbers of device files, or counts from 0 where a cgroup
+ * hides the others; the driver's numbers are neither where files are not in PCI order. */
+static void set_visible(const struct node *node, const struct share_found *found,
+                        const size_t *positions, size_t count, char visible[SHARE_LIST])
+{
+    bool hidden = found->gpus[0] && strcmp(found->gpus, found->visible) != 0;
+    bool plain = true;
+
+    visible[0] = '\0';
+    if (!is_numbers(found->visible))
+        return;
+    for (size_t i = 0; i < count; i++)
+        plain &= topology_gpu_index(node->topology, &node->grants[positions[i]].pci) == (int)i;
+    if (!hidden && !plain) {
+        /* Both readings are possible where the numbers are 0 to count-1: names leave no doubt. */
+        char zero[SHARE_LIST] = "";
+        bool names = true;
+
+        for (size_t i = 0; i < count; i++)
+            add_word(zero, "%zu", i);
+        if (strcmp(zero, found->visible) == 0) {
+            for (size_t i = 0; i < count; i++) {
+                const struct driver_gpu *gpu = driver_by_minor(node->driver, node->driver_count,
+                                                               node->granted[positions[i]].slurm);
+
+                names &= gpu && gpu->uuid[0];
+                if (names)
+                    add_word(visible, "%s", gpu->uuid);
+            }
+            if (!names)
+                visible[0] = '\0';
+            return;
+        }
+    }
+    for (size_t i = 0; i < count; i++)
+        add_word(visible, "%d",
+                 hidden ? (int)i
+                        : topology_gpu_index(node->topology, &node->grants[positions[i]].pci));
+}
+
+static void set_nics(const struct placement_task *task, struct share_result *result)
+{
+    for (size_t i = 0; i < task->nic_count; i++) {
+        const struct topology_device *nic = task->nics[i];
+        char name[32];
+
+        add_word(result->nics, "%s", topology_device_name(nic, name));
+        if (strncmp(nic->name, "mlx", 3) == 0)
+            add_word(result->ucx, "%s:1", nic->name);
+        if (strncmp(nic->name, "cxi", 3) == 0)
+            add_word(result->cxi, "%s", nic->name);
+    }
+}
+
+static void set_task(const struct node *node, const struct placement_task *task,
+                     const struct share_found *found, bool own_list, struct share_result *result)
+{
+    size_t all[GPUS_MAX], own[GPUS_MAX];
+    char pci[PCI_TEXT];
+
+    memset(result, 0, sizeof(*result));
+    for (size_t i = 0; i < task->gpu_count; i++) {
+        const struct placement_gpu *gpu = &task->gpus[i];
+
+        own[i] = gpu->grant;
+        /* The number that CUDA gives it: its place in the task's list of visible ones. */
+        add_word(result->gpus, "%d", own_list ? (int)i : gpu->number);
+        add_word(result->pci, "%s", pci_format(&gpu->pci, pci));
+    }
+    for (size_t i = 0; i < node->granted_count; i++)
+        all[i] = i;
+    if (own_list)
+        set_visible(node, found, own, task->gpu_count, result->visible);
+    else
+        set_visible(node, found, all, node->granted_count, result->visible);
+    set_nics(task, result);
+    result->cpus = task->cpus;
+    result->bind = task->bound;
+    for (size_t i = 0; i < task->numa_count; i++)
+        if (task->numa[i] >= 0 && task->numa[i] < SHARE_NUMA_MAX)
+            result->numa[task->numa[i] / 64] |= (uint64_t)1 << task->numa[i] % 64;
+    result->bind_memory =
+        task->bound && task->numa_count > 0 && task->numa_count < node->topology->numa_count;
+}
+
+static void set_node(const struct placement *placement, struct share *share)
+{
+    for (size_t i = 0; i < placement->nic_count; i++) {
+        const struct topology_device *nic = placement->nics[i];
+
+        if (strncmp(nic->name, "mlx", 3) == 0)
+            add_word(share->nccl, "%s%s", share->nccl[0] ? "" : "=", nic->name);
+        share->efa |= nic->vendor == 0x1d0f;
+    }
+}
+
+/* --- all together --------------------------------------------------------------------------- */
+
+struct wishes {
+    struct placement_wish *wish;
+    size_t (*positions)[GPUS_MAX];
+};
+
+/* What was chosen for single tasks by Slurm's own options. Returns 0 or -1. */
+static int make_wishes(struct node *node, const struct share *share,
+                       const struct place_input *input, struct wishes *wishes, bool *own_lists,
+                       struct error *err)
+{
+    bool cpus = input->wishes & (WISH_CPU_BIND | WISH_HINT);
+
+    *own_lists = false;
+    wishes->wish = calloc(share->tasks, sizeof(*wishes->wish));
+    wishes->positions = calloc(share->tasks, sizeof(*wishes->positions));
+    if (!wishes->wish || !wishes->positions)
+        return error_set(err, "out of memory");
+    for (uint32_t i = 0; i < share->tasks; i++) {
+        const struct share_found *found = &share->task[i].found;
+        struct placement_wish *wish = &wishes->wish[i];
+
+        wish->cpus = cpus ? &found->cpus : NULL;
+        wish->gpu_count = own_gpus(node, found, wishes->positions[i]);
+        *own_lists |= wish->gpu_count != node->granted_count && gpu_list(found)[0];
+    }
+    for (uint32_t i = 0; i < share->tasks && *own_lists; i++)
+        wishes->wish[i].gpus = wishes->positions[i];
+    if (cpus || *own_lists)
+        return 0;
+    free(wishes->wish);
+    wishes->wish = NULL;
+    return 0;
+}
+
+int place_tasks(struct share *share, const struct place_input *input, struct place_notes *notes,
+                struct error *err)
+{
+    struct node *node = calloc(1, sizeof(*node));
+    struct wishes wishes = {NULL, NULL};
+    struct placement *placement = NULL;
+    struct cpuset cpus;
+    bool own_lists;
+    int rc = -1;
+
+    if (!node)
+        return error_set(err, "out of memory");
+    node->topology = load_topology(input, err);
+    if (!node->topology)
+        goto out;
+    granted_cpus(share, input, &cpus);
+    granted_gpus(node, share, input, notes);
+    if (make_wishes(node, share, input, &wishes, &own_lists, err))
+        goto out;
+    struct placement_request request = {
+        .tasks = share->tasks,
+        .bind = input->config->off & PART_BIND ? "none" : input->settings->bind,
+        .nics = input->config->off & PART_NICS ? "none" : input->settings->nics,
+        .cpus = &cpus,
+        .gpus = node->grants,
+        .gpu_count = node->granted_count,
+        .wishes = wishes.wish,
+    };
+
+    placement = placement_create(node->topology, &request, err);
+    if (!placement)
+        goto out;
+    for (uint32_t i = 0; i < share->tasks; i++)
+        set_task(node, &placement->tasks[i], &share->task[i].found, own_lists,
+                 &share->task[i].result);
+    set_node(placement, share);
+    for (size_t i = 0; i < placement->warning_count; i++)
+        say(notes, "%s\n", placement->warnings[i]);
+    if (input->wishes & (WISH_CPU_BIND | WISH_HINT))
+        say(notes, "CPUs are left as --cpu-bind or --hint chose them\n");
+    if (own_lists)
+        say(notes, "GPUs are left as Slurm gave them to single tasks\n");
+    rc = 0;
+out:
+    placement_destroy(placement);
+    free(wishes.wish);
+    free(wishes.positions);
+    topology_destroy(node->topology);
+    free(node);
+    return rc;
+}

@@ -1,0 +1,35 @@
+/* From what Slurm gave to the tasks of a node to what each of them gets. No Slurm in here. */
+#ifndef MEGATRON_PLACE_H
+#define MEGATRON_PLACE_H
+
+#include "error.h"
+#include "settings.h"
+#include "share.h"
+
+struct place_input {
+    const struct settings *settings; /* resolved */
+    const struct config *config;
+    const char *node;     /* its name */
+    unsigned wishes;      /* enum wish */
+    int64_t gpus_on_node; /* how many GPUs Slurm says the step has here; 0 where it does not say */
+    const char *cgroup_root; /* "" but in tests */
+};
+
+struct place_notes {
+    char text[4096]; /* one sentence per line: what was left alone, shared or is far away */
+};
+
+/* The number of GPUs that Slurm granted on this node, by all tasks' lists. */
+size_t place_granted_gpus(const struct share *share, const struct place_input *input);
+
+/* Fill the results of all tasks in 'share'. Returns 0 or -1. */
+int place_tasks(struct share *share, const struct place_input *input, struct place_notes *notes,
+                struct error *err);
+
+/* Where slurmd leaves the topology of 'node' for the tasks. */
+void place_topology_path(const struct config *config, const char *node, char *path, size_t size);
+
+/* Discover the node as the configuration says: from topology=FILE, or by hwloc. Caller destroys. */
+struct topology *place_discover(const struct config *config, struct error *err);
+
+#endif

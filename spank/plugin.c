@@ -1,0 +1,208 @@
+/* SPANK's callbacks: find out which process this is, and pass on. Nothing here or below ever exits
+ * or aborts, but for a client that was asked only to check. */
+#include "plugin.h"
+
+#include <slurm/slurm.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config.h"
+
+#pragma GCC visibility push(default)
+SPANK_PLUGIN(spank_megatron, 1)
+#pragma GCC visibility pop
+
+static struct plugin context;
+
+const char *plugin_version_text(void)
+{
+    return PACKAGE_VERSION;
+}
+
+const char *plugin_slurm_text(void)
+{
+    static char text[16];
+
+    snprintf(text, sizeof(text), "%02d.%02d.%d", SLURM_VERSION_NUMBER >> 16,
+             SLURM_VERSION_NUMBER >> 8 & 255, SLURM_VERSION_NUMBER & 255);
+    return text;
+}
+
+void plugin_defer(struct plugin *plugin, const struct error *err)
+{
+    if (!plugin->failed)
+        plugin->failure = *err;
+    plugin->failed = true;
+}
+
+/* --- options -------------------------------------------------------------------------------- */
+
+/* Values are only kept here: the last one counts, and an earlier one that it replaces may be bad.
+ * In the daemons nothing may fail here anyway. */
+static int keep_option(int value, const char *argument, int remote)
+{
+    (void)remote;
+    if (value >= 0 && value < OPTION_COUNT)
+        settings_give(&context.settings, (enum option_id)value, argument);
+    return 0;
+}
+
+static void register_options(spank_t spank)
+{
+    for (int i = 0; i < OPTION_COUNT; i++) {
+        char name[64];
+        struct spank_option option = {
+            .name = name,
+            .arginfo = (char *)option_table[i].argument,
+            .usage = (char *)option_table[i].usage,
+            .has_arg = option_table[i].kind == OPTION_KIND_SWITCH ? 2 : 1,
+            .val = i,
+            .cb = keep_option,
+        };
+
+        snprintf(name, sizeof(name), "megatron-%s", option_table[i].name);
+        if (spank_option_register(spank, &option) != ESPANK_SUCCESS) {
+            struct error err;
+
+            error_set(&err, "Slurm did not take the option --%s", name);
+            plugin_defer(&context, &err);
+        }
+    }
+}
+
+/* --- failures that tests ask for ------------------------------------------------------------ */
+
+static const char *context_name(void)
+{
+    switch (spank_context()) {
+    case S_CTX_LOCAL:
+        return "local";
+    case S_CTX_REMOTE:
+        return "remote";
+    case S_CTX_ALLOCATOR:
+        return "allocator";
+    case S_CTX_SLURMD:
+        return "slurmd";
+    case S_CTX_JOB_SCRIPT:
+        return "job_script";
+    default:
+        return "unknown";
+    }
+}
+
+static bool asked_to_fail(const char *callback, struct error *err)
+{
+    if (strcmp(context.config.fail.callback, callback) != 0 ||
+        strcmp(context.config.fail.context, context_name()) != 0)
+        return false;
+    error_set(err, "plugstack.conf has fail=%s:%s, which is for tests only",
+              context.config.fail.context, context.config.fail.callback);
+    return true;
+}
+
+/* --- callbacks ------------------------------------------------------------------------------ */
+
+#pragma GCC visibility push(default)
+
+int slurm_spank_init(spank_t spank, int argc, char **argv)
+{
+    struct error err;
+
+    config_parse(&context.config, argc, argv);
+    if (spank_context() == S_CTX_SLURMD) {
+        if (asked_to_fail("init", &err))
+            slurm_error("megatron: %s", err.text);
+        else
+            daemon_init(&context);
+        return 0;
+    }
+    if (spank_context() == S_CTX_JOB_SCRIPT)
+        return 0;
+    register_options(spank);
+    if (asked_to_fail("init", &err))
+        plugin_defer(&context, &err);
+    return 0;
+}
+
+int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
+{
+    struct error err;
+
+    (void)argc;
+    (void)argv;
+    switch (spank_context()) {
+    case S_CTX_LOCAL:
+    case S_CTX_ALLOCATOR:
+        if (asked_to_fail("init_post_opt", &err))
+            plugin_defer(&context, &err);
+        if (client_init_post_opt(&context, spank, &err)) {
+            slurm_error("megatron: %s", err.text);
+            return -1;
+        }
+        return 0;
+    case S_CTX_REMOTE:
+        if (asked_to_fail("init_post_opt", &err))
+            plugin_defer(&context, &err);
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+int slurm_spank_local_user_init(spank_t spank, int argc, char **argv)
+{
+    struct error err;
+
+    (void)argc;
+    (void)argv;
+    if (asked_to_fail("local_user_init", &err))
+        plugin_defer(&context, &err);
+    if (client_local_user_init(&context, spank, &err)) {
+        slurm_error("megatron: %s", err.text);
+        return -1;
+    }
+    return 0;
+}
+
+int slurm_spank_user_init(spank_t spank, int argc, char **argv)
+{
+    struct error err;
+
+    (void)argc;
+    (void)argv;
+    if (asked_to_fail("user_init", &err))
+        plugin_defer(&context, &err);
+    step_user_init(&context, spank);
+    return 0;
+}
+
+int slurm_spank_task_init(spank_t spank, int argc, char **argv)
+{
+    struct error err;
+
+    (void)argc;
+    (void)argv;
+    if (asked_to_fail("task_init", &err))
+        plugin_defer(&context, &err);
+    return task_init(&context, spank);
+}
+
+int slurm_spank_exit(spank_t spank, int argc, char **argv)
+{
+    struct error err;
+
+    (void)spank;
+    (void)argc;
+    (void)argv;
+    /* Too late to fail anything: the tasks are over. */
+    if (asked_to_fail("exit", &err))
+        slurm_error("megatron: %s", err.text);
+    share_destroy(context.share);
+    settings_clear(&context.settings);
+    config_clear(&context.config);
+    memset(&context, 0, sizeof(context));
+    return 0;
+}
+
+#pragma GCC visibility pop

@@ -1,0 +1,46 @@
+/* The plugin's one context, and its parts: one file for each kind of process that loads it.
+ *
+ *   client.c   srun, sbatch, salloc: as the user, before anything is queued or launched
+ *   daemon.c   slurmd: as root, once
+ *   step.c     slurmstepd before it forks the tasks: as root; nothing of the user's is touched
+ *   task.c     the forked task: as the user, before it becomes the user's program */
+#ifndef MEGATRON_PLUGIN_H
+#define MEGATRON_PLUGIN_H
+
+#include <slurm/spank.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "error.h"
+#include "settings.h"
+#include "share.h"
+
+struct plugin {
+    struct config config;
+    struct settings settings;
+    /* What went wrong where failing would drain a node or break jobs that did not ask for us; said
+     * by the next callback that may fail. */
+    bool failed;
+    struct error failure;
+    bool used; /* remote: this is a step of srun's that asked for the plugin */
+    struct share *share;
+};
+
+/* "0.1.0", and the Slurm it was built for: "22.05.8". */
+const char *plugin_version_text(void);
+const char *plugin_slurm_text(void);
+
+/* Remember a failure for later; the first one stays. */
+void plugin_defer(struct plugin *plugin, const struct error *err);
+
+int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err);
+int client_local_user_init(struct plugin *plugin, spank_t spank, struct error *err);
+
+void daemon_init(struct plugin *plugin);
+
+/* Before the fork. Failures are deferred to the tasks. */
+void step_user_init(struct plugin *plugin, spank_t spank);
+
+int task_init(struct plugin *plugin, spank_t spank);
+
+#endif

@@ -1,0 +1,762 @@
+#include "request.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "parse.h"
+
+enum field {
+    FIELD_NONE,
+    FIELD_TASKS,
+    FIELD_NODES,
+    FIELD_TASKS_PER_NODE,
+    FIELD_GPUS,
+    FIELD_GPUS_PER_NODE,
+    FIELD_GPUS_PER_TASK,
+    FIELD_TASKS_PER_GPU,
+    FIELD_GRES,
+    FIELD_TRES_PER_TASK,
+    FIELD_CPU_BIND,
+    FIELD_GPU_BIND,
+    FIELD_MEM_BIND,
+    FIELD_HINT,
+    FIELD_WRAP,
+};
+
+/* Long options that we read, and all others that take a word of their own (the rest takes none, or
+ * only one behind '='). Slurm 22.05 to 26.05. */
+static const struct {
+    const char *name;
+    enum field field;
+} long_table[] = {
+    {"ntasks", FIELD_TASKS},
+    {"nodes", FIELD_NODES},
+    {"ntasks-per-node", FIELD_TASKS_PER_NODE},
+    {"tasks-per-node", FIELD_TASKS_PER_NODE},
+    {"gpus", FIELD_GPUS},
+    {"gpus-per-node", FIELD_GPUS_PER_NODE},
+    {"gpus-per-task", FIELD_GPUS_PER_TASK},
+    {"ntasks-per-gpu", FIELD_TASKS_PER_GPU},
+    {"gres", FIELD_GRES},
+    {"tres-per-task", FIELD_TRES_PER_TASK},
+    {"cpu-bind", FIELD_CPU_BIND},
+    {"cpu_bind", FIELD_CPU_BIND},
+    {"gpu-bind", FIELD_GPU_BIND},
+    {"tres-bind", FIELD_GPU_BIND},
+    {"accel-bind", FIELD_GPU_BIND},
+    {"mem-bind", FIELD_MEM_BIND},
+    {"mem_bind", FIELD_MEM_BIND},
+    {"hint", FIELD_HINT},
+    {"wrap", FIELD_WRAP},
+};
+
+static const char *const worded[] = {
+    "account",
+    "acctg-freq",
+    "argv",
+    "array",
+    "autocomplete",
+    "batch",
+    "bb",
+    "bbf",
+    "bcast-exclude",
+    "begin",
+    "chdir",
+    "cluster",
+    "cluster-constraint",
+    "clusters",
+    "comment",
+    "constraint",
+    "container",
+    "container-id",
+    "container-type",
+    "context",
+    "core-spec",
+    "cores-per-socket",
+    "cpu-freq",
+    "cpus-per-gpu",
+    "cpus-per-task",
+    "deadline",
+    "delay-boot",
+    "dependency",
+    "distribution",
+    "environment",
+    "epilog",
+    "error",
+    "exclude",
+    "export",
+    "export-file",
+    "extra",
+    "extra-node-info",
+    "gid",
+    "gpu-freq",
+    "gpus-per-socket",
+    "gres-flags",
+    "het-group",
+    "ignore-signals",
+    "input",
+    "job-name",
+    "jobid",
+    "kill-on-invalid-dep",
+    "licenses",
+    "mail-type",
+    "mail-user",
+    "mcs-label",
+    "mem",
+    "mem-per-cpu",
+    "mem-per-gpu",
+    "mem-update",
+    "mincpus",
+    "mpi",
+    "msg-timeout",
+    "network",
+    "nodefile",
+    "nodelist",
+    "ntasks-per-core",
+    "ntasks-per-socket",
+    "ntasks-per-tres",
+    "open-mode",
+    "output",
+    "pack-group",
+    "partition",
+    "power",
+    "prefer",
+    "priority",
+    "profile",
+    "prolog",
+    "qos",
+    "relative",
+    "reservation",
+    "resources",
+    "segment",
+    "signal",
+    "slurmd-debug",
+    "sockets-per-node",
+    "switches",
+    "task-epilog",
+    "task-prolog",
+    "thread-spec",
+    "threads",
+    "threads-per-core",
+    "time",
+    "time-min",
+    "tmp",
+    "treewidth",
+    "uid",
+    "wait-all-nodes",
+    "wckey",
+    "megatron-tp",
+    "megatron-pp",
+    "megatron-cp",
+    "megatron-model",
+    "megatron-bind",
+    "megatron-nics",
+};
+
+/* Options without a word of their own: flags, and those with an optional one behind '='. */
+static const char *const plain[] = {
+    "async",
+    "bcast",
+    "bell",
+    "compress",
+    "consolidate-segments",
+    "contiguous",
+    "debugger-test",
+    "disable-status",
+    "exact",
+    "exclusive",
+    "external",
+    "external-launcher",
+    "get-user-env",
+    "help",
+    "hold",
+    "ignore-pbs",
+    "immediate",
+    "interactive",
+    "kill-command",
+    "kill-on-bad-exit",
+    "label",
+    "multi-prog",
+    "nice",
+    "no-allocate",
+    "no-bell",
+    "no-kill",
+    "no-requeue",
+    "no-shell",
+    "oom-kill-step",
+    "overcommit",
+    "overlap",
+    "oversubscribe",
+    "parsable",
+    "preserve-env",
+    "propagate",
+    "pty",
+    "quiet",
+    "quit-on-interrupt",
+    "reboot",
+    "requeue",
+    "resv-ports",
+    "send-libs",
+    "spread-job",
+    "spread-segments",
+    "stepmgr",
+    "test-only",
+    "unbuffered",
+    "usage",
+    "use-min-nodes",
+    "verbose",
+    "version",
+    "wait-for-children",
+    "whole",
+    "x11",
+    "megatron-show",
+    "megatron-check",
+    "megatron-off",
+    "megatron-verbose",
+};
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static const char short_worded[] = "ABCDFGJLMNSTabcdeimnopqrtwx";
+static const char short_optional[] = "IKk"; /* a value only in the same word */
+
+/* --- values --------------------------------------------------------------------------------- */
+
+/* A count as Slurm writes it: 16, 2k. */
+static int64_t read_count(const char *text, size_t length)
+{
+    char digits[24];
+    int64_t unit = 1, value;
+
+    if (length > 1 && (text[length - 1] == 'k' || text[length - 1] == 'K'))
+        unit = 1024;
+    else if (length > 1 && (text[length - 1] == 'm' || text[length - 1] == 'M'))
+        unit = 1048576;
+    if (unit > 1)
+        length--;
+    if (length == 0 || length >= sizeof(digits))
+        return REQUEST_UNKNOWN;
+    memcpy(digits, text, length);
+    digits[length] = '\0';
+    if (parse_int64("", digits, 0, INT32_MAX, &value, NULL))
+        return REQUEST_UNKNOWN;
+    return value * unit;
+}
+
+/* Nodes: "4", or "2-4", "2,4" whose number only Slurm knows. */
+static int64_t read_nodes(const char *text)
+{
+    const char *dash = strchr(text, '-');
+
+    if (!dash)
+        return read_count(text, strlen(text));
+    if ((size_t)(dash - text) == strlen(dash + 1) &&
+        strncmp(text, dash + 1, (size_t)(dash - text)) == 0)
+        return read_count(text, (size_t)(dash - text));
+    return REQUEST_UNKNOWN;
+}
+
+/* "4", "a100:4", "a100:2,v100:2" (the counts behind the last colons, added). */
+static int64_t read_typed(const char *text)
+{
+    int64_t sum = 0;
+
+    while (*text) {
+        size_t length = strcspn(text, ",");
+        size_t start = length;
+        int64_t count;
+
+        while (start > 0 && text[start - 1] != ':')
+            start--;
+        count = read_count(text + start, length - start);
+        if (count == REQUEST_UNKNOWN)
+            return REQUEST_UNKNOWN;
+        sum += count;
+        text += length + (text[length] == ',');
+    }
+    return sum;
+}
+
+int64_t request_gres_gpus(const char *text)
+{
+    int64_t sum = REQUEST_UNKNOWN;
+
+    if (strcasecmp(text, "none") == 0)
+        return 0;
+    while (*text) {
+        size_t length = strcspn(text, ",");
+        const char *word = text, *end = text + length;
+        int64_t count = 1;
+
+        text += length + (text[length] == ',');
+        if (end - word >= 5 && strncmp(word, "gres/", 5) == 0)
+            word += 5;
+        if (end - word >= 5 && strncmp(word, "gres:", 5) == 0)
+            word += 5;
+        if (end - word < 3 || strncmp(word, "gpu", 3) != 0 ||
+            (end - word > 3 && word[3] != ':' && word[3] != '='))
+            continue;
+        if (end - word > 3) {
+            const char *start = end;
+
+            while (start > word && start[-1] != ':' && start[-1] != '=')
+                start--;
+            count = read_count(start, (size_t)(end - start));
+            /* "gpu:a100" is one of that type. */
+            if (count == REQUEST_UNKNOWN && start == word + 4)
+                count = 1;
+        }
+        if (count == REQUEST_UNKNOWN)
+            return REQUEST_UNKNOWN;
+        sum = (sum == REQUEST_UNKNOWN ? 0 : sum) + count;
+    }
+    return sum;
+}
+
+/* --cpu-bind=verbose alone asks for no binding. */
+static bool is_binding(const char *text)
+{
+    return strcmp(text, "verbose") != 0 && strcmp(text, "v") != 0 && strcmp(text, "quiet") != 0 &&
+           strcmp(text, "q") != 0;
+}
+
+static void set_field(struct request *request, enum field field, const char *value)
+{
+    struct request_component *component = &request->components[request->current];
+
+    switch (field) {
+    case FIELD_TASKS:
+        component->tasks = read_count(value, strlen(value));
+        break;
+    case FIELD_NODES:
+        component->nodes = read_nodes(value);
+        break;
+    case FIELD_TASKS_PER_NODE:
+        component->tasks_per_node = read_count(value, strlen(value));
+        break;
+    case FIELD_GPUS:
+        component->gpus = read_typed(value);
+        break;
+    case FIELD_GPUS_PER_NODE:
+        component->gpus_per_node = read_typed(value);
+        break;
+    case FIELD_GPUS_PER_TASK:
+        component->gpus_per_task = read_typed(value);
+        request->wishes |= WISH_GPU_BIND;
+        break;
+    case FIELD_TASKS_PER_GPU:
+        component->tasks_per_gpu = read_count(value, strlen(value));
+        break;
+    case FIELD_GRES:
+        component->gpus_per_node = request_gres_gpus(value);
+        break;
+    case FIELD_TRES_PER_TASK:
+        component->gpus_per_task = request_gres_gpus(value);
+        if (component->gpus_per_task > 0)
+            request->wishes |= WISH_GPU_BIND;
+        break;
+    case FIELD_CPU_BIND:
+        if (is_binding(value))
+            request->wishes |= WISH_CPU_BIND;
+        break;
+    case FIELD_GPU_BIND:
+        request->wishes |= WISH_GPU_BIND;
+        break;
+    case FIELD_MEM_BIND:
+        if (is_binding(value))
+            request->wishes |= WISH_MEM_BIND;
+        break;
+    case FIELD_HINT:
+        request->wishes |= WISH_HINT;
+        break;
+    case FIELD_WRAP:
+        request->wrapped = true;
+        break;
+    case FIELD_NONE:
+        break;
+    }
+}
+
+/* --- words ---------------------------------------------------------------------------------- */
+
+enum takes { TAKES_NOTHING, TAKES_WORD, TAKES_UNKNOWN };
+
+struct match {
+    enum field field;
+    enum takes takes;
+};
+
+static bool consider(const char *candidate, struct match as, const char *name, size_t length,
+                     struct match *best, int *found)
+{
+    if (strncmp(candidate, name, length) != 0)
+        return false;
+    *best = as;
+    if (candidate[length] == '\0')
+        return true; /* the whole name: no other can be meant */
+    (*found)++;
+    return false;
+}
+
+/* Find a long option, whose name may be cut as far as it stays unique. */
+static struct match find_long(enum program program, const char *name, size_t length)
+{
+    const struct match unknown = {FIELD_NONE, TAKES_UNKNOWN};
+    struct match best = unknown, as;
+    int found = 0;
+
+    for (size_t i = 0; i < COUNT(long_table); i++) {
+        as = (struct match){long_table[i].field, TAKES_WORD};
+        if (consider(long_table[i].name, as, name, length, &best, &found))
+            return best;
+    }
+    as = (struct match){FIELD_NONE, TAKES_WORD};
+    for (size_t i = 0; i < COUNT(worded); i++)
+        if (consider(worded[i], as, name, length, &best, &found))
+            return best;
+    as.takes = TAKES_NOTHING;
+    for (size_t i = 0; i < COUNT(plain); i++)
+        if (consider(plain[i], as, name, length, &best, &found))
+            return best;
+    as.takes = program == PROGRAM_SBATCH ? TAKES_NOTHING : TAKES_WORD;
+    if (consider("wait", as, name, length, &best, &found))
+        return best;
+    return found == 1 ? best : unknown;
+}
+
+static enum field short_field(char letter)
+{
+    return letter == 'n'   ? FIELD_TASKS
+           : letter == 'N' ? FIELD_NODES
+           : letter == 'G' ? FIELD_GPUS
+                           : FIELD_NONE;
+}
+
+/* Read one long option at 'position'; returns the position behind it. */
+static int read_long(struct request *request, int position, int limit, char *const *argv)
+{
+    const char *name = argv[position] + 2;
+    size_t length = strcspn(name, "=");
+    struct match match = find_long(request->program, name, length);
+
+    if (name[length] == '=') {
+        set_field(request, match.field, name + length + 1);
+        return position + 1;
+    }
+    if (match.takes == TAKES_NOTHING || position + 1 >= limit)
+        return position + 1;
+    /* An option of another plugin: what follows is its value unless it looks like an option. */
+    if (match.takes == TAKES_UNKNOWN)
+        return position + 1 + (argv[position + 1][0] != '-');
+    set_field(request, match.field, argv[position + 1]);
+    return position + 2;
+}
+
+static int read_short(struct request *request, int position, int limit, char *const *argv)
+{
+    for (const char *letter = argv[position] + 1; *letter; letter++) {
+        bool takes =
+            strchr(short_worded, *letter) || (*letter == 'W' && request->program != PROGRAM_SBATCH);
+
+        if (strchr(short_optional, *letter))
+            break;
+        if (!takes)
+            continue;
+        if (letter[1]) {
+            /* getopt takes "-n=4" as "=4", which Slurm refuses. */
+            set_field(request, short_field(*letter), letter + 1);
+            break;
+        }
+        if (position + 1 < limit)
+            set_field(request, short_field(*letter), argv[position + 1]);
+        return position + 2;
+    }
+    return position + 1;
+}
+
+static void add_component(struct request *request)
+{
+    static const struct request_component unknown = {-1, -1, -1, -1, -1, -1, -1};
+
+    if (request->count < REQUEST_COMPONENTS)
+        request->components[request->count++] = unknown;
+    request->current = request->count - 1;
+}
+
+void request_init(struct request *request, enum program program)
+{
+    memset(request, 0, sizeof(*request));
+    request->program = program;
+    add_component(request);
+}
+
+/* Words of options up to 'limit' or the first word that is none. */
+static int read_options(struct request *request, int position, int limit, char *const *argv)
+{
+    while (position < limit) {
+        const char *word = argv[position];
+
+        if (strcmp(word, "--") == 0)
+            return position + 1;
+        if (word[0] != '-' || word[1] == '\0')
+            return position;
+        position = word[1] == '-' ? read_long(request, position, limit, argv)
+                                  : read_short(request, position, limit, argv);
+    }
+    return position < limit ? position : limit;
+}
+
+int request_arguments(struct request *request, int argc, char *const *argv, int limit)
+{
+    size_t components = 0;
+    int position = 1, first = 0;
+    bool again;
+
+    if (limit > argc || limit < 1)
+        limit = argc;
+    do {
+        again = false;
+        request->current = components++;
+        if (components > request->count)
+            add_component(request);
+        position = read_options(request, position, limit, argv);
+        if (first == 0)
+            first = position;
+        /* Components of a het job are separated by a colon behind each command (srun) or behind
+         * the options (sbatch, salloc). */
+        for (int i = position; limit == argc && i < argc; i++) {
+            if (strcmp(argv[i], ":") == 0) {
+                position = i + 1;
+                again = components < REQUEST_COMPONENTS;
+                break;
+            }
+        }
+    } while (again);
+    return first;
+}
+
+void request_environment(struct request *request, char *const *variables)
+{
+    static const struct {
+        const char *name; /* behind SLURM_, SBATCH_ or SALLOC_ */
+        enum field field;
+        bool srun_only;
+    } table[] = {
+        {"NPROCS", FIELD_TASKS, true},
+        {"NTASKS", FIELD_TASKS, true},
+        {"NNODES", FIELD_NODES, true},
+        {"JOB_NUM_NODES", FIELD_NODES, true},
+        {"NTASKS_PER_NODE", FIELD_TASKS_PER_NODE, true},
+        {"NTASKS_PER_GPU", FIELD_TASKS_PER_GPU, true},
+        {"CPU_BIND", FIELD_CPU_BIND, true},
+        {"GPUS", FIELD_GPUS, false},
+        {"GPUS_PER_NODE", FIELD_GPUS_PER_NODE, false},
+        {"GPUS_PER_TASK", FIELD_GPUS_PER_TASK, false},
+        {"GRES", FIELD_GRES, false},
+        {"GPU_BIND", FIELD_GPU_BIND, false},
+        {"MEM_BIND", FIELD_MEM_BIND, false},
+        {"HINT", FIELD_HINT, false},
+    };
+    static const char *const prefixes[] = {"SLURM_", "SBATCH_", "SALLOC_"};
+    const char *prefix = prefixes[request->program];
+    bool nested = false;
+
+    /* Within a step SLURM_CPU_BIND is what Slurm made of it for that step, not a wish. */
+    for (char *const *variable = variables; *variable; variable++)
+        nested |= strncmp(*variable, "SLURM_STEP_ID=", 14) == 0;
+    for (size_t i = 0; i < COUNT(table); i++) {
+        size_t length = strlen(prefix), name = strlen(table[i].name);
+
+        if (table[i].srun_only && request->program != PROGRAM_SRUN)
+            continue;
+        if (nested && (table[i].field == FIELD_CPU_BIND || table[i].field == FIELD_MEM_BIND))
+            continue;
+        for (char *const *variable = variables; *variable; variable++)
+            if (strncmp(*variable, prefix, length) == 0 &&
+                strncmp(*variable + length, table[i].name, name) == 0 &&
+                (*variable)[length + name] == '=')
+                for (request->current = 0; request->current < request->count; request->current++)
+                    set_field(request, table[i].field, *variable + length + name + 1);
+    }
+    request->current = 0;
+}
+
+/* --- scripts -------------------------------------------------------------------------------- */
+
+enum { LINE_MAX_BYTES = 4096, LINE_WORDS = 64 };
+
+/* Cut the rest of an #SBATCH line into words as a shell would, without expanding anything. */
+static int split_line(char *line, char **words)
+{
+    char *from = line, *to = line;
+    int count = 0;
+
+    while (count < LINE_WORDS) {
+        char quote = 0;
+
+        while (*from == ' ' || *from == '\t')
+            from++;
+        if (*from == '\0' || *from == '#')
+            break;
+        words[count++] = to;
+        for (; *from && (quote || (*from != ' ' && *from != '\t')); from++) {
+            if (*from == '\\' && from[1] && quote != '\'')
+                *to++ = *++from;
+            else if (quote ? *from == quote : (*from == '"' || *from == '\''))
+                quote = quote ? 0 : *from;
+            else
+                *to++ = *from;
+        }
+        if (*from)
+            from++;
+        *to++ = '\0';
+    }
+    return count;
+}
+
+static void read_line(struct request *request, const char *text, size_t length)
+{
+    char line[LINE_MAX_BYTES], *words[LINE_WORDS];
+    int count;
+
+    if (length >= sizeof(line))
+        return;
+    memcpy(line, text, length);
+    line[length] = '\0';
+    if (strlen(line) != length)
+        return;
+    count = split_line(line, words);
+    if (count > 0 && (strcmp(words[0], "hetjob") == 0 || strcmp(words[0], "packjob") == 0)) {
+        add_component(request);
+        return;
+    }
+    read_options(request, 0, count, words);
+}
+
+void request_script(struct request *request, const char *text, size_t size)
+{
+    static const char mark[] = "#SBATCH";
+    const char *end = text + size;
+
+    while (text < end) {
+        const char *newline = memchr(text, '\n', (size_t)(end - text));
+        size_t length = (size_t)((newline ? newline : end) - text);
+        size_t blank = 0;
+
+        if (length > sizeof(mark) - 1 && memcmp(text, mark, sizeof(mark) - 1) == 0 &&
+            (text[sizeof(mark) - 1] == ' ' || text[sizeof(mark) - 1] == '\t')) {
+            size_t tail = length > 0 && text[length - 1] == '\r' ? 1 : 0;
+
+            read_line(request, text + sizeof(mark) - 1, length - (sizeof(mark) - 1) - tail);
+        } else {
+            while (blank < length &&
+                   (text[blank] == ' ' || text[blank] == '\t' || text[blank] == '\r'))
+                blank++;
+            if (blank < length && text[0] != '#')
+                return; /* the first command */
+        }
+        text += length + 1;
+    }
+}
+
+/* --- what follows --------------------------------------------------------------------------- */
+
+static int64_t multiply(int64_t a, int64_t b)
+{
+    int64_t product;
+
+    if (a < 0 || b < 0 || __builtin_mul_overflow(a, b, &product))
+        return REQUEST_UNKNOWN;
+    return product;
+}
+
+static int64_t component_gpus(const struct request_component *c)
+{
+    return c->gpus >= 0 ? c->gpus : multiply(c->gpus_per_node, c->nodes);
+}
+
+static int64_t component_tasks(const struct request *request, const struct request_component *c)
+{
+    if (c->tasks >= 0)
+        return c->tasks;
+    if (c->tasks_per_gpu > 0)
+        return multiply(component_gpus(c), c->tasks_per_gpu);
+    if (c->tasks_per_node >= 0)
+        return multiply(c->nodes, c->tasks_per_node);
+    if (c->gpus_per_task > 0)
+        return c->gpus >= 0 && c->gpus % c->gpus_per_task == 0 ? c->gpus / c->gpus_per_task
+                                                               : REQUEST_UNKNOWN;
+    /* srun starts one task on each node; what a batch script will start is not known. */
+    return request->program == PROGRAM_SRUN ? c->nodes : REQUEST_UNKNOWN;
+}
+
+int64_t request_tasks(const struct request *request)
+{
+    int64_t sum = 0;
+
+    for (size_t i = 0; i < request->count; i++) {
+        int64_t tasks = component_tasks(request, &request->components[i]);
+
+        if (tasks <= 0 || __builtin_add_overflow(sum, tasks, &sum))
+            return REQUEST_UNKNOWN;
+    }
+    return sum;
+}
+
+int64_t request_nodes(const struct request *request)
+{
+    int64_t sum = 0;
+
+    for (size_t i = 0; i < request->count; i++) {
+        if (request->components[i].nodes <= 0 ||
+            __builtin_add_overflow(sum, request->components[i].nodes, &sum))
+            return REQUEST_UNKNOWN;
+    }
+    return sum;
+}
+
+static int64_t component_tasks_per_node(const struct request *request,
+                                        const struct request_component *c)
+{
+    int64_t tasks = component_tasks(request, c);
+
+    if (c->tasks_per_node >= 0 && c->tasks < 0)
+        return c->tasks_per_node;
+    if (tasks > 0 && c->nodes > 0 && tasks % c->nodes == 0)
+        return tasks / c->nodes;
+    return REQUEST_UNKNOWN;
+}
+
+int64_t request_tasks_per_node(const struct request *request)
+{
+    int64_t most = REQUEST_UNKNOWN;
+
+    for (size_t i = 0; i < request->count; i++) {
+        int64_t tasks = component_tasks_per_node(request, &request->components[i]);
+
+        if (tasks < 0)
+            return REQUEST_UNKNOWN;
+        most = tasks > most ? tasks : most;
+    }
+    return most;
+}
+
+int64_t request_gpus_per_node(const struct request *request)
+{
+    int64_t fewest = REQUEST_UNKNOWN;
+
+    for (size_t i = 0; i < request->count; i++) {
+        const struct request_component *c = &request->components[i];
+        int64_t gpus = c->gpus_per_node;
+
+        if (gpus < 0 && c->gpus >= 0 && c->nodes > 0 && c->gpus % c->nodes == 0)
+            gpus = c->gpus / c->nodes;
+        if (gpus < 0 && c->gpus_per_task > 0)
+            gpus = multiply(component_tasks_per_node(request, c), c->gpus_per_task);
+        if (gpus < 0)
+            return REQUEST_UNKNOWN;
+        fewest = fewest < 0 || gpus < fewest ? gpus : fewest;
+    }
+    return fewest;
+}

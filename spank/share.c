@@ -1,0 +1,88 @@
+#include "share.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+struct share *share_create(size_t tasks, struct error *err)
+{
+    size_t bytes = sizeof(struct share) + tasks * sizeof(struct share_task);
+    struct share *share;
+
+    if (tasks < 1 || tasks > SHARE_TASKS_MAX) {
+        error_set(err, "%zu tasks on a node are more than the %d that can be placed", tasks,
+                  SHARE_TASKS_MAX);
+        return NULL;
+    }
+    share = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (share == MAP_FAILED) {
+        error_set_errno(err, errno, "cannot share %zu bytes among the tasks of a node", bytes);
+        return NULL;
+    }
+    share->tasks = (uint32_t)tasks;
+    share->bytes = bytes;
+    return share;
+}
+
+void share_destroy(struct share *share)
+{
+    if (share)
+        munmap(share, share->bytes);
+}
+
+bool share_arrive(struct share *share, size_t index)
+{
+    __atomic_store_n(&share->task[index].arrived, 1, __ATOMIC_RELEASE);
+    return __atomic_add_fetch(&share->arrived, 1, __ATOMIC_ACQ_REL) == share->tasks;
+}
+
+void share_finish(struct share *share, enum share_state state)
+{
+    __atomic_store_n(&share->state, state, __ATOMIC_RELEASE);
+    syscall(SYS_futex, &share->state, FUTEX_WAKE, SHARE_TASKS_MAX, NULL, NULL, 0);
+}
+
+/* Name a task that did not come; where all came, the one that was to decide is gone. */
+static int say_missing(struct share *share, int seconds, struct error *err)
+{
+    for (uint32_t i = 0; i < share->tasks; i++)
+        if (!__atomic_load_n(&share->task[i].arrived, __ATOMIC_ACQUIRE))
+            return error_set(err,
+                             "task %u of this node did not start within %d seconds of the others; "
+                             "see the log of slurmd",
+                             i, seconds);
+    return error_set(err, "the task that places the others of this node has died; see the log of "
+                          "slurmd, or use --megatron-off");
+}
+
+int share_wait(struct share *share, int seconds, struct error *err)
+{
+    struct timespec now, end;
+
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec += seconds;
+    while (__atomic_load_n(&share->state, __ATOMIC_ACQUIRE) == SHARE_PENDING) {
+        struct timespec left;
+
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        left.tv_sec = end.tv_sec - now.tv_sec;
+        left.tv_nsec = end.tv_nsec - now.tv_nsec;
+        if (left.tv_nsec < 0) {
+            left.tv_nsec += 1000000000;
+            left.tv_sec--;
+        }
+        if (left.tv_sec < 0)
+            return say_missing(share, seconds, err);
+        syscall(SYS_futex, &share->state, FUTEX_WAIT, SHARE_PENDING, &left, NULL, 0);
+    }
+    return 0;
+}
+
+bool share_claim_report(struct share *share)
+{
+    return __atomic_exchange_n(&share->reported, 1, __ATOMIC_ACQ_REL) == 0;
+}

@@ -1,0 +1,74 @@
+/* Memory that the tasks of a node share between fork and exec: each writes down what Slurm gave it,
+ * the last to arrive decides for all, and all learn what was decided. */
+#ifndef MEGATRON_SHARE_H
+#define MEGATRON_SHARE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "cpuset.h"
+#include "error.h"
+
+enum { SHARE_TASKS_MAX = 8192, SHARE_LIST = 1024, SHARE_NUMA_MAX = 1024 };
+
+/* What a task found in task_init. */
+struct share_found {
+    uint32_t rank;
+    struct cpuset cpus;       /* its affinity */
+    char gpus[SHARE_LIST];    /* Slurm's numbers of its GPUs; "" where Slurm names none */
+    char visible[SHARE_LIST]; /* its CUDA_VISIBLE_DEVICES; "" where it has none */
+};
+
+/* What it gets. */
+struct share_result {
+    struct cpuset cpus;
+    uint64_t numa[SHARE_NUMA_MAX / 64];
+    bool bind;                /* to 'cpus' */
+    bool bind_memory;         /* to 'numa' */
+    char gpus[SHARE_LIST];    /* MEGATRON_GPU */
+    char pci[SHARE_LIST];     /* MEGATRON_GPU_PCI */
+    char nics[SHARE_LIST];    /* MEGATRON_NICS */
+    char visible[SHARE_LIST]; /* CUDA_VISIBLE_DEVICES, or "" to leave it alone */
+    char ucx[SHARE_LIST];     /* UCX_NET_DEVICES, or "" */
+    char cxi[SHARE_LIST];     /* FI_CXI_DEVICE_NAME, or "" */
+};
+
+struct share_task {
+    uint32_t arrived;
+    struct share_found found;
+    struct share_result result;
+};
+
+enum share_state { SHARE_PENDING, SHARE_DONE, SHARE_FAILED };
+
+struct share {
+    uint32_t state;    /* enum share_state; waited for */
+    uint32_t arrived;  /* number of tasks */
+    uint32_t reported; /* has someone told the user about the failure */
+    uint32_t tasks;
+    size_t bytes;
+    struct error error;
+    char master[256];      /* address of the node of rank 0, or "" */
+    int64_t port;          /* 0 where there is none */
+    char nccl[SHARE_LIST]; /* NCCL_IB_HCA for all, or "" */
+    bool efa;              /* EFA NICs are among them */
+    struct share_task task[];
+};
+
+/* Map memory for 'tasks' tasks. Returns NULL with a sentence in 'err'. Before the fork. */
+struct share *share_create(size_t tasks, struct error *err);
+void share_destroy(struct share *share);
+
+/* Count the caller, task 'index', in. Returns true for the one that came last: it must decide and
+ * call share_finish, since the others wait for that. */
+bool share_arrive(struct share *share, size_t index);
+void share_finish(struct share *share, enum share_state state);
+
+/* Wait until someone has called share_finish. Returns 0, or -1 with a sentence in 'err' when
+ * 'seconds' have passed: a task has died, or never came. */
+int share_wait(struct share *share, int seconds, struct error *err);
+
+/* True for the first caller only: who reports a failure does it once for the node. */
+bool share_claim_report(struct share *share);
+
+#endif

@@ -1,0 +1,402 @@
+/* The forked task, as the user: meet the other tasks of the node, let the last one decide for all,
+ * and take what was decided. This is the one place on a node that may fail. */
+#include "plugin.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/mempolicy.h>
+#include <slurm/slurm.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "checks.h"
+#include "contract.h"
+#include "controller.h"
+#include "deadline.h"
+#include "environment.h"
+#include "facts.h"
+#include "parse.h"
+#include "place.h"
+#include "rendezvous.h"
+#include "report.h"
+#include "request.h"
+
+enum { MEET_SECONDS = 60, CONTROLLER_SECONDS = 8 };
+
+struct task {
+    struct plugin *plugin;
+    spank_t spank;
+    struct facts facts;
+    struct place_notes notes;
+};
+
+/* --- failing -------------------------------------------------------------------------------- */
+
+/* Tasks of other nodes that are not yet the user's program are passed over by proctrack/linuxproc,
+ * so one signal may be too early for them. */
+static int end_step(void *argument)
+{
+    const struct timespec pause = {.tv_nsec = 300000000};
+    const struct facts *facts = argument;
+    int rc = 1;
+
+    for (int i = 0; i < 6; i++) {
+        if (controller_end_step(facts->job, facts->step))
+            break; /* it is over, or it could not be told */
+        rc = 0;
+        nanosleep(&pause, NULL);
+    }
+    return rc;
+}
+
+/* Slurm says in two lines of its own for each task that we failed; ours says why, once. They stay
+ * in slurmd's log. */
+static void silence(void)
+{
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+    if (null >= 0) {
+        dup2(null, STDERR_FILENO);
+        close(null);
+    }
+}
+
+/* Say it once for the node, end the step on all nodes, fail. */
+static int fail(struct task *task, const struct error *err)
+{
+    struct share *share = task->plugin->share;
+
+    if (share && !share_claim_report(share)) {
+        silence();
+        return -1;
+    }
+    slurm_error("megatron: %s", err->text);
+    if (task->facts.nodes > 1 && with_deadline(end_step, &task->facts, CONTROLLER_SECONDS) != 0)
+        slurm_error("megatron: the other nodes of the step could not be told; use scancel");
+    silence();
+    return -1;
+}
+
+/* --- deciding for the node ------------------------------------------------------------------ */
+
+static void warn(const struct task *task, const char *text)
+{
+    slurm_spank_log("megatron: %s: %s", task->facts.node, text);
+}
+
+static int check_versions(const struct task *task, struct error *err)
+{
+    const struct note *note = &task->facts.note;
+    char text[256];
+
+    if (!note->version[0] ||
+        (strcmp(note->version, plugin_version_text()) == 0 && note->contract == CONTRACT_VERSION))
+        return 0;
+    snprintf(text, sizeof(text),
+             "srun has version %s of the plugin (for Slurm %s), this node %s (for Slurm %s)",
+             note->version, note->slurm, plugin_version_text(), plugin_slurm_text());
+    if (note->contract != CONTRACT_VERSION)
+        return error_set(err, "%s, with different contracts; install one version everywhere", text);
+    warn(task, text);
+    return 0;
+}
+
+struct lookup {
+    const struct facts *facts;
+    struct share *share;
+    uint32_t job;
+};
+
+/* Ask for the node of task 0; in a child, the answer goes into shared memory. */
+static int look_up_master(void *argument)
+{
+    struct lookup *lookup = argument;
+    struct controller_node node;
+    uint32_t step = lookup->facts->step;
+
+    if (controller_first_node(lookup->job, step, NO_VAL, &node) &&
+        controller_first_node(lookup->job, step, 0, &node))
+        return 1;
+    snprintf(lookup->share->master, sizeof(lookup->share->master), "%s", node.address);
+    return 0;
+}
+
+/* The job of the het component that has rank 0: the first one whose nodes are all in the step. */
+static uint32_t first_component(spank_t spank, uint32_t otherwise)
+{
+    static const char *const groups[] = {"HET", "PACK"};
+    char name[64], text[4096], step[4096];
+
+    facts_variable(spank, "SLURM_STEP_NODELIST", step, sizeof(step));
+    for (size_t g = 0; g < 2; g++)
+        for (int i = 0; i < 128; i++) {
+            __auto_type nodes = slurm_hostlist_create(step);
+            __auto_type part = nodes;
+            char *host;
+            bool inside = true;
+            int64_t job;
+
+            snprintf(name, sizeof(name), "SLURM_JOB_NODELIST_%s_GROUP_%d", groups[g], i);
+            if (!facts_variable(spank, name, text, sizeof(text))[0]) {
+                slurm_hostlist_destroy(nodes);
+                break;
+            }
+            part = slurm_hostlist_create(text);
+            while (inside && (host = slurm_hostlist_shift(part))) {
+                inside = slurm_hostlist_find(nodes, host) >= 0;
+                free(host);
+            }
+            slurm_hostlist_destroy(part);
+            slurm_hostlist_destroy(nodes);
+            snprintf(name, sizeof(name), "SLURM_JOB_ID_%s_GROUP_%d", groups[g], i);
+            facts_variable(spank, name, text, sizeof(text));
+            if (inside && parse_int64(name, text, 1, UINT32_MAX, &job, NULL) == 0)
+                return (uint32_t)job;
+        }
+    return otherwise;
+}
+
+static void find_master(struct task *task)
+{
+    struct share *share = task->plugin->share;
+    struct lookup lookup = {.facts = &task->facts, .share = share};
+
+    if (facts_variable(task->spank, "MASTER_ADDR", share->master, sizeof(share->master))[0])
+        return;
+    if (task->facts.note.master[0]) {
+        strcpy(share->master, task->facts.note.master);
+        return;
+    }
+    lookup.job = first_component(task->spank, task->facts.job);
+    if (with_deadline(look_up_master, &lookup, CONTROLLER_SECONDS) != 0)
+        warn(task, "the node of rank 0 could not be found out; export MASTER_ADDR");
+}
+
+/* Every node comes to the same port: the user's, one that Slurm reserved, srun's choice, or one
+ * made of the numbers of job and step. That of rank 0 looks whether it is free. */
+static int find_port(struct task *task, struct error *err)
+{
+    struct share *share = task->plugin->share;
+    const struct facts *facts = &task->facts;
+    struct rendezvous step = {
+        .cluster = facts->cluster,
+        .job = facts->job,
+        .step = facts->step,
+        .restarts = facts->restarts,
+        .low = task->plugin->config.port_low,
+        .high = task->plugin->config.port_high,
+    };
+    char text[256];
+    bool here = false;
+
+    if (parse_int64("MASTER_PORT", facts_variable(task->spank, "MASTER_PORT", text, sizeof(text)),
+                    1, 65535, &share->port, NULL) == 0)
+        return 0;
+    share->port = rendezvous_reserved(
+        facts_variable(task->spank, "SLURM_STEP_RESV_PORTS", text, sizeof(text)));
+    if (share->port == 0)
+        share->port = facts->note.port > 0 ? facts->note.port : rendezvous_port(&step, 0);
+    for (uint32_t i = 0; i < share->tasks; i++)
+        here |= share->task[i].found.rank == 0;
+    if (here && !rendezvous_port_free(share->port))
+        return error_set(err,
+                         "port %" PRId64
+                         " of %s, where the ranks were to meet, is taken by another "
+                         "program; start the step again, or export MASTER_PORT with a free one",
+                         share->port, facts->node);
+    return 0;
+}
+
+/* RDMA needs memory that stays where it is. */
+static void check_memory_limit(const struct task *task)
+{
+    const struct share *share = task->plugin->share;
+    struct rlimit limit;
+    char text[256];
+    bool nics = false;
+
+    for (uint32_t i = 0; i < share->tasks; i++)
+        nics |= share->task[i].result.nics[0] != '\0';
+    if (!nics || getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY ||
+        limit.rlim_cur >= (rlim_t)1 << 30)
+        return;
+    snprintf(text, sizeof(text),
+             "the limit of locked memory is %llu KiB, too small for RDMA; ulimit -l unlimited, or "
+             "PropagateResourceLimitsExcept=MEMLOCK in slurm.conf",
+             (unsigned long long)limit.rlim_cur / 1024);
+    warn(task, text);
+}
+
+static void show(const struct task *task)
+{
+    const struct share *share = task->plugin->share;
+    char *text = report_show(share, task->facts.node, plugin_version_text(), plugin_slurm_text());
+    size_t done = 0, size = text ? strlen(text) : 0;
+
+    while (done < size) {
+        ssize_t wrote = write(STDERR_FILENO, text + done, size - done);
+
+        if (wrote <= 0 && errno != EINTR)
+            break;
+        done += wrote > 0 ? (size_t)wrote : 0;
+    }
+    free(text);
+}
+
+static void say_notes(struct task *task)
+{
+    char *rest = task->notes.text, *line;
+
+    while ((line = strsep(&rest, "\n")))
+        if (line[0])
+            warn(task, line);
+}
+
+static int decide(struct task *task, struct error *err)
+{
+    struct plugin *plugin = task->plugin;
+    struct settings *settings = &plugin->settings;
+    const struct facts *facts = &task->facts;
+    char text[32];
+    struct place_input input = {
+        .settings = settings,
+        .config = &plugin->config,
+        .node = facts->node,
+        .wishes = facts->note.wishes,
+        .cgroup_root = "",
+    };
+
+    parse_int64("", facts_variable(task->spank, "SLURM_GPUS_ON_NODE", text, sizeof(text)), 0, 4096,
+                &input.gpus_on_node, NULL);
+    if (check_versions(task, err))
+        return -1;
+    struct counts counts = {
+        .tasks = facts->world,
+        .nodes = facts->nodes,
+        .tasks_per_node = facts->local_size,
+        .gpus_per_node = (int64_t)place_granted_gpus(plugin->share, &input),
+    };
+
+    if (!(plugin->config.off & PART_CHECKS) && check_counts(settings, &counts, err))
+        return error_prefix(err, "%s", facts->node);
+    if (!(plugin->config.off & PART_RENDEZVOUS)) {
+        find_master(task);
+        if (find_port(task, err))
+            return -1;
+    }
+    if (place_tasks(plugin->share, &input, &task->notes, err))
+        return error_prefix(err, "%s", facts->node);
+    check_memory_limit(task);
+    if (settings->verbose)
+        say_notes(task);
+    if (settings->show)
+        show(task);
+    return 0;
+}
+
+/* --- each task ------------------------------------------------------------------------------ */
+
+static void bind_memory(const struct task *task, const struct share_result *result)
+{
+    unsigned long mask[SHARE_NUMA_MAX / (8 * sizeof(unsigned long))];
+
+    memcpy(mask, result->numa, sizeof(mask));
+    if (syscall(SYS_set_mempolicy, MPOL_BIND, mask, SHARE_NUMA_MAX + 1) == 0)
+        return;
+    /* Not fatal: a kernel without NUMA, or memory that a cgroup does not grant. */
+    if (task->plugin->settings.verbose)
+        slurm_spank_log("megatron: %s: memory is left unbound: %s", task->facts.node,
+                        strerror(errno));
+}
+
+static int apply(struct task *task, struct error *err)
+{
+    struct plugin *plugin = task->plugin;
+    const struct share_result *result = &plugin->share->task[task->facts.local].result;
+    char left[ENVIRONMENT_LIST];
+
+    if (result->bind && !(plugin->config.off & PART_BIND)) {
+        if (cpuset_bind_thread(&result->cpus, err))
+            return error_prefix(err, "%s", task->facts.node);
+        if (result->bind_memory && !(plugin->config.off & PART_MEMORY) &&
+            !(task->facts.note.wishes & WISH_MEM_BIND))
+            bind_memory(task, result);
+    }
+    /* The data-parallel size, which the one that decided knows, follows from the world's. */
+    plugin->settings.layout.dp =
+        task->facts.world /
+        (plugin->settings.layout.tp * plugin->settings.layout.pp * plugin->settings.layout.cp);
+    if (environment_export(task->spank, &task->facts, &plugin->settings, &plugin->config,
+                           plugin->share, left, err))
+        return -1;
+    if (left[0] && plugin->settings.verbose && task->facts.local == 0)
+        slurm_spank_log("megatron: %s: left as exported: %s", task->facts.node, left);
+    return 0;
+}
+
+static int find_own(struct task *task, struct error *err)
+{
+    struct share_found *found = &task->plugin->share->task[task->facts.local].found;
+
+    found->rank = task->facts.rank;
+    if (cpuset_of_thread(&found->cpus, err))
+        return -1;
+    if (!facts_variable(task->spank, "SLURM_STEP_GPUS", found->gpus, sizeof(found->gpus))[0])
+        facts_variable(task->spank, "SLURM_JOB_GPUS", found->gpus, sizeof(found->gpus));
+    facts_variable(task->spank, "CUDA_VISIBLE_DEVICES", found->visible, sizeof(found->visible));
+    return 0;
+}
+
+/* Between share_arrive and share_finish nobody returns early: the others would wait. */
+static int meet(struct task *task, struct error *err)
+{
+    struct share *share = task->plugin->share;
+
+    if (share_arrive(share, task->facts.local)) {
+        int rc = decide(task, &share->error);
+
+        share_finish(share, rc ? SHARE_FAILED : SHARE_DONE);
+    } else if (share_wait(share, MEET_SECONDS, err))
+        return -1;
+    if (share->state == SHARE_FAILED)
+        return error_set(err, "%s", share->error.text);
+    return 0;
+}
+
+int task_init(struct plugin *plugin, spank_t spank)
+{
+    struct task *task;
+    struct error err;
+    int rc = 0;
+
+    if (!plugin->used)
+        return 0;
+    task = calloc(1, sizeof(*task));
+    if (!task) {
+        slurm_error("megatron: out of memory");
+        return -1;
+    }
+    task->plugin = plugin;
+    task->spank = spank;
+    if (facts_read(&task->facts, spank, &err))
+        plugin_defer(plugin, &err);
+    if (!plugin->failed && settings_resolve(&plugin->settings, &plugin->config, &err))
+        plugin_defer(plugin, &err);
+    if (!plugin->failed && plugin->settings.off)
+        goto out;
+    if (!plugin->failed && (task->facts.local >= plugin->share->tasks || find_own(task, &err)))
+        plugin_defer(plugin, &err);
+    if (plugin->failed)
+        rc = fail(task, &plugin->failure);
+    else if (meet(task, &err) || apply(task, &err))
+        rc = fail(task, &err);
+out:
+    free(task);
+    return rc;
+}
