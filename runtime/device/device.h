@@ -37,6 +37,7 @@ extern "C" {
 #endif
 
 #define DEVICE_ABI       1   /* of this header; a backend with another one is refused */
+#define DEVICE_OPERANDS  512 /* bytes; no operands are larger */
 #define DEVICE_ALIGNMENT 256 /* bytes; of memory from device_allocate and of tensors in arenas */
 
 enum device_type { TYPE_FP32, TYPE_BF16, TYPE_FP16, TYPE_FP64, TYPE_INT32, TYPE_INT64 };
@@ -107,7 +108,7 @@ struct linear_dgrad_operands {
     const void *dy;     /* (rows, out) */
     const void *weight; /* (out, in) */
     const void *pre;    /* (rows, in) */
-    void *dx;           /* (rows, in); may be the memory of 'pre' */
+    void *dx;           /* (rows, in) */
     float *dbias;       /* (in) main gradient of the layer before */
     int accumulate;     /* of dbias */
 };
@@ -466,6 +467,7 @@ struct device {
     int can_capture;  /* graph_begin works */
 
     void (*close)(struct device *device);
+    void (*fail)(struct device *device, const char *text);
     int (*memory)(struct device *device, struct device_memory *memory, struct error *err);
     int (*supports)(struct device *device, enum device_type type);
 
@@ -542,6 +544,13 @@ static inline int device_memory(struct device *device, struct device_memory *mem
     return device->memory(device, memory, err);
 }
 
+/* Leave a failure in the device, as if an operation had failed; the first one stays. For comm. From
+ * any thread. */
+static inline void device_fail(struct device *device, const char *text)
+{
+    device->fail(device, text);
+}
+
 /* Can plans have this type for weights and activations? */
 static inline int device_supports(struct device *device, enum device_type type)
 {
@@ -599,7 +608,7 @@ static inline void *device_stream_native(struct device_stream *stream)
     return stream->device->stream_native(stream);
 }
 
-/* Call a host function in stream order, with a copy of 'size' (at most 256) bytes of operands. It
+/* Call a host function in stream order, with a copy of 'size' (at most DEVICE_OPERANDS) bytes. It
  * may not call the device. On a CPU this is how collectives get into a stream. */
 static inline void device_stream_call(struct device_stream *stream,
                                       void (*call)(const void *operands), const void *operands,

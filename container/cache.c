@@ -1,0 +1,398 @@
+#include "cache.h"
+#include "checksum.h"
+#include "squashfs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { INFO_SIZE = IMAGE_TEXT_SIZE + 256 };
+
+static int join(char *path, size_t size, const char *directory, const char *name,
+                const char *ending)
+{
+    int length = snprintf(path, size, "%s/%s%s", directory, name, ending);
+
+    return length < 0 || (size_t)length >= size ? -1 : 0;
+}
+
+int make_directories(const char *directory, struct error *err)
+{
+    char path[2048];
+
+    if (snprintf(path, sizeof(path), "%s", directory) >= (int)sizeof(path))
+        return error_set(err, "the path %.100s... is too long", directory);
+    for (char *end = path; end;) {
+        end = strchr(end + 1, '/');
+        if (end)
+            *end = '\0';
+        if (mkdir(path, 0700) < 0 && errno != EEXIST)
+            return error_set_errno(err, errno, "cannot make the directory %.300s", path);
+        if (end)
+            *end = '/';
+    }
+    return 0;
+}
+
+int image_cache_default(const char *named, const char *cache_home, const char *home,
+                        char *directory, size_t size, struct error *err)
+{
+    int length;
+
+    if (named && named[0])
+        length = snprintf(directory, size, "%s", named);
+    else if (cache_home && cache_home[0] == '/')
+        length = snprintf(directory, size, "%s/megatron/images", cache_home);
+    else if (home && home[0] == '/')
+        length = snprintf(directory, size, "%s/.cache/megatron/images", home);
+    else
+        return error_set(err, "no place for images: neither MEGATRON_IMAGE_CACHE nor HOME is set");
+    if (length < 0 || (size_t)length >= size || directory[0] != '/')
+        return error_set(err, "MEGATRON_IMAGE_CACHE must be an absolute path of moderate length");
+    return 0;
+}
+
+/* Nobody but 'owner' and root may decide what is in 'path'. */
+static int check_directory(const char *path, uid_t owner, int sticky_will_do, struct error *err)
+{
+    struct stat info;
+
+    if (lstat(path, &info) < 0)
+        return error_set_errno(err, errno, "cannot use the image cache %.300s", path);
+    if (!S_ISDIR(info.st_mode))
+        return error_set(err, "the image cache %.300s is not a directory", path);
+    if (info.st_uid != owner && info.st_uid != 0)
+        return error_set(err, "the image cache %.300s belongs to user %u; only %s may own it", path,
+                         (unsigned)info.st_uid, owner ? "you or its publisher" : "root");
+    if ((info.st_mode & 022) && !(sticky_will_do && (info.st_mode & S_ISVTX)))
+        return error_set(
+            err, "others may write to %.300s; `chmod go-w` it to use it as an image cache", path);
+    return 0;
+}
+
+int image_cache_open(struct image_cache *cache, const char *directory, struct error *err)
+{
+    char path[4096];
+
+    cache->owner = geteuid();
+    cache->writable = 1;
+    snprintf(cache->directory, sizeof(cache->directory), "%s", directory);
+    join(path, sizeof(path), directory, "names", "");
+    if (make_directories(path, err) < 0 || check_directory(directory, cache->owner, 0, err) < 0)
+        return -1;
+    join(path, sizeof(path), directory, "work", "");
+    if (make_directories(path, err) < 0)
+        return -1;
+    if (access(path, W_OK) < 0)
+        return error_set_errno(err, errno, "cannot write to the image cache %.300s", directory);
+    return 0;
+}
+
+int image_cache_open_shared(struct image_cache *cache, const char *directory, uid_t publisher,
+                            struct error *err)
+{
+    char path[2048];
+
+    cache->owner = publisher;
+    cache->writable = 0;
+    snprintf(cache->directory, sizeof(cache->directory), "%s", directory);
+    if (check_directory(directory, publisher, 0, err) < 0)
+        return -1;
+    snprintf(path, sizeof(path), "%s", directory);
+    for (char *slash = strrchr(path, '/'); slash; slash = strrchr(path, '/')) {
+        *slash = '\0';
+        if (check_directory(path[0] ? path : "/", publisher, 1, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int image_cache_find(const struct image_cache *cache, const char *key, char *path, size_t size,
+                     struct error *err)
+{
+    struct stat info;
+    int fd, rc;
+
+    if (join(path, size, cache->directory, key, ".sqsh") < 0)
+        return error_set(err, "the path of the image cache is too long");
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 && errno == ENOENT)
+        return 0;
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot open %.300s", path);
+    if (fstat(fd, &info) < 0 || (info.st_uid != cache->owner && info.st_uid != 0))
+        rc = error_set(err, "%.300s belongs to user %u and is not trusted", path,
+                       (unsigned)info.st_uid);
+    else
+        rc = squashfs_check(fd, path, NULL, err) < 0 ? -1 : 1;
+    /* The time of the last use steers pruning; that it cannot be set is no reason to fail. */
+    if (rc == 1 && cache->writable)
+        (void)!futimens(fd, NULL);
+    close(fd);
+    return rc;
+}
+
+/* Sum up the whole file, which was just written and is in memory still. */
+static int sum_file(int fd, const char *path, uint64_t *checksum, struct error *err)
+{
+    const size_t chunk = 1 << 20;
+    char *buffer = malloc(chunk);
+    struct checksum sum;
+    ssize_t got = 0;
+    off_t at = 0;
+
+    if (!buffer)
+        return error_set(err, "out of memory");
+    checksum_begin(&sum);
+    while ((got = pread(fd, buffer, chunk, at)) > 0) {
+        checksum_add(&sum, buffer, (size_t)got);
+        at += got;
+    }
+    free(buffer);
+    if (got < 0)
+        return error_set_errno(err, errno, "cannot read %.300s", path);
+    *checksum = checksum_end(&sum);
+    return 0;
+}
+
+/* Write a small file under its name in one step. */
+static int write_small(const char *path, const char *text, struct error *err)
+{
+    char draft[4096];
+    int fd, rc = -1;
+
+    if (snprintf(draft, sizeof(draft), "%s.XXXXXX", path) >= (int)sizeof(draft))
+        return error_set(err, "the path of the image cache is too long");
+    fd = mkostemp(draft, O_CLOEXEC);
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot write %.300s", path);
+    if (write(fd, text, strlen(text)) == (ssize_t)strlen(text) && fsync(fd) == 0)
+        rc = 0;
+    if (close(fd) < 0)
+        rc = -1;
+    if (rc == 0)
+        rc = rename(draft, path);
+    if (rc < 0) {
+        error_set_errno(err, errno, "cannot write %.300s", path);
+        unlink(draft);
+    }
+    return rc;
+}
+
+static int read_small(const char *path, char *text, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    ssize_t got = fd < 0 ? -1 : read(fd, text, size - 1);
+
+    if (fd >= 0)
+        close(fd);
+    if (got < 0)
+        return -1;
+    text[got] = '\0';
+    return 0;
+}
+
+static void sync_directory(const char *directory)
+{
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd >= 0) {
+        (void)!fsync(fd);
+        close(fd);
+    }
+}
+
+static int publish_open(const struct image_cache *cache, const char *key, const char *draft, int fd,
+                        const char *origin, const char *path, struct error *err)
+{
+    char info[INFO_SIZE], info_path[4096];
+    uint64_t checksum;
+    int64_t size;
+
+    if (squashfs_check(fd, draft, &size, err) < 0 || sum_file(fd, draft, &checksum, err) < 0)
+        return -1;
+    if (fchmod(fd, 0600) < 0 || fsync(fd) < 0)
+        return error_set_errno(err, errno, "cannot write %.300s", draft);
+    snprintf(info, sizeof(info), "size %" PRId64 "\nchecksum %016" PRIx64 "\norigin %s\n", size,
+             checksum, origin);
+    join(info_path, sizeof(info_path), cache->directory, key, ".info");
+    if (write_small(info_path, info, err) < 0)
+        return -1;
+    if (rename(draft, path) < 0)
+        return error_set_errno(err, errno, "cannot rename the image to %.300s", path);
+    sync_directory(cache->directory);
+    return 0;
+}
+
+int image_cache_publish(const struct image_cache *cache, const char *key, const char *draft,
+                        const char *origin, char *path, size_t size, struct error *err)
+{
+    int fd = open(draft, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int rc;
+
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot open the imported image %.300s", draft);
+    if (join(path, size, cache->directory, key, ".sqsh") < 0)
+        rc = error_set(err, "the path of the image cache is too long");
+    else
+        rc = publish_open(cache, key, draft, fd, origin, path, err);
+    close(fd);
+    if (rc < 0)
+        unlink(draft);
+    return rc;
+}
+
+/* Names of registries hold slashes and may be long: a number stands for them. */
+static int name_path(const struct image_cache *cache, const char *name, char *path, size_t size)
+{
+    char number[32];
+
+    snprintf(number, sizeof(number), "names/%016" PRIx64, checksum_of(name, strlen(name)));
+    return join(path, size, cache->directory, number, "");
+}
+
+int image_cache_remember(const struct image_cache *cache, const char *name, const char *key,
+                         struct error *err)
+{
+    char path[4096], text[INFO_SIZE];
+
+    if (name_path(cache, name, path, sizeof(path)) < 0)
+        return error_set(err, "the path of the image cache is too long");
+    snprintf(text, sizeof(text), "%s\n%s\n", key, name);
+    return write_small(path, text, err);
+}
+
+int image_cache_recall(const struct image_cache *cache, const char *name, char key[IMAGE_KEY_SIZE])
+{
+    char path[4096], text[INFO_SIZE];
+    char *newline, *rest;
+
+    if (name_path(cache, name, path, sizeof(path)) < 0 || read_small(path, text, sizeof(text)) < 0)
+        return -1;
+    newline = strchr(text, '\n');
+    if (!newline || newline - text >= IMAGE_KEY_SIZE)
+        return -1;
+    *newline = '\0';
+    rest = newline + 1;
+    rest[strcspn(rest, "\n")] = '\0';
+    if (strcmp(rest, name) != 0)
+        return -1;
+    snprintf(key, IMAGE_KEY_SIZE, "%.*s", (int)(newline - text), text);
+    return 0;
+}
+
+static void read_info(const struct image_cache *cache, struct image_entry *entry)
+{
+    char path[4096], text[INFO_SIZE];
+    const char *origin;
+
+    if (join(path, sizeof(path), cache->directory, entry->key, ".info") < 0 ||
+        read_small(path, text, sizeof(text)) < 0)
+        return;
+    if (sscanf(text, "size %" SCNd64 "\nchecksum %" SCNx64, &entry->size, &entry->checksum) != 2)
+        return;
+    origin = strstr(text, "\norigin ");
+    if (origin)
+        snprintf(entry->origin, sizeof(entry->origin), "%.*s", (int)strcspn(origin + 8, "\n"),
+                 origin + 8);
+}
+
+static int is_entry_name(const char *name)
+{
+    return strncmp(name, "sha256-", 7) == 0 && strlen(name) == 7 + 64 + 5 &&
+           strcmp(name + 7 + 64, ".sqsh") == 0;
+}
+
+static int add_entry(const struct image_cache *cache, const char *name,
+                     struct image_entry **entries, size_t *count, struct error *err)
+{
+    struct image_entry *grown = realloc(*entries, (*count + 1) * sizeof(**entries));
+    struct image_entry *entry;
+    struct stat info;
+
+    if (!grown)
+        return error_set(err, "out of memory");
+    *entries = grown;
+    entry = &grown[*count];
+    memset(entry, 0, sizeof(*entry));
+    snprintf(entry->key, sizeof(entry->key), "%.71s", name);
+    join(entry->path, sizeof(entry->path), cache->directory, name, "");
+    if (lstat(entry->path, &info) < 0)
+        return 0;
+    entry->size = info.st_size;
+    entry->used = info.st_mtime;
+    read_info(cache, entry);
+    (*count)++;
+    return 0;
+}
+
+static int older_first(const void *a, const void *b)
+{
+    int64_t x = ((const struct image_entry *)a)->used, y = ((const struct image_entry *)b)->used;
+
+    return (x > y) - (x < y);
+}
+
+int image_cache_list(const struct image_cache *cache, struct image_entry **entries, size_t *count,
+                     struct error *err)
+{
+    DIR *directory = opendir(cache->directory);
+    struct dirent *item;
+    int rc = 0;
+
+    *entries = NULL;
+    *count = 0;
+    if (!directory)
+        return error_set_errno(err, errno, "cannot read the image cache %.300s", cache->directory);
+    while (rc == 0 && (item = readdir(directory)))
+        if (is_entry_name(item->d_name))
+            rc = add_entry(cache, item->d_name, entries, count, err);
+    closedir(directory);
+    if (*count > 1)
+        qsort(*entries, *count, sizeof(**entries), older_first);
+    return rc;
+}
+
+int image_entry_verify(const struct image_entry *entry, struct error *err)
+{
+    int fd = open(entry->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    uint64_t checksum;
+    int64_t size;
+    int rc;
+
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot open %.300s", entry->path);
+    rc = squashfs_check(fd, entry->path, &size, err);
+    if (rc == 0 && entry->checksum == 0)
+        rc = error_set(err, "%.300s has no record of its checksum; import it again", entry->path);
+    if (rc == 0 && size != entry->size)
+        rc = error_set(err, "%.300s has %" PRId64 " bytes, not %" PRId64 "; import it again",
+                       entry->path, size, entry->size);
+    if (rc == 0)
+        rc = sum_file(fd, entry->path, &checksum, err);
+    if (rc == 0 && checksum != entry->checksum)
+        rc = error_set(err,
+                       "%.300s is damaged: its checksum is not the recorded one; import it again",
+                       entry->path);
+    close(fd);
+    return rc;
+}
+
+int image_entry_remove(const struct image_cache *cache, const struct image_entry *entry,
+                       struct error *err)
+{
+    char path[4096];
+
+    if (unlink(entry->path) < 0 && errno != ENOENT)
+        return error_set_errno(err, errno, "cannot remove %.300s", entry->path);
+    if (join(path, sizeof(path), cache->directory, entry->key, ".info") == 0)
+        unlink(path);
+    return 0;
+}

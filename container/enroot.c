@@ -1,0 +1,121 @@
+#include "enroot.h"
+#include "process.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The first release that prints digests and starts squashfs files directly. */
+enum { OLDEST_MAJOR = 4, OLDEST_MINOR = 0 };
+
+static int same_name(const char *a, const char *b)
+{
+    size_t length = strcspn(a, "=");
+
+    return strncmp(a, b, length) == 0 && (b[length] == '=' || b[length] == '\0');
+}
+
+const char **enroot_environment(const char *const *base, const char *const *settings)
+{
+    size_t base_count = 0, count = 0, used = 0;
+    const char **result;
+
+    while (base[base_count])
+        base_count++;
+    while (settings[count])
+        count++;
+    result = calloc(base_count + count + 1, sizeof(*result));
+    if (!result)
+        return NULL;
+    for (size_t i = 0; i < base_count; i++) {
+        size_t k = 0;
+
+        while (k < count && !same_name(settings[k], base[i]))
+            k++;
+        if (k == count)
+            result[used++] = base[i];
+    }
+    for (size_t k = 0; k < count; k++)
+        result[used++] = settings[k];
+    return result;
+}
+
+const char *environment_value(const char *const *environment, const char *name)
+{
+    size_t length = strlen(name);
+
+    for (; *environment; environment++)
+        if (strncmp(*environment, name, length) == 0 && (*environment)[length] == '=')
+            return *environment + length + 1;
+    return NULL;
+}
+
+int enroot_check(const char *path, const char *const *environment, struct error *err)
+{
+    const char *const argv[] = {"enroot", "version", NULL};
+    struct process_request request = {
+        .argv = argv, .environment = environment, .path = path, .timeout = 20};
+    struct process_result result;
+    int major = 0, minor = 0;
+
+    if (process_run(&request, &result, err) < 0)
+        return error_set(err, "enroot is not installed in %.300s; install Enroot %d.%d or newer",
+                         path ? path : "(no PATH)", OLDEST_MAJOR, OLDEST_MINOR);
+    if (result.status != 0)
+        return enroot_explain("enroot version", result.status, result.errors, err);
+    if (sscanf(result.output, "%d.%d", &major, &minor) != 2 || major < OLDEST_MAJOR)
+        return error_set(err, "enroot is version %.20s; install %d.%d or newer",
+                         strtok(result.output, "\n") ? result.output : "(unknown)", OLDEST_MAJOR,
+                         OLDEST_MINOR);
+    return 0;
+}
+
+static const struct {
+    const char *sign, *remedy;
+} remedies[] = {
+    {"Connection refused", "is the registry running, and its name right?"},
+    {"Could not resolve host", "is the registry's name right, and the network up?"},
+    {"could not resolve host", "is the registry's name right, and the network up?"},
+    {"401", "put the registry's credentials into ~/.config/enroot/.credentials"},
+    {"403", "put the registry's credentials into ~/.config/enroot/.credentials"},
+    {"Unauthorized", "put the registry's credentials into ~/.config/enroot/.credentials"},
+    {"404", "is the image's name and tag right?"},
+    {"Not Found", "is the image's name and tag right?"},
+    {"No space left",
+     "make room, or set MEGATRON_IMAGE_CACHE or ENROOT_TEMP_PATH to another place"},
+    {"Disk quota exceeded", "make room, or set MEGATRON_IMAGE_CACHE to another place"},
+    {"/dev/fuse", "the administrator must make /dev/fuse usable for all (chmod 0666)"},
+    {"fuse: failed to open", "the administrator must make /dev/fuse usable for all (chmod 0666)"},
+    {"squashfuse", "install squashfuse on the compute nodes"},
+    {"fuse-overlayfs", "install fuse-overlayfs on the compute nodes"},
+    {"unshare", "user namespaces are off here: see sysctl user.max_user_namespaces"},
+    {"failed to create user namespace",
+     "user namespaces are off here: see sysctl user.max_user_namespaces"},
+    {"Command not found", "install the missing program on this node"},
+};
+
+static const char *find_remedy(const char *errors)
+{
+    for (size_t i = 0; i < sizeof(remedies) / sizeof(remedies[0]); i++)
+        if (strstr(errors, remedies[i].sign))
+            return remedies[i].remedy;
+    return NULL;
+}
+
+int enroot_explain(const char *what, int status, const char *errors, struct error *err)
+{
+    char line[400];
+    const char *remedy = find_remedy(errors);
+
+    process_complaint(errors, line, sizeof(line));
+    /* Enroot passes curl's exit codes through. */
+    if (!remedy && status == 6)
+        remedy = "is the registry's name right, and the network up?";
+    if (!remedy && status == 7)
+        remedy = "is the registry running, and its name right?";
+    if (!remedy && (status == 35 || status == 60))
+        remedy = "the TLS connection to the registry failed; for a plain HTTP registry set "
+                 "ENROOT_ALLOW_HTTP=yes";
+    return error_set(err, "%s failed (exit code %d)%s%s%s%s", what, status, line[0] ? ": " : "",
+                     line, remedy ? "; " : "", remedy ? remedy : "");
+}

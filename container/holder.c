@@ -1,0 +1,50 @@
+/* The process that keeps a container: it says its number on standard output and ends when standard
+ * input does. It is mounted into the image and runs there in place of a shell, so it must not need
+ * anything: no libc, no files. The plugin carries it inside itself. */
+
+#if defined(__aarch64__)
+enum { SYS_READ = 63, SYS_WRITE = 64, SYS_EXIT_GROUP = 94, SYS_GETPID = 172 };
+
+static long call(long number, long a, long b, long c)
+{
+    register long x8 __asm__("x8") = number;
+    register long x0 __asm__("x0") = a;
+    register long x1 __asm__("x1") = b;
+    register long x2 __asm__("x2") = c;
+
+    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2) : "memory");
+    return x0;
+}
+#elif defined(__x86_64__)
+enum { SYS_READ = 0, SYS_WRITE = 1, SYS_GETPID = 39, SYS_EXIT_GROUP = 231 };
+
+static long call(long number, long a, long b, long c)
+{
+    long result;
+
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(number), "D"(a), "S"(b), "d"(c)
+                     : "rcx", "r11", "memory");
+    return result;
+}
+#else
+#error "the holder knows the system calls of aarch64 and x86_64 only"
+#endif
+
+void _start(void);
+
+void _start(void)
+{
+    int number = (int)call(SYS_GETPID, 0, 0, 0);
+    long got;
+    char byte;
+
+    call(SYS_WRITE, 1, (long)&number, sizeof(number));
+    do
+        got = call(SYS_READ, 0, (long)&byte, 1);
+    while (got > 0 || got == -4); /* EINTR */
+    call(SYS_EXIT_GROUP, 0, 0, 0);
+    for (;;) {
+    }
+}

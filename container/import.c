@@ -1,0 +1,406 @@
+#include "import.h"
+#include "enroot.h"
+#include "lease.h"
+#include "process.h"
+#include "scratch.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { DIGEST_TIMEOUT = 60, SAY_EVERY = 5 };
+
+/* An import under way, for the progress lines. */
+struct work {
+    const struct image_request *request;
+    struct lease lease;
+    struct scratch scratch;
+    char draft[4096];
+    struct process_result result;
+    double said, total, begun;
+};
+
+__attribute__((format(printf, 2, 3))) static void say(const struct image_request *request,
+                                                      const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+
+    if (!request->say)
+        return;
+    va_start(args, format);
+    vsnprintf(line, sizeof(line), format, args);
+    va_end(args);
+    request->say(request->argument, line);
+}
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void nap(double seconds)
+{
+    struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+
+    nanosleep(&t, NULL);
+}
+
+/* --- Which image ------------------------------------------------------------------------------ */
+
+static int ask(const struct image_request *request, const char *const *argv, const char *prefix,
+               char key[IMAGE_KEY_SIZE], struct error *err)
+{
+    struct process_request process = {.argv = argv,
+                                      .environment = request->environment,
+                                      .path = request->path,
+                                      .timeout = DIGEST_TIMEOUT};
+    struct process_result result;
+    char what[IMAGE_TEXT_SIZE + 64], digest[sizeof(result.output) + 16];
+
+    if (process_run(&process, &result, err) < 0)
+        return -1;
+    snprintf(what, sizeof(what), "asking for %.300s", request->reference->text);
+    if (result.timed_out)
+        return error_set(err, "%s: no answer within %d seconds", what, DIGEST_TIMEOUT);
+    if (result.status != 0)
+        return enroot_explain(what, result.status, result.errors, err);
+    snprintf(digest, sizeof(digest), "%s%s",
+             strncmp(result.output, "sha256:", 7) == 0 ? "" : prefix, result.output);
+    return image_key_from_digest(digest, key, err);
+}
+
+static int is_cached(const struct image_request *request, const char *key)
+{
+    char path[4096];
+
+    return (request->shared &&
+            image_cache_find(request->shared, key, path, sizeof(path), NULL) == 1) ||
+           image_cache_find(request->cache, key, path, sizeof(path), NULL) == 1;
+}
+
+static int resolve_registry(const struct image_request *request, char key[IMAGE_KEY_SIZE],
+                            struct error *err)
+{
+    const char *text = request->reference->text;
+    const char *const argv[] = {"enroot", "digest", text, NULL};
+
+    if (ask(request, argv, "", key, err) == 0)
+        return image_cache_remember(request->cache, text, key, err);
+    if (image_cache_recall(request->cache, text, key) < 0 || !is_cached(request, key))
+        return -1;
+    say(request, "%s; using the image it was the last time, %.20s...", err->text, key);
+    return 0;
+}
+
+static int resolve_daemon(const struct image_request *request, int ask_daemon,
+                          char key[IMAGE_KEY_SIZE], struct error *err)
+{
+    const struct image_reference *reference = request->reference;
+    int docker = reference->scheme == IMAGE_DOCKERD;
+    const char *name = strstr(reference->text, "://") + 3;
+    const char *const argv[] = {docker ? "docker" : "podman",   "image", "inspect", "--format",
+                                docker ? "{{.Id}}" : "{{.Id}}", name,    NULL};
+
+    if (ask_daemon)
+        return ask(request, argv, "sha256:", key, err) < 0
+                   ? -1
+                   : image_cache_remember(request->cache, reference->text, key, err);
+    if (image_cache_recall(request->cache, reference->text, key) < 0)
+        return error_set(err,
+                         "%.300s was never imported; run `megatron image import %.300s` where its "
+                         "daemon runs",
+                         reference->text, reference->text);
+    return 0;
+}
+
+int image_resolve(const struct image_request *request, int ask_daemon, char key[IMAGE_KEY_SIZE],
+                  struct error *err)
+{
+    if (request->reference->pinned[0]) {
+        snprintf(key, IMAGE_KEY_SIZE, "%s", request->reference->pinned);
+        return 0;
+    }
+    if (request->reference->scheme == IMAGE_DOCKER)
+        return resolve_registry(request, key, err);
+    return resolve_daemon(request, ask_daemon, key, err);
+}
+
+/* --- The import itself ------------------------------------------------------------------------ */
+
+static void human_size(double bytes, char *text, size_t size)
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    int unit = 0;
+
+    while (bytes >= 1000 && unit < 4) {
+        bytes /= 1000;
+        unit++;
+    }
+    snprintf(text, size, unit < 2 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+}
+
+/* Bytes that the program which writes the image has read: it is the one whose argument is the
+ * draft. -1 where it is not running. */
+static double bytes_read(const struct work *work)
+{
+    DIR *processes = opendir("/proc");
+    struct dirent *item;
+    double read_bytes = -1;
+
+    while (processes && read_bytes < 0 && (item = readdir(processes))) {
+        char path[300], text[8192];
+        int fd;
+        ssize_t got;
+        long long value;
+
+        if (item->d_name[0] < '1' || item->d_name[0] > '9')
+            continue;
+        snprintf(path, sizeof(path), "/proc/%.20s/comm", item->d_name);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        got = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+        if (fd >= 0)
+            close(fd);
+        text[got > 0 ? got : 0] = '\0';
+        if (strcmp(text, "mksquashfs\n") != 0)
+            continue;
+        snprintf(path, sizeof(path), "/proc/%.20s/cmdline", item->d_name);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        got = fd < 0 ? 0 : read(fd, text, sizeof(text));
+        if (fd >= 0)
+            close(fd);
+        if (got <= 0 || !memmem(text, (size_t)got, work->draft, strlen(work->draft)))
+            continue;
+        snprintf(path, sizeof(path), "/proc/%.20s/io", item->d_name);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        got = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+        if (fd >= 0)
+            close(fd);
+        text[got > 0 ? got : 0] = '\0';
+        if (sscanf(text, "rchar: %lld", &value) == 1)
+            read_bytes = (double)value;
+    }
+    if (processes)
+        closedir(processes);
+    return read_bytes;
+}
+
+/* Enroot's last "[INFO] ..." line, which names the phase. */
+static void phase_of(const char *errors, char *phase, size_t size)
+{
+    const char *found = NULL;
+
+    for (const char *at = errors; (at = strstr(at, "[INFO] ")); at++)
+        found = at + 7;
+    snprintf(phase, size, "%.*s", found ? (int)strcspn(found, "\r\n") : 8,
+             found ? found : "starting");
+}
+
+static int on_tick(void *argument, double elapsed)
+{
+    struct work *work = argument;
+    char phase[200], written[32], rate[32], estimate[64] = "";
+    struct stat info;
+    double bytes, reading;
+
+    if (lease_beat(&work->lease) < 0)
+        return -1;
+    if (elapsed - work->said < SAY_EVERY)
+        return 0;
+    work->said = elapsed;
+    bytes = stat(work->draft, &info) == 0 ? (double)info.st_size : 0;
+    phase_of(work->result.errors, phase, sizeof(phase));
+    if (bytes == 0) {
+        say(work->request, "importing %s: %s (%.0f s)", work->request->reference->text, phase,
+            elapsed);
+        return 0;
+    }
+    if (work->total == 0) {
+        work->total = (double)scratch_size(&work->scratch);
+        work->begun = elapsed;
+    }
+    reading = bytes_read(work);
+    human_size(bytes, written, sizeof(written));
+    human_size(elapsed > work->begun ? bytes / (elapsed - work->begun + SAY_EVERY) : 0, rate,
+               sizeof(rate));
+    if (reading > 0 && reading < work->total && elapsed > work->begun)
+        snprintf(estimate, sizeof(estimate), ", about %.0f s left",
+                 (work->total - reading) / reading * (elapsed - work->begun + SAY_EVERY));
+    say(work->request, "importing %s: %s written, %s/s (%.0f s%s)", work->request->reference->text,
+        written, rate, elapsed, estimate);
+    return 0;
+}
+
+static int run_import(struct work *work, struct error *err)
+{
+    const struct image_request *request = work->request;
+    const char *const argv[] = {"enroot", "import", "-o", work->draft, request->reference->text,
+                                NULL};
+    char temporary[2100], runtime[2100], processors[64], what[IMAGE_TEXT_SIZE + 16];
+    const char *settings[] = {temporary, runtime, processors, NULL};
+    struct process_request process = {.argv = argv,
+                                      .path = request->path,
+                                      .timeout = request->timeout,
+                                      .tick = on_tick,
+                                      .argument = work};
+    const char **environment;
+    int rc;
+
+    snprintf(temporary, sizeof(temporary), "ENROOT_TEMP_PATH=%s", work->scratch.path);
+    snprintf(runtime, sizeof(runtime), "ENROOT_RUNTIME_PATH=%s/run", work->scratch.path);
+    snprintf(processors, sizeof(processors), "ENROOT_MAX_PROCESSORS=%d", request->processors);
+    environment = enroot_environment(request->environment, settings);
+    if (!environment)
+        return error_set(err, "out of memory");
+    process.environment = environment;
+    rc = process_run(&process, &work->result, err);
+    free(environment);
+    snprintf(what, sizeof(what), "import of %.500s", request->reference->text);
+    if (rc < 0)
+        return -1;
+    if (work->result.timed_out && request->timeout > 0)
+        return error_set(err,
+                         "%s took longer than %.0f seconds; raise --megatron-import-timeout, or "
+                         "import it beforehand with `megatron image import`",
+                         what, request->timeout);
+    if (work->result.timed_out)
+        return error_set(err, "%s was taken over by another process", what);
+    if (work->result.status != 0)
+        return enroot_explain(what, work->result.status, work->result.errors, err);
+    return 0;
+}
+
+/* Whoever holds the lease of a key is the only one with a right to its drafts. */
+static void remove_drafts(const struct image_request *request, const char *key)
+{
+    char directory[2100], path[4096];
+    struct dirent *item;
+    DIR *work;
+
+    snprintf(directory, sizeof(directory), "%s/work", request->cache->directory);
+    work = opendir(directory);
+    while (work && (item = readdir(work))) {
+        size_t length = strlen(item->d_name);
+
+        if (strncmp(item->d_name, key, strlen(key)) != 0 || length < 6 ||
+            strcmp(item->d_name + length - 6, ".draft") != 0)
+            continue;
+        if (snprintf(path, sizeof(path), "%s/%s", directory, item->d_name) < (int)sizeof(path))
+            unlink(path);
+    }
+    if (work)
+        closedir(work);
+}
+
+static int import_with_lease(struct work *work, const char *key, char *path, size_t size,
+                             struct error *err)
+{
+    const struct image_request *request = work->request;
+    char bytes[32];
+    struct stat info;
+    double begun = now();
+    int rc;
+
+    remove_drafts(request, key);
+    if (enroot_check(request->path, request->environment, err) < 0 ||
+        scratch_create(&work->scratch, request->temporary, err) < 0)
+        return -1;
+    snprintf(work->draft, sizeof(work->draft), "%s/work/%s.%s.draft", request->cache->directory,
+             key, strrchr(work->lease.owner, ' ') + 1);
+    say(request, "importing %s", request->reference->text);
+    rc = run_import(work, err);
+    if (rc == 0)
+        rc = image_cache_publish(request->cache, key, work->draft, request->reference->text, path,
+                                 size, err);
+    unlink(work->draft);
+    scratch_destroy(&work->scratch);
+    if (rc == 0 && stat(path, &info) == 0) {
+        human_size((double)info.st_size, bytes, sizeof(bytes));
+        say(request, "imported %s: %s in %.1f s", request->reference->text, bytes, now() - begun);
+    }
+    return rc;
+}
+
+static int find_anywhere(const struct image_request *request, const char *key, char *path,
+                         size_t size, struct error *err)
+{
+    int found;
+
+    if (request->shared) {
+        found = image_cache_find(request->shared, key, path, size, err);
+        if (found == 1)
+            return 1;
+        if (found < 0)
+            say(request, "%s", err->text);
+    }
+    found = image_cache_find(request->cache, key, path, size, err);
+    if (found < 0) {
+        /* A damaged image is imported again; the new one takes its name. */
+        say(request, "%s", err->text);
+        return 0;
+    }
+    return found;
+}
+
+int image_obtain(const struct image_request *request, const char *key, char *path, size_t size,
+                 struct error *err)
+{
+    struct work *work = calloc(1, sizeof(*work));
+    struct lease_watch watch = {0};
+    char lease[4096];
+    double begun = now(), said = 0;
+    int rc = -1;
+
+    if (!work)
+        return error_set(err, "out of memory");
+    work->request = request;
+    work->scratch.alive = -1;
+    scratch_sweep(request->temporary);
+    snprintf(lease, sizeof(lease), "%s/work/%s.lease", request->cache->directory, key);
+    for (;;) {
+        int taken;
+
+        rc = find_anywhere(request, key, path, size, err);
+        if (rc == 1)
+            break;
+        taken = lease_take(&work->lease, lease, request->patience, &watch, err);
+        if (taken < 0)
+            break;
+        if (taken) {
+            /* It may have been published between the look and the lease. */
+            rc = find_anywhere(request, key, path, size, err);
+            if (rc == 0)
+                rc = import_with_lease(work, key, path, size, err) < 0 ? -1 : 1;
+            lease_release(&work->lease);
+            break;
+        }
+        if (request->timeout > 0 && now() - begun > request->timeout) {
+            rc = error_set(err, "%.300s was not imported within %.0f seconds by %.64s",
+                           request->reference->text, request->timeout, watch.seen);
+            break;
+        }
+        if (now() - begun - said >= SAY_EVERY) {
+            said = now() - begun;
+            say(request, "waiting for the import of %s by %.*s (%.0f s)", request->reference->text,
+                (int)strcspn(watch.seen, " "), watch.seen, said);
+        }
+        nap(0.2);
+    }
+    free(work);
+    return rc == 1 ? 0 : -1;
+}
+
+void image_sweep(const char *temporary)
+{
+    scratch_sweep(temporary);
+}

@@ -1,0 +1,38 @@
+/* Get an image into the cache, once. */
+#ifndef MEGATRON_IMPORT_H
+#define MEGATRON_IMPORT_H
+
+#include "cache.h"
+#include "error.h"
+#include "reference.h"
+
+struct image_request {
+    const struct image_reference *reference;
+    const struct image_cache *cache;  /* the user's own */
+    const struct image_cache *shared; /* the administrator's, or NULL */
+    const char *const *environment;   /* what Enroot sees: credentials, proxies, ENROOT_* */
+    const char *path;                 /* where enroot, docker and podman are looked for */
+    const char *temporary;            /* node-local directory for unfinished work */
+    double timeout;                   /* seconds for the whole import; 0: none */
+    double patience;                  /* seconds without a sign of life of another importer */
+    int processors;
+    void (*say)(void *argument, const char *line); /* progress; may be NULL */
+    void *argument;
+};
+
+/* Which image the reference stands for now: its key in the cache. A pinned reference needs no
+ * registry; where the registry cannot be asked, the answer it last gave to this user is taken and
+ * said, if that image is in a cache. dockerd:// and podman:// ask the daemon if 'ask_daemon', else
+ * they stand for what was last imported from it. Returns 0 or -1. */
+int image_resolve(const struct image_request *request, int ask_daemon, char key[IMAGE_KEY_SIZE],
+                  struct error *err);
+
+/* The path of image 'key', from the administrator's cache, the user's, or imported now; while
+ * somebody else imports it, wait. Returns 0 or -1. */
+int image_obtain(const struct image_request *request, const char *key, char *path, size_t size,
+                 struct error *err);
+
+/* Remove what imports that were killed on this node left in 'temporary'. */
+void image_sweep(const char *temporary);
+
+#endif

@@ -1,0 +1,168 @@
+#include "start.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_ENVIRONMENT = 4 << 20, MOST_RC = 64 << 10 };
+
+/* In the order in which they are joined: the user namespace gives the right to join the others. */
+static const struct {
+    const char *name;
+    int flag;
+} spaces[] = {
+    {"user", CLONE_NEWUSER}, {"cgroup", CLONE_NEWCGROUP}, {"mnt", CLONE_NEWNS},
+    {"ipc", CLONE_NEWIPC},   {"uts", CLONE_NEWUTS},       {"net", CLONE_NEWNET},
+};
+
+enum { SPACES = sizeof(spaces) / sizeof(spaces[0]) };
+
+static char *read_whole(const char *path, size_t most, size_t *size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    size_t used = 0, room = 4096;
+    char *text = fd < 0 ? NULL : malloc(room + 1);
+
+    while (text) {
+        ssize_t got = read(fd, text + used, room - used);
+        char *grown;
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        used += (size_t)got;
+        if (used < room)
+            continue;
+        if (room >= most)
+            break;
+        room *= 2;
+        grown = realloc(text, room + 1);
+        if (!grown) {
+            free(text);
+            text = NULL;
+            break;
+        }
+        text = grown;
+    }
+    if (fd >= 0)
+        close(fd);
+    if (text)
+        text[used] = '\0';
+    *size = used;
+    return text;
+}
+
+int container_environment(pid_t holder,
+                          int (*set)(void *argument, const char *name, const char *value),
+                          void *argument, struct error *err)
+{
+    char path[64];
+    size_t size;
+    char *text;
+    int rc = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/environ", (int)holder);
+    text = read_whole(path, MOST_ENVIRONMENT, &size);
+    if (!text)
+        return error_set_errno(err, errno, "cannot read the container's environment");
+    for (char *at = text; at < text + size && rc == 0; at += strlen(at) + 1) {
+        char *equals = strchr(at, '=');
+
+        if (!equals || equals == at)
+            continue;
+        *equals = '\0';
+        if (set(argument, at, equals + 1) != 0)
+            rc = error_set(err, "cannot set %.100s of the container's environment", at);
+        *equals = '=';
+    }
+    free(text);
+    return rc;
+}
+
+static int open_space(pid_t holder, const char *name, int *fd)
+{
+    char theirs[64], mine[64];
+    struct stat a, b;
+
+    snprintf(theirs, sizeof(theirs), "/proc/%d/ns/%s", (int)holder, name);
+    snprintf(mine, sizeof(mine), "/proc/self/ns/%s", name);
+    *fd = open(theirs, O_RDONLY | O_CLOEXEC);
+    if (*fd < 0)
+        return errno == ENOENT ? 0 : -1;
+    if (fstat(*fd, &a) == 0 && stat(mine, &b) == 0 && a.st_dev == b.st_dev &&
+        a.st_ino == b.st_ino) {
+        close(*fd);
+        *fd = -1;
+    }
+    return 0;
+}
+
+/* The working directory that Enroot wrote into /etc/rc when it imported the image: the line
+ *     cd "DIR" && unset OLDPWD || exit 1 */
+static int find_workdir(char *workdir, size_t size)
+{
+    size_t length;
+    char *text = read_whole("/etc/rc", MOST_RC, &length);
+    char *line = text, *end = NULL;
+
+    while (line && strncmp(line, "cd \"", 4) != 0) {
+        line = strchr(line, '\n');
+        line = line ? line + 1 : NULL;
+    }
+    if (line)
+        end = strstr(line, "\" && unset OLDPWD");
+    if (end && memchr(line, '\n', (size_t)(end - line)))
+        end = NULL;
+    if (end)
+        snprintf(workdir, size, "%.*s", (int)(end - line - 4), line + 4);
+    free(text);
+    return end ? 0 : -1;
+}
+
+static int enter_workdir(const char *holders, int entrypoint, const char *workdir,
+                         struct error *err)
+{
+    char image_dir[4096] = "/";
+
+    if (!workdir && entrypoint)
+        workdir = holders;
+    if (!workdir) {
+        find_workdir(image_dir, sizeof(image_dir));
+        workdir = image_dir;
+    }
+    if (chdir(workdir) < 0)
+        return error_set_errno(err, errno,
+                               "the directory %.300s cannot be entered in the container", workdir);
+    return 0;
+}
+
+int container_join(pid_t holder, int entrypoint, const char *workdir, struct error *err)
+{
+    char link[64], holders[4096] = "/";
+    int fds[SPACES];
+    int rc = 0;
+    ssize_t length;
+
+    snprintf(link, sizeof(link), "/proc/%d/cwd", (int)holder);
+    length = readlink(link, holders, sizeof(holders) - 1);
+    if (length > 0)
+        holders[length] = '\0';
+    for (int i = 0; i < SPACES; i++)
+        if (open_space(holder, spaces[i].name, &fds[i]) < 0)
+            rc = error_set_errno(err, errno, "cannot open the container's %s namespace",
+                                 spaces[i].name);
+    for (int i = 0; i < SPACES; i++) {
+        if (rc == 0 && fds[i] >= 0 && setns(fds[i], spaces[i].flag) < 0)
+            rc = error_set_errno(err, errno, "cannot join the container's %s namespace",
+                                 spaces[i].name);
+        if (fds[i] >= 0)
+            close(fds[i]);
+    }
+    return rc < 0 ? -1 : enter_workdir(holders, entrypoint, workdir, err);
+}

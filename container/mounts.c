@@ -1,0 +1,209 @@
+#include "mounts.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MOST_MOUNTS = 256, FIELDS = 3 };
+
+static const char *const known_flags[] = {
+    "ro",       "rw",           "bind",          "rbind",    "nosuid",  "suid",
+    "nodev",    "dev",          "noexec",        "exec",     "slave",   "rslave",
+    "nofail",   "x-create=dir", "x-create=file", "relatime", "noatime", "private",
+    "rprivate", "silent",       "x-create=auto",
+};
+
+static int flag_is_known(const char *flag, size_t length)
+{
+    for (size_t i = 0; i < sizeof(known_flags) / sizeof(known_flags[0]); i++)
+        if (strlen(known_flags[i]) == length && strncmp(known_flags[i], flag, length) == 0)
+            return 1;
+    return 0;
+}
+
+/* Copy one field up to an unescaped ':' or ','. Returns where it ended. */
+static const char *copy_field(const char *text, char *field)
+{
+    while (*text && *text != ',' && *text != ':') {
+        if (*text == '\\' && (text[1] == ',' || text[1] == ':' || text[1] == '\\'))
+            text++;
+        *field++ = *text++;
+    }
+    *field = '\0';
+    return text;
+}
+
+static int check_path(const char *what, const char *name, char *path, struct error *err)
+{
+    size_t length = strlen(path);
+
+    if (path[0] != '/')
+        return error_set(err, "%s: the %s \"%.200s\" is not an absolute path", what, name, path);
+    for (const char *c = path; *c; c++)
+        if (iscntrl((unsigned char)*c))
+            return error_set(err, "%s: the %s holds a control character", what, name);
+    while (length > 1 && path[length - 1] == '/')
+        path[--length] = '\0';
+    return 0;
+}
+
+/* The user's "ro+nosuid" as mount(8) takes it. A bind mount is always meant, and its target made.
+ */
+static char *complete_flags(const char *what, const char *given, struct error *err)
+{
+    char flags[256];
+    size_t used = (size_t)snprintf(flags, sizeof(flags), "x-create=auto,rbind");
+
+    while (*given) {
+        size_t length = strcspn(given, "+");
+
+        if (!flag_is_known(given, length)) {
+            error_set(
+                err,
+                "%s: unknown mount flag \"%.*s\"; use ro, rw, nosuid, nodev, noexec, private, "
+                "slave or x-create=dir|file, joined by +",
+                what, (int)(length < 100 ? length : 100), given);
+            return NULL;
+        }
+        if (used + length + 2 > sizeof(flags)) {
+            error_set(err, "%s: too many mount flags", what);
+            return NULL;
+        }
+        flags[used++] = ',';
+        memcpy(flags + used, given, length);
+        used += length;
+        flags[used] = '\0';
+        given += length + (given[length] == '+');
+    }
+    return strdup(flags);
+}
+
+static int add_mount(const char *what, struct container_mounts *mounts, char *fields[FIELDS],
+                     int count, struct error *err)
+{
+    struct container_mount *mount = &mounts->items[mounts->count];
+    char *target = count > 1 ? fields[1] : fields[0];
+
+    if (check_path(what, "source", fields[0], err) < 0 ||
+        check_path(what, "target", target, err) < 0)
+        return -1;
+    if (strcmp(target, "/") == 0)
+        return error_set(err, "%s: nothing can be mounted over / of the image", what);
+    for (size_t i = 0; i < mounts->count; i++)
+        if (strcmp(mounts->items[i].target, target) == 0)
+            return error_set(err, "%s: the target %.200s is given twice", what, target);
+    mount->flags = complete_flags(what, count > 2 ? fields[2] : "", err);
+    if (!mount->flags)
+        return -1;
+    mount->source = strdup(fields[0]);
+    mount->target = strdup(target);
+    mounts->count++;
+    return mount->source && mount->target ? 0 : error_set(err, "out of memory");
+}
+
+static int parse_entries(const char *what, const char *text, char *space,
+                         struct container_mounts *mounts, struct error *err)
+{
+    while (*text) {
+        char *fields[FIELDS];
+        char *next = space;
+        int count = 0;
+
+        do {
+            if (count == FIELDS)
+                return error_set(
+                    err,
+                    "%s: more than SRC:DST:FLAGS before \"%.200s\"; write \\: for a colon "
+                    "in a path",
+                    what, text);
+            fields[count++] = next;
+            text = copy_field(text, next);
+            next += strlen(next) + 1;
+        } while (*text == ':' && *text++);
+        if (mounts->count == MOST_MOUNTS)
+            return error_set(err, "%s: more than %d mounts", what, MOST_MOUNTS);
+        if (add_mount(what, mounts, fields, count, err) < 0)
+            return -1;
+        if (*text == ',' && *++text == '\0')
+            return error_set(err, "%s ends with a comma", what);
+    }
+    return 0;
+}
+
+int mounts_parse(const char *what, const char *text, struct container_mounts *mounts,
+                 struct error *err)
+{
+    char *space = malloc(strlen(text) + FIELDS + 1);
+    int rc;
+
+    memset(mounts, 0, sizeof(*mounts));
+    mounts->items = calloc(MOST_MOUNTS, sizeof(*mounts->items));
+    if (!space || !mounts->items)
+        rc = error_set(err, "out of memory");
+    else if (text[0] == '\0')
+        rc = error_set(err, "%s needs SRC:DST[:FLAGS]", what);
+    else
+        rc = parse_entries(what, text, space, mounts, err);
+    free(space);
+    return rc;
+}
+
+int mounts_check_sources(const char *what, const struct container_mounts *mounts, struct error *err)
+{
+    struct stat info;
+
+    for (size_t i = 0; i < mounts->count; i++) {
+        if (strstr(mounts->items[i].flags, "nofail"))
+            continue;
+        if (stat(mounts->items[i].source, &info) < 0)
+            return error_set_errno(err, errno, "%s: cannot mount %.300s", what,
+                                   mounts->items[i].source);
+    }
+    return 0;
+}
+
+static int escape(const char *path, char *buffer, size_t size, size_t *used)
+{
+    for (; *path; path++) {
+        int plain = *path != ' ' && *path != '\t' && *path != '\\' && *path != '#';
+        size_t need = plain ? 1 : 4;
+
+        if (*used + need + 1 > size)
+            return -1;
+        if (plain)
+            buffer[*used] = *path;
+        else
+            snprintf(buffer + *used, 5, "\\%03o", (unsigned char)*path);
+        *used += need;
+    }
+    buffer[*used] = '\0';
+    return 0;
+}
+
+int mount_format(const struct container_mount *mount, char *buffer, size_t size)
+{
+    size_t used = 0;
+    int length;
+
+    if (escape(mount->source, buffer, size, &used) < 0 || used + 2 > size)
+        return -1;
+    buffer[used++] = ' ';
+    if (escape(mount->target, buffer, size, &used) < 0)
+        return -1;
+    length = snprintf(buffer + used, size - used, " none %s", mount->flags);
+    return length < 0 || (size_t)length >= size - used ? -1 : 0;
+}
+
+void mounts_clear(struct container_mounts *mounts)
+{
+    for (size_t i = 0; mounts->items && i < MOST_MOUNTS; i++) {
+        free(mounts->items[i].source);
+        free(mounts->items[i].target);
+        free(mounts->items[i].flags);
+    }
+    free(mounts->items);
+    memset(mounts, 0, sizeof(*mounts));
+}

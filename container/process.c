@@ -1,0 +1,225 @@
+#include "process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TICK_MS = 200, NEAR_END_MS = 2, GRACE_SECONDS = 5 };
+
+struct child {
+    pid_t pid;
+    int output, errors; /* pipes; -1 when at their end */
+    size_t output_used, errors_used;
+};
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int process_find(const char *name, const char *path, char *full, size_t size)
+{
+    while (path && *path) {
+        size_t length = strcspn(path, ":");
+        int written = snprintf(full, size, "%.*s/%s", (int)length, path, name);
+
+        if (length > 0 && written > 0 && (size_t)written < size && access(full, X_OK) == 0)
+            return 0;
+        path += length + (path[length] == ':');
+    }
+    return -1;
+}
+
+static void run_child(const struct process_request *request, const char *program, pid_t parent,
+                      int output, int errors)
+{
+    int null = open("/dev/null", O_RDONLY);
+    sigset_t none;
+
+    setsid();
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent || dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0)
+        _exit(126);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    if (request->environment)
+        execve(program, (char *const *)request->argv, (char *const *)request->environment);
+    else
+        execv(program, (char *const *)request->argv);
+    dprintf(2, "cannot execute %s: %s\n", program, strerror(errno));
+    _exit(127);
+}
+
+static int start(const struct process_request *request, const char *program, struct child *child,
+                 struct error *err)
+{
+    int output[2], errors[2];
+    pid_t parent = getpid();
+
+    if (pipe2(output, O_CLOEXEC) < 0)
+        return error_set_errno(err, errno, "cannot start %s", program);
+    if (pipe2(errors, O_CLOEXEC) < 0) {
+        close(output[0]), close(output[1]);
+        return error_set_errno(err, errno, "cannot start %s", program);
+    }
+    child->pid = fork();
+    if (child->pid == 0)
+        run_child(request, program, parent, output[1], errors[1]);
+    close(output[1]), close(errors[1]);
+    if (child->pid < 0) {
+        close(output[0]), close(errors[0]);
+        return error_set_errno(err, errno, "cannot start %s", program);
+    }
+    child->output = output[0];
+    child->errors = errors[0];
+    return 0;
+}
+
+/* Keep the first of standard output. */
+static void read_output(struct child *child, struct process_result *result)
+{
+    char waste[1024];
+    size_t room = sizeof(result->output) - 1 - child->output_used;
+    ssize_t got = room > 0 ? read(child->output, result->output + child->output_used, room)
+                           : read(child->output, waste, sizeof(waste));
+
+    if (got > 0 && room > 0)
+        child->output_used += (size_t)got;
+    if (got == 0 || (got < 0 && errno != EINTR)) {
+        close(child->output);
+        child->output = -1;
+    }
+}
+
+/* Keep the last of standard error. */
+static void read_errors(struct child *child, struct process_result *result)
+{
+    size_t size = sizeof(result->errors) - 1;
+    ssize_t got;
+
+    if (child->errors_used == size) {
+        memmove(result->errors, result->errors + size / 2, size - size / 2);
+        child->errors_used -= size / 2;
+    }
+    got = read(child->errors, result->errors + child->errors_used, size - child->errors_used);
+    if (got > 0)
+        child->errors_used += (size_t)got;
+    if (got == 0 || (got < 0 && errno != EINTR)) {
+        close(child->errors);
+        child->errors = -1;
+    }
+}
+
+static void drain(struct child *child, struct process_result *result, int milliseconds)
+{
+    struct pollfd ready[2] = {{.fd = child->output, .events = POLLIN},
+                              {.fd = child->errors, .events = POLLIN}};
+
+    if (poll(ready, 2, milliseconds) <= 0)
+        return;
+    if (ready[0].revents)
+        read_output(child, result);
+    if (ready[1].revents)
+        read_errors(child, result);
+}
+
+/* Has the child ended? Reads its status without waiting. */
+static int has_ended(struct child *child, struct process_result *result)
+{
+    int status;
+    pid_t got = waitpid(child->pid, &status, WNOHANG);
+
+    if (got == 0 || (got < 0 && errno == EINTR))
+        return 0;
+    if (got < 0)
+        result->status = 255;
+    else
+        result->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return 1;
+}
+
+static void watch(const struct process_request *request, struct child *child,
+                  struct process_result *result)
+{
+    double begin = now(), ticked = begin, asked_to_end = 0;
+
+    while (!has_ended(child, result)) {
+        double time = now();
+
+        /* Without pipes to listen to, the end is near: look often. */
+        drain(child, result, child->output < 0 && child->errors < 0 ? NEAR_END_MS : TICK_MS);
+        if (asked_to_end > 0) {
+            if (time - asked_to_end > GRACE_SECONDS)
+                kill(-child->pid, SIGKILL);
+            continue;
+        }
+        if (request->timeout > 0 && time - begin > request->timeout)
+            result->timed_out = 1;
+        if (request->tick && time - ticked >= 1) {
+            ticked = time;
+            if (request->tick(request->argument, time - begin) != 0)
+                result->timed_out = 1;
+        }
+        if (result->timed_out) {
+            asked_to_end = time;
+            kill(-child->pid, SIGTERM);
+        }
+    }
+}
+
+int process_run(const struct process_request *request, struct process_result *result,
+                struct error *err)
+{
+    struct child child = {0};
+    char program[4096];
+
+    memset(result, 0, sizeof(*result));
+    if (process_find(request->argv[0], request->path, program, sizeof(program)) < 0)
+        return error_set(err, "the program %s was not found in %.300s", request->argv[0],
+                         request->path ? request->path : "(no PATH)");
+    if (start(request, program, &child, err) < 0)
+        return -1;
+    watch(request, &child, result);
+    /* What is left in the pipes; a grandchild that holds them open is not waited for. */
+    for (int i = 0; i < 64 && (child.output >= 0 || child.errors >= 0); i++)
+        drain(&child, result, 10);
+    if (child.output >= 0)
+        close(child.output);
+    if (child.errors >= 0)
+        close(child.errors);
+    /* Nothing of the session outlives its leader. */
+    kill(-child.pid, SIGKILL);
+    return 0;
+}
+
+void process_complaint(const char *errors, char *line, size_t size)
+{
+    const char *best = "", *at = errors;
+    size_t best_length = 0;
+    int best_marked = 0;
+
+    while (*at) {
+        size_t length = strcspn(at, "\r\n");
+        int marked = strncmp(at, "[ERROR] ", 8) == 0;
+
+        if (length > 0 && marked >= best_marked) {
+            best = at + (marked ? 8 : 0);
+            best_length = length - (marked ? 8 : 0);
+            best_marked = marked;
+        }
+        at += length + (at[length] != '\0');
+    }
+    snprintf(line, size, "%.*s", (int)best_length, best);
+}

@@ -1,0 +1,50 @@
+#include "squashfs.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Places in the superblock, all little-endian. */
+enum { SUPERBLOCK = 96, AT_MAJOR = 28, AT_MINOR = 30, AT_BYTES_USED = 40 };
+
+static uint64_t little_endian(const unsigned char *bytes, int count)
+{
+    uint64_t value = 0;
+
+    for (int i = count - 1; i >= 0; i--)
+        value = value << 8 | bytes[i];
+    return value;
+}
+
+int squashfs_check(int fd, const char *path, int64_t *size, struct error *err)
+{
+    unsigned char block[SUPERBLOCK];
+    struct stat info;
+    uint64_t used;
+    ssize_t got;
+
+    if (fstat(fd, &info) < 0)
+        return error_set_errno(err, errno, "cannot read %.300s", path);
+    if (!S_ISREG(info.st_mode))
+        return error_set(err, "%.300s is not a file", path);
+    got = pread(fd, block, sizeof(block), 0);
+    if (got < 0)
+        return error_set_errno(err, errno, "cannot read %.300s", path);
+    if (got < SUPERBLOCK || memcmp(block, "hsqs", 4) != 0)
+        return error_set(
+            err, "%.300s is not a squashfs image; make one with `megatron image import`", path);
+    if (little_endian(block + AT_MAJOR, 2) != 4 || little_endian(block + AT_MINOR, 2) != 0)
+        return error_set(err, "%.300s is squashfs %d.%d; only 4.0 is supported", path,
+                         (int)little_endian(block + AT_MAJOR, 2),
+                         (int)little_endian(block + AT_MINOR, 2));
+    used = little_endian(block + AT_BYTES_USED, 8);
+    if (used < SUPERBLOCK || used > (uint64_t)info.st_size)
+        return error_set(err,
+                         "%.300s is truncated: %" PRId64 " of %" PRIu64 " bytes; import it again",
+                         path, (int64_t)info.st_size, used);
+    if (size)
+        *size = info.st_size;
+    return 0;
+}

@@ -1,0 +1,242 @@
+#include "start.h"
+#include "enroot.h"
+#include "process.h"
+#include "scratch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Where the holder is seen inside. */
+#define HOLDER_PATH "/.megatron-holder"
+
+static const unsigned char holder_program[] = {
+#include "holder_bytes.inc"
+};
+
+static int write_holder(const char *path, struct error *err)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
+    ssize_t size = sizeof(holder_program);
+    int good = fd >= 0 && write(fd, holder_program, sizeof(holder_program)) == size;
+
+    if (fd >= 0 && (fchmod(fd, 0755) < 0 || close(fd) < 0))
+        good = 0;
+    return good ? 0 : error_set_errno(err, errno, "cannot write %.300s", path);
+}
+
+/* Text that a shell takes literally: a here-document with a quoted mark evaluates nothing, and no
+ * line of ours holds a newline. */
+static int write_function(FILE *file, const char *name)
+{
+    return fprintf(file, "%s() {\ncat <<'MEGATRON_END'\n", name);
+}
+
+static int write_mounts(FILE *file, const char *holder, const struct container_mounts *mounts,
+                        struct error *err)
+{
+    char line[8200];
+    struct container_mount own = {(char *)holder, (char *)HOLDER_PATH,
+                                  (char *)"x-create=file,bind,ro,nosuid,nodev"};
+
+    write_function(file, "mounts");
+    for (size_t i = 0; i <= (mounts ? mounts->count : 0); i++) {
+        const struct container_mount *mount = i == 0 ? &own : &mounts->items[i - 1];
+
+        if (mount_format(mount, line, sizeof(line)) < 0)
+            return error_set(err, "the mount of %.200s is too long", mount->source);
+        fprintf(file, "%s\n", line);
+    }
+    fprintf(file, "MEGATRON_END\n}\n");
+    return 0;
+}
+
+static int write_settings(FILE *file, const struct container_request *request, struct error *err)
+{
+    write_function(file, "environ");
+    if (!request->entrypoint)
+        fprintf(file, "SHELL=%s\n", HOLDER_PATH);
+    for (size_t i = 0; request->settings && request->settings[i]; i++) {
+        if (strchr(request->settings[i], '\n'))
+            return error_set(err, "the value of %.*s holds a newline",
+                             (int)strcspn(request->settings[i], "="), request->settings[i]);
+        fprintf(file, "%s\n", request->settings[i]);
+    }
+    fprintf(file, "MEGATRON_END\n}\n");
+    return 0;
+}
+
+static int write_configuration(const char *path, const char *holder,
+                               const struct container_request *request, struct error *err)
+{
+    FILE *file = fopen(path, "wxe");
+    int rc;
+
+    if (!file)
+        return error_set_errno(err, errno, "cannot write %.300s", path);
+    rc = write_mounts(file, holder, request->mounts, err);
+    if (rc == 0)
+        rc = write_settings(file, request, err);
+    if (fclose(file) != 0 && rc == 0)
+        rc = error_set_errno(err, errno, "cannot write %.300s", path);
+    return rc;
+}
+
+struct launch {
+    const char *program;
+    const char *argv[16];
+    const char **environment;
+    int lifetime, ready, log;
+};
+
+/* In the child. It forks once more, so that the container is nobody's child: a program that waits
+ * for all its children must not wait for its own container. */
+static void launch_child(const struct launch *launch)
+{
+    sigset_t none;
+
+    setsid();
+    if (fork() != 0)
+        _exit(0);
+    if (dup2(launch->lifetime, 0) < 0 || dup2(launch->ready, 1) < 0 || dup2(launch->log, 2) < 0)
+        _exit(126);
+    /* Descriptors of the task (PMI, pipes of Slurm) are not for the container. */
+    for (int fd = 3; fd < 1024; fd++)
+        close(fd);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    execve(launch->program, (char *const *)launch->argv, (char *const *)launch->environment);
+    dprintf(2, "cannot execute %s: %s\n", launch->program, strerror(errno));
+    _exit(127);
+}
+
+static int wait_ready(int ready, double timeout, pid_t *holder)
+{
+    struct pollfd poller = {.fd = ready, .events = POLLIN};
+    int number = 0;
+    int got;
+
+    do
+        got = poll(&poller, 1, (int)(timeout * 1000));
+    while (got < 0 && errno == EINTR);
+    if (got <= 0)
+        return 0;
+    if (read(ready, &number, sizeof(number)) != sizeof(number) || number <= 0)
+        return -1;
+    *holder = number;
+    return 1;
+}
+
+static int explain_log(const struct container_request *request, int log, int answer,
+                       struct error *err)
+{
+    char text[4096];
+    off_t end = lseek(log, 0, SEEK_END);
+    off_t begin = end > (off_t)sizeof(text) - 1 ? end - (off_t)sizeof(text) + 1 : 0;
+    ssize_t got = pread(log, text, sizeof(text) - 1, begin);
+    char what[400];
+
+    text[got > 0 ? got : 0] = '\0';
+    if (answer == 0)
+        return error_set(err, "the container of %.300s did not start within %.0f seconds",
+                         request->image, request->timeout);
+    snprintf(what, sizeof(what), "start of %.300s", request->image);
+    return enroot_explain(what, 1, text, err);
+}
+
+static int launch_and_wait(const struct container_request *request, struct launch *launch,
+                           pid_t *holder, struct error *err)
+{
+    int ready[2];
+    pid_t child;
+    int answer, status;
+
+    if (pipe2(ready, O_CLOEXEC) < 0)
+        return error_set_errno(err, errno, "cannot start enroot");
+    launch->ready = ready[1];
+    child = fork();
+    if (child == 0)
+        launch_child(launch);
+    close(ready[1]);
+    if (child < 0) {
+        close(ready[0]);
+        return error_set_errno(err, errno, "cannot start enroot");
+    }
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    answer = wait_ready(ready[0], request->timeout, holder);
+    close(ready[0]);
+    return answer == 1 ? 0 : explain_log(request, launch->log, answer, err);
+}
+
+static void fill_arguments(const struct container_request *request, const char *configuration,
+                           struct launch *launch)
+{
+    int used = 0;
+
+    launch->argv[used++] = "enroot";
+    launch->argv[used++] = "start";
+    launch->argv[used++] = "--conf";
+    launch->argv[used++] = configuration;
+    if (request->writable)
+        launch->argv[used++] = "--rw";
+    if (request->remap_root)
+        launch->argv[used++] = "--root";
+    launch->argv[used++] = request->image;
+    launch->argv[used++] = HOLDER_PATH;
+    launch->argv[used] = NULL;
+}
+
+static int start_in(const struct scratch *scratch, const struct container_request *request,
+                    int lifetime, pid_t *holder, struct error *err)
+{
+    char program[4096], path[2100], configuration[2100], runtime[2120], home[64];
+    const char *settings[] = {runtime, home, NULL};
+    struct launch launch = {.program = program, .lifetime = lifetime};
+    int rc;
+
+    if (process_find("enroot", request->path, program, sizeof(program)) < 0)
+        return error_set(err,
+                         "enroot is not installed in %.300s; install Enroot on the compute nodes",
+                         request->path);
+    snprintf(path, sizeof(path), "%s/holder", scratch->path);
+    snprintf(configuration, sizeof(configuration), "%s/configuration", scratch->path);
+    snprintf(runtime, sizeof(runtime), "ENROOT_RUNTIME_PATH=%s/run", scratch->path);
+    snprintf(home, sizeof(home), "ENROOT_MOUNT_HOME=%s", request->mount_home ? "yes" : "no");
+    if (write_holder(path, err) < 0 || write_configuration(configuration, path, request, err) < 0)
+        return -1;
+    fill_arguments(request, configuration, &launch);
+    launch.environment = enroot_environment(request->environment, settings);
+    launch.log = memfd_create("enroot", MFD_CLOEXEC);
+    if (!launch.environment || launch.log < 0)
+        rc = error_set_errno(err, errno, "cannot start enroot");
+    else
+        rc = launch_and_wait(request, &launch, holder, err);
+    if (launch.log >= 0)
+        close(launch.log);
+    free(launch.environment);
+    return rc;
+}
+
+int container_start(const struct container_request *request, int lifetime, pid_t *holder,
+                    struct error *err)
+{
+    struct scratch scratch;
+    int rc;
+
+    scratch_sweep(request->temporary);
+    if (scratch_create(&scratch, request->temporary, err) < 0)
+        return -1;
+    rc = start_in(&scratch, request, lifetime, holder, err);
+    /* The container has its mounts by now; the names outside are no longer needed. */
+    scratch_destroy(&scratch);
+    return rc;
+}

@@ -1,0 +1,38 @@
+/* Start an image as a container, and become part of one that was started. */
+#ifndef MEGATRON_START_H
+#define MEGATRON_START_H
+
+#include <stddef.h>
+#include <sys/types.h>
+#include "error.h"
+#include "mounts.h"
+
+struct container_request {
+    const char *image;                     /* a squashfs file, or the name of an Enroot container */
+    const struct container_mounts *mounts; /* may be NULL */
+    const char *const *settings; /* "NAME=value" for hooks and the entry point; NULL at the end */
+    const char *const *environment; /* what Enroot itself sees */
+    const char *path;               /* where enroot is looked for */
+    const char *temporary;          /* node-local directory for files needed while it starts */
+    int writable, remap_root, mount_home;
+    int entrypoint; /* run the image's entry point (needs a shell in the image) */
+    double timeout; /* seconds */
+};
+
+/* Start the container. It lives until the write end of the pipe behind 'lifetime' (its read end) is
+ * closed by all who have it, and is no child of the caller. '*holder' gets the process whose
+ * namespaces, environment and working directory are the container's. Returns 0 or -1. */
+int container_start(const struct container_request *request, int lifetime, pid_t *holder,
+                    struct error *err);
+
+/* Read the container's environment from its holder and hand every variable to 'set', in order; a
+ * value other than 0 of 'set' ends it. Returns 0 or -1. Call before container_join. */
+int container_environment(pid_t holder,
+                          int (*set)(void *argument, const char *name, const char *value),
+                          void *argument, struct error *err);
+
+/* Move this (single-threaded) process into the container: namespaces and working directory
+ * 'workdir', or where it is NULL the image's own. Returns 0 or -1. */
+int container_join(pid_t holder, int entrypoint, const char *workdir, struct error *err);
+
+#endif

@@ -1,0 +1,141 @@
+#include "config.h"
+#include "threads.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+struct threads {
+    int count;   /* with the caller */
+    int started; /* workers */
+    pthread_t *workers;
+    pthread_mutex_t lock;
+    pthread_cond_t wake, finished;
+    int64_t job; /* number of the job under way; the workers wait for it to change */
+    int stop;
+    int busy; /* workers that have not finished the job */
+    void (*part)(void *context, int64_t i);
+    void *context;
+    int64_t parts;
+    atomic_int_fast64_t next; /* part to take */
+};
+
+static void take_parts(struct threads *threads)
+{
+    for (;;) {
+        int64_t i = atomic_fetch_add(&threads->next, 1);
+
+        if (i >= threads->parts)
+            return;
+        threads->part(threads->context, i);
+    }
+}
+
+static void *worker(void *argument)
+{
+    struct threads *threads = argument;
+    int64_t seen = 0;
+
+    pthread_mutex_lock(&threads->lock);
+    for (;;) {
+        while (threads->job == seen && !threads->stop)
+            pthread_cond_wait(&threads->wake, &threads->lock);
+        if (threads->stop)
+            break;
+        seen = threads->job;
+        pthread_mutex_unlock(&threads->lock);
+        take_parts(threads);
+        pthread_mutex_lock(&threads->lock);
+        if (--threads->busy == 0)
+            pthread_cond_signal(&threads->finished);
+    }
+    pthread_mutex_unlock(&threads->lock);
+    return NULL;
+}
+
+static int usable_cores(void)
+{
+    cpu_set_t set;
+
+    if (sched_getaffinity(0, sizeof(set), &set) < 0)
+        return 1;
+    return CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
+}
+
+struct threads *threads_create(int count, struct error *err)
+{
+    struct threads *threads = calloc(1, sizeof(*threads));
+
+    if (!threads) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    threads->count = count > 0 ? count : usable_cores();
+    pthread_mutex_init(&threads->lock, NULL);
+    pthread_cond_init(&threads->wake, NULL);
+    pthread_cond_init(&threads->finished, NULL);
+    threads->workers = calloc((size_t)threads->count, sizeof(*threads->workers));
+    if (!threads->workers) {
+        error_set(err, "out of memory");
+        threads_destroy(threads);
+        return NULL;
+    }
+    for (int i = 1; i < threads->count; i++) {
+        int rc = pthread_create(&threads->workers[threads->started], NULL, worker, threads);
+
+        if (rc != 0) {
+            error_set_errno(err, rc, "cannot start thread %d of %d", i + 1, threads->count);
+            threads_destroy(threads);
+            return NULL;
+        }
+        threads->started++;
+    }
+    return threads;
+}
+
+void threads_destroy(struct threads *threads)
+{
+    if (!threads)
+        return;
+    pthread_mutex_lock(&threads->lock);
+    threads->stop = 1;
+    pthread_cond_broadcast(&threads->wake);
+    pthread_mutex_unlock(&threads->lock);
+    for (int i = 0; i < threads->started; i++)
+        pthread_join(threads->workers[i], NULL);
+    pthread_mutex_destroy(&threads->lock);
+    pthread_cond_destroy(&threads->wake);
+    pthread_cond_destroy(&threads->finished);
+    free(threads->workers);
+    free(threads);
+}
+
+int threads_count(const struct threads *threads)
+{
+    return threads->count;
+}
+
+void threads_run(struct threads *threads, int64_t parts, void (*part)(void *context, int64_t i),
+                 void *context)
+{
+    if (parts <= 1 || threads->started == 0) {
+        for (int64_t i = 0; i < parts; i++)
+            part(context, i);
+        return;
+    }
+    pthread_mutex_lock(&threads->lock);
+    threads->part = part;
+    threads->context = context;
+    threads->parts = parts;
+    atomic_store(&threads->next, 0);
+    threads->busy = threads->started;
+    threads->job++;
+    pthread_cond_broadcast(&threads->wake);
+    pthread_mutex_unlock(&threads->lock);
+    take_parts(threads);
+    pthread_mutex_lock(&threads->lock);
+    while (threads->busy > 0)
+        pthread_cond_wait(&threads->finished, &threads->lock);
+    pthread_mutex_unlock(&threads->lock);
+}

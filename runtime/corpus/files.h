@@ -1,0 +1,31 @@
+/* The input files of a corpus: what the user named, in the order in which it is read. */
+#ifndef MEGATRON_CORPUS_FILES_H
+#define MEGATRON_CORPUS_FILES_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "error.h"
+#include "source.h"
+
+struct corpus_file {
+    char *path;       /* "-" is standard input */
+    int64_t size;     /* bytes on disk; 0 for standard input */
+    int64_t modified; /* nanoseconds since 1970 */
+    enum codec codec;
+};
+
+struct corpus_files {
+    struct corpus_file *items;
+    size_t count;
+};
+
+/* Find what the 'count' 'words' name: files, globs, directories (every file below them whose name
+ * does not begin with a dot), "-" for standard input. The order is the words' own; what a glob or a
+ * directory stands for is sorted by bytes. Reads the first bytes of each file to know its codec. A
+ * word that names nothing, a file that cannot be opened and one whose codec is not in this build
+ * are errors. Caller must clear in both cases. */
+int corpus_files_find(struct corpus_files *files, const char *const *words, size_t count,
+                      struct error *err);
+void corpus_files_clear(struct corpus_files *files);
+
+#endif

@@ -1,0 +1,376 @@
+/* The one place where simdjson reads lines. Its on-demand parser checks UTF-8 and quotes of the
+ * whole line at once; the walk below checks the rest, also in members that nobody wants, because
+ * Python's json does and a broken line must not become half a document. */
+#include "config.h"
+#include "jsonl.h"
+
+#include <simdjson.h>
+
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+using simdjson::ondemand::document;
+using simdjson::ondemand::object;
+using simdjson::ondemand::value;
+
+/* A parser is made for lines up to here; a longer one gets one of its own for the time being. */
+static constexpr size_t usual_line = 1 << 20;
+
+struct wanted {
+    std::string key;
+    std::vector<jsonl_text> texts;
+    document_fault fault;
+    int depth; /* of the match; a name as written wins over a path with dots */
+};
+
+struct jsonl {
+    simdjson::ondemand::parser usual;
+    simdjson::ondemand::parser large;
+    std::vector<wanted> keys;
+    size_t fault_key;
+};
+
+/* Where a wanted key stands on the way down: what is left of its path. */
+struct path {
+    size_t key;
+    const char *rest;
+    size_t size;
+};
+
+static document_fault fault_of(simdjson::error_code code)
+{
+    switch (code) {
+    case simdjson::SUCCESS:
+        return FAULT_NONE;
+    case simdjson::UTF8_ERROR:
+        return FAULT_UTF8;
+    case simdjson::DEPTH_ERROR:
+        return FAULT_DEPTH;
+    default:
+        return FAULT_JSON;
+    }
+}
+
+static bool is_hex(char c)
+{
+    return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'f');
+}
+
+/* 'raw' begins with a quote and reaches up to the next token. */
+static bool escapes_are_valid(std::string_view raw)
+{
+    size_t at = raw.find('\\');
+
+    while (at != std::string_view::npos && at + 1 < raw.size()) {
+        char c = raw[at + 1];
+
+        if (c == 'u') {
+            if (at + 6 > raw.size() || !is_hex(raw[at + 2]) || !is_hex(raw[at + 3]) ||
+                !is_hex(raw[at + 4]) || !is_hex(raw[at + 5]))
+                return false;
+        } else if (c == '\0' || !strchr("\"\\/bfnrt", c)) {
+            return false;
+        }
+        at = raw.find('\\', at + 2);
+    }
+    return true;
+}
+
+static bool is_digit(std::string_view text, size_t at)
+{
+    return at < text.size() && text[at] >= '0' && text[at] <= '9';
+}
+
+static bool is_number(std::string_view text)
+{
+    size_t at = 0;
+
+    if (at < text.size() && text[at] == '-')
+        at++;
+    if (!is_digit(text, at))
+        return false;
+    if (text[at++] != '0')
+        while (is_digit(text, at))
+            at++;
+    if (at < text.size() && text[at] == '.') {
+        if (!is_digit(text, ++at))
+            return false;
+        while (is_digit(text, at))
+            at++;
+    }
+    if (at < text.size() && (text[at] | 32) == 'e') {
+        at++;
+        if (at < text.size() && (text[at] == '+' || text[at] == '-'))
+            at++;
+        if (!is_digit(text, at))
+            return false;
+        while (is_digit(text, at))
+            at++;
+    }
+    return at == text.size();
+}
+
+/* A token that is neither string, list nor object, with the white space behind it. */
+static bool scalar_is_valid(std::string_view token)
+{
+    while (!token.empty() && strchr(" \t\r\n", token.back()) && token.back() != '\0')
+        token.remove_suffix(1);
+    return token == "null" || token == "true" || token == "false" || token == "NaN" ||
+           token == "Infinity" || token == "-Infinity" || is_number(token);
+}
+
+/* Does a line that is no object at least begin like another JSON value? */
+static bool is_other_value(std::string_view line)
+{
+    size_t first = line.find_first_not_of(" \t\r\n");
+
+    line.remove_prefix(first == std::string_view::npos ? line.size() : first);
+    return !line.empty() && (line[0] == '[' || line[0] == '"' || scalar_is_valid(line));
+}
+
+/* simdjson writes a lone low surrogate out as three bytes that are no UTF-8. */
+static bool has_surrogate(std::string_view text)
+{
+    const char *at = text.data(), *end = at + text.size();
+
+    while (at < end && (at = (const char *)memchr(at, 0xed, (size_t)(end - at)))) {
+        if (at + 1 < end && (unsigned char)at[1] >= 0xa0)
+            return true;
+        at++;
+    }
+    return false;
+}
+
+static document_fault take_string(value &from, wanted &to)
+{
+    std::string_view raw = from.raw_json_token(), text;
+
+    if (from.get_string().get(text) != simdjson::SUCCESS)
+        return escapes_are_valid(raw) ? FAULT_SURROGATE : FAULT_JSON;
+    if (has_surrogate(text))
+        return FAULT_SURROGATE;
+    to.texts.push_back({text.data(), text.size()});
+    return FAULT_NONE;
+}
+
+static document_fault walk_object(jsonl &state, object &from, const std::vector<path> &paths,
+                                  int depth);
+static document_fault walk_value(jsonl &state, value &from, const std::vector<path> &paths,
+                                 int depth);
+
+static document_fault walk_array(jsonl &state, value &from, wanted *to, int depth)
+{
+    static const std::vector<path> none;
+    simdjson::ondemand::array array;
+    auto code = from.get_array().get(array);
+
+    if (code)
+        return fault_of(code);
+    for (auto item : array) {
+        value element;
+        document_fault fault;
+
+        code = std::move(item).get(element);
+        if (code)
+            return fault_of(code);
+        if (to && element.raw_json_token()[0] == '"') {
+            fault = take_string(element, *to);
+        } else {
+            if (to)
+                to->fault = FAULT_TYPE;
+            fault = walk_value(state, element, none, depth + 1);
+        }
+        if (fault)
+            return fault;
+    }
+    return FAULT_NONE;
+}
+
+/* Check a value that is not wanted itself; 'paths' may lead into it. */
+static document_fault walk_value(jsonl &state, value &from, const std::vector<path> &paths,
+                                 int depth)
+{
+    std::string_view token = from.raw_json_token();
+
+    if (depth > JSONL_DEPTH)
+        return FAULT_DEPTH;
+    switch (token[0]) {
+    case '"':
+        return escapes_are_valid(token) ? FAULT_NONE : FAULT_JSON;
+    case '[':
+        return walk_array(state, from, nullptr, depth);
+    case '{': {
+        object inner;
+        auto code = from.get_object().get(inner);
+
+        return code ? fault_of(code) : walk_object(state, inner, paths, depth);
+    }
+    default:
+        return scalar_is_valid(token) ? FAULT_NONE : FAULT_JSON;
+    }
+}
+
+/* The value of a wanted key. */
+static document_fault take_value(jsonl &state, value &from, wanted &to, int depth)
+{
+    static const std::vector<path> none;
+
+    to.texts.clear();
+    to.fault = FAULT_NONE;
+    to.depth = depth;
+    switch (from.raw_json_token()[0]) {
+    case '"':
+        return take_string(from, to);
+    case '[':
+        return walk_array(state, from, &to, depth + 1);
+    default:
+        to.fault = FAULT_TYPE;
+        return walk_value(state, from, none, depth + 1);
+    }
+}
+
+static document_fault walk_member(jsonl &state, std::string_view name, value &from,
+                                  const std::vector<path> &paths, int depth)
+{
+    std::vector<path> inner;
+
+    for (const path &p : paths) {
+        wanted &key = state.keys[p.key];
+
+        if (name.size() == p.size && memcmp(name.data(), p.rest, p.size) == 0 && depth <= key.depth)
+            return take_value(state, from, key, depth);
+        if (name.size() + 1 < p.size && p.rest[name.size()] == '.' &&
+            memcmp(name.data(), p.rest, name.size()) == 0)
+            inner.push_back({p.key, p.rest + name.size() + 1, p.size - name.size() - 1});
+    }
+    return walk_value(state, from, inner, depth + 1);
+}
+
+static document_fault walk_object(jsonl &state, object &from, const std::vector<path> &paths,
+                                  int depth)
+{
+    for (auto item : from) {
+        simdjson::ondemand::field field;
+        std::string_view name;
+        document_fault fault;
+        auto code = std::move(item).get(field);
+
+        if (code)
+            return fault_of(code);
+        code = field.unescaped_key().get(name);
+        if (code)
+            return fault_of(code);
+        fault = walk_member(state, name, field.value(), paths, depth);
+        if (fault)
+            return fault;
+    }
+    return FAULT_NONE;
+}
+
+static document_fault parse_line(jsonl &state, simdjson::ondemand::parser &parser, const char *data,
+                                 size_t size)
+{
+    document line;
+    object root;
+    std::vector<path> paths;
+    document_fault fault;
+    auto code = parser.iterate(data, size, size + JSONL_PADDING).get(line);
+
+    if (code)
+        return fault_of(code);
+    code = line.get_object().get(root);
+    if (code == simdjson::INCORRECT_TYPE)
+        return is_other_value({data, size}) ? FAULT_OBJECT : FAULT_JSON;
+    if (code)
+        return fault_of(code);
+    for (size_t i = 0; i < state.keys.size(); i++) {
+        wanted &key = state.keys[i];
+
+        key.texts.clear();
+        key.fault = FAULT_KEY;
+        key.depth = JSONL_DEPTH;
+        paths.push_back({i, key.key.data(), key.key.size()});
+    }
+    fault = walk_object(state, root, paths, 1);
+    if (fault)
+        return fault;
+    if (!line.current_location().error())
+        return FAULT_JSON;
+    for (size_t i = 0; i < state.keys.size(); i++)
+        if (state.keys[i].fault) {
+            state.fault_key = i;
+            return state.keys[i].fault;
+        }
+    return FAULT_NONE;
+}
+
+struct jsonl *jsonl_create(const char *const *keys, size_t count, struct error *err)
+{
+    jsonl *state = new (std::nothrow) jsonl();
+
+    if (!state || state->usual.allocate(usual_line, JSONL_DEPTH + 2)) {
+        delete state;
+        error_set(err, "out of memory for JSON");
+        return nullptr;
+    }
+    for (size_t i = 0; i < count; i++)
+        state->keys.push_back({keys[i], {}, FAULT_KEY, 0});
+    return state;
+}
+
+void jsonl_destroy(struct jsonl *jsonl)
+{
+    delete jsonl;
+}
+
+enum document_fault jsonl_parse(struct jsonl *jsonl, const char *data, size_t size)
+{
+    if (size <= usual_line)
+        return parse_line(*jsonl, jsonl->usual, data, size);
+    if (jsonl->large.allocate(size, JSONL_DEPTH + 2))
+        return FAULT_LENGTH;
+    return parse_line(*jsonl, jsonl->large, data, size);
+}
+
+void jsonl_trim(struct jsonl *jsonl)
+{
+    if (jsonl->large.capacity() > 0)
+        jsonl->large = simdjson::ondemand::parser();
+}
+
+const struct jsonl_text *jsonl_texts(const struct jsonl *jsonl, size_t key, size_t *count)
+{
+    *count = jsonl->keys[key].texts.size();
+    return jsonl->keys[key].texts.data();
+}
+
+size_t jsonl_fault_key(const struct jsonl *jsonl)
+{
+    return jsonl->fault_key;
+}
+
+void jsonl_names(struct jsonl *jsonl, const char *data, size_t size, char *buffer, size_t room)
+{
+    document line;
+    object root;
+    size_t used = 0;
+
+    buffer[0] = '\0';
+    if (size > usual_line || jsonl->usual.iterate(data, size, size + JSONL_PADDING).get(line) ||
+        line.get_object().get(root))
+        return;
+    for (auto item : root) {
+        std::string_view name;
+        int length;
+
+        if (item.unescaped_key().get(name) || used + name.size() + 3 > room)
+            return;
+        length = snprintf(buffer + used, room - used, "%s%.*s", used ? ", " : "", (int)name.size(),
+                          name.data());
+        used += (size_t)length;
+    }
+}

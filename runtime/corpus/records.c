@@ -1,0 +1,487 @@
+#include "config.h"
+#include "records.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct record_reader {
+    const struct corpus_files *files;
+    const struct segment *segments;
+    size_t count, at; /* 'at': the segment that is open, or comes next */
+    enum record_mode mode;
+    size_t block_size, max_record;
+    struct source *source;
+    int skipping; /* up to and including the next newline: the line is another segment's */
+    int dropping; /* likewise, as part of a record that is too long */
+    int at_start; /* of the file: a byte order mark may come */
+    int ended;    /* the source has no more */
+    int64_t base; /* place of the carry's first byte in what the source delivered */
+    char *carry;  /* read and not given out yet */
+    size_t carry_size, carry_capacity;
+    int64_t line; /* next line of the segment */
+    int64_t *lines;
+    int64_t bytes;
+};
+
+int record_mode_cuts(enum record_mode mode)
+{
+    return mode == RECORD_JSON || mode == RECORD_LINE;
+}
+
+struct record_reader *record_reader_create(const struct corpus_files *files,
+                                           const struct segment *segments, size_t count,
+                                           enum record_mode mode, size_t block_size,
+                                           size_t max_record, struct error *err)
+{
+    struct record_reader *reader = calloc(1, sizeof(*reader));
+
+    if (reader)
+        reader->lines = calloc(count + 1, sizeof(*reader->lines));
+    if (!reader || !reader->lines) {
+        free(reader);
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    reader->files = files;
+    reader->segments = segments;
+    reader->count = count;
+    reader->mode = mode;
+    reader->block_size = block_size;
+    reader->max_record = max_record;
+    return reader;
+}
+
+void record_reader_destroy(struct record_reader *reader)
+{
+    if (!reader)
+        return;
+    source_close(reader->source);
+    free(reader->carry);
+    free(reader->lines);
+    free(reader);
+}
+
+int64_t record_reader_lines(const struct record_reader *reader, size_t segment)
+{
+    return reader->lines[segment];
+}
+
+int64_t record_reader_bytes(const struct record_reader *reader)
+{
+    return reader->bytes;
+}
+
+size_t record_reader_memory(const struct record_reader *reader)
+{
+    return reader->carry_capacity + (reader->source ? source_memory(reader->source) : 0);
+}
+
+void record_block_clear(struct record_block *block)
+{
+    free(block->data);
+    memset(block, 0, sizeof(*block));
+}
+
+static int reserve(char **data, size_t *capacity, size_t want, struct error *err)
+{
+    char *larger;
+
+    if (want + BLOCK_PADDING <= *capacity)
+        return 0;
+    larger = realloc(*data, want + BLOCK_PADDING);
+    if (!larger)
+        return error_set(err, "out of memory for a record of %zu bytes", want);
+    *data = larger;
+    *capacity = want + BLOCK_PADDING;
+    return 0;
+}
+
+static int64_t count_newlines(const char *data, size_t size)
+{
+    int64_t lines = 0;
+    const char *end = data + size;
+
+    while (data < end && (data = memchr(data, '\n', (size_t)(end - data)))) {
+        lines++;
+        data++;
+    }
+    return lines;
+}
+
+/* A last line without a newline is a line too. */
+static int64_t count_lines(const char *data, size_t size)
+{
+    return count_newlines(data, size) + (size > 0 && data[size - 1] != '\n');
+}
+
+static int is_blank(const char *line, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r' && line[i] != '\n')
+            return 0;
+    return 1;
+}
+
+/* ` = Title = `: one equals sign on each side; ` = = Section = = ` has more. */
+static int is_title(const char *line, size_t size)
+{
+    while (size > 0 && (line[size - 1] == '\n' || line[size - 1] == '\r' || line[size - 1] == ' '))
+        size--;
+    while (size > 0 && *line == ' ')
+        line++, size--;
+    return size >= 5 && line[0] == '=' && line[1] == ' ' && line[2] != '=' &&
+           line[size - 1] == '=' && line[size - 2] == ' ' && line[size - 3] != '=';
+}
+
+/* How many bytes of 'data' are whole records, with more to come behind them. */
+static size_t whole_records(enum record_mode mode, const char *data, size_t size)
+{
+    const char *newline = size > 0 ? memrchr(data, '\n', size) : NULL;
+    size_t end = newline ? (size_t)(newline - data) + 1 : 0;
+
+    if (mode == RECORD_FILE)
+        return 0;
+    if (mode == RECORD_JSON || mode == RECORD_LINE)
+        return end;
+    /* Walk back over whole lines to the last one that begins a record or separates two. */
+    while (end > 0) {
+        const char *before = end > 1 ? memrchr(data, '\n', end - 1) : NULL;
+        size_t begin = before ? (size_t)(before - data) + 1 : 0;
+
+        if (mode == RECORD_TITLE && begin > 0 && is_title(data + begin, end - begin))
+            return begin;
+        if (mode == RECORD_BLANK && is_blank(data + begin, end - begin))
+            return end;
+        end = begin;
+    }
+    return 0;
+}
+
+static int open_segment(struct record_reader *reader, struct error *err)
+{
+    const struct segment *segment = &reader->segments[reader->at];
+    const struct corpus_file *file = &reader->files->items[segment->file];
+
+    reader->source =
+        source_open(file->path, file->codec, strcmp(file->path, "-") == 0 ? -1 : file->size,
+                    segment->begin, segment->end, err);
+    if (!reader->source)
+        return -1;
+    reader->skipping = segment->begin > 0;
+    reader->at_start = segment->begin == 0;
+    reader->dropping = 0;
+    reader->ended = 0;
+    reader->base = 0;
+    reader->carry_size = 0;
+    reader->line = 0;
+    return 0;
+}
+
+static void close_segment(struct record_reader *reader)
+{
+    source_close(reader->source);
+    reader->source = NULL;
+    reader->lines[reader->at++] = reader->line;
+}
+
+/* Read until the block holds 'want' bytes or the source ends. */
+static int fill(struct record_reader *reader, struct record_block *block, size_t want,
+                struct error *err)
+{
+    if (reserve(&block->data, &block->capacity, want, err) < 0)
+        return -1;
+    while (block->size < want && !reader->ended) {
+        ssize_t count =
+            source_read(reader->source, block->data + block->size, want - block->size, err);
+
+        if (count < 0)
+            return -1;
+        if (count == 0)
+            reader->ended = 1;
+        block->size += (size_t)count;
+        reader->bytes += count;
+    }
+    return 0;
+}
+
+/* Drop the first 'count' bytes of the block. */
+static void drop(struct record_reader *reader, struct record_block *block, size_t count)
+{
+    memmove(block->data, block->data + count, block->size - count);
+    block->size -= count;
+    reader->base += (int64_t)count;
+}
+
+/* The number of bytes, from the block's first, that the segment owns, if its end is among them;
+ * -1 if not. */
+static int64_t owned(const struct record_reader *reader, const struct record_block *block)
+{
+    int64_t boundary = source_boundary(reader->source);
+    int64_t from = boundary - reader->base;
+    const char *newline;
+
+    if (boundary < 0)
+        return -1;
+    /* The line that decides was already given out, or dropped, as this segment's last. */
+    if (from < 0)
+        return 0;
+    if (from >= (int64_t)block->size)
+        return -1;
+    newline = memchr(block->data + from, '\n', block->size - (size_t)from);
+    return newline ? newline - block->data + 1 : -1;
+}
+
+static int save_carry(struct record_reader *reader, struct record_block *block, size_t keep,
+                      struct error *err)
+{
+    size_t rest = block->size - keep;
+
+    if (reserve(&reader->carry, &reader->carry_capacity, rest, err) < 0)
+        return -1;
+    memcpy(reader->carry, block->data + keep, rest);
+    reader->carry_size = rest;
+    reader->base += (int64_t)keep;
+    block->size = keep;
+    return 0;
+}
+
+/* Give back the memory of an unusually long record. */
+static void shrink(char **data, size_t *capacity, size_t normal)
+{
+    if (*capacity > 4 * normal) {
+        free(*data);
+        *data = NULL;
+        *capacity = 0;
+    }
+}
+
+static int take_carry(struct record_reader *reader, struct record_block *block, struct error *err)
+{
+    block->size = 0;
+    shrink(&block->data, &block->capacity, reader->block_size);
+    if (reserve(&block->data, &block->capacity, reader->carry_size, err) < 0)
+        return -1;
+    if (reader->carry_size > 0)
+        memcpy(block->data, reader->carry, reader->carry_size);
+    block->size = reader->carry_size;
+    reader->carry_size = 0;
+    shrink(&reader->carry, &reader->carry_capacity, reader->block_size);
+    return 0;
+}
+
+static void number_lines(struct record_reader *reader, struct record_block *block)
+{
+    block->segment = reader->at;
+    block->first_line = reader->line;
+    block->lines = count_lines(block->data, block->size);
+    reader->line += block->lines;
+}
+
+/* How much of 'data' still belongs to the record that is being dropped; '*through' if all of it. */
+static size_t rest_of_record(enum record_mode mode, const char *data, size_t size, int *through)
+{
+    size_t at = 0;
+
+    *through = 0;
+    if (mode == RECORD_FILE)
+        return size;
+    while (at < size) {
+        const char *newline = memchr(data + at, '\n', size - at);
+        size_t next;
+
+        /* A separator may be cut in two here: keep the begin of the line, unless it is long. */
+        if (!newline)
+            return mode == RECORD_BLANK || mode == RECORD_TITLE ? (size - at < 4096 ? at : size)
+                                                                : size;
+        next = (size_t)(newline - data) + 1;
+        *through = mode == RECORD_BLANK   ? is_blank(data + at, next - at)
+                   : mode == RECORD_TITLE ? is_title(data + at, next - at)
+                                          : 1;
+        if (*through)
+            return mode == RECORD_TITLE ? at : next;
+        at = next;
+    }
+    return at;
+}
+
+/* Skip what belongs to another segment or to a record that is too long. */
+static void skip(struct record_reader *reader, struct record_block *block)
+{
+    enum record_mode mode = reader->skipping ? RECORD_LINE : reader->mode;
+    int through;
+    size_t count = rest_of_record(mode, block->data, block->size, &through);
+
+    if (reader->ended && !through)
+        count = block->size;
+    if (reader->dropping)
+        reader->line += count_newlines(block->data, count);
+    drop(reader, block, count);
+    if (through)
+        reader->skipping = reader->dropping = 0;
+}
+
+static void skip_mark(struct record_reader *reader, struct record_block *block)
+{
+    if (reader->at_start && block->size >= 3 && memcmp(block->data, "\xef\xbb\xbf", 3) == 0)
+        drop(reader, block, 3);
+    reader->at_start = 0;
+}
+
+/* The record at the block's begin is longer than allowed: hand out an empty block that says so. */
+static int too_long(struct record_reader *reader, struct record_block *block)
+{
+    block->segment = reader->at;
+    block->first_line = reader->line;
+    block->lines = 1;
+    block->too_long = 1;
+    reader->line += count_newlines(block->data, block->size);
+    drop(reader, block, block->size);
+    reader->dropping = 1;
+    return 1;
+}
+
+/* The next block of the open segment. Returns 1, 0 at the segment's end, -1. */
+static int next_of_segment(struct record_reader *reader, struct record_block *block,
+                           struct error *err)
+{
+    size_t want = reader->block_size > 4 ? reader->block_size : 4;
+
+    block->too_long = 0;
+    if (take_carry(reader, block, err) < 0)
+        return -1;
+    for (;;) {
+        int64_t mine;
+        size_t whole;
+
+        if (fill(reader, block, want, err) < 0)
+            return -1;
+        if (reader->skipping || reader->dropping) {
+            skip(reader, block);
+            if (reader->ended && block->size == 0)
+                return 0;
+            want = block->size + reader->block_size;
+            continue;
+        }
+        skip_mark(reader, block);
+        mine = owned(reader, block);
+        if (mine >= 0) {
+            block->size = (size_t)mine;
+            reader->ended = 1;
+            reader->carry_size = 0;
+        }
+        if (reader->ended) {
+            /* What follows is the segment's last block, whole by definition. */
+            if (block->size == 0)
+                return 0;
+            number_lines(reader, block);
+            reader->base += (int64_t)block->size;
+            return 1;
+        }
+        whole = whole_records(reader->mode, block->data, block->size);
+        if (whole > 0) {
+            if (save_carry(reader, block, whole, err) < 0)
+                return -1;
+            number_lines(reader, block);
+            return 1;
+        }
+        if (block->size > reader->max_record)
+            return too_long(reader, block);
+        want = block->size * 2 < reader->max_record ? block->size * 2 : reader->max_record + 1;
+        if (want < reader->block_size)
+            want = reader->block_size;
+    }
+}
+
+int record_reader_next(struct record_reader *reader, struct record_block *block, struct error *err)
+{
+    while (reader->at < reader->count) {
+        int rc;
+
+        if (!reader->source && open_segment(reader, err) < 0)
+            return -1;
+        rc = next_of_segment(reader, block, err);
+        if (rc != 0)
+            return rc;
+        close_segment(reader);
+    }
+    return 0;
+}
+
+static int next_line(const struct record_block *block, struct record_cursor *cursor,
+                     const char **line, size_t *size)
+{
+    const char *newline;
+
+    if (cursor->at >= block->size)
+        return 0;
+    *line = block->data + cursor->at;
+    newline = memchr(*line, '\n', block->size - cursor->at);
+    *size = newline ? (size_t)(newline - *line) : block->size - cursor->at;
+    cursor->at += *size + (newline != NULL);
+    cursor->line++;
+    return 1;
+}
+
+static size_t trim_end(const char *data, size_t size)
+{
+    while (size > 0 && (data[size - 1] == '\n' || data[size - 1] == '\r'))
+        size--;
+    return size;
+}
+
+/* Lines up to the next separator, as one record. */
+static int next_text(enum record_mode mode, const struct record_block *block,
+                     struct record_cursor *cursor, struct record *record)
+{
+    const char *line;
+    size_t size, end = 0;
+
+    record->data = NULL;
+    for (;;) {
+        struct record_cursor before = *cursor;
+
+        if (!next_line(block, cursor, &line, &size))
+            break;
+        if (!record->data && is_blank(line, size))
+            continue;
+        if (record->data && ((mode == RECORD_BLANK && is_blank(line, size)) ||
+                             (mode == RECORD_TITLE && is_title(line, size)))) {
+            if (mode == RECORD_TITLE)
+                *cursor = before;
+            break;
+        }
+        if (!record->data) {
+            record->data = line;
+            record->line = before.line;
+        }
+        if (!is_blank(line, size))
+            end = (size_t)(line + size - record->data);
+    }
+    if (!record->data)
+        return 0;
+    record->size = trim_end(record->data, end);
+    return 1;
+}
+
+int record_next(enum record_mode mode, const struct record_block *block,
+                struct record_cursor *cursor, struct record *record)
+{
+    if (mode == RECORD_FILE) {
+        if (cursor->at >= block->size)
+            return 0;
+        record->data = block->data;
+        record->size = block->size;
+        record->line = 0;
+        cursor->at = block->size;
+        return 1;
+    }
+    if (mode == RECORD_BLANK || mode == RECORD_TITLE)
+        return next_text(mode, block, cursor, record);
+    do {
+        record->line = cursor->line;
+        if (!next_line(block, cursor, &record->data, &record->size))
+            return 0;
+    } while (is_blank(record->data, record->size));
+    record->size = trim_end(record->data, record->size);
+    return 1;
+}

@@ -1,0 +1,81 @@
+/* Records (lines, or texts cut at blank lines or titles) of a list of file ranges, block by block.
+ *
+ * The range [begin, end) of a file owns the lines that begin behind its first byte, up to and
+ * including the one that begins exactly at the end; the first range of a file also owns the line at
+ * its first byte. So each line has one owner, whatever the ranges, and no range must know what the
+ * byte before it is, which in a compressed file would mean decompressing the unit before. */
+#ifndef MEGATRON_CORPUS_RECORDS_H
+#define MEGATRON_CORPUS_RECORDS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "error.h"
+#include "files.h"
+
+enum record_mode {
+    RECORD_JSON,  /* a line holds a JSON object */
+    RECORD_LINE,  /* a line is a document */
+    RECORD_BLANK, /* documents are separated by blank lines */
+    RECORD_TITLE, /* a document begins with a line ` = Title = `, as in wikitext-103 */
+    RECORD_FILE,  /* a file is a document */
+};
+
+/* May a file be read from its middle in this mode? Where records are recognised by more than the
+ * line they are in, files stay whole. */
+int record_mode_cuts(enum record_mode mode);
+
+struct segment {
+    uint32_t file; /* number in the list of files */
+    int64_t begin, end;
+};
+
+/* Bytes behind a block's data that may be read (not used) by what parses it. */
+enum { BLOCK_PADDING = 64 };
+
+struct record_block {
+    char *data; /* whole records */
+    size_t size, capacity;
+    size_t segment;     /* number of the segment they belong to */
+    int64_t first_line; /* number of the first line in its segment, from 0 */
+    int64_t lines;      /* lines in the block */
+    int too_long;       /* the block stands for one record that is longer than allowed; no data */
+};
+
+struct record_reader;
+
+/* Read 'segments' of 'files', of which the reader keeps the pointers. 'block_size' is about how
+ * much a block holds; a single record may have up to 'max_record' bytes. */
+struct record_reader *record_reader_create(const struct corpus_files *files,
+                                           const struct segment *segments, size_t count,
+                                           enum record_mode mode, size_t block_size,
+                                           size_t max_record, struct error *err);
+void record_reader_destroy(struct record_reader *reader);
+
+/* Fill 'block' (zeroed before its first use, freed by record_block_clear) with the next records.
+ * Returns 1, 0 at the end, -1 on error. */
+int record_reader_next(struct record_reader *reader, struct record_block *block, struct error *err);
+
+/* Lines that segment number 'segment' owns; right once the reader has passed it. */
+int64_t record_reader_lines(const struct record_reader *reader, size_t segment);
+
+/* Bytes read so far, decompressed; and memory held. */
+int64_t record_reader_bytes(const struct record_reader *reader);
+size_t record_reader_memory(const struct record_reader *reader);
+
+void record_block_clear(struct record_block *block);
+
+/* Step through the records of 'block': '*at' begins with 0. Returns 1 with the record (line ends
+ * cut off) and its line within the block, 0 behind the last one. Blank lines are passed over. */
+struct record {
+    const char *data;
+    size_t size;
+    int64_t line;
+};
+struct record_cursor {
+    size_t at;
+    int64_t line;
+};
+int record_next(enum record_mode mode, const struct record_block *block,
+                struct record_cursor *cursor, struct record *record);
+
+#endif

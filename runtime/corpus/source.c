@@ -1,0 +1,337 @@
+#include "config.h"
+#include "codec.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const struct {
+    const char *name, *package;
+    int built;
+} codecs[] = {
+    [CODEC_PLAIN] = {"plain", "", 1},
+#ifdef HAVE_ZLIB
+    [CODEC_GZIP] = {"gzip", "zlib1g-dev", 1},
+#else
+    [CODEC_GZIP] = {"gzip", "zlib1g-dev", 0},
+#endif
+#ifdef HAVE_LZMA
+    [CODEC_XZ] = {"xz", "liblzma-dev", 1},
+#else
+    [CODEC_XZ] = {"xz", "liblzma-dev", 0},
+#endif
+#ifdef HAVE_ZSTD
+    [CODEC_ZSTD] = {"zstd", "libzstd-dev", 1},
+#else
+    [CODEC_ZSTD] = {"zstd", "libzstd-dev", 0},
+#endif
+#ifdef HAVE_BZ2
+    [CODEC_BZIP2] = {"bzip2", "libbz2-dev", 1},
+#else
+    [CODEC_BZIP2] = {"bzip2", "libbz2-dev", 0},
+#endif
+    [CODEC_UNKNOWN] = {"unknown", "", 1},
+};
+
+const char *codec_name(enum codec codec)
+{
+    return codecs[codec].name;
+}
+
+int codec_built(enum codec codec)
+{
+    return codecs[codec].built;
+}
+
+enum codec codec_of_bytes(const void *bytes, size_t size)
+{
+    static const struct {
+        enum codec codec;
+        const char *magic;
+        size_t length;
+    } rows[] = {
+        {CODEC_GZIP, "\x1f\x8b\x08", 3},
+        {CODEC_XZ, "\xfd\x37\x7a\x58\x5a\x00", 6},
+        {CODEC_ZSTD, "\x28\xb5\x2f\xfd", 4},
+        {CODEC_BZIP2, "BZh", 3},
+    };
+    const unsigned char *b = bytes;
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (size >= rows[i].length && memcmp(bytes, rows[i].magic, rows[i].length) == 0)
+            return rows[i].codec;
+    /* pzstd begins its files with a skippable frame. */
+    if (size >= 4 && (b[0] & 0xf0) == 0x50 && b[1] == 0x2a && b[2] == 0x4d && b[3] == 0x18)
+        return CODEC_ZSTD;
+    return CODEC_PLAIN;
+}
+
+static int check_built(const char *path, enum codec codec, struct error *err)
+{
+    if (codecs[codec].built)
+        return 0;
+    return error_set(err, "%s is %s, which this build cannot read; install %s and build again",
+                     path, codecs[codec].name, codecs[codec].package);
+}
+
+ssize_t read_at(int fd, void *buffer, size_t size, int64_t position)
+{
+    size_t done = 0;
+
+    while (done < size) {
+        ssize_t count = pread(fd, (char *)buffer + done, size - done, position + (int64_t)done);
+
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            return -1;
+        if (count == 0)
+            break;
+        done += (size_t)count;
+    }
+    return (ssize_t)done;
+}
+
+int source_probe(const char *path, enum codec *codec, struct error *err)
+{
+    unsigned char bytes[8];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t count;
+
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot open %s", path);
+    count = read_at(fd, bytes, sizeof(bytes), 0);
+    close(fd);
+    if (count < 0)
+        return error_set_errno(err, errno, "cannot read %s", path);
+    *codec = codec_of_bytes(bytes, (size_t)count);
+    return check_built(path, *codec, err);
+}
+
+int source_can_cut(const char *path, enum codec codec, int64_t size)
+{
+    int fd, answer = 0;
+
+    (void)size; /* no codec of this build may need it */
+    if (codec == CODEC_PLAIN || codec == CODEC_BZIP2)
+        return 1;
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+#ifdef HAVE_ZLIB
+    if (codec == CODEC_GZIP)
+        answer = gzip_can_cut(fd, size);
+#endif
+#ifdef HAVE_LZMA
+    if (codec == CODEC_XZ)
+        answer = xz_can_cut(fd, size);
+#endif
+#ifdef HAVE_ZSTD
+    if (codec == CODEC_ZSTD)
+        answer = zstd_can_cut(fd, size);
+#endif
+    close(fd);
+    return answer;
+}
+
+ssize_t input_fill(struct source *source, size_t want, struct error *err)
+{
+    struct input *input = &source->input;
+
+    if (input->have - input->at >= want)
+        return (ssize_t)(input->have - input->at);
+    if (input->at > 0) {
+        memmove(input->bytes, input->bytes + input->at, input->have - input->at);
+        input->have -= input->at;
+        input->at = 0;
+    }
+    while (input->have < want && !input->ended) {
+        unsigned char *to = input->bytes + input->have;
+        size_t room = INPUT_SIZE - input->have;
+        ssize_t count = input->seekable
+                            ? pread(input->fd, to, room, input->position + (int64_t)input->have)
+                            : read(input->fd, to, room);
+
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            return error_set_errno(err, errno, "cannot read %s", source->path);
+        if (count == 0)
+            input->ended = 1;
+        input->have += (size_t)count;
+    }
+    return (ssize_t)input->have;
+}
+
+void input_take(struct source *source, size_t count)
+{
+    source->input.at += count;
+    source->input.position += (int64_t)count;
+}
+
+int source_truncated(const struct source *source, struct error *err)
+{
+    return error_set(err, "%s is truncated: it ends at byte %lld in the middle of its data",
+                     source->path, (long long)source->input.position);
+}
+
+int source_corrupt(const struct source *source, const char *what, struct error *err)
+{
+    return error_set(err, "%s is corrupt near byte %lld: %s", source->path,
+                     (long long)source->input.position, what);
+}
+
+static ssize_t plain_read(struct source *source, void *buffer, size_t size, struct error *err)
+{
+    struct input *input = &source->input;
+    size_t kept = input->have - input->at;
+
+    if (kept > 0) {
+        if (kept > size)
+            kept = size;
+        memcpy(buffer, input->bytes + input->at, kept);
+        input_take(source, kept);
+        return (ssize_t)kept;
+    }
+    for (;;) {
+        ssize_t count = input->seekable ? pread(input->fd, buffer, size, input->position)
+                                        : read(input->fd, buffer, size);
+
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            return error_set_errno(err, errno, "cannot read %s", source->path);
+        if (count == 0 && source->size >= 0 && input->position < source->size)
+            return error_set(err, "%s became shorter while it was read", source->path);
+        input->position += count;
+        return count;
+    }
+}
+
+static int plain_start(struct source *source)
+{
+    source->read = plain_read;
+    if (source->end < source->size)
+        source->boundary = source->end - source->begin;
+    return 0;
+}
+
+static int start_codec(struct source *source, enum codec codec, struct error *err)
+{
+    if (check_built(source->path, codec, err) < 0)
+        return -1;
+    switch (codec) {
+#ifdef HAVE_ZLIB
+    case CODEC_GZIP:
+        return gzip_start(source, err);
+#endif
+#ifdef HAVE_LZMA
+    case CODEC_XZ:
+        return xz_start(source, err);
+#endif
+#ifdef HAVE_ZSTD
+    case CODEC_ZSTD:
+        return zstd_start(source, err);
+#endif
+#ifdef HAVE_BZ2
+    case CODEC_BZIP2:
+        return bzip2_start(source, err);
+#endif
+    default:
+        return plain_start(source);
+    }
+}
+
+static int open_file(struct source *source, int64_t size, struct error *err)
+{
+    struct stat status;
+
+    if (strcmp(source->path, "-") == 0) {
+        source->input.fd = STDIN_FILENO;
+        source->size = -1;
+        return 0;
+    }
+    source->input.seekable = 1;
+    source->input.fd = open(source->path, O_RDONLY | O_CLOEXEC);
+    if (source->input.fd < 0 || fstat(source->input.fd, &status) < 0)
+        return error_set_errno(err, errno, "cannot open %s", source->path);
+    source->size = status.st_size;
+    if (size >= 0 && size != source->size)
+        return error_set(err, "%s has changed since the run began: %lld bytes, now %lld",
+                         source->path, (long long)size, (long long)source->size);
+    if (source->end > source->size)
+        source->end = source->size;
+    return 0;
+}
+
+struct source *source_open(const char *path, enum codec codec, int64_t size, int64_t begin,
+                           int64_t end, struct error *err)
+{
+    struct source *source = calloc(1, sizeof(*source));
+
+    if (!source) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    source->input.fd = -1;
+    source->boundary = -1;
+    source->begin = begin;
+    source->end = end;
+    source->input.position = begin;
+    source->input.bytes = malloc(INPUT_SIZE);
+    source->path = strdup(path);
+    if (!source->input.bytes || !source->path) {
+        error_set(err, "out of memory");
+        goto fail;
+    }
+    if (open_file(source, size, err) < 0)
+        goto fail;
+    if (codec == CODEC_UNKNOWN) {
+        ssize_t count = input_fill(source, 8, err);
+
+        if (count < 0)
+            goto fail;
+        codec = codec_of_bytes(source->input.bytes, (size_t)count);
+    }
+    if (start_codec(source, codec, err) < 0)
+        goto fail;
+    return source;
+fail:
+    source_close(source);
+    return NULL;
+}
+
+void source_close(struct source *source)
+{
+    if (!source)
+        return;
+    if (source->finish)
+        source->finish(source);
+    if (source->input.fd > STDIN_FILENO)
+        close(source->input.fd);
+    free(source->input.bytes);
+    free(source->path);
+    free(source);
+}
+
+ssize_t source_read(struct source *source, void *buffer, size_t size, struct error *err)
+{
+    ssize_t count = source->read(source, buffer, size, err);
+
+    if (count > 0)
+        source->delivered += count;
+    return count;
+}
+
+int64_t source_boundary(const struct source *source)
+{
+    return source->boundary;
+}
+
+size_t source_memory(const struct source *source)
+{
+    return source->memory + INPUT_SIZE;
+}

@@ -1,0 +1,251 @@
+#include "cpu.h"
+#include "cpu_open.h"
+#include "gemm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static double seconds_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void cpu_close(struct device *base)
+{
+    struct cpu_device *device = (struct cpu_device *)base;
+
+    threads_destroy(device->threads);
+    pthread_mutex_destroy(&device->lock);
+    free(device);
+}
+
+static void cpu_fail(struct device *base, const char *text)
+{
+    struct cpu_device *device = (struct cpu_device *)base;
+
+    pthread_mutex_lock(&device->lock);
+    if (!device->failed)
+        error_set(&device->failure, "%s", text);
+    device->failed = 1;
+    pthread_mutex_unlock(&device->lock);
+}
+
+int cpu_failure(struct cpu_device *device, struct error *err)
+{
+    int failed;
+
+    pthread_mutex_lock(&device->lock);
+    failed = device->failed;
+    if (failed && err)
+        *err = device->failure;
+    pthread_mutex_unlock(&device->lock);
+    return failed ? -1 : 0;
+}
+
+/* What the kernel says could be had without swapping. */
+static int cpu_memory(struct device *device, struct device_memory *memory, struct error *err)
+{
+    FILE *file = fopen("/proc/meminfo", "r");
+    unsigned long long total = 0, available = 0;
+    char line[128];
+
+    (void)device;
+    if (!file)
+        return error_set(err, "cannot open /proc/meminfo");
+    while (fgets(line, sizeof(line), file)) {
+        sscanf(line, "MemTotal: %llu", &total);
+        sscanf(line, "MemAvailable: %llu", &available);
+    }
+    fclose(file);
+    memory->total = (size_t)total * 1024;
+    memory->available = (size_t)available * 1024;
+    return 0;
+}
+
+static int cpu_supports(struct device *device, enum device_type type)
+{
+    (void)device;
+    return type == TYPE_FP32;
+}
+
+static void *cpu_allocate(struct device *device, size_t bytes, struct error *err)
+{
+    void *memory = NULL;
+
+    (void)device;
+    if (posix_memalign(&memory, DEVICE_ALIGNMENT, bytes ? bytes : DEVICE_ALIGNMENT) != 0) {
+        error_set(err, "cannot get %zu bytes of memory", bytes);
+        return NULL;
+    }
+    return memory;
+}
+
+static void cpu_release(struct device *device, void *memory)
+{
+    (void)device;
+    free(memory);
+}
+
+int cpu_workspace(struct cpu_plan *plan, size_t bytes, struct error *err)
+{
+    plan->workspace = cpu_allocate(NULL, bytes, err);
+    if (!plan->workspace)
+        return -1;
+    memset(plan->workspace, 0, bytes);
+    return 0;
+}
+
+static void plan_run(struct device_plan *base, struct device_stream *stream, const void *operands,
+                     size_t size)
+{
+    cpu_submit(stream, (struct cpu_plan *)base, NULL, operands, size);
+}
+
+/* Who makes the plan of each kind of operation. */
+static int (*const planners[OPERATION_COUNT])(struct cpu_plan *plan, struct error *err) = {
+    [OPERATION_LINEAR_FORWARD] = cpu_plan_linear,
+    [OPERATION_LINEAR_DGRAD] = cpu_plan_linear,
+    [OPERATION_LINEAR_WGRAD] = cpu_plan_linear,
+    [OPERATION_ACTIVATION] = cpu_plan_elementwise,
+    [OPERATION_RESIDUAL_NORM] = cpu_plan_residual_norm,
+    [OPERATION_RESIDUAL_NORM_BACKWARD] = cpu_plan_residual_norm,
+    [OPERATION_ATTENTION] = cpu_plan_attention,
+    [OPERATION_ATTENTION_BACKWARD] = cpu_plan_attention,
+    [OPERATION_ROPE] = cpu_plan_elementwise,
+    [OPERATION_SWIGLU] = cpu_plan_elementwise,
+    [OPERATION_SWIGLU_BACKWARD] = cpu_plan_elementwise,
+    [OPERATION_EMBEDDING] = cpu_plan_embedding,
+    [OPERATION_EMBEDDING_BACKWARD] = cpu_plan_embedding,
+    [OPERATION_CROSS_ENTROPY_PARTIAL] = cpu_plan_cross_entropy,
+    [OPERATION_CROSS_ENTROPY_FINISH] = cpu_plan_cross_entropy,
+    [OPERATION_ADAM] = cpu_plan_optimizer,
+    [OPERATION_SQUARE_SUM] = cpu_plan_optimizer,
+    [OPERATION_STEP] = cpu_plan_optimizer,
+    [OPERATION_CONVERT] = cpu_plan_elementwise,
+    [OPERATION_ADD] = cpu_plan_elementwise,
+    [OPERATION_GATHER_ROWS] = cpu_plan_embedding,
+    [OPERATION_NORMAL] = cpu_plan_elementwise,
+    [OPERATION_FILL] = cpu_plan_elementwise,
+};
+
+static void cpu_plan_destroy(struct device_plan *base)
+{
+    struct cpu_plan *plan = (struct cpu_plan *)base;
+
+    free(plan->workspace);
+    free(plan);
+}
+
+static struct device_plan *cpu_plan_create(struct device *base, const struct operation *operation,
+                                           struct error *err)
+{
+    struct cpu_device *device = (struct cpu_device *)base;
+    struct cpu_plan *plan = calloc(1, sizeof(*plan));
+
+    if (!plan) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    plan->base.device = base;
+    plan->base.kind = operation->kind;
+    plan->base.run = plan_run;
+    plan->operation = *operation;
+    plan->threads = device->threads;
+    if (planners[operation->kind](plan, err) < 0) {
+        cpu_plan_destroy(&plan->base);
+        return NULL;
+    }
+    return &plan->base;
+}
+
+static int cpu_profile_start(struct device *base, struct error *err)
+{
+    struct cpu_device *device = (struct cpu_device *)base;
+
+    (void)err;
+    memset(device->seconds, 0, sizeof(device->seconds));
+    device->profiling = 1;
+    return 0;
+}
+
+static int cpu_profile_stop(struct device *base, double seconds[OPERATION_COUNT], struct error *err)
+{
+    struct cpu_device *device = (struct cpu_device *)base;
+
+    (void)err;
+    memcpy(seconds, device->seconds, sizeof(device->seconds));
+    device->profiling = 0;
+    return 0;
+}
+
+void cpu_plan_work(struct cpu_plan *plan, const void *operands)
+{
+    struct cpu_device *device = (struct cpu_device *)plan->base.device;
+    double start;
+
+    if (!device->profiling) {
+        plan->work(plan, operands);
+        return;
+    }
+    start = seconds_now();
+    plan->work(plan, operands);
+    device->seconds[plan->base.kind] += seconds_now() - start;
+}
+
+static void describe_processor(char *model, size_t size, int threads)
+{
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    char line[256], name[80] = "CPU";
+
+    while (file && fgets(line, sizeof(line), file))
+        if (sscanf(line, "model name : %79[^\n]", name) == 1)
+            break;
+    if (file)
+        fclose(file);
+    snprintf(model, size, "%s, %d thread%s", name, threads, threads == 1 ? "" : "s");
+}
+
+struct device *cpu_device_open(const struct device_options *options, struct error *err)
+{
+    struct cpu_device *device = calloc(1, sizeof(*device));
+
+    if (!device) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    device->threads = threads_create(options->threads, err);
+    if (!device->threads) {
+        free(device);
+        return NULL;
+    }
+    pthread_mutex_init(&device->lock, NULL);
+    device->random_order = options->random_order;
+    device->order_seed = options->order_seed;
+    gemm_prepare();
+    device->base = (struct device){
+        .abi = DEVICE_ABI,
+        .name = "cpu",
+        .close = cpu_close,
+        .fail = cpu_fail,
+        .memory = cpu_memory,
+        .supports = cpu_supports,
+        .allocate = cpu_allocate,
+        .release = cpu_release,
+        .host_allocate = cpu_allocate,
+        .host_release = cpu_release,
+        .plan_create = cpu_plan_create,
+        .plan_destroy = cpu_plan_destroy,
+        .profile_start = cpu_profile_start,
+        .profile_stop = cpu_profile_stop,
+    };
+    cpu_stream_calls(&device->base);
+    describe_processor(device->base.model, sizeof(device->base.model),
+                       threads_count(device->threads));
+    return &device->base;
+}

@@ -1,0 +1,67 @@
+/* The CPU device: OpenBLAS and plain C, fp32. The reference every other backend must agree with. */
+#ifndef MEGATRON_CPU_H
+#define MEGATRON_CPU_H
+
+#include "device.h"
+#include "threads.h"
+
+#include <pthread.h>
+
+struct cpu_stream;
+
+struct cpu_device {
+    struct device base;
+    struct threads *threads;
+    int random_order;    /* work waits in the streams until somebody waits for it */
+    uint64_t order_seed; /* state of the choice among streams */
+    struct cpu_stream *streams;
+    pthread_mutex_t lock; /* of the failure */
+    int failed;
+    struct error failure;
+    int profiling;
+    double seconds[OPERATION_COUNT];
+};
+
+/* Workspace follows the operation; 'work' does the operation at once. */
+struct cpu_plan {
+    struct device_plan base;
+    struct operation operation;
+    void (*work)(struct cpu_plan *plan, const void *operands);
+    struct threads *threads;
+    void *workspace;
+};
+
+/* Run 'call' with a copy of the operands, now or when the stream's turn comes. */
+/* Do the plan's work now, timed while profiling. */
+void cpu_plan_work(struct cpu_plan *plan, const void *operands);
+
+void cpu_submit(struct device_stream *stream, struct cpu_plan *plan,
+                void (*call)(const void *operands), const void *operands, size_t size);
+
+/* stream.c: the stream, event and copy calls of the device. */
+void cpu_stream_calls(struct device *device);
+int cpu_failure(struct cpu_device *device, struct error *err);
+
+/* Choose plan->work for the operation and make its workspace. One row per kind in cpu.c. */
+int cpu_plan_linear(struct cpu_plan *plan, struct error *err);
+int cpu_plan_residual_norm(struct cpu_plan *plan, struct error *err);
+int cpu_plan_attention(struct cpu_plan *plan, struct error *err);
+int cpu_plan_elementwise(struct cpu_plan *plan, struct error *err);
+int cpu_plan_embedding(struct cpu_plan *plan, struct error *err);
+int cpu_plan_cross_entropy(struct cpu_plan *plan, struct error *err);
+int cpu_plan_optimizer(struct cpu_plan *plan, struct error *err);
+
+/* plan->workspace = 'bytes' of zeros, freed with the plan. */
+int cpu_workspace(struct cpu_plan *plan, size_t bytes, struct error *err);
+
+/* Parts of about equal size: part i of 'parts' of 'total' begins here (and part i+1 ends it). */
+static inline int64_t cpu_part(int64_t total, int64_t parts, int64_t i)
+{
+    return total / parts * i + (i < total % parts ? i : total % parts);
+}
+
+/* out (cols) = or += column sums of x (rows, cols), in an order that depends on the shape alone. */
+void cpu_column_sums(struct threads *threads, const float *x, int64_t rows, int64_t cols,
+                     float *out, int accumulate);
+
+#endif

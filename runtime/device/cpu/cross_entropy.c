@@ -1,0 +1,111 @@
+/* Cross entropy in two halves around the collective. */
+#include "cpu.h"
+#include "math.h"
+
+#include <math.h>
+#include <string.h>
+
+struct job {
+    struct cpu_plan *plan;
+    const void *operands;
+};
+
+/* Columns of this rank that belong to the true vocabulary. */
+static int64_t true_columns(const struct cross_entropy_shape *shape)
+{
+    int64_t columns = shape->vocabulary - shape->first;
+
+    return columns < 0 ? 0 : columns < shape->cols ? columns : shape->cols;
+}
+
+static void partial_row(void *context, int64_t row)
+{
+    const struct job *job = context;
+    const struct cross_entropy_partial_operands *o = job->operands;
+    const struct cross_entropy_shape *shape = &job->plan->operation.cross_entropy;
+    const float *logits = (const float *)o->logits + row * shape->cols;
+    int64_t n = true_columns(shape), target = o->targets[row] - shape->first, i = 0;
+    float lane[LANES] = {0}, max = vector_max(logits, n, -INFINITY);
+
+    for (; i + LANES <= n; i += LANES)
+        for (int l = 0; l < LANES; l++)
+            lane[l] += fast_exp(logits[i + l] - max);
+    for (int l = 0; i < n; i++, l++)
+        lane[l] += fast_exp(logits[i] - max);
+    o->partial[row] = max;
+    o->partial[shape->rows + row] = n ? lanes_total(lane) : 0;
+    o->partial[2 * shape->rows + row] = target >= 0 && target < n ? logits[target] : 0;
+}
+
+static void work_partial(struct cpu_plan *plan, const void *operands)
+{
+    struct job job = {plan, operands};
+
+    threads_run(plan->threads, plan->operation.cross_entropy.rows, partial_row, &job);
+}
+
+static void finish_row(void *context, int64_t row)
+{
+    const struct job *job = context;
+    const struct cross_entropy_finish_operands *o = job->operands;
+    const struct cross_entropy_shape *shape = &job->plan->operation.cross_entropy;
+    float *logits = (float *)o->logits + row * shape->cols;
+    int64_t n = true_columns(shape), target = o->targets[row] - shape->first;
+    float max = -INFINITY, sum = 0, wanted = 0, factor;
+
+    for (int p = 0; p < shape->parts; p++) {
+        float other = o->partials[(p * 3) * shape->rows + row];
+
+        max = other > max || isnan(other) ? other : max;
+    }
+    for (int p = 0; p < shape->parts; p++) {
+        const float *partial = o->partials + p * 3 * shape->rows + row;
+
+        if (partial[shape->rows] != 0)
+            sum += partial[shape->rows] * expf(partial[0] - max);
+        wanted += partial[2 * shape->rows];
+    }
+    ((float *)job->plan->workspace)[row] = logf(sum) + max - wanted;
+    if (o->loss)
+        o->loss[row] = logf(sum) + max - wanted;
+    if (!shape->backward)
+        return;
+    factor = o->weight[row] * o->state->loss_scale;
+    if (factor == 0) {
+        memset(logits, 0, (size_t)shape->cols * sizeof(*logits));
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        logits[i] = fast_exp(logits[i] - max) * (factor / sum);
+    if (target >= 0 && target < n)
+        logits[target] -= factor;
+    memset(logits + n, 0, (size_t)(shape->cols - n) * sizeof(*logits));
+}
+
+static void work_finish(struct cpu_plan *plan, const void *operands)
+{
+    const struct cross_entropy_finish_operands *o = operands;
+    struct job job = {plan, operands};
+    const float *loss = plan->workspace;
+    double total = 0;
+
+    threads_run(plan->threads, plan->operation.cross_entropy.rows, finish_row, &job);
+    for (int64_t row = 0; row < plan->operation.cross_entropy.rows; row++)
+        if (o->weight[row] != 0)
+            total += (double)o->weight[row] * loss[row];
+    o->state->loss += total;
+}
+
+int cpu_plan_cross_entropy(struct cpu_plan *plan, struct error *err)
+{
+    const struct cross_entropy_shape *shape = &plan->operation.cross_entropy;
+
+    if (shape->type != TYPE_FP32)
+        return error_set(err, "the CPU device computes in fp32 only; leave out --bf16 and --fp16");
+    if (plan->operation.kind == OPERATION_CROSS_ENTROPY_PARTIAL) {
+        plan->work = work_partial;
+        return 0;
+    }
+    plan->work = work_finish;
+    return cpu_workspace(plan, (size_t)shape->rows * sizeof(float), err);
+}

@@ -1,0 +1,212 @@
+/* Operations on elements or rows that stand alone. */
+#include "cpu.h"
+#include "math.h"
+#include "rng.h"
+
+#include <string.h>
+
+#define BLOCK 16384 /* elements a thread takes at a time */
+
+struct job {
+    struct cpu_plan *plan;
+    const void *operands;
+};
+
+static void run_blocks(struct cpu_plan *plan, const void *operands, int64_t count, int64_t block,
+                       void (*part)(void *context, int64_t i))
+{
+    struct job job = {plan, operands};
+
+    threads_run(plan->threads, (count + block - 1) / block, part, &job);
+}
+
+/* Bounds of block i of 'count' things. */
+#define BOUNDS(count, block) \
+    int64_t first = i * (block), last = first + (block) < (count) ? first + (block) : (count)
+
+static void activation_part(void *context, int64_t i)
+{
+    const struct job *job = context;
+    const struct activation_operands *o = job->operands;
+    const struct activation_shape *shape = &job->plan->operation.activation;
+    BOUNDS(shape->count, BLOCK);
+    const float *x = o->x;
+    float *y = o->y;
+
+    if (shape->activation == ACTIVATION_NONE)
+        memmove(y + first, x + first, (size_t)(last - first) * sizeof(*y));
+    else
+        for (int64_t e = first; e < last; e++)
+            y[e] = gelu(x[e]);
+}
+
+static void work_activation(struct cpu_plan *plan, const void *operands)
+{
+    run_blocks(plan, operands, plan->operation.activation.count, BLOCK, activation_part);
+}
+
+static void rope_part(void *context, int64_t i)
+{
+    const struct job *job = context;
+    const struct rope_operands *o = job->operands;
+    const struct rope_shape *shape = &job->plan->operation.rope;
+    int64_t half = shape->rotary / 2;
+    BOUNDS(shape->rows, 16);
+
+    for (int64_t row = first; row < last; row++) {
+        const float *cosine = o->cosine + o->positions[row] * half;
+        const float *sine = o->sine + o->positions[row] * half;
+
+        for (int64_t head = 0; head < shape->heads; head++) {
+            float *a = (float *)o->x + row * shape->row_stride + head * shape->head_size;
+            float *b = a + half;
+
+            for (int64_t c = 0; c < half; c++) {
+                float s = shape->backward ? -sine[c] : sine[c];
+                float u = a[c], v = b[c];
+
+                a[c] = u * cosine[c] - v * s;
+                b[c] = v * cosine[c] + u * s;
+            }
+        }
+    }
+}
+
+static void work_rope(struct cpu_plan *plan, const void *operands)
+{
+    run_blocks(plan, operands, plan->operation.rope.rows, 16, rope_part);
+}
+
+static void swiglu_part(void *context, int64_t row)
+{
+    const struct job *job = context;
+    const struct swiglu_operands *o = job->operands;
+    int64_t n = job->plan->operation.swiglu.cols;
+    const float *gate = (const float *)o->x + row * 2 * n, *up = gate + n;
+    float *y = (float *)o->y + row * n;
+
+    for (int64_t i = 0; i < n; i++)
+        y[i] = gate[i] * sigmoid(gate[i]) * up[i];
+}
+
+static void swiglu_backward_part(void *context, int64_t row)
+{
+    const struct job *job = context;
+    const struct swiglu_backward_operands *o = job->operands;
+    int64_t n = job->plan->operation.swiglu.cols;
+    const float *dy = (const float *)o->dy + row * n;
+    const float *gate = (const float *)o->x + row * 2 * n, *up = gate + n;
+    float *dgate = (float *)o->dx + row * 2 * n, *dup = dgate + n;
+
+    for (int64_t i = 0; i < n; i++) {
+        float g = gate[i], u = up[i], d = dy[i], s = sigmoid(g);
+
+        dup[i] = d * g * s;
+        dgate[i] = d * u * s * (1.0f + g * (1.0f - s));
+    }
+}
+
+static void work_swiglu(struct cpu_plan *plan, const void *operands)
+{
+    run_blocks(plan, operands, plan->operation.swiglu.rows, 1,
+               plan->operation.kind == OPERATION_SWIGLU ? swiglu_part : swiglu_backward_part);
+}
+
+static void add_part(void *context, int64_t i)
+{
+    const struct job *job = context;
+    const struct add_operands *o = job->operands;
+    BOUNDS(job->plan->operation.add.count, BLOCK);
+    const float *x = o->x;
+    float *y = o->y;
+
+    for (int64_t e = first; e < last; e++)
+        y[e] += x[e];
+}
+
+static void work_add(struct cpu_plan *plan, const void *operands)
+{
+    run_blocks(plan, operands, plan->operation.add.count, BLOCK, add_part);
+}
+
+static void work_convert(struct cpu_plan *plan, const void *operands)
+{
+    const struct convert_operands *o = operands;
+
+    memmove(o->to, o->from, (size_t)plan->operation.convert.count * sizeof(float));
+}
+
+static void normal_part(void *context, int64_t row)
+{
+    const struct job *job = context;
+    const struct normal_operands *o = job->operands;
+    const struct normal_shape *shape = &job->plan->operation.normal;
+    uint64_t first = (uint64_t)((shape->first_row + row) * shape->all_cols + shape->first_col);
+    float *out = o->out + row * shape->cols;
+    double pair[2];
+
+    for (int64_t i = 0; i < shape->cols; i++) {
+        uint64_t element = first + (uint64_t)i;
+
+        if (i == 0 || element % 2 == 0)
+            rng_normal(o->seed, o->purpose, 0, element / 2, pair);
+        out[i] = (float)(shape->deviation * pair[element % 2]);
+    }
+}
+
+static void work_normal(struct cpu_plan *plan, const void *operands)
+{
+    run_blocks(plan, operands, plan->operation.normal.rows, 1, normal_part);
+}
+
+static void work_fill(struct cpu_plan *plan, const void *operands)
+{
+    const struct fill_operands *o = operands;
+    const struct fill_shape *shape = &plan->operation.fill;
+
+    if (shape->value == 0)
+        memset(o->out, 0, (size_t)shape->count * type_size(shape->type));
+    else
+        for (int64_t i = 0; i < shape->count; i++)
+            ((float *)o->out)[i] = (float)shape->value;
+}
+
+int cpu_plan_elementwise(struct cpu_plan *plan, struct error *err)
+{
+    const struct operation *op = &plan->operation;
+    enum device_type type = TYPE_FP32;
+
+    switch (op->kind) {
+    case OPERATION_ACTIVATION:
+        plan->work = work_activation;
+        type = op->activation.type;
+        break;
+    case OPERATION_ROPE:
+        plan->work = work_rope;
+        type = op->rope.type;
+        break;
+    case OPERATION_SWIGLU:
+    case OPERATION_SWIGLU_BACKWARD:
+        plan->work = work_swiglu;
+        type = op->swiglu.type;
+        break;
+    case OPERATION_ADD:
+        plan->work = work_add;
+        type = op->add.type;
+        break;
+    case OPERATION_CONVERT:
+        plan->work = work_convert;
+        type = op->convert.from == op->convert.to ? op->convert.to : TYPE_BF16;
+        break;
+    case OPERATION_NORMAL:
+        plan->work = work_normal;
+        break;
+    default:
+        plan->work = work_fill;
+        type = op->fill.value == 0 ? TYPE_FP32 : op->fill.type;
+        break;
+    }
+    if (type != TYPE_FP32)
+        return error_set(err, "the CPU device computes in fp32 only; leave out --bf16 and --fp16");
+    return 0;
+}

@@ -1,0 +1,121 @@
+/* Rows of tables: embedding, its gradient, gathering of rows. */
+#include "cpu.h"
+
+#include <string.h>
+
+struct job {
+    struct cpu_plan *plan;
+    const void *operands;
+};
+
+static void embedding_row(void *context, int64_t row)
+{
+    const struct job *job = context;
+    const struct embedding_operands *o = job->operands;
+    const struct embedding_shape *shape = &job->plan->operation.embedding;
+    int64_t n = shape->cols, index = o->index[row] - shape->first;
+    const float *table = o->table, *second = o->second_table;
+    float *out = (float *)o->out + row * n;
+
+    if (!shape->accumulate)
+        memset(out, 0, (size_t)n * sizeof(*out));
+    if (index >= 0 && index < shape->table_rows)
+        for (int64_t i = 0; i < n; i++)
+            out[i] += table[index * n + i];
+    if (shape->second)
+        for (int64_t i = 0; i < n; i++)
+            out[i] += second[o->second_index[row] * n + i];
+}
+
+static void work_embedding(struct cpu_plan *plan, const void *operands)
+{
+    struct job job = {plan, operands};
+
+    threads_run(plan->threads, plan->operation.embedding.rows, embedding_row, &job);
+}
+
+/* Workspace: for each row of the table the first row of the batch that has it, for each row of the
+ * batch the next one; lists in ascending order. */
+struct backward {
+    const struct embedding_shape *shape;
+    const struct embedding_backward_operands *o;
+    int32_t *head, *next;
+    int64_t parts;
+};
+
+static void backward_part(void *context, int64_t part)
+{
+    const struct backward *b = context;
+    int64_t n = b->shape->cols, end = cpu_part(b->shape->table_rows, b->parts, part + 1);
+
+    for (int64_t t = cpu_part(b->shape->table_rows, b->parts, part); t < end; t++) {
+        float *out = b->o->dtable + t * n;
+
+        if (!b->o->accumulate)
+            memset(out, 0, (size_t)n * sizeof(*out));
+        for (int32_t row = b->head[t]; row >= 0; row = b->next[row])
+            for (int64_t i = 0; i < n; i++)
+                out[i] += ((const float *)b->o->dout)[row * n + i];
+    }
+}
+
+static void work_embedding_backward(struct cpu_plan *plan, const void *operands)
+{
+    const struct embedding_shape *shape = &plan->operation.embedding;
+    struct backward b = {shape, operands, plan->workspace, NULL, 4 * threads_count(plan->threads)};
+
+    b.next = b.head + shape->table_rows;
+    for (int64_t t = 0; t < shape->table_rows; t++)
+        b.head[t] = -1;
+    for (int64_t row = shape->rows - 1; row >= 0; row--) {
+        int64_t index = b.o->index[row] - shape->first;
+
+        if (index < 0 || index >= shape->table_rows)
+            continue;
+        b.next[row] = b.head[index];
+        b.head[index] = (int32_t)row;
+    }
+    threads_run(plan->threads, b.parts, backward_part, &b);
+}
+
+static void gather_row(void *context, int64_t row)
+{
+    const struct job *job = context;
+    const struct gather_rows_operands *o = job->operands;
+    const struct gather_rows_shape *shape = &job->plan->operation.gather_rows;
+    size_t bytes = (size_t)shape->cols * type_size(shape->type);
+    char *out = (char *)o->out + (size_t)row * bytes;
+
+    if (o->index[row] < 0)
+        memset(out, 0, bytes);
+    else
+        memcpy(out, (const char *)o->x + (size_t)o->index[row] * bytes, bytes);
+}
+
+static void work_gather_rows(struct cpu_plan *plan, const void *operands)
+{
+    struct job job = {plan, operands};
+
+    threads_run(plan->threads, plan->operation.gather_rows.rows, gather_row, &job);
+}
+
+int cpu_plan_embedding(struct cpu_plan *plan, struct error *err)
+{
+    const struct embedding_shape *shape = &plan->operation.embedding;
+
+    if (plan->operation.kind == OPERATION_GATHER_ROWS) {
+        plan->work = work_gather_rows;
+        return 0;
+    }
+    if (shape->type != TYPE_FP32)
+        return error_set(err, "the CPU device computes in fp32 only; leave out --bf16 and --fp16");
+    if (shape->rows > INT32_MAX || shape->table_rows > INT32_MAX)
+        return error_set(err, "an embedding of %lld rows is too large for the CPU device",
+                         (long long)shape->table_rows);
+    if (plan->operation.kind == OPERATION_EMBEDDING) {
+        plan->work = work_embedding;
+        return 0;
+    }
+    plan->work = work_embedding_backward;
+    return cpu_workspace(plan, (size_t)(shape->table_rows + shape->rows) * sizeof(int32_t), err);
+}

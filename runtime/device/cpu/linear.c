@@ -1,0 +1,194 @@
+/* Matrix products: OpenBLAS on a part of the result per thread, the epilogue on the same part while
+ * it is in the cache. */
+#include "cpu.h"
+#include "gemm.h"
+#include "math.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A product C (m, n) = beta C + op(A) op(B), with what to do to each part of C after it. */
+struct product {
+    int64_t m, n, k;
+    const float *a, *b;
+    int64_t lda, ldb;
+    int a_transposed, b_transposed;
+    float *c;
+    float beta;
+    int64_t parts;
+    int by_columns; /* parts are columns of C instead of rows */
+    const float *bias;
+    float *pre;             /* where the value before the activation goes, or NULL */
+    const float *activated; /* multiply by the activation's derivative at these values */
+    enum activation activation;
+    void *workspace;
+};
+
+static void epilogue(const struct product *p, int64_t row, int64_t rows, int64_t col, int64_t cols)
+{
+    for (int64_t r = row; r < row + rows; r++) {
+        float *c = p->c + r * p->n + col;
+
+        if (p->bias)
+            for (int64_t i = 0; i < cols; i++)
+                c[i] += p->bias[col + i];
+        if (p->pre)
+            memcpy(p->pre + r * p->n + col, c, (size_t)cols * sizeof(*c));
+        if (p->activated) {
+            const float *at = p->activated + r * p->n + col;
+
+            for (int64_t i = 0; i < cols; i++)
+                c[i] *= gelu_derivative(at[i]);
+        } else if (p->activation == ACTIVATION_GELU) {
+            for (int64_t i = 0; i < cols; i++)
+                c[i] = gelu(c[i]);
+        }
+    }
+}
+
+static void product_part(void *context, int64_t i)
+{
+    const struct product *p = context;
+    int64_t total = p->by_columns ? p->n : p->m;
+    int64_t first = cpu_part(total, p->parts, i), size = cpu_part(total, p->parts, i + 1) - first;
+    int64_t row = p->by_columns ? 0 : first, rows = p->by_columns ? p->m : size;
+    int64_t col = p->by_columns ? first : 0, cols = p->by_columns ? size : p->n;
+
+    if (size == 0)
+        return;
+    gemm(p->a_transposed, p->b_transposed, rows, cols, p->k, 1,
+         p->a + row * (p->a_transposed ? 1 : p->lda), p->lda,
+         p->b + col * (p->b_transposed ? p->ldb : 1), p->ldb, p->beta, p->c + row * p->n + col,
+         p->n, (char *)p->workspace + (size_t)i * gemm_workspace_bytes);
+    epilogue(p, row, rows, col, cols);
+}
+
+static void product_run(struct cpu_plan *plan, struct product *p)
+{
+    struct threads *threads = plan->threads;
+
+    p->by_columns = p->n > p->m;
+    p->parts = threads_count(threads);
+    p->workspace = plan->workspace;
+    threads_run(threads, p->parts, product_part, p);
+}
+
+static void work_forward(struct cpu_plan *plan, const void *operands)
+{
+    const struct linear_shape *shape = &plan->operation.linear;
+    const struct linear_forward_operands *o = operands;
+    struct product p = {
+        .m = shape->rows,
+        .n = shape->out,
+        .k = shape->in,
+        .a = o->x,
+        .lda = shape->in,
+        .b = o->weight,
+        .ldb = shape->in,
+        .b_transposed = 1,
+        .c = o->y,
+        .bias = shape->bias ? o->bias : NULL,
+        .pre = shape->save_pre ? o->pre : NULL,
+        .activation = shape->activation,
+    };
+
+    product_run(plan, &p);
+}
+
+static void work_dgrad(struct cpu_plan *plan, const void *operands)
+{
+    const struct linear_shape *shape = &plan->operation.linear;
+    const struct linear_dgrad_operands *o = operands;
+    struct product p = {
+        .m = shape->rows,
+        .n = shape->in,
+        .k = shape->out,
+        .a = o->dy,
+        .lda = shape->out,
+        .b = o->weight,
+        .ldb = shape->in,
+        .c = o->dx,
+        .activated = shape->activation == ACTIVATION_GELU ? o->pre : NULL,
+    };
+
+    product_run(plan, &p);
+    if (shape->bias)
+        cpu_column_sums(plan->threads, o->dx, shape->rows, shape->in, o->dbias, o->accumulate);
+}
+
+static void work_wgrad(struct cpu_plan *plan, const void *operands)
+{
+    const struct linear_shape *shape = &plan->operation.linear;
+    const struct linear_wgrad_operands *o = operands;
+    struct product p = {
+        .m = shape->out,
+        .n = shape->in,
+        .k = shape->rows,
+        .a = o->dy,
+        .lda = shape->out,
+        .a_transposed = 1,
+        .b = o->x,
+        .ldb = shape->in,
+        .c = o->dweight,
+        .beta = o->accumulate ? 1.0f : 0.0f,
+    };
+
+    product_run(plan, &p);
+    if (shape->bias)
+        cpu_column_sums(plan->threads, o->dy, shape->rows, shape->out, o->dbias, o->accumulate);
+}
+
+int cpu_plan_linear(struct cpu_plan *plan, struct error *err)
+{
+    const struct linear_shape *shape = &plan->operation.linear;
+
+    if (shape->type != TYPE_FP32)
+        return error_set(err, "the CPU device computes in fp32 only; leave out --bf16 and --fp16");
+    if (shape->rows > INT32_MAX || shape->in > INT32_MAX || shape->out > INT32_MAX)
+        return error_set(err, "a matrix of %lld x %lld x %lld is too large", (long long)shape->rows,
+                         (long long)shape->in, (long long)shape->out);
+    plan->work = plan->operation.kind == OPERATION_LINEAR_FORWARD ? work_forward
+                 : plan->operation.kind == OPERATION_LINEAR_DGRAD ? work_dgrad
+                                                                  : work_wgrad;
+    return cpu_workspace(plan, gemm_workspace_bytes * (size_t)threads_count(plan->threads), err);
+}
+
+struct column_sums {
+    const float *x;
+    int64_t rows, cols, parts;
+    float *out;
+    int accumulate;
+};
+
+static void column_sums_part(void *context, int64_t i)
+{
+    const struct column_sums *s = context;
+    int64_t first = cpu_part(s->cols, s->parts, i), last = cpu_part(s->cols, s->parts, i + 1);
+
+    for (int64_t col = first; col < last; col += 256) {
+        int64_t width = last - col < 256 ? last - col : 256;
+        float total[256] = {0};
+
+        /* Sums of sums, so that a long column does not lose digits. */
+        for (int64_t row = 0; row < s->rows; row += 64) {
+            int64_t end = row + 64 < s->rows ? row + 64 : s->rows;
+            float part[256] = {0};
+
+            for (int64_t r = row; r < end; r++)
+                for (int64_t c = 0; c < width; c++)
+                    part[c] += s->x[r * s->cols + col + c];
+            for (int64_t c = 0; c < width; c++)
+                total[c] += part[c];
+        }
+        for (int64_t c = 0; c < width; c++)
+            s->out[col + c] = s->accumulate ? s->out[col + c] + total[c] : total[c];
+    }
+}
+
+void cpu_column_sums(struct threads *threads, const float *x, int64_t rows, int64_t cols,
+                     float *out, int accumulate)
+{
+    struct column_sums sums = {x, rows, cols, threads_count(threads), out, accumulate};
+
+    threads_run(threads, sums.parts, column_sums_part, &sums);
+}

@@ -1,0 +1,114 @@
+/* Functions the compiler can vectorise: no branches, no calls, no errno. */
+#ifndef MEGATRON_CPU_MATH_H
+#define MEGATRON_CPU_MATH_H
+
+#include <stdint.h>
+#include <string.h>
+
+/* e^x within 2 units of the last place; 0 below -87, +inf is out of reach (clamped at 88). */
+static inline float fast_exp(float x)
+{
+    const float shifter = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
+    float bounded = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+    float shifted = bounded * 1.44269504f + shifter;
+    float whole = shifted - shifter;
+    float r = (bounded - whole * 0.693359375f) + whole * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    int32_t bits;
+    float power;
+
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    memcpy(&bits, &shifted, sizeof(bits));
+    bits = (bits - 0x4B400000 + 127) << 23;
+    memcpy(&power, &bits, sizeof(power));
+    return x < -87.0f ? 0.0f : p * power;
+}
+
+static inline float fast_tanh(float x)
+{
+    float bounded = x > 10.0f ? 10.0f : x < -10.0f ? -10.0f : x;
+    float e = fast_exp(2.0f * bounded);
+
+    return (e - 1.0f) / (e + 1.0f);
+}
+
+/* GELU in its tanh form, and its derivative. */
+static inline float gelu(float x)
+{
+    return 0.5f * x * (1.0f + fast_tanh(0.79788456f * (x + 0.044715f * x * x * x)));
+}
+
+static inline float gelu_derivative(float x)
+{
+    float t = fast_tanh(0.79788456f * (x + 0.044715f * x * x * x));
+
+    return 0.5f * (1.0f + t) +
+           0.5f * x * (1.0f - t * t) * 0.79788456f * (1.0f + 3.0f * 0.044715f * x * x);
+}
+
+static inline float sigmoid(float x)
+{
+    return 1.0f / (1.0f + fast_exp(-x));
+}
+
+/* Sums in sixteen lanes, so that they vectorise without leave to reorder. */
+#define LANES 16
+
+static inline float lanes_total(const float *lane)
+{
+    float total = 0;
+
+    for (int i = 0; i < LANES; i++)
+        total += lane[i];
+    return total;
+}
+
+static inline float vector_sum(const float *x, int64_t n)
+{
+    float lane[LANES] = {0};
+    int64_t i = 0;
+
+    for (; i + LANES <= n; i += LANES)
+        for (int l = 0; l < LANES; l++)
+            lane[l] += x[i + l];
+    for (int l = 0; i < n; i++, l++)
+        lane[l] += x[i];
+    return lanes_total(lane);
+}
+
+static inline float vector_dot(const float *x, const float *y, int64_t n)
+{
+    float lane[LANES] = {0};
+    int64_t i = 0;
+
+    for (; i + LANES <= n; i += LANES)
+        for (int l = 0; l < LANES; l++)
+            lane[l] += x[i + l] * y[i + l];
+    for (int l = 0; i < n; i++, l++)
+        lane[l] += x[i] * y[i];
+    return lanes_total(lane);
+}
+
+static inline float vector_max(const float *x, int64_t n, float least)
+{
+    float lane[LANES];
+    int64_t i = 0;
+
+    for (int l = 0; l < LANES; l++)
+        lane[l] = least;
+    for (; i + LANES <= n; i += LANES)
+        for (int l = 0; l < LANES; l++)
+            lane[l] = x[i + l] > lane[l] ? x[i + l] : lane[l];
+    for (; i < n; i++)
+        lane[0] = x[i] > lane[0] ? x[i] : lane[0];
+    for (int l = 1; l < LANES; l++)
+        lane[0] = lane[l] > lane[0] ? lane[l] : lane[0];
+    return lane[0];
+}
+
+#endif

@@ -1,0 +1,140 @@
+/* Flat Adam, flat norms, and the rules of a step. */
+#include "cpu.h"
+
+#include <math.h>
+
+#define BLOCK 16384 /* elements a thread takes at a time, and of one partial sum */
+
+struct job {
+    struct cpu_plan *plan;
+    const void *operands;
+};
+
+struct adam_constants {
+    float beta1, beta2, epsilon, lr, factor, correction1, correction2;
+};
+
+static void adam_range(const struct adam_operands *o, const struct adam_constants *k, float decay,
+                       int64_t first, int64_t last)
+{
+    const float *restrict grad = o->grad;
+    float *restrict master = o->master, *restrict m1 = o->moment1, *restrict m2 = o->moment2;
+    float keep = 1.0f - k->lr * decay;
+
+    for (int64_t i = first; i < last; i++) {
+        float g = grad[i] * k->factor;
+        float a = k->beta1 * m1[i] + (1.0f - k->beta1) * g;
+        float b = k->beta2 * m2[i] + (1.0f - k->beta2) * g * g;
+        float update = (a / k->correction1) / (sqrtf(b / k->correction2) + k->epsilon);
+
+        m1[i] = a;
+        m2[i] = b;
+        master[i] = master[i] * keep - k->lr * update;
+    }
+    if (o->weights)
+        for (int64_t i = first; i < last; i++)
+            ((float *)o->weights)[i] = master[i];
+}
+
+static void adam_part(void *context, int64_t i)
+{
+    const struct job *job = context;
+    const struct adam_operands *o = job->operands;
+    const struct adam_shape *shape = &job->plan->operation.adam;
+    double t = (double)o->state->adam_step + 1;
+    struct adam_constants k = {
+        .beta1 = (float)shape->beta1,
+        .beta2 = (float)shape->beta2,
+        .epsilon = (float)shape->epsilon,
+        .lr = o->state->lr,
+        .factor = o->state->grad_factor,
+        .correction1 = (float)(1.0 - pow(shape->beta1, t)),
+        .correction2 = (float)(1.0 - pow(shape->beta2, t)),
+    };
+    int64_t first = i * BLOCK, last = first + BLOCK < shape->count ? first + BLOCK : shape->count;
+    int64_t middle = shape->decayed < first ? first : shape->decayed > last ? last : shape->decayed;
+
+    adam_range(o, &k, o->state->weight_decay, first, middle);
+    adam_range(o, &k, 0, middle, last);
+}
+
+static void work_adam(struct cpu_plan *plan, const void *operands)
+{
+    const struct adam_operands *o = operands;
+    struct job job = {plan, operands};
+
+    if (!o->state->skip)
+        threads_run(plan->threads, (plan->operation.adam.count + BLOCK - 1) / BLOCK, adam_part,
+                    &job);
+}
+
+static void square_sum_part(void *context, int64_t i)
+{
+    const struct job *job = context;
+    const struct square_sum_operands *o = job->operands;
+    int64_t count = job->plan->operation.square_sum.count;
+    int64_t first = i * BLOCK, last = first + BLOCK < count ? first + BLOCK : count;
+    double lane[8] = {0}, total = 0;
+    int64_t e = first;
+
+    for (; e + 8 <= last; e += 8)
+        for (int l = 0; l < 8; l++)
+            lane[l] += (double)o->x[e + l] * o->x[e + l];
+    for (; e < last; e++)
+        lane[0] += (double)o->x[e] * o->x[e];
+    for (int l = 0; l < 8; l++)
+        total += lane[l];
+    ((double *)job->plan->workspace)[i] = total;
+}
+
+static void work_square_sum(struct cpu_plan *plan, const void *operands)
+{
+    const struct square_sum_operands *o = operands;
+    struct job job = {plan, operands};
+    int64_t blocks = (plan->operation.square_sum.count + BLOCK - 1) / BLOCK;
+    const double *partial = plan->workspace;
+
+    threads_run(plan->threads, blocks, square_sum_part, &job);
+    for (int64_t i = 0; i < blocks; i++)
+        *o->sum += partial[i];
+}
+
+static void work_step(struct cpu_plan *plan, const void *operands)
+{
+    const struct step_operands *o = operands;
+
+    switch (plan->operation.step.phase) {
+    case STEP_BEGIN:
+        step_begin(o->state);
+        break;
+    case STEP_CLIP:
+        step_clip(o->state, &plan->operation.step.rules);
+        break;
+    case STEP_END:
+        step_end(o->state, &plan->operation.step.rules);
+        break;
+    case STEP_RESET:
+        step_reset(o->state);
+        break;
+    }
+}
+
+int cpu_plan_optimizer(struct cpu_plan *plan, struct error *err)
+{
+    int64_t count = plan->operation.square_sum.count;
+
+    switch (plan->operation.kind) {
+    case OPERATION_ADAM:
+        plan->work = work_adam;
+        if (plan->operation.adam.type != TYPE_FP32)
+            return error_set(err,
+                             "the CPU device computes in fp32 only; leave out --bf16 and --fp16");
+        return 0;
+    case OPERATION_SQUARE_SUM:
+        plan->work = work_square_sum;
+        return cpu_workspace(plan, (size_t)((count + BLOCK - 1) / BLOCK + 1) * sizeof(double), err);
+    default:
+        plan->work = work_step;
+        return 0;
+    }
+}

@@ -1,0 +1,312 @@
+/* Streams and events. Usually work is done where it is submitted, so a stream is empty and an event
+ * always passed. With random_order work waits in its stream, and whoever waits runs heads of
+ * streams picked at random until what it waits for is done: an order any device might take. A
+ * missing event then shows as a wrong result. */
+#include "cpu.h"
+#include "rng.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum task_kind { TASK_PLAN, TASK_CALL, TASK_COPY, TASK_RECORD, TASK_FOLLOW };
+
+struct cpu_event {
+    struct device_event base;
+    int64_t recorded, passed; /* how many times recorded; the newest of these that has passed */
+    double time;
+};
+
+struct copy_operands {
+    void *to;
+    const void *from;
+    size_t bytes;
+};
+
+struct task {
+    enum task_kind kind;
+    struct cpu_plan *plan;
+    void (*call)(const void *operands);
+    struct cpu_event *event;
+    int64_t mark; /* recording number of the event */
+    struct task *next;
+    _Alignas(16) unsigned char operands[DEVICE_OPERANDS];
+};
+
+struct cpu_stream {
+    struct device_stream base;
+    struct task *head, *tail;
+    struct cpu_stream *next; /* of the device */
+};
+
+static struct cpu_device *device_of(struct device_stream *stream)
+{
+    return (struct cpu_device *)stream->device;
+}
+
+static double seconds_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static struct task *append(struct device_stream *base, enum task_kind kind)
+{
+    struct cpu_stream *stream = (struct cpu_stream *)base;
+    struct task *task = calloc(1, sizeof(*task));
+
+    if (!task) {
+        device_fail(base->device, "out of memory");
+        return NULL;
+    }
+    task->kind = kind;
+    if (stream->tail)
+        stream->tail->next = task;
+    else
+        stream->head = task;
+    stream->tail = task;
+    return task;
+}
+
+static void run_task(struct cpu_device *device, struct task *task)
+{
+    const struct copy_operands *copy = (const struct copy_operands *)task->operands;
+
+    switch (task->kind) {
+    case TASK_PLAN:
+        if (!device->failed)
+            cpu_plan_work(task->plan, task->operands);
+        break;
+    case TASK_CALL:
+        task->call(task->operands);
+        break;
+    case TASK_COPY:
+        memmove(copy->to, copy->from, copy->bytes);
+        break;
+    case TASK_RECORD:
+        task->event->passed = task->mark;
+        task->event->time = seconds_now();
+        break;
+    case TASK_FOLLOW:
+        break;
+    }
+}
+
+static int runnable(const struct cpu_stream *stream)
+{
+    return stream->head &&
+           (stream->head->kind != TASK_FOLLOW || stream->head->event->passed >= stream->head->mark);
+}
+
+/* Run one task of a stream picked at random. Returns 0 where no stream can go on. */
+static int run_any(struct cpu_device *device)
+{
+    struct cpu_stream *chosen = NULL;
+    uint64_t seen = 0;
+    struct task *task;
+
+    for (struct cpu_stream *s = device->streams; s; s = s->next) {
+        if (!runnable(s))
+            continue;
+        seen++;
+        if (rng_bits(device->order_seed++, RNG_TEST, 0, 0) % seen == 0)
+            chosen = s;
+    }
+    if (!chosen)
+        return 0;
+    task = chosen->head;
+    chosen->head = task->next;
+    if (!chosen->head)
+        chosen->tail = NULL;
+    run_task(device, task);
+    free(task);
+    return 1;
+}
+
+void cpu_submit(struct device_stream *stream, struct cpu_plan *plan,
+                void (*call)(const void *operands), const void *operands, size_t size)
+{
+    struct task *task;
+
+    if (!device_of(stream)->random_order) {
+        if (call)
+            call(operands);
+        else if (!device_of(stream)->failed)
+            cpu_plan_work(plan, operands);
+        return;
+    }
+    task = append(stream, call ? TASK_CALL : TASK_PLAN);
+    if (!task)
+        return;
+    task->plan = plan;
+    task->call = call;
+    memcpy(task->operands, operands, size);
+}
+
+static struct device_stream *stream_create(struct device *base, int high_priority,
+                                           struct error *err)
+{
+    struct cpu_device *device = (struct cpu_device *)base;
+    struct cpu_stream *stream = calloc(1, sizeof(*stream));
+
+    (void)high_priority;
+    if (!stream) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    stream->base.device = base;
+    stream->next = device->streams;
+    device->streams = stream;
+    return &stream->base;
+}
+
+static int stream_wait(struct device_stream *base, double seconds, struct error *err)
+{
+    struct cpu_stream *stream = (struct cpu_stream *)base;
+
+    (void)seconds;
+    while (stream->head)
+        if (!run_any(device_of(base)))
+            return error_set(err, "a stream waits for an event that nothing will record");
+    return cpu_failure(device_of(base), err);
+}
+
+static void stream_destroy(struct device_stream *base)
+{
+    struct cpu_device *device = device_of(base);
+    struct cpu_stream **link = &device->streams;
+
+    stream_wait(base, 0, NULL);
+    while (*link != (struct cpu_stream *)base)
+        link = &(*link)->next;
+    *link = (*link)->next;
+    free(base);
+}
+
+static void *stream_native(struct device_stream *stream)
+{
+    (void)stream;
+    return NULL;
+}
+
+static void stream_call(struct device_stream *stream, void (*call)(const void *operands),
+                        const void *operands, size_t size)
+{
+    cpu_submit(stream, NULL, call, operands, size);
+}
+
+static struct device_event *event_create(struct device *device, int timing, struct error *err)
+{
+    struct cpu_event *event = calloc(1, sizeof(*event));
+
+    (void)timing;
+    if (!event) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    event->base.device = device;
+    return &event->base;
+}
+
+static void event_destroy(struct device_event *event)
+{
+    struct cpu_device *device = (struct cpu_device *)event->device;
+
+    /* No task may point to it any more. */
+    while (run_any(device))
+        ;
+    free(event);
+}
+
+static void event_record(struct device_event *base, struct device_stream *stream)
+{
+    struct cpu_event *event = (struct cpu_event *)base;
+    struct task *task;
+
+    event->recorded++;
+    if (!device_of(stream)->random_order) {
+        event->passed = event->recorded;
+        event->time = seconds_now();
+        return;
+    }
+    task = append(stream, TASK_RECORD);
+    if (!task)
+        return;
+    task->event = event;
+    task->mark = event->recorded;
+}
+
+static void event_follow(struct device_stream *stream, struct device_event *base)
+{
+    struct cpu_event *event = (struct cpu_event *)base;
+    struct task *task;
+
+    if (!device_of(stream)->random_order || event->passed >= event->recorded)
+        return;
+    task = append(stream, TASK_FOLLOW);
+    if (!task)
+        return;
+    task->event = event;
+    task->mark = event->recorded;
+}
+
+static int event_wait(struct device_event *base, double seconds, struct error *err)
+{
+    struct cpu_event *event = (struct cpu_event *)base;
+    struct cpu_device *device = (struct cpu_device *)base->device;
+
+    (void)seconds;
+    while (event->passed < event->recorded)
+        if (!run_any(device))
+            return error_set(err, "an event waits for another that nothing will record");
+    return cpu_failure(device, err);
+}
+
+static int event_done(struct device_event *base)
+{
+    struct cpu_event *event = (struct cpu_event *)base;
+
+    if (event->passed < event->recorded)
+        run_any((struct cpu_device *)base->device);
+    return event->passed >= event->recorded;
+}
+
+static double event_seconds(struct device_event *from, struct device_event *to)
+{
+    return ((struct cpu_event *)to)->time - ((struct cpu_event *)from)->time;
+}
+
+static void copy(struct device_stream *stream, void *to, const void *from, size_t bytes,
+                 enum device_copy direction)
+{
+    struct copy_operands operands = {to, from, bytes};
+    struct task *task;
+
+    (void)direction;
+    if (!device_of(stream)->random_order) {
+        memmove(to, from, bytes);
+        return;
+    }
+    task = append(stream, TASK_COPY);
+    if (task)
+        memcpy(task->operands, &operands, sizeof(operands));
+}
+
+void cpu_stream_calls(struct device *device)
+{
+    device->stream_create = stream_create;
+    device->stream_destroy = stream_destroy;
+    device->stream_wait = stream_wait;
+    device->stream_native = stream_native;
+    device->stream_call = stream_call;
+    device->event_create = event_create;
+    device->event_destroy = event_destroy;
+    device->event_record = event_record;
+    device->event_follow = event_follow;
+    device->event_wait = event_wait;
+    device->event_done = event_done;
+    device->event_seconds = event_seconds;
+    device->copy = copy;
+}

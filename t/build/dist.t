@@ -1,0 +1,53 @@
+#!/bin/bash
+# The tarball: it holds every file, builds out of tree with neither Slurm nor libtool, from a source
+# that cannot be written, installs where it is told, and uninstalls without a trace.
+. "$(dirname "$0")/../tap.sh"
+[ -f "$MEGATRON_BUILD/Makefile" ] || skip_all "no build in $MEGATRON_BUILD"
+scratch=$(mktemp -d)
+trap 'chmod -R u+w "$scratch"; rm -rf "$scratch"' EXIT
+export TRY_LIMIT=500
+
+XZ_OPT=-1 try make -C "$MEGATRON_BUILD" dist
+is "$rc" 0 "make dist" || diag "$out"
+mkdir "$scratch/megatron"
+tar -xf "$MEGATRON_BUILD"/megatron-*.tar.xz -C "$scratch/megatron" --strip-components=1
+rm -f "$MEGATRON_BUILD"/megatron-*.tar.xz
+if git -C "$top" rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+    is "$(cd "$top" && git ls-files | while read -r file; do
+        case $file in .gitignore | */.gitignore) ;; *) [ -e "$scratch/megatron/$file" ] || echo "$file" ;; esac
+    done)" "" "every file of the repository is in it"
+fi
+
+# A libtool that must not be called.
+mkdir "$scratch/bin" "$scratch/build" "$scratch/plain"
+printf '#!/bin/sh\necho "libtool was called" >&2\nexit 1\n' >"$scratch/bin/libtool"
+chmod +x "$scratch/bin/libtool"
+export PATH=$scratch/bin:$PATH
+chmod -R a-w "$scratch/megatron"
+cd "$scratch/build" || exit 1
+try ../megatron/configure -q --without-slurm --without-cuda --enable-werror --prefix="$scratch/inst" CFLAGS=-O0 CXXFLAGS=-O0
+is "$rc" 0 "configure without Slurm" || diag "$out"
+try make -j2
+is "$rc" 0 "make" || diag "$(tail -n 20 <<<"$out")"
+try make install
+is "$rc" 0 "make install" || diag "$out"
+try "$scratch/inst/bin/megatron" --version
+like "$out" '^megatron [0-9]' "the program runs"
+is "$(find "$scratch/inst" -name 'spank*.so')" "" "there is no plugin"
+try make uninstall
+is "$rc" 0 "make uninstall" || diag "$out"
+is "$(find "$scratch/inst" ! -type d)" "" "leaves nothing"
+try make distclean
+is "$rc" 0 "make distclean" || diag "$out"
+is "$(find . ! -type d)" "" "leaves nothing"
+
+# Nothing but a C compiler: the smallest build there is.
+cd "$scratch/plain" || exit 1
+try ../megatron/configure -q --enable-werror CFLAGS=-O0 CXXFLAGS=-O0 --without-slurm --without-hwloc --without-mpi \
+    --without-cuda --without-openblas --without-zlib --without-lzma --without-zstd --without-bz2 --without-simdjson
+is "$rc" 0 "configure without any library" || diag "$out"
+try make -j2
+is "$rc" 0 "make without any library" || diag "$(tail -n 20 <<<"$out")"
+try ./runtime/megatron --version
+like "$out" '^megatron [0-9]' "the program runs"
+done_testing

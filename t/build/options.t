@@ -1,0 +1,47 @@
+#!/bin/bash
+# configure: every part can be left out, a wrong directory is refused by name, the summary is true.
+. "$(dirname "$0")/../tap.sh"
+[ -x "$top/configure" ] || skip_all "no configure; run autoreconf -i"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 1
+
+# What is looked for in the directory of each part.
+parts="slurm:include/slurm/spank.h hwloc:include/hwloc.h mpi:bin/mpicc cuda:bin/nvcc
+    cublaslt:include/cublasLt.h cudnn:include/cudnn.h nccl:include/nccl.h openblas:include/cblas.h
+    zlib:include/zlib.h lzma:include/lzma.h zstd:include/zstd.h bz2:include/bzlib.h
+    simdjson:include/simdjson.h"
+configure() { TRY_LIMIT=300 try "$top/configure" --cache-file=cache --no-create "$@"; }
+
+configure
+is "$rc" 0 "configure with whatever there is"
+mkdir empty
+for part in $parts; do
+    configure --with-"${part%:*}"="$scratch/empty"
+    is "$rc $(tail -n 1 <<<"$out")" \
+        "1 configure: error: --with-${part%:*}=$scratch/empty: there is no $scratch/empty/${part#*:}" \
+        "--with-${part%:*}=DIR says what is not there"
+done
+
+without=()
+for part in $parts; do without+=(--without-"${part%:*}"); done
+configure "${without[@]}"
+is "$rc" 0 "configure without any part"
+is "$(sed -n '/^configure:$/,$p' <<<"$out" | grep -c yes)" 0 "the summary says so"
+unlike "$out" "missing" "what was left out on purpose is not called missing"
+
+configure --without-hwloc
+is "$rc" 0 "configure without hwloc"
+like "$out" "plugin .spank_megatron.so.: *no" "there is no plugin without hwloc"
+
+# Pretend, through the cache, that things are not installed.
+configure ac_cv_header_zlib_h=no
+like "$out" "zlib: no .gz input; install zlib1g-dev" "a missing part is listed with its package"
+like "$out" "gz no," "and not counted"
+configure ac_cv_header_zlib_h=no --with-zlib
+is "$rc $(tail -n 1 <<<"$out")" \
+    "1 configure: error: --with-zlib: zlib was not found; install zlib1g-dev, or name its directory with --with-zlib=DIR" \
+    "a part that was asked for must be there"
+configure --without-cuda --with-nccl
+like "$out" "need the CUDA toolkit" "NCCL without CUDA is refused"
+done_testing

@@ -1,0 +1,89 @@
+#!/bin/bash
+# `megatron image`, and the start of containers from what it imported.
+cd "$(dirname "$0")/../.." || exit 1
+. t/tap.sh
+. t/container/registry.sh
+megatron=$MEGATRON_BUILD/runtime/megatron
+enter=$MEGATRON_BUILD/t/container/enter
+[ -x "$enter" ] || skip_all "$enter is not built"
+unshare --user --map-current-user true 2>/dev/null || skip_all "no user namespaces here"
+
+trap registry_end EXIT
+registry_up "$(mktemp -d)" || exit 1
+home=$registry_dir/home
+cache=$home/.cache/megatron/images
+image() { ordinary "$megatron" image "$@" 2>&1; }
+imports() { grep -c "^megatron image: importing ${registry}[a-z]*:[0-9]$" <<<"$1"; }
+
+out=$(image import "${registry}small:1"); rc=$?
+is "$rc" 0 "an image is imported"
+is "$(imports "$out")" 1 "which is said"
+path=$(tail -n 1 <<<"$out")
+like "$path" "^$cache/sha256-[0-9a-f]{64}\\.sqsh$" "into the user's cache"
+is "$(imports "$(image import "${registry}small:1")")" 0 "once"
+registry_down
+out=$(image import "${registry}small:1"); rc=$?
+is "$rc" 0 "with the registry down what was imported is used"
+like "$out" 'using the image it was the last time' "and that is said"
+out=$(image import "${registry}other:1"); rc=$?
+is "$rc" 1 "with the registry down nothing new comes"
+like "$out" 'is the registry running' "with the remedy"
+registry_again
+like "$(image import "${registry}small:2")" '404 Not Found; is the image.s name and tag right' "no such tag"
+like "$(image list)" "${registry}small:1" "the list names the origin"
+like "$(image verify)" '1 images are whole' "verify"
+printf X | dd of="$path" bs=1 seek=5000 conv=notrunc 2>/dev/null
+out=$(image verify); rc=$?
+is "$rc" 1 "a damaged image"
+like "$out" 'is damaged: its checksum is not the recorded one' "is named"
+truncate -s 5000 "$path"
+out=$(image import "${registry}small:1"); rc=$?
+is "$rc" 0 "a truncated image is imported again"
+like "$out" 'is truncated' "and that is said"
+like "$(image prune --max-size 0)" 'removed 1 images; 0.0 MB are left' "prune"
+
+for i in 1 2 3 4; do
+    ordinary ENROOT_STANDIN_DELAY=1 "$megatron" image import "${registry}small:1" >"$registry_dir/out$i" 2>&1 &
+    jobs[i]=$!
+done
+wait "${jobs[@]}"
+out=$(cat "$registry_dir"/out?)
+is "$(imports "$out")" 1 "four at once: one import"
+is "$(grep -c 'sqsh$' <<<"$out")" 4 "and four images"
+
+for signal in KILL TERM; do
+    image prune --max-size 0 >/dev/null
+    ordinary ENROOT_STANDIN_DELAY=30 "$megatron" image import "${registry}small:1" >/dev/null 2>&1 &
+    killed=$!
+    until [ -n "$(ls "$cache"/work/*.lease 2>/dev/null)" ] && pgrep -f "enroot import -o $cache" >/dev/null; do sleep 0.02; done
+    pkill -$signal -f "$megatron image import ${registry}small:1"
+    wait $killed 2>/dev/null
+    out=$(image import "${registry}small:1"); rc=$?
+    is "$rc" 0 "after SIG$signal to an import the next one works"
+    is "$(imports "$out")" 1 "by itself"
+    is "$(ls "$cache/work")" "" "nothing is left of the first in the cache"
+    is "$(ls -d /tmp/megatron-image-65534-* 2>/dev/null)" "" "or in the temporary directory"
+done
+path=$(tail -n 1 <<<"$out")
+
+inside() { ordinary "$enter" "$@" 2>&1; }
+is "$(inside "$path" pwd)" /usr/src "a container starts where the image says"
+is "$(inside "$path" sh -c 'echo $GREETING')" "from the image" "with its environment"
+is "$(inside --workdir /etc "$path" pwd)" /etc "or where the user says"
+is "$(inside --entrypoint "$path" pwd)" /usr/src "the entry point runs if asked for"
+is "$(inside "$path" sh -c 'id -u')" "$(ordinary id -u)" "as the user"
+is "$(inside --root "$path" sh -c 'id -u')" 0 "or as root of its own"
+like "$(inside "$path" sh -c 'echo x > /usr/src/y')" 'Read-only' "the image is not written to"
+is "$(inside --rw "$path" sh -c 'echo x > /usr/src/y; cat /usr/src/y')" x "unless asked for"
+mkdir -p "$home/with space, and: more" && echo seen >"$home/with space, and: more/file"
+is "$(inside --mounts "$home/with space\\, and\\: more:/mnt/\$(id) b:ro" "$path" cat '/mnt/$(id) b/file')" seen \
+    "spaces, commas, colons and \$() in mounts are data"
+like "$(inside --mounts "$home:/mnt:ro" "$path" sh -c 'echo x > /mnt/y')" 'Read-only' "a mount that is read-only"
+echo "no image" >"$home/wrong"
+like "$(inside "$home/wrong" true)" 'start of .*/wrong failed' "what is no image does not start"
+bare=$(image import "${registry}bare:1" | tail -n 1)
+is "$(inside "$bare" /bin/pwd)" / "an image without a shell works"
+sleep 0.3
+left=$(ps -u "$(ordinary id -u)" -o stat=,args= | grep -v '^Z' | grep -E 'megatron-holder|squashfuse')
+is "$left" "" "nothing outlives its container"
+done_testing

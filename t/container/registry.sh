@@ -1,0 +1,79 @@
+# Images for tests, and the Enroot that takes them: the stand-in of this directory, or the real one
+# where $MEGATRON_TEST_ENROOT names the directory of its program (then Debian's docker-registry, umoci
+# and skopeo serve the images on 127.0.0.1).
+#
+#   registry_up DIR     a registry with the images small:1 (busybox, /etc/rc, an environment) and bare:1
+#                       (one static program, no shell); $registry is its prefix, $enroot_path a PATH
+#   registry_down       it does not answer any more;  registry_again: it does
+#   ordinary COMMAND    run as an ordinary user with that Enroot; his home is DIR/home
+
+make_roots() {
+    mkdir -p "$1"/small/1/{bin,etc,usr/src,root,tmp,proc,sys,dev,run,var} "$1"/bare/1/{bin,tmp,proc,sys,dev,etc}
+    cp "$(command -v busybox)" "$1/small/1/bin/busybox"
+    for name in sh cat env id ls pwd echo sleep hostname true; do ln -sf busybox "$1/small/1/bin/$name"; done
+    echo 'GREETING=from the image' >"$1/small/1/etc/environment"
+    printf 'cd "/usr/src" && unset OLDPWD || exit 1\nexec "$@"\n' >"$1/small/1/etc/rc"
+    cp "$(command -v busybox)" "$1/bare/1/bin/pwd"
+}
+
+push_images() {
+    local name
+    for name in small bare; do
+        umoci init --layout "$1/$name.oci" && umoci new --image "$1/$name.oci:1" &&
+            umoci unpack --rootless --image "$1/$name.oci:1" "$1/$name.bundle" &&
+            cp -a "$1/registry/$name/1/." "$1/$name.bundle/rootfs/" &&
+            umoci repack --image "$1/$name.oci:1" "$1/$name.bundle" &&
+            umoci config --image "$1/$name.oci:1" --config.workingdir "$([ $name = small ] && echo /usr/src || echo /)" --config.env 'GREETING=from the image' &&
+            skopeo copy --quiet --format v2s2 --dest-tls-verify=false "oci:$1/$name.oci:1" "docker://127.0.0.1:$registry_port/$name:1" || return 1
+    done >"$1/push.log" 2>&1
+}
+
+registry_again() {
+    if [ -z "${MEGATRON_TEST_ENROOT-}" ]; then
+        mv "$registry_dir/registry.away" "$registry_dir/registry"
+        return
+    fi
+    docker-registry serve "$registry_dir/registry.yml" >"$registry_dir/registry.log" 2>&1 &
+    registry_pid=$!
+    until (exec 3<>/dev/tcp/127.0.0.1/"$registry_port") 2>/dev/null; do sleep 0.05; done
+}
+
+registry_down() {
+    if [ -z "${MEGATRON_TEST_ENROOT-}" ]; then
+        mv "$registry_dir/registry" "$registry_dir/registry.away"
+    else
+        kill "$registry_pid" && wait "$registry_pid" 2>/dev/null
+    fi
+}
+
+registry_up() {
+    registry_dir=$1
+    make_roots "$1/registry"
+    mkdir -p "$1/home" "$1/bin"
+    chmod 755 "$1"
+    user=()
+    [ "$(id -u)" != 0 ] || { user=(setpriv --reuid=65534 --regid=65534 --clear-groups); chown 65534:65534 "$1/home"; }
+    if [ -z "${MEGATRON_TEST_ENROOT-}" ]; then
+        cp t/container/enroot "$1/bin/enroot"
+        registry=docker://here#
+        enroot_path=$1/bin
+        return
+    fi
+    registry_port=$((20000 + RANDOM % 10000))
+    registry=docker://127.0.0.1:$registry_port#
+    enroot_path=$MEGATRON_TEST_ENROOT
+    printf 'version: 0.1\nstorage:\n  filesystem: {rootdirectory: %s/store}\nhttp: {addr: 127.0.0.1:%s}\n' "$1" "$registry_port" >"$1/registry.yml"
+    registry_again
+    push_images "$1" || { cat "$1/push.log"; return 1; }
+}
+
+registry_end() {
+    [ -z "${registry_pid-}" ] || kill "$registry_pid" 2>/dev/null
+    chmod -R u+rwx "$registry_dir"
+    rm -rf "$registry_dir"
+}
+
+ordinary() {
+    "${user[@]}" env -i HOME="$registry_dir/home" PATH="$enroot_path:/usr/sbin:/usr/bin:/sbin:/bin" ENROOT_ALLOW_HTTP=yes \
+        ENROOT_STANDIN_REGISTRY="$registry_dir/registry" "$@"
+}

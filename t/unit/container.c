@@ -1,0 +1,326 @@
+#include "tap.h"
+#include "cache.h"
+#include "checksum.h"
+#include "enroot.h"
+#include "lease.h"
+#include "mounts.h"
+#include "process.h"
+#include "reference.h"
+#include "squashfs.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define HEX "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+static struct error err;
+static char directory[] = "/tmp/megatron-test-XXXXXX";
+
+static void test_references(void)
+{
+    static const struct {
+        const char *text;
+        enum image_scheme scheme;
+        const char *pinned, *error;
+    } rows[] = {
+        {"docker://ubuntu:22.04", IMAGE_DOCKER, "", NULL},
+        {"docker://$oauthtoken@nvcr.io#nvidia/pytorch:25.01-py3", 0, NULL,
+         "image: the character $ in an image's name is not supported, since Enroot would evaluate "
+         "it; "
+         "rename the file or make a link"},
+        {"docker://me@nvcr.io#nvidia/pytorch:25.01-py3", IMAGE_DOCKER, "", NULL},
+        {"docker://a/b@sha256:" HEX, IMAGE_DOCKER, "sha256-" HEX, NULL},
+        {"docker://a/b@sha256:12", 0, NULL,
+         "image=docker://a/b@sha256:12: a digest is @sha256: and 64 hex digits"},
+        {"dockerd://mine", IMAGE_DOCKERD, "", NULL},
+        {"podman://mine:1", IMAGE_PODMAN, "", NULL},
+        {"/images/a b,c.sqsh", IMAGE_FILE, "", NULL},
+        {"./x.sqsh", IMAGE_FILE, "", NULL},
+        {"/images/$(touch x).sqsh", 0, NULL,
+         "image: the character $ in an image's name is not supported, since Enroot would evaluate "
+         "it; "
+         "rename the file or make a link"},
+        {"/images/a'b.sqsh", 0, NULL,
+         "image: the character ' in an image's name is not supported, since Enroot would evaluate "
+         "it; "
+         "rename the file or make a link"},
+        {"/images/a\nb.sqsh", 0, NULL, "image: an image's name holds a control character"},
+        {"ubuntu:22.04", 0, NULL,
+         "image=ubuntu:22.04 is neither a path nor a registry reference; write "
+         "docker://ubuntu:22.04 or "
+         "./ubuntu:22.04"},
+        {"http://x/y", 0, NULL,
+         "image=http://x/y: unknown scheme; use docker://, dockerd://, podman:// or a path"},
+        {"docker://", 0, NULL,
+         "image=docker:// names no image; write docker://[REGISTRY#]IMAGE[:TAG]"},
+        {"docker://a b", 0, NULL, "image=docker://a b: a registry reference holds no spaces"},
+        {"", 0, NULL, "image needs an image: docker://IMAGE[:TAG] or /path/image.sqsh"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct image_reference reference;
+        int rc = image_reference_parse("image", rows[i].text, &reference, &err);
+
+        is_int(rc, rows[i].error ? -1 : 0, rows[i].error ? "refused" : rows[i].text);
+        if (rows[i].error)
+            is(err.text, rows[i].error, "sentence");
+        else
+            ok(reference.scheme == rows[i].scheme && strcmp(reference.pinned, rows[i].pinned) == 0,
+               "scheme and digest");
+    }
+}
+
+static void test_mounts(void)
+{
+    static const struct {
+        const char *text, *lines, *error;
+    } rows[] = {
+        {"/a:/b", "/a /b none x-create=auto,rbind\n", NULL},
+        {"/a", "/a /a none x-create=auto,rbind\n", NULL},
+        {"/a:/b:ro,/c/:/d/:rw+nosuid",
+         "/a /b none x-create=auto,rbind,ro\n/c /d none x-create=auto,rbind,rw,nosuid\n", NULL},
+        {"/with space:/a\\,b\\:c", "/with\\040space /a,b:c none x-create=auto,rbind\n", NULL},
+        {"/back\\\\slash:/$(id)", "/back\\134slash /$(id) none x-create=auto,rbind\n", NULL},
+        {"a:/b", NULL, "m: the source \"a\" is not an absolute path"},
+        {"/a:b", NULL, "m: the target \"b\" is not an absolute path"},
+        {"/a:/b,/c:/b/", NULL, "m: the target /b is given twice"},
+        {"/a:/", NULL, "m: nothing can be mounted over / of the image"},
+        {"/a:/b:fast", NULL,
+         "m: unknown mount flag \"fast\"; use ro, rw, nosuid, nodev, noexec, private, slave or "
+         "x-create=dir|file, joined by +"},
+        {"/a:/b:ro:x", NULL,
+         "m: more than SRC:DST:FLAGS before \"x\"; write \\: for a colon in a path"},
+        {"/a:/b,", NULL, "m ends with a comma"},
+        {"/a\n:/b", NULL, "m: the source holds a control character"},
+        {"", NULL, "m needs SRC:DST[:FLAGS]"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct container_mounts mounts;
+        char lines[1024] = "", line[512];
+        int rc = mounts_parse("m", rows[i].text, &mounts, &err);
+
+        is_int(rc, rows[i].error ? -1 : 0, rows[i].error ? "refused" : rows[i].text);
+        if (rows[i].error) {
+            is(err.text, rows[i].error, "sentence");
+        } else {
+            for (size_t k = 0; k < mounts.count; k++) {
+                ok(mount_format(&mounts.items[k], line, sizeof(line)) == 0, "format");
+                strncat(lines, line, sizeof(lines) - strlen(lines) - 1);
+                strncat(lines, "\n", sizeof(lines) - strlen(lines) - 1);
+            }
+            is(lines, rows[i].lines, "lines of fstab");
+        }
+        mounts_clear(&mounts);
+    }
+}
+
+static void test_processes(void)
+{
+    static const struct {
+        const char *argv[4];
+        double timeout;
+        int rc, status, timed_out;
+        const char *output, *complaint;
+    } rows[] = {
+        {{"sh", "-c", "echo out; echo '[INFO] x' >&2; echo '[ERROR] bad' >&2; echo y >&2; exit 3",
+          NULL},
+         0,
+         0,
+         3,
+         0,
+         "out\n",
+         "bad"},
+        {{"sh", "-c", "echo last >&2", NULL}, 0, 0, 0, 0, "", "last"},
+        {{"sh", "-c", "kill -9 $$", NULL}, 0, 0, 137, 0, "", ""},
+        {{"sh", "-c", "sleep 60 & wait", NULL}, 0.3, 0, 143, 1, "", ""},
+        {{"no-such-program", NULL, NULL, NULL}, 0, -1, 0, 0, "", ""},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct process_request request = {
+            .argv = rows[i].argv, .path = "/usr/bin:/bin", .timeout = rows[i].timeout};
+        struct process_result result;
+        char line[128];
+
+        is_int(process_run(&request, &result, &err), rows[i].rc, rows[i].argv[0]);
+        if (rows[i].rc < 0) {
+            is(err.text, "the program no-such-program was not found in /usr/bin:/bin", "sentence");
+            continue;
+        }
+        is_int(result.status, rows[i].status, "status");
+        is_int(result.timed_out, rows[i].timed_out, "timed out");
+        is(result.output, rows[i].output, "output");
+        process_complaint(result.errors, line, sizeof(line));
+        is(line, rows[i].complaint, "complaint");
+    }
+}
+
+/* A process that takes the lease and is killed. */
+static void die_with_lease(const char *path)
+{
+    pid_t child = fork();
+    int status;
+
+    if (child == 0) {
+        struct lease lease;
+        struct lease_watch watch = {0};
+
+        lease_take(&lease, path, 60, &watch, &err);
+        kill(getpid(), SIGKILL);
+    }
+    waitpid(child, &status, 0);
+}
+
+static void test_leases(void)
+{
+    struct lease mine, other;
+    struct lease_watch watch = {0};
+    char path[128];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/lease", directory);
+    is_int(lease_take(&mine, path, 60, &watch, &err), 1, "a lease is taken");
+    is_int(lease_take(&other, path, 60, &watch, &err), 0, "and is not taken twice");
+    ok(lease_beat(&mine) == 0, "it is held");
+    lease_release(&other);
+    ok(lease_beat(&mine) == 0, "only its holder gives it back");
+    lease_release(&mine);
+    is_int(lease_take(&other, path, 60, &watch, &err), 1, "it is free again");
+    ok(lease_beat(&mine) < 0, "the one before notices");
+    lease_release(&other);
+
+    die_with_lease(path);
+    memset(&watch, 0, sizeof(watch));
+    is_int(lease_take(&mine, path, 60, &watch, &err), 1, "a dead neighbour loses it at once");
+    lease_release(&mine);
+
+    file = fopen(path, "w");
+    fprintf(file, "elsewhere 1 other-boot/1 0000 7\n");
+    fclose(file);
+    memset(&watch, 0, sizeof(watch));
+    is_int(lease_take(&mine, path, 0.2, &watch, &err), 0, "a holder elsewhere gets time");
+    nanosleep(&(struct timespec){0, 300000000}, NULL);
+    is_int(lease_take(&mine, path, 0.2, &watch, &err), 1,
+           "and loses it when the file stands still");
+    lease_release(&mine);
+    ok(access(path, F_OK) < 0, "nothing is left");
+}
+
+static void write_file(const char *path, const void *bytes, size_t size)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+    if (write(fd, bytes, size) != (ssize_t)size)
+        ok(0, "cannot write %s", path);
+    close(fd);
+}
+
+static void test_cache(void)
+{
+    unsigned char image[4096] = "hsqs";
+    char cache_directory[128], draft[256], path[4096], key[IMAGE_KEY_SIZE];
+    struct image_cache cache;
+    struct image_entry *entries;
+    size_t count;
+
+    image[28] = 4;    /* version 4.0 */
+    image[40] = 0xA0; /* of 4000 bytes */
+    image[41] = 0x0F;
+    snprintf(cache_directory, sizeof(cache_directory), "%s/a/b/images", directory);
+    ok(image_cache_open(&cache, cache_directory, &err) == 0, "a cache is made");
+    is_int(image_cache_find(&cache, "sha256-" HEX, path, sizeof(path), &err), 0, "it is empty");
+    snprintf(draft, sizeof(draft), "%s/work/x.draft", cache_directory);
+    write_file(draft, image, sizeof(image));
+    ok(image_cache_publish(&cache, "sha256-" HEX, draft, "docker://x", path, sizeof(path), &err) ==
+           0,
+       "an image is published");
+    ok(access(draft, F_OK) < 0, "the draft is gone");
+    is_int(image_cache_find(&cache, "sha256-" HEX, path, sizeof(path), &err), 1, "and found");
+    ok(image_cache_list(&cache, &entries, &count, &err) == 0 && count == 1, "listed");
+    is(entries[0].origin, "docker://x", "with its origin");
+    ok(image_entry_verify(&entries[0], &err) == 0, "it is whole");
+    image[2000] ^= 1;
+    write_file(path, image, sizeof(image));
+    ok(image_entry_verify(&entries[0], &err) < 0, "a flipped bit is noticed");
+    write_file(path, image, 3000);
+    ok(image_cache_find(&cache, "sha256-" HEX, path, sizeof(path), &err) < 0, "so is a lost end");
+    ok(strstr(err.text, "is truncated: 3000 of 4000 bytes") != NULL, "with the sizes");
+    ok(image_entry_remove(&cache, &entries[0], &err) == 0 && access(path, F_OK) < 0, "removed");
+    free(entries);
+
+    write_file(draft, "no squashfs", 11);
+    ok(image_cache_publish(&cache, "sha256-" HEX, draft, "x", path, sizeof(path), &err) < 0 &&
+           access(path, F_OK) < 0 && access(draft, F_OK) < 0,
+       "what is no image is not published");
+    ok(image_cache_recall(&cache, "docker://n", key) < 0, "a name never seen");
+    ok(image_cache_remember(&cache, "docker://n", "sha256-" HEX, &err) == 0 &&
+           image_cache_recall(&cache, "docker://n", key) == 0 && strcmp(key, "sha256-" HEX) == 0,
+       "a name remembered");
+    chmod(cache_directory, 0777);
+    ok(image_cache_open(&cache, cache_directory, &err) < 0,
+       "a cache others may write to is refused");
+    chmod(cache_directory, 0755);
+    ok(image_cache_open_shared(&cache, cache_directory, geteuid() + 1, &err) < 0 || geteuid() == 0,
+       "a shared cache of somebody else is refused");
+}
+
+static void test_checksum(void)
+{
+    unsigned char bytes[1000];
+    uint64_t whole;
+    int same = 1, different = 1;
+
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (unsigned char)(i * 7);
+    whole = checksum_of(bytes, sizeof(bytes));
+    for (size_t cut = 0; cut <= sizeof(bytes); cut++) {
+        struct checksum sum;
+
+        checksum_begin(&sum);
+        checksum_add(&sum, bytes, cut);
+        checksum_add(&sum, bytes + cut, sizeof(bytes) - cut);
+        same = same && checksum_end(&sum) == whole;
+    }
+    for (size_t bit = 0; bit < sizeof(bytes) * 8; bit++) {
+        bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        different = different && checksum_of(bytes, sizeof(bytes)) != whole;
+        bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+    }
+    ok(same, "a checksum does not depend on how bytes are cut");
+    ok(different, "every flipped bit shows");
+    ok(checksum_of(bytes, 0) != checksum_of("\0", 1), "so does a zero more");
+}
+
+static void test_explanations(void)
+{
+    enroot_explain("import of docker://x", 7, "curl: (7) Connection refused\n", &err);
+    is(err.text,
+       "import of docker://x failed (exit code 7): curl: (7) Connection refused; is the registry "
+       "running, and its name right?",
+       "a registry that is not there");
+    enroot_explain("import", 1, "[ERROR] URL x returned error code: 401 Unauthorized\n", &err);
+    ok(strstr(err.text, "credentials") != NULL, "a registry that wants to know who");
+}
+
+int main(void)
+{
+    if (!mkdtemp(directory))
+        return 1;
+    test_references();
+    test_mounts();
+    test_processes();
+    test_leases();
+    test_cache();
+    test_checksum();
+    test_explanations();
+    if (fork() == 0)
+        execlp("rm", "rm", "-rf", directory, (char *)NULL);
+    wait(NULL);
+    return done_testing();
+}
