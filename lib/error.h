@@ -3,6 +3,10 @@
 #ifndef MEGATRON_ERROR_H
 #define MEGATRON_ERROR_H
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* One sentence for the user: what was wrong, where, and what to do. No newline, no program name. */
 struct error {
     char text[1024];
@@ -18,5 +22,9 @@ int error_set_errno(struct error *err, int number, const char *format, ...)
 
 /* Put a formatted text and ": " before what 'err' says already. Returns -1. */
 int error_prefix(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -1,0 +1,76 @@
+#include "file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Grow the buffer to hold at least one byte more than 'length', up to 'limit' and one. */
+static int make_room(struct file_bytes *bytes, size_t *capacity, size_t limit)
+{
+    size_t wanted = *capacity ? *capacity * 2 : 65536;
+    char *data;
+
+    if (wanted > limit + 2)
+        wanted = limit + 2;
+    data = realloc(bytes->data, wanted);
+    if (!data)
+        return -1;
+    bytes->data = data;
+    *capacity = wanted;
+    return 0;
+}
+
+static int read_all(int fd, const char *path, size_t capacity, size_t limit,
+                    struct file_bytes *bytes, struct error *err)
+{
+    for (;;) {
+        ssize_t got;
+
+        if (bytes->length + 1 >= capacity && make_room(bytes, &capacity, limit) < 0)
+            return error_set(err, "%s: out of memory", path);
+        got = read(fd, bytes->data + bytes->length, capacity - 1 - bytes->length);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return error_set_errno(err, errno, "cannot read %s", path);
+        if (got == 0)
+            break;
+        bytes->length += (size_t)got;
+        if (bytes->length > limit)
+            return error_set(err, "%s is larger than %zu bytes, the most that is read", path,
+                             limit);
+    }
+    bytes->data[bytes->length] = '\0';
+    return 0;
+}
+
+int file_read(const char *path, size_t limit, struct file_bytes *bytes, struct error *err)
+{
+    struct stat status;
+    size_t capacity = 0;
+    int fd, rc;
+
+    memset(bytes, 0, sizeof(*bytes));
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot open %s", path);
+    /* A plain file is read in one go: its size and the byte that shows its end. */
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && (size_t)status.st_size <= limit) {
+        bytes->data = malloc((size_t)status.st_size + 2);
+        capacity = bytes->data ? (size_t)status.st_size + 2 : 0;
+    }
+    rc = read_all(fd, path, capacity, limit, bytes, err);
+    close(fd);
+    if (rc < 0)
+        file_bytes_clear(bytes);
+    return rc;
+}
+
+void file_bytes_clear(struct file_bytes *bytes)
+{
+    free(bytes->data);
+    memset(bytes, 0, sizeof(*bytes));
+}

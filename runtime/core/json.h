@@ -1,0 +1,83 @@
+/* JSON, read by simdjson behind a C interface. Texts are bounded in size (4 GB) and depth (256).
+ *
+ * One file, all C++ of it in json.cpp. Whole documents become a tree of values here; a reader of
+ * many small texts adds its own calls beside these and may demand JSON_PADDING readable bytes
+ * behind a text instead of a copy. */
+#ifndef MEGATRON_JSON_H
+#define MEGATRON_JSON_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "error.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define JSON_PADDING 64
+
+enum json_type {
+    JSON_NULL,
+    JSON_BOOL,
+    JSON_INTEGER, /* a whole number that fits int64_t */
+    JSON_REAL,
+    JSON_STRING,
+    JSON_ARRAY,
+    JSON_OBJECT,
+};
+
+/* A document; owns all values and strings read from it. */
+struct json;
+
+/* A value within a document: a plain copyable handle, valid as long as the document. */
+struct json_value {
+    const void *document;
+    size_t index;
+};
+
+/* Walks the elements of an array or the members of an object. */
+struct json_iterator {
+    struct json_value at, end;
+    int is_object;
+};
+
+/* Read 'length' bytes as one JSON text; they are copied. Returns NULL with what is wrong in 'err'.
+ * Without simdjson at configure time it always fails and says so. */
+struct json *json_read(const char *text, size_t length, struct error *err);
+
+/* The same for a file of at most 'limit' bytes; errors name the file. */
+struct json *json_read_file(const char *path, size_t limit, struct error *err);
+
+void json_destroy(struct json *json);
+
+struct json_value json_root(const struct json *json);
+enum json_type json_type(struct json_value value);
+const char *json_type_name(enum json_type type);
+
+/* Each returns 0 and fills the result, or -1 if 'value' is of another type. Strings are UTF-8, end
+ * with a NUL that is not counted, and may hold others. A JSON_INTEGER is a real number, too. */
+int json_string(struct json_value value, const char **text, size_t *length);
+int json_integer(struct json_value value, int64_t *number);
+int json_real(struct json_value value, double *number);
+int json_bool(struct json_value value, int *flag);
+
+/* The member 'name' of an object (the first, if there are several). Returns 0, or -1 where 'value'
+ * is no object or has no such member. */
+int json_member(struct json_value value, const char *name, struct json_value *member);
+
+/* Number of elements or members; 0 for other types. Counts by walking. */
+size_t json_count(struct json_value value);
+
+/* Begin at the first element or member. Returns 0, or -1 if 'value' is neither array nor object. */
+int json_iterate(struct json_value value, struct json_iterator *iterator);
+
+/* Fill 'value' and, for objects, 'name' and 'name_length' (both may be NULL) and move on. Returns
+ * 1, or 0 at the end. */
+int json_next(struct json_iterator *iterator, const char **name, size_t *name_length,
+              struct json_value *value);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,222 @@
+#include "bpe.h"
+#include "unicode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void *bpe_scratch_reserve(struct bpe_scratch *scratch, size_t size)
+{
+    void *memory;
+
+    if (size <= scratch->size)
+        return scratch->memory;
+    memory = malloc(size + size / 4);
+    if (!memory)
+        return NULL;
+    free(scratch->memory);
+    scratch->memory = memory;
+    scratch->size = size + size / 4;
+    return memory;
+}
+
+void bpe_scratch_clear(struct bpe_scratch *scratch)
+{
+    free(scratch->memory);
+    memset(scratch, 0, sizeof(*scratch));
+}
+
+/* The first of the lowest, where equal levels are to be told apart from equal ranks. */
+size_t bpe_lowest(const struct bpe *bpe, const uint32_t *ranks, size_t count)
+{
+    size_t at = 0;
+
+    for (size_t i = 1; i < count; i++)
+        if (bpe_level(bpe, ranks[i]) < bpe_level(bpe, ranks[at]))
+            at = i;
+    return at;
+}
+
+/* Merge while there is a pair. ranks[i] is that of symbols i and i + 1; the last is BPE_NONE. */
+static size_t merge_ranked(const struct bpe *bpe, uint32_t *symbols, uint32_t *ranks, size_t count)
+{
+    for (;;) {
+        uint32_t best = BPE_NONE;
+        size_t at = 0;
+
+        if (bpe->levels) {
+            at = bpe_lowest(bpe, ranks, count);
+            best = ranks[at];
+        } else {
+            for (size_t i = 0; i < count; i++)
+                if (ranks[i] < best) {
+                    best = ranks[i];
+                    at = i;
+                }
+        }
+        if (best == BPE_NONE)
+            return count;
+        symbols[at] = bpe->merged[best];
+        count--;
+        for (size_t i = at + 1; i < count; i++) {
+            symbols[i] = symbols[i + 1];
+            ranks[i] = ranks[i + 1];
+        }
+        ranks[at] = at + 1 < count ? bpe_rank(bpe, symbols[at], symbols[at + 1]) : BPE_NONE;
+        if (at > 0)
+            ranks[at - 1] = bpe_rank(bpe, symbols[at - 1], symbols[at]);
+    }
+}
+
+size_t bpe_merge_short(const struct bpe *bpe, uint32_t *symbols, size_t count)
+{
+    uint32_t ranks[BPE_SHORT];
+
+    if (count == 0)
+        return 0;
+    for (size_t i = 0; i + 1 < count; i++)
+        ranks[i] = bpe_rank(bpe, symbols[i], symbols[i + 1]);
+    ranks[count - 1] = BPE_NONE;
+    return merge_ranked(bpe, symbols, ranks, count);
+}
+
+static size_t encode_bytes(const struct bpe *bpe, struct bpe_scratch *scratch, const uint8_t *word,
+                           size_t length, uint32_t *ids)
+{
+    uint32_t ranks[BPE_SHORT];
+
+    if (length > BPE_SHORT && bpe->linear)
+        return bpe_linear_encode(bpe, scratch, word, length, ids);
+    for (size_t i = 0; i < length; i++)
+        ids[i] = bpe->byte_symbols[word[i]];
+    if (length > BPE_SHORT)
+        return bpe_merge_heap(bpe, scratch, ids, length);
+    for (size_t i = 0; i + 1 < length; i++)
+        ranks[i] = bpe->byte_pairs[(unsigned)word[i] << 8 | word[i + 1]];
+    ranks[length - 1] = BPE_NONE;
+    return merge_ranked(bpe, ids, ranks, length);
+}
+
+static uint32_t character_symbol(const struct bpe *bpe, uint32_t point)
+{
+    unsigned page = bpe->character_pages[point >> 8];
+
+    return page ? bpe->characters[page - 1][point & 255] : BPE_NONE;
+}
+
+/* The ids of one symbol or of an unknown character. */
+static size_t put_symbol(const struct bpe *bpe, uint32_t symbol, const uint8_t *text, size_t length,
+                         uint32_t *ids)
+{
+    if (symbol < bpe->token_count) {
+        ids[0] = symbol;
+        return 1;
+    }
+    if (!bpe->unknown_bytes) {
+        ids[0] = bpe->unknown_id;
+        return bpe->unknown_id != BPE_NONE;
+    }
+    for (size_t i = 0; i < length; i++)
+        ids[i] = bpe->byte_ids[text[i]];
+    return length;
+}
+
+/* A run of characters that all have symbols. 'ids' has room for one per byte of the run. */
+static size_t encode_run(const struct bpe *bpe, struct bpe_scratch *scratch, const uint8_t *run,
+                         size_t length, size_t characters, uint32_t *ids)
+{
+    uint32_t small[BPE_SHORT], *symbols = small;
+    size_t count = 0, made = 0;
+
+    if (characters > BPE_SHORT) {
+        symbols = malloc(characters * sizeof(*symbols));
+        if (!symbols)
+            return SIZE_MAX;
+    }
+    if (characters > BPE_SHORT && bpe->linear) {
+        count = bpe_linear_encode(bpe, scratch, run, length, symbols);
+    } else {
+        for (size_t at = 0; at < length;) {
+            uint32_t point;
+
+            at += utf8_decode(run + at, run + length, &point);
+            symbols[count++] = character_symbol(bpe, point);
+        }
+        count = characters > BPE_SHORT ? bpe_merge_heap(bpe, scratch, symbols, count)
+                                       : bpe_merge_short(bpe, symbols, count);
+    }
+    for (size_t i = 0; i < count && count != SIZE_MAX; i++) {
+        size_t size;
+        const uint8_t *text = bpe_text(bpe, symbols[i], &size);
+
+        made += put_symbol(bpe, symbols[i], text, size, ids + made);
+    }
+    if (symbols != small)
+        free(symbols);
+    return count == SIZE_MAX ? SIZE_MAX : made;
+}
+
+/* A well-formed word: unknown characters stand alone, the runs between them merge. */
+static size_t encode_characters(const struct bpe *bpe, struct bpe_scratch *scratch,
+                                const uint8_t *word, size_t length, uint32_t *ids)
+{
+    size_t made = 0, run = 0, characters = 0, more;
+
+    for (size_t at = 0, size; at < length; at += size) {
+        uint32_t point;
+
+        size = utf8_decode(word + at, word + length, &point);
+        characters++;
+        if (character_symbol(bpe, point) != BPE_NONE)
+            continue;
+        more = encode_run(bpe, scratch, word + run, at - run, characters - 1, ids + made);
+        if (more == SIZE_MAX)
+            return SIZE_MAX;
+        made += more;
+        made += put_symbol(bpe, BPE_NONE, word + at, size, ids + made);
+        run = at + size;
+        characters = 0;
+    }
+    more = encode_run(bpe, scratch, word + run, length - run, characters, ids + made);
+    return more == SIZE_MAX ? SIZE_MAX : made + more;
+}
+
+/* The same for a word with bytes that are no UTF-8: each of them is U+FFFD. */
+static size_t encode_repaired(const struct bpe *bpe, struct bpe_scratch *scratch,
+                              const uint8_t *word, size_t length, uint32_t *ids)
+{
+    uint8_t *copy = malloc(length * 3);
+    size_t copied = 0, made;
+
+    if (!copy)
+        return SIZE_MAX;
+    for (size_t at = 0, size; at < length; at += size) {
+        uint32_t point;
+
+        size = utf8_decode(word + at, word + length, &point);
+        copied +=
+            utf8_encode(point == UNICODE_INVALID ? UNICODE_REPLACEMENT : point, copy + copied);
+    }
+    made = encode_characters(bpe, scratch, copy, copied, ids);
+    free(copy);
+    return made;
+}
+
+size_t bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const uint8_t *word,
+                  size_t length, uint32_t *ids)
+{
+    if (length == 0)
+        return 0;
+    if (bpe->whole_words) {
+        uint32_t token = trie_find(&bpe->trie, word, length);
+
+        if (token < bpe->token_count) {
+            ids[0] = token;
+            return 1;
+        }
+    }
+    if (bpe->units == BPE_BYTES)
+        return encode_bytes(bpe, scratch, word, length, ids);
+    if (!utf8_valid(word, length))
+        return encode_repaired(bpe, scratch, word, length, ids);
+    return encode_characters(bpe, scratch, word, length, ids);
+}

@@ -1,0 +1,148 @@
+/* Byte-pair encoding of one word: symbols, the ranks of their pairs, and the merging.
+ *
+ * A symbol is a token or, in character vocabularies, a character that is part of tokens without
+ * being one. Words begin as one symbol per byte (or character); of all neighbours that form a pair,
+ * those of the lowest rank merge first, the leftmost of equals. */
+#ifndef MEGATRON_BPE_H
+#define MEGATRON_BPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "error.h"
+#include "trie.h"
+
+#define BPE_SYMBOL_LIMIT (1u << 21)
+#define BPE_RANK_LIMIT   ((1u << 22) - 2)
+#define BPE_NONE         UINT32_MAX
+
+/* Form of the words: what they are before the first merge. */
+enum bpe_units { BPE_BYTES, BPE_CHARACTERS };
+
+struct bpe {
+    enum bpe_units units;
+    int whole_words;   /* a word that is a token is that token, whatever its merges say */
+    int unknown_bytes; /* an unknown character becomes 'byte_ids', not 'unknown_id' */
+    uint32_t unknown_id;
+    uint32_t byte_ids[256];
+
+    uint32_t token_count;  /* symbols below are tokens, and their numbers are ids */
+    uint32_t symbol_count; /* all symbols */
+    uint8_t *text;         /* of all symbols, one after the other */
+    uint32_t *offsets;     /* symbol_count + 1 */
+    struct trie trie;      /* text -> symbol; only of those that merges may reach */
+
+    uint64_t *pairs; /* hash table of left, right and rank + 1 */
+    size_t pair_mask, pair_count;
+    uint32_t *merged; /* rank -> symbol */
+    uint32_t *levels; /* rank -> what counts in comparing; NULL where that is the rank itself */
+    uint32_t rank_count;
+
+    uint32_t byte_symbols[256]; /* BPE_BYTES */
+    uint32_t *byte_pairs;       /* BPE_BYTES: ranks of two bytes */
+    uint16_t *character_pages;  /* BPE_CHARACTERS: code point >> 8 -> page + 1 */
+    uint32_t (*characters)[256];
+    size_t page_count;
+
+    /* For long words, see bpe_linear.c. */
+    int linear;
+    uint32_t
+        *made_at;   /* by symbol: 1 + rank of its last merge, 0 for a unit; BPE_NONE: never made */
+    uint32_t *left; /* by symbol: what that merge joined */
+    uint32_t *right;
+    uint32_t *shorter;         /* by symbol: the longest symbol that it begins with */
+    uint8_t joined[65536 / 8]; /* two bytes that stand side by side within a symbol */
+};
+
+/* Memory for words of any length. All zero at first. */
+struct bpe_scratch {
+    void *memory;
+    size_t size;
+};
+
+/* Building: init, add symbols, add pairs, finish. All return 0 or -1 with 'err'. */
+int bpe_init(struct bpe *bpe, enum bpe_units units, struct error *err);
+void bpe_clear(struct bpe *bpe);
+
+/* Take over the texts of 'count' tokens; lengths[i] == 0 is an id without text, which no merge
+ * makes. A text given twice keeps its first id. In BPE_BYTES every byte must be a token. */
+int bpe_set_tokens(struct bpe *bpe, const uint8_t *const *texts, const uint32_t *lengths,
+                   size_t count, struct error *err);
+
+/* The next pair, of a higher rank than all before. Their joint text must be a symbol. A pair given
+ * again keeps the later rank, as a dictionary would. */
+int bpe_add_pair(struct bpe *bpe, uint32_t left, uint32_t right, struct error *err);
+
+/* All pairs whose joint text is a token, in the order of 'order' (ids, lowest rank first).
+ * levels[i], which do not fall, are what counts in comparing two of them; NULL where no two are
+ * equal. */
+int bpe_add_all_pairs(struct bpe *bpe, const uint32_t *order, const uint32_t *levels, size_t count,
+                      struct error *err);
+
+/* Build what encoding needs. After this the structure does not change. */
+int bpe_finish(struct bpe *bpe, struct error *err);
+
+static inline const uint8_t *bpe_text(const struct bpe *bpe, uint32_t symbol, size_t *length)
+{
+    *length = bpe->offsets[symbol + 1] - bpe->offsets[symbol];
+    return bpe->text + bpe->offsets[symbol];
+}
+
+static inline uint64_t bpe_pair_key(uint32_t left, uint32_t right)
+{
+    return (uint64_t)left << 21 | right;
+}
+
+static inline size_t bpe_pair_slot(uint64_t key)
+{
+    return (size_t)(key * UINT64_C(0x9E3779B97F4A7C15) >> 32);
+}
+
+/* The rank of a pair, or BPE_NONE. */
+static inline uint32_t bpe_rank(const struct bpe *bpe, uint32_t left, uint32_t right)
+{
+    uint64_t key = bpe_pair_key(left, right), entry;
+
+    if ((left | right) >= BPE_SYMBOL_LIMIT)
+        return BPE_NONE;
+    for (size_t slot = bpe_pair_slot(key);; slot++) {
+        entry = bpe->pairs[slot & bpe->pair_mask];
+        if (entry >> 22 == key && entry)
+            return (uint32_t)(entry & 0x3FFFFF) - 1;
+        if (!entry)
+            return BPE_NONE;
+    }
+}
+
+/* What counts in comparing ranks. */
+static inline uint32_t bpe_level(const struct bpe *bpe, uint32_t rank)
+{
+    return bpe->levels && rank != BPE_NONE ? bpe->levels[rank] : rank;
+}
+
+/* May two bytes that stand side by side become part of one token? */
+static inline int bpe_joined(const struct bpe *bpe, uint8_t first, uint8_t second)
+{
+    unsigned at = (unsigned)first << 8 | second;
+
+    return bpe->joined[at >> 3] >> (at & 7) & 1;
+}
+
+/* The ids of a word into 'ids', which has room for 3 * length. Returns their number, or SIZE_MAX
+ * when memory is out. */
+size_t bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const uint8_t *word,
+                  size_t length, uint32_t *ids);
+
+/* Within bpe_*.c: merge 'count' symbols in place, or encode a word of known symbols. */
+size_t bpe_lowest(const struct bpe *bpe, const uint32_t *ranks, size_t count);
+size_t bpe_merge_short(const struct bpe *bpe, uint32_t *symbols, size_t count);
+size_t bpe_merge_heap(const struct bpe *bpe, struct bpe_scratch *scratch, uint32_t *symbols,
+                      size_t count);
+int bpe_linear_prepare(struct bpe *bpe);
+size_t bpe_linear_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const uint8_t *word,
+                         size_t length, uint32_t *symbols);
+void *bpe_scratch_reserve(struct bpe_scratch *scratch, size_t size);
+void bpe_scratch_clear(struct bpe_scratch *scratch);
+
+#define BPE_SHORT 64 /* symbols up to which bpe_merge_short is used */
+
+#endif

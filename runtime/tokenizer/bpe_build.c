@@ -1,0 +1,313 @@
+/* The tables of a vocabulary. */
+#include "bpe.h"
+#include "unicode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT_LIMIT (UINT32_C(1) << 28)
+
+static int out_of_memory(struct error *err)
+{
+    return error_set(err, "out of memory for the vocabulary");
+}
+
+int bpe_init(struct bpe *bpe, enum bpe_units units, struct error *err)
+{
+    memset(bpe, 0, sizeof(*bpe));
+    bpe->units = units;
+    bpe->unknown_id = BPE_NONE;
+    bpe->pair_mask = 1023;
+    bpe->pairs = calloc(bpe->pair_mask + 1, sizeof(*bpe->pairs));
+    if (!bpe->pairs || trie_init(&bpe->trie) < 0) {
+        bpe_clear(bpe);
+        return out_of_memory(err);
+    }
+    return 0;
+}
+
+void bpe_clear(struct bpe *bpe)
+{
+    free(bpe->text);
+    free(bpe->offsets);
+    trie_clear(&bpe->trie);
+    free(bpe->pairs);
+    free(bpe->merged);
+    free(bpe->levels);
+    free(bpe->byte_pairs);
+    free(bpe->character_pages);
+    free(bpe->characters);
+    free(bpe->made_at);
+    free(bpe->left);
+    free(bpe->right);
+    free(bpe->shorter);
+    memset(bpe, 0, sizeof(*bpe));
+}
+
+/* The place of a character's symbol in the two-stage table; NULL when memory is out. */
+static uint32_t *character_slot(struct bpe *bpe, uint32_t point)
+{
+    uint32_t(*pages)[256];
+
+    if (!bpe->character_pages[point >> 8]) {
+        pages = realloc(bpe->characters, (bpe->page_count + 1) * sizeof(*pages));
+        if (!pages)
+            return NULL;
+        bpe->characters = pages;
+        memset(pages[bpe->page_count], 0xFF, sizeof(*pages));
+        bpe->character_pages[point >> 8] = (uint16_t)++bpe->page_count;
+    }
+    return &bpe->characters[bpe->character_pages[point >> 8] - 1][point & 255];
+}
+
+/* Give every character that occurs in a token a symbol: the token of that text, or one behind all
+ * tokens. */
+static int add_characters(struct bpe *bpe, size_t *text_capacity)
+{
+    size_t text_length = bpe->offsets[bpe->token_count];
+
+    bpe->character_pages = calloc(0x110000 >> 8, sizeof(*bpe->character_pages));
+    if (!bpe->character_pages)
+        return -1;
+    for (size_t at = 0, size; at < text_length; at += size) {
+        uint32_t point, former, *slot;
+        uint32_t *offsets;
+
+        size = utf8_decode(bpe->text + at, bpe->text + text_length, &point);
+        if (point == UNICODE_INVALID)
+            return -1;
+        slot = character_slot(bpe, point);
+        if (!slot)
+            return -1;
+        if (*slot != BPE_NONE)
+            continue;
+        if (trie_insert(&bpe->trie, bpe->text + at, size, bpe->symbol_count, &former) < 0)
+            return -1;
+        *slot = former;
+        if (former != TRIE_NONE)
+            continue;
+        *slot = bpe->symbol_count;
+        offsets = realloc(bpe->offsets, (bpe->symbol_count + 2) * sizeof(*offsets));
+        if (!offsets)
+            return -1;
+        bpe->offsets = offsets;
+        if (bpe->offsets[bpe->symbol_count] + size > *text_capacity) {
+            uint8_t *text = realloc(bpe->text, *text_capacity * 2 + 64);
+
+            if (!text)
+                return -1;
+            bpe->text = text;
+            *text_capacity = *text_capacity * 2 + 64;
+        }
+        memcpy(bpe->text + bpe->offsets[bpe->symbol_count], bpe->text + at, size);
+        bpe->offsets[bpe->symbol_count + 1] = bpe->offsets[bpe->symbol_count] + (uint32_t)size;
+        if (++bpe->symbol_count >= BPE_SYMBOL_LIMIT)
+            return -1;
+    }
+    return 0;
+}
+
+static int add_bytes(struct bpe *bpe, struct error *err)
+{
+    for (unsigned byte = 0; byte < 256; byte++) {
+        uint8_t text = (uint8_t)byte;
+
+        bpe->byte_symbols[byte] = trie_find(&bpe->trie, &text, 1);
+        if (bpe->byte_symbols[byte] == TRIE_NONE)
+            return error_set(err, "the vocabulary has no token for byte 0x%02X", byte);
+    }
+    return 0;
+}
+
+int bpe_set_tokens(struct bpe *bpe, const uint8_t *const *texts, const uint32_t *lengths,
+                   size_t count, struct error *err)
+{
+    size_t total = 0, capacity;
+    uint32_t former;
+
+    for (size_t i = 0; i < count; i++)
+        total += lengths[i];
+    if (count == 0 || count >= BPE_SYMBOL_LIMIT || total > TEXT_LIMIT)
+        return error_set(err,
+                         "the vocabulary has %zu tokens of %zu bytes; 1 to %u of at most %u "
+                         "can be used",
+                         count, total, BPE_SYMBOL_LIMIT - 1, TEXT_LIMIT);
+    capacity = total + 64;
+    bpe->text = malloc(capacity);
+    bpe->offsets = malloc((count + 1) * sizeof(*bpe->offsets));
+    if (!bpe->text || !bpe->offsets)
+        return out_of_memory(err);
+    bpe->offsets[0] = 0;
+    bpe->token_count = bpe->symbol_count = (uint32_t)count;
+    for (size_t i = 0; i < count; i++) {
+        uint8_t *text = bpe->text + bpe->offsets[i];
+
+        bpe->offsets[i + 1] = bpe->offsets[i] + lengths[i];
+        if (lengths[i] == 0)
+            continue;
+        memcpy(text, texts[i], lengths[i]);
+        if (trie_insert(&bpe->trie, text, lengths[i], (uint32_t)i, &former) < 0)
+            return out_of_memory(err);
+    }
+    if (bpe->units == BPE_BYTES)
+        return add_bytes(bpe, err);
+    return add_characters(bpe, &capacity) < 0 ? out_of_memory(err) : 0;
+}
+
+static void put_pair(uint64_t *pairs, size_t mask, uint64_t entry)
+{
+    size_t slot = bpe_pair_slot(entry >> 22);
+
+    while (pairs[slot & mask])
+        slot++;
+    pairs[slot & mask] = entry;
+}
+
+static int grow_pairs(struct bpe *bpe)
+{
+    size_t mask = bpe->pair_mask * 2 + 1;
+    uint64_t *pairs = calloc(mask + 1, sizeof(*pairs));
+
+    if (!pairs)
+        return -1;
+    for (size_t i = 0; i <= bpe->pair_mask; i++)
+        if (bpe->pairs[i])
+            put_pair(pairs, mask, bpe->pairs[i]);
+    free(bpe->pairs);
+    bpe->pairs = pairs;
+    bpe->pair_mask = mask;
+    return 0;
+}
+
+/* Enter a pair under 'rank', over an entry it may have. */
+static int enter_pair(struct bpe *bpe, uint32_t left, uint32_t right, uint32_t rank)
+{
+    uint64_t key = bpe_pair_key(left, right);
+
+    if (bpe->pair_count * 2 > bpe->pair_mask && grow_pairs(bpe) < 0)
+        return -1;
+    for (size_t slot = bpe_pair_slot(key);; slot++) {
+        uint64_t *entry = &bpe->pairs[slot & bpe->pair_mask];
+
+        if (*entry && *entry >> 22 != key)
+            continue;
+        bpe->pair_count += *entry == 0;
+        *entry = key << 22 | (rank + 1);
+        return 0;
+    }
+}
+
+static int next_rank(struct bpe *bpe, uint32_t symbol, struct error *err)
+{
+    if (bpe->rank_count >= BPE_RANK_LIMIT)
+        return error_set(err, "there are more than %u merges", BPE_RANK_LIMIT);
+    if ((bpe->rank_count & (bpe->rank_count - 1)) == 0) {
+        size_t capacity = bpe->rank_count ? (size_t)bpe->rank_count * 2 : 1;
+        uint32_t *merged = realloc(bpe->merged, capacity * sizeof(*merged));
+
+        if (!merged)
+            return out_of_memory(err);
+        bpe->merged = merged;
+    }
+    bpe->merged[bpe->rank_count++] = symbol;
+    return 0;
+}
+
+/* The token whose text is that of two symbols joined. */
+static uint32_t find_joint(const struct bpe *bpe, uint32_t left, uint32_t right)
+{
+    size_t left_length, right_length;
+    const uint8_t *left_text = bpe_text(bpe, left, &left_length);
+    const uint8_t *right_text = bpe_text(bpe, right, &right_length);
+    uint32_t node = TRIE_ROOT;
+
+    for (size_t i = 0; i < left_length + right_length && node != TRIE_NONE; i++)
+        node = trie_step(&bpe->trie, node,
+                         i < left_length ? left_text[i] : right_text[i - left_length]);
+    return node == TRIE_NONE ? TRIE_NONE : bpe->trie.values[node];
+}
+
+int bpe_add_pair(struct bpe *bpe, uint32_t left, uint32_t right, struct error *err)
+{
+    uint32_t joint = find_joint(bpe, left, right);
+
+    if (joint == TRIE_NONE || joint >= bpe->token_count)
+        return error_set(err, "the two make a token that is not in the vocabulary");
+    if (next_rank(bpe, joint, err) < 0)
+        return -1;
+    return enter_pair(bpe, left, right, bpe->rank_count - 1) < 0 ? out_of_memory(err) : 0;
+}
+
+int bpe_add_all_pairs(struct bpe *bpe, const uint32_t *order, const uint32_t *levels, size_t count,
+                      struct error *err)
+{
+    if (levels) {
+        bpe->levels = malloc((count + 1) * sizeof(*bpe->levels));
+        if (!bpe->levels)
+            return out_of_memory(err);
+    }
+    for (size_t i = 0; i < count; i++) {
+        size_t length;
+        const uint8_t *text = bpe_text(bpe, order[i], &length);
+        uint32_t node = TRIE_ROOT, ranked = 0;
+
+        /* A text given twice is its first id. */
+        if (length < 2 || trie_find(&bpe->trie, text, length) != order[i])
+            continue;
+        for (size_t cut = 1; cut < length; cut++) {
+            uint32_t left, right;
+
+            node = trie_step(&bpe->trie, node, text[cut - 1]);
+            left = bpe->trie.values[node];
+            if (left == TRIE_NONE)
+                continue;
+            right = trie_find(&bpe->trie, text + cut, length - cut);
+            if (right == TRIE_NONE)
+                continue;
+            if (!ranked && next_rank(bpe, order[i], err) < 0)
+                return -1;
+            ranked = 1;
+            if (levels)
+                bpe->levels[bpe->rank_count - 1] = levels[i];
+            if (enter_pair(bpe, left, right, bpe->rank_count - 1) < 0)
+                return out_of_memory(err);
+        }
+    }
+    return 0;
+}
+
+/* Note which bytes stand side by side within tokens that can come out. */
+static void mark_joined(struct bpe *bpe)
+{
+    for (uint32_t symbol = 0; symbol < bpe->symbol_count; symbol++) {
+        size_t length;
+        const uint8_t *text = bpe_text(bpe, symbol, &length);
+
+        if (bpe->made_at[symbol] == BPE_NONE && !bpe->whole_words)
+            continue;
+        for (size_t i = 1; i < length; i++) {
+            unsigned at = (unsigned)text[i - 1] << 8 | text[i];
+
+            bpe->joined[at >> 3] |= (uint8_t)(1 << (at & 7));
+        }
+    }
+    if (bpe->units == BPE_CHARACTERS)
+        for (unsigned first = 0; first < 256; first++)
+            memset(&bpe->joined[(first << 8 | 0x80) >> 3], 0xFF, 64 / 8);
+}
+
+int bpe_finish(struct bpe *bpe, struct error *err)
+{
+    if (bpe->units == BPE_BYTES) {
+        bpe->byte_pairs = malloc(65536 * sizeof(*bpe->byte_pairs));
+        if (!bpe->byte_pairs)
+            return out_of_memory(err);
+        for (unsigned at = 0; at < 65536; at++)
+            bpe->byte_pairs[at] =
+                bpe_rank(bpe, bpe->byte_symbols[at >> 8], bpe->byte_symbols[at & 255]);
+    }
+    if (bpe_linear_prepare(bpe) < 0)
+        return out_of_memory(err);
+    mark_joined(bpe);
+    return 0;
+}

@@ -1,0 +1,102 @@
+/* Long words in a vocabulary that bpe_linear.c cannot take: a heap of pairs over a linked list. */
+#include "bpe.h"
+
+#include <stdlib.h>
+
+struct queue {
+    uint64_t *items; /* level, then place: the smallest is the next to merge */
+    size_t count;
+};
+
+static void queue_put(struct queue *queue, uint64_t item)
+{
+    size_t at = queue->count++;
+
+    while (at > 0 && queue->items[(at - 1) / 2] > item) {
+        queue->items[at] = queue->items[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    queue->items[at] = item;
+}
+
+static uint64_t queue_take(struct queue *queue)
+{
+    uint64_t first = queue->items[0], last = queue->items[--queue->count];
+    size_t at = 0, child;
+
+    while ((child = at * 2 + 1) < queue->count) {
+        if (child + 1 < queue->count && queue->items[child + 1] < queue->items[child])
+            child++;
+        if (queue->items[child] >= last)
+            break;
+        queue->items[at] = queue->items[child];
+        at = child;
+    }
+    queue->items[at] = last;
+    return first;
+}
+
+struct chain {
+    const struct bpe *bpe;
+    uint32_t *symbols, *ranks, *previous, *next;
+    struct queue queue;
+};
+
+/* Find the rank of place 'at' and its successor anew. */
+static void rank_again(struct chain *chain, uint32_t at)
+{
+    uint32_t next = chain->next[at];
+
+    chain->ranks[at] = next == BPE_NONE
+                           ? BPE_NONE
+                           : bpe_rank(chain->bpe, chain->symbols[at], chain->symbols[next]);
+    if (chain->ranks[at] != BPE_NONE)
+        queue_put(&chain->queue, (uint64_t)bpe_level(chain->bpe, chain->ranks[at]) << 32 | at);
+}
+
+static void merge_at(struct chain *chain, uint32_t at, uint32_t rank)
+{
+    uint32_t gone = chain->next[at];
+
+    chain->symbols[at] = chain->bpe->merged[rank];
+    chain->ranks[gone] = BPE_NONE;
+    chain->next[at] = chain->next[gone];
+    if (chain->next[at] != BPE_NONE)
+        chain->previous[chain->next[at]] = at;
+    rank_again(chain, at);
+    if (chain->previous[at] != BPE_NONE)
+        rank_again(chain, chain->previous[at]);
+}
+
+size_t bpe_merge_heap(const struct bpe *bpe, struct bpe_scratch *scratch, uint32_t *symbols,
+                      size_t count)
+{
+    /* Each merge removes one symbol and puts at most two pairs: 3 * count items suffice. */
+    size_t size = count * (3 * sizeof(uint32_t) + 3 * sizeof(uint64_t));
+    struct chain chain = {.bpe = bpe, .symbols = symbols};
+    size_t made = 0;
+
+    if (count >= UINT32_MAX / 2 || !bpe_scratch_reserve(scratch, size))
+        return SIZE_MAX;
+    chain.queue.items = scratch->memory;
+    chain.ranks = (uint32_t *)(chain.queue.items + 3 * count);
+    chain.previous = chain.ranks + count;
+    chain.next = chain.previous + count;
+    for (uint32_t i = 0; i < count; i++) {
+        chain.previous[i] = i == 0 ? BPE_NONE : i - 1;
+        chain.next[i] = i + 1 == count ? BPE_NONE : i + 1;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        rank_again(&chain, i);
+    while (chain.queue.count > 0) {
+        uint64_t item = queue_take(&chain.queue);
+        uint32_t at = (uint32_t)item;
+
+        /* What has merged meanwhile is at another level. */
+        if (bpe_level(bpe, chain.ranks[at]) == item >> 32)
+            merge_at(&chain, at, chain.ranks[at]);
+    }
+    for (uint32_t i = 0; i != BPE_NONE; i = chain.next[i])
+        symbols[made++] = symbols[i];
+    return made;
+}

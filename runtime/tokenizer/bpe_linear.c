@@ -1,0 +1,218 @@
+/* Long words in linear time.
+ *
+ * Where every merge has a higher rank than those that made its two halves, the encoding of a word
+ * is the one sequence of tokens whose neighbours all stay apart when encoded together. So: take the
+ * longest token that fits its left neighbour, and step back where none does. Whether two tokens
+ * stay apart is found by undoing their merges, latest first, and asking whether the symbols that
+ * meet at the border would have merged before. */
+#include "bpe.h"
+#include "unicode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TOKEN_UNITS 4096 /* longest token looked at; with a longer one the heap is used */
+
+struct unmade {
+    uint32_t symbols[TOKEN_UNITS], ranks[TOKEN_UNITS];
+};
+
+static size_t load_units(const struct bpe *bpe, const uint8_t *text, size_t length,
+                         uint32_t *symbols)
+{
+    size_t count = 0;
+
+    for (size_t at = 0; at < length;) {
+        uint32_t point;
+
+        if (count == TOKEN_UNITS)
+            return SIZE_MAX;
+        if (bpe->units == BPE_BYTES) {
+            symbols[count++] = bpe->byte_symbols[text[at++]];
+            continue;
+        }
+        at += utf8_decode(text + at, text + length, &point);
+        symbols[count++] = bpe->characters[bpe->character_pages[point >> 8] - 1][point & 255];
+    }
+    return count;
+}
+
+/* Encode the text of a symbol. If the symbol itself comes out, note its last merge. Returns -1 if
+ * it is too long to be looked at. */
+static int trace_symbol(struct bpe *bpe, struct unmade *work, uint32_t symbol)
+{
+    size_t length, count, at = 0;
+    const uint8_t *text = bpe_text(bpe, symbol, &length);
+    uint32_t left = BPE_NONE, right = BPE_NONE, best = BPE_NONE;
+
+    bpe->made_at[symbol] = BPE_NONE;
+    if (length == 0)
+        return 0;
+    count = load_units(bpe, text, length, work->symbols);
+    if (count == SIZE_MAX)
+        return -1;
+    if (count == 1 && work->symbols[0] == symbol) {
+        bpe->made_at[symbol] = 0;
+        return 0;
+    }
+    for (size_t i = 0; i + 1 < count; i++)
+        work->ranks[i] = bpe_rank(bpe, work->symbols[i], work->symbols[i + 1]);
+    while (count > 1) {
+        at = bpe_lowest(bpe, work->ranks, count - 1);
+        best = work->ranks[at];
+        if (best == BPE_NONE)
+            return 0;
+        left = work->symbols[at];
+        right = work->symbols[at + 1];
+        work->symbols[at] = bpe->merged[best];
+        count--;
+        memmove(work->symbols + at + 1, work->symbols + at + 2,
+                (count - at - 1) * sizeof(uint32_t));
+        memmove(work->ranks + at, work->ranks + at + 1, (count - at) * sizeof(uint32_t));
+        if (at + 1 < count)
+            work->ranks[at] = bpe_rank(bpe, work->symbols[at], work->symbols[at + 1]);
+        if (at > 0)
+            work->ranks[at - 1] = bpe_rank(bpe, work->symbols[at - 1], work->symbols[at]);
+    }
+    if (work->symbols[0] == symbol) {
+        bpe->made_at[symbol] = best + 1;
+        bpe->left[symbol] = left;
+        bpe->right[symbol] = right;
+    }
+    return 0;
+}
+
+/* The longest shorter symbol at the beginning of each. */
+static void find_shorter(struct bpe *bpe)
+{
+    for (uint32_t symbol = 0; symbol < bpe->symbol_count; symbol++) {
+        size_t length;
+        const uint8_t *text = bpe_text(bpe, symbol, &length);
+        uint32_t node = TRIE_ROOT, value;
+
+        bpe->shorter[symbol] = BPE_NONE;
+        for (size_t i = 0; i + 1 < length; i++) {
+            node = trie_step(&bpe->trie, node, text[i]);
+            if (node == TRIE_NONE)
+                break;
+            value = bpe->trie.values[node];
+            if (value != TRIE_NONE && bpe->made_at[value] != BPE_NONE)
+                bpe->shorter[symbol] = value;
+        }
+    }
+}
+
+/* Does every pair that can meet have a higher rank than what made its halves? */
+static int ranks_rise(const struct bpe *bpe)
+{
+    for (size_t i = 0; i <= bpe->pair_mask; i++) {
+        uint64_t entry = bpe->pairs[i];
+        uint32_t left = (uint32_t)(entry >> 43), right = (uint32_t)(entry >> 22) & 0x1FFFFF;
+        uint32_t at = (uint32_t)(entry & 0x3FFFFF);
+
+        if (!entry || bpe->made_at[left] == BPE_NONE || bpe->made_at[right] == BPE_NONE)
+            continue;
+        if (at <= bpe->made_at[left] || at <= bpe->made_at[right])
+            return 0;
+    }
+    return 1;
+}
+
+int bpe_linear_prepare(struct bpe *bpe)
+{
+    struct unmade *work = malloc(sizeof(*work));
+    int all = 1;
+
+    bpe->made_at = malloc(bpe->symbol_count * sizeof(uint32_t));
+    bpe->left = malloc(bpe->symbol_count * sizeof(uint32_t));
+    bpe->right = malloc(bpe->symbol_count * sizeof(uint32_t));
+    bpe->shorter = malloc(bpe->symbol_count * sizeof(uint32_t));
+    if (!work || !bpe->made_at || !bpe->left || !bpe->right || !bpe->shorter) {
+        free(work);
+        return -1;
+    }
+    for (uint32_t symbol = 0; symbol < bpe->symbol_count; symbol++)
+        if (trace_symbol(bpe, work, symbol) < 0) {
+            bpe->made_at[symbol] = 0; /* unknown: counts as one that may come out */
+            all = 0;
+        }
+    free(work);
+    bpe->linear = all && !bpe->levels && ranks_rise(bpe);
+    if (bpe->linear)
+        find_shorter(bpe);
+    return 0;
+}
+
+/* Do two symbols that stand side by side stay apart? */
+static int stay_apart(const struct bpe *bpe, uint32_t left, uint32_t right)
+{
+    uint32_t limit = BPE_NONE;
+
+    for (;;) {
+        uint32_t rank = bpe_rank(bpe, left, right);
+
+        if (rank != BPE_NONE && rank + 1 < limit)
+            return 0;
+        if (bpe->made_at[left] > bpe->made_at[right]) {
+            limit = bpe->made_at[left];
+            left = bpe->right[left];
+        } else if (bpe->made_at[right] > 0) {
+            /* Of equal ranks the left one merges first. */
+            limit = bpe->made_at[right] + 1;
+            right = bpe->left[right];
+        } else {
+            return 1;
+        }
+    }
+}
+
+static uint32_t longest(const struct bpe *bpe, const uint8_t *text, size_t length)
+{
+    uint32_t node = TRIE_ROOT, found = BPE_NONE, value;
+
+    for (size_t i = 0; i < length; i++) {
+        node = trie_step(&bpe->trie, node, text[i]);
+        if (node == TRIE_NONE)
+            break;
+        value = bpe->trie.values[node];
+        if (value != TRIE_NONE && bpe->made_at[value] != BPE_NONE)
+            found = value;
+    }
+    return found;
+}
+
+size_t bpe_linear_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const uint8_t *word,
+                         size_t length, uint32_t *symbols)
+{
+    uint8_t *dead = bpe_scratch_reserve(scratch, length / 8 + 1); /* places no encoding ends at */
+    size_t count = 0, at = 0;
+    uint32_t next;
+
+    if (!dead)
+        return SIZE_MAX;
+    memset(dead, 0, length / 8 + 1);
+    next = longest(bpe, word, length);
+    while (at < length) {
+        uint32_t token = next;
+
+        for (; token != BPE_NONE; token = bpe->shorter[token]) {
+            size_t end = at + bpe->offsets[token + 1] - bpe->offsets[token];
+
+            if (!(dead[end >> 3] >> (end & 7) & 1) &&
+                (count == 0 || stay_apart(bpe, symbols[count - 1], token))) {
+                symbols[count++] = token;
+                at = end;
+                next = longest(bpe, word + at, length - at);
+                break;
+            }
+        }
+        if (token != BPE_NONE)
+            continue;
+        if (count == 0) /* cannot be: every unit is a symbol */
+            return SIZE_MAX;
+        dead[at >> 3] |= (uint8_t)(1 << (at & 7));
+        next = symbols[--count];
+        at -= bpe->offsets[next + 1] - bpe->offsets[next];
+    }
+    return count;
+}

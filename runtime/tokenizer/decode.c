@@ -1,0 +1,99 @@
+/* Ids to text. */
+#include "model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void text_buffer_clear(struct text_buffer *buffer)
+{
+    free(buffer->data);
+    memset(buffer, 0, sizeof(*buffer));
+}
+
+static int put_text(struct text_buffer *out, const void *text, size_t length)
+{
+    if (length > out->capacity - out->length) {
+        size_t capacity = out->capacity + out->capacity / 2 + length + 256;
+        char *data = realloc(out->data, capacity);
+
+        if (!data)
+            return -1;
+        out->data = data;
+        out->capacity = capacity;
+    }
+    if (length > 0)
+        memcpy(out->data + out->length, text, length);
+    out->length += length;
+    return 0;
+}
+
+static int put_number(struct text_buffer *out, int64_t id, int first)
+{
+    char text[32];
+    int length = snprintf(text, sizeof(text), "%s%lld", first ? "" : " ", (long long)id);
+
+    return put_text(out, text, (size_t)length);
+}
+
+/* SentencePiece: what stands for unknown characters has a surface of its own, control pieces have
+ * none, and the space that was put before the text goes. */
+static int put_piece(const struct tokenizer *tokenizer, size_t id, int *begun,
+                     struct text_buffer *out)
+{
+    const struct normalizer *normalizer = &tokenizer->normalizer;
+    size_t length;
+    const uint8_t *text = vocabulary_text(&tokenizer->vocabulary, id, &length);
+
+    switch (tokenizer->vocabulary.entries[id].kind) {
+    case VOCABULARY_CONTROL:
+        return 0;
+    case VOCABULARY_UNKNOWN:
+        *begun = 1;
+        return put_text(out, " \xE2\x81\x87 ", 5);
+    case VOCABULARY_BYTE:
+        *begun = 1;
+        return put_text(out, text, length);
+    default:
+        break;
+    }
+    if (!*begun && (normalizer->prefix || normalizer->squeeze) && length > 0 && *text == ' ') {
+        text++;
+        length--;
+        *begun = !normalizer->squeeze;
+    }
+    *begun |= length > 0;
+    return put_text(out, text, length);
+}
+
+int tokenizer_decode(const struct tokenizer *tokenizer, const int64_t *ids, size_t count,
+                     struct text_buffer *out, struct error *err)
+{
+    size_t before = out->length;
+    int begun = 0, rc = 0;
+
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        size_t length;
+        const uint8_t *text;
+
+        if (ids[i] < 0 || ids[i] >= tokenizer->vocab_size ||
+            (tokenizer->decode != DECODE_NUMBERS &&
+             tokenizer->vocabulary.entries[ids[i]].kind == VOCABULARY_ABSENT)) {
+            out->length = before;
+            return error_set(err, "id %lld is not in the vocabulary of %lld", (long long)ids[i],
+                             (long long)tokenizer->vocab_size);
+        }
+        if (tokenizer->decode == DECODE_NUMBERS) {
+            rc = put_number(out, ids[i], i == 0);
+        } else if (tokenizer->decode == DECODE_SENTENCEPIECE) {
+            rc = put_piece(tokenizer, (size_t)ids[i], &begun, out);
+        } else {
+            text = vocabulary_text(&tokenizer->vocabulary, (size_t)ids[i], &length);
+            rc = put_text(out, text, length);
+        }
+    }
+    if (rc == 0)
+        return 0;
+    out->length = before;
+    return error_set(err, "out of memory for text");
+}

@@ -1,0 +1,371 @@
+/* The engine: words out of the splitter go through the cache in batches, so that the memory of a
+ * whole batch is on its way before the first word is looked at; what the cache does not know is
+ * encoded and remembered. */
+#include "model.h"
+#include "encoder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CACHE_DEFAULT (UINT64_C(24) << 20)
+#define CACHE_LEAST   (UINT64_C(64) << 10)
+#define CACHE_MOST    (UINT64_C(1) << 30)
+#define TEXT_LIMIT    (UINT64_C(1) << 32) /* places within a text have 32 bits */
+
+static int out_of_memory(struct error *err)
+{
+    return error_set(err, "out of memory for token ids");
+}
+
+struct encoder *encoder_create(const struct tokenizer *tokenizer, size_t cache_bytes,
+                               struct error *err)
+{
+    struct encoder *encoder = calloc(1, sizeof(*encoder));
+
+    if (cache_bytes == 0)
+        cache_bytes = CACHE_DEFAULT;
+    if (cache_bytes < CACHE_LEAST)
+        cache_bytes = CACHE_LEAST;
+    if (cache_bytes > CACHE_MOST)
+        cache_bytes = CACHE_MOST;
+    if (!encoder || words_init(&encoder->words, cache_bytes) < 0) {
+        free(encoder);
+        error_set(err, "out of memory for a cache of %zu bytes", cache_bytes);
+        return NULL;
+    }
+    encoder->tokenizer = tokenizer;
+    encoder->wide = tokenizer->id_size == 4;
+    encoder->splitter.options = tokenizer->split;
+    encoder->splitter.cuts = tokenizer->cuts;
+    return encoder;
+}
+
+void encoder_destroy(struct encoder *encoder)
+{
+    if (!encoder)
+        return;
+    words_clear(&encoder->words);
+    bpe_scratch_clear(&encoder->scratch);
+    free(encoder->ids);
+    free(encoder->normal);
+    free(encoder);
+}
+
+int token_buffer_reserve(struct token_buffer *buffer, size_t more, size_t id_size)
+{
+    size_t wanted = buffer->count + more, capacity = buffer->capacity;
+    void *ids;
+
+    if (wanted <= capacity)
+        return 0;
+    if (wanted < buffer->count || wanted > SIZE_MAX / 8)
+        return -1;
+    capacity += capacity / 2;
+    if (capacity < wanted)
+        capacity = wanted + 1024;
+    ids = realloc(buffer->ids, capacity * id_size);
+    if (!ids)
+        return -1;
+    buffer->ids = ids;
+    buffer->capacity = capacity;
+    return 0;
+}
+
+void token_buffer_clear(struct token_buffer *buffer)
+{
+    free(buffer->ids);
+    memset(buffer, 0, sizeof(*buffer));
+}
+
+/* Append ids one by one; room is reserved. */
+static void put_ids(struct token_buffer *out, const uint32_t *ids, size_t count, int wide)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (wide)
+            ((int32_t *)out->ids)[out->count++] = (int32_t)ids[i];
+        else
+            ((uint16_t *)out->ids)[out->count++] = (uint16_t)ids[i];
+    }
+}
+
+static uint32_t unpack(const uint8_t *ids, size_t at, int wide)
+{
+    uint16_t narrow;
+
+    if (wide)
+        return ids[3 * at] | (uint32_t)ids[3 * at + 1] << 8 | (uint32_t)ids[3 * at + 2] << 16;
+    memcpy(&narrow, ids + 2 * at, 2);
+    return narrow;
+}
+
+/* Encode a word that no table holds, into encoder->ids. Returns the number of ids or SIZE_MAX. */
+static size_t encode_word(struct encoder *encoder, const uint8_t *word, size_t length)
+{
+    size_t wanted = length * 3;
+
+    if (wanted > encoder->id_capacity) {
+        uint32_t *ids;
+
+        if (length > SIZE_MAX / 64)
+            return SIZE_MAX;
+        wanted += wanted / 4 + 1024;
+        ids = malloc(wanted * sizeof(*ids));
+        if (!ids)
+            return SIZE_MAX;
+        free(encoder->ids);
+        encoder->ids = ids;
+        encoder->id_capacity = wanted;
+    }
+    return bpe_encode(&encoder->tokenizer->bpe, &encoder->scratch, word, length, encoder->ids);
+}
+
+/* A word of up to 31 bytes by way of the second table. */
+static int take_long(struct encoder *encoder, const uint8_t *word, size_t length,
+                     struct token_buffer *out)
+{
+    const struct word_long *entry;
+    uint64_t key[4];
+    size_t count;
+
+    word_long_key(word, length, key);
+    entry = words_find_long(&encoder->words, key);
+    if (entry) {
+        uint32_t ids[WORD_LONG_NARROW];
+
+        for (size_t i = 0; i < entry->count; i++)
+            ids[i] = unpack(entry->ids, i, encoder->wide);
+        if (token_buffer_reserve(out, entry->count, encoder->tokenizer->id_size) < 0)
+            return -1;
+        put_ids(out, ids, entry->count, encoder->wide);
+        return 0;
+    }
+    count = encode_word(encoder, word, length);
+    if (count == SIZE_MAX || token_buffer_reserve(out, count, encoder->tokenizer->id_size) < 0)
+        return -1;
+    words_put_long(&encoder->words, key, encoder->ids, count, encoder->wide);
+    put_ids(out, encoder->ids, count, encoder->wide);
+    return 0;
+}
+
+/* A short word that is not in the first table. */
+static int take_missing(struct encoder *encoder, uint64_t low, uint64_t high,
+                        struct token_buffer *out)
+{
+    uint64_t bytes[2] = {low, high};
+    size_t length = high >> 56, count;
+
+    count = encode_word(encoder, (const uint8_t *)bytes, length);
+    if (count == SIZE_MAX || token_buffer_reserve(out, count, encoder->tokenizer->id_size) < 0)
+        return -1;
+    words_put_short(&encoder->words, low, high, encoder->ids, count, encoder->wide);
+    put_ids(out, encoder->ids, count, encoder->wide);
+    return 0;
+}
+
+static int take_huge(struct encoder *encoder, const uint8_t *word, size_t length,
+                     struct token_buffer *out)
+{
+    size_t count = encode_word(encoder, word, length);
+
+    if (count == SIZE_MAX || token_buffer_reserve(out, count, encoder->tokenizer->id_size) < 0)
+        return -1;
+    put_ids(out, encoder->ids, count, encoder->wide);
+    return 0;
+}
+
+static inline __attribute__((always_inline)) int run_jobs(struct encoder *encoder,
+                                                          struct token_buffer *out, int wide)
+{
+    const struct word_short *shorts = encoder->words.shorts;
+    size_t jobs = encoder->job_count;
+    /* One store writes more than a word's ids; the room behind the last one is for that. */
+    size_t each = wide ? WORD_SHORT_WIDE : WORD_SHORT_NARROW, spare = 8;
+
+    encoder->job_count = 0;
+    if (token_buffer_reserve(out, jobs * each + spare, wide ? 4 : 2) < 0)
+        return -1;
+    for (size_t i = 0; i < jobs; i++) {
+        struct job job = encoder->jobs[i];
+        const struct word_short *entry;
+
+        if (__builtin_expect(job.set >= JOB_LONG, 0)) {
+            const uint8_t *word = (const uint8_t *)(uintptr_t)job.low;
+            int rc = job.high <= WORD_LONG ? take_long(encoder, word, job.high, out)
+                                           : take_huge(encoder, word, job.high, out);
+
+            if (rc < 0 || token_buffer_reserve(out, (jobs - i) * each + spare, wide ? 4 : 2) < 0)
+                return -1;
+            continue;
+        }
+        entry = shorts + job.set;
+        entry += entry[1].low == job.low && entry[1].high == job.high;
+        if (__builtin_expect(entry->low != job.low || entry->high != job.high, 0)) {
+            if (take_missing(encoder, job.low, job.high, out) < 0 ||
+                token_buffer_reserve(out, (jobs - i) * each + spare, wide ? 4 : 2) < 0)
+                return -1;
+            continue;
+        }
+        if (wide) {
+            int32_t *to = (int32_t *)out->ids + out->count;
+
+            for (size_t k = 0; k < WORD_SHORT_WIDE; k++)
+                to[k] = (int32_t)unpack(entry->ids, k, 1);
+        } else {
+            memcpy((uint16_t *)out->ids + out->count, entry->ids, 16);
+        }
+        out->count += entry->count;
+    }
+    return 0;
+}
+
+static int flush(struct encoder *encoder, struct token_buffer *out)
+{
+    return encoder->wide ? run_jobs(encoder, out, 1) : run_jobs(encoder, out, 0);
+}
+
+static inline void add_short(struct encoder *encoder, const uint8_t *word, size_t length,
+                             size_t left)
+{
+    struct job *job = &encoder->jobs[encoder->job_count++];
+    size_t set;
+
+    word_short_key(word, length, left, &job->low, &job->high);
+    set = word_short_set(&encoder->words, job->low, job->high);
+    job->set = (uint32_t)set;
+    __builtin_prefetch(encoder->words.shorts + set);
+}
+
+/* A longer word: cut where two bytes meet that no token holds. What is left without a cut is looked
+ * up or encoded as it is. */
+static int add_long(struct encoder *encoder, const uint8_t *word, size_t length, size_t left,
+                    struct token_buffer *out)
+{
+    const struct bpe *bpe = &encoder->tokenizer->bpe;
+    size_t begin = 0;
+
+    for (size_t at = 1; at <= length; at++) {
+        if (at < length && bpe_joined(bpe, word[at - 1], word[at]))
+            continue;
+        if (encoder->job_count == JOBS && flush(encoder, out) < 0)
+            return -1;
+        if (at - begin <= WORD_SHORT) {
+            add_short(encoder, word + begin, at - begin, left - begin);
+        } else {
+            encoder->jobs[encoder->job_count++] =
+                (struct job){(uintptr_t)(word + begin), at - begin, JOB_LONG};
+        }
+        begin = at;
+    }
+    return 0;
+}
+
+int encoder_span(struct encoder *encoder, const uint8_t *text, size_t length,
+                 struct token_buffer *out)
+{
+    struct splitter *splitter = &encoder->splitter;
+    size_t begin = 0;
+
+    split_begin(splitter, text, length);
+    while (split_next(splitter)) {
+        for (size_t i = 0; i < splitter->count; i++) {
+            size_t end = splitter->base + splitter->ends[i], size = end - begin;
+
+            if (encoder->job_count == JOBS && flush(encoder, out) < 0)
+                return -1;
+            if (__builtin_expect(size <= WORD_SHORT, 1))
+                add_short(encoder, text + begin, size, length - begin);
+            else if (add_long(encoder, text + begin, size, length - begin, out) < 0)
+                return -1;
+            begin = end;
+        }
+        if (encoder->job_count > JOBS / 2 && flush(encoder, out) < 0)
+            return -1;
+    }
+    return flush(encoder, out);
+}
+
+int encoder_put(struct encoder *encoder, uint32_t id, struct token_buffer *out)
+{
+    if (token_buffer_reserve(out, 1, encoder->tokenizer->id_size) < 0)
+        return -1;
+    put_ids(out, &id, 1, encoder->wide);
+    return 0;
+}
+
+int tokenizer_append(struct encoder *encoder, int64_t id, struct token_buffer *out,
+                     struct error *err)
+{
+    if (id < 0 || id >= encoder->tokenizer->vocab_size)
+        return error_set(err, "id %lld is not in the vocabulary", (long long)id);
+    return encoder_put(encoder, (uint32_t)id, out) < 0 ? out_of_memory(err) : 0;
+}
+
+/* Side by side, unknown characters are one id. */
+static void merge_unknown(const struct tokenizer *tokenizer, struct token_buffer *out, size_t from)
+{
+    uint32_t unknown = tokenizer->bpe.unknown_id, id, before = BPE_NONE;
+    size_t kept = from;
+
+    for (size_t i = from; i < out->count; i++, before = id) {
+        id = tokenizer->id_size == 4 ? ((uint32_t *)out->ids)[i] : ((uint16_t *)out->ids)[i];
+        if (id == unknown && before == unknown)
+            continue;
+        if (tokenizer->id_size == 4)
+            ((uint32_t *)out->ids)[kept++] = id;
+        else
+            ((uint16_t *)out->ids)[kept++] = (uint16_t)id;
+    }
+    out->count = kept;
+}
+
+static int encode_between(struct encoder *encoder, const uint8_t *text, size_t length,
+                          struct token_buffer *out)
+{
+    if (length == 0)
+        return 0;
+    if (encoder->tokenizer->normalizer.active)
+        return encoder_normalized(encoder, text, length, out);
+    return encoder_span(encoder, text, length, out);
+}
+
+static int encode_text(struct encoder *encoder, const uint8_t *text, size_t length,
+                       struct token_buffer *out)
+{
+    const struct tokenizer *tokenizer = encoder->tokenizer;
+    size_t at, size;
+    uint32_t id;
+
+    while ((id = specials_find(&tokenizer->specials, text, length, &at, &size)) != TRIE_NONE) {
+        if (encode_between(encoder, text, at, out) < 0 || encoder_put(encoder, id, out) < 0)
+            return -1;
+        text += at + size;
+        length -= at + size;
+    }
+    return encode_between(encoder, text, length, out);
+}
+
+int tokenizer_encode(struct encoder *encoder, const char *text, size_t length,
+                     struct token_buffer *out, struct error *err)
+{
+    const struct tokenizer *tokenizer = encoder->tokenizer;
+    size_t before = out->count;
+
+    if (length >= TEXT_LIMIT)
+        return error_set(err, "a text of %zu bytes; at most %llu can be encoded", length,
+                         (unsigned long long)TEXT_LIMIT - 1);
+    if (tokenizer->config.add_bos && tokenizer_append(encoder, tokenizer->bos, out, err) < 0)
+        return -1;
+    if (tokenizer->config.type == TOKENIZER_NULL) {
+        if (null_encode(tokenizer, text, length, out, err) == 0)
+            return 0;
+    } else if (encode_text(encoder, (const uint8_t *)text, length, out) == 0) {
+        if (tokenizer->merge_unknown)
+            merge_unknown(tokenizer, out, before);
+        return 0;
+    } else {
+        out_of_memory(err);
+    }
+    encoder->job_count = 0;
+    out->count = before;
+    return -1;
+}

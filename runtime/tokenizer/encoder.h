@@ -1,0 +1,43 @@
+/* The inside of an encoder; for the files of this folder only. */
+#ifndef MEGATRON_ENCODER_H
+#define MEGATRON_ENCODER_H
+
+#include "model.h"
+#include "words.h"
+
+#define JOBS     4096
+#define JOB_LONG UINT32_MAX
+
+/* A word on its way: its key and set in the first table; or, with JOB_LONG, its address and length.
+ */
+struct job {
+    uint64_t low, high;
+    uint32_t set;
+};
+
+struct encoder {
+    const struct tokenizer *tokenizer;
+    int wide;
+    struct words words;
+    struct bpe_scratch scratch;
+    uint32_t *ids; /* of one word */
+    size_t id_capacity;
+    uint8_t *normal; /* normalised text */
+    size_t normal_capacity;
+    size_t job_count;
+    struct splitter splitter;
+    struct job jobs[JOBS];
+};
+
+/* Append the ids of a text without special tokens, or one id. All return -1 only when memory is
+ * out. */
+int encoder_span(struct encoder *encoder, const uint8_t *text, size_t length,
+                 struct token_buffer *out);
+
+int encoder_put(struct encoder *encoder, uint32_t id, struct token_buffer *out);
+
+/* The same for a text that the normaliser may change. */
+int encoder_normalized(struct encoder *encoder, const uint8_t *text, size_t length,
+                       struct token_buffer *out);
+
+#endif

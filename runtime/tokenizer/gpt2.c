@@ -1,0 +1,194 @@
+/* GPT-2's two files: vocab.json (tokens and ids) and merges.txt (pairs, lowest rank first). */
+#include "model.h"
+#include "file.h"
+#include "json.h"
+#include "locate.h"
+#include "unicode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_LIMIT (UINT64_C(1) << 28)
+
+/* Printable bytes stand for themselves; the others are numbered from U+0100 on. */
+static int byte_of_character(uint32_t point)
+{
+    uint32_t next = 0x100;
+
+    if ((point >= 0x21 && point <= 0x7E) || (point >= 0xA1 && point <= 0xFF && point != 0xAD))
+        return (int)point;
+    for (int byte = 0; byte < 256; byte++) {
+        if ((byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD))
+            continue;
+        if (next++ == point)
+            return byte;
+    }
+    return -1;
+}
+
+size_t byte_level_decode(const char *text, size_t length, uint8_t *out)
+{
+    const uint8_t *at = (const uint8_t *)text, *end = at + length;
+    size_t count = 0;
+
+    while (at < end) {
+        uint32_t point;
+        int byte;
+
+        at += utf8_decode(at, end, &point);
+        byte = byte_of_character(point);
+        if (byte < 0)
+            return SIZE_MAX;
+        out[count++] = (uint8_t)byte;
+    }
+    return count;
+}
+
+static int load_vocabulary(struct tokenizer *tokenizer, const char *path, struct error *err)
+{
+    struct json *json = json_read_file(path, FILE_LIMIT, err);
+    struct json_iterator members;
+    struct json_value value;
+    const char *name;
+    size_t length;
+    int rc = -1;
+
+    if (!json)
+        return -1;
+    if (json_type(json_root(json)) != JSON_OBJECT || json_iterate(json_root(json), &members) < 0) {
+        error_set(err, "%s: should be an object of tokens and ids", path);
+        goto out;
+    }
+    while (json_next(&members, &name, &length, &value)) {
+        uint8_t *bytes = malloc(length + 1);
+        enum vocabulary_kind kind = VOCABULARY_TOKEN;
+        size_t count = bytes ? byte_level_decode(name, length, bytes) : 0;
+        int64_t id;
+        int failed;
+
+        if (bytes && count == SIZE_MAX) {
+            kind = VOCABULARY_SPECIAL;
+            memcpy(bytes, name, length);
+            count = length;
+        }
+        if (!bytes || json_integer(value, &id) < 0) {
+            free(bytes);
+            error_set(err, "%s: the id of token \"%.40s\" is no whole number", path, name);
+            goto out;
+        }
+        failed = vocabulary_set(&tokenizer->vocabulary, id, bytes, count, kind, err);
+        free(bytes);
+        if (failed) {
+            error_prefix(err, "%s: token \"%.40s\"", path, name);
+            goto out;
+        }
+    }
+    rc = 0;
+out:
+    json_destroy(json);
+    return rc;
+}
+
+/* One half of a merge as a symbol. */
+static uint32_t find_half(const struct tokenizer *tokenizer, const char *text, size_t length)
+{
+    uint8_t bytes[4096];
+    size_t count = length <= sizeof(bytes) ? byte_level_decode(text, length, bytes) : SIZE_MAX;
+
+    if (count == SIZE_MAX || count == 0)
+        return TRIE_NONE;
+    return trie_find(&tokenizer->bpe.trie, bytes, count);
+}
+
+static int add_merge(struct tokenizer *tokenizer, const char *line, size_t length,
+                     struct error *err)
+{
+    const char *space = memchr(line, ' ', length);
+    size_t first = space ? (size_t)(space - line) : 0;
+    size_t second = space ? length - first - 1 : 0;
+    uint32_t left, right;
+
+    if (first == 0 || second == 0 || memchr(space + 1, ' ', second))
+        return error_set(err, "should be two tokens with a space between them");
+    left = find_half(tokenizer, line, first);
+    if (left == TRIE_NONE)
+        return error_set(err, "token \"%.*s\" is not in the vocabulary",
+                         (int)(first < 40 ? first : 40), line);
+    right = find_half(tokenizer, space + 1, second);
+    if (right == TRIE_NONE)
+        return error_set(err, "token \"%.*s\" is not in the vocabulary",
+                         (int)(second < 40 ? second : 40), space + 1);
+    return bpe_add_pair(&tokenizer->bpe, left, right, err);
+}
+
+static int load_merges(struct tokenizer *tokenizer, const char *path, struct error *err)
+{
+    struct file_bytes bytes;
+    const char *line, *end;
+    size_t number = 0;
+    int rc = 0;
+
+    if (file_read(path, FILE_LIMIT, &bytes, err) < 0)
+        return -1;
+    line = bytes.data;
+    end = bytes.data + bytes.length;
+    while (line < end && rc == 0) {
+        const char *newline = memchr(line, '\n', (size_t)(end - line));
+        size_t length = (size_t)((newline ? newline : end) - line);
+
+        number++;
+        if (length > 0 && line[length - 1] == '\r')
+            length--;
+        if (length > 0 && !(number == 1 && strncmp(line, "#version", 8) == 0)) {
+            rc = add_merge(tokenizer, line, length, err);
+            if (rc < 0)
+                error_prefix(err, "%s, line %zu", path, number);
+        }
+        line = newline ? newline + 1 : end;
+    }
+    file_bytes_clear(&bytes);
+    return rc;
+}
+
+/* <|endoftext|> is a token of its own; in texts too, unless they are taken as they are. */
+static int find_end_of_text(struct tokenizer *tokenizer, const char *path, struct error *err)
+{
+    static const char name[] = "<|endoftext|>";
+    uint32_t id = trie_find(&tokenizer->bpe.trie, (const uint8_t *)name, sizeof(name) - 1);
+
+    if (id == TRIE_NONE)
+        return error_set(err, "%s: there is no token %s, which ends documents", path, name);
+    tokenizer->eod = tokenizer->bos = tokenizer->eos = id;
+    if (tokenizer->config.special_as_text)
+        return 0;
+    if (specials_add(&tokenizer->specials, (const uint8_t *)name, sizeof(name) - 1, id) < 0)
+        return error_set(err, "out of memory for the vocabulary");
+    return 0;
+}
+
+int load_gpt2(struct tokenizer *tokenizer, struct error *err)
+{
+    char own_vocabulary[4096], own_merges[4096];
+    const char *vocabulary = tokenizer->config.vocab_file, *merges = tokenizer->config.merge_file;
+
+    if (!vocabulary != !merges)
+        return error_set(err, "--vocab-file and --merge-file go together; give both, or none for "
+                              "GPT-2's own");
+    if (!vocabulary) {
+        if (locate_data("gpt2/vocab.json", own_vocabulary, sizeof(own_vocabulary), err) < 0 ||
+            locate_data("gpt2/merges.txt", own_merges, sizeof(own_merges), err) < 0)
+            return -1;
+        vocabulary = own_vocabulary;
+        merges = own_merges;
+    }
+    tokenizer->split = (struct split_options){.rule = SPLIT_GPT2};
+    if (load_vocabulary(tokenizer, vocabulary, err) < 0 ||
+        bpe_init(&tokenizer->bpe, BPE_BYTES, err) < 0)
+        return -1;
+    if (model_set_tokens(tokenizer, err) < 0)
+        return error_prefix(err, "%s", vocabulary);
+    if (load_merges(tokenizer, merges, err) < 0 || find_end_of_text(tokenizer, vocabulary, err) < 0)
+        return -1;
+    tokenizer->vocab_size = (int64_t)tokenizer->vocabulary.count;
+    return 0;
+}

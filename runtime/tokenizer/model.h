@@ -1,0 +1,50 @@
+/* What a tokenizer is made of; for the files of this folder only. */
+#ifndef MEGATRON_MODEL_H
+#define MEGATRON_MODEL_H
+
+#include "tokenizer.h"
+#include "bpe.h"
+#include "normalize.h"
+#include "specials.h"
+#include "split.h"
+#include "vocabulary.h"
+
+/* How decoded ids become text. */
+enum decode_rule {
+    DECODE_BYTES,         /* texts one after the other */
+    DECODE_SENTENCEPIECE, /* the same without control pieces and the space put before the text */
+    DECODE_NUMBERS,       /* NullTokenizer */
+};
+
+struct tokenizer {
+    struct tokenizer_config config;
+    struct vocabulary vocabulary;
+    struct bpe bpe;
+    struct split_options split;
+    struct specials specials; /* found in texts before anything else */
+    struct specials kept;     /* found in normalised texts: user-defined pieces */
+    struct normalizer normalizer;
+    uint8_t *cuts; /* by two bytes: 1 where no token holds them side by side */
+    enum decode_rule decode;
+    int merge_unknown; /* unknown characters side by side are one id */
+    int64_t vocab_size, eod, bos, eos;
+    size_t id_size;
+};
+
+/* Loaders: fill a zeroed tokenizer up to model_finish. Errors name file and place. */
+int load_gpt2(struct tokenizer *tokenizer, struct error *err);
+int load_sentencepiece(struct tokenizer *tokenizer, struct error *err);
+int load_tiktoken(struct tokenizer *tokenizer, struct error *err);
+
+/* Hand the tokens of the vocabulary (VOCABULARY_TOKEN) to tokenizer->bpe, which is initialised. */
+int model_set_tokens(struct tokenizer *tokenizer, struct error *err);
+
+/* GPT-2 writes tokens with one printable character per byte. Turn such a text into bytes ('out' has
+ * room for 'length'). Returns their number, or SIZE_MAX if a character stands for no byte. */
+size_t byte_level_decode(const char *text, size_t length, uint8_t *out);
+
+/* Within encoder.c and null.c. */
+int null_encode(const struct tokenizer *tokenizer, const char *text, size_t length,
+                struct token_buffer *out, struct error *err);
+
+#endif

@@ -1,0 +1,57 @@
+/* SentencePiece's normaliser: a map of characters, spaces, and the space before the text.
+ *
+ * Inside this folder a SentencePiece space (U+2581) is a plain space, in texts and in pieces alike.
+ */
+#ifndef MEGATRON_NORMALIZE_H
+#define MEGATRON_NORMALIZE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "error.h"
+#include "trie.h"
+
+struct normalizer {
+    int active;         /* texts are normalised at all */
+    int prefix;         /* put a space before a text */
+    int squeeze;        /* no space at the ends, no two side by side */
+    int suffix;         /* the space put in goes behind the text */
+    uint32_t *map;      /* double array of the character map, or NULL */
+    size_t map_size;    /* units */
+    char *replacements; /* NUL-terminated texts, one after the other */
+    size_t replacements_size;
+    int has_kept; /* user-defined pieces, which are not changed; as written in the model */
+    struct trie kept;
+};
+
+#define NORMALIZER_LONGEST 512 /* bytes that one character or user-defined piece may become */
+
+void normalizer_clear(struct normalizer *normalizer);
+
+/* Take over a precompiled character map. Returns 0, or -1 with what is wrong with it. */
+int normalizer_set_map(struct normalizer *normalizer, const uint8_t *data, size_t length,
+                       struct error *err);
+
+/* Keep this piece as it is. Returns 0, or -1 when memory is out. */
+int normalizer_keep(struct normalizer *normalizer, const uint8_t *text, size_t length);
+
+/* Must this text be rewritten (1), or is it only in need of its prefix (0)? */
+int normalizer_changes(const struct normalizer *normalizer, const uint8_t *text, size_t length);
+
+/* A text on its way through the normaliser. */
+struct normalizing {
+    const struct normalizer *normalizer;
+    const uint8_t *text;
+    size_t length, at;
+    int after_space; /* a space that follows now is dropped */
+    size_t held;     /* spaces held back: at the end they may have to go */
+    int ended;
+};
+
+void normalizing_begin(struct normalizing *state, const struct normalizer *normalizer,
+                       const uint8_t *text, size_t length);
+
+/* Write a part of the normalised text, at most 'room' bytes (at least 4 * NORMALIZER_LONGEST).
+ * Returns how many; '*ended' tells whether it was the last. */
+size_t normalizing_next(struct normalizing *state, uint8_t *out, size_t room, int *ended);
+
+#endif

@@ -1,0 +1,43 @@
+/* NullTokenizer: texts are numbers with single spaces between them. */
+#include "model.h"
+
+static void put_id(const struct tokenizer *tokenizer, struct token_buffer *out, int64_t id)
+{
+    if (tokenizer->id_size == 4)
+        ((int32_t *)out->ids)[out->count++] = (int32_t)id;
+    else
+        ((uint16_t *)out->ids)[out->count++] = (uint16_t)id;
+}
+
+int null_encode(const struct tokenizer *tokenizer, const char *text, size_t length,
+                struct token_buffer *out, struct error *err)
+{
+    size_t at = 0;
+
+    while (at < length) {
+        int64_t id = 0;
+        size_t begin = at;
+
+        for (; at < length && text[at] != ' '; at++) {
+            if (text[at] < '0' || text[at] > '9')
+                return error_set(err,
+                                 "NullTokenizer: byte %zu of the text is no digit; texts are "
+                                 "ids with single spaces between them",
+                                 at);
+            id = id * 10 + (text[at] - '0');
+            if (id >= tokenizer->vocab_size)
+                return error_set(err, "NullTokenizer: the id at byte %zu is not below %lld", begin,
+                                 (long long)tokenizer->vocab_size);
+        }
+        if (at == begin || at + 1 == length)
+            return error_set(err,
+                             "NullTokenizer: no id at byte %zu; texts are ids with single "
+                             "spaces between them",
+                             at);
+        if (token_buffer_reserve(out, 1, tokenizer->id_size) < 0)
+            return error_set(err, "out of memory for token ids");
+        put_id(tokenizer, out, id);
+        at += at < length;
+    }
+    return 0;
+}

@@ -1,0 +1,370 @@
+/* A SentencePiece model: a protocol buffer of pieces with scores, of how it was trained and of how
+ * texts are normalised. */
+#include "model.h"
+#include "file.h"
+#include "protobuf.h"
+#include "unicode.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_LIMIT (UINT64_C(1) << 28)
+
+enum piece_type {
+    PIECE_NORMAL = 1,
+    PIECE_UNKNOWN,
+    PIECE_CONTROL,
+    PIECE_USER,
+    PIECE_UNUSED,
+    PIECE_BYTE
+};
+
+struct model {
+    struct tokenizer *tokenizer;
+    const char *path;
+    float *scores; /* by id */
+    size_t score_capacity;
+    uint64_t model_type; /* 2 is BPE */
+    int byte_fallback;
+    int escapes; /* spaces are written as U+2581 */
+    struct protobuf_field bos, eos, map;
+    int user_pieces;
+};
+
+static int broken(const struct model *model, const struct protobuf *at, const char *what,
+                  struct error *err)
+{
+    return error_set(err, "%s is no SentencePiece model: %s at byte %td", model->path, what,
+                     at->at - at->start);
+}
+
+/* A piece as bytes, U+2581 as a space. */
+static size_t piece_text(const uint8_t *piece, size_t length, uint8_t *out)
+{
+    size_t made = 0;
+
+    for (size_t i = 0; i < length; i++) {
+        if (length - i >= 3 && memcmp(piece + i, "\xE2\x96\x81", 3) == 0) {
+            out[made++] = ' ';
+            i += 2;
+        } else {
+            out[made++] = piece[i];
+        }
+    }
+    return made;
+}
+
+/* <0x0A> and its like. */
+static int byte_of_piece(const uint8_t *piece, size_t length)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    const char *high, *low;
+
+    if (length != 6 || memcmp(piece, "<0x", 3) != 0 || piece[5] != '>')
+        return -1;
+    high = piece[3] ? strchr(digits, piece[3]) : NULL;
+    low = piece[4] ? strchr(digits, piece[4]) : NULL;
+    return high && low ? (int)((high - digits) * 16 + (low - digits)) : -1;
+}
+
+static int is_named(const struct protobuf_field *name, const char *usual, const uint8_t *piece,
+                    size_t length)
+{
+    const void *wanted = name->data ? (const void *)name->data : usual;
+    size_t wanted_length = name->data ? name->length : strlen(usual);
+
+    return length == wanted_length && memcmp(piece, wanted, length) == 0;
+}
+
+static int add_user_piece(struct model *model, const uint8_t *raw, size_t raw_length,
+                          const uint8_t *text, size_t length, uint32_t id, struct error *err)
+{
+    if (raw_length > NORMALIZER_LONGEST)
+        return error_set(err, "%s: user-defined piece %u has more than %d bytes", model->path, id,
+                         NORMALIZER_LONGEST);
+    if (normalizer_keep(&model->tokenizer->normalizer, raw, raw_length) < 0 ||
+        specials_add(&model->tokenizer->kept, text, length, id) < 0)
+        return error_set(err, "out of memory for the vocabulary");
+    model->user_pieces = 1;
+    return 0;
+}
+
+/* Enter one piece under the next id. */
+static int enter_piece(struct model *model, const uint8_t *raw, size_t raw_length, float score,
+                       uint64_t type, struct error *err)
+{
+    struct tokenizer *tokenizer = model->tokenizer;
+    static const enum vocabulary_kind kinds[] = {
+        [PIECE_NORMAL] = VOCABULARY_TOKEN,    [PIECE_UNKNOWN] = VOCABULARY_UNKNOWN,
+        [PIECE_CONTROL] = VOCABULARY_CONTROL, [PIECE_USER] = VOCABULARY_SPECIAL,
+        [PIECE_BYTE] = VOCABULARY_BYTE,
+    };
+    uint32_t id = (uint32_t)tokenizer->vocabulary.count;
+    enum vocabulary_kind kind;
+    uint8_t *text;
+    size_t length;
+    int byte, rc = -1;
+
+    if (type < PIECE_NORMAL || type > PIECE_BYTE || type == PIECE_UNUSED)
+        return error_set(err, "%s: piece %u is of type %s, which is not supported", model->path, id,
+                         type == PIECE_UNUSED ? "UNUSED" : "unknown");
+    if (raw_length == 0 || !utf8_valid(raw, raw_length))
+        return error_set(err, "%s: piece %u is empty or no UTF-8", model->path, id);
+    if (!isfinite(score))
+        return error_set(err, "%s: the score of piece %u is no number", model->path, id);
+    text = malloc(raw_length);
+    if (!text)
+        return error_set(err, "out of memory for the vocabulary");
+    length = piece_text(raw, raw_length, text);
+    if (type == PIECE_BYTE) {
+        byte = byte_of_piece(raw, raw_length);
+        if (byte < 0) {
+            error_set(err, "%s: piece %u stands for no byte", model->path, id);
+            goto out;
+        }
+        text[0] = (uint8_t)byte;
+        length = 1;
+        tokenizer->bpe.byte_ids[byte] = id;
+    }
+    if (type == PIECE_UNKNOWN && tokenizer->bpe.unknown_id != BPE_NONE) {
+        error_set(err, "%s: piece %u is a second one for unknown characters", model->path, id);
+        goto out;
+    }
+    if (type == PIECE_UNKNOWN)
+        tokenizer->bpe.unknown_id = id;
+    if (type == PIECE_USER && add_user_piece(model, raw, raw_length, text, length, id, err) < 0)
+        goto out;
+    if (type == PIECE_CONTROL && is_named(&model->bos, "<s>", raw, raw_length))
+        tokenizer->bos = id;
+    if (type == PIECE_CONTROL && is_named(&model->eos, "</s>", raw, raw_length))
+        tokenizer->eos = id;
+    model->scores[id] = score;
+    /* Normalised texts hold no plain space, so a piece with one is never found. */
+    kind = type == PIECE_NORMAL && memchr(raw, ' ', raw_length) ? VOCABULARY_SPECIAL : kinds[type];
+    rc = vocabulary_set(&tokenizer->vocabulary, id, text, length, kind, err);
+    if (rc < 0)
+        error_prefix(err, "%s", model->path);
+out:
+    free(text);
+    return rc;
+}
+
+static int read_piece(struct model *model, const struct protobuf_field *message, struct error *err)
+{
+    struct protobuf state = protobuf_open(message->data, message->length);
+    struct protobuf_field field, text = {0};
+    float score = 0;
+    uint64_t type = PIECE_NORMAL;
+    size_t id = model->tokenizer->vocabulary.count;
+    int rc;
+
+    while ((rc = protobuf_next(&state, &field)) > 0) {
+        if (field.number == 1 && field.type == PROTOBUF_BYTES)
+            text = field;
+        else if (field.number == 2 && field.type == PROTOBUF_FIXED32)
+            memcpy(&score, field.data, 4);
+        else if (field.number == 3 && field.type == PROTOBUF_VARINT)
+            type = field.value;
+    }
+    if (rc < 0)
+        return error_set(err, "%s is no SentencePiece model: piece %zu is broken", model->path, id);
+    if (id >= model->score_capacity) {
+        size_t capacity = model->score_capacity * 2 + 1024;
+        float *scores = realloc(model->scores, capacity * sizeof(*scores));
+
+        if (!scores)
+            return error_set(err, "out of memory for the vocabulary");
+        model->scores = scores;
+        model->score_capacity = capacity;
+    }
+    return enter_piece(model, text.data, text.length, score, type, err);
+}
+
+static int read_trainer(struct model *model, const struct protobuf_field *message,
+                        struct error *err)
+{
+    struct protobuf state = protobuf_open(message->data, message->length);
+    struct protobuf_field field;
+    int rc;
+
+    while ((rc = protobuf_next(&state, &field)) > 0) {
+        if (field.type == PROTOBUF_VARINT && field.number == 3)
+            model->model_type = field.value;
+        else if (field.type == PROTOBUF_VARINT && field.number == 24)
+            model->tokenizer->normalizer.suffix = field.value != 0;
+        else if (field.type == PROTOBUF_VARINT && field.number == 35)
+            model->byte_fallback = field.value != 0;
+        else if (field.type == PROTOBUF_BYTES && field.number == 46)
+            model->bos = field;
+        else if (field.type == PROTOBUF_BYTES && field.number == 47)
+            model->eos = field;
+    }
+    return rc < 0 ? broken(model, &state, "the trainer's part is broken", err) : 0;
+}
+
+static int read_normalizer(struct model *model, const struct protobuf_field *message,
+                           struct error *err)
+{
+    struct protobuf state = protobuf_open(message->data, message->length);
+    struct normalizer *normalizer = &model->tokenizer->normalizer;
+    struct protobuf_field field;
+    int rc;
+
+    while ((rc = protobuf_next(&state, &field)) > 0) {
+        if (field.type == PROTOBUF_BYTES && field.number == 2)
+            model->map = field;
+        else if (field.type == PROTOBUF_VARINT && field.number == 3)
+            normalizer->prefix = field.value != 0;
+        else if (field.type == PROTOBUF_VARINT && field.number == 4)
+            normalizer->squeeze = field.value != 0;
+        else if (field.type == PROTOBUF_VARINT && field.number == 5)
+            model->escapes = field.value != 0;
+    }
+    return rc < 0 ? broken(model, &state, "the normaliser's part is broken", err) : 0;
+}
+
+/* The message's parts may come in any order: first everything but the pieces, then those. */
+static int read_parts(struct model *model, const struct file_bytes *bytes, int pieces,
+                      struct error *err)
+{
+    struct protobuf state = protobuf_open(bytes->data, bytes->length);
+    struct protobuf_field field;
+    int rc;
+
+    while ((rc = protobuf_next(&state, &field)) > 0) {
+        int failed = 0;
+
+        if (field.type != PROTOBUF_BYTES)
+            continue;
+        if (field.number == 1 && pieces)
+            failed = read_piece(model, &field, err);
+        else if (field.number == 2 && !pieces)
+            failed = read_trainer(model, &field, err);
+        else if (field.number == 3 && !pieces)
+            failed = read_normalizer(model, &field, err);
+        if (failed)
+            return -1;
+    }
+    return rc < 0 ? broken(model, &state, "a broken field", err) : 0;
+}
+
+static int check_model(const struct model *model, struct error *err)
+{
+    static const char *const names[] = {"0", "UNIGRAM", "BPE", "WORD", "CHAR"};
+    const struct bpe *bpe = &model->tokenizer->bpe;
+
+    if (model->model_type != 2)
+        return error_set(err, "%s: a SentencePiece model of type %s; only BPE is supported",
+                         model->path, model->model_type < 5 ? names[model->model_type] : "unknown");
+    if (!model->escapes)
+        return error_set(err, "%s: escape_whitespaces=false is not supported", model->path);
+    if (model->tokenizer->vocabulary.count == 0)
+        return error_set(err, "%s: the model has no pieces", model->path);
+    for (unsigned byte = 0; model->byte_fallback && byte < 256; byte++)
+        if (bpe->byte_ids[byte] == BPE_NONE)
+            return error_set(err, "%s: byte fallback without a piece <0x%02X>", model->path, byte);
+    if (!model->byte_fallback && bpe->unknown_id == BPE_NONE)
+        return error_set(err, "%s: no piece for unknown characters", model->path);
+    return 0;
+}
+
+struct ranked {
+    float score;
+    uint32_t id;
+};
+
+static int compare_ranked(const void *a, const void *b)
+{
+    const struct ranked *left = a, *right = b;
+
+    if (left->score != right->score)
+        return left->score > right->score ? -1 : 1;
+    return left->id < right->id ? -1 : left->id > right->id;
+}
+
+static int is_character(const struct vocabulary *vocabulary, uint32_t id)
+{
+    size_t length;
+    const uint8_t *text = vocabulary_text(vocabulary, id, &length);
+    uint32_t point;
+
+    return utf8_decode(text, text + length, &point) == length;
+}
+
+/* Pieces in the order in which they merge: by score. Of pieces of one score the leftmost merges. */
+static int add_pairs(struct model *model, struct error *err)
+{
+    struct vocabulary *vocabulary = &model->tokenizer->vocabulary;
+    struct ranked *ranked = malloc(vocabulary->count * sizeof(*ranked));
+    uint32_t *order = malloc(vocabulary->count * sizeof(*order));
+    uint32_t *levels = malloc(vocabulary->count * sizeof(*levels));
+    size_t count = 0;
+    int rc = -1, tied = 0;
+
+    if (!ranked || !order || !levels) {
+        error_set(err, "out of memory for the vocabulary");
+        goto out;
+    }
+    for (uint32_t id = 0; id < vocabulary->count; id++)
+        if (vocabulary->entries[id].kind == VOCABULARY_TOKEN)
+            ranked[count++] = (struct ranked){model->scores[id], id};
+    qsort(ranked, count, sizeof(*ranked), compare_ranked);
+    for (size_t i = 0; i < count; i++) {
+        int same = i > 0 && ranked[i].score == ranked[i - 1].score;
+
+        order[i] = ranked[i].id;
+        levels[i] = same ? levels[i - 1] : (uint32_t)i;
+        /* Characters are never made, so theirs does not matter. */
+        tied |= same && !is_character(vocabulary, order[i]);
+    }
+    rc = bpe_add_all_pairs(&model->tokenizer->bpe, order, tied ? levels : NULL, count, err);
+out:
+    free(ranked);
+    free(order);
+    free(levels);
+    return rc;
+}
+
+static int build(struct model *model, struct error *err)
+{
+    struct tokenizer *tokenizer = model->tokenizer;
+
+    if (model->map.length > 0 &&
+        normalizer_set_map(&tokenizer->normalizer, model->map.data, model->map.length, err) < 0)
+        return error_prefix(err, "%s", model->path);
+    if (model_set_tokens(tokenizer, err) < 0)
+        return error_prefix(err, "%s", model->path);
+    tokenizer->bpe.unknown_bytes = model->byte_fallback;
+    tokenizer->merge_unknown = !model->byte_fallback;
+    tokenizer->normalizer.active = 1;
+    tokenizer->split = (struct split_options){.rule = SPLIT_CUTS};
+    tokenizer->decode = DECODE_SENTENCEPIECE;
+    tokenizer->eod = tokenizer->eos;
+    tokenizer->vocab_size = (int64_t)tokenizer->vocabulary.count;
+    return add_pairs(model, err);
+}
+
+int load_sentencepiece(struct tokenizer *tokenizer, struct error *err)
+{
+    struct model model = {
+        .tokenizer = tokenizer, .path = tokenizer->config.model, .model_type = 1, .escapes = 1};
+    struct file_bytes bytes;
+    int rc = -1;
+
+    if (!model.path)
+        return error_set(err, "%s needs --tokenizer-model, the SentencePiece model",
+                         tokenizer_type_name((enum tokenizer_type)tokenizer->config.type));
+    if (file_read(model.path, FILE_LIMIT, &bytes, err) < 0)
+        return -1;
+    tokenizer->normalizer.prefix = tokenizer->normalizer.squeeze = 1; /* the format's defaults */
+    if (bpe_init(&tokenizer->bpe, BPE_CHARACTERS, err) == 0) {
+        memset(tokenizer->bpe.byte_ids, 0xFF, sizeof(tokenizer->bpe.byte_ids));
+        if (read_parts(&model, &bytes, 0, err) == 0 && read_parts(&model, &bytes, 1, err) == 0 &&
+            check_model(&model, err) == 0)
+            rc = build(&model, err);
+    }
+    free(model.scores);
+    file_bytes_clear(&bytes);
+    return rc;
+}

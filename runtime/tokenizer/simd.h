@@ -1,0 +1,141 @@
+/* The classes of 64 bytes at a time as bit masks: bit i is byte i. NEON, AVX2 where the compiler
+ * may use it, and plain C, which -DTOKENIZER_PLAIN asks for. */
+#ifndef MEGATRON_SIMD_H
+#define MEGATRON_SIMD_H
+
+#include <stdint.h>
+#include <string.h>
+
+struct byte_masks {
+    uint64_t letter, number; /* ASCII */
+    uint64_t space;          /* ASCII white space */
+    uint64_t blank;          /* 0x20 */
+    uint64_t quote;          /* ' */
+    uint64_t high;           /* 0x80 and above */
+};
+
+#if defined(__aarch64__) && !defined(TOKENIZER_PLAIN)
+#include <arm_neon.h>
+#define SIMD_NAME "neon"
+
+static inline uint64_t simd_gather(uint8x16_t a, uint8x16_t b, uint8x16_t c, uint8x16_t d)
+{
+    static const uint8_t weights[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+    uint8x16_t bits = vld1q_u8(weights);
+    uint8x16_t low = vpaddq_u8(vandq_u8(a, bits), vandq_u8(b, bits));
+    uint8x16_t high = vpaddq_u8(vandq_u8(c, bits), vandq_u8(d, bits));
+
+    low = vpaddq_u8(low, high);
+    low = vpaddq_u8(low, low);
+    return vgetq_lane_u64(vreinterpretq_u64_u8(low), 0);
+}
+
+#define SIMD_GATHER(expression)                                              \
+    __extension__({                                                          \
+        uint8x16_t simd_part[4];                                             \
+        for (int simd_i = 0; simd_i < 4; simd_i++) {                         \
+            uint8x16_t v = vector[simd_i];                                   \
+            simd_part[simd_i] = (expression);                                \
+        }                                                                    \
+        simd_gather(simd_part[0], simd_part[1], simd_part[2], simd_part[3]); \
+    })
+
+static inline void simd_classify(const uint8_t *text, struct byte_masks *masks)
+{
+    uint8x16_t vector[4];
+
+    for (int i = 0; i < 4; i++)
+        vector[i] = vld1q_u8(text + 16 * i);
+    masks->letter = SIMD_GATHER(
+        vcltq_u8(vsubq_u8(vorrq_u8(v, vdupq_n_u8(0x20)), vdupq_n_u8('a')), vdupq_n_u8(26)));
+    masks->number = SIMD_GATHER(vcltq_u8(vsubq_u8(v, vdupq_n_u8('0')), vdupq_n_u8(10)));
+    masks->blank = SIMD_GATHER(vceqq_u8(v, vdupq_n_u8(' ')));
+    masks->space = masks->blank | SIMD_GATHER(vcltq_u8(vsubq_u8(v, vdupq_n_u8(9)), vdupq_n_u8(5)));
+    masks->quote = SIMD_GATHER(vceqq_u8(v, vdupq_n_u8('\'')));
+    masks->high = SIMD_GATHER(vcgeq_u8(v, vdupq_n_u8(0x80)));
+}
+
+/* Bits of the bytes that are not 0. */
+static inline uint64_t simd_nonzero(const uint8_t *bytes)
+{
+    uint8x16_t vector[4];
+
+    for (int i = 0; i < 4; i++)
+        vector[i] = vld1q_u8(bytes + 16 * i);
+    return SIMD_GATHER(vtstq_u8(v, v));
+}
+
+#elif defined(__AVX2__) && !defined(TOKENIZER_PLAIN)
+#include <immintrin.h>
+#define SIMD_NAME "avx2"
+
+#define SIMD_GATHER(expression)                                                               \
+    __extension__({                                                                           \
+        uint64_t simd_bits = 0;                                                               \
+        for (int simd_i = 0; simd_i < 2; simd_i++) {                                          \
+            __m256i v = vector[simd_i];                                                       \
+            simd_bits |= (uint64_t)(uint32_t)_mm256_movemask_epi8(expression) << 32 * simd_i; \
+        }                                                                                     \
+        simd_bits;                                                                            \
+    })
+
+/* Bytes from 'low' on, fewer than 'count' (unsigned: the subtraction wraps). */
+static inline __m256i simd_within(__m256i v, char low, char count)
+{
+    __m256i moved = _mm256_sub_epi8(v, _mm256_set1_epi8(low));
+
+    return _mm256_cmpeq_epi8(_mm256_min_epu8(moved, _mm256_set1_epi8((char)(count - 1))), moved);
+}
+
+static inline void simd_classify(const uint8_t *text, struct byte_masks *masks)
+{
+    __m256i vector[2];
+
+    for (int i = 0; i < 2; i++)
+        vector[i] = _mm256_loadu_si256((const __m256i *)(text + 32 * i));
+    masks->letter = SIMD_GATHER(simd_within(_mm256_or_si256(v, _mm256_set1_epi8(0x20)), 'a', 26));
+    masks->number = SIMD_GATHER(simd_within(v, '0', 10));
+    masks->blank = SIMD_GATHER(_mm256_cmpeq_epi8(v, _mm256_set1_epi8(' ')));
+    masks->space = masks->blank | SIMD_GATHER(simd_within(v, 9, 5));
+    masks->quote = SIMD_GATHER(_mm256_cmpeq_epi8(v, _mm256_set1_epi8('\'')));
+    masks->high = SIMD_GATHER(v);
+}
+
+static inline uint64_t simd_nonzero(const uint8_t *bytes)
+{
+    __m256i vector[2];
+
+    for (int i = 0; i < 2; i++)
+        vector[i] = _mm256_loadu_si256((const __m256i *)(bytes + 32 * i));
+    return ~SIMD_GATHER(_mm256_cmpeq_epi8(v, _mm256_setzero_si256()));
+}
+
+#else
+#define SIMD_NAME "plain"
+
+static inline void simd_classify(const uint8_t *text, struct byte_masks *masks)
+{
+    memset(masks, 0, sizeof(*masks));
+    for (int i = 0; i < 64; i++) {
+        uint8_t c = text[i];
+
+        masks->letter |= (uint64_t)((uint8_t)((c | 0x20) - 'a') < 26) << i;
+        masks->number |= (uint64_t)((uint8_t)(c - '0') < 10) << i;
+        masks->space |= (uint64_t)(c == ' ' || (uint8_t)(c - 9) < 5) << i;
+        masks->blank |= (uint64_t)(c == ' ') << i;
+        masks->quote |= (uint64_t)(c == '\'') << i;
+        masks->high |= (uint64_t)(c >= 0x80) << i;
+    }
+}
+
+static inline uint64_t simd_nonzero(const uint8_t *bytes)
+{
+    uint64_t bits = 0;
+
+    for (int i = 0; i < 64; i++)
+        bits |= (uint64_t)(bytes[i] != 0) << i;
+    return bits;
+}
+#endif
+
+#endif

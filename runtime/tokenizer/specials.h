@@ -1,0 +1,26 @@
+/* Tokens that are found in a text as a whole, before it is cut into words. */
+#ifndef MEGATRON_SPECIALS_H
+#define MEGATRON_SPECIALS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "trie.h"
+
+struct specials {
+    struct trie trie;
+    uint8_t first[256]; /* may a special token begin with this byte? */
+    int only_first;     /* the one byte that all begin with, or -1 */
+    size_t count;
+};
+
+/* All return 0, or -1 when memory is out. A text given twice keeps its first id. */
+int specials_init(struct specials *specials);
+int specials_add(struct specials *specials, const uint8_t *text, size_t length, uint32_t id);
+void specials_clear(struct specials *specials);
+
+/* The next special token in 'text', leftmost and of those the longest: its place in '*at' and its
+ * length in '*size'. Returns its id, or TRIE_NONE. */
+uint32_t specials_find(const struct specials *specials, const uint8_t *text, size_t length,
+                       size_t *at, size_t *size);
+
+#endif

@@ -1,0 +1,59 @@
+/* Cut a text into words before BPE: where the regular expressions of the tokenizers cut, without
+ * running them. */
+#ifndef MEGATRON_SPLIT_H
+#define MEGATRON_SPLIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "bpe.h"
+
+enum split_rule {
+    /* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
+    SPLIT_GPT2,
+    /* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|
+     * \s*[\r\n]+|\s+(?!\S)|\s+ */
+    SPLIT_LLAMA3,
+    /* Wherever two bytes stand side by side that no token holds side by side. */
+    SPLIT_CUTS,
+};
+
+/* Variants of SPLIT_LLAMA3 in other vocabularies. */
+struct split_options {
+    enum split_rule rule;
+    int digits;          /* most digits in a word: 3, 1, or 0 for any number */
+    int no_contractions; /* ' is like other punctuation */
+};
+
+#define SPLIT_CHUNK  4096
+#define SPLIT_BLOCKS (SPLIT_CHUNK / 64)
+
+/* Masks of a block, with the classes of characters beyond ASCII in them. */
+struct split_block {
+    uint64_t letter, number, space, blank, quote;
+    uint64_t tail; /* bytes of a white space character after its first */
+};
+
+/* A text on its way. */
+struct splitter {
+    struct split_options options;
+    const uint8_t *cuts; /* SPLIT_CUTS: by two bytes, 1 where to cut */
+    const uint8_t *text;
+    size_t length;
+    size_t base;         /* ends[] count from here */
+    size_t scanned;      /* everything before is cut */
+    size_t decoded;      /* SPLIT_GPT2: characters beyond ASCII before here are in the masks */
+    size_t count;        /* of ends */
+    uint64_t set, clear; /* starts moved into the next chunk */
+    struct split_block blocks[SPLIT_BLOCKS + 3]; /* one before the chunk, two behind it */
+    uint64_t starts[SPLIT_BLOCKS + 2];
+    uint32_t ends[SPLIT_CHUNK + 1];
+};
+
+void split_begin(struct splitter *splitter, const uint8_t *text, size_t length);
+
+/* Find the ends of further words: 'count' of them in 'ends', relative to 'base'. Each word begins
+ * where the last one ended, the first at 0; a chunk may bring no end at all. Returns 0 when the
+ * whole text was cut (then nothing is in 'ends'). */
+int split_next(struct splitter *splitter);
+
+#endif

@@ -1,0 +1,240 @@
+/* Rank files: tiktoken's text form (a token in base64 and its rank on each line), as Llama 3 comes,
+ * and Megatron's JSON list of the same. */
+#include "model.h"
+#include "file.h"
+#include "json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_LIMIT (UINT64_C(1) << 28)
+
+static int base64_value(char digit)
+{
+    if (digit >= 'A' && digit <= 'Z')
+        return digit - 'A';
+    if (digit >= 'a' && digit <= 'z')
+        return digit - 'a' + 26;
+    if (digit >= '0' && digit <= '9')
+        return digit - '0' + 52;
+    return digit == '+' ? 62 : digit == '/' ? 63 : -1;
+}
+
+/* Decode 'length' characters into 'out' (room for as many bytes). Returns the number of bytes, or
+ * SIZE_MAX if it is no base64. */
+static size_t base64_decode(const char *text, size_t length, uint8_t *out)
+{
+    uint32_t bits = 0;
+    size_t made = 0, digits = length;
+
+    if (length == 0 || length % 4 != 0)
+        return SIZE_MAX;
+    for (int i = 0; i < 2 && text[digits - 1] == '='; i++)
+        digits--;
+    for (size_t i = 0; i < digits; i++) {
+        int value = base64_value(text[i]);
+
+        if (value < 0)
+            return SIZE_MAX;
+        bits = bits << 6 | (uint32_t)value;
+        if (i % 4 != 0)
+            out[made++] = (uint8_t)(bits >> (6 - 2 * (i % 4)));
+    }
+    return digits % 4 == 1 ? SIZE_MAX : made;
+}
+
+/* Enter a token under 'id'. */
+static int enter_token(struct tokenizer *tokenizer, const char *text, size_t length, int64_t id,
+                       struct error *err)
+{
+    uint8_t *bytes = malloc(length + 1);
+    size_t count;
+    int rc;
+
+    if (!bytes)
+        return error_set(err, "out of memory for the vocabulary");
+    count = base64_decode(text, length, bytes);
+    if (count == SIZE_MAX)
+        rc = error_set(err, "\"%.*s\" is no base64", (int)(length < 40 ? length : 40), text);
+    else
+        rc = vocabulary_set(&tokenizer->vocabulary, id, bytes, count, VOCABULARY_TOKEN, err);
+    free(bytes);
+    return rc;
+}
+
+/* One line: base64, a space, the rank. */
+static int read_line(struct tokenizer *tokenizer, const char *line, size_t length,
+                     struct error *err)
+{
+    const char *space = memchr(line, ' ', length);
+    int64_t id = 0;
+
+    if (!space || space == line || space + 1 == line + length)
+        return error_set(err, "should be a token in base64, a space and its rank");
+    for (const char *at = space + 1; at < line + length; at++) {
+        if (*at < '0' || *at > '9' || id > INT32_MAX)
+            return error_set(err, "should end with a rank");
+        id = id * 10 + (*at - '0');
+    }
+    return enter_token(tokenizer, line, (size_t)(space - line), id, err);
+}
+
+static int read_lines(struct tokenizer *tokenizer, const struct file_bytes *bytes,
+                      struct error *err)
+{
+    const char *line = bytes->data, *end = bytes->data + bytes->length;
+    size_t number = 0;
+
+    while (line < end) {
+        const char *newline = memchr(line, '\n', (size_t)(end - line));
+        size_t length = (size_t)((newline ? newline : end) - line);
+
+        number++;
+        if (length > 0 && line[length - 1] == '\r')
+            length--;
+        if (length > 0 && read_line(tokenizer, line, length, err) < 0)
+            return error_prefix(err, "%s, line %zu", tokenizer->config.model, number);
+        line = newline ? newline + 1 : end;
+    }
+    return 0;
+}
+
+static int add_special(struct tokenizer *tokenizer, const char *name, int64_t id, struct error *err)
+{
+    if (vocabulary_set(&tokenizer->vocabulary, id, name, strlen(name), VOCABULARY_SPECIAL, err) < 0)
+        return error_prefix(err, "%s: special token %s", tokenizer->config.model, name);
+    if (!tokenizer->config.special_as_text &&
+        specials_add(&tokenizer->specials, (const uint8_t *)name, strlen(name), (uint32_t)id) < 0)
+        return error_set(err, "out of memory for the vocabulary");
+    return 0;
+}
+
+/* Llama 3's 256 special tokens follow its ranks. */
+static int add_llama3_specials(struct tokenizer *tokenizer, struct error *err)
+{
+    static const struct {
+        int at;
+        const char *name;
+    } named[] = {
+        {0, "<|begin_of_text|>"}, {1, "<|end_of_text|>"}, {6, "<|start_header_id|>"},
+        {7, "<|end_header_id|>"}, {9, "<|eot_id|>"},
+    };
+    int64_t first = (int64_t)tokenizer->vocabulary.count;
+    size_t next = 0;
+    int reserved = 0;
+
+    for (int i = 0; i < 256; i++) {
+        char name[64];
+
+        if (next < sizeof(named) / sizeof(named[0]) && named[next].at == i)
+            snprintf(name, sizeof(name), "%s", named[next++].name);
+        else
+            snprintf(name, sizeof(name), "<|reserved_special_token_%d|>", reserved++);
+        if (add_special(tokenizer, name, first + i, err) < 0)
+            return -1;
+    }
+    tokenizer->bos = first;
+    tokenizer->eos = tokenizer->eod = first + 1;
+    return 0;
+}
+
+/* Megatron's TikTokenizer puts 1000 special tokens first and keeps 131072 ids in all. */
+#define MEGATRON_SPECIALS 1000
+#define MEGATRON_IDS      131072
+
+static int read_list(struct tokenizer *tokenizer, const struct json *json, struct error *err)
+{
+    static const char *const names[] = {"<unk>", "<s>",   "</s>", "<mask>",
+                                        "<pad>", "<cls>", "<sep>"};
+    struct json_iterator items;
+    struct json_value item, member;
+    const char *path = tokenizer->config.model, *text;
+    int64_t rank, count = 0;
+    size_t length;
+
+    if (json_type(json_root(json)) != JSON_ARRAY || json_iterate(json_root(json), &items) < 0)
+        return error_set(err, "%s: should be a list of ranks and tokens", path);
+    while (json_next(&items, NULL, NULL, &item) && count < MEGATRON_IDS - MEGATRON_SPECIALS) {
+        if (json_member(item, "rank", &member) < 0 || json_integer(member, &rank) < 0 ||
+            rank != count || json_member(item, "token_bytes", &member) < 0 ||
+            json_string(member, &text, &length) < 0)
+            return error_set(err, "%s: item %lld should hold \"rank\": %lld and \"token_bytes\"",
+                             path, (long long)count, (long long)count);
+        if (enter_token(tokenizer, text, length, MEGATRON_SPECIALS + count, err) < 0)
+            return error_prefix(err, "%s: item %lld", path, (long long)count);
+        count++;
+    }
+    for (int i = 0; i < MEGATRON_SPECIALS; i++) {
+        char name[64];
+
+        if (i < (int)(sizeof(names) / sizeof(names[0])))
+            snprintf(name, sizeof(name), "%s", names[i]);
+        else
+            snprintf(name, sizeof(name), "<SPECIAL_%d>", i);
+        if (add_special(tokenizer, name, i, err) < 0)
+            return -1;
+    }
+    tokenizer->bos = 1;
+    tokenizer->eos = tokenizer->eod = 2;
+    tokenizer->split.digits = 1;
+    tokenizer->split.no_contractions = 1;
+    return 0;
+}
+
+/* A rank is an id here: pairs merge in the order of their ids. */
+static int add_pairs(struct tokenizer *tokenizer, struct error *err)
+{
+    const struct vocabulary *vocabulary = &tokenizer->vocabulary;
+    uint32_t *order = malloc((vocabulary->count + 1) * sizeof(*order));
+    size_t count = 0;
+    int rc;
+
+    if (!order)
+        return error_set(err, "out of memory for the vocabulary");
+    for (uint32_t id = 0; id < vocabulary->count; id++)
+        if (vocabulary->entries[id].kind == VOCABULARY_TOKEN)
+            order[count++] = id;
+    rc = bpe_add_all_pairs(&tokenizer->bpe, order, NULL, count, err);
+    free(order);
+    return rc;
+}
+
+static int read_file(struct tokenizer *tokenizer, struct error *err)
+{
+    const char *path = tokenizer->config.model;
+    struct file_bytes bytes;
+    struct json *json;
+    int rc;
+
+    if (file_read(path, FILE_LIMIT, &bytes, err) < 0)
+        return -1;
+    if (bytes.length > 0 && bytes.data[0] == '[') {
+        json = json_read(bytes.data, bytes.length, err);
+        rc = json ? read_list(tokenizer, json, err) : error_prefix(err, "%s", path);
+        json_destroy(json);
+    } else {
+        rc = read_lines(tokenizer, &bytes, err);
+        if (rc == 0)
+            rc = add_llama3_specials(tokenizer, err);
+    }
+    file_bytes_clear(&bytes);
+    return rc;
+}
+
+int load_tiktoken(struct tokenizer *tokenizer, struct error *err)
+{
+    const char *path = tokenizer->config.model;
+
+    if (!path)
+        return error_set(err, "%s needs --tokenizer-model, the rank file",
+                         tokenizer_type_name((enum tokenizer_type)tokenizer->config.type));
+    tokenizer->split = (struct split_options){.rule = SPLIT_LLAMA3, .digits = 3};
+    if (read_file(tokenizer, err) < 0 || bpe_init(&tokenizer->bpe, BPE_BYTES, err) < 0)
+        return -1;
+    tokenizer->bpe.whole_words = 1;
+    if (model_set_tokens(tokenizer, err) < 0)
+        return error_prefix(err, "%s", path);
+    tokenizer->vocab_size = (int64_t)tokenizer->vocabulary.count;
+    return add_pairs(tokenizer, err);
+}

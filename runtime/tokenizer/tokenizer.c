@@ -1,0 +1,153 @@
+#include "model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NARROW_LIMIT 65500 /* Megatron's: from here on ids are int32 */
+
+static const char *const type_names[] = {
+    "GPT2BPETokenizer", "Llama2Tokenizer", "SentencePieceTokenizer", "GPTSentencePieceTokenizer",
+    "Llama3Tokenizer",  "TikTokenizer",    "HuggingFaceTokenizer",   "NullTokenizer",
+};
+
+const char *tokenizer_type_name(enum tokenizer_type type)
+{
+    return type_names[type];
+}
+
+int model_set_tokens(struct tokenizer *tokenizer, struct error *err)
+{
+    const struct vocabulary *vocabulary = &tokenizer->vocabulary;
+    const uint8_t **texts = malloc((vocabulary->count + 1) * sizeof(*texts));
+    uint32_t *lengths = malloc((vocabulary->count + 1) * sizeof(*lengths));
+    int rc = -1;
+
+    if (!texts || !lengths) {
+        error_set(err, "out of memory for the vocabulary");
+    } else {
+        for (size_t id = 0; id < vocabulary->count; id++) {
+            const struct vocabulary_entry *entry = &vocabulary->entries[id];
+
+            texts[id] = vocabulary->bytes + entry->offset;
+            lengths[id] = entry->kind == VOCABULARY_TOKEN ? entry->length : 0;
+        }
+        rc = bpe_set_tokens(&tokenizer->bpe, texts, lengths, vocabulary->count, err);
+    }
+    free(texts);
+    free(lengths);
+    return rc;
+}
+
+/* The cuts as one byte for two bytes as they lie in memory. */
+static int set_cuts(struct tokenizer *tokenizer, struct error *err)
+{
+    tokenizer->cuts = malloc(65536);
+    if (!tokenizer->cuts)
+        return error_set(err, "out of memory for the vocabulary");
+    for (unsigned first = 0; first < 256; first++)
+        for (unsigned second = 0; second < 256; second++) {
+            uint8_t bytes[2] = {(uint8_t)first, (uint8_t)second};
+            uint16_t pair;
+
+            memcpy(&pair, bytes, 2);
+            tokenizer->cuts[pair] = !bpe_joined(&tokenizer->bpe, (uint8_t)first, (uint8_t)second);
+        }
+    return 0;
+}
+
+static int load_null(struct tokenizer *tokenizer, struct error *err)
+{
+    if (tokenizer->config.vocab_size < 1)
+        return error_set(err, "NullTokenizer needs --vocab-size");
+    tokenizer->vocab_size = tokenizer->config.vocab_size + 1;
+    tokenizer->eod = tokenizer->config.vocab_size;
+    tokenizer->decode = DECODE_NUMBERS;
+    return 0;
+}
+
+static int load(struct tokenizer *tokenizer, struct error *err)
+{
+    switch (tokenizer->config.type) {
+    case TOKENIZER_GPT2_BPE:
+        return load_gpt2(tokenizer, err);
+    case TOKENIZER_LLAMA2:
+    case TOKENIZER_SENTENCEPIECE:
+    case TOKENIZER_GPT_SENTENCEPIECE:
+        return load_sentencepiece(tokenizer, err);
+    case TOKENIZER_LLAMA3:
+    case TOKENIZER_TIKTOKEN:
+        return load_tiktoken(tokenizer, err);
+    case TOKENIZER_HUGGINGFACE:
+        return error_set(err, "HuggingFaceTokenizer: this version reads no tokenizer.json");
+    default:
+        return load_null(tokenizer, err);
+    }
+}
+
+struct tokenizer *tokenizer_create(const struct tokenizer_config *config, struct error *err)
+{
+    struct tokenizer *tokenizer = calloc(1, sizeof(*tokenizer));
+
+    if (!tokenizer || specials_init(&tokenizer->specials) < 0 ||
+        specials_init(&tokenizer->kept) < 0) {
+        error_set(err, "out of memory for the vocabulary");
+        goto failed;
+    }
+    tokenizer->config = *config;
+    tokenizer->eod = tokenizer->bos = tokenizer->eos = -1;
+    if (load(tokenizer, err) < 0)
+        goto failed;
+    if (config->type != TOKENIZER_NULL &&
+        (bpe_finish(&tokenizer->bpe, err) < 0 || set_cuts(tokenizer, err) < 0))
+        goto failed;
+    if (config->add_bos && tokenizer->bos < 0) {
+        error_set(err, "--tokenizer-add-bos: the vocabulary has no beginning-of-sequence token");
+        goto failed;
+    }
+    tokenizer->id_size = tokenizer->vocab_size < NARROW_LIMIT ? 2 : 4;
+    /* The caller's strings were needed for loading only. */
+    tokenizer->config.vocab_file = tokenizer->config.merge_file = tokenizer->config.model = NULL;
+    return tokenizer;
+failed:
+    tokenizer_destroy(tokenizer);
+    return NULL;
+}
+
+void tokenizer_destroy(struct tokenizer *tokenizer)
+{
+    if (!tokenizer)
+        return;
+    vocabulary_clear(&tokenizer->vocabulary);
+    bpe_clear(&tokenizer->bpe);
+    specials_clear(&tokenizer->specials);
+    specials_clear(&tokenizer->kept);
+    normalizer_clear(&tokenizer->normalizer);
+    free(tokenizer->cuts);
+    free(tokenizer);
+}
+
+int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer)
+{
+    return tokenizer->vocab_size;
+}
+
+int64_t tokenizer_eod(const struct tokenizer *tokenizer)
+{
+    return tokenizer->eod;
+}
+
+int64_t tokenizer_bos(const struct tokenizer *tokenizer)
+{
+    return tokenizer->bos;
+}
+
+int64_t tokenizer_eos(const struct tokenizer *tokenizer)
+{
+    return tokenizer->eos;
+}
+
+size_t tokenizer_id_size(const struct tokenizer *tokenizer)
+{
+    return tokenizer->id_size;
+}

@@ -1,0 +1,163 @@
+/* Text to token ids and back: byte-level BPE and SentencePiece BPE, as the programs that trained
+ * the vocabularies do it, id for id.
+ *
+ * A tokenizer is immutable once created and shared by threads. Each thread has an encoder of its
+ * own (a cache of words and scratch memory). Ids are written in the form of .bin files. */
+#ifndef MEGATRON_TOKENIZER_H
+#define MEGATRON_TOKENIZER_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "error.h"
+#include "option.h"
+
+/* Megatron-LM's names. */
+enum tokenizer_type {
+    TOKENIZER_GPT2_BPE,      /* vocab.json and merges.txt; without files, GPT-2's own */
+    TOKENIZER_LLAMA2,        /* a SentencePiece BPE model */
+    TOKENIZER_SENTENCEPIECE, /* the same under its general names */
+    TOKENIZER_GPT_SENTENCEPIECE,
+    TOKENIZER_LLAMA3,      /* ranks in tiktoken's text form, with Llama 3's split and specials */
+    TOKENIZER_TIKTOKEN,    /* the same, or Megatron's JSON list of ranks */
+    TOKENIZER_HUGGINGFACE, /* a tokenizer.json, or a directory that holds one */
+    TOKENIZER_NULL,        /* texts are numbers already */
+};
+#define TOKENIZER_TYPES                                                                  \
+    "GPT2BPETokenizer|Llama2Tokenizer|SentencePieceTokenizer|GPTSentencePieceTokenizer|" \
+    "Llama3Tokenizer|TikTokenizer|HuggingFaceTokenizer|NullTokenizer"
+
+/* What to create. Zero everywhere is GPT-2. */
+struct tokenizer_config {
+    int type;               /* enum tokenizer_type */
+    const char *vocab_file; /* GPT-2: vocab.json */
+    const char *merge_file; /* GPT-2: merges.txt */
+    const char *model;      /* the model, rank or JSON file of the other types */
+    int64_t vocab_size;     /* NullTokenizer: number of ids without the end of document */
+    int special_as_text;    /* special tokens within a text are plain text */
+    int add_bos;            /* put the beginning-of-sequence id before each text */
+};
+
+/* Rows for an option table whose target struct holds a tokenizer_config as 'member'. */
+#define TOKENIZER_OPTION_AT(target, member, field) \
+    (offsetof(target, member) + offsetof(struct tokenizer_config, field))
+#define TOKENIZER_OPTIONS(target, member)                                                     \
+    {"Tokenizer", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},                                 \
+        {"tokenizer-type",                                                                    \
+         OPTION_CHOICE,                                                                       \
+         TOKENIZER_OPTION_AT(target, member, type),                                           \
+         "TYPE",                                                                              \
+         "GPT2BPETokenizer (default), Llama2Tokenizer, Llama3Tokenizer, TikTokenizer, "       \
+         "[GPT]SentencePieceTokenizer, HuggingFaceTokenizer or NullTokenizer",                \
+         TOKENIZER_TYPES,                                                                     \
+         0,                                                                                   \
+         0},                                                                                  \
+        {"vocab-file",                                                                        \
+         OPTION_TEXT,                                                                         \
+         TOKENIZER_OPTION_AT(target, member, vocab_file),                                     \
+         "FILE",                                                                              \
+         "vocab.json of a GPT2BPETokenizer (default: GPT-2's)",                               \
+         NULL,                                                                                \
+         0,                                                                                   \
+         0},                                                                                  \
+        {"merge-file",                                                                        \
+         OPTION_TEXT,                                                                         \
+         TOKENIZER_OPTION_AT(target, member, merge_file),                                     \
+         "FILE",                                                                              \
+         "merges.txt of a GPT2BPETokenizer (default: GPT-2's)",                               \
+         NULL,                                                                                \
+         0,                                                                                   \
+         0},                                                                                  \
+        {"tokenizer-model",                                                                   \
+         OPTION_TEXT,                                                                         \
+         TOKENIZER_OPTION_AT(target, member, model),                                          \
+         "FILE",                                                                              \
+         "model, rank file or tokenizer.json of the other types",                             \
+         NULL,                                                                                \
+         0,                                                                                   \
+         0},                                                                                  \
+        {"vocab-size",                                                                        \
+         OPTION_INT,                                                                          \
+         TOKENIZER_OPTION_AT(target, member, vocab_size),                                     \
+         "N",                                                                                 \
+         "number of ids of a NullTokenizer, end of document not counted",                     \
+         NULL,                                                                                \
+         1,                                                                                   \
+         INT32_MAX - 1},                                                                      \
+        {"special-tokens-as-text",                                                            \
+         OPTION_FLAG,                                                                         \
+         TOKENIZER_OPTION_AT(target, member, special_as_text),                                \
+         NULL,                                                                                \
+         "a special token such as <|endoftext|> within a text is plain text",                 \
+         NULL,                                                                                \
+         0,                                                                                   \
+         0},                                                                                  \
+    {                                                                                         \
+        "tokenizer-add-bos", OPTION_FLAG, TOKENIZER_OPTION_AT(target, member, add_bos), NULL, \
+            "put the beginning-of-sequence id before each text", NULL, 0, 0                   \
+    }
+
+struct tokenizer;
+struct encoder;
+
+/* Load the vocabulary. Returns NULL with a sentence that names file and place. */
+struct tokenizer *tokenizer_create(const struct tokenizer_config *config, struct error *err);
+
+/* Encoders of it must be gone before. NULL is allowed. */
+void tokenizer_destroy(struct tokenizer *tokenizer);
+
+/* The name of a type as users write it. */
+const char *tokenizer_type_name(enum tokenizer_type type);
+
+/* Number of ids: one more than the largest. */
+int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer);
+
+/* End of document, beginning and end of sequence; -1 where the vocabulary has none. */
+int64_t tokenizer_eod(const struct tokenizer *tokenizer);
+int64_t tokenizer_bos(const struct tokenizer *tokenizer);
+int64_t tokenizer_eos(const struct tokenizer *tokenizer);
+
+/* Bytes of one id in a .bin file: 2 (uint16) below 65500 entries, else 4 (int32). */
+size_t tokenizer_id_size(const struct tokenizer *tokenizer);
+
+/* Ids in .bin form, growing. All zero is an empty one; `count` may be set back to 0 and the memory
+ * used again. token_buffer_clear frees. */
+struct token_buffer {
+    void *ids;       /* uint16_t or int32_t by tokenizer_id_size */
+    size_t count;    /* ids, not bytes */
+    size_t capacity; /* ids */
+};
+
+/* Make room for 'more' ids behind those there. Returns 0, or -1 when memory is out. */
+int token_buffer_reserve(struct token_buffer *buffer, size_t more, size_t id_size);
+void token_buffer_clear(struct token_buffer *buffer);
+
+/* One per thread. 'cache_bytes' bounds its cache of words (0: 24 MiB; 64 KiB to 1 GiB otherwise,
+ * rounded to a power of two); the ids do not depend on it. */
+struct encoder *encoder_create(const struct tokenizer *tokenizer, size_t cache_bytes,
+                               struct error *err);
+void encoder_destroy(struct encoder *encoder);
+
+/* Append the ids of one text (any bytes; no NUL is needed behind it, NULs within are text) to
+ * 'out'. Bytes that are no UTF-8 keep their values in byte-level tokenizers and become U+FFFD in
+ * SentencePiece ones. An empty text has no ids (one with add_bos). Returns 0, or -1 with 'err' set
+ * and 'out' as it was: out of memory, or, for NullTokenizer, a text that is not numbers. */
+int tokenizer_encode(struct encoder *encoder, const char *text, size_t length,
+                     struct token_buffer *out, struct error *err);
+
+/* Append one id, for instance that of the end of document. */
+int tokenizer_append(struct encoder *encoder, int64_t id, struct token_buffer *out,
+                     struct error *err);
+
+/* Bytes, growing. All zero is an empty one. */
+struct text_buffer {
+    char *data;
+    size_t length, capacity;
+};
+void text_buffer_clear(struct text_buffer *buffer);
+
+/* Append the text of 'count' ids. Special tokens are shown as they are written, SentencePiece's
+ * control pieces not at all. Returns 0, or -1 for an id outside the vocabulary. */
+int tokenizer_decode(const struct tokenizer *tokenizer, const int64_t *ids, size_t count,
+                     struct text_buffer *out, struct error *err);
+
+#endif

@@ -1,0 +1,63 @@
+#include "vocabulary.h"
+#include "bpe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BYTES_LIMIT (UINT64_C(1) << 28)
+
+void vocabulary_clear(struct vocabulary *vocabulary)
+{
+    free(vocabulary->entries);
+    free(vocabulary->bytes);
+    memset(vocabulary, 0, sizeof(*vocabulary));
+}
+
+static int grow(void **memory, size_t *capacity, size_t wanted, size_t size)
+{
+    size_t more = *capacity ? *capacity : 1024;
+    void *larger;
+
+    while (more < wanted)
+        more *= 2;
+    larger = realloc(*memory, more * size);
+    if (!larger)
+        return -1;
+    *memory = larger;
+    *capacity = more;
+    return 0;
+}
+
+int vocabulary_set(struct vocabulary *vocabulary, int64_t id, const void *text, size_t length,
+                   enum vocabulary_kind kind, struct error *err)
+{
+    struct vocabulary_entry *entry;
+    size_t wanted = (size_t)id + 1;
+
+    if (id < 0 || id >= (int64_t)BPE_SYMBOL_LIMIT - 1)
+        return error_set(err, "id %lld is outside 0 to %u", (long long)id, BPE_SYMBOL_LIMIT - 2);
+    if (length > BYTES_LIMIT - vocabulary->byte_count)
+        return error_set(err, "the texts of the tokens take more than %llu bytes",
+                         (unsigned long long)BYTES_LIMIT);
+    if ((wanted > vocabulary->capacity && grow((void **)&vocabulary->entries, &vocabulary->capacity,
+                                               wanted, sizeof(*vocabulary->entries)) < 0) ||
+        (vocabulary->byte_count + length > vocabulary->byte_capacity &&
+         grow((void **)&vocabulary->bytes, &vocabulary->byte_capacity,
+              vocabulary->byte_count + length, 1) < 0))
+        return error_set(err, "out of memory for the vocabulary");
+    if (wanted > vocabulary->count) {
+        memset(vocabulary->entries + vocabulary->count, 0,
+               (wanted - vocabulary->count) * sizeof(*vocabulary->entries));
+        vocabulary->count = wanted;
+    }
+    entry = &vocabulary->entries[id];
+    if (entry->kind != VOCABULARY_ABSENT)
+        return error_set(err, "id %lld is given twice", (long long)id);
+    entry->kind = kind;
+    entry->offset = vocabulary->byte_count;
+    entry->length = (uint32_t)length;
+    if (length > 0)
+        memcpy(vocabulary->bytes + vocabulary->byte_count, text, length);
+    vocabulary->byte_count += length;
+    return 0;
+}

@@ -1,0 +1,43 @@
+/* The texts of all ids, and what kind of token each is. */
+#ifndef MEGATRON_VOCABULARY_H
+#define MEGATRON_VOCABULARY_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "error.h"
+
+enum vocabulary_kind {
+    VOCABULARY_ABSENT,  /* no such id */
+    VOCABULARY_TOKEN,   /* made by merges */
+    VOCABULARY_SPECIAL, /* found in texts as a whole, or only ever put in by programs */
+    VOCABULARY_CONTROL, /* put in by programs; has no text when decoded */
+    VOCABULARY_UNKNOWN, /* stands for what the vocabulary cannot express */
+    VOCABULARY_BYTE,    /* one byte of a character that is not in the vocabulary */
+};
+
+struct vocabulary {
+    struct vocabulary_entry {
+        size_t offset;
+        uint32_t length;
+        enum vocabulary_kind kind;
+    } * entries;
+    size_t count, capacity; /* of ids */
+    uint8_t *bytes;
+    size_t byte_count, byte_capacity;
+};
+
+void vocabulary_clear(struct vocabulary *vocabulary);
+
+/* Enter the text of an id that has none yet. Returns 0, or -1 for an id that is negative, too large
+ * or taken, or when memory is out. */
+int vocabulary_set(struct vocabulary *vocabulary, int64_t id, const void *text, size_t length,
+                   enum vocabulary_kind kind, struct error *err);
+
+static inline const uint8_t *vocabulary_text(const struct vocabulary *vocabulary, size_t id,
+                                             size_t *length)
+{
+    *length = vocabulary->entries[id].length;
+    return vocabulary->bytes + vocabulary->entries[id].offset;
+}
+
+#endif

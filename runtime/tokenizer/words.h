@@ -1,0 +1,115 @@
+/* A cache of words and their ids: two tables, for words of up to 15 and up to 31 bytes. Bounded,
+ * exact (whole words are compared), and of one thread. */
+#ifndef MEGATRON_WORDS_H
+#define MEGATRON_WORDS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define WORD_SHORT 15
+#define WORD_LONG  31
+
+/* Half a cache line: a word and its ids, which leave it with one store. Narrow ids take two bytes
+ * each, wide ones three; 'count' is the last byte. */
+struct word_short {
+    uint64_t low, high; /* the bytes, zero padded; the length is the last byte */
+    uint8_t ids[15];
+    uint8_t count;
+};
+#define WORD_SHORT_NARROW 7
+#define WORD_SHORT_WIDE   5
+
+/* A whole cache line. */
+struct word_long {
+    uint64_t key[4];
+    uint8_t ids[31];
+    uint8_t count;
+};
+#define WORD_LONG_NARROW 15
+#define WORD_LONG_WIDE   10
+
+struct words {
+    struct word_short *shorts; /* sets of two, a cache line */
+    struct word_long *longs;   /* sets of two, two cache lines */
+    int short_shift, long_shift;
+    void *memory;
+    size_t size;
+};
+
+/* 'bytes' is a power of two, at least 64 KiB. Returns 0 or -1 when memory is out. */
+int words_init(struct words *words, size_t bytes);
+void words_clear(struct words *words);
+
+#define WORD_K1 UINT64_C(0x9E3779B97F4A7C15)
+#define WORD_K2 UINT64_C(0xC2B2AE3D27D4EB4F)
+#define WORD_K3 UINT64_C(0xD6E8FEB86659FD93)
+
+static inline uint64_t word_hash(uint64_t low, uint64_t high)
+{
+    uint64_t hash = (low ^ (high >> 23)) * WORD_K1 + high * WORD_K2;
+
+    return (hash ^ hash >> 31) * WORD_K3;
+}
+
+/* The set a short word belongs to. */
+static inline size_t word_short_set(const struct words *words, uint64_t low, uint64_t high)
+{
+    return (size_t)(word_hash(low, high) >> words->short_shift) * 2;
+}
+
+static inline size_t word_long_set(const struct words *words, const uint64_t *key)
+{
+    uint64_t hash = word_hash(key[0], key[1]) ^ word_hash(key[2], key[3] ^ WORD_K1);
+
+    return (size_t)((hash ^ hash >> 29) * WORD_K1 >> words->long_shift) * 2;
+}
+
+/* The bytes of a word of 1 to 15 as a key; 'left' bytes from 'word' on may be read. */
+static inline void word_short_key(const uint8_t *word, size_t length, size_t left, uint64_t *low,
+                                  uint64_t *high)
+{
+    uint64_t bytes[2] = {0, 0};
+
+    if (__builtin_expect(left >= 16, 1)) {
+        memcpy(bytes, word, 16);
+        if (length < 8) {
+            bytes[0] &= (UINT64_C(1) << length * 8) - 1;
+            bytes[1] = 0;
+        } else {
+            bytes[1] &= (UINT64_C(1) << (length - 8) * 8) - 1;
+        }
+    } else {
+        memcpy(bytes, word, length);
+    }
+    *low = bytes[0];
+    *high = bytes[1] | (uint64_t)length << 56;
+}
+
+static inline void word_long_key(const uint8_t *word, size_t length, uint64_t *key)
+{
+    memset(key, 0, 32);
+    memcpy(key, word, length);
+    key[3] |= (uint64_t)length << 56;
+}
+
+/* Remember a word; the other one of its set moves over, the oldest is forgotten. Words with more
+ * ids than fit are not kept. 'wide': ids of three bytes. */
+void words_put_short(struct words *words, uint64_t low, uint64_t high, const uint32_t *ids,
+                     size_t count, int wide);
+void words_put_long(struct words *words, const uint64_t *key, const uint32_t *ids, size_t count,
+                    int wide);
+
+/* The entry of a longer word, or NULL. */
+static inline const struct word_long *words_find_long(const struct words *words,
+                                                      const uint64_t *key)
+{
+    const struct word_long *set = words->longs + word_long_set(words, key);
+
+    for (int way = 0; way < 2; way++)
+        if (memcmp(set[way].key, key, sizeof(set[way].key)) == 0)
+            return &set[way];
+    return NULL;
+}
+
+#endif

@@ -1,0 +1,205 @@
+/* Tokenizers against what Megatron-LM's preprocess_data.py wrote for the same texts, and properties
+ * that need no reference. */
+#include "tap.h"
+#include "file.h"
+#include "json.h"
+#include "tokenizer.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct error err;
+static char shared[4096];
+
+static const char *in_shared(const char *name)
+{
+    static char path[4][8192];
+    static int turn;
+
+    turn = (turn + 1) % 4;
+    snprintf(path[turn], sizeof(path[turn]), "%s/%s", shared, name);
+    return path[turn];
+}
+
+/* ../shared/data from the top of the source tree. */
+static int find_shared(void)
+{
+    const char *source = getenv("srcdir");
+
+    snprintf(shared, sizeof(shared), "%s/../../shared/data", source ? source : SOURCE_DIRECTORY);
+    return access(in_shared("tokenized/sample.jsonl"), R_OK) == 0;
+}
+
+static struct tokenizer *create(struct tokenizer_config config)
+{
+    struct tokenizer *tokenizer = tokenizer_create(&config, &err);
+
+    if (!tokenizer)
+        diag("%s", err.text);
+    return tokenizer;
+}
+
+/* Encode the "text" of each line as a document with its end, and compare with a .bin file or, with
+ * 'end' 0, with plain ids. */
+static void compare_corpus(struct tokenizer *tokenizer, const char *corpus, const char *expected,
+                           int end, size_t cache)
+{
+    struct encoder *encoder = encoder_create(tokenizer, cache, &err);
+    struct file_bytes lines, bin;
+    struct token_buffer out = {0};
+    size_t bytes, number = 0;
+    char *at;
+
+    if (file_read(in_shared(corpus), 1 << 30, &lines, &err) < 0 ||
+        file_read(in_shared(expected), 1 << 30, &bin, &err) < 0) {
+        ok(0, "%s", err.text);
+        return;
+    }
+    for (at = lines.data; at < lines.data + lines.length; number++) {
+        char *newline = strchr(at, '\n');
+        struct json *json = json_read(at, (size_t)(newline - at), &err);
+        struct json_value text;
+        const char *string;
+        size_t length, before = out.count;
+
+        if (!json || json_member(json_root(json), "text", &text) < 0 ||
+            json_string(text, &string, &length) < 0 ||
+            tokenizer_encode(encoder, string, length, &out, &err) < 0 ||
+            (end && out.count > before &&
+             tokenizer_append(encoder, tokenizer_eod(tokenizer), &out, &err) < 0)) {
+            ok(0, "%s line %zu: %s", corpus, number + 1, err.text);
+            break;
+        }
+        bytes = out.count * tokenizer_id_size(tokenizer);
+        if (bytes > bin.length ||
+            memcmp((char *)out.ids + before * tokenizer_id_size(tokenizer),
+                   bin.data + before * tokenizer_id_size(tokenizer),
+                   (out.count - before) * tokenizer_id_size(tokenizer)) != 0) {
+            diag("%s line %zu differs", corpus, number + 1);
+            json_destroy(json);
+            break;
+        }
+        json_destroy(json);
+        at = newline + 1;
+    }
+    bytes = out.count * tokenizer_id_size(tokenizer);
+    ok(bytes == bin.length && memcmp(out.ids, bin.data, bytes) == 0, "%s gives %s (cache %zu)",
+       corpus, expected, cache);
+    token_buffer_clear(&out);
+    file_bytes_clear(&lines);
+    file_bytes_clear(&bin);
+    encoder_destroy(encoder);
+}
+
+static void test_corpora(void)
+{
+    static const struct {
+        int type;
+        const char *model;
+        int special_as_text;
+        const char *corpus, *expected;
+        int end;
+    } rows[] = {
+        {TOKENIZER_GPT2_BPE, NULL, 0, "tokenized/sample.jsonl", "tokenized/sample.gpt2.eod.bin", 1},
+        {TOKENIZER_GPT2_BPE, NULL, 0, "tokenized/tricky.jsonl",
+         "tokenized/tricky.gpt2.special.eod.bin", 1},
+        {TOKENIZER_GPT2_BPE, NULL, 1, "tokenized/tricky.jsonl",
+         "tokenized/tricky.gpt2.ordinary.u16", 0},
+        {TOKENIZER_LLAMA2, "llama2/tokenizer.model", 0, "tokenized/sample.jsonl",
+         "tokenized/sample.llama2.eod.bin", 1},
+        {TOKENIZER_LLAMA2, "llama2/tokenizer.model", 0, "tokenized/tricky.jsonl",
+         "tokenized/tricky.llama2.eod.bin", 1},
+    };
+    static const size_t caches[] = {0, 65536};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct tokenizer *tokenizer = create((struct tokenizer_config){
+            .type = rows[i].type,
+            .model = rows[i].model ? in_shared(rows[i].model) : NULL,
+            .special_as_text = rows[i].special_as_text,
+        });
+
+        for (size_t k = 0; tokenizer && k < 2; k++)
+            compare_corpus(tokenizer, rows[i].corpus, rows[i].expected, rows[i].end, caches[k]);
+        ok(tokenizer != NULL, "%s is created", tokenizer_type_name(rows[i].type));
+        tokenizer_destroy(tokenizer);
+    }
+}
+
+static void encodes(struct tokenizer *tokenizer, struct encoder *encoder, const char *text,
+                    const char *expected)
+{
+    struct token_buffer out = {0};
+    char list[1024] = "";
+
+    if (tokenizer_encode(encoder, text, strlen(text), &out, &err) < 0)
+        snprintf(list, sizeof(list), "%s", err.text);
+    for (size_t i = 0; i < out.count; i++)
+        snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%d", i ? " " : "",
+                 tokenizer_id_size(tokenizer) == 4 ? ((int32_t *)out.ids)[i]
+                                                   : ((uint16_t *)out.ids)[i]);
+    is(list, expected, expected);
+    token_buffer_clear(&out);
+}
+
+static void test_gpt2(void)
+{
+    static const struct {
+        const char *text, *ids;
+    } rows[] = {
+        {"", ""},
+        {"Hello world", "15496 995"},
+        {"Hello<|endoftext|>world", "15496 50256 6894"},
+        {"it's", "270 338"},
+        {" ", "220"},
+        {"\n\n", "628"},
+    };
+    struct tokenizer *tokenizer = create((struct tokenizer_config){0});
+    struct encoder *encoder = tokenizer ? encoder_create(tokenizer, 0, &err) : NULL;
+
+    ok(encoder != NULL, "GPT-2's vocabulary comes with the program");
+    if (!encoder)
+        return;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        encodes(tokenizer, encoder, rows[i].text, rows[i].ids);
+    is_int(tokenizer_vocab_size(tokenizer), 50257, "size of the vocabulary");
+    is_int(tokenizer_eod(tokenizer), 50256, "end of document");
+    is_int((long long)tokenizer_id_size(tokenizer), 2, "two bytes per id");
+    encoder_destroy(encoder);
+    tokenizer_destroy(tokenizer);
+}
+
+static void test_null(void)
+{
+    static const struct {
+        const char *text, *ids;
+    } rows[] = {
+        {"", ""},
+        {"0 1 99999 100000", "0 1 99999 100000"},
+        {"1  2", "NullTokenizer: no id at byte 2; texts are ids with single spaces between them"},
+        {"1 x", "NullTokenizer: byte 2 of the text is no digit; texts are ids with single spaces "
+                "between them"},
+        {"100001", "NullTokenizer: the id at byte 0 is not below 100001"},
+    };
+    struct tokenizer *tokenizer =
+        create((struct tokenizer_config){.type = TOKENIZER_NULL, .vocab_size = 100000});
+    struct encoder *encoder = encoder_create(tokenizer, 0, &err);
+
+    is_int(tokenizer_eod(tokenizer), 100000, "NullTokenizer's end of document");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        encodes(tokenizer, encoder, rows[i].text, rows[i].ids);
+    encoder_destroy(encoder);
+    tokenizer_destroy(tokenizer);
+}
+
+int main(void)
+{
+    test_gpt2();
+    test_null();
+    if (find_shared())
+        test_corpora();
+    else
+        diag("no ../shared/data: corpora are left out");
+    return done_testing();
+}
