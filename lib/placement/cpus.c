@@ -164,6 +164,37 @@ static size_t find_guest(struct spread *spread, size_t numa)
     return spread->plan->tasks;
 }
 
+/* Is a GPU of the task at home in 'numa'? */
+static int is_native(const struct plan *plan, size_t task, size_t numa)
+{
+    const struct topology *topology = plan->topology;
+    int place = topology->numas[numa].place;
+
+    for (size_t gpu = 0; gpu < plan->gpu_count; gpu++) {
+        int home = tree_home(topology, plan->gpus[gpu].device->place);
+
+        if (plan->owns[task * plan->gpu_count + gpu] &&
+            (tree_is_below(topology, place, home) || tree_is_below(topology, home, place)))
+            return 1;
+    }
+    return 0;
+}
+
+/* The task that moves from 'numa' to 'spare': the last, but those without a GPU here before others.
+ */
+static void move_one(struct spread *spread, size_t numa, size_t spare)
+{
+    const struct plan *plan = spread->plan;
+    size_t mover = plan->tasks;
+
+    for (size_t task = 0; task < plan->tasks; task++)
+        if (*weight(spread, task, numa) > 0 &&
+            (mover == plan->tasks || is_native(plan, mover, numa) || !is_native(plan, task, numa)))
+            mover = task;
+    leave(spread, mover, numa);
+    join(spread, mover, spare);
+}
+
 /* Make one task leave the crowded 'numa'. Returns 0 where none can. */
 static int relieve(struct spread *spread, size_t numa)
 {
@@ -183,19 +214,8 @@ static int relieve(struct spread *spread, size_t numa)
     }
     if (spare == spread->numas)
         return 0;
-    for (size_t task = tasks; task-- > 0;)
-        if (*weight(spread, task, numa) > 0) {
-            plan_warn(
-                spread->plan,
-                "task %zu runs on NUMA node %d, away from its GPU: too few CPUs are granted on "
-                "NUMA node %d",
-                task, spread->plan->topology->numas[spare].os,
-                spread->plan->topology->numas[numa].os);
-            leave(spread, task, numa);
-            join(spread, task, spare);
-            return 1;
-        }
-    return 0;
+    move_one(spread, numa, spare);
+    return 1;
 }
 
 /* The granted CPUs of one core. */
@@ -411,6 +431,31 @@ static int divide(struct plan *plan, const unsigned char *placed, struct error *
     return rc;
 }
 
+static void warn_of_distance(struct plan *plan, const unsigned char *placed)
+{
+    size_t away = 0;
+
+    for (size_t task = 0; task < plan->tasks; task++) {
+        int far = 0, near = 0;
+
+        for (size_t gpu = 0; placed[task] && gpu < plan->gpu_count; gpu++) {
+            struct cpuset cpus;
+
+            if (!plan->owns[task * plan->gpu_count + gpu])
+                continue;
+            topology_place_cpus(plan->topology, plan->gpus[gpu].device->place, &cpus);
+            if (cpuset_overlap(&cpus, &plan->result->tasks[task].cpus))
+                near = 1;
+            else
+                far = 1;
+        }
+        away += far && !near;
+    }
+    if (away > 0)
+        plan_warn(plan, "%zu of %zu tasks run away from their GPUs: too few CPUs are granted near",
+                  away, plan->tasks);
+}
+
 int plan_cpus(struct plan *plan, struct error *err)
 {
     unsigned char *placed = calloc(plan->tasks, 1);
@@ -436,6 +481,8 @@ int plan_cpus(struct plan *plan, struct error *err)
         rc = divide(plan, placed, err);
     if (rc == 0 && plan->bind == BIND_NUMA)
         widen_to_numa(plan, placed);
+    if (rc == 0 && !plan_cpus_first(plan))
+        warn_of_distance(plan, placed);
     free(placed);
     return rc;
 }

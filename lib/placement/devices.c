@@ -107,5 +107,6 @@ void topology_settle_devices(struct topology *topology)
         topology->devices[kept++] = *device;
     }
     topology->device_count = kept;
-    qsort(topology->devices, kept, sizeof(topology->devices[0]), by_address);
+    if (kept > 0)
+        qsort(topology->devices, kept, sizeof(topology->devices[0]), by_address);
 }

@@ -85,7 +85,8 @@ int topology_merge_nccl(struct topology *topology, const char *name, const char 
     int rc = before ? 0 : error_set(err, "out of memory");
 
     if (rc == 0) {
-        memcpy(before, topology->devices, bytes);
+        if (bytes > 0)
+            memcpy(before, topology->devices, bytes);
         rc = xml_read(name, text, size, handle, &merge, err);
     }
     if (rc == 0 && merge.moved == 0 && topology->gpu_count + topology->nic_count > 0)
@@ -94,7 +95,8 @@ int topology_merge_nccl(struct topology *topology, const char *name, const char 
     if (rc == 0)
         rc = topology_check(topology, name, err);
     if (rc < 0 && before) {
-        memcpy(topology->devices, before, bytes);
+        if (bytes > 0)
+            memcpy(topology->devices, before, bytes);
         topology->place_count = places;
     }
     free(before);
