@@ -4,6 +4,7 @@
 
 const struct command *const commands[] = {
     &command_image,
+    &command_topo,
     &command_version,
     NULL,
 };

@@ -5,6 +5,7 @@
 #include "command.h"
 
 extern const struct command command_image;
+extern const struct command command_topo;
 extern const struct command command_version;
 
 /* All of them in the order of `megatron --help`, NULL at the end. */

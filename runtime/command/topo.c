@@ -1,0 +1,301 @@
+#include "commands.h"
+#include "option.h"
+#include "placement.h"
+#include "topo.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct topo_options {
+    const char *topology, *nccl_topology, *gpus, *cpus, *bind, *nics, *svg, *save;
+    int64_t tasks, gpus_per_task;
+    int json;
+};
+
+#define AT(field) offsetof(struct topo_options, field)
+static const struct option table[] = {
+    {"The node", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"topology", OPTION_TEXT, AT(topology), "FILE",
+     "hwloc XML of a node (default: this machine); also a file of --save", NULL, 0, 0},
+    {"nccl-topology", OPTION_TEXT, AT(nccl_topology), "FILE",
+     "NCCL topology XML, merged into it: the switches that a virtual machine hides", NULL, 0, 0},
+    {"What is granted", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"tasks", OPTION_INT, AT(tasks), "N", "tasks on the node (default: one per GPU, at least 1)",
+     NULL, 1, 65536},
+    {"gpus", OPTION_TEXT, AT(gpus), "LIST",
+     "GPUs: numbers in PCI order like 0-3,6, PCI addresses, all or none (default: all)", NULL, 0,
+     0},
+    {"gpus-per-task", OPTION_INT, AT(gpus_per_task), "N", "so many GPUs for each task", NULL, 1,
+     4096},
+    {"cpus", OPTION_TEXT, AT(cpus), "LIST",
+     "CPUs like 0-11,96-107 (default: all; of this machine, those this process may use)", NULL, 0,
+     0},
+    {"The placement", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"bind", OPTION_TEXT, AT(bind), "POLICY", "auto, none, gpu, numa, core or lists of CPUs", NULL,
+     0, 0},
+    {"nics", OPTION_TEXT, AT(nics), "POLICY", "auto, none, all or lists of NICs", NULL, 0, 0},
+    {"Output", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"json", OPTION_FLAG, AT(json), NULL, "print JSON: an array with one object per task", NULL, 0,
+     0},
+    {"svg", OPTION_TEXT, AT(svg), "FILE", "draw the node, coloured by task (- is the output)", NULL,
+     0, 0},
+    {"save", OPTION_TEXT, AT(save), "FILE", "write what placement knows of the node", NULL, 0, 0},
+    {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+};
+#undef AT
+
+enum { CPU_TEXT = 65536 }; /* the longest list of CPUs has half of that */
+
+static void print_json_gpus(const struct placement_task *task)
+{
+    char pci[PCI_TEXT];
+
+    for (size_t i = 0; i < task->gpu_count; i++)
+        printf("%s{\"index\":%d,\"pci\":\"%s\"}", i ? "," : "", task->gpus[i].index,
+               pci_format(&task->gpus[i].pci, pci));
+}
+
+/* Names of devices come from a file: quote what JSON must. */
+static void print_json_text(const char *text)
+{
+    putchar('"');
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+
+        if (c == '"' || c == '\\')
+            printf("\\%c", c);
+        else if (c < 0x20 || c > 0x7e)
+            printf("\\u%04x", c);
+        else
+            putchar(c);
+    }
+    putchar('"');
+}
+
+static void print_json(const struct placement *placement, char *cpus)
+{
+    char name[32];
+
+    printf("[");
+    for (size_t t = 0; t < placement->task_count; t++) {
+        const struct placement_task *task = &placement->tasks[t];
+
+        printf("%s\n  {\"task\":%zu,\"gpus\":[", t ? "," : "", t);
+        print_json_gpus(task);
+        printf("],\"nics\":[");
+        for (size_t i = 0; i < task->nic_count; i++) {
+            printf("%s", i ? "," : "");
+            print_json_text(topology_device_name(task->nics[i], name));
+        }
+        cpuset_format(&task->cpus, cpus, CPU_TEXT);
+        printf("],\"cpus\":\"%s\",\"numa\":[", cpus);
+        for (size_t i = 0; i < task->numa_count; i++)
+            printf("%s%d", i ? "," : "", task->numa[i]);
+        printf("]}");
+    }
+    printf("\n]\n");
+}
+
+/* One cell of the table into 'text': a column's name for row -1. */
+enum column { COLUMN_TASK, COLUMN_GPU, COLUMN_NICS, COLUMN_NUMA, COLUMN_CPUS, COLUMNS };
+
+static void format_cell(const struct placement *placement, enum column column, long row, char *text)
+{
+    static const char *const headings[COLUMNS] = {"task", "GPU", "NICs", "NUMA", "CPUs"};
+    const struct placement_task *task = row < 0 ? NULL : &placement->tasks[row];
+    char name[32], pci[PCI_TEXT];
+    size_t used = 0;
+
+    strcpy(text, task ? "" : headings[column]);
+    if (task && column == COLUMN_TASK)
+        sprintf(text, "%ld", row);
+    for (size_t i = 0; task && column == COLUMN_GPU && i < task->gpu_count && used < CPU_TEXT; i++)
+        used += (size_t)snprintf(text + used, CPU_TEXT - used, "%s%d %s", i ? ", " : "",
+                                 task->gpus[i].index, pci_format(&task->gpus[i].pci, pci));
+    for (size_t i = 0; task && column == COLUMN_NICS && i < task->nic_count && used < CPU_TEXT; i++)
+        used += (size_t)snprintf(text + used, CPU_TEXT - used, "%s%s", i ? "," : "",
+                                 topology_device_name(task->nics[i], name));
+    for (size_t i = 0; task && column == COLUMN_NUMA && i < task->numa_count && used < CPU_TEXT;
+         i++)
+        used += (size_t)snprintf(text + used, CPU_TEXT - used, "%s%d", i ? "," : "", task->numa[i]);
+    if (task && column == COLUMN_CPUS)
+        cpuset_format(&task->cpus, text, CPU_TEXT);
+    if (text[0] == '\0')
+        strcpy(text, "-");
+}
+
+static void print_table(const char *title, const struct topology *topology,
+                        const struct placement *placement, char *text)
+{
+    size_t width[COLUMNS] = {0};
+    long rows = (long)placement->task_count;
+
+    for (long row = -1; row < rows; row++)
+        for (int column = 0; column < COLUMNS; column++) {
+            format_cell(placement, (enum column)column, row, text);
+            if (strlen(text) > width[column])
+                width[column] = strlen(text);
+        }
+    printf("%s: %zu cores, %zu CPUs, %zu NUMA nodes, %zu GPUs, %zu compute NICs\n\n", title,
+           topology->core_count, topology->cpu_count, topology->numa_count, topology->gpu_count,
+           topology->nic_count);
+    for (long row = -1; row < rows; row++)
+        for (int column = 0; column < COLUMNS; column++) {
+            int last = column == COLUMNS - 1;
+
+            format_cell(placement, (enum column)column, row, text);
+            if (column == COLUMN_TASK)
+                printf("%*s  ", (int)width[column], text);
+            else
+                printf("%-*s%s", last ? 0 : (int)width[column], text, last ? "\n" : "  ");
+        }
+    for (size_t i = 0; i < placement->warning_count; i++)
+        printf("%snote: %s\n", i ? "" : "\n", placement->warnings[i]);
+}
+
+static int write_svg(const char *path, const char *title, const struct topology *topology,
+                     const struct placement *placement, struct error *err)
+{
+    FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
+    int rc;
+
+    if (!file)
+        return error_set_errno(err, errno, "%s cannot be written", path);
+    rc = topo_draw(title, topology, placement, file, err);
+    if (file == stdout)
+        return rc;
+    if (fclose(file) != 0 && rc == 0)
+        rc = error_set_errno(err, errno, "%s cannot be written", path);
+    return rc;
+}
+
+static int print_placement(const struct topo_options *options, const struct topology *topology,
+                           const struct placement *placement, struct error *err)
+{
+    const char *title = options->topology ? options->topology : "this machine";
+    char *text = malloc(CPU_TEXT);
+    int rc = text ? 0 : error_set(err, "out of memory");
+
+    if (strrchr(title, '/'))
+        title = strrchr(title, '/') + 1;
+    if (rc == 0 && options->svg)
+        rc = write_svg(options->svg, title, topology, placement, err);
+    if (rc == 0 && options->json)
+        print_json(placement, text);
+    else if (rc == 0 && !(options->svg && strcmp(options->svg, "-") == 0))
+        print_table(title, topology, placement, text);
+    free(text);
+    return rc;
+}
+
+static char *read_text(const char *path, size_t *size, struct error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat status;
+    char *text = NULL;
+    ssize_t length;
+
+    if (fd < 0 || fstat(fd, &status) < 0) {
+        error_set_errno(err, errno, "%s cannot be read", path);
+    } else if (!S_ISREG(status.st_mode) || status.st_size > 64 << 20) {
+        error_set(err, "%s is not a topology file", path);
+    } else if (!(text = malloc((size_t)status.st_size + 1))) {
+        error_set(err, "out of memory");
+    } else {
+        length = read(fd, text, (size_t)status.st_size);
+        *size = length > 0 ? (size_t)length : 0;
+    }
+    if (fd >= 0)
+        close(fd);
+    return text;
+}
+
+static struct topology *read_node(const struct topo_options *options, struct error *err)
+{
+    struct topology *topology =
+        options->topology ? topology_load(options->topology, err) : topology_discover(err);
+    char *text;
+    size_t size;
+    int rc = 0;
+
+    if (!topology || !options->nccl_topology)
+        return topology;
+    text = read_text(options->nccl_topology, &size, err);
+    rc = text ? topology_merge_nccl(topology, options->nccl_topology, text, size, err) : -1;
+    free(text);
+    if (rc == 0)
+        return topology;
+    topology_destroy(topology);
+    return NULL;
+}
+
+static int place(const struct topo_options *options, const struct topology *topology,
+                 struct error *err)
+{
+    struct placement_request request = {.bind = options->bind,
+                                        .nics = options->nics,
+                                        .tasks = (size_t)options->tasks,
+                                        .gpus_per_task = (size_t)options->gpus_per_task};
+    struct placement_grant *gpus = NULL;
+    struct placement *placement;
+    struct cpuset cpus;
+    int rc;
+
+    if (options->cpus ? cpuset_parse("--cpus", options->cpus, &cpus, err) < 0
+                      : !options->topology && cpuset_of_thread(&cpus, err) < 0)
+        return -1;
+    if (options->cpus || !options->topology)
+        request.cpus = &cpus;
+    request.gpu_count = topology->gpu_count;
+    if (options->gpus) {
+        gpus = placement_parse_gpus("--gpus", options->gpus, topology, &request.gpu_count, err);
+        if (!gpus)
+            return -1;
+        request.gpus = gpus;
+    }
+    if (request.tasks == 0)
+        request.tasks = request.gpu_count > 0 ? request.gpu_count : 1;
+    placement = placement_create(topology, &request, err);
+    rc = placement ? print_placement(options, topology, placement, err) : -1;
+    placement_destroy(placement);
+    free(gpus);
+    return rc;
+}
+
+static int run_topo(int argc, const char *const *argv, struct error *err)
+{
+    struct topo_options options = {0};
+    struct options_result result;
+    struct topology *topology = NULL;
+    int rc = options_parse(table, &options, argc, argv, &result, err);
+
+    if (rc == 0 && result.help) {
+        printf("Usage: megatron topo [OPTION...]\n"
+               "Show which GPUs, NICs and CPUs each task of a node gets, as the plugin places "
+               "them.\n");
+        options_print(table, stdout);
+    } else if (rc == 0 && result.word_count > 0) {
+        rc = error_set(err, "unexpected argument %s; a file is named with --topology",
+                       result.words[0]);
+    } else if (rc == 0) {
+        topology = read_node(&options, err);
+        rc = topology ? 0 : -1;
+        if (rc == 0 && options.save)
+            rc = topology_save(topology, options.save, err);
+        if (rc == 0)
+            rc = place(&options, topology, err);
+    }
+    topology_destroy(topology);
+    options_result_clear(&result);
+    return rc;
+}
+
+const struct command command_topo = {
+    .name = "topo",
+    .summary = "show which GPUs, NICs and CPUs each task of a node gets",
+    .run = run_topo,
+};

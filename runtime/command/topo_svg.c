@@ -1,0 +1,551 @@
+/* A node as a picture: boxes for packages and NUMA nodes with their cores, beside them the PCI
+ * switches with GPUs and NICs. Colours are tasks; what has none stays white. First all boxes are
+ * made and measured from the inside out, then placed and drawn from the outside in. */
+#include "topo.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum box_kind { BOX_PLACE, BOX_BRIDGE, BOX_CORES, BOX_DEVICE };
+
+struct box {
+    enum box_kind kind;
+    int subject; /* number of the place or device; the place that the cores belong to */
+    int first_child, last_child, next;
+    int x, y, width, height; /* x and y within the parent */
+};
+
+struct drawing {
+    const struct topology *topology;
+    const struct placement *placement;
+    FILE *file;
+    struct box *boxes;
+    size_t count;
+    int *home;    /* of each core: the innermost place that has it */
+    int *task_of; /* tasks of the thing being drawn */
+    int task_count;
+};
+
+enum {
+    GAP = 8,
+    HEADER = 22,
+    DEVICE_WIDTH = 128,
+    DEVICE_HEIGHT = 36,
+    CPU_WIDTH = 30,
+    CPU_HEIGHT = 15,
+    CORE_GAP = 4,
+    PAGE = 1560, /* width at which rows end, as long as a single box is no wider */
+    LEGEND_WIDTH = 225,
+    LEGEND_HEIGHT = 22,
+};
+
+static void put_text(FILE *file, const char *text)
+{
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+
+        if (c == '<')
+            fputs("&lt;", file);
+        else if (c == '>')
+            fputs("&gt;", file);
+        else if (c == '&')
+            fputs("&amp;", file);
+        else if (c >= 0x20)
+            fputc(c, file);
+    }
+}
+
+/* One light colour per task: hues in a circle, neighbours told apart by lightness too. */
+static const char *colour(const struct drawing *drawing, int task, char buffer[8])
+{
+    double count = (double)drawing->placement->task_count;
+    double hue = 6.0 * task / (count < 2 ? 2 : count), light = task % 2 ? 0.80 : 0.70;
+    double chroma = (1 - fabs(2 * light - 1)) * 0.75;
+    double other = chroma * (1 - fabs(hue - 2 * (int)(hue / 2) - 1)), base = light - chroma / 2;
+    double parts[3] = {0, 0, 0};
+    int sector = (int)hue % 6;
+    static const int major[6] = {0, 1, 1, 2, 2, 0}, minor[6] = {1, 0, 2, 1, 0, 2};
+
+    parts[major[sector]] = chroma;
+    parts[minor[sector]] = other;
+    snprintf(buffer, 8, "#%02x%02x%02x", (unsigned)(255 * (parts[0] + base)) & 255,
+             (unsigned)(255 * (parts[1] + base)) & 255, (unsigned)(255 * (parts[2] + base)) & 255);
+    return buffer;
+}
+
+/* --- Boxes ----------------------------------------------------------------------------------- */
+
+static int add_box(struct drawing *drawing, enum box_kind kind, int subject, int parent)
+{
+    int box = (int)drawing->count++;
+
+    drawing->boxes[box] = (struct box){
+        .kind = kind, .subject = subject, .first_child = -1, .last_child = -1, .next = -1};
+    if (parent < 0)
+        return box;
+    if (drawing->boxes[parent].first_child < 0)
+        drawing->boxes[parent].first_child = box;
+    else
+        drawing->boxes[drawing->boxes[parent].last_child].next = box;
+    drawing->boxes[parent].last_child = box;
+    return box;
+}
+
+static int child_count(const struct drawing *drawing, int box)
+{
+    int count = 0;
+
+    for (int child = drawing->boxes[box].first_child; child >= 0;
+         child = drawing->boxes[child].next)
+        count++;
+    return count;
+}
+
+/* Innermost places are last in the array. */
+static void find_homes(struct drawing *drawing)
+{
+    const struct topology *topology = drawing->topology;
+
+    for (size_t i = 0; i < topology->place_count; i++) {
+        const struct topology_place *place = &topology->places[i];
+
+        for (int core = place->first_core;
+             place->kind != PLACE_BRIDGE && core < place->first_core + place->core_count; core++)
+            drawing->home[core] = (int)i;
+    }
+}
+
+static void add_devices(struct drawing *drawing, int place, int box)
+{
+    const struct topology *topology = drawing->topology;
+
+    for (enum device_kind kind = DEVICE_GPU; kind <= DEVICE_OTHER; kind++)
+        for (size_t i = 0; i < topology->device_count; i++)
+            if (topology->devices[i].place == place && topology->devices[i].kind == kind)
+                add_box(drawing, BOX_DEVICE, (int)i, box);
+}
+
+static size_t devices_below(const struct topology *topology, int place)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < topology->device_count; i++) {
+        int at = topology->devices[i].place;
+
+        while (at > place)
+            at = topology->places[at].parent;
+        count += at == place;
+    }
+    return count;
+}
+
+/* Is all that is below a bridge below one other bridge? Such chains are drawn as one. */
+static int leads_on(const struct topology *topology, int place, size_t below)
+{
+    for (size_t i = (size_t)place + 1; i < topology->place_count; i++)
+        if (topology->places[i].parent == place && devices_below(topology, (int)i) == below)
+            return 1;
+    return 0;
+}
+
+/* GPUs come first: bridges that lead to one before those that lead to NICs only. */
+static int rank_of(const struct drawing *drawing, int place)
+{
+    const struct topology *topology = drawing->topology;
+    int rank = DEVICE_OTHER;
+
+    for (size_t i = 0; i < topology->device_count; i++) {
+        int at = topology->devices[i].place;
+
+        while (at > place)
+            at = topology->places[at].parent;
+        if (at == place && (int)topology->devices[i].kind < rank)
+            rank = topology->devices[i].kind;
+    }
+    return rank;
+}
+
+static void add_places(struct drawing *drawing, int parent, int box)
+{
+    const struct topology *topology = drawing->topology;
+    int has_cores = 0;
+
+    for (size_t core = 0; core < topology->core_count; core++)
+        has_cores |= drawing->home[core] == parent;
+    if (has_cores)
+        add_box(drawing, BOX_CORES, parent, box);
+    for (size_t i = 1; i < topology->place_count; i++)
+        if (topology->places[i].parent == parent && topology->places[i].kind != PLACE_BRIDGE)
+            add_places(drawing, (int)i, add_box(drawing, BOX_PLACE, (int)i, box));
+    for (int rank = DEVICE_GPU; rank <= DEVICE_OTHER; rank++)
+        for (size_t i = 1; i < topology->place_count; i++) {
+            size_t below;
+
+            if (topology->places[i].parent != parent || topology->places[i].kind != PLACE_BRIDGE ||
+                rank_of(drawing, (int)i) != rank)
+                continue;
+            below = devices_below(topology, (int)i);
+            if (below > 1 && !leads_on(topology, (int)i, below))
+                add_places(drawing, (int)i, add_box(drawing, BOX_BRIDGE, (int)i, box));
+            else if (below > 0)
+                add_places(drawing, (int)i, box);
+        }
+    add_devices(drawing, parent, box);
+}
+
+/* --- Sizes ----------------------------------------------------------------------------------- */
+
+static int core_columns(int cores)
+{
+    int columns = 8;
+
+    if (cores <= 8)
+        return cores;
+    while (columns < 24 && columns * 2 < cores)
+        columns += 4;
+    return columns;
+}
+
+static void measure_cores(const struct drawing *drawing, struct box *box)
+{
+    const struct topology *topology = drawing->topology;
+    int cores = 0, threads = 1, columns;
+
+    for (size_t i = 0; i < topology->core_count; i++)
+        if (drawing->home[i] == box->subject) {
+            cores++;
+            if (topology->cores[i].cpu_count > threads)
+                threads = topology->cores[i].cpu_count;
+        }
+    columns = core_columns(cores);
+    box->width = columns * (CPU_WIDTH + CORE_GAP) - CORE_GAP;
+    box->height = (cores + columns - 1) / columns * (threads * CPU_HEIGHT + CORE_GAP) - CORE_GAP;
+}
+
+static int is_gpu(const struct drawing *drawing, const struct box *box)
+{
+    return box->kind == BOX_DEVICE && drawing->topology->devices[box->subject].kind == DEVICE_GPU;
+}
+
+static int more_gpus(const struct drawing *drawing, const struct box *box)
+{
+    int gpus = 0;
+
+    for (int i = box->first_child; i >= 0; i = drawing->boxes[i].next)
+        gpus += is_gpu(drawing, &drawing->boxes[i]);
+    return gpus > 1;
+}
+
+/* Children side by side, in rows that end at 'limit'. */
+static void measure_rows(struct drawing *drawing, int box, int limit, int header)
+{
+    struct box *self = &drawing->boxes[box];
+    int x = GAP, y = header, row = 0, alone = 0;
+
+    self->width = 0;
+    for (int i = self->first_child; i >= 0; i = drawing->boxes[i].next) {
+        struct box *child = &drawing->boxes[i];
+
+        if (x > GAP && (alone || x + child->width + GAP > limit)) {
+            x = GAP;
+            y += row + GAP;
+            row = 0;
+        }
+        /* Cores are above everything else, a GPU above the NICs of its switch. */
+        alone = child->kind == BOX_CORES ||
+                (self->kind == BOX_BRIDGE && is_gpu(drawing, child) && !more_gpus(drawing, self));
+        child->x = x;
+        child->y = y;
+        x += child->width + GAP;
+        if (x > self->width)
+            self->width = x;
+        if (child->height > row)
+            row = child->height;
+    }
+    self->height = y + row + GAP;
+}
+
+static void measure(struct drawing *drawing, int box, int limit)
+{
+    struct box *self = &drawing->boxes[box];
+
+    if (self->kind == BOX_DEVICE) {
+        self->width = DEVICE_WIDTH;
+        self->height = DEVICE_HEIGHT;
+    } else if (self->kind == BOX_CORES) {
+        measure_cores(drawing, self);
+    } else if (self->kind == BOX_BRIDGE) {
+        /* Two columns, or one where a column is all there is. */
+        int few = child_count(drawing, box) <= 3;
+
+        for (int i = self->first_child; i >= 0; i = drawing->boxes[i].next)
+            measure(drawing, i, limit - 2 * GAP);
+        measure_rows(drawing, box, few ? DEVICE_WIDTH + 2 * GAP : 2 * DEVICE_WIDTH + 3 * GAP, GAP);
+        for (int i = self->first_child; i >= 0; i = drawing->boxes[i].next)
+            if (is_gpu(drawing, &drawing->boxes[i]) && !more_gpus(drawing, self))
+                drawing->boxes[i].width = self->width - 2 * GAP;
+    } else {
+        for (int i = self->first_child; i >= 0; i = drawing->boxes[i].next)
+            measure(drawing, i, limit - 2 * GAP);
+        measure_rows(drawing, box, limit, HEADER);
+        if (self->width < 140)
+            self->width = 140;
+        /* Packages below each other are of one width. */
+        for (int i = self->first_child; i >= 0; i = drawing->boxes[i].next)
+            if (drawing->boxes[i].kind == BOX_PLACE && drawing->boxes[i].x == GAP &&
+                self->subject == 0)
+                drawing->boxes[i].width = self->width - 2 * GAP;
+    }
+}
+
+/* --- Drawing --------------------------------------------------------------------------------- */
+
+static void collect_device_tasks(struct drawing *drawing, const struct topology_device *device)
+{
+    drawing->task_count = 0;
+    for (size_t t = 0; t < drawing->placement->task_count; t++) {
+        const struct placement_task *task = &drawing->placement->tasks[t];
+        int uses = 0;
+
+        for (size_t i = 0; i < task->gpu_count; i++)
+            uses |=
+                device->kind == DEVICE_GPU && pci_compare(&task->gpus[i].pci, &device->pci) == 0;
+        for (size_t i = 0; i < task->nic_count; i++)
+            uses |= task->nics[i] == device;
+        if (uses)
+            drawing->task_of[drawing->task_count++] = (int)t;
+    }
+}
+
+static void collect_cpu_tasks(struct drawing *drawing, int cpu)
+{
+    drawing->task_count = 0;
+    for (size_t t = 0; t < drawing->placement->task_count; t++)
+        if (cpuset_has(&drawing->placement->tasks[t].cpus, cpu))
+            drawing->task_of[drawing->task_count++] = (int)t;
+}
+
+/* "task 0", "tasks 0, 1": at most 'limit' of them. */
+static void format_tasks(const struct drawing *drawing, int limit, char *text, size_t size)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int i = 0; i < drawing->task_count && used < size; i++) {
+        if (i == limit) {
+            snprintf(text + used, size - used, ", ...");
+            break;
+        }
+        used += (size_t)snprintf(text + used, size - used, "%s%d",
+                                 i > 0                      ? ", "
+                                 : drawing->task_count == 1 ? "task "
+                                                            : "tasks ",
+                                 drawing->task_of[i]);
+    }
+}
+
+/* A rectangle with a stripe for each task collected; white for none. */
+static void fill(const struct drawing *drawing, int x, int y, int width, int height, int radius)
+{
+    char hex[8];
+    double stripe = drawing->task_count > 0 ? (double)width / drawing->task_count : width;
+
+    if (drawing->task_count == 1) {
+        fprintf(drawing->file,
+                "<rect x='%d' y='%d' width='%d' height='%d' rx='%d' fill='%s' class='line'/>\n", x,
+                y, width, height, radius, colour(drawing, drawing->task_of[0], hex));
+        return;
+    }
+    fprintf(drawing->file,
+            "<rect x='%d' y='%d' width='%d' height='%d' rx='%d' fill='#fff' class='line'/>\n", x, y,
+            width, height, radius);
+    for (int i = 0; i < drawing->task_count; i++)
+        fprintf(drawing->file, "<rect x='%.1f' y='%d' width='%.1f' height='%d' fill='%s'/>\n",
+                x + i * stripe, y + 1, stripe, height - 2,
+                colour(drawing, drawing->task_of[i], hex));
+}
+
+static void draw_cores(struct drawing *drawing, const struct box *box, int x, int y)
+{
+    const struct topology *topology = drawing->topology;
+    int cores = 0, columns, at = 0, threads = 1;
+
+    for (size_t i = 0; i < topology->core_count; i++)
+        if (drawing->home[i] == box->subject) {
+            cores++;
+            if (topology->cores[i].cpu_count > threads)
+                threads = topology->cores[i].cpu_count;
+        }
+    columns = core_columns(cores);
+    for (size_t i = 0; i < topology->core_count; i++) {
+        const struct topology_core *core = &topology->cores[i];
+        int left = x + at % columns * (CPU_WIDTH + CORE_GAP);
+        int top = y + at / columns * (threads * CPU_HEIGHT + CORE_GAP);
+
+        if (drawing->home[i] != box->subject)
+            continue;
+        for (int k = 0; k < core->cpu_count; k++) {
+            int cpu = topology->cpus[core->first_cpu + k];
+            char tasks[64];
+
+            collect_cpu_tasks(drawing, cpu);
+            format_tasks(drawing, 8, tasks, sizeof(tasks));
+            fprintf(drawing->file, "<g><title>CPU %d%s%s</title>", cpu, tasks[0] ? ": " : "",
+                    tasks);
+            fill(drawing, left, top + k * CPU_HEIGHT, CPU_WIDTH, CPU_HEIGHT, 0);
+            fprintf(drawing->file, "<text x='%d' y='%d' class='cpu'>%d</text></g>\n",
+                    left + CPU_WIDTH / 2, top + k * CPU_HEIGHT + 11, cpu);
+        }
+        at++;
+    }
+}
+
+static void draw_device(struct drawing *drawing, const struct box *box, int x, int y)
+{
+    const struct topology_device *device = &drawing->topology->devices[box->subject];
+    char pci[PCI_TEXT], tasks[64], name[48];
+
+    collect_device_tasks(drawing, device);
+    format_tasks(drawing, 4, tasks, sizeof(tasks));
+    pci_format(&device->pci, pci);
+    if (device->kind == DEVICE_GPU)
+        snprintf(name, sizeof(name), "GPU %d", topology_gpu_index(drawing->topology, &device->pci));
+    else
+        snprintf(name, sizeof(name), "%s", device->name[0] ? device->name : "NIC");
+    fprintf(drawing->file, "<g><title>");
+    put_text(drawing->file, name);
+    fprintf(drawing->file, " %s%s%s</title>\n", pci, tasks[0] ? ": " : "", tasks);
+    fill(drawing, x, y, box->width, DEVICE_HEIGHT, device->kind == DEVICE_GPU ? 8 : 2);
+    fprintf(drawing->file, "<text x='%d' y='%d' class='%s'>", x + 7, y + 15,
+            device->kind == DEVICE_GPU   ? "gpu"
+            : device->kind == DEVICE_NIC ? "nic"
+                                         : "other");
+    put_text(drawing->file, name);
+    fprintf(drawing->file, "</text><text x='%d' y='%d' class='pci'>%s</text>", x + 7, y + 29, pci);
+    if (drawing->task_count > 0 && drawing->task_count <= 8)
+        fprintf(drawing->file, "<text x='%d' y='%d' class='task'>%s</text>", x + box->width - 6,
+                y + 15, strncmp(tasks, "task ", 5) == 0 ? tasks : strchr(tasks, ' ') + 1);
+    fprintf(drawing->file, "</g>\n");
+}
+
+static void draw_place(struct drawing *drawing, const struct box *box, int x, int y)
+{
+    const struct topology *topology = drawing->topology;
+    const struct topology_place *place = &topology->places[box->subject];
+    int number = 0, named = place->kind == PLACE_PACKAGE;
+
+    fprintf(drawing->file,
+            "<rect x='%d' y='%d' width='%d' height='%d' rx='4' class='place%d'/>\n"
+            "<text x='%d' y='%d' class='label'>",
+            x, y, box->width, box->height, place->kind == PLACE_PACKAGE, x + GAP, y + 15);
+    for (int i = 0; i < box->subject; i++)
+        number += topology->places[i].kind == PLACE_PACKAGE;
+    if (named)
+        fprintf(drawing->file, "package %d", number);
+    for (size_t i = 0; i < topology->numa_count; i++)
+        if (topology->numas[i].place == box->subject) {
+            fprintf(drawing->file, "%sNUMA node %d", named ? ", " : "", topology->numas[i].os);
+            named = 1;
+        }
+    fprintf(drawing->file, "</text>\n");
+}
+
+static void draw(struct drawing *drawing, int number, int x, int y)
+{
+    const struct box *box = &drawing->boxes[number];
+
+    x += box->x;
+    y += box->y;
+    if (box->kind == BOX_CORES)
+        draw_cores(drawing, box, x, y);
+    else if (box->kind == BOX_DEVICE)
+        draw_device(drawing, box, x, y);
+    else if (box->kind == BOX_BRIDGE)
+        fprintf(drawing->file,
+                "<rect x='%d' y='%d' width='%d' height='%d' rx='6' class='bridge'/>\n", x, y,
+                box->width, box->height);
+    else if (box->subject != 0 || drawing->topology->numas[0].place == 0)
+        draw_place(drawing, box, x, y);
+    for (int child = box->first_child; child >= 0; child = drawing->boxes[child].next)
+        draw(drawing, child, x, y);
+}
+
+static void draw_legend(struct drawing *drawing, int columns)
+{
+    for (size_t t = 0; t < drawing->placement->task_count; t++) {
+        const struct placement_task *task = &drawing->placement->tasks[t];
+        int x = GAP + (int)(t % (size_t)columns) * LEGEND_WIDTH;
+        int y = 40 + (int)(t / (size_t)columns) * LEGEND_HEIGHT;
+        char hex[8];
+
+        fprintf(drawing->file,
+                "<rect x='%d' y='%d' width='14' height='14' rx='3' fill='%s' class='line'/>"
+                "<text x='%d' y='%d' class='label'>task %zu",
+                x, y, colour(drawing, (int)t, hex), x + 20, y + 11, t);
+        if (task->gpu_count > 0)
+            fprintf(drawing->file, ": %zu GPU%s, ", task->gpu_count,
+                    task->gpu_count == 1 ? "" : "s");
+        else
+            fprintf(drawing->file, ": ");
+        fprintf(drawing->file, "%zu NIC%s, %d CPUs</text>\n", task->nic_count,
+                task->nic_count == 1 ? "" : "s", cpuset_count(&task->cpus));
+    }
+}
+
+static void draw_page(struct drawing *drawing, const char *title)
+{
+    static const char style[] =
+        "text{font-family:sans-serif;fill:#222}.line{stroke:#666;stroke-width:.7}"
+        ".place0{fill:#f6f6f4;stroke:#aaa}.place1{fill:#ecece8;stroke:#888}"
+        ".bridge{fill:#fff;stroke:#999;stroke-dasharray:4 2}.title{font-size:16px;font-weight:bold}"
+        ".label{font-size:12px}.gpu{font-size:13px;font-weight:bold}.nic{font-size:11px}"
+        ".other{font-size:11px;fill:#888}.pci{font-size:9.5px;fill:#444}"
+        ".task{font-size:10px;text-anchor:end}.cpu{font-size:9px;text-anchor:middle}";
+    const struct topology *topology = drawing->topology;
+    int width =
+        drawing->boxes[0].width < 3 * LEGEND_WIDTH ? 3 * LEGEND_WIDTH : drawing->boxes[0].width;
+    int tasks = (int)drawing->placement->task_count, fitting = width / LEGEND_WIDTH;
+    int rows = (tasks + fitting - 1) / fitting, columns = (tasks + rows - 1) / rows;
+    int legend = rows * LEGEND_HEIGHT;
+
+    fprintf(drawing->file,
+            "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' viewBox='0 0 %d %d'>\n"
+            "<style>%s</style>\n<rect width='100%%' height='100%%' fill='#fff'/>\n"
+            "<text x='%d' y='24' class='title'>",
+            width, drawing->boxes[0].height + 40 + legend, width,
+            drawing->boxes[0].height + 40 + legend, style, GAP);
+    put_text(drawing->file, title);
+    fprintf(drawing->file, ": %zu cores, %zu CPUs, %zu GPUs, %zu compute NICs</text>\n",
+            topology->core_count, topology->cpu_count, topology->gpu_count, topology->nic_count);
+    draw_legend(drawing, columns);
+    draw(drawing, 0, 0, 40 + legend);
+    fprintf(drawing->file, "</svg>\n");
+}
+
+int topo_draw(const char *title, const struct topology *topology, const struct placement *placement,
+              FILE *file, struct error *err)
+{
+    struct drawing drawing = {.topology = topology, .placement = placement, .file = file};
+    int rc = 0;
+
+    /* A place has a box and may have one for its cores, a device has one. */
+    drawing.boxes =
+        calloc(2 * topology->place_count + topology->device_count, sizeof(*drawing.boxes));
+    drawing.home = calloc(topology->core_count, sizeof(int));
+    drawing.task_of = calloc(placement->task_count, sizeof(int));
+    if (!drawing.boxes || !drawing.home || !drawing.task_of) {
+        rc = error_set(err, "out of memory");
+    } else {
+        find_homes(&drawing);
+        add_places(&drawing, 0, add_box(&drawing, BOX_PLACE, 0, -1));
+        measure(&drawing, 0, PAGE);
+        draw_page(&drawing, title);
+        if (ferror(file))
+            rc = error_set(err, "the drawing cannot be written");
+    }
+    free(drawing.boxes);
+    free(drawing.home);
+    free(drawing.task_of);
+    return rc;
+}
