@@ -1,0 +1,64 @@
+/* Graphs of cuDNN operations described by tables: tensors and operations go in as rows, an
+ * execution plan comes out. Only what attention needs: matmul, pointwise, reduction, reshape in 4
+ * dimensions. */
+#ifndef MEGATRON_CUDNN_GRAPH_H
+#define MEGATRON_CUDNN_GRAPH_H
+
+#include <cudnn.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "error.h"
+
+enum graph_place {
+    GRAPH_INNER,  /* never in memory */
+    GRAPH_MEMORY, /* a device pointer given at each run */
+    GRAPH_SCALAR, /* one value on the host, given at each run by its address */
+};
+
+/* One tensor. A row with dims[0] == 0 is unused. */
+struct graph_tensor {
+    enum graph_place place;
+    cudnnDataType_t type;
+    int64_t dims[4], strides[4];
+};
+
+enum graph_kind {
+    GRAPH_END, /* ends a table */
+    GRAPH_MATMUL,
+    GRAPH_POINTWISE,
+    GRAPH_REDUCE,
+    GRAPH_RESHAPE,
+};
+
+#define GRAPH_NONE (-1)
+
+/* One operation over tensors named by their row: y = a op b, for BINARY_SELECT t ? a : b. */
+struct graph_operation {
+    enum graph_kind kind;
+    int mode;                /* cudnnPointwiseMode_t or cudnnReduceTensorOp_t */
+    cudnnDataType_t compute; /* precision of the arithmetic */
+    int a, b, t, y;
+    int64_t axis; /* of GEN_INDEX */
+    int rows, columns,
+        inner; /* tensors holding the true extents of a padded matmul, or GRAPH_NONE */
+};
+
+struct cudnn_graph;
+
+/* Plan the graph on 'handle'. On failure return NULL and say in 'err' why cuDNN refuses. Caller
+ * destroys. 'name' appears in messages. */
+struct cudnn_graph *cudnn_graph_create(cudnnHandle_t handle, const char *name,
+                                       const struct graph_tensor *tensors, int tensor_count,
+                                       const struct graph_operation *operations, struct error *err);
+void cudnn_graph_destroy(struct cudnn_graph *graph);
+
+/* Bytes of workspace a run needs. */
+size_t cudnn_graph_workspace(const struct cudnn_graph *graph);
+
+/* Run on the stream of the handle. pointers[i] belongs to row i of the tensor table (ignored for
+ * inner tensors). */
+int cudnn_graph_run(const struct cudnn_graph *graph, void *const *pointers, void *workspace,
+                    struct error *err);
+
+#endif

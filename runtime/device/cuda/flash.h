@@ -1,0 +1,49 @@
+/* Attention by cuDNN: exact softmax(Q K^T * scale) V without the scores in memory, and its
+ * gradient. 16-bit elements, any strides with the head's elements next to each other. */
+#ifndef MEGATRON_FLASH_H
+#define MEGATRON_FLASH_H
+
+#include <cudnn.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "error.h"
+
+/* Strides of one operand, in elements. */
+struct flash_strides {
+    int64_t batch, head, position;
+};
+
+struct flash_shape {
+    int64_t batch;
+    int64_t heads;  /* of queries */
+    int64_t groups; /* of keys and values; divides heads */
+    int64_t queries, keys;
+    int64_t width; /* of a head */
+    struct flash_strides q, k, v, o;
+    struct flash_strides dq, dk, dv; /* dO is laid out like O */
+    cudnnDataType_t type;
+    float scale;
+    int causal;        /* query i sees keys 0 .. i + keys - queries */
+    int deterministic; /* the gradient, at the price of batch * heads * queries * keys * 2 bytes */
+};
+
+struct flash;
+
+/* Plan one direction: forward, or the gradient. NULL and 'err' where cuDNN has no kernel. */
+struct flash *flash_create(cudnnHandle_t handle, const struct flash_shape *shape, int backward,
+                           struct error *err);
+void flash_destroy(struct flash *flash);
+
+/* Bytes of workspace for a run. */
+size_t flash_workspace(const struct flash *flash);
+
+/* 'lse' [batch][heads][queries] receives the log of the sum of exponentials of the scaled scores.
+ */
+int flash_forward(const struct flash *flash, const void *q, const void *k, const void *v, void *o,
+                  float *lse, void *workspace, struct error *err);
+int flash_backward(const struct flash *flash, const void *q, const void *k, const void *v,
+                   const void *o, const float *lse, const void *d_o, void *dq, void *dk, void *dv,
+                   void *workspace, struct error *err);
+
+#endif
