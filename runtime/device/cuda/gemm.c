@@ -1,0 +1,337 @@
+#include "gemm.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_CANDIDATES = 32, FINALISTS = 4, FIRST_REPEATS = 3, FINAL_REPEATS = 8 };
+
+struct gemm {
+    struct gemm_context *context;
+    struct gemm_shape shape;
+    cublasLtMatmulDesc_t description;
+    cublasLtMatrixLayout_t a, b, d;
+    cublasLtMatmulAlgo_t algorithm[2]; /* without and with accumulation */
+};
+
+/* One timed call. */
+struct trial {
+    struct gemm *gemm;
+    const struct gemm_operands *operands;
+    const cublasLtMatmulAlgo_t *algorithm;
+    float beta;
+};
+
+static cudaDataType_t data_type(enum device_type type)
+{
+    return type == TYPE_BF16 ? CUDA_R_16BF : type == TYPE_FP16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+static cublasLtEpilogue_t epilogue_of(enum gemm_epilogue epilogue)
+{
+    static const cublasLtEpilogue_t table[] = {
+        [GEMM_PLAIN] = CUBLASLT_EPILOGUE_DEFAULT,
+        [GEMM_BIAS] = CUBLASLT_EPILOGUE_BIAS,
+        [GEMM_GELU] = CUBLASLT_EPILOGUE_GELU,
+        [GEMM_GELU_BIAS] = CUBLASLT_EPILOGUE_GELU_BIAS,
+        [GEMM_GELU_AUX] = CUBLASLT_EPILOGUE_GELU_AUX,
+        [GEMM_GELU_AUX_BIAS] = CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
+        [GEMM_DGELU] = CUBLASLT_EPILOGUE_DGELU,
+        [GEMM_DGELU_BGRAD] = CUBLASLT_EPILOGUE_DGELU_BGRAD,
+        [GEMM_BGRADB] = CUBLASLT_EPILOGUE_BGRADB,
+    };
+
+    return table[epilogue];
+}
+
+static int has_bias(enum gemm_epilogue epilogue)
+{
+    return epilogue == GEMM_BIAS || epilogue == GEMM_GELU_BIAS || epilogue == GEMM_GELU_AUX_BIAS ||
+           epilogue == GEMM_DGELU_BGRAD || epilogue == GEMM_BGRADB;
+}
+
+static int has_aux(enum gemm_epilogue epilogue)
+{
+    return epilogue == GEMM_GELU_AUX || epilogue == GEMM_GELU_AUX_BIAS || epilogue == GEMM_DGELU ||
+           epilogue == GEMM_DGELU_BGRAD;
+}
+
+static int make_layout(cublasLtMatrixLayout_t *layout, enum device_type type, int64_t rows,
+                       int64_t cols, int64_t ld, int batch, int64_t stride)
+{
+    if (cublasLtMatrixLayoutCreate(layout, data_type(type), (uint64_t)rows, (uint64_t)cols, ld))
+        return -1;
+    if (batch > 1 &&
+        (cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
+                                          sizeof(batch)) ||
+         cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                          &stride, sizeof(stride))))
+        return -1;
+    return 0;
+}
+
+static int set(struct gemm *gemm, cublasLtMatmulDescAttributes_t name, const void *value,
+               size_t size)
+{
+    return cublasLtMatmulDescSetAttribute(gemm->description, name, value, size) ? -1 : 0;
+}
+
+static int describe(struct gemm *gemm)
+{
+    const struct gemm_shape *s = &gemm->shape;
+    cublasOperation_t a = s->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t b = s->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasLtEpilogue_t epilogue = epilogue_of(s->epilogue);
+    cudaDataType_t bias = data_type(s->bias_type), aux = data_type(s->type);
+
+    if (cublasLtMatmulDescCreate(&gemm->description, CUBLAS_COMPUTE_32F, CUDA_R_32F) ||
+        set(gemm, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof(a)) ||
+        set(gemm, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof(b)) ||
+        set(gemm, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue)) ||
+        (has_bias(s->epilogue) &&
+         set(gemm, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bias, sizeof(bias))) ||
+        (has_aux(s->epilogue) &&
+         (set(gemm, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &s->ldd, sizeof(s->ldd)) ||
+          set(gemm, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, &aux, sizeof(aux)))))
+        return -1;
+    return make_layout(&gemm->a, s->type, s->transpose_a ? s->k : s->m,
+                       s->transpose_a ? s->m : s->k, s->lda, s->batch, s->stride_a) ||
+                   make_layout(&gemm->b, s->type, s->transpose_b ? s->n : s->k,
+                               s->transpose_b ? s->k : s->n, s->ldb, s->batch, s->stride_b) ||
+                   make_layout(&gemm->d, s->out, s->m, s->n, s->ldd, s->batch, s->stride_d)
+               ? -1
+               : 0;
+}
+
+/* The library's candidates, best guess first. Sums in place by atomics are left out: results must
+ * not depend on timing. */
+static int candidates(struct gemm *gemm, cublasLtMatmulHeuristicResult_t *results, int wanted)
+{
+    cublasLtMatmulPreference_t preference = NULL;
+    uint64_t workspace = GEMM_WORKSPACE;
+    uint32_t schemes =
+        CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    uint32_t alignment = 16;
+    static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    int found = 0, failed;
+
+    if (cublasLtMatmulPreferenceCreate(&preference))
+        return 0;
+    failed =
+        cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                             &workspace, sizeof(workspace)) ||
+        cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                             &schemes, sizeof(schemes));
+    for (size_t i = 0; i < sizeof(alignments) / sizeof(*alignments) && !failed; i++)
+        failed = cublasLtMatmulPreferenceSetAttribute(preference, alignments[i], &alignment,
+                                                      sizeof(alignment));
+    if (!failed &&
+        cublasLtMatmulAlgoGetHeuristic(gemm->context->handle, gemm->description, gemm->a, gemm->b,
+                                       gemm->d, gemm->d, preference, wanted, results, &found))
+        found = 0;
+    cublasLtMatmulPreferenceDestroy(preference);
+    return found;
+}
+
+static cublasStatus_t launch(struct gemm *gemm, cudaStream_t stream, const struct gemm_operands *o,
+                             const cublasLtMatmulAlgo_t *algorithm, float beta, void *workspace)
+{
+    const float one = 1;
+
+    if ((has_bias(gemm->shape.epilogue) &&
+         set(gemm, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &o->bias, sizeof(o->bias))) ||
+        (has_aux(gemm->shape.epilogue) &&
+         set(gemm, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &o->aux, sizeof(o->aux))))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    return cublasLtMatmul(gemm->context->handle, gemm->description, &one, o->a, gemm->a, o->b,
+                          gemm->b, &beta, o->d, gemm->d, o->d, gemm->d, algorithm, workspace,
+                          GEMM_WORKSPACE, stream);
+}
+
+static int run_trial(void *argument)
+{
+    struct trial *t = argument;
+
+    return launch(t->gemm, t->gemm->context->stream, t->operands, t->algorithm, t->beta,
+                  t->gemm->context->workspace)
+               ? -1
+               : 0;
+}
+
+double gemm_time(struct gemm_context *context, int (*call)(void *argument), void *argument,
+                 int repeats)
+{
+    cudaEvent_t from = NULL, to = NULL;
+    double best = -1;
+
+    if (cudaEventCreate(&from) || cudaEventCreate(&to) || call(argument))
+        goto out;
+    for (int i = 0; i < repeats; i++) {
+        float milliseconds;
+
+        if (cudaEventRecord(from, context->stream) || call(argument) ||
+            cudaEventRecord(to, context->stream) || cudaEventSynchronize(to) ||
+            cudaEventElapsedTime(&milliseconds, from, to)) {
+            best = -1;
+            break;
+        }
+        if (best < 0 || milliseconds * 1e-3 < best)
+            best = milliseconds * 1e-3;
+    }
+out:
+    cudaEventDestroy(from);
+    cudaEventDestroy(to);
+    cudaGetLastError(); /* a candidate that fails is not an error of the device */
+    return best;
+}
+
+/* Time the candidates, the best few a second time, and put the winner first. */
+static void rank(struct gemm *gemm, const struct gemm_operands *scratch, float beta,
+                 cublasLtMatmulHeuristicResult_t *results, int found)
+{
+    double times[MAX_CANDIDATES];
+    struct trial trial = {gemm, scratch, NULL, beta};
+
+    for (int round = 0, count = found; round < 2; round++, count = FINALISTS) {
+        if (count > found)
+            count = found;
+        for (int i = 0; i < count; i++) {
+            trial.algorithm = &results[i].algo;
+            times[i] =
+                gemm_time(gemm->context, run_trial, &trial, round ? FINAL_REPEATS : FIRST_REPEATS);
+            if (times[i] < 0)
+                times[i] = 1e9;
+        }
+        for (int i = 1; i < count; i++) { /* insertion sort: a handful of entries */
+            for (int j = i; j > 0 && times[j] < times[j - 1]; j--) {
+                cublasLtMatmulHeuristicResult_t result = results[j];
+                double time = times[j];
+
+                results[j] = results[j - 1];
+                times[j] = times[j - 1];
+                results[j - 1] = result;
+                times[j - 1] = time;
+            }
+        }
+    }
+}
+
+static void make_key(const struct gemm_shape *s, int accumulate, char *key, size_t size)
+{
+    snprintf(key, size,
+             "gemm:%" PRId64 "x%" PRId64 "x%" PRId64 ":%c%c:%" PRId64 ":%" PRId64 ":%" PRId64
+             ":%d%d%d:%d:%d:%d",
+             s->m, s->n, s->k, s->transpose_a ? 'T' : 'N', s->transpose_b ? 'T' : 'N', s->lda,
+             s->ldb, s->ldd, s->type, s->out, s->bias_type, s->epilogue, s->batch, accumulate);
+}
+
+/* An algorithm as text: the library says it may be stored and restored by its bytes. */
+static void write_algorithm(const cublasLtMatmulAlgo_t *algorithm, char *text)
+{
+    const unsigned char *bytes = (const unsigned char *)algorithm;
+
+    for (size_t i = 0; i < sizeof(*algorithm); i++)
+        sprintf(text + 2 * i, "%02x", bytes[i]);
+}
+
+static int read_algorithm(const char *text, cublasLtMatmulAlgo_t *algorithm)
+{
+    unsigned char *bytes = (unsigned char *)algorithm;
+
+    if (strlen(text) != 2 * sizeof(*algorithm))
+        return -1;
+    for (size_t i = 0; i < sizeof(*algorithm); i++) {
+        unsigned value;
+
+        if (sscanf(text + 2 * i, "%2x", &value) != 1)
+            return -1;
+        bytes[i] = (unsigned char)value;
+    }
+    return 0;
+}
+
+/* A remembered algorithm counts only if the library accepts it for this product. */
+static int recall(struct gemm *gemm, const char *key, cublasLtMatmulAlgo_t *algorithm)
+{
+    const char *text = tuning_get(gemm->context->tuning, key);
+    cublasLtMatmulHeuristicResult_t check;
+
+    return text && read_algorithm(text, algorithm) == 0 &&
+           cublasLtMatmulAlgoCheck(gemm->context->handle, gemm->description, gemm->a, gemm->b,
+                                   gemm->d, gemm->d, algorithm, &check) == 0 &&
+           check.workspaceSize <= GEMM_WORKSPACE;
+}
+
+static int choose(struct gemm *gemm, const struct gemm_operands *scratch, int accumulate,
+                  struct error *err)
+{
+    cublasLtMatmulHeuristicResult_t results[MAX_CANDIDATES];
+    int wanted = scratch ? gemm->context->candidates : 1, found;
+    char key[256], value[2 * sizeof(cublasLtMatmulAlgo_t) + 1];
+
+    make_key(&gemm->shape, accumulate, key, sizeof(key));
+    if (recall(gemm, key, &gemm->algorithm[accumulate]))
+        return 0;
+    found = candidates(gemm, results, wanted > MAX_CANDIDATES ? MAX_CANDIDATES : wanted);
+    if (found == 0)
+        return error_set(err, "cuBLASLt has no kernel for the product %s", key);
+    if (scratch && found > 1)
+        rank(gemm, scratch, (float)accumulate, results, found);
+    gemm->algorithm[accumulate] = results[0].algo;
+    if (!scratch)
+        return 0;
+    write_algorithm(&results[0].algo, value);
+    return tuning_put(gemm->context->tuning, key, value, err);
+}
+
+struct gemm *gemm_create(struct gemm_context *context, const struct gemm_shape *shape,
+                         const struct gemm_operands *scratch, struct error *err)
+{
+    struct gemm *gemm = calloc(1, sizeof(*gemm));
+
+    if (!gemm) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    gemm->context = context;
+    gemm->shape = *shape;
+    if (describe(gemm)) {
+        error_set(err, "cuBLASLt cannot describe a product of %" PRId64 "x%" PRId64 "x%" PRId64,
+                  shape->m, shape->n, shape->k);
+        goto fail;
+    }
+    /* Only main gradients, in fp32, are ever added to. */
+    if (choose(gemm, scratch, 0, err) || (shape->out == TYPE_FP32 && choose(gemm, scratch, 1, err)))
+        goto fail;
+    if (shape->out != TYPE_FP32)
+        gemm->algorithm[1] = gemm->algorithm[0];
+    return gemm;
+fail:
+    gemm_destroy(gemm);
+    return NULL;
+}
+
+void gemm_destroy(struct gemm *gemm)
+{
+    if (!gemm)
+        return;
+    if (gemm->a)
+        cublasLtMatrixLayoutDestroy(gemm->a);
+    if (gemm->b)
+        cublasLtMatrixLayoutDestroy(gemm->b);
+    if (gemm->d)
+        cublasLtMatrixLayoutDestroy(gemm->d);
+    if (gemm->description)
+        cublasLtMatmulDescDestroy(gemm->description);
+    free(gemm);
+}
+
+cublasStatus_t gemm_run(struct gemm *gemm, cudaStream_t stream,
+                        const struct gemm_operands *operands, int accumulate, void *workspace)
+{
+    return launch(gemm, stream, operands, &gemm->algorithm[accumulate], (float)accumulate,
+                  workspace);
+}

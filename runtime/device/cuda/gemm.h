@@ -1,0 +1,73 @@
+/* Matrix products by cuBLASLt: a plan per shape, types and epilogue, with the fastest of the
+ * library's candidates, timed once and remembered. Column-major, as the library thinks:
+ * D (m x n) = op(A) (m x k) * op(B) (k x n) + beta * D. */
+#ifndef MEGATRON_GEMM_H
+#define MEGATRON_GEMM_H
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "device.h"
+#include "tuning.h"
+
+enum { GEMM_WORKSPACE = 32 << 20 };
+
+enum gemm_epilogue {
+    GEMM_PLAIN,
+    GEMM_BIAS,      /* + bias (m) */
+    GEMM_GELU,      /* gelu */
+    GEMM_GELU_BIAS, /* gelu(+ bias) */
+    GEMM_GELU_AUX,  /* 'aux' = the value before gelu */
+    GEMM_GELU_AUX_BIAS,
+    GEMM_DGELU,       /* * gelu'(aux) */
+    GEMM_DGELU_BGRAD, /* and bias (m) = its sums over n */
+    GEMM_BGRADB,      /* bias (n) = sums of B over k */
+};
+
+struct gemm_shape {
+    int64_t m, n, k;
+    int transpose_a, transpose_b;
+    int64_t lda, ldb, ldd;
+    enum device_type type;      /* of A, B, aux */
+    enum device_type out;       /* of D */
+    enum device_type bias_type; /* of bias */
+    enum gemm_epilogue epilogue;
+    int batch; /* products side by side, 0 and 1: one */
+    int64_t stride_a, stride_b, stride_d;
+};
+
+struct gemm_operands {
+    const void *a, *b;
+    void *d;
+    void *bias, *aux;
+};
+
+/* What all plans of a device share. */
+struct gemm_context {
+    cublasLtHandle_t handle;
+    struct tuning *tuning;
+    cudaStream_t stream; /* for timing */
+    void *workspace;     /* GEMM_WORKSPACE bytes, for timing */
+    int candidates;      /* asked for and timed; 1: the library's first guess */
+};
+
+struct gemm;
+
+/* Make a plan. With 'scratch' (operands of the right sizes whose content may be lost) candidates
+ * not yet known are timed, else the library's first guess is taken. NULL with a sentence where the
+ * library has no kernel. */
+struct gemm *gemm_create(struct gemm_context *context, const struct gemm_shape *shape,
+                         const struct gemm_operands *scratch, struct error *err);
+void gemm_destroy(struct gemm *gemm);
+
+/* 'accumulate': D += instead of D =. 'workspace' has GEMM_WORKSPACE bytes. */
+cublasStatus_t gemm_run(struct gemm *gemm, cudaStream_t stream,
+                        const struct gemm_operands *operands, int accumulate, void *workspace);
+
+/* Time 'call' on the context's stream: best of a few, in seconds; negative on failure. */
+double gemm_time(struct gemm_context *context, int (*call)(void *argument), void *argument,
+                 int repeats);
+
+#endif

@@ -1,0 +1,174 @@
+#include "tuning.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct entry {
+    char *key, *value;
+};
+
+struct tuning {
+    char directory[PATH_MAX / 2], path[PATH_MAX];
+    struct entry *entries;
+    size_t count, room;
+    int changed;
+};
+
+static struct entry *find(const struct tuning *tuning, const char *key)
+{
+    for (size_t i = 0; i < tuning->count; i++) {
+        if (strcmp(tuning->entries[i].key, key) == 0)
+            return &tuning->entries[i];
+    }
+    return NULL;
+}
+
+/* 'replace' 0 keeps a value that is there already. */
+static int put(struct tuning *tuning, const char *key, const char *value, int replace)
+{
+    struct entry *entry = find(tuning, key);
+    char *copy;
+
+    if (entry && !replace)
+        return 0;
+    copy = strdup(value);
+    if (!copy)
+        return -1;
+    if (entry) {
+        free(entry->value);
+        entry->value = copy;
+        return 0;
+    }
+    if (tuning->count == tuning->room) {
+        size_t room = tuning->room ? 2 * tuning->room : 64;
+        struct entry *more = realloc(tuning->entries, room * sizeof(*more));
+
+        if (!more) {
+            free(copy);
+            return -1;
+        }
+        tuning->entries = more;
+        tuning->room = room;
+    }
+    entry = &tuning->entries[tuning->count];
+    entry->key = strdup(key);
+    entry->value = copy;
+    if (!entry->key) {
+        free(copy);
+        return -1;
+    }
+    tuning->count++;
+    return 0;
+}
+
+/* Take the lines of the file that are whole and whose key is not known yet. */
+static void read_file(struct tuning *tuning)
+{
+    char line[1024], key[512], value[512];
+    FILE *file = fopen(tuning->path, "re");
+
+    if (!file)
+        return;
+    while (fgets(line, sizeof(line), file)) {
+        if (strchr(line, '\n') && sscanf(line, "%511s %511s", key, value) == 2)
+            put(tuning, key, value, 0);
+    }
+    fclose(file);
+}
+
+struct tuning *tuning_open(const char *directory, const char *name)
+{
+    struct tuning *tuning = calloc(1, sizeof(*tuning));
+
+    if (!tuning)
+        return NULL;
+    if (directory && strlen(directory) + strlen(name) + 2 < sizeof(tuning->directory)) {
+        snprintf(tuning->directory, sizeof(tuning->directory), "%s", directory);
+        snprintf(tuning->path, sizeof(tuning->path), "%s/%s", directory, name);
+        read_file(tuning);
+    }
+    return tuning;
+}
+
+const char *tuning_get(const struct tuning *tuning, const char *key)
+{
+    const struct entry *entry = find(tuning, key);
+
+    return entry ? entry->value : NULL;
+}
+
+int tuning_put(struct tuning *tuning, const char *key, const char *value, struct error *err)
+{
+    if (put(tuning, key, value, 1))
+        return error_set(err, "out of memory");
+    tuning->changed = 1;
+    return 0;
+}
+
+/* mkdir -p; an error shows when the file is opened. */
+static void make_directories(const char *directory)
+{
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof(path), "%s", directory);
+    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(path, 0777);
+        *slash = '/';
+    }
+    mkdir(path, 0777);
+}
+
+int tuning_save(struct tuning *tuning, struct error *err)
+{
+    char temporary[PATH_MAX + 16];
+    FILE *file = NULL;
+    int fd, failed = 0;
+
+    if (!tuning->changed || !tuning->path[0])
+        return 0;
+    make_directories(tuning->directory);
+    read_file(tuning);
+    snprintf(temporary, sizeof(temporary), "%s.XXXXXX", tuning->path);
+    fd = mkstemp(temporary);
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot write tuning results to %s", temporary);
+    file = fdopen(fd, "w");
+    if (!file) {
+        error_set_errno(err, errno, "cannot write tuning results to %s", temporary);
+        close(fd);
+        unlink(temporary);
+        return -1;
+    }
+    for (size_t i = 0; i < tuning->count; i++)
+        failed |= fprintf(file, "%s %s\n", tuning->entries[i].key, tuning->entries[i].value) < 0;
+    failed |= fchmod(fd, 0644) != 0;
+    failed |= fflush(file) != 0;
+    failed |= fsync(fd) != 0;
+    failed |= fclose(file) != 0;
+    if (failed || rename(temporary, tuning->path)) {
+        error_set_errno(err, errno, "cannot write tuning results to %s", tuning->path);
+        unlink(temporary);
+        return -1;
+    }
+    tuning->changed = 0;
+    return 0;
+}
+
+void tuning_destroy(struct tuning *tuning)
+{
+    if (!tuning)
+        return;
+    for (size_t i = 0; i < tuning->count; i++) {
+        free(tuning->entries[i].key);
+        free(tuning->entries[i].value);
+    }
+    free(tuning->entries);
+    free(tuning);
+}
