@@ -1,0 +1,213 @@
+/* What every kernel file shares: vectors of eight elements held as fp32, reductions, launches. */
+#ifndef MEGATRON_COMMON_CUH
+#define MEGATRON_COMMON_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+#include "kernels.h"
+
+typedef __nv_bfloat16 bf16;
+typedef __half fp16;
+
+constexpr int VECTOR = 8;
+constexpr int WARP = 32;
+
+__device__ inline float to_float(float x)
+{
+    return x;
+}
+__device__ inline float to_float(bf16 x)
+{
+    return __bfloat162float(x);
+}
+__device__ inline float to_float(fp16 x)
+{
+    return __half2float(x);
+}
+__device__ inline float to_float(double x)
+{
+    return (float)x;
+}
+
+template <typename T> __device__ inline T from_float(float x);
+template <> __device__ inline float from_float<float>(float x)
+{
+    return x;
+}
+template <> __device__ inline bf16 from_float<bf16>(float x)
+{
+    return __float2bfloat16_rn(x);
+}
+template <> __device__ inline fp16 from_float<fp16>(float x)
+{
+    return __float2half_rn(x);
+}
+template <> __device__ inline double from_float<double>(float x)
+{
+    return x;
+}
+
+/* V elements as they lie in memory. */
+template <typename T, int V = VECTOR>
+struct __align__(V * sizeof(T) < 16 ? V * sizeof(T) : 16) packed
+{
+    T element[V];
+};
+
+/* Whole vectors, aligned. */
+template <int V, typename T> __device__ inline packed<T, V> load_whole(const T *p)
+{
+    return *reinterpret_cast<const packed<T, V> *>(p);
+}
+
+template <int V, typename T> __device__ inline void store_whole(T *p, const float *in)
+{
+    packed<T, V> out;
+
+#pragma unroll
+    for (int i = 0; i < V; i++)
+        out.element[i] = from_float<T>(in[i]);
+    *reinterpret_cast<packed<T, V> *>(p) = out;
+}
+
+/* Load 'count' (up to eight) elements; the rest are 0. 'wide': the address is aligned to 16 bytes
+ * (the same for a whole kernel), and eight elements go in one or two accesses. */
+template <typename T> __device__ inline packed<T> load_packed(const T *p, int64_t count, bool wide)
+{
+    packed<T> out;
+
+    if (wide && count >= VECTOR) {
+        const int4 *from = reinterpret_cast<const int4 *>(p);
+        int4 *to = reinterpret_cast<int4 *>(&out);
+
+#pragma unroll
+        for (int i = 0; i < (int)(sizeof(out) / sizeof(int4)); i++)
+            to[i] = from[i];
+        return out;
+    }
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++)
+        out.element[i] = i < count ? p[i] : from_float<T>(0);
+    return out;
+}
+
+template <typename T>
+__device__ inline void store_packed(T *p, const packed<T> &in, int64_t count, bool wide)
+{
+    if (wide && count >= VECTOR) {
+        const int4 *from = reinterpret_cast<const int4 *>(&in);
+        int4 *to = reinterpret_cast<int4 *>(p);
+
+#pragma unroll
+        for (int i = 0; i < (int)(sizeof(in) / sizeof(int4)); i++)
+            to[i] = from[i];
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++)
+        if (i < count)
+            p[i] = in.element[i];
+}
+
+template <typename T> __device__ inline void unpack(const packed<T> &in, float *out)
+{
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++)
+        out[i] = to_float(in.element[i]);
+}
+
+template <typename T> __device__ inline packed<T> pack(const float *in)
+{
+    packed<T> out;
+
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++)
+        out.element[i] = from_float<T>(in[i]);
+    return out;
+}
+
+template <typename T>
+__device__ inline void load_vector(const T *p, float *out, int64_t count, bool wide)
+{
+    unpack(load_packed(p, count, wide), out);
+}
+
+template <typename T>
+__device__ inline void store_vector(T *p, const float *in, int64_t count, bool wide)
+{
+    store_packed(p, pack<T>(in), count, wide);
+}
+
+__device__ inline float warp_sum(float x)
+{
+#pragma unroll
+    for (int offset = WARP / 2; offset > 0; offset /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, offset);
+    return x;
+}
+
+__device__ inline double warp_sum(double x)
+{
+#pragma unroll
+    for (int offset = WARP / 2; offset > 0; offset /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, offset);
+    return x;
+}
+
+__device__ inline float warp_max(float x)
+{
+#pragma unroll
+    for (int offset = WARP / 2; offset > 0; offset /= 2)
+        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, offset));
+    return x;
+}
+
+/* Barrier number 'id' (1 to 15) for 'threads' threads of the block. */
+__device__ inline void group_sync(int id, int threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+/* Host side ------------------------------------------------------------------------------------ */
+
+static inline bool is_wide(const void *p)
+{
+    return ((uintptr_t)p & 15) == 0;
+}
+
+static inline int64_t divide_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static inline int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Call f with a null pointer of the element type: f(bf16 *) and so on. */
+#define WITH_TYPE(type, call) \
+    do {                      \
+        switch (type) {       \
+        case TYPE_BF16: {     \
+            typedef bf16 T;   \
+            call;             \
+            break;            \
+        }                     \
+        case TYPE_FP16: {     \
+            typedef fp16 T;   \
+            call;             \
+            break;            \
+        }                     \
+        default: {            \
+            typedef float T;  \
+            call;             \
+            break;            \
+        }                     \
+        }                     \
+    } while (0)
+
+#endif

@@ -1,0 +1,106 @@
+/* The kernels, callable from C. Each call puts its work on 'stream' and returns; failures show in
+ * cudaGetLastError. Operands and shapes are those of device.h. */
+#ifndef MEGATRON_KERNELS_H
+#define MEGATRON_KERNELS_H
+
+#include <cuda_runtime_api.h>
+
+#include "device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Can a row of this length be held in registers? */
+int kernel_residual_norm_fits(int64_t cols);
+void kernel_residual_norm(cudaStream_t stream, const struct residual_norm_shape *shape,
+                          const struct residual_norm_operands *operands);
+/* 'processors': multiprocessors of the GPU. */
+size_t kernel_residual_norm_backward_workspace(const struct residual_norm_shape *shape,
+                                               int processors);
+void kernel_residual_norm_backward(cudaStream_t stream, const struct residual_norm_shape *shape,
+                                   const struct residual_norm_backward_operands *operands,
+                                   float *workspace, int processors);
+
+/* y = gelu(x); may be in place. */
+void kernel_gelu(cudaStream_t stream, enum device_type type, int64_t count, const void *x, void *y);
+
+/* Column sums of a (rows, cols) matrix, added to or written to 'out'. With 'pre', x is first turned
+ * into x * gelu'(pre) and written to 'y' (which may be x or pre). With 'y' NULL nothing is written.
+ * 'out' NULL: no sums. */
+size_t kernel_column_sums_workspace(int64_t rows, int64_t cols, int processors);
+void kernel_column_sums(cudaStream_t stream, enum device_type type, int64_t rows, int64_t cols,
+                        const void *x, const void *pre, void *y, float *out, int accumulate,
+                        float *workspace, int processors);
+
+/* out[i] (+)= x[i]; for sums that a library left in 'type'. */
+void kernel_add_to_fp32(cudaStream_t stream, enum device_type type, int64_t count, const void *x,
+                        float *out, int accumulate);
+
+/* x[r, c] += bias[c] */
+void kernel_add_bias(cudaStream_t stream, enum device_type type, int64_t rows, int64_t cols,
+                     const void *bias, void *x);
+
+void kernel_rope(cudaStream_t stream, const struct rope_shape *shape,
+                 const struct rope_operands *operands);
+void kernel_swiglu(cudaStream_t stream, const struct swiglu_shape *shape,
+                   const struct swiglu_operands *operands);
+void kernel_swiglu_backward(cudaStream_t stream, const struct swiglu_shape *shape,
+                            const struct swiglu_backward_operands *operands);
+
+void kernel_embedding(cudaStream_t stream, const struct embedding_shape *shape,
+                      const struct embedding_operands *operands);
+size_t kernel_embedding_backward_workspace(const struct embedding_shape *shape);
+void kernel_embedding_backward(cudaStream_t stream, const struct embedding_shape *shape,
+                               const struct embedding_backward_operands *operands, void *workspace);
+
+void kernel_cross_entropy_partial(cudaStream_t stream, const struct cross_entropy_shape *shape,
+                                  const struct cross_entropy_partial_operands *operands);
+size_t kernel_cross_entropy_finish_workspace(const struct cross_entropy_shape *shape);
+void kernel_cross_entropy_finish(cudaStream_t stream, const struct cross_entropy_shape *shape,
+                                 const struct cross_entropy_finish_operands *operands,
+                                 void *workspace);
+
+void kernel_adam(cudaStream_t stream, const struct adam_shape *shape,
+                 const struct adam_operands *operands);
+size_t kernel_square_sum_workspace(void);
+void kernel_square_sum(cudaStream_t stream, const struct square_sum_shape *shape,
+                       const struct square_sum_operands *operands, void *workspace);
+void kernel_step(cudaStream_t stream, const struct step_shape *shape,
+                 const struct step_operands *operands);
+
+void kernel_convert(cudaStream_t stream, const struct convert_shape *shape,
+                    const struct convert_operands *operands);
+void kernel_add(cudaStream_t stream, const struct add_shape *shape,
+                const struct add_operands *operands);
+void kernel_gather_rows(cudaStream_t stream, const struct gather_rows_shape *shape,
+                        const struct gather_rows_operands *operands);
+void kernel_normal(cudaStream_t stream, const struct normal_shape *shape,
+                   const struct normal_operands *operands);
+void kernel_fill(cudaStream_t stream, const struct fill_shape *shape,
+                 const struct fill_operands *operands);
+/* Random 16-bit or fp32 numbers around 0, for timing on data that costs what real data costs. */
+void kernel_noise(cudaStream_t stream, enum device_type type, int64_t count, void *out);
+
+/* Attention with its scores in memory, one sample at a time. */
+
+/* Scores (heads, q_rows, kv_rows) in fp32 become probabilities of the shape's type, and 'lse'
+ * (heads, q_rows) is written. */
+void kernel_softmax(cudaStream_t stream, const struct attention_shape *shape, int64_t sample,
+                    const float *scores, void *probabilities,
+                    const struct attention_operands *operands);
+/* delta (batch, heads, q_rows) = sum over channels of out * dout. */
+void kernel_attention_delta(cudaStream_t stream, const struct attention_shape *shape,
+                            const void *out, const void *dout, float *delta);
+/* From scores and the gradient of the probabilities 'dp' (fp32): the probabilities after dropout
+ * and the gradient of q k^T, both of the shape's type. */
+void kernel_softmax_backward(cudaStream_t stream, const struct attention_shape *shape,
+                             int64_t sample, const float *scores, const float *dp,
+                             const float *delta, void *probabilities, void *dscores,
+                             const struct attention_backward_operands *operands);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,479 @@
+/* One step of the residual stream: sum = residual + dropout(x + bias), y = norm(sum), and its
+ * gradient. Both keep a row in registers: every tensor is read once and written once. */
+#include "common.cuh"
+#include "rng.h"
+
+namespace
+{
+
+constexpr int FORWARD_ELEMENTS = 32; /* of a row, held by one thread */
+constexpr int FORWARD_THREADS = 256;
+
+struct dropout {
+    uint32_t threshold;
+    float scale;
+    uint32_t purpose;
+    const step_state *state;
+};
+
+/* Drop some of V elements, number 'index' on (a multiple of V). */
+template <int V>
+__device__ inline void apply_dropout(const dropout &drop, uint64_t seed, uint32_t step,
+                                     int64_t index, float *v)
+{
+    const rng_block block = rng_philox(seed, (uint64_t)index / 8, drop.purpose, step);
+
+#pragma unroll
+    for (int i = 0; i < V; i++)
+        v[i] = rng_dropout_lane(block, (uint64_t)index + i) < drop.threshold ? 0.0f
+                                                                             : v[i] * drop.scale;
+}
+
+/* Sum over the 'warps' warps that share a row. 'slots' has one float per warp of the block. */
+__device__ inline float row_sum(float x, float *slots, int warp, int warps, int group)
+{
+    x = warp_sum(x);
+    if (warps == 1)
+        return x;
+    group_sync(1 + group, warps * WARP);
+    if (threadIdx.x % WARP == 0)
+        slots[warp] = x;
+    group_sync(1 + group, warps * WARP);
+    x = 0;
+    for (int i = 0; i < warps; i++)
+        x += slots[group * warps + i];
+    return x;
+}
+
+/* group: the threads of one row. A block of several groups does several rows at once. V elements
+ * go in one access. */
+template <typename T, int V, bool DROP, int THREADS>
+__global__ void __launch_bounds__(THREADS)
+    residual_norm(residual_norm_operands o, int64_t rows, int cols, int group_threads,
+                  enum norm norm, float epsilon, dropout drop)
+{
+    constexpr int VECTORS = FORWARD_ELEMENTS / V;
+    __shared__ float slots[32];
+    const int group = threadIdx.x / group_threads, lane = threadIdx.x % group_threads;
+    const int warps = group_threads / WARP, warp = threadIdx.x / WARP;
+    const int64_t row = (int64_t)blockIdx.x * (blockDim.x / group_threads) + group;
+    float v[VECTORS][V];
+
+    if (row >= rows)
+        return;
+    const int64_t base = row * cols;
+    float sum = 0;
+
+    if (o.x) {
+#pragma unroll
+        for (int k = 0; k < VECTORS; k++) {
+            const int c = (k * group_threads + lane) * V;
+
+            if (c >= cols)
+                continue;
+            const packed<T, V> x = load_whole<V>((const T *)o.x + base + c);
+#pragma unroll
+            for (int i = 0; i < V; i++)
+                v[k][i] = to_float(x.element[i]);
+            if (o.bias) {
+                const packed<T, V> bias = load_whole<V>((const T *)o.bias + c);
+
+#pragma unroll
+                for (int i = 0; i < V; i++)
+                    v[k][i] += to_float(bias.element[i]);
+            }
+            if (DROP && drop.threshold)
+                apply_dropout<V>(drop, drop.state->seed, (uint32_t)drop.state->iteration,
+                                 o.row_index[row] * cols + c, v[k]);
+        }
+    } else {
+#pragma unroll
+        for (int k = 0; k < VECTORS; k++)
+#pragma unroll
+            for (int i = 0; i < V; i++)
+                v[k][i] = 0;
+    }
+#pragma unroll
+    for (int k = 0; k < VECTORS; k++) {
+        const int c = (k * group_threads + lane) * V;
+
+        if (c >= cols)
+            continue;
+        if (o.residual) {
+            const packed<T, V> residual = load_whole<V>((const T *)o.residual + base + c);
+
+#pragma unroll
+            for (int i = 0; i < V; i++)
+                v[k][i] += to_float(residual.element[i]);
+        }
+        if (o.x) {
+            store_whole<V>((T *)o.sum + base + c, v[k]);
+            /* The norm sees what the gradient will read back. */
+#pragma unroll
+            for (int i = 0; i < V; i++)
+                v[k][i] = to_float(from_float<T>(v[k][i]));
+        }
+#pragma unroll
+        for (int i = 0; i < V; i++)
+            sum += v[k][i];
+    }
+    if (norm == NORM_NONE)
+        return;
+    float mean = 0;
+    if (norm == NORM_LAYER)
+        mean = row_sum(sum, slots, warp, warps, group) / (float)cols;
+    float squares = 0;
+#pragma unroll
+    for (int k = 0; k < VECTORS; k++)
+        if ((k * group_threads + lane) * V < cols) {
+#pragma unroll
+            for (int i = 0; i < V; i++)
+                squares += (v[k][i] - mean) * (v[k][i] - mean);
+        }
+    const float variance = row_sum(squares, slots, warp, warps, group) / (float)cols;
+    const float rstd = rsqrtf(variance + epsilon);
+#pragma unroll
+    for (int k = 0; k < VECTORS; k++) {
+        const int c = (k * group_threads + lane) * V;
+
+        if (c >= cols)
+            continue;
+        const packed<T, V> weight = load_whole<V>((const T *)o.weight + c);
+#pragma unroll
+        for (int i = 0; i < V; i++)
+            v[k][i] = (v[k][i] - mean) * rstd * to_float(weight.element[i]);
+        if (norm == NORM_LAYER) {
+            const packed<T, V> bias = load_whole<V>((const T *)o.norm_bias + c);
+
+#pragma unroll
+            for (int i = 0; i < V; i++)
+                v[k][i] += to_float(bias.element[i]);
+        }
+        store_whole<V>((T *)o.y + base + c, v[k]);
+    }
+    if (lane == 0) {
+        o.rstd[row] = rstd;
+        if (norm == NORM_LAYER)
+            o.mean[row] = mean;
+    }
+}
+
+/* Which column sums a call makes, and where its blocks leave their shares: (blocks, 3, cols). */
+struct sums {
+    float *partial;
+    bool weight, norm_bias, bias;
+};
+
+/* A thread holds ELEMENTS of a row, V in one access. Each group walks over rows and keeps its
+ * column sums in registers; the groups of a block add theirs at the end, in a fixed order. */
+template <typename T, int V, bool DROP, int ELEMENTS, int THREADS>
+__global__ void __launch_bounds__(THREADS, ELEMENTS == 8 ? 3 : 1)
+    residual_norm_backward(residual_norm_backward_operands o, int64_t rows, int cols,
+                           int group_threads, enum norm norm, bool write_residual, bool write_x,
+                           dropout drop, sums out)
+{
+    constexpr int VECTORS = ELEMENTS / V;
+    __shared__ float2 slots[2][32];
+    extern __shared__ float shared[];
+    const int group = threadIdx.x / group_threads, lane = threadIdx.x % group_threads;
+    const int groups = blockDim.x / group_threads;
+    const int warps = group_threads / WARP, warp = threadIdx.x / WARP;
+    const int64_t stride = (int64_t)gridDim.x * groups;
+    float sum_weight[VECTORS][V] = {{0}}, sum_norm_bias[VECTORS][V] = {{0}},
+          sum_bias[VECTORS][V] = {{0}};
+    packed<T, V> weight[VECTORS] = {};
+    int parity = 0;
+
+    if (norm != NORM_NONE) {
+#pragma unroll
+        for (int k = 0; k < VECTORS; k++) {
+            const int c = (k * group_threads + lane) * V;
+
+            if (c < cols)
+                weight[k] = load_whole<V>((const T *)o.weight + c);
+        }
+    }
+    for (int64_t row = (int64_t)blockIdx.x * groups + group; row < rows; row += stride) {
+        const int64_t base = row * cols;
+        packed<T, V> dy[VECTORS] = {}, x[VECTORS] = {}, dsum[VECTORS] = {};
+        float mean = 0, rstd = 0, c1 = 0, c2 = 0;
+
+#pragma unroll
+        for (int k = 0; k < VECTORS; k++) {
+            const int c = (k * group_threads + lane) * V;
+
+            if (c >= cols)
+                continue;
+            if (norm != NORM_NONE) {
+                dy[k] = load_whole<V>((const T *)o.dy + base + c);
+                x[k] = load_whole<V>((const T *)o.sum + base + c);
+            }
+            if (o.dsum)
+                dsum[k] = load_whole<V>((const T *)o.dsum + base + c);
+        }
+        if (norm != NORM_NONE) {
+            mean = norm == NORM_LAYER ? o.mean[row] : 0.0f;
+            rstd = o.rstd[row];
+#pragma unroll
+            for (int k = 0; k < VECTORS; k++)
+#pragma unroll
+                for (int i = 0; i < V; i++) {
+                    const float g = to_float(dy[k].element[i]);
+                    const float xhat = (to_float(x[k].element[i]) - mean) * rstd;
+                    const float gw = g * to_float(weight[k].element[i]);
+
+                    sum_weight[k][i] += g * xhat;
+                    sum_norm_bias[k][i] += g;
+                    c1 += gw;
+                    c2 += gw * xhat;
+                }
+            c1 = warp_sum(c1);
+            c2 = warp_sum(c2);
+            if (warps > 1) {
+                if (threadIdx.x % WARP == 0)
+                    slots[parity][warp] = make_float2(c1, c2);
+                group_sync(1 + group, group_threads);
+                c1 = c2 = 0;
+                for (int i = 0; i < warps; i++) {
+                    const float2 slot = slots[parity][group * warps + i];
+
+                    c1 += slot.x;
+                    c2 += slot.y;
+                }
+                parity ^= 1; /* the next row writes the other half: one barrier a row is enough */
+            }
+            c1 = norm == NORM_LAYER ? c1 / (float)cols : 0.0f;
+            c2 /= (float)cols;
+        }
+#pragma unroll
+        for (int k = 0; k < VECTORS; k++) {
+            const int c = (k * group_threads + lane) * V;
+            float d[V];
+
+            if (c >= cols)
+                continue;
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                const float xhat = (to_float(x[k].element[i]) - mean) * rstd;
+                const float gw = to_float(dy[k].element[i]) * to_float(weight[k].element[i]);
+
+                d[i] = rstd * (gw - c1 - xhat * c2) + to_float(dsum[k].element[i]);
+            }
+            if (write_residual)
+                store_whole<V>((T *)o.dresidual + base + c, d);
+            if (DROP) {
+                if (drop.threshold)
+                    apply_dropout<V>(drop, drop.state->seed, (uint32_t)drop.state->iteration,
+                                     o.row_index[row] * cols + c, d);
+                if (write_x)
+                    store_whole<V>((T *)o.dx + base + c, d);
+            }
+#pragma unroll
+            for (int i = 0; i < V; i++)
+                sum_bias[k][i] += d[i];
+        }
+    }
+
+    /* shared: (groups, cols) of one sum at a time. */
+#pragma unroll
+    for (int which = 0; which < 3; which++) {
+        const bool wanted = which == 0 ? out.weight : which == 1 ? out.norm_bias : out.bias;
+
+        if (!wanted)
+            continue;
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < VECTORS; k++) {
+            const int c = (k * group_threads + lane) * V;
+
+            if (c >= cols)
+                continue;
+#pragma unroll
+            for (int i = 0; i < V; i++)
+                shared[group * cols + c + i] = which == 0   ? sum_weight[k][i]
+                                               : which == 1 ? sum_norm_bias[k][i]
+                                                            : sum_bias[k][i];
+        }
+        __syncthreads();
+        for (int c = threadIdx.x; c < cols; c += blockDim.x) {
+            float total = 0;
+
+            for (int g = 0; g < groups; g++)
+                total += shared[g * cols + c];
+            out.partial[((int64_t)blockIdx.x * 3 + which) * cols + c] = total;
+        }
+    }
+}
+
+/* Add up the shares of 'blocks' blocks: out[c] (+)= sum over b of partial[b * stride + c]. A block
+ * does 32 columns with 8 warps that take every eighth share. */
+struct share_sums {
+    const float *partial[3];
+    float *out[3];
+};
+
+__global__ void add_shares(share_sums s, int64_t stride, int blocks, int64_t cols, int accumulate)
+{
+    __shared__ float shared[8][WARP + 1];
+    const int64_t c = (int64_t)blockIdx.x * WARP + threadIdx.x;
+    const int which = blockIdx.y;
+    const float *partial = which == 0 ? s.partial[0] : which == 1 ? s.partial[1] : s.partial[2];
+    float *out = which == 0 ? s.out[0] : which == 1 ? s.out[1] : s.out[2];
+    float total = 0;
+
+    if (!out)
+        return;
+    if (c < cols)
+        for (int b = threadIdx.y; b < blocks; b += 8)
+            total += partial[b * stride + c];
+    shared[threadIdx.y][threadIdx.x] = total;
+    __syncthreads();
+    if (threadIdx.y == 0 && c < cols) {
+        total = 0;
+        for (int i = 0; i < 8; i++)
+            total += shared[i][threadIdx.x];
+        out[c] = accumulate ? out[c] + total : total;
+    }
+}
+
+int round_threads(int64_t wanted, int limit)
+{
+    int threads = WARP;
+
+    while (threads < wanted && threads < limit)
+        threads *= 2;
+    return threads;
+}
+
+dropout make_dropout(const residual_norm_shape *shape, const step_state *state, uint32_t purpose)
+{
+    dropout drop = {shape->dropout > 0 ? dropout_threshold(shape->dropout) : 0,
+                    dropout_scale(shape->dropout), purpose, state};
+
+    return drop;
+}
+
+struct backward_launch {
+    int elements, group_threads, groups, blocks;
+};
+
+backward_launch plan_backward(const residual_norm_shape *shape, int processors)
+{
+    backward_launch launch;
+
+    launch.elements = shape->cols <= 8 * 256 ? 8 : shape->cols <= 16 * 512 ? 16 : 32;
+    launch.group_threads = round_threads(divide_up(shape->cols, launch.elements), 1024);
+    launch.groups = launch.elements == 8    ? 256 / launch.group_threads
+                    : launch.elements == 16 ? 512 / launch.group_threads
+                                            : 1;
+    launch.blocks = (int)smaller(divide_up(shape->rows, launch.groups),
+                                 processors * (launch.elements == 8 ? 3 : 1));
+    return launch;
+}
+
+} // namespace
+
+extern "C" int kernel_residual_norm_fits(int64_t cols)
+{
+    return cols <= (int64_t)1024 * FORWARD_ELEMENTS;
+}
+
+extern "C" void kernel_residual_norm(cudaStream_t stream, const residual_norm_shape *shape,
+                                     const residual_norm_operands *operands)
+{
+    const int group = round_threads(divide_up(shape->cols, FORWARD_ELEMENTS), 1024);
+    const int threads = group > FORWARD_THREADS ? 1024 : FORWARD_THREADS;
+    const unsigned blocks = (unsigned)divide_up(shape->rows, threads / group);
+    residual_norm_operands o = *operands;
+    bool wide = shape->cols % VECTOR == 0;
+
+    if (!shape->input)
+        o.x = NULL;
+    if (!shape->bias)
+        o.bias = NULL;
+    if (shape->input && !shape->residual)
+        o.residual = NULL;
+    wide =
+        wide && is_wide(o.x) && is_wide(o.bias) && is_wide(o.residual) && (!o.x || is_wide(o.sum));
+    if (shape->norm != NORM_NONE)
+        wide = wide && is_wide(o.weight) && is_wide(o.y) &&
+               (shape->norm == NORM_RMS || is_wide(o.norm_bias));
+    const dropout drop = make_dropout(shape, o.state, o.purpose);
+#define LAUNCH(V, DROP, THREADS)                                                                \
+    WITH_TYPE(shape->type, (residual_norm<T, V, DROP, THREADS><<<blocks, threads, 0, stream>>>( \
+                               o, shape->rows, (int)shape->cols, group, shape->norm,            \
+                               (float)shape->epsilon, drop)))
+    const bool plain = drop.threshold == 0;
+    if (threads > FORWARD_THREADS && wide && plain)
+        LAUNCH(8, false, 1024);
+    else if (threads > FORWARD_THREADS)
+        LAUNCH(1, true, 1024);
+    else if (wide && plain)
+        LAUNCH(8, false, FORWARD_THREADS);
+    else if (wide)
+        LAUNCH(8, true, FORWARD_THREADS);
+    else
+        LAUNCH(1, true, FORWARD_THREADS);
+#undef LAUNCH
+}
+
+extern "C" size_t kernel_residual_norm_backward_workspace(const residual_norm_shape *shape,
+                                                          int processors)
+{
+    return (size_t)plan_backward(shape, processors).blocks * 3 * (size_t)shape->cols *
+           sizeof(float);
+}
+
+extern "C" void kernel_residual_norm_backward(cudaStream_t stream, const residual_norm_shape *shape,
+                                              const residual_norm_backward_operands *operands,
+                                              float *workspace, int processors)
+{
+    const backward_launch launch = plan_backward(shape, processors);
+    const int threads = launch.group_threads * launch.groups;
+    const size_t shared = (size_t)launch.groups * (size_t)shape->cols * sizeof(float);
+    residual_norm_backward_operands o = *operands;
+    const dropout drop = make_dropout(shape, o.state, o.purpose);
+    const bool norm = shape->norm != NORM_NONE;
+    const sums out = {workspace, norm, shape->norm == NORM_LAYER, shape->input && shape->bias};
+    const bool write_x = shape->input && shape->dropout > 0;
+    const bool write_residual = shape->residual || !write_x;
+    bool wide = shape->cols % VECTOR == 0 && is_wide(o.dsum) &&
+                (!write_residual || is_wide(o.dresidual)) && (!write_x || is_wide(o.dx));
+
+    if (norm)
+        wide = wide && is_wide(o.dy) && is_wide(o.sum) && is_wide(o.weight);
+#define KERNEL(V, DROP, ELEMENTS, THREADS) residual_norm_backward<T, V, DROP, ELEMENTS, THREADS>
+#define LAUNCH(...)                                                                        \
+    WITH_TYPE(shape->type, ({                                                              \
+                  if (shared > 32 * 1024)                                                  \
+                      cudaFuncSetAttribute(KERNEL(__VA_ARGS__),                            \
+                                           cudaFuncAttributeMaxDynamicSharedMemorySize,    \
+                                           (int)shared);                                   \
+                  KERNEL(__VA_ARGS__)<<<launch.blocks, threads, shared, stream>>>(         \
+                      o, shape->rows, (int)shape->cols, launch.group_threads, shape->norm, \
+                      write_residual, write_x, drop, out);                                 \
+              }))
+    if (launch.elements == 32)
+        LAUNCH(1, true, 32, 1024);
+    else if (launch.elements == 16 && wide && !write_x)
+        LAUNCH(8, false, 16, 512);
+    else if (launch.elements == 16)
+        LAUNCH(1, true, 16, 512);
+    else if (wide && !write_x)
+        LAUNCH(8, false, 8, 256);
+    else if (wide)
+        LAUNCH(8, true, 8, 256);
+    else
+        LAUNCH(1, true, 8, 256);
+#undef LAUNCH
+#undef KERNEL
+    if (out.weight || out.bias) {
+        const share_sums shares = {
+            {workspace, workspace + shape->cols, workspace + 2 * shape->cols},
+            {out.weight ? o.dweight : NULL, out.norm_bias ? o.dnorm_bias : NULL,
+             out.bias ? o.dbias : NULL}};
+
+        add_shares<<<dim3((unsigned)divide_up(shape->cols, WARP), 3), dim3(WARP, 8), 0, stream>>>(
+            shares, 3 * shape->cols, launch.blocks, shape->cols, o.accumulate);
+    }
+}

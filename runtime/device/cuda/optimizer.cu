@@ -1,0 +1,181 @@
+/* The optimizer on flat arenas, the norm of the gradients, and the state of the step. */
+#include "common.cuh"
+
+namespace
+{
+
+constexpr int THREADS = 256;
+constexpr int FLOATS = 4;
+constexpr int SUM_BLOCKS = 1056; /* fixed: the order of the sum depends on nothing but the count */
+
+struct adam_constants {
+    float beta1, beta2, epsilon, lr, decay, factor, correction1, root_correction2;
+};
+
+__device__ inline float update(const adam_constants &k, float g, float &p, float &m, float &v,
+                               float decay)
+{
+    g *= k.factor;
+    m = k.beta1 * m + (1.0f - k.beta1) * g;
+    v = k.beta2 * v + (1.0f - k.beta2) * g * g;
+    const float step = m / k.correction1 / (sqrtf(v) / k.root_correction2 + k.epsilon);
+    p -= k.lr * (step + decay * p);
+    return p;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(THREADS)
+    adam(adam_operands o, int64_t count, int64_t decayed, double beta1, double beta2, float epsilon,
+         bool wide)
+{
+    if (o.state->skip)
+        return;
+    const double t = (double)(o.state->adam_step + 1);
+    adam_constants k = {(float)beta1,
+                        (float)beta2,
+                        epsilon,
+                        o.state->lr,
+                        o.state->weight_decay,
+                        o.state->grad_factor,
+                        (float)(1.0 - pow(beta1, t)),
+                        (float)sqrt(1.0 - pow(beta2, t))};
+    T *weights = (T *)o.weights;
+    const int64_t stride = (int64_t)gridDim.x * THREADS * FLOATS;
+
+    for (int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * FLOATS; i < count;
+         i += stride) {
+        if (wide && i + FLOATS <= count) {
+            float4 g = __ldcs((const float4 *)(o.grad + i));
+            float4 p = __ldcs((const float4 *)(o.master + i));
+            float4 m = __ldcs((const float4 *)(o.moment1 + i));
+            float4 v = __ldcs((const float4 *)(o.moment2 + i));
+
+            update(k, g.x, p.x, m.x, v.x, i < decayed ? k.decay : 0.0f);
+            update(k, g.y, p.y, m.y, v.y, i + 1 < decayed ? k.decay : 0.0f);
+            update(k, g.z, p.z, m.z, v.z, i + 2 < decayed ? k.decay : 0.0f);
+            update(k, g.w, p.w, m.w, v.w, i + 3 < decayed ? k.decay : 0.0f);
+            __stcs((float4 *)(o.master + i), p);
+            __stcs((float4 *)(o.moment1 + i), m);
+            __stcs((float4 *)(o.moment2 + i), v);
+            if (weights) {
+                struct __align__(4 * sizeof(T)) four
+                {
+                    T e[FLOATS];
+                }
+                w = {{from_float<T>(p.x), from_float<T>(p.y), from_float<T>(p.z),
+                      from_float<T>(p.w)}};
+
+                *reinterpret_cast<four *>(weights + i) = w;
+            }
+        } else {
+            for (int64_t j = i; j < i + FLOATS && j < count; j++) {
+                const float p = update(k, o.grad[j], o.master[j], o.moment1[j], o.moment2[j],
+                                       j < decayed ? k.decay : 0.0f);
+
+                if (weights)
+                    weights[j] = from_float<T>(p);
+            }
+        }
+    }
+}
+
+__device__ inline double block_sum(double x)
+{
+    __shared__ double shared[WARP];
+
+    x = warp_sum(x);
+    if (threadIdx.x % WARP == 0)
+        shared[threadIdx.x / WARP] = x;
+    __syncthreads();
+    if (threadIdx.x == 0)
+        for (int w = 1; w < (int)blockDim.x / WARP; w++)
+            x += shared[w];
+    return x;
+}
+
+__global__ void __launch_bounds__(THREADS)
+    square_sum(const float *x, int64_t count, double *partial, bool wide)
+{
+    const int64_t stride = (int64_t)gridDim.x * THREADS * FLOATS;
+    double sum = 0;
+
+#pragma unroll 4
+    for (int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * FLOATS; i < count;
+         i += stride) {
+        if (wide && i + FLOATS <= count) {
+            const float4 v = *(const float4 *)(x + i);
+
+            sum += (double)v.x * v.x + (double)v.y * v.y + (double)v.z * v.z + (double)v.w * v.w;
+        } else {
+            for (int64_t j = i; j < i + FLOATS && j < count; j++)
+                sum += (double)x[j] * x[j];
+        }
+    }
+    sum = block_sum(sum);
+    if (threadIdx.x == 0)
+        partial[blockIdx.x] = sum;
+}
+
+__global__ void add_square_sums(const double *partial, int blocks, double *out)
+{
+    double sum = 0;
+
+    for (int i = threadIdx.x; i < blocks; i += blockDim.x)
+        sum += partial[i];
+    sum = block_sum(sum);
+    if (threadIdx.x == 0)
+        *out += sum;
+}
+
+__global__ void step(step_state *state, step_rules rules, enum step_phase phase)
+{
+    switch (phase) {
+    case STEP_BEGIN:
+        step_begin(state);
+        break;
+    case STEP_CLIP:
+        step_clip(state, &rules);
+        break;
+    case STEP_END:
+        step_end(state, &rules);
+        break;
+    case STEP_RESET:
+        step_reset(state);
+        break;
+    }
+}
+
+} // namespace
+
+extern "C" void kernel_adam(cudaStream_t stream, const adam_shape *s, const adam_operands *o)
+{
+    const int64_t blocks = smaller(divide_up(s->count, THREADS * FLOATS), 132 * 16);
+    const bool wide = is_wide(o->grad) && is_wide(o->master) && is_wide(o->moment1) &&
+                      is_wide(o->moment2) && ((uintptr_t)o->weights & 7) == 0;
+
+    if (s->count == 0)
+        return;
+    WITH_TYPE(s->type, (adam<T><<<(unsigned)blocks, THREADS, 0, stream>>>(
+                           *o, s->count, s->decayed, s->beta1, s->beta2, (float)s->epsilon, wide)));
+}
+
+extern "C" size_t kernel_square_sum_workspace(void)
+{
+    return SUM_BLOCKS * sizeof(double);
+}
+
+extern "C" void kernel_square_sum(cudaStream_t stream, const square_sum_shape *s,
+                                  const square_sum_operands *o, void *workspace)
+{
+    const int blocks = (int)smaller(divide_up(s->count, THREADS * FLOATS), SUM_BLOCKS);
+
+    if (s->count == 0)
+        return;
+    square_sum<<<blocks, THREADS, 0, stream>>>(o->x, s->count, (double *)workspace, is_wide(o->x));
+    add_square_sums<<<1, 1024, 0, stream>>>((const double *)workspace, blocks, o->sum);
+}
+
+extern "C" void kernel_step(cudaStream_t stream, const step_shape *s, const step_operands *o)
+{
+    step<<<1, 1, 0, stream>>>(o->state, s->rules, s->phase);
+}

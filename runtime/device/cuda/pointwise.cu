@@ -1,0 +1,498 @@
+/* Kernels that touch each element once: activations, rotations, sums of columns, conversions. */
+#include "common.cuh"
+#include "rng.h"
+
+namespace
+{
+
+constexpr int THREADS = 256;
+
+unsigned blocks_for(int64_t vectors)
+{
+    return (unsigned)divide_up(vectors, THREADS);
+}
+
+__device__ inline float gelu(float x)
+{
+    const float u = 0.7978845608028654f * (x + 0.044715f * x * x * x);
+
+    /* 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2u)) */
+    return x / (1.0f + __expf(-2.0f * u));
+}
+
+__device__ inline float gelu_gradient(float x)
+{
+    const float square = x * x;
+    const float u = 0.7978845608028654f * x * (1.0f + 0.044715f * square);
+    const float sigmoid = 1.0f / (1.0f + __expf(-2.0f * u));
+    const float du = 0.7978845608028654f * (1.0f + 3.0f * 0.044715f * square);
+
+    return sigmoid + 2.0f * x * sigmoid * (1.0f - sigmoid) * du;
+}
+
+template <typename T> __global__ void gelu_kernel(const T *x, T *y, int64_t count, bool wide)
+{
+    const int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * VECTOR;
+    float v[VECTOR];
+
+    if (i >= count)
+        return;
+    load_vector(x + i, v, count - i, wide);
+#pragma unroll
+    for (int k = 0; k < VECTOR; k++)
+        v[k] = gelu(v[k]);
+    store_vector(y + i, v, count - i, wide);
+}
+
+/* A warp owns 256 columns (a lane eight of them), the block's warps take rows in turn, and
+ * gridDim.y blocks share the rows. */
+constexpr int SUM_WARPS = 8;
+constexpr int SUM_COLUMNS = WARP * VECTOR;
+
+template <typename T, bool GELU>
+__global__ void __launch_bounds__(SUM_WARPS *WARP)
+    column_sums(const T *x, const T *pre, T *y, float *partial, int64_t rows, int64_t cols,
+                int64_t rows_per_block, bool wide)
+{
+    __shared__ float shared[SUM_WARPS][SUM_COLUMNS];
+    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    const int64_t c = (int64_t)blockIdx.x * SUM_COLUMNS + lane * VECTOR, count = cols - c;
+    const int64_t first = blockIdx.y * rows_per_block;
+    const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
+    float sum[VECTOR] = {0};
+
+    if (count > 0) {
+#pragma unroll 4
+        for (int64_t row = first + warp; row < last; row += SUM_WARPS) {
+            const int64_t at = row * cols + c;
+            float v[VECTOR];
+
+            load_vector(x + at, v, count, wide);
+            if (GELU) {
+                float p[VECTOR];
+
+                load_vector(pre + at, p, count, wide);
+#pragma unroll
+                for (int k = 0; k < VECTOR; k++)
+                    v[k] *= gelu_gradient(p[k]);
+                const packed<T> rounded = pack<T>(v);
+                store_packed(y + at, rounded, count, wide);
+                unpack(rounded, v);
+            }
+#pragma unroll
+            for (int k = 0; k < VECTOR; k++)
+                sum[k] += v[k];
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < VECTOR; k++)
+        shared[warp][lane * VECTOR + k] = sum[k];
+    __syncthreads();
+    const int64_t column = (int64_t)blockIdx.x * SUM_COLUMNS + threadIdx.x;
+    if (column < cols && partial) {
+        float total = 0;
+
+#pragma unroll
+        for (int w = 0; w < SUM_WARPS; w++)
+            total += shared[w][threadIdx.x];
+        partial[blockIdx.y * cols + column] = total;
+    }
+}
+
+__global__ void add_partials(const float *partial, float *out, int blocks, int64_t cols,
+                             int accumulate)
+{
+    __shared__ float shared[SUM_WARPS][WARP + 1];
+    const int64_t c = (int64_t)blockIdx.x * WARP + threadIdx.x;
+    float total = 0;
+
+    if (c < cols)
+        for (int b = threadIdx.y; b < blocks; b += SUM_WARPS)
+            total += partial[b * cols + c];
+    shared[threadIdx.y][threadIdx.x] = total;
+    __syncthreads();
+    if (threadIdx.y == 0 && c < cols) {
+        total = 0;
+        for (int i = 0; i < SUM_WARPS; i++)
+            total += shared[i][threadIdx.x];
+        out[c] = accumulate ? out[c] + total : total;
+    }
+}
+
+int sum_blocks(int64_t rows, int64_t cols, int processors)
+{
+    const int64_t tiles = divide_up(cols, SUM_COLUMNS);
+    const int64_t wanted = divide_up((int64_t)processors * 8, tiles);
+
+    return (int)smaller(wanted, divide_up(rows, SUM_WARPS));
+}
+
+template <typename T>
+__global__ void add_to_fp32(const T *x, float *out, int64_t count, int accumulate)
+{
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+
+    if (i < count)
+        out[i] = accumulate ? out[i] + to_float(x[i]) : to_float(x[i]);
+}
+
+template <typename T>
+__global__ void add_bias(const T *bias, T *x, int64_t rows, int64_t cols, bool wide)
+{
+    const int64_t vectors = (cols + VECTOR - 1) / VECTOR;
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    const int64_t row = i / vectors, c = i % vectors * VECTOR;
+    float v[VECTOR], b[VECTOR];
+
+    if (row >= rows)
+        return;
+    load_vector(x + row * cols + c, v, cols - c, wide);
+    load_vector(bias + c, b, cols - c, wide);
+#pragma unroll
+    for (int k = 0; k < VECTOR; k++)
+        v[k] += b[k];
+    store_vector(x + row * cols + c, v, cols - c, wide);
+}
+
+/* One thread turns eight pairs: channels c.. and c + rotary/2.. of one head of one row. */
+template <typename T>
+__global__ void rope(rope_operands o, int64_t rows, int64_t heads, int64_t head_size, int64_t half,
+                     int64_t row_stride, float sign, bool wide, bool wide_table)
+{
+    const int64_t vectors = (half + VECTOR - 1) / VECTOR;
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    const int64_t c = i % vectors * VECTOR, head = i / vectors % heads, row = i / vectors / heads;
+    const int64_t count = half - c;
+    float a[VECTOR], b[VECTOR], cosine[VECTOR], sine[VECTOR];
+
+    if (row >= rows)
+        return;
+    T *x = (T *)o.x + row * row_stride + head * head_size + c;
+    const int64_t at = o.positions[row] * half + c;
+    load_vector(x, a, count, wide);
+    load_vector(x + half, b, count, wide);
+    load_vector(o.cosine + at, cosine, count, wide_table);
+    load_vector(o.sine + at, sine, count, wide_table);
+#pragma unroll
+    for (int k = 0; k < VECTOR; k++) {
+        const float s = sign * sine[k], first = a[k] * cosine[k] - b[k] * s;
+
+        b[k] = b[k] * cosine[k] + a[k] * s;
+        a[k] = first;
+    }
+    store_vector(x, a, count, wide);
+    store_vector(x + half, b, count, wide);
+}
+
+template <typename T>
+__global__ void swiglu(const T *x, T *y, int64_t rows, int64_t cols, bool wide)
+{
+    const int64_t vectors = (cols + VECTOR - 1) / VECTOR;
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    const int64_t row = i / vectors, c = i % vectors * VECTOR, count = cols - c;
+    float gate[VECTOR], up[VECTOR];
+
+    if (row >= rows)
+        return;
+    load_vector(x + row * 2 * cols + c, gate, count, wide);
+    load_vector(x + row * 2 * cols + cols + c, up, count, wide);
+#pragma unroll
+    for (int k = 0; k < VECTOR; k++)
+        up[k] *= gate[k] / (1.0f + __expf(-gate[k]));
+    store_vector(y + row * cols + c, up, count, wide);
+}
+
+template <typename T>
+__global__ void swiglu_backward(const T *dy, const T *x, T *dx, int64_t rows, int64_t cols,
+                                bool wide)
+{
+    const int64_t vectors = (cols + VECTOR - 1) / VECTOR;
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    const int64_t row = i / vectors, c = i % vectors * VECTOR, count = cols - c;
+    float gate[VECTOR], up[VECTOR], d[VECTOR];
+
+    if (row >= rows)
+        return;
+    load_vector(x + row * 2 * cols + c, gate, count, wide);
+    load_vector(x + row * 2 * cols + cols + c, up, count, wide);
+    load_vector(dy + row * cols + c, d, count, wide);
+#pragma unroll
+    for (int k = 0; k < VECTOR; k++) {
+        const float sigmoid = 1.0f / (1.0f + __expf(-gate[k])), silu = gate[k] * sigmoid;
+        const float dup = d[k] * silu;
+
+        gate[k] = d[k] * up[k] * (sigmoid + silu * (1.0f - sigmoid));
+        up[k] = dup;
+    }
+    store_vector(dx + row * 2 * cols + c, gate, count, wide);
+    store_vector(dx + row * 2 * cols + cols + c, up, count, wide);
+}
+
+template <typename From, typename To>
+__global__ void convert(const From *from, To *to, int64_t count)
+{
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+
+    if (i < count)
+        to[i] = from_float<To>(to_float(from[i]));
+}
+
+/* 'to' is the memory of 'from' and no wider: one block walks up, reading ahead of what it writes.
+ */
+template <typename From, typename To>
+__global__ void convert_in_place(const From *from, To *to, int64_t count)
+{
+    for (int64_t base = 0; base < count; base += blockDim.x) {
+        const int64_t i = base + threadIdx.x;
+        const float v = i < count ? to_float(from[i]) : 0.0f;
+
+        __syncthreads();
+        if (i < count)
+            to[i] = from_float<To>(v);
+        __syncthreads();
+    }
+}
+
+template <typename From, typename To>
+__global__ void convert_wide(const From *from, To *to, int64_t count)
+{
+    const int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * VECTOR;
+    float v[VECTOR];
+
+    if (i < count) {
+        load_vector(from + i, v, count - i, true);
+        store_vector(to + i, v, count - i, true);
+    }
+}
+
+template <typename T> __global__ void add(const T *x, T *y, int64_t count, bool wide)
+{
+    const int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * VECTOR;
+    float a[VECTOR], b[VECTOR];
+
+    if (i >= count)
+        return;
+    load_vector(x + i, a, count - i, wide);
+    load_vector(y + i, b, count - i, wide);
+#pragma unroll
+    for (int k = 0; k < VECTOR; k++)
+        b[k] += a[k];
+    store_vector(y + i, b, count - i, wide);
+}
+
+template <typename T>
+__global__ void gather_rows(const T *x, const int32_t *index, T *out, int64_t rows, int64_t cols,
+                            bool wide)
+{
+    const int64_t vectors = (cols + VECTOR - 1) / VECTOR;
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    const int64_t row = i / vectors, c = i % vectors * VECTOR;
+
+    if (row >= rows)
+        return;
+    const int64_t from = index[row];
+    store_packed(out + row * cols + c,
+                 load_packed(x + (from < 0 ? 0 : from) * cols + c, from < 0 ? 0 : cols - c, wide),
+                 cols - c, wide);
+}
+
+__global__ void normal(float *out, normal_shape s, uint64_t seed, uint32_t purpose)
+{
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    double pair[2];
+
+    if (i >= s.rows * s.cols)
+        return;
+    const uint64_t element =
+        (uint64_t)((s.first_row + i / s.cols) * s.all_cols + s.first_col + i % s.cols);
+    rng_normal(seed, purpose, 0, element / 2, pair);
+    out[i] = (float)(s.deviation * pair[element % 2]);
+}
+
+template <typename T> __global__ void fill(T *out, T value, int64_t count)
+{
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+
+    if (i < count)
+        out[i] = value;
+}
+
+template <typename T> __global__ void noise(T *out, int64_t count)
+{
+    const int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * VECTOR;
+
+    if (i >= count)
+        return;
+    const rng_block block = rng_philox(1, (uint64_t)i / 8, RNG_TEST, 0);
+    for (int k = 0; k < VECTOR && i + k < count; k++)
+        out[i + k] = from_float<T>(
+            (float)((int)rng_dropout_lane(block, (uint64_t)(i + k)) - 32768) * (1.0f / 32768));
+}
+
+} // namespace
+
+extern "C" void kernel_gelu(cudaStream_t stream, enum device_type type, int64_t count,
+                            const void *x, void *y)
+{
+    const unsigned blocks = blocks_for(divide_up(count, VECTOR));
+
+    WITH_TYPE(type, (gelu_kernel<<<blocks, THREADS, 0, stream>>>((const T *)x, (T *)y, count,
+                                                                 is_wide(x) && is_wide(y))));
+}
+
+extern "C" size_t kernel_column_sums_workspace(int64_t rows, int64_t cols, int processors)
+{
+    return (size_t)sum_blocks(rows, cols, processors) * (size_t)cols * sizeof(float);
+}
+
+extern "C" void kernel_column_sums(cudaStream_t stream, enum device_type type, int64_t rows,
+                                   int64_t cols, const void *x, const void *pre, void *y,
+                                   float *out, int accumulate, float *workspace, int processors)
+{
+    const int blocks = sum_blocks(rows, cols, processors);
+    const dim3 grid((unsigned)divide_up(cols, SUM_COLUMNS), (unsigned)blocks);
+    const int64_t rows_per_block = divide_up(rows, blocks);
+    const bool wide = cols % VECTOR == 0 && is_wide(x) && is_wide(pre) && is_wide(y);
+    float *partial = out ? workspace : NULL;
+
+    if (pre)
+        WITH_TYPE(type, (column_sums<T, true><<<grid, SUM_WARPS * WARP, 0, stream>>>(
+                            (const T *)x, (const T *)pre, (T *)y, partial, rows, cols,
+                            rows_per_block, wide)));
+    else
+        WITH_TYPE(type, (column_sums<T, false><<<grid, SUM_WARPS * WARP, 0, stream>>>(
+                            (const T *)x, NULL, NULL, partial, rows, cols, rows_per_block, wide)));
+    if (out)
+        add_partials<<<(unsigned)divide_up(cols, WARP), dim3(WARP, SUM_WARPS), 0, stream>>>(
+            workspace, out, blocks, cols, accumulate);
+}
+
+extern "C" void kernel_add_to_fp32(cudaStream_t stream, enum device_type type, int64_t count,
+                                   const void *x, float *out, int accumulate)
+{
+    WITH_TYPE(type, (add_to_fp32<<<blocks_for(count), THREADS, 0, stream>>>((const T *)x, out,
+                                                                            count, accumulate)));
+}
+
+extern "C" void kernel_add_bias(cudaStream_t stream, enum device_type type, int64_t rows,
+                                int64_t cols, const void *bias, void *x)
+{
+    const unsigned blocks = blocks_for(rows * divide_up(cols, VECTOR));
+    const bool wide = cols % VECTOR == 0 && is_wide(bias) && is_wide(x);
+
+    WITH_TYPE(type, (add_bias<<<blocks, THREADS, 0, stream>>>((const T *)bias, (T *)x, rows, cols,
+                                                              wide)));
+}
+
+extern "C" void kernel_rope(cudaStream_t stream, const rope_shape *s, const rope_operands *o)
+{
+    const int64_t half = s->rotary / 2;
+    const unsigned blocks = blocks_for(s->rows * s->heads * divide_up(half, VECTOR));
+    const bool wide = is_wide(o->x) && half % VECTOR == 0 && s->head_size % VECTOR == 0 &&
+                      s->row_stride % VECTOR == 0;
+    const bool wide_table = half % VECTOR == 0 && is_wide(o->cosine) && is_wide(o->sine);
+
+    WITH_TYPE(s->type, (rope<T><<<blocks, THREADS, 0, stream>>>(
+                           *o, s->rows, s->heads, s->head_size, half, s->row_stride,
+                           s->backward ? -1.0f : 1.0f, wide, wide_table)));
+}
+
+extern "C" void kernel_swiglu(cudaStream_t stream, const swiglu_shape *s, const swiglu_operands *o)
+{
+    const unsigned blocks = blocks_for(s->rows * divide_up(s->cols, VECTOR));
+    const bool wide = s->cols % VECTOR == 0 && is_wide(o->x) && is_wide(o->y);
+
+    WITH_TYPE(s->type, (swiglu<<<blocks, THREADS, 0, stream>>>((const T *)o->x, (T *)o->y, s->rows,
+                                                               s->cols, wide)));
+}
+
+extern "C" void kernel_swiglu_backward(cudaStream_t stream, const swiglu_shape *s,
+                                       const swiglu_backward_operands *o)
+{
+    const unsigned blocks = blocks_for(s->rows * divide_up(s->cols, VECTOR));
+    const bool wide = s->cols % VECTOR == 0 && is_wide(o->x) && is_wide(o->dx) && is_wide(o->dy);
+
+    WITH_TYPE(s->type, (swiglu_backward<<<blocks, THREADS, 0, stream>>>(
+                           (const T *)o->dy, (const T *)o->x, (T *)o->dx, s->rows, s->cols, wide)));
+}
+
+template <typename From>
+static void convert_from(cudaStream_t stream, const convert_shape *s, const convert_operands *o)
+{
+    const bool wide = is_wide(o->from) && is_wide(o->to);
+    const unsigned blocks = blocks_for(wide ? divide_up(s->count, VECTOR) : s->count);
+
+    if (o->from == o->to)
+        WITH_TYPE(s->to, (convert_in_place<<<1, 1024, 0, stream>>>((const From *)o->from,
+                                                                   (T *)o->to, s->count)));
+    else if (wide)
+        WITH_TYPE(s->to, (convert_wide<<<blocks, THREADS, 0, stream>>>((const From *)o->from,
+                                                                       (T *)o->to, s->count)));
+    else
+        WITH_TYPE(s->to, (convert<<<blocks, THREADS, 0, stream>>>((const From *)o->from, (T *)o->to,
+                                                                  s->count)));
+}
+
+extern "C" void kernel_convert(cudaStream_t stream, const convert_shape *s,
+                               const convert_operands *o)
+{
+    WITH_TYPE(s->from, (convert_from<T>(stream, s, o)));
+}
+
+extern "C" void kernel_add(cudaStream_t stream, const add_shape *s, const add_operands *o)
+{
+    const unsigned blocks = blocks_for(divide_up(s->count, VECTOR));
+
+    WITH_TYPE(s->type, (add<<<blocks, THREADS, 0, stream>>>((const T *)o->x, (T *)o->y, s->count,
+                                                            is_wide(o->x) && is_wide(o->y))));
+}
+
+extern "C" void kernel_gather_rows(cudaStream_t stream, const gather_rows_shape *s,
+                                   const gather_rows_operands *o)
+{
+    const unsigned blocks = blocks_for(s->rows * divide_up(s->cols, VECTOR));
+    const bool wide = s->cols % VECTOR == 0 && is_wide(o->x) && is_wide(o->out);
+
+    WITH_TYPE(s->type, (gather_rows<<<blocks, THREADS, 0, stream>>>(
+                           (const T *)o->x, o->index, (T *)o->out, s->rows, s->cols, wide)));
+}
+
+extern "C" void kernel_normal(cudaStream_t stream, const normal_shape *s, const normal_operands *o)
+{
+    normal<<<blocks_for(s->rows * s->cols), THREADS, 0, stream>>>(o->out, *s, o->seed, o->purpose);
+}
+
+extern "C" void kernel_fill(cudaStream_t stream, const fill_shape *s, const fill_operands *o)
+{
+    const unsigned blocks = blocks_for(s->count);
+
+    switch (s->type) {
+    case TYPE_BF16:
+        fill<<<blocks, THREADS, 0, stream>>>((bf16 *)o->out, __float2bfloat16((float)s->value),
+                                             s->count);
+        break;
+    case TYPE_FP16:
+        fill<<<blocks, THREADS, 0, stream>>>((fp16 *)o->out, __float2half((float)s->value),
+                                             s->count);
+        break;
+    case TYPE_FP32:
+        fill<<<blocks, THREADS, 0, stream>>>((float *)o->out, (float)s->value, s->count);
+        break;
+    case TYPE_FP64:
+        fill<<<blocks, THREADS, 0, stream>>>((double *)o->out, s->value, s->count);
+        break;
+    case TYPE_INT32:
+        fill<<<blocks, THREADS, 0, stream>>>((int32_t *)o->out, (int32_t)s->value, s->count);
+        break;
+    case TYPE_INT64:
+        fill<<<blocks, THREADS, 0, stream>>>((int64_t *)o->out, (int64_t)s->value, s->count);
+        break;
+    }
+}
+
+extern "C" void kernel_noise(cudaStream_t stream, enum device_type type, int64_t count, void *out)
+{
+    const unsigned blocks = blocks_for(divide_up(count, VECTOR));
+
+    WITH_TYPE(type, (noise<<<blocks, THREADS, 0, stream>>>((T *)out, count)));
+}

@@ -1,0 +1,185 @@
+/* Attention with its scores in memory: the masked softmax between two matrix products, and its
+ * gradient. For types, head sizes and dropout that the library's kernel does not have. */
+#include "common.cuh"
+#include "rng.h"
+
+namespace
+{
+
+constexpr int THREADS = 256;
+constexpr int WARPS = THREADS / WARP;
+
+struct mask {
+    int64_t from, to; /* keys this query sees: from <= key < to */
+};
+
+__device__ inline mask visible(const attention_shape &s, const int32_t *document_start,
+                               int64_t sample, int64_t query)
+{
+    mask m = {0, s.kv_rows};
+
+    if (s.causal)
+        m.to = query + s.kv_rows - s.q_rows + 1;
+    if (s.documents)
+        m.from = document_start[sample * s.q_rows + query];
+    return m;
+}
+
+struct dropper {
+    uint64_t seed, first;
+    uint32_t step, purpose, threshold;
+    float scale;
+};
+
+__device__ inline dropper make_dropper(const attention_shape &s, const int64_t *row_index,
+                                       const step_state *state, uint32_t purpose, int64_t sample,
+                                       int64_t head, int64_t query)
+{
+    dropper d = {0, 0, 0, purpose, 0, 1.0f};
+
+    if (s.dropout > 0) {
+        const int64_t row = row_index[sample * s.q_rows + query];
+
+        d.seed = state->seed;
+        d.step = (uint32_t)state->iteration;
+        d.threshold = dropout_threshold(s.dropout);
+        d.scale = dropout_scale(s.dropout);
+        d.first = (uint64_t)(((row / s.sequence * s.all_heads + s.first_head + head) * s.sequence +
+                              row % s.sequence) *
+                             s.sequence);
+    }
+    return d;
+}
+
+/* What a probability is multiplied with. */
+__device__ inline float keep(const dropper &d, int64_t key)
+{
+    if (d.threshold == 0)
+        return d.scale;
+    const uint64_t element = d.first + (uint64_t)key;
+    const rng_block block = rng_philox(d.seed, element / 8, d.purpose, d.step);
+
+    return rng_dropout_lane(block, element) < d.threshold ? 0.0f : d.scale;
+}
+
+__device__ inline float block_reduce(float x, bool maximum)
+{
+    __shared__ float shared[WARPS];
+
+    x = maximum ? warp_max(x) : warp_sum(x);
+    __syncthreads();
+    if (threadIdx.x % WARP == 0)
+        shared[threadIdx.x / WARP] = x;
+    __syncthreads();
+    x = shared[0];
+    for (int w = 1; w < WARPS; w++)
+        x = maximum ? fmaxf(x, shared[w]) : x + shared[w];
+    return x;
+}
+
+/* One block per (query, head). */
+template <typename T>
+__global__ void __launch_bounds__(THREADS)
+    softmax(attention_operands o, attention_shape s, int64_t sample, const float *scores,
+            T *probabilities)
+{
+    const int64_t query = blockIdx.x, head = blockIdx.y;
+    const int64_t base = (head * s.q_rows + query) * s.kv_rows;
+    const mask m = visible(s, o.document_start, sample, query);
+    const dropper d = make_dropper(s, o.row_index, o.state, o.purpose, sample, head, query);
+    const float scale = (float)s.scale;
+    float maximum = -INFINITY, sum = 0;
+
+    for (int64_t key = m.from + threadIdx.x; key < m.to; key += THREADS)
+        maximum = fmaxf(maximum, scores[base + key] * scale);
+    maximum = block_reduce(maximum, true);
+    for (int64_t key = m.from + threadIdx.x; key < m.to; key += THREADS)
+        sum += expf(scores[base + key] * scale - maximum);
+    sum = block_reduce(sum, false);
+    for (int64_t key = threadIdx.x; key < s.kv_rows; key += THREADS) {
+        float p = 0;
+
+        if (key >= m.from && key < m.to)
+            p = expf(scores[base + key] * scale - maximum) / sum * keep(d, key);
+        probabilities[base + key] = from_float<T>(p);
+    }
+    if (threadIdx.x == 0)
+        o.lse[(sample * s.heads + head) * s.q_rows + query] = maximum + logf(sum);
+}
+
+/* One warp per (sample, query, head). */
+template <typename T>
+__global__ void __launch_bounds__(THREADS)
+    attention_delta(attention_shape s, const T *out, const T *dout, float *delta)
+{
+    const int64_t i = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP;
+    const int64_t query = i % s.q_rows, head = i / s.q_rows % s.heads;
+    const int64_t sample = i / s.q_rows / s.heads;
+    float sum = 0;
+
+    if (sample >= s.batch)
+        return;
+    const int64_t base = sample * s.out.batch + query * s.out.row + head * s.out.head;
+    for (int64_t c = threadIdx.x % WARP; c < s.head_size; c += WARP)
+        sum += to_float(out[base + c]) * to_float(dout[base + c]);
+    sum = warp_sum(sum);
+    if (threadIdx.x % WARP == 0)
+        delta[i] = sum;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(THREADS)
+    softmax_backward(attention_backward_operands o, attention_shape s, int64_t sample,
+                     const float *scores, const float *dp, const float *delta, T *probabilities,
+                     T *dscores)
+{
+    const int64_t query = blockIdx.x, head = blockIdx.y;
+    const int64_t row = (sample * s.heads + head) * s.q_rows + query;
+    const int64_t base = (head * s.q_rows + query) * s.kv_rows;
+    const mask m = visible(s, o.document_start, sample, query);
+    const dropper d = make_dropper(s, o.row_index, o.state, o.purpose, sample, head, query);
+    const float scale = (float)s.scale, lse = o.lse[row], share = delta[row];
+
+    for (int64_t key = threadIdx.x; key < s.kv_rows; key += THREADS) {
+        float p = 0, kept = 0;
+
+        if (key >= m.from && key < m.to) {
+            p = expf(scores[base + key] * scale - lse);
+            kept = keep(d, key);
+        }
+        probabilities[base + key] = from_float<T>(p * kept);
+        dscores[base + key] = from_float<T>(p * (dp[base + key] * kept - share) * scale);
+    }
+}
+
+} // namespace
+
+extern "C" void kernel_softmax(cudaStream_t stream, const attention_shape *s, int64_t sample,
+                               const float *scores, void *probabilities,
+                               const attention_operands *o)
+{
+    const dim3 grid((unsigned)s->q_rows, (unsigned)s->heads);
+
+    WITH_TYPE(s->type,
+              (softmax<<<grid, THREADS, 0, stream>>>(*o, *s, sample, scores, (T *)probabilities)));
+}
+
+extern "C" void kernel_attention_delta(cudaStream_t stream, const attention_shape *s,
+                                       const void *out, const void *dout, float *delta)
+{
+    const unsigned blocks = (unsigned)divide_up(s->batch * s->heads * s->q_rows, WARPS);
+
+    WITH_TYPE(s->type, (attention_delta<<<blocks, THREADS, 0, stream>>>(*s, (const T *)out,
+                                                                        (const T *)dout, delta)));
+}
+
+extern "C" void kernel_softmax_backward(cudaStream_t stream, const attention_shape *s,
+                                        int64_t sample, const float *scores, const float *dp,
+                                        const float *delta, void *probabilities, void *dscores,
+                                        const attention_backward_operands *o)
+{
+    const dim3 grid((unsigned)s->q_rows, (unsigned)s->heads);
+
+    WITH_TYPE(s->type, (softmax_backward<<<grid, THREADS, 0, stream>>>(
+                           *o, *s, sample, scores, dp, delta, (T *)probabilities, (T *)dscores)));
+}
