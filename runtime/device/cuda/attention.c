@@ -1,0 +1,304 @@
+/* Attention: by cuDNN where it can, else with the scores in memory, one sample at a time. */
+#include "cuda.h"
+
+#include <stdlib.h>
+
+/* The products of one sample; D = A B as gemm.h has them. */
+enum product { SCORES, OUTPUT, DPROBABILITIES, DQ, DK, DV, PRODUCTS };
+
+struct attention {
+    struct flash *flash;
+    struct gemm *gemm[PRODUCTS];
+};
+
+/* Parts of the workspace of the path with scores. */
+struct space {
+    float *scores, *dp, *delta;
+    void *probabilities, *dscores, *gemm;
+    size_t total;
+};
+
+static const struct attention_shape *shape_of(const struct cuda_plan *plan)
+{
+    return &plan->operation.attention;
+}
+
+static struct space divide(const struct cuda_plan *plan, void *workspace)
+{
+    const struct attention_shape *s = shape_of(plan);
+    int backward = plan->base.kind == OPERATION_ATTENTION_BACKWARD;
+    size_t elements = (size_t)(s->heads * s->q_rows * s->kv_rows);
+    size_t wide = cuda_align(elements * sizeof(float));
+    size_t narrow = cuda_align(elements * type_size(s->type));
+    char *at = workspace;
+    struct space space = {.gemm = at};
+
+    at += GEMM_WORKSPACE;
+    space.scores = (float *)at;
+    at += wide;
+    space.probabilities = at;
+    at += narrow;
+    if (backward) {
+        space.dp = (float *)at;
+        at += wide;
+        space.dscores = at;
+        at += narrow;
+        space.delta = (float *)at;
+        at += cuda_align((size_t)(s->batch * s->heads * s->q_rows) * sizeof(float));
+    }
+    space.total = (size_t)(at - (char *)workspace);
+    return space;
+}
+
+static const void *at(const void *base, int64_t elements, enum device_type type)
+{
+    return (const char *)base + elements * (int64_t)type_size(type);
+}
+
+static void product(struct cuda_plan *plan, cudaStream_t stream, enum product which, const void *a,
+                    const void *b, const void *d, int accumulate, void *workspace)
+{
+    struct attention *attention = plan->parts;
+    struct gemm_operands o = {a, b, (void *)d, NULL, NULL};
+
+    if (gemm_run(attention->gemm[which], stream, &o, accumulate, workspace))
+        cuda_fail_text(cuda_device_of(plan), "cuBLASLt failed in attention");
+}
+
+/* Each product runs over the key heads side by side, once per query head of a group. */
+static void forward_sample(struct cuda_plan *plan, cudaStream_t stream, struct space space,
+                           const struct attention_operands *o, int64_t b)
+{
+    const struct attention_shape *s = shape_of(plan);
+    int64_t group = s->heads / s->kv_heads, scores = s->q_rows * s->kv_rows;
+    const void *k = at(o->k, b * s->kv.batch, s->type), *v = at(o->v, b * s->kv.batch, s->type);
+
+    for (int64_t r = 0; r < group; r++)
+        product(plan, stream, SCORES, k, at(o->q, b * s->q.batch + r * s->q.head, s->type),
+                space.scores + r * scores, 0, space.gemm);
+    kernel_softmax(stream, s, b, space.scores, space.probabilities, o);
+    for (int64_t r = 0; r < group; r++)
+        product(plan, stream, OUTPUT, v, at(space.probabilities, r * scores, s->type),
+                at(o->out, b * s->out.batch + r * s->out.head, s->type), 0, space.gemm);
+}
+
+static void forward(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
+                    const void *operands)
+{
+    struct space space = divide(plan, workspace);
+
+    for (int64_t b = 0; b < shape_of(plan)->batch; b++)
+        forward_sample(plan, stream->native, space, operands, b);
+}
+
+static void backward_sample(struct cuda_plan *plan, cudaStream_t stream, struct space space,
+                            const struct attention_backward_operands *o, int64_t b)
+{
+    const struct attention_shape *s = shape_of(plan);
+    int64_t group = s->heads / s->kv_heads, scores = s->q_rows * s->kv_rows;
+    int64_t kv = b * s->kv.batch;
+    enum device_type type = s->type;
+
+    for (int64_t r = 0; r < group; r++) {
+        product(plan, stream, SCORES, at(o->k, kv, type),
+                at(o->q, b * s->q.batch + r * s->q.head, type), space.scores + r * scores, 0,
+                space.gemm);
+        product(plan, stream, DPROBABILITIES, at(o->v, kv, type),
+                at(o->dout, b * s->out.batch + r * s->out.head, type), space.dp + r * scores, 0,
+                space.gemm);
+    }
+    kernel_softmax_backward(stream, s, b, space.scores, space.dp, space.delta, space.probabilities,
+                            space.dscores, o);
+    for (int64_t r = 0; r < group; r++) {
+        const void *p = at(space.probabilities, r * scores, type);
+        const void *ds = at(space.dscores, r * scores, type);
+        int64_t q = b * s->q.batch + r * s->q.head, out = b * s->out.batch + r * s->out.head;
+
+        product(plan, stream, DV, at(o->dout, out, type), p, at(o->dv, kv, type), r > 0,
+                space.gemm);
+        product(plan, stream, DQ, at(o->k, kv, type), ds, at(o->dq, q, type), 0, space.gemm);
+        product(plan, stream, DK, at(o->q, q, type), ds, at(o->dk, kv, type), r > 0, space.gemm);
+    }
+}
+
+static void backward(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
+                     const void *operands)
+{
+    const struct attention_backward_operands *o = operands;
+    struct space space = divide(plan, workspace);
+
+    kernel_attention_delta(stream->native, shape_of(plan), o->out, o->dout, space.delta);
+    for (int64_t b = 0; b < shape_of(plan)->batch; b++)
+        backward_sample(plan, stream->native, space, o, b);
+}
+
+/* A product over the kv heads of one sample. */
+static int make_product(struct cuda_plan *plan, enum product which, struct gemm_shape shape,
+                        struct error *err)
+{
+    struct attention *attention = plan->parts;
+    const struct attention_shape *s = shape_of(plan);
+
+    shape.batch = (int)s->kv_heads;
+    shape.type = shape.bias_type = s->type;
+    attention->gemm[which] = gemm_create(&cuda_device_of(plan)->gemm, &shape, NULL, err);
+    return attention->gemm[which] ? 0 : -1;
+}
+
+static int make_products(struct cuda_plan *plan, struct error *err)
+{
+    const struct attention_shape *s = shape_of(plan);
+    int64_t group = s->heads / s->kv_heads, d = s->head_size, q = s->q_rows, k = s->kv_rows;
+    int64_t scores = group * q * k;
+    struct gemm_shape to_scores = {.m = k,
+                                   .n = q,
+                                   .k = d,
+                                   .transpose_a = 1,
+                                   .out = TYPE_FP32,
+                                   .lda = s->kv.row,
+                                   .stride_a = s->kv.head,
+                                   .ldb = s->q.row,
+                                   .stride_b = group * s->q.head,
+                                   .ldd = k,
+                                   .stride_d = scores};
+    struct gemm_shape dp = to_scores, to_out, to_dq, to_dk, to_dv;
+
+    dp.ldb = s->out.row;
+    dp.stride_b = group * s->out.head;
+    to_out = (struct gemm_shape){.m = d,
+                                 .n = q,
+                                 .k = k,
+                                 .out = s->type,
+                                 .lda = s->kv.row,
+                                 .stride_a = s->kv.head,
+                                 .ldb = k,
+                                 .stride_b = scores,
+                                 .ldd = s->out.row,
+                                 .stride_d = group * s->out.head};
+    to_dq = to_out;
+    to_dq.ldd = s->q.row;
+    to_dq.stride_d = group * s->q.head;
+    to_dk = (struct gemm_shape){.m = d,
+                                .n = k,
+                                .k = q,
+                                .transpose_b = 1,
+                                .out = s->type,
+                                .lda = s->q.row,
+                                .stride_a = group * s->q.head,
+                                .ldb = k,
+                                .stride_b = scores,
+                                .ldd = s->kv.row,
+                                .stride_d = s->kv.head};
+    to_dv = to_dk;
+    to_dv.lda = s->out.row;
+    to_dv.stride_a = group * s->out.head;
+    if (make_product(plan, SCORES, to_scores, err))
+        return -1;
+    if (plan->base.kind == OPERATION_ATTENTION)
+        return make_product(plan, OUTPUT, to_out, err);
+    return make_product(plan, DPROBABILITIES, dp, err) || make_product(plan, DQ, to_dq, err) ||
+                   make_product(plan, DK, to_dk, err) || make_product(plan, DV, to_dv, err)
+               ? -1
+               : 0;
+}
+
+static void flash_forward_work(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
+                               const void *operands)
+{
+    const struct attention_operands *o = operands;
+    struct cuda_device *device = cuda_device_of(plan);
+    struct attention *attention = plan->parts;
+    struct error err;
+
+    cudnnSetStream(device->cudnn, stream->native);
+    if (flash_forward(attention->flash, o->q, o->k, o->v, o->out, o->lse, workspace, &err))
+        cuda_fail_text(device, err.text);
+}
+
+static void flash_backward_work(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
+                                const void *operands)
+{
+    const struct attention_backward_operands *o = operands;
+    struct cuda_device *device = cuda_device_of(plan);
+    struct attention *attention = plan->parts;
+    struct error err;
+
+    cudnnSetStream(device->cudnn, stream->native);
+    if (flash_backward(attention->flash, o->q, o->k, o->v, o->out, o->lse, o->dout, o->dq, o->dk,
+                       o->dv, workspace, &err))
+        cuda_fail_text(device, err.text);
+}
+
+static struct flash_strides strides(struct attention_stride from)
+{
+    struct flash_strides to = {from.batch, from.head, from.row};
+
+    return to;
+}
+
+/* Use cuDNN if it has a kernel for this. Returns -1 where it does not. */
+static int try_flash(struct cuda_plan *plan)
+{
+    const struct attention_shape *s = shape_of(plan);
+    struct cuda_device *device = cuda_device_of(plan);
+    struct attention *attention = plan->parts;
+    int back = plan->base.kind == OPERATION_ATTENTION_BACKWARD;
+    struct flash_shape shape = {
+        .batch = s->batch,
+        .heads = s->heads,
+        .groups = s->kv_heads,
+        .queries = s->q_rows,
+        .keys = s->kv_rows,
+        .width = s->head_size,
+        .q = strides(s->q),
+        .k = strides(s->kv),
+        .v = strides(s->kv),
+        .o = strides(s->out),
+        .dq = strides(s->q),
+        .dk = strides(s->kv),
+        .dv = strides(s->kv),
+        .type = s->type == TYPE_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF,
+        .scale = (float)s->scale,
+        .causal = s->causal,
+        .deterministic = device->deterministic,
+    };
+
+    if (s->type == TYPE_FP32 || s->dropout > 0 || s->documents || s->head_size % 8 ||
+        s->q_rows == 1)
+        return -1;
+    attention->flash = flash_create(device->cudnn, &shape, back, NULL);
+    if (!attention->flash)
+        return -1;
+    plan->workspace = flash_workspace(attention->flash);
+    if (plan->workspace == 0)
+        plan->workspace = DEVICE_ALIGNMENT;
+    plan->work = back ? flash_backward_work : flash_forward_work;
+    return 0;
+}
+
+static void destroy(struct cuda_plan *plan)
+{
+    struct attention *attention = plan->parts;
+
+    if (!attention)
+        return;
+    flash_destroy(attention->flash);
+    for (int i = 0; i < PRODUCTS; i++)
+        gemm_destroy(attention->gemm[i]);
+    free(attention);
+}
+
+int cuda_plan_attention(struct cuda_plan *plan, struct error *err)
+{
+    struct attention *attention = calloc(1, sizeof(*attention));
+
+    if (!attention)
+        return error_set(err, "out of memory");
+    plan->parts = attention;
+    plan->destroy = destroy;
+    if (try_flash(plan) == 0)
+        return 0;
+    plan->work = plan->base.kind == OPERATION_ATTENTION ? forward : backward;
+    plan->workspace = divide(plan, NULL).total;
+    return make_products(plan, err);
+}

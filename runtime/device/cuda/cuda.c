@@ -1,0 +1,321 @@
+#include "cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CANDIDATES = 24 };
+
+void cuda_fail_text(struct cuda_device *device, const char *text)
+{
+    pthread_mutex_lock(&device->lock);
+    if (!device->failed)
+        error_set(&device->failure, "%s", text);
+    device->failed = 1;
+    pthread_mutex_unlock(&device->lock);
+}
+
+void cuda_fail(struct cuda_device *device, const char *what, cudaError_t status)
+{
+    char text[512];
+
+    snprintf(text, sizeof(text), "GPU %d (%s): %s: %s", device->index, device->base.model, what,
+             cudaGetErrorString(status));
+    cuda_fail_text(device, text);
+}
+
+int cuda_failure(struct cuda_device *device, struct error *err)
+{
+    int failed;
+
+    pthread_mutex_lock(&device->lock);
+    failed = device->failed;
+    if (failed && err)
+        *err = device->failure;
+    pthread_mutex_unlock(&device->lock);
+    return failed ? -1 : 0;
+}
+
+static void fail(struct device *base, const char *text)
+{
+    cuda_fail_text((struct cuda_device *)base, text);
+}
+
+static int memory_call(struct device *base, struct device_memory *memory, struct error *err)
+{
+    cudaError_t status = cudaMemGetInfo(&memory->available, &memory->total);
+
+    (void)base;
+    if (status)
+        return error_set(err, "cannot ask the GPU for its memory: %s", cudaGetErrorString(status));
+    return 0;
+}
+
+static int supports(struct device *device, enum device_type type)
+{
+    (void)device;
+    return type == TYPE_FP32 || type == TYPE_BF16 || type == TYPE_FP16;
+}
+
+static void *allocate(struct device *device, size_t bytes, struct error *err)
+{
+    void *memory = NULL;
+    cudaError_t status = cudaMalloc(&memory, bytes ? bytes : DEVICE_ALIGNMENT);
+
+    (void)device;
+    if (status) {
+        cudaGetLastError();
+        error_set(err, "cannot get %.2f GiB of GPU memory: %s", (double)bytes / (1 << 30),
+                  cudaGetErrorString(status));
+        return NULL;
+    }
+    return memory;
+}
+
+static void release(struct device *device, void *memory)
+{
+    (void)device;
+    cudaFree(memory);
+}
+
+static void *host_allocate(struct device *device, size_t bytes, struct error *err)
+{
+    void *memory = NULL;
+    cudaError_t status = cudaMallocHost(&memory, bytes ? bytes : DEVICE_ALIGNMENT);
+
+    (void)device;
+    if (status) {
+        cudaGetLastError();
+        error_set(err, "cannot get %.2f GiB of pinned host memory: %s", (double)bytes / (1 << 30),
+                  cudaGetErrorString(status));
+        return NULL;
+    }
+    return memory;
+}
+
+static void host_release(struct device *device, void *memory)
+{
+    (void)device;
+    cudaFreeHost(memory);
+}
+
+/* The stream's workspace, at least as large as any plan made so far needs. It grows in the first
+ * step only, and never while a graph is recorded after such a step. */
+static void *stream_workspace(struct cuda_device *device, struct cuda_stream *stream, size_t bytes)
+{
+    cudaError_t status;
+
+    if (stream->bytes >= bytes)
+        return stream->workspace;
+    status = cudaStreamSynchronize(stream->native);
+    if (!status)
+        status = cudaFree(stream->workspace);
+    stream->workspace = NULL;
+    stream->bytes = 0;
+    if (!status)
+        status = cudaMalloc(&stream->workspace, device->workspace);
+    if (status) {
+        cuda_fail(device, "workspace", status);
+        return NULL;
+    }
+    stream->bytes = device->workspace;
+    return stream->workspace;
+}
+
+static void plan_run(struct device_plan *base, struct device_stream *base_stream,
+                     const void *operands, size_t size)
+{
+    struct cuda_plan *plan = (struct cuda_plan *)base;
+    struct cuda_stream *stream = (struct cuda_stream *)base_stream;
+    struct cuda_device *device = cuda_device_of(plan);
+    void *workspace = NULL;
+    cudaError_t status;
+
+    (void)size;
+    if (device->failed)
+        return;
+    if (plan->workspace) {
+        workspace = stream_workspace(device, stream, plan->workspace);
+        if (!workspace)
+            return;
+    }
+    if (device->profile)
+        cuda_profile_begin(device, stream->native, base->kind);
+    plan->work(plan, stream, workspace, operands);
+    if (device->profile)
+        cuda_profile_end(device, stream->native);
+    status = cudaPeekAtLastError();
+    if (status)
+        cuda_fail(device, "an operation could not be started", status);
+}
+
+static int (*planner_of(enum operation_kind kind))(struct cuda_plan *plan, struct error *err)
+{
+    switch (kind) {
+    case OPERATION_LINEAR_FORWARD:
+    case OPERATION_LINEAR_DGRAD:
+    case OPERATION_LINEAR_WGRAD:
+        return cuda_plan_linear;
+    case OPERATION_ATTENTION:
+    case OPERATION_ATTENTION_BACKWARD:
+        return cuda_plan_attention;
+    default:
+        return cuda_plan_kernel;
+    }
+}
+
+static void plan_destroy_call(struct device_plan *base)
+{
+    struct cuda_plan *plan = (struct cuda_plan *)base;
+
+    if (plan->destroy)
+        plan->destroy(plan);
+    free(plan);
+}
+
+static struct device_plan *plan_create_call(struct device *base, const struct operation *operation,
+                                            struct error *err)
+{
+    struct cuda_device *device = (struct cuda_device *)base;
+    struct cuda_plan *plan = calloc(1, sizeof(*plan));
+
+    if (!plan) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    plan->base.device = base;
+    plan->base.kind = operation->kind;
+    plan->base.run = plan_run;
+    plan->operation = *operation;
+    if (cudaSetDevice(device->index) || planner_of(operation->kind)(plan, err)) {
+        plan_destroy_call(&plan->base);
+        return NULL;
+    }
+    if (plan->workspace > device->workspace)
+        device->workspace = plan->workspace;
+    /* Losing tuning results costs time at the next start, no more. */
+    tuning_save(device->gemm.tuning, NULL);
+    return &plan->base;
+}
+
+static void close_call(struct device *base)
+{
+    struct cuda_device *device = (struct cuda_device *)base;
+
+    tuning_destroy(device->gemm.tuning);
+    cudaFree(device->gemm.workspace);
+    if (device->gemm.stream)
+        cudaStreamDestroy(device->gemm.stream);
+    if (device->gemm.handle)
+        cublasLtDestroy(device->gemm.handle);
+    if (device->cudnn)
+        cudnnDestroy(device->cudnn);
+    pthread_mutex_destroy(&device->lock);
+    free(device);
+}
+
+/* Say which of driver, device and permission is missing. */
+static int find_gpu(int index, struct error *err)
+{
+    int count = 0, driver = 0, runtime = 0;
+    cudaError_t status = cudaGetDeviceCount(&count);
+
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    if (driver == 0)
+        return error_set(err, "no NVIDIA driver is loaded on this node; train on its CPUs with "
+                              "--device cpu, or ask for a node with GPUs");
+    if (status == cudaErrorInsufficientDriver)
+        return error_set(err,
+                         "the NVIDIA driver of this node supports CUDA %d.%d, this program needs "
+                         "%d.%d; update the driver",
+                         driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+    if (status)
+        return error_set(err, "no GPU can be used on this node: %s", cudaGetErrorString(status));
+    if (index < 0 || index >= count)
+        return error_set(err,
+                         "GPU %d was asked for, but this process sees %d; check "
+                         "CUDA_VISIBLE_DEVICES and --gpus",
+                         index, count);
+    return 0;
+}
+
+static int open_libraries(struct cuda_device *device, const struct device_options *options,
+                          struct error *err)
+{
+    struct cudaDeviceProp properties;
+    char name[512];
+    cudaError_t status = cudaSetDevice(device->index);
+    cudnnStatus_t cudnn;
+
+    if (!status)
+        status = cudaGetDeviceProperties(&properties, device->index);
+    if (!status)
+        status = cudaStreamCreateWithFlags(&device->gemm.stream, cudaStreamNonBlocking);
+    if (!status)
+        status = cudaMalloc(&device->gemm.workspace, GEMM_WORKSPACE);
+    if (status)
+        return error_set(err, "GPU %d cannot be used: %s", device->index,
+                         cudaGetErrorString(status));
+    snprintf(device->base.model, sizeof(device->base.model), "%.127s", properties.name);
+    device->processors = properties.multiProcessorCount;
+    if (cublasLtCreate(&device->gemm.handle))
+        return error_set(err, "cuBLASLt does not start on GPU %d (%s)", device->index,
+                         device->base.model);
+    cudnn = cudnnCreate(&device->cudnn);
+    if (cudnn)
+        return error_set(err, "cuDNN %zu does not start on GPU %d (%s): %s", cudnnGetVersion(),
+                         device->index, device->base.model, cudnnGetErrorString(cudnn));
+    snprintf(name, sizeof(name), "tuning-%s-%d-cublaslt%zu", device->base.model, device->processors,
+             cublasLtGetVersion());
+    for (char *c = name; *c; c++) {
+        if (*c == ' ' || *c == '/')
+            *c = '_';
+    }
+    device->gemm.candidates = CANDIDATES;
+    device->gemm.tuning = tuning_open(options->cache_dir, name);
+    if (!device->gemm.tuning)
+        return error_set(err, "out of memory");
+    return 0;
+}
+
+__attribute__((visibility("default"))) struct device *
+device_backend_open(const struct device_options *options, struct error *err);
+
+struct device *device_backend_open(const struct device_options *options, struct error *err)
+{
+    struct cuda_device *device;
+
+    if (find_gpu(options->index, err))
+        return NULL;
+    device = calloc(1, sizeof(*device));
+    if (!device) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    pthread_mutex_init(&device->lock, NULL);
+    device->index = options->index;
+    device->deterministic = options->deterministic;
+    device->base = (struct device){
+        .abi = DEVICE_ABI,
+        .name = "cuda",
+        .can_capture = 1,
+        .close = close_call,
+        .fail = fail,
+        .memory = memory_call,
+        .supports = supports,
+        .allocate = allocate,
+        .release = release,
+        .host_allocate = host_allocate,
+        .host_release = host_release,
+        .plan_create = plan_create_call,
+        .plan_destroy = plan_destroy_call,
+    };
+    cuda_stream_calls(&device->base);
+    cuda_profile_calls(&device->base);
+    if (open_libraries(device, options, err)) {
+        close_call(&device->base);
+        return NULL;
+    }
+    return &device->base;
+}

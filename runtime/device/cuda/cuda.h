@@ -1,0 +1,78 @@
+/* The CUDA device: cuBLASLt, cuDNN and the kernels beside it, behind device.h. */
+#ifndef MEGATRON_CUDA_H
+#define MEGATRON_CUDA_H
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+#include <pthread.h>
+
+#include "device.h"
+#include "flash.h"
+#include "gemm.h"
+#include "kernels.h"
+#include "tuning.h"
+
+struct cuda_profile;
+
+struct cuda_device {
+    struct device base;
+    int index;
+    int processors; /* multiprocessors */
+    int deterministic;
+    cudnnHandle_t cudnn;
+    struct gemm_context gemm;
+    size_t workspace;     /* the most any plan needs on a stream */
+    pthread_mutex_t lock; /* of the failure */
+    int failed;
+    struct error failure;
+    struct cuda_profile *profile; /* while profiling */
+};
+
+struct cuda_stream {
+    struct device_stream base;
+    cudaStream_t native;
+    void *workspace; /* made when the first plan that needs it runs */
+    size_t bytes;
+    struct cuda_stream *next;
+};
+
+struct cuda_plan {
+    struct device_plan base;
+    struct operation operation;
+    void (*work)(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
+                 const void *operands);
+    void (*destroy)(struct cuda_plan *plan);
+    size_t workspace; /* bytes needed on the stream */
+    void *parts;      /* of the kind of plan */
+};
+
+/* Keep the first failure of the device. 'what' names the operation. */
+void cuda_fail(struct cuda_device *device, const char *what, cudaError_t status);
+void cuda_fail_text(struct cuda_device *device, const char *text);
+int cuda_failure(struct cuda_device *device, struct error *err);
+
+/* stream.c: the stream, event, copy and graph calls of the device. */
+void cuda_stream_calls(struct device *device);
+
+/* profile.c: time by kind of operation. */
+void cuda_profile_calls(struct device *device);
+void cuda_profile_begin(struct cuda_device *device, cudaStream_t stream, enum operation_kind kind);
+void cuda_profile_end(struct cuda_device *device, cudaStream_t stream);
+
+/* Choose plan->work for the operation. */
+int cuda_plan_linear(struct cuda_plan *plan, struct error *err);
+int cuda_plan_attention(struct cuda_plan *plan, struct error *err);
+int cuda_plan_kernel(struct cuda_plan *plan, struct error *err);
+
+static inline struct cuda_device *cuda_device_of(struct cuda_plan *plan)
+{
+    return (struct cuda_device *)plan->base.device;
+}
+
+static inline size_t cuda_align(size_t bytes)
+{
+    return (bytes + DEVICE_ALIGNMENT - 1) / DEVICE_ALIGNMENT * DEVICE_ALIGNMENT;
+}
+
+#endif

@@ -1,0 +1,418 @@
+/* Linear layers: a product, and what surrounds it either in the library's epilogue or in a kernel
+ * of ours, whichever is faster in this shape. */
+#include "cuda.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How the work around the product is done. */
+enum variant {
+    SPLIT,      /* all of it in kernels of ours */
+    FUSED,      /* all of it in the product's epilogue */
+    FUSED_PART, /* the activation's gradient in the epilogue, the sums of columns in our kernel */
+    VARIANTS,
+};
+
+struct linear {
+    struct gemm *gemm;
+    enum variant variant;
+    enum device_type sum_type; /* of the sums an epilogue makes */
+};
+
+/* Memory to time with; every operand of the layer. */
+struct scratch {
+    void *x, *weight, *bias, *y, *pre, *workspace;
+    float *dweight, *dbias;
+    void *all;
+};
+
+static const struct linear_shape *shape_of(const struct cuda_plan *plan)
+{
+    return &plan->operation.linear;
+}
+
+static void check(struct cuda_plan *plan, cublasStatus_t status)
+{
+    char text[256];
+    const struct linear_shape *s = shape_of(plan);
+
+    if (!status)
+        return;
+    snprintf(text, sizeof(text),
+             "cuBLASLt: status %d in a linear layer (kind %d) of %" PRId64 " rows, %" PRId64
+             " in, %" PRId64 " out",
+             (int)status, (int)plan->base.kind, s->rows, s->in, s->out);
+    cuda_fail_text(cuda_device_of(plan), text);
+}
+
+/* Forward ------------------------------------------------------------------------------------ */
+
+static void forward(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
+                    const void *operands)
+{
+    const struct linear_forward_operands *o = operands;
+    const struct linear_shape *s = shape_of(plan);
+    struct linear *linear = plan->parts;
+    int gelu = s->activation == ACTIVATION_GELU && linear->variant == SPLIT;
+    struct gemm_operands g = {o->weight, o->x, o->y, (void *)o->bias, o->pre};
+
+    if (gelu && s->save_pre)
+        g.d = o->pre;
+    check(plan, gemm_run(linear->gemm, stream->native, &g, 0, workspace));
+    if (gelu)
+        kernel_gelu(stream->native, s->type, s->rows * s->out, g.d, o->y);
+}
+
+static int make_forward(struct cuda_plan *plan, struct linear *linear, const struct scratch *t,
+                        struct error *err)
+{
+    const struct linear_shape *s = shape_of(plan);
+    struct gemm_shape shape = {.m = s->out,
+                               .n = s->rows,
+                               .k = s->in,
+                               .transpose_a = 1,
+                               .lda = s->in,
+                               .ldb = s->in,
+                               .ldd = s->out,
+                               .type = s->type,
+                               .out = s->type,
+                               .bias_type = s->type,
+                               .epilogue = s->bias ? GEMM_BIAS : GEMM_PLAIN};
+    struct gemm_operands scratch = {0};
+
+    if (linear->variant == FUSED && s->save_pre)
+        shape.epilogue = s->bias ? GEMM_GELU_AUX_BIAS : GEMM_GELU_AUX;
+    else if (linear->variant == FUSED)
+        shape.epilogue = s->bias ? GEMM_GELU_BIAS : GEMM_GELU;
+    if (t)
+        scratch = (struct gemm_operands){t->weight, t->x, t->y, t->bias, t->pre};
+    linear->gemm = gemm_create(&cuda_device_of(plan)->gemm, &shape, t ? &scratch : NULL, err);
+    plan->workspace = GEMM_WORKSPACE;
+    return linear->gemm ? 0 : -1;
+}
+
+/* Gradient of the input ---------------------------------------------------------------------- */
+
+static void dgrad(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
+                  const void *operands)
+{
+    const struct linear_dgrad_operands *o = operands;
+    const struct linear_shape *s = shape_of(plan);
+    struct linear *linear = plan->parts;
+    struct cuda_device *device = cuda_device_of(plan);
+    char *space = (char *)workspace + GEMM_WORKSPACE;
+    struct gemm_operands g = {o->weight, o->dy, o->dx, space, (void *)o->pre};
+    int gelu = s->activation == ACTIVATION_GELU;
+    float *sums;
+
+    if (linear->variant == SPLIT && gelu) {
+        /* dx may be the memory of pre: the product waits in the workspace. */
+        g.d = space;
+        sums = (float *)(space + cuda_align((size_t)(s->rows * s->in) * type_size(s->type)));
+        check(plan, gemm_run(linear->gemm, stream->native, &g, 0, workspace));
+        kernel_column_sums(stream->native, s->type, s->rows, s->in, g.d, o->pre, o->dx,
+                           s->bias ? o->dbias : NULL, o->accumulate, sums, device->processors);
+        return;
+    }
+    sums = (float *)space;
+    if (linear->variant == FUSED && s->bias && linear->sum_type == TYPE_FP32 && !o->accumulate)
+        g.bias = o->dbias;
+    check(plan, gemm_run(linear->gemm, stream->native, &g, 0, workspace));
+    if (!s->bias || g.bias == o->dbias)
+        return;
+    if (linear->variant == FUSED)
+        kernel_add_to_fp32(stream->native, linear->sum_type, s->in, space, o->dbias, o->accumulate);
+    else
+        kernel_column_sums(stream->native, s->type, s->rows, s->in, o->dx, NULL, NULL, o->dbias,
+                           o->accumulate, sums, device->processors);
+}
+
+static int make_dgrad(struct cuda_plan *plan, struct linear *linear, const struct scratch *t,
+                      struct error *err)
+{
+    const struct linear_shape *s = shape_of(plan);
+    struct cuda_device *device = cuda_device_of(plan);
+    int gelu = s->activation == ACTIVATION_GELU;
+    size_t sums = kernel_column_sums_workspace(s->rows, s->in, device->processors);
+    struct gemm_shape shape = {.m = s->in,
+                               .n = s->rows,
+                               .k = s->out,
+                               .lda = s->in,
+                               .ldb = s->out,
+                               .ldd = s->in,
+                               .type = s->type,
+                               .out = s->type,
+                               .bias_type = linear->sum_type,
+                               .epilogue = GEMM_PLAIN};
+    struct gemm_operands scratch = {0};
+
+    if (linear->variant == FUSED)
+        shape.epilogue = s->bias ? GEMM_DGELU_BGRAD : GEMM_DGELU;
+    else if (linear->variant == FUSED_PART)
+        shape.epilogue = GEMM_DGELU;
+    if (t)
+        scratch = (struct gemm_operands){t->weight, t->y, t->x, t->dbias, t->pre};
+    linear->gemm = gemm_create(&device->gemm, &shape, t ? &scratch : NULL, err);
+    plan->workspace = GEMM_WORKSPACE + sums;
+    if (gelu && linear->variant == SPLIT)
+        plan->workspace += cuda_align((size_t)(s->rows * s->in) * type_size(s->type));
+    return linear->gemm ? 0 : -1;
+}
+
+/* Gradient of the weight --------------------------------------------------------------------- */
+
+static void wgrad(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
+                  const void *operands)
+{
+    const struct linear_wgrad_operands *o = operands;
+    const struct linear_shape *s = shape_of(plan);
+    struct linear *linear = plan->parts;
+    char *space = (char *)workspace + GEMM_WORKSPACE;
+    struct gemm_operands g = {o->x, o->dy, o->dweight, space, NULL};
+
+    if (linear->variant == FUSED && linear->sum_type == TYPE_FP32 && !o->accumulate)
+        g.bias = o->dbias;
+    check(plan, gemm_run(linear->gemm, stream->native, &g, o->accumulate != 0, workspace));
+    if (!s->bias || g.bias == o->dbias)
+        return;
+    if (linear->variant == FUSED)
+        kernel_add_to_fp32(stream->native, linear->sum_type, s->out, space, o->dbias,
+                           o->accumulate);
+    else
+        kernel_column_sums(stream->native, s->type, s->rows, s->out, o->dy, NULL, NULL, o->dbias,
+                           o->accumulate, (float *)space, cuda_device_of(plan)->processors);
+}
+
+static int make_wgrad(struct cuda_plan *plan, struct linear *linear, const struct scratch *t,
+                      struct error *err)
+{
+    const struct linear_shape *s = shape_of(plan);
+    struct cuda_device *device = cuda_device_of(plan);
+    struct gemm_shape shape = {.m = s->in,
+                               .n = s->out,
+                               .k = s->rows,
+                               .transpose_b = 1,
+                               .lda = s->in,
+                               .ldb = s->out,
+                               .ldd = s->in,
+                               .type = s->type,
+                               .out = TYPE_FP32,
+                               .bias_type = linear->sum_type,
+                               .epilogue = linear->variant == FUSED ? GEMM_BGRADB : GEMM_PLAIN};
+    struct gemm_operands scratch = {0};
+
+    if (t)
+        scratch = (struct gemm_operands){t->x, t->y, t->dweight, t->dbias, NULL};
+    linear->gemm = gemm_create(&device->gemm, &shape, t ? &scratch : NULL, err);
+    plan->workspace =
+        GEMM_WORKSPACE + kernel_column_sums_workspace(s->rows, s->out, device->processors);
+    return linear->gemm ? 0 : -1;
+}
+
+/* Choosing ----------------------------------------------------------------------------------- */
+
+/* Does a variant make sense for this plan? Epilogues are for 16-bit types in whole vectors. */
+static int possible(const struct cuda_plan *plan, enum variant variant)
+{
+    const struct linear_shape *s = shape_of(plan);
+
+    if (variant == SPLIT)
+        return 1;
+    if (s->type == TYPE_FP32 || s->in % 8 || s->out % 8)
+        return 0;
+    switch (plan->base.kind) {
+    case OPERATION_LINEAR_FORWARD:
+        return variant == FUSED && s->activation == ACTIVATION_GELU;
+    case OPERATION_LINEAR_DGRAD:
+        return s->activation == ACTIVATION_GELU && (variant == FUSED || s->bias);
+    default:
+        return variant == FUSED && s->bias;
+    }
+}
+
+static int make(struct cuda_plan *plan, struct linear *linear, const struct scratch *scratch,
+                struct error *err)
+{
+    switch (plan->base.kind) {
+    case OPERATION_LINEAR_FORWARD:
+        plan->work = forward;
+        return make_forward(plan, linear, scratch, err);
+    case OPERATION_LINEAR_DGRAD:
+        plan->work = dgrad;
+        return make_dgrad(plan, linear, scratch, err);
+    default:
+        plan->work = wgrad;
+        return make_wgrad(plan, linear, scratch, err);
+    }
+}
+
+/* Sums in fp32 where the library can, else in the type of the layer. */
+static int make_variant(struct cuda_plan *plan, enum variant variant, struct linear *linear,
+                        const struct scratch *scratch, struct error *err)
+{
+    *linear = (struct linear){NULL, variant, TYPE_FP32};
+    if (make(plan, linear, scratch, err) == 0)
+        return 0;
+    if (variant != FUSED)
+        return -1;
+    linear->sum_type = shape_of(plan)->type;
+    return make(plan, linear, scratch, err);
+}
+
+struct trial {
+    struct cuda_plan *plan;
+    const struct scratch *scratch;
+};
+
+static int run_trial(void *argument)
+{
+    struct trial *trial = argument;
+    struct cuda_plan *plan = trial->plan;
+    const struct scratch *t = trial->scratch;
+    struct cuda_stream stream = {.native = cuda_device_of(plan)->gemm.stream};
+
+    if (plan->base.kind == OPERATION_LINEAR_FORWARD) {
+        struct linear_forward_operands o = {t->x, t->weight, t->bias, t->y, t->pre};
+
+        plan->work(plan, &stream, t->workspace, &o);
+    } else if (plan->base.kind == OPERATION_LINEAR_DGRAD) {
+        struct linear_dgrad_operands o = {t->y, t->weight, t->pre, t->x, t->dbias, 0};
+
+        plan->work(plan, &stream, t->workspace, &o);
+    } else {
+        struct linear_wgrad_operands o = {t->y, t->x, t->dweight, t->dbias, 0};
+
+        plan->work(plan, &stream, t->workspace, &o);
+    }
+    return 0;
+}
+
+/* Memory for every operand, filled with noise: time depends on the data. Returns -1 if there is not
+ * enough, and nothing is timed then. */
+static int scratch_create(struct cuda_plan *plan, struct scratch *t)
+{
+    const struct linear_shape *s = shape_of(plan);
+    struct cuda_device *device = cuda_device_of(plan);
+    size_t size = type_size(s->type), wide = (size_t)(s->in > s->out ? s->in : s->out);
+    size_t x = cuda_align((size_t)(s->rows * s->in) * size);
+    size_t y = cuda_align((size_t)(s->rows * s->out) * size);
+    size_t pre = plan->base.kind == OPERATION_LINEAR_DGRAD ? x : y;
+    size_t weight = cuda_align((size_t)(s->in * s->out) * size);
+    size_t dweight = cuda_align((size_t)(s->in * s->out) * sizeof(float));
+    size_t vector = cuda_align(wide * sizeof(float));
+    size_t workspace = GEMM_WORKSPACE + x +
+                       kernel_column_sums_workspace(s->rows, (int64_t)wide, device->processors);
+    char *at;
+
+    if (s->activation == ACTIVATION_NONE)
+        pre = 0;
+    if (plan->base.kind != OPERATION_LINEAR_WGRAD)
+        dweight = 0;
+    if (cudaMalloc(&t->all, x + y + pre + weight + dweight + 2 * vector + workspace)) {
+        cudaGetLastError();
+        return -1;
+    }
+    at = t->all;
+    t->x = at;
+    t->y = at += x;
+    t->pre = at += y;
+    t->weight = at += pre;
+    t->dweight = (float *)(at += weight);
+    t->bias = at += dweight;
+    t->dbias = (float *)(at += vector);
+    t->workspace = at + vector;
+    kernel_noise(device->gemm.stream, s->type, (int64_t)((x + y + pre + weight) / size), t->all);
+    kernel_noise(device->gemm.stream, s->type, (int64_t)(vector / size), t->bias);
+    return 0;
+}
+
+static void make_key(const struct cuda_plan *plan, char *key, size_t size)
+{
+    const struct linear_shape *s = shape_of(plan);
+
+    snprintf(key, size, "linear%d:%" PRId64 ":%" PRId64 ":%" PRId64 ":%d:%d:%d:%d",
+             (int)plan->base.kind, s->rows, s->in, s->out, (int)s->type, s->bias,
+             (int)s->activation, s->save_pre);
+}
+
+/* Time every variant; the fastest stays in 'linear'. */
+static int choose(struct cuda_plan *plan, struct linear *linear, const struct scratch *scratch,
+                  struct error *err)
+{
+    struct cuda_device *device = cuda_device_of(plan);
+    double best = -1;
+    char key[256], value[2] = {'0', '\0'};
+
+    for (int v = 0; v < VARIANTS; v++) {
+        struct linear now;
+        struct trial trial = {plan, scratch};
+        double time;
+
+        if (!possible(plan, (enum variant)v) ||
+            make_variant(plan, (enum variant)v, &now, scratch, v == SPLIT ? err : NULL))
+            continue;
+        plan->parts = &now;
+        time = gemm_time(&device->gemm, run_trial, &trial, 5);
+        if (time < 0 || (best >= 0 && time >= best)) {
+            gemm_destroy(now.gemm);
+            continue;
+        }
+        gemm_destroy(linear->gemm);
+        *linear = now;
+        best = time;
+    }
+    plan->parts = linear;
+    if (!linear->gemm)
+        return cuda_failure(device, err) ? -1 : error_set(err, "no kernel for a linear layer");
+    value[0] = (char)('0' + linear->variant);
+    make_key(plan, key, sizeof(key));
+    return tuning_put(device->gemm.tuning, key, value, err);
+}
+
+/* What plan->workspace must be for the variant that was chosen. */
+static int settle(struct cuda_plan *plan, struct linear *linear, struct error *err)
+{
+    struct linear again;
+
+    if (make_variant(plan, linear->variant, &again, NULL, err))
+        return -1;
+    gemm_destroy(linear->gemm);
+    *linear = again;
+    return 0;
+}
+
+static void destroy(struct cuda_plan *plan)
+{
+    struct linear *linear = plan->parts;
+
+    if (linear)
+        gemm_destroy(linear->gemm);
+    free(linear);
+}
+
+int cuda_plan_linear(struct cuda_plan *plan, struct error *err)
+{
+    struct cuda_device *device = cuda_device_of(plan);
+    struct linear *linear = calloc(1, sizeof(*linear));
+    struct scratch scratch = {0};
+    const char *known;
+    char key[256];
+    int result;
+
+    if (!linear)
+        return error_set(err, "out of memory");
+    plan->parts = linear;
+    plan->destroy = destroy;
+    make_key(plan, key, sizeof(key));
+    known = tuning_get(device->gemm.tuning, key);
+    if (known && known[0] >= '0' && known[0] < '0' + VARIANTS &&
+        possible(plan, (enum variant)(known[0] - '0')))
+        return make_variant(plan, (enum variant)(known[0] - '0'), linear, NULL, err);
+    if (scratch_create(plan, &scratch))
+        return make_variant(plan, SPLIT, linear, NULL, err);
+    result = choose(plan, linear, &scratch, err);
+    cudaFree(scratch.all);
+    return result ? -1 : settle(plan, linear, err);
+}

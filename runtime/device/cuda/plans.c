@@ -1,0 +1,125 @@
+/* Plans that are one or two kernels of ours. */
+#include "cuda.h"
+
+#define STREAM stream->native
+
+/* Operations whose kernel takes a shape and operands and no more. */
+#define PLAIN_WORK(name, member)                                                                 \
+    static void work_##name(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace, \
+                            const void *operands)                                                \
+    {                                                                                            \
+        (void)workspace;                                                                         \
+        kernel_##name(STREAM, &plan->operation.member, operands);                                \
+    }
+PLAIN_WORK(residual_norm, residual_norm)
+PLAIN_WORK(rope, rope)
+PLAIN_WORK(swiglu, swiglu)
+PLAIN_WORK(swiglu_backward, swiglu)
+PLAIN_WORK(embedding, embedding)
+PLAIN_WORK(cross_entropy_partial, cross_entropy)
+PLAIN_WORK(adam, adam)
+PLAIN_WORK(step, step)
+PLAIN_WORK(convert, convert)
+PLAIN_WORK(add, add)
+PLAIN_WORK(gather_rows, gather_rows)
+PLAIN_WORK(normal, normal)
+PLAIN_WORK(fill, fill)
+#undef PLAIN_WORK
+
+static void work_activation(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
+                            const void *operands)
+{
+    const struct activation_shape *s = &plan->operation.activation;
+    const struct activation_operands *o = operands;
+
+    (void)workspace;
+    if (s->activation == ACTIVATION_GELU)
+        kernel_gelu(STREAM, s->type, s->count, o->x, o->y);
+    else if (o->x != o->y)
+        cudaMemcpyAsync(o->y, o->x, (size_t)s->count * type_size(s->type), cudaMemcpyDeviceToDevice,
+                        STREAM);
+}
+
+static void work_residual_norm_backward(struct cuda_plan *plan, struct cuda_stream *stream,
+                                        void *workspace, const void *operands)
+{
+    kernel_residual_norm_backward(STREAM, &plan->operation.residual_norm, operands, workspace,
+                                  cuda_device_of(plan)->processors);
+}
+
+static void work_embedding_backward(struct cuda_plan *plan, struct cuda_stream *stream,
+                                    void *workspace, const void *operands)
+{
+    kernel_embedding_backward(STREAM, &plan->operation.embedding, operands, workspace);
+}
+
+static void work_cross_entropy_finish(struct cuda_plan *plan, struct cuda_stream *stream,
+                                      void *workspace, const void *operands)
+{
+    kernel_cross_entropy_finish(STREAM, &plan->operation.cross_entropy, operands, workspace);
+}
+
+static void work_square_sum(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
+                            const void *operands)
+{
+    kernel_square_sum(STREAM, &plan->operation.square_sum, operands, workspace);
+}
+
+typedef void work_function(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
+                           const void *operands);
+
+static work_function *const works[OPERATION_COUNT] = {
+    [OPERATION_ACTIVATION] = work_activation,
+    [OPERATION_RESIDUAL_NORM] = work_residual_norm,
+    [OPERATION_RESIDUAL_NORM_BACKWARD] = work_residual_norm_backward,
+    [OPERATION_ROPE] = work_rope,
+    [OPERATION_SWIGLU] = work_swiglu,
+    [OPERATION_SWIGLU_BACKWARD] = work_swiglu_backward,
+    [OPERATION_EMBEDDING] = work_embedding,
+    [OPERATION_EMBEDDING_BACKWARD] = work_embedding_backward,
+    [OPERATION_CROSS_ENTROPY_PARTIAL] = work_cross_entropy_partial,
+    [OPERATION_CROSS_ENTROPY_FINISH] = work_cross_entropy_finish,
+    [OPERATION_ADAM] = work_adam,
+    [OPERATION_SQUARE_SUM] = work_square_sum,
+    [OPERATION_STEP] = work_step,
+    [OPERATION_CONVERT] = work_convert,
+    [OPERATION_ADD] = work_add,
+    [OPERATION_GATHER_ROWS] = work_gather_rows,
+    [OPERATION_NORMAL] = work_normal,
+    [OPERATION_FILL] = work_fill,
+};
+
+static size_t workspace_of(const struct cuda_plan *plan)
+{
+    const struct operation *operation = &plan->operation;
+
+    switch (operation->kind) {
+    case OPERATION_RESIDUAL_NORM_BACKWARD:
+        return kernel_residual_norm_backward_workspace(
+            &operation->residual_norm, ((struct cuda_device *)plan->base.device)->processors);
+    case OPERATION_EMBEDDING_BACKWARD:
+        return kernel_embedding_backward_workspace(&operation->embedding);
+    case OPERATION_CROSS_ENTROPY_FINISH:
+        return kernel_cross_entropy_finish_workspace(&operation->cross_entropy);
+    case OPERATION_SQUARE_SUM:
+        return kernel_square_sum_workspace();
+    default:
+        return 0;
+    }
+}
+
+int cuda_plan_kernel(struct cuda_plan *plan, struct error *err)
+{
+    const struct operation *operation = &plan->operation;
+
+    if ((unsigned)operation->kind >= OPERATION_COUNT || !works[operation->kind])
+        return error_set(err, "the CUDA device does not know operation %d", operation->kind);
+    if ((operation->kind == OPERATION_RESIDUAL_NORM ||
+         operation->kind == OPERATION_RESIDUAL_NORM_BACKWARD) &&
+        !kernel_residual_norm_fits(operation->residual_norm.cols))
+        return error_set(err, "rows of %lld elements are too long for the norm kernels",
+                         (long long)operation->residual_norm.cols);
+    plan->work = works[operation->kind];
+    plan->workspace = workspace_of(plan);
+    return 0;
+}

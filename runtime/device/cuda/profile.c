@@ -1,0 +1,92 @@
+/* Time by kind of operation: an event before and after each run, read when profiling ends. */
+#include "cuda.h"
+
+#include <stdlib.h>
+
+struct mark {
+    enum operation_kind kind;
+    cudaEvent_t from, to;
+};
+
+struct cuda_profile {
+    struct mark *marks;
+    size_t count, room;
+};
+
+static struct mark *add_mark(struct cuda_profile *profile)
+{
+    struct mark *mark;
+
+    if (profile->count == profile->room) {
+        size_t room = profile->room ? 2 * profile->room : 1024;
+        struct mark *more = realloc(profile->marks, room * sizeof(*more));
+
+        if (!more)
+            return NULL;
+        profile->marks = more;
+        profile->room = room;
+    }
+    mark = &profile->marks[profile->count];
+    if (cudaEventCreate(&mark->from) || cudaEventCreate(&mark->to))
+        return NULL;
+    profile->count++;
+    return mark;
+}
+
+void cuda_profile_begin(struct cuda_device *device, cudaStream_t stream, enum operation_kind kind)
+{
+    struct mark *mark = add_mark(device->profile);
+
+    if (!mark) {
+        cuda_fail_text(device, "out of memory while profiling");
+        return;
+    }
+    mark->kind = kind;
+    cudaEventRecord(mark->from, stream);
+}
+
+void cuda_profile_end(struct cuda_device *device, cudaStream_t stream)
+{
+    if (device->profile->count)
+        cudaEventRecord(device->profile->marks[device->profile->count - 1].to, stream);
+}
+
+static int profile_start(struct device *base, struct error *err)
+{
+    struct cuda_device *device = (struct cuda_device *)base;
+
+    device->profile = calloc(1, sizeof(*device->profile));
+    return device->profile ? 0 : error_set(err, "out of memory");
+}
+
+static int profile_stop(struct device *base, double seconds[OPERATION_COUNT], struct error *err)
+{
+    struct cuda_device *device = (struct cuda_device *)base;
+    struct cuda_profile *profile = device->profile;
+    cudaError_t status = cudaDeviceSynchronize();
+
+    for (int i = 0; i < OPERATION_COUNT; i++)
+        seconds[i] = 0;
+    device->profile = NULL;
+    if (!profile)
+        return error_set(err, "profiling was not started");
+    for (size_t i = 0; i < profile->count; i++) {
+        struct mark *mark = &profile->marks[i];
+        float milliseconds = 0;
+
+        if (!status)
+            status = cudaEventElapsedTime(&milliseconds, mark->from, mark->to);
+        seconds[mark->kind] += milliseconds * 1e-3;
+        cudaEventDestroy(mark->from);
+        cudaEventDestroy(mark->to);
+    }
+    free(profile->marks);
+    free(profile);
+    return status ? error_set(err, "profiling: %s", cudaGetErrorString(status)) : 0;
+}
+
+void cuda_profile_calls(struct device *device)
+{
+    device->profile_start = profile_start;
+    device->profile_stop = profile_stop;
+}
