@@ -1,6 +1,7 @@
 /* From hwloc's tree to ours. */
 #include "config.h"
 #include "build.h"
+#include "node.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -209,7 +210,19 @@ static struct topology *from_hwloc(const char *name, const char *text, size_t si
 
 struct topology *topology_discover(struct error *err)
 {
-    return from_hwloc("this machine", NULL, 0, err);
+    struct topology *topology = from_hwloc("this machine", NULL, 0, err);
+
+    /* hwloc shows NVLink's controllers as the InfiniBand devices that they are besides. */
+    for (size_t i = 0; topology && i < topology->device_count; i++) {
+        struct topology_device *device = &topology->devices[i];
+
+        if (device->kind == DEVICE_NIC && device->vendor == 0x15b3 &&
+            node_is_nvlink_controller("", &device->pci)) {
+            device->kind = DEVICE_OTHER;
+            topology->nic_count--;
+        }
+    }
+    return topology;
 }
 
 struct topology *topology_from_hwloc(const char *name, const char *text, size_t size,
