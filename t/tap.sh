@@ -111,3 +111,13 @@ cluster_down() { "$top/t/cluster" down --dir "$MEGATRON_CLUSTER"; }
 in_cluster() { "$top/t/cluster" run "$@"; }
 
 as_user() { "$top/t/cluster" run --user "$@"; }
+
+# Can `t/cluster up --cgroup` work here?
+cgroups_usable() {
+    if [ -f /sys/fs/cgroup/cgroup.controllers ]; then
+        grep -qw cpuset /sys/fs/cgroup/cgroup.subtree_control ||
+            echo +cpuset >/sys/fs/cgroup/cgroup.subtree_control
+    else
+        [ -w /sys/fs/cgroup/cpuset/cpuset.cpus ] && [ -w /sys/fs/cgroup/devices/tasks ]
+    fi
+} 2>/dev/null

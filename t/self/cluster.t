@@ -81,24 +81,27 @@ for i in 1 2 3; do
     like "$out" "^SLURM_CONF *= $(readlink -f "$scratch/side$i")/" "cluster $i of three has its own controller"
 done
 is "$(sort -u "$scratch"/env? | grep -c MEGATRON_CLUSTER)" 3 "three clusters, three directories"
-warden=$(cat "$scratch/side1/run/warden")
+keeper=$(cat "$scratch/side1/run/keeper")
 ports=$(readlink -f "$scratch/side1")
 ok "down" "$cluster" down --dir "$scratch/side1"
 ok "down again is no error" "$cluster" down --dir "$scratch/side1"
-[ ! -e "$ports" ] && [ ! -L "$scratch/side1" ] && [ -z "$(tr -d "\\0" 2>/dev/null <"/proc/$warden/cmdline")" ]
+[ ! -e "$ports" ] && [ ! -L "$scratch/side1" ] && [ -z "$(tr -d "\\0" 2>/dev/null <"/proc/$keeper/cmdline")" ]
 ok "nothing is left of it"
 try in_cluster srun -n1 hostname
 is "$rc" 0 "the others stay"
 
-# --- Its warden is killed: what is left dies at once, the next `up` or `down` removes it
+# --- A killed warden takes all along; a killed keeper too, and the next `up` or `down` removes the rest
+kill -KILL "$(cat "$scratch/side3/run/warden")"
+dir=$(readlink -f "$scratch/side3")
+ok "nothing is left when the warden was killed" wait_until 10 test ! -e "$dir" -a ! -L "$scratch/side3"
 dir=$(readlink -f "$scratch/side2")
 members() { grep -ls "$dir/etc/slurm.conf" /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null; }
 [ -n "$(members)" ]
 ok "a cluster has processes"
-kill -KILL "$(cat "$dir/run/warden")"
+kill -KILL "$(cat "$dir/run/keeper")"
 gone() { [ -z "$(members)" ]; }
 wait_until 5 gone
-is "$(members)" "" "they die with the warden"
+is "$(members)" "" "they die with the keeper"
 ok "down removes the rest" "$cluster" down --dir "$scratch/side2"
 [ ! -e "$dir" ]
 ok "its directory is gone"
@@ -116,7 +119,7 @@ wait_until 10 test ! -e "$dir"
 ok "a cluster goes down when its owner was killed"
 
 # --- cgroups
-if [ -w /sys/fs/cgroup ]; then
+if cgroups_usable; then
     ok "up with cgroups" "$cluster" up --owner $$ --nodes 1 --gpus 2 --plugin no --cgroup --dir "$scratch/cg"
     dir=$(readlink -f "$scratch/cg")
     try "$cluster" run --dir "$scratch/cg" srun -n1 --gpus=1 bash -c \
