@@ -69,8 +69,8 @@ static int read_at(const struct file *file, void *out, size_t size, int64_t offs
                                    offset);
         if (got == 0)
             return error_set(err,
-                             "%s ends at offset %" PRId64
-                             " where %zu more bytes must be; it was cut after it was opened",
+                             "%s: nothing at offset %" PRId64
+                             ", where %zu more bytes must be; it was cut after it was opened",
                              file->path, offset, size);
         at += got;
         offset += got;

@@ -52,9 +52,9 @@ __attribute__((unused)) static void scratch_remove(void)
 
 __attribute__((unused)) static const char *scratch_path(const char *name)
 {
-    static char paths[8][128];
+    static char paths[128][128];
     static int turn;
-    char *path = paths[turn++ % 8];
+    char *path = paths[turn++ % 128];
 
     snprintf(path, sizeof(paths[0]), "%s/%s", scratch, name);
     return path;

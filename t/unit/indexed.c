@@ -141,9 +141,10 @@ static void test_bin(void)
     ok(truncate(scratch_path("b.bin"), 30) == 0, "and cut then");
     ok(indexed_tokens(d, 1, 0, -1, out, TOKENS, &err) == 7, "what is left can be read");
     ok(indexed_tokens(d, 3, 0, -1, out, TOKENS, &err) == -1, "what is gone cannot");
-    snprintf(expected, sizeof(expected),
-             "%s ends at offset 30 where 12 more bytes must be; it was cut after it was opened",
-             scratch_path("b.bin"));
+    snprintf(
+        expected, sizeof(expected),
+        "%s: nothing at offset 30, where 12 more bytes must be; it was cut after it was opened",
+        scratch_path("b.bin"));
     is(err.text, expected, "with the sentence");
     ok(truncate(scratch_path("b.idx"), 40) == 0 && indexed_length(d, 5, &err) == -1,
        "the same for the .idx file");

@@ -1,0 +1,88 @@
+#include "dataset_private.h"
+
+#include <string.h>
+#include "parse.h"
+
+enum { ALIGNMENT = 64, PAGE = 4096 };
+
+/* Bytes of one (micro_batch, sequence_length) array of 4-byte numbers and one more, so that the
+ * document offsets fit too. */
+static size_t array_size(int64_t micro_batch, int64_t sequence_length)
+{
+    size_t size;
+
+    if (micro_batch < 1 || sequence_length < 1 ||
+        size_multiply((size_t)micro_batch, (size_t)sequence_length, &size) < 0 ||
+        size > INT32_MAX / 4 - ALIGNMENT)
+        return 0;
+    return ((size + 1) * 4 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* A sample's text needs one token more than there is room for in its row of 'tokens': it is read
+ * to a row of its own behind the arrays. */
+size_t batch_size(int64_t micro_batch, int64_t sequence_length)
+{
+    size_t array = array_size(micro_batch, sequence_length);
+
+    if (array == 0)
+        return 0;
+    return (5 * array + array_size(1, sequence_length) + PAGE - 1) / PAGE * PAGE;
+}
+
+static void end_document(struct batch *batch, int64_t at)
+{
+    int32_t length = (int32_t)at - batch->document_offsets[batch->document_count];
+
+    if (length > batch->longest_document)
+        batch->longest_document = length;
+    batch->document_offsets[++batch->document_count] = (int32_t)at;
+}
+
+static void fill_row(const struct dataset *dataset, const int32_t *text, int64_t row,
+                     struct batch *batch)
+{
+    int64_t length = dataset->sequence_length, base = row * length;
+    float *loss_mask = batch->loss_mask + base;
+    int32_t *position_ids = batch->position_ids + base, position = 0;
+
+    memcpy(batch->tokens + base, text, (size_t)length * sizeof(*text));
+    memcpy(batch->labels + base, text + 1, (size_t)length * sizeof(*text));
+    for (int64_t j = 0; j < length; j++) {
+        int ends = text[j] == dataset->eod;
+
+        loss_mask[j] = ends && dataset->eod_mask_loss ? 0.0f : 1.0f;
+        position_ids[j] = position++;
+        if (ends && dataset->reset_position_ids)
+            position = 0;
+        if (ends && dataset->reset_attention_mask && j + 1 < length)
+            end_document(batch, base + j + 1);
+    }
+    end_document(batch, base + length);
+}
+
+int dataset_batch(const struct dataset *dataset, int64_t first, int64_t micro_batch, void *buffer,
+                  struct batch *batch, struct error *err)
+{
+    size_t array = array_size(micro_batch, dataset->sequence_length);
+    char *at = buffer;
+    int32_t *text;
+
+    if (array == 0)
+        return error_set(err, "a batch of %lld samples of %lld tokens is impossible",
+                         (long long)micro_batch, (long long)dataset->sequence_length);
+    memset(batch, 0, sizeof(*batch));
+    batch->first = first;
+    batch->tokens = (int32_t *)at;
+    batch->labels = (int32_t *)(at + array);
+    batch->loss_mask = (float *)(at + 2 * array);
+    batch->position_ids = (int32_t *)(at + 3 * array);
+    batch->document_offsets = (int32_t *)(at + 4 * array);
+    text = (int32_t *)(at + 5 * array);
+    batch->document_offsets[0] = 0;
+    for (int64_t row = 0; row < micro_batch; row++) {
+        if (dataset_text(dataset, first + row, text, err) < 0)
+            return -1;
+        fill_row(dataset, text, row, batch);
+    }
+    return 0;
+}

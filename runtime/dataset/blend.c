@@ -1,0 +1,292 @@
+#include "blend.h"
+#include "parse.h"
+
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int is_number_part(char c)
+{
+    return c == '.' || (c >= '0' && c <= '9');
+}
+
+int split_parse(const char *text, struct split_range ranges[SPLITS], struct error *err)
+{
+    double values[SPLITS] = {0}, before = 0;
+    size_t count = 0;
+    const char *at = text;
+
+    while (*at) {
+        char number[64];
+        size_t size = 0;
+
+        if (!is_number_part(*at)) {
+            if (*at == '-')
+                return error_set(err, "--split=%s: numbers must not be negative", text);
+            at++;
+            continue;
+        }
+        while (is_number_part(at[size]))
+            size++;
+        if (count == SPLITS)
+            return error_set(err, "--split=%s has more than %d numbers", text, SPLITS);
+        if (size >= sizeof(number))
+            return error_set(err, "--split=%s: a number is too long", text);
+        memcpy(number, at, size);
+        number[size] = '\0';
+        if (parse_double("--split", number, &values[count++], err) < 0)
+            return -1;
+        at += size;
+    }
+    if (!(blend_sum(values, SPLITS) > 0))
+        return error_set(err, "--split=%s: give up to three numbers, such as 949,50,1", text);
+    blend_normalise(values, SPLITS);
+    for (size_t i = 0; i < SPLITS; i++) {
+        ranges[i].begin = before;
+        ranges[i].end = before = before + values[i];
+        ranges[i].present = ranges[i].end > ranges[i].begin;
+    }
+    return 0;
+}
+
+void split_bounds(const struct split_range *range, int64_t sequences, int64_t *first,
+                  int64_t *count)
+{
+    int64_t begin = (int64_t)rint(range->begin * (double)sequences);
+    int64_t end = (int64_t)rint(range->end * (double)sequences);
+
+    if (end > sequences)
+        end = sequences;
+    *first = begin;
+    *count = end > begin ? end - begin : 0;
+}
+
+double blend_sum(const double *values, size_t count)
+{
+    double lanes[8], sum = 0;
+    size_t half, i;
+
+    if (count < 8) {
+        for (i = 0; i < count; i++)
+            sum += values[i];
+        return sum;
+    }
+    if (count > 128) {
+        half = count / 2;
+        half -= half % 8;
+        return blend_sum(values, half) + blend_sum(values + half, count - half);
+    }
+    memcpy(lanes, values, sizeof(lanes));
+    for (i = 8; i + 8 <= count; i += 8)
+        for (size_t j = 0; j < 8; j++)
+            lanes[j] += values[i + j];
+    sum = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) +
+          ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+    for (; i < count; i++)
+        sum += values[i];
+    return sum;
+}
+
+void blend_normalise(double *weights, size_t count)
+{
+    double sum = blend_sum(weights, count);
+
+    for (size_t i = 0; i < count; i++)
+        weights[i] /= sum;
+}
+
+static int is_weight(const char *word, double *value)
+{
+    struct error ignored;
+
+    return parse_double("weight", word, value, &ignored) == 0;
+}
+
+static int take_weights(const char *what, const char *const *words, struct blend *blend,
+                        struct error *err)
+{
+    for (size_t i = 0; i < blend->count; i++) {
+        if (!is_weight(words[2 * i], &blend->weights[i]))
+            return error_set(err,
+                             "%s: \"%s\" is not a weight; give either a weight before each prefix "
+                             "or prefixes alone",
+                             what, words[2 * i]);
+        if (!(blend->weights[i] > 0))
+            return error_set(err, "%s: the weight %s of %s must be above 0; leave the prefix out",
+                             what, words[2 * i], words[2 * i + 1]);
+        blend->prefixes[i] = words[2 * i + 1];
+    }
+    return 0;
+}
+
+int blend_parse(const char *what, const char *const *words, size_t count, struct blend *blend,
+                struct error *err)
+{
+    size_t weights = 0;
+    double ignored;
+
+    memset(blend, 0, sizeof(*blend));
+    for (size_t i = 0; i < count && count % 2 == 0; i += 2)
+        weights += is_weight(words[i], &ignored) != 0;
+    blend->count = weights > 0 ? count / 2 : count;
+    if (blend->count == 0 || blend->count > INT16_MAX - 1)
+        return error_set(err, "%s: %zu prefixes; give 1 to %d", what, blend->count, INT16_MAX - 1);
+    blend->prefixes = calloc(blend->count, sizeof(*blend->prefixes));
+    if (weights > 0)
+        blend->weights = calloc(blend->count, sizeof(*blend->weights));
+    if (!blend->prefixes || (weights > 0 && !blend->weights))
+        return error_set(err, "%s: out of memory", what);
+    if (weights > 0)
+        return take_weights(what, words, blend, err);
+    for (size_t i = 0; i < count; i++)
+        blend->prefixes[i] = words[i];
+    return 0;
+}
+
+void blend_clear(struct blend *blend)
+{
+    free(blend->prefixes);
+    free(blend->weights);
+    memset(blend, 0, sizeof(*blend));
+}
+
+int64_t blend_target(int64_t samples, double weight)
+{
+    return (int64_t)ceil((double)samples * weight);
+}
+
+int64_t blend_with_surplus(int64_t samples, double weight)
+{
+    return (int64_t)ceil((double)blend_target(samples, weight) * (1 + 0.005));
+}
+
+/* Four corpora at once; the arrays are padded to a multiple of it. */
+enum { LANES = 4 };
+typedef double lanes_of_double __attribute__((vector_size(LANES * sizeof(double))));
+typedef int64_t lanes_of_int64 __attribute__((vector_size(LANES * sizeof(int64_t))));
+
+struct greedy {
+    size_t vectors;
+    lanes_of_double *weights, *taken;
+    int16_t *corpus;
+    int64_t *sample;
+};
+
+static void greedy_clear(struct greedy *g)
+{
+    free(g->weights);
+    free(g->taken);
+    free(g->corpus);
+    free(g->sample);
+}
+
+static int greedy_init(struct greedy *g, const double *weights, size_t count, struct error *err)
+{
+    size_t size;
+    double *weight, *taken;
+
+    memset(g, 0, sizeof(*g));
+    g->vectors = (count + LANES - 1) / LANES;
+    size = g->vectors * sizeof(lanes_of_double);
+    g->weights = aligned_alloc(sizeof(lanes_of_double), size);
+    g->taken = aligned_alloc(sizeof(lanes_of_double), size);
+    g->corpus = malloc(BLEND_PIECE * sizeof(*g->corpus));
+    g->sample = malloc(BLEND_PIECE * sizeof(*g->sample));
+    if (!g->weights || !g->taken || !g->corpus || !g->sample) {
+        greedy_clear(g);
+        return error_set(err, "out of memory for a blend of %zu corpora", count);
+    }
+    weight = (double *)g->weights;
+    taken = (double *)g->taken;
+    for (size_t i = 0; i < g->vectors * LANES; i++) {
+        weight[i] = i < count ? weights[i] : 0;
+        taken[i] = i < count ? 0 : INFINITY; /* never chosen */
+    }
+    return 0;
+}
+
+/* The corpus furthest behind its share at sample 'k', the first of equals. */
+static size_t greedy_choose(const struct greedy *g, int64_t k)
+{
+    double at = k > 1 ? (double)k : 1;
+    lanes_of_double best = g->weights[0] * at - g->taken[0];
+    lanes_of_int64 where = {0}, zero = {0};
+    size_t chosen = 0;
+
+    for (size_t v = 1; v < g->vectors; v++) {
+        lanes_of_double behind = g->weights[v] * at - g->taken[v];
+        lanes_of_int64 more = behind > best, less = ~more;
+
+        best = (lanes_of_double)(((lanes_of_int64)behind & more) | ((lanes_of_int64)best & less));
+        where = ((zero + (int64_t)v) & more) | (where & less);
+    }
+    for (size_t lane = 1; lane < LANES; lane++)
+        if (best[lane] > best[chosen] ||
+            (best[lane] == best[chosen] && where[lane] < where[chosen]))
+            chosen = lane;
+    return (size_t)where[chosen] * LANES + chosen;
+}
+
+int blend_order(const double *weights, size_t count, int64_t samples, int64_t *taken,
+                blend_sink *sink, void *arg, struct error *err)
+{
+    struct greedy g;
+    int result = 0;
+
+    if (greedy_init(&g, weights, count, err) < 0)
+        return -1;
+    memset(taken, 0, count * sizeof(*taken));
+    for (int64_t first = 0; first < samples && result == 0; first += BLEND_PIECE) {
+        int64_t piece = samples - first < BLEND_PIECE ? samples - first : BLEND_PIECE;
+
+        for (int64_t i = 0; i < piece; i++) {
+            size_t corpus = greedy_choose(&g, first + i);
+
+            g.corpus[i] = (int16_t)corpus;
+            g.sample[i] = taken[corpus]++;
+            ((double *)g.taken)[corpus] += 1;
+        }
+        result = sink(arg, first, piece, g.corpus, g.sample, err);
+    }
+    greedy_clear(&g);
+    return result;
+}
+
+int blend_order_exhaustive(const int64_t *sizes, size_t count, blend_sink *sink, void *arg,
+                           struct error *err)
+{
+    double *weights = calloc(count, sizeof(*weights));
+    int64_t *taken = calloc(count, sizeof(*taken)), total = 0;
+    struct greedy g;
+    int result = 0;
+
+    for (size_t i = 0; i < count; i++)
+        total += sizes[i];
+    for (size_t i = 0; weights && i < count; i++)
+        weights[i] = (double)sizes[i] / (double)total;
+    if (!weights || !taken || greedy_init(&g, weights, count, err) < 0) {
+        free(weights);
+        free(taken);
+        return error_set(err, "out of memory for a blend of %zu corpora", count);
+    }
+    for (int64_t first = 0; first < total && result == 0; first += BLEND_PIECE) {
+        int64_t piece = total - first < BLEND_PIECE ? total - first : BLEND_PIECE;
+
+        for (int64_t i = 0; i < piece; i++) {
+            size_t corpus = greedy_choose(&g, first + i);
+
+            g.corpus[i] = (int16_t)corpus;
+            g.sample[i] = taken[corpus]++;
+            /* A corpus that is used up takes no further part. */
+            ((double *)g.taken)[corpus] =
+                taken[corpus] == sizes[corpus] ? INFINITY : (double)taken[corpus];
+        }
+        result = sink(arg, first, piece, g.corpus, g.sample, err);
+    }
+    greedy_clear(&g);
+    free(weights);
+    free(taken);
+    return result;
+}

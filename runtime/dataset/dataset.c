@@ -1,0 +1,370 @@
+#include "config.h"
+#include "dataset_private.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "blend.h"
+#include "workers.h"
+
+static const char *const path_options[DATASET_SPLITS] = {"--train-data-path", "--valid-data-path",
+                                                         "--test-data-path"};
+
+const char *dataset_split_name(enum dataset_split split)
+{
+    static const char *const names[DATASET_SPLITS] = {"train", "valid", "test"};
+
+    return names[split];
+}
+
+/* One part of one split: a corpus to open and an index to get. */
+struct task {
+    struct dataset *dataset;
+    struct part *part;
+    const char *prefix;
+    const struct split_range *range;
+    int64_t samples;
+};
+
+struct builder {
+    const struct dataset_config *config;
+    struct dataset **splits;
+    struct split_range ranges[DATASET_SPLITS];
+    struct blend blends[DATASET_SPLITS]; /* of each split; with --data-path all the same */
+    struct task *tasks;
+    size_t task_count;
+    int threads; /* for each task */
+    double deadline;
+    char own_cache[PATH_MAX]; /* in the temporary directory; "" where there is none */
+};
+
+/* A directory in /tmp that belongs to this user and nobody else can write to. */
+static void find_own_cache(char path[PATH_MAX])
+{
+    const char *base = getenv("TMPDIR");
+    struct stat status;
+
+    if (snprintf(path, PATH_MAX, "%s/megatron-cache-%ld", base && *base ? base : "/tmp",
+                 (long)getuid()) >= PATH_MAX)
+        path[0] = '\0';
+    else if ((mkdir(path, 0700) < 0 && errno != EEXIST) || lstat(path, &status) < 0 ||
+             !S_ISDIR(status.st_mode) || status.st_uid != getuid() || (status.st_mode & 022))
+        path[0] = '\0';
+}
+
+/* The directories to keep indices of 'prefix' in. */
+static int cache_directories(const struct builder *builder, const char *prefix,
+                             char beside[PATH_MAX], const char *directories[2])
+{
+    int count = 0;
+
+    if (builder->config->cache_path) {
+        directories[count++] = builder->config->cache_path;
+        return count;
+    }
+    if (snprintf(beside, PATH_MAX, "%s/cache/GPTDataset_indices", prefix) < PATH_MAX)
+        directories[count++] = beside;
+    if (builder->own_cache[0])
+        directories[count++] = builder->own_cache;
+    return count;
+}
+
+static int build_part(void *arg, int64_t i, struct error *err)
+{
+    const struct builder *builder = arg;
+    const struct task *task = &builder->tasks[i];
+    const char *split = dataset_split_name(task->dataset->split), *directories[2];
+    struct gpt_request request = {
+        .sequence_length = task->dataset->sequence_length,
+        .samples = task->samples,
+        .seed = builder->config->seed,
+    };
+    char beside[PATH_MAX];
+    int count = cache_directories(builder, task->prefix, beside, directories);
+    int64_t sequences;
+
+    task->part->corpus = indexed_open(task->prefix, err);
+    if (!task->part->corpus)
+        return -1;
+    request.corpus = task->part->corpus;
+    sequences = indexed_info(request.corpus)->sequences;
+    split_bounds(task->range, sequences, &request.first, &request.count);
+    if (request.count == 0)
+        return error_set(err,
+                         "%s: none of its %" PRId64 " sequences is %s data; change --split, or do "
+                         "not ask for %s samples",
+                         task->prefix, sequences, split, split);
+    task->part->index = gpt_index_get(&request, split, directories, count, builder->deadline,
+                                      builder->threads, err);
+    return task->part->index ? 0 : -1;
+}
+
+static struct dataset *new_dataset(const struct dataset_config *config, enum dataset_split split,
+                                   size_t parts, struct error *err)
+{
+    struct dataset *dataset = calloc(1, sizeof(*dataset));
+
+    if (!dataset || (parts > 0 && !(dataset->parts = calloc(parts, sizeof(*dataset->parts))))) {
+        free(dataset);
+        error_set(err, "out of memory for %s data", dataset_split_name(split));
+        return NULL;
+    }
+    dataset->split = split;
+    dataset->part_count = parts;
+    dataset->sequence_length = config->sequence_length;
+    dataset->vocabulary = config->vocabulary;
+    dataset->eod = config->eod;
+    dataset->eod_mask_loss = config->eod_mask_loss;
+    dataset->reset_position_ids = config->reset_position_ids;
+    dataset->reset_attention_mask = config->reset_attention_mask;
+    dataset->seed = config->seed;
+    return dataset;
+}
+
+/* A blend whose only part is taken as it is. Megatron makes a difference between the options here:
+ * one weighted prefix is a blend with --data-path and none with --train-data-path. */
+static int is_single(const struct builder *builder, enum dataset_split split)
+{
+    const struct blend *blend = &builder->blends[split];
+
+    return blend->count == 1 && (!blend->weights || builder->config->split_path[split].count > 0);
+}
+
+static int plan_split(struct builder *builder, enum dataset_split split, struct error *err)
+{
+    const struct blend *blend = &builder->blends[split];
+    int64_t wanted = builder->config->samples[split];
+    struct dataset *dataset;
+
+    if (wanted == 0 || blend->count == 0 || !builder->ranges[split].present)
+        return 0;
+    if (wanted < 0 && blend->weights && !is_single(builder, split))
+        return error_set(err, "%s data: a blend with weights needs a number of samples",
+                         dataset_split_name(split));
+    dataset = builder->splits[split] = new_dataset(builder->config, split, blend->count, err);
+    if (!dataset)
+        return -1;
+    for (size_t i = 0; i < blend->count; i++) {
+        struct task *task = &builder->tasks[builder->task_count++];
+
+        task->dataset = dataset;
+        task->part = &dataset->parts[i];
+        task->prefix = blend->prefixes[i];
+        task->range = &builder->ranges[split];
+        if (is_single(builder, split))
+            task->samples = wanted;
+        else
+            task->samples = blend->weights ? blend_with_surplus(wanted, blend->weights[i]) : -1;
+    }
+    return 0;
+}
+
+static int blend_split(struct builder *builder, enum dataset_split split, struct error *err)
+{
+    struct dataset *dataset = builder->splits[split];
+    const struct blend *blend = &builder->blends[split];
+    const char *directories[2];
+    char beside[PATH_MAX];
+    int count;
+
+    if (!dataset)
+        return 0;
+    if (is_single(builder, split)) {
+        dataset->samples = gpt_index_samples(dataset->parts[0].index);
+        return 0;
+    }
+    count = cache_directories(builder, blend->prefixes[0], beside, directories);
+    return blend_index_get(dataset, blend->weights, builder->config->samples[split], directories,
+                           count, builder->deadline, err);
+}
+
+/* Read the options that name the data into blends and ranges. */
+static int read_paths(struct builder *builder, struct error *err)
+{
+    const struct dataset_config *config = builder->config;
+    int apart = 0;
+
+    for (int i = 0; i < DATASET_SPLITS; i++)
+        apart |= config->split_path[i].count > 0;
+    if (apart && (config->data_path.count > 0 || config->split))
+        return error_set(err,
+                         "%s cannot be combined with --train-data-path, --valid-data-path or "
+                         "--test-data-path; leave one out",
+                         config->data_path.count > 0 ? "--data-path" : "--split");
+    if (!apart && config->data_path.count == 0)
+        return error_set(err, "no data; give --data-path PREFIX, or --mock-data");
+    if (!apart && split_parse(config->split ? config->split : "969,30,1", builder->ranges, err) < 0)
+        return -1;
+    for (int i = 0; i < DATASET_SPLITS; i++) {
+        const struct option_list *words = apart ? &config->split_path[i] : &config->data_path;
+
+        if (apart)
+            builder->ranges[i] = (struct split_range){0, 1, 1};
+        if (words->count == 0)
+            continue;
+        if (blend_parse(apart ? path_options[i] : "--data-path", words->items, words->count,
+                        &builder->blends[i], err) < 0)
+            return -1;
+        if (builder->blends[i].weights)
+            blend_normalise(builder->blends[i].weights, builder->blends[i].count);
+    }
+    return 0;
+}
+
+static int build_all(struct builder *builder, struct error *err)
+{
+    int threads = workers_count(builder->config->threads), outer;
+    size_t most = 0;
+
+    for (int i = 0; i < DATASET_SPLITS; i++)
+        most += builder->blends[i].count;
+    builder->tasks = calloc(most, sizeof(*builder->tasks));
+    if (!builder->tasks)
+        return error_set(err, "out of memory for %zu corpora", most);
+    for (int i = 0; i < DATASET_SPLITS; i++)
+        if (plan_split(builder, (enum dataset_split)i, err) < 0)
+            return -1;
+    outer = builder->task_count < (size_t)threads ? (int)builder->task_count : threads;
+    builder->threads = outer > 0 ? (threads + outer - 1) / outer : 1;
+    if (workers_run(outer, (int64_t)builder->task_count, build_part, builder, err) < 0)
+        return -1;
+    for (int i = 0; i < DATASET_SPLITS; i++)
+        if (blend_split(builder, (enum dataset_split)i, err) < 0)
+            return -1;
+    return 0;
+}
+
+static int create_mock(const struct dataset_config *config, struct dataset *splits[DATASET_SPLITS],
+                       struct error *err)
+{
+    enum { ONE_EPOCH = 100000 };
+
+    if (config->vocabulary < 2 || config->eod < 0 || config->eod >= config->vocabulary)
+        return error_set(err,
+                         "--mock-data needs a vocabulary with an end of documents; %" PRId32
+                         " of %" PRId64 " is none",
+                         config->eod, config->vocabulary);
+    for (int i = 0; i < DATASET_SPLITS; i++) {
+        if (config->samples[i] == 0)
+            continue;
+        splits[i] = new_dataset(config, (enum dataset_split)i, 0, err);
+        if (!splits[i])
+            return -1;
+        splits[i]->mock = 1;
+        splits[i]->samples = config->samples[i] > 0 ? config->samples[i] : ONE_EPOCH;
+    }
+    return 0;
+}
+
+static int create_from_files(const struct dataset_config *config,
+                             struct dataset *splits[DATASET_SPLITS], struct error *err)
+{
+    struct builder *builder = calloc(1, sizeof(*builder));
+    int status = -1;
+
+    if (!builder)
+        return error_set(err, "out of memory for the data");
+    builder->config = config;
+    builder->splits = splits;
+    builder->deadline = config->deadline > 0 ? config->deadline : 600;
+    if (!config->cache_path)
+        find_own_cache(builder->own_cache);
+    if (read_paths(builder, err) == 0)
+        status = build_all(builder, err);
+    for (int i = 0; i < DATASET_SPLITS; i++)
+        blend_clear(&builder->blends[i]);
+    free(builder->tasks);
+    free(builder);
+    return status;
+}
+
+int dataset_create(const struct dataset_config *config, struct dataset *splits[DATASET_SPLITS],
+                   struct error *err)
+{
+    int status;
+
+    for (int i = 0; i < DATASET_SPLITS; i++)
+        splits[i] = NULL;
+    if (config->sequence_length < 1 || config->sequence_length > INT32_MAX / 8)
+        return error_set(err, "--seq-length=%" PRId64 " is out of range; use 1 to %d",
+                         config->sequence_length, INT32_MAX / 8);
+    status =
+        config->mock ? create_mock(config, splits, err) : create_from_files(config, splits, err);
+    for (int i = 0; i < DATASET_SPLITS && status < 0; i++) {
+        dataset_destroy(splits[i]);
+        splits[i] = NULL;
+    }
+    return status;
+}
+
+void dataset_destroy(struct dataset *dataset)
+{
+    if (!dataset)
+        return;
+    for (size_t i = 0; i < dataset->part_count; i++) {
+        indexed_close(dataset->parts[i].corpus);
+        index_file_close(dataset->parts[i].index);
+    }
+    index_file_close(dataset->blend);
+    free(dataset->parts);
+    free(dataset);
+}
+
+int64_t dataset_samples(const struct dataset *dataset)
+{
+    return dataset->samples;
+}
+
+int64_t dataset_sequence_length(const struct dataset *dataset)
+{
+    return dataset->sequence_length;
+}
+
+static int read_text(const struct dataset *dataset, int64_t i, int32_t *text,
+                     const struct part **from, struct error *err)
+{
+    const struct part *part = dataset->parts;
+    int64_t sample = i;
+    int16_t corpus;
+
+    if (dataset->blend) {
+        if (index_file_read(dataset->blend, BLEND_CORPUS, i, 1, &corpus, err) < 0 ||
+            index_file_read(dataset->blend, BLEND_SAMPLE, i, 1, &sample, err) < 0)
+            return -1;
+        if (corpus < 0 || (size_t)corpus >= dataset->part_count)
+            return error_set(err, "%s names corpus %d of %zu; it is damaged, remove it",
+                             index_file_path(dataset->blend), corpus, dataset->part_count);
+        part += corpus;
+    }
+    *from = part;
+    return gpt_index_text(part->index, part->corpus, dataset->sequence_length, sample, text, err);
+}
+
+int dataset_text(const struct dataset *dataset, int64_t i, int32_t *text, struct error *err)
+{
+    const struct part *part = NULL;
+    const char *split = dataset_split_name(dataset->split);
+
+    if (i < 0 || i >= dataset->samples)
+        return error_set(err, "sample %" PRId64 " of the %s data asked for, there are %" PRId64, i,
+                         split, dataset->samples);
+    if (dataset->mock) {
+        mock_text(dataset, i, text);
+        return 0;
+    }
+    if (read_text(dataset, i, text, &part, err) < 0)
+        return error_prefix(err, "sample %" PRId64 " of the %s data", i, split);
+    for (int64_t j = 0; j <= dataset->sequence_length && dataset->vocabulary > 0; j++)
+        if (text[j] < 0 || text[j] >= dataset->vocabulary)
+            return error_set(err,
+                             "%s.bin: token %" PRId32 " in sample %" PRId64 " of the %s data is "
+                             "not in the vocabulary of %" PRId64
+                             "; was it made with another tokenizer?",
+                             indexed_prefix(part->corpus), text[j], i, split, dataset->vocabulary);
+    return 0;
+}

@@ -1,0 +1,122 @@
+/* Training data: which sample comes when, and its tokens. The order is Megatron-core's, sample by
+ * sample; gpt_index.h and blend.h say how it comes about.
+ *
+ *     struct dataset *splits[DATASET_SPLITS];
+ *     dataset_create(&config, splits, &err);                 all ranks that need data, at once
+ *     loader = batch_loader_create(&loader_config, &err);    a thread fills buffers ahead
+ *     while (training) {
+ *         batch_loader_next(loader, &batch, &err);           waits only if data is late
+ *         ... copy batch->tokens and so on to the device ...
+ *         batch_loader_release(loader, &batch);              the buffer may be filled again
+ *     }
+ */
+#ifndef MEGATRON_DATASET_H
+#define MEGATRON_DATASET_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "error.h"
+#include "option.h"
+
+enum dataset_split { DATASET_TRAIN, DATASET_VALID, DATASET_TEST, DATASET_SPLITS };
+
+/* All that decides what the samples are. Texts are not copied; they are needed during
+ * dataset_create only. */
+struct dataset_config {
+    /* --data-path: PREFIX, PREFIX PREFIX..., or WEIGHT PREFIX WEIGHT PREFIX..., divided by 'split';
+     * or one such list per split (--train-data-path and so on), which is then taken whole. */
+    struct option_list data_path;
+    struct option_list split_path[DATASET_SPLITS];
+    const char *split; /* "949,50,1"; NULL: Megatron's default, 969,30,1 */
+    int mock;          /* --mock-data: made-up tokens, no files */
+
+    int64_t samples[DATASET_SPLITS]; /* wanted; 0: split is not needed; below 0: one epoch */
+    int64_t sequence_length;
+    int64_t vocabulary; /* tokens outside [0, vocabulary) are an error; 0: not checked */
+    int32_t eod;        /* the token behind each document */
+    uint32_t seed;
+    int eod_mask_loss, reset_position_ids, reset_attention_mask;
+
+    /* --data-cache-path. NULL: PREFIX/cache/GPTDataset_indices beside the data, or, where that
+     * cannot be written, a directory of this user's under $TMPDIR or /tmp (one build per node). */
+    const char *cache_path;
+    int threads; /* that build indices (--num-dataset-builder-threads); 0: one per CPU, up to 16 */
+    double deadline; /* seconds to wait for another process that builds an index; 0: 600 */
+};
+
+struct dataset;
+
+/* Open the data of all splits, building and caching what indices are missing. splits[i] is NULL
+ * where config->samples[i] is 0 or the split has no part of the data. Returns 0, or -1 with 'err'
+ * set and all of 'splits' NULL. Destroy each. */
+int dataset_create(const struct dataset_config *config, struct dataset *splits[DATASET_SPLITS],
+                   struct error *err);
+void dataset_destroy(struct dataset *dataset);
+
+/* Samples there are: at least as many as asked for, save for a blend without weights, which has at
+ * most one epoch of each part. */
+int64_t dataset_samples(const struct dataset *dataset);
+int64_t dataset_sequence_length(const struct dataset *dataset);
+
+/* Read the sequence_length + 1 tokens of sample 'i' (in the order of training). Any thread. */
+int dataset_text(const struct dataset *dataset, int64_t i, int32_t *text, struct error *err);
+
+/* Samples side by side, (micro_batch, sequence_length) each, in one caller's buffer. */
+struct batch {
+    int64_t first; /* the number of its first sample; the others follow it */
+    int32_t *tokens;
+    int32_t *labels;       /* the token behind each */
+    float *loss_mask;      /* 0 at the end of a document with eod_mask_loss, else 1 */
+    int32_t *position_ids; /* from 0 in each sample; with reset_position_ids in each document */
+    /* Where attention ends, for attention over packed documents: document_offsets[0] = 0 <
+     * document_offsets[1] < ... < document_offsets[document_count] = micro_batch * sequence_length,
+     * counted over the whole batch. Documents are the samples, and with reset_attention_mask end
+     * behind each end-of-document token too. */
+    int32_t *document_offsets;
+    int32_t document_count;
+    int32_t longest_document;
+    int slot; /* the loader's */
+};
+
+/* Bytes of a buffer for one batch, a multiple of 4096, or 0 if the shape is impossible. */
+size_t batch_size(int64_t micro_batch, int64_t sequence_length);
+
+/* Fill 'buffer' (aligned to 64 bytes) with samples [first, first + micro_batch) and let 'batch'
+ * point into it. */
+int dataset_batch(const struct dataset *dataset, int64_t first, int64_t micro_batch, void *buffer,
+                  struct batch *batch, struct error *err);
+
+/* Batches in the order of training, each ready before it is asked for. Data-parallel rank r of R
+ * takes samples [r * m, (r + 1) * m) of each m * R in turn, from sample 'consumed' on: the order of
+ * the samples is the same for every R, so a run may go on with another one. */
+struct batch_loader_config {
+    const struct dataset *dataset; /* must outlive the loader */
+    int64_t consumed;
+    int64_t micro_batch;
+    int rank, ranks;
+    void *const *buffers; /* of batch_size() bytes, e.g. pinned by the device; the caller's */
+    int buffer_count;     /* 2 or more: one is used while the others are filled */
+    int threads;          /* that fill; 0: 2 */
+    double deadline;      /* seconds that batch_loader_next waits at most; 0: 600 */
+};
+
+struct batch_loader;
+
+struct batch_loader *batch_loader_create(const struct batch_loader_config *config,
+                                         struct error *err);
+
+/* Stops the threads and waits for them; the buffers are free then. */
+void batch_loader_destroy(struct batch_loader *loader);
+
+/* The next batch. Returns -1 when the data is used up, cannot be read or does not come within the
+ * deadline. A failed loader stays failed. */
+int batch_loader_next(struct batch_loader *loader, struct batch *batch, struct error *err);
+
+/* Give a batch's buffer back, when what was started with it (a copy to a device) is done. Batches
+ * are given back in the order they came. */
+void batch_loader_release(struct batch_loader *loader, const struct batch *batch);
+
+/* Seconds that batch_loader_next has waited so far: 0 as long as loading keeps up. */
+double batch_loader_waited(const struct batch_loader *loader);
+
+#endif

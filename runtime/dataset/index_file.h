@@ -1,0 +1,62 @@
+/* Files of the index cache: a few arrays of numbers and the text that says what they were made
+ * from. A file appears in the cache under its name only when it is whole, so that any number of
+ * ranks on any number of nodes may look for it at the same time. */
+#ifndef MEGATRON_INDEX_FILE_H
+#define MEGATRON_INDEX_FILE_H
+
+#include <stdint.h>
+#include "error.h"
+
+enum { INDEX_ARRAYS = 3, INDEX_VALUES = 8 };
+
+/* What a file holds besides its description. */
+struct index_layout {
+    struct {
+        int64_t count;
+        int64_t width; /* bytes per element; 0: there is no such array */
+    } array[INDEX_ARRAYS];
+    int64_t value[INDEX_VALUES];
+};
+
+struct index_file;
+
+/* Read 'count' elements from 'first' of array 'which'. Returns 0, or -1: outside the array, or the
+ * file cannot be read (it is never mapped: see indexed.h). */
+int index_file_read(const struct index_file *file, int which, int64_t first, int64_t count,
+                    void *out, struct error *err);
+const struct index_layout *index_file_layout(const struct index_file *file);
+const char *index_file_path(const struct index_file *file);
+void index_file_close(struct index_file *file);
+
+/* A file being written: first its layout, then its arrays in pieces, in any order and by any
+ * number of threads. What was written can be read back. */
+struct index_writer;
+int index_writer_layout(struct index_writer *writer, const struct index_layout *layout,
+                        struct error *err);
+int index_writer_write(struct index_writer *writer, int which, int64_t first, int64_t count,
+                       const void *data, struct error *err);
+int index_writer_read(const struct index_writer *writer, int which, int64_t first, int64_t count,
+                      void *out, struct error *err);
+
+typedef int index_builder(void *arg, struct index_writer *writer, struct error *err);
+
+struct index_request {
+    const char *const *directories; /* the places to look and to write, best first */
+    int directory_count;
+    const char *kind;        /* part of the file's name: "GPTDataset-train" */
+    const char *description; /* all that decides the content; the file's name has its hash */
+    double deadline;         /* seconds to wait for another process that builds the same file */
+    index_builder *build;
+    void *arg;
+};
+
+/* Get the file of 'request' from the first directory that has it; else build it in the first one
+ * that can be written. Of all processes that ask at once one builds: the one whose O_EXCL creation
+ * of NAME.lock succeeds, which is atomic on NFS too. It renews the lock every two seconds; the
+ * others poll. A lock that stays as it is for 30 s, or whose process has ended on this host, is
+ * taken over. Where two build after all (a process that was stopped for long), nothing is lost but
+ * time: each writes a file of its own name, and rename puts one whole file in place. Returns NULL
+ * with 'err' set; a deadline that passes names the host and process that holds the lock. */
+struct index_file *index_file_get(const struct index_request *request, struct error *err);
+
+#endif

@@ -1,0 +1,231 @@
+/* A ring of buffers. Batch number n has slot n % slots; threads take the numbers in turn, fill
+ * their slots in any order, and the caller gets them in order. */
+#include "config.h"
+#include "dataset_private.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MOST_THREADS = 16 };
+
+enum slot_state { SLOT_FILLING, SLOT_READY, SLOT_FAILED };
+
+struct slot {
+    struct batch batch;
+    struct error err;
+    enum slot_state state;
+};
+
+struct batch_loader {
+    struct batch_loader_config config;
+    struct slot *slots;
+    void **buffers;
+    pthread_mutex_t mutex;
+    pthread_cond_t filled, freed;
+    pthread_t threads[MOST_THREADS];
+    int thread_count, stop;
+    int64_t to_fill, to_give, to_release; /* numbers of batches */
+    double waited;
+};
+
+/* The first sample of batch 'number' for this rank. */
+static int64_t first_sample(const struct batch_loader_config *config, int64_t number)
+{
+    return config->consumed + (number * config->ranks + config->rank) * config->micro_batch;
+}
+
+static void *fill(void *arg)
+{
+    struct batch_loader *loader = arg;
+    int slots = loader->config.buffer_count;
+
+    pthread_mutex_lock(&loader->mutex);
+    for (;;) {
+        struct slot *slot;
+        int64_t number;
+        int status;
+
+        while (!loader->stop && loader->to_fill >= loader->to_release + slots)
+            pthread_cond_wait(&loader->freed, &loader->mutex);
+        if (loader->stop)
+            break;
+        number = loader->to_fill++;
+        slot = &loader->slots[number % slots];
+        slot->state = SLOT_FILLING;
+        pthread_mutex_unlock(&loader->mutex);
+        status = dataset_batch(loader->config.dataset, first_sample(&loader->config, number),
+                               loader->config.micro_batch, loader->buffers[number % slots],
+                               &slot->batch, &slot->err);
+        slot->batch.slot = (int)(number % slots);
+        pthread_mutex_lock(&loader->mutex);
+        slot->state = status < 0 ? SLOT_FAILED : SLOT_READY;
+        pthread_cond_signal(&loader->filled);
+        /* What comes behind a failed batch is never given. */
+        if (status < 0)
+            break;
+    }
+    pthread_mutex_unlock(&loader->mutex);
+    return NULL;
+}
+
+static int check_config(const struct batch_loader_config *config, struct error *err)
+{
+    if (batch_size(config->micro_batch, config->dataset->sequence_length) == 0)
+        return error_set(
+            err, "--micro-batch-size=%" PRId64 " with --seq-length=%" PRId64 " is impossible",
+            config->micro_batch, config->dataset->sequence_length);
+    if (config->ranks < 1 || config->rank < 0 || config->rank >= config->ranks)
+        return error_set(err, "there is no data-parallel rank %d of %d", config->rank,
+                         config->ranks);
+    if (config->buffer_count < 2 || config->consumed < 0)
+        return error_set(err, "a loader needs 2 buffers, has %d, and starts at sample %" PRId64,
+                         config->buffer_count, config->consumed);
+    return 0;
+}
+
+static struct batch_loader *new_loader(const struct batch_loader_config *config)
+{
+    struct batch_loader *loader = calloc(1, sizeof(*loader));
+    size_t count = (size_t)config->buffer_count;
+    pthread_condattr_t monotonic;
+
+    if (!loader || !(loader->slots = calloc(count, sizeof(*loader->slots))) ||
+        !(loader->buffers = calloc(count, sizeof(*loader->buffers)))) {
+        if (loader)
+            free(loader->slots);
+        free(loader);
+        return NULL;
+    }
+    loader->config = *config;
+    memcpy(loader->buffers, config->buffers, count * sizeof(*loader->buffers));
+    loader->config.buffers = loader->buffers;
+    if (loader->config.deadline <= 0)
+        loader->config.deadline = 600;
+    pthread_mutex_init(&loader->mutex, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&loader->filled, &monotonic);
+    pthread_cond_init(&loader->freed, NULL);
+    pthread_condattr_destroy(&monotonic);
+    return loader;
+}
+
+struct batch_loader *batch_loader_create(const struct batch_loader_config *config,
+                                         struct error *err)
+{
+    struct batch_loader *loader;
+    int threads = config->threads > 0 ? config->threads : 2;
+
+    if (check_config(config, err) < 0)
+        return NULL;
+    loader = new_loader(config);
+    if (!loader) {
+        error_set(err, "out of memory for %d batches", config->buffer_count);
+        return NULL;
+    }
+    for (int i = 0; i < threads && i < MOST_THREADS; i++) {
+        int number = pthread_create(&loader->threads[i], NULL, fill, loader);
+
+        if (number != 0 && i == 0) {
+            error_set_errno(err, number, "cannot start the thread that loads data");
+            batch_loader_destroy(loader);
+            return NULL;
+        }
+        if (number != 0)
+            break;
+        loader->thread_count++;
+    }
+    return loader;
+}
+
+void batch_loader_destroy(struct batch_loader *loader)
+{
+    if (!loader)
+        return;
+    pthread_mutex_lock(&loader->mutex);
+    loader->stop = 1;
+    pthread_cond_broadcast(&loader->freed);
+    pthread_mutex_unlock(&loader->mutex);
+    for (int i = 0; i < loader->thread_count; i++)
+        pthread_join(loader->threads[i], NULL);
+    pthread_cond_destroy(&loader->filled);
+    pthread_cond_destroy(&loader->freed);
+    pthread_mutex_destroy(&loader->mutex);
+    free(loader->slots);
+    free(loader->buffers);
+    free(loader);
+}
+
+static double seconds(const struct timespec *time)
+{
+    return (double)time->tv_sec + (double)time->tv_nsec * 1e-9;
+}
+
+/* Wait, with the mutex held, until batch 'number' is filled. Returns -1 at the deadline. */
+static int wait_filled(struct batch_loader *loader, const struct slot *slot, int64_t number)
+{
+    struct timespec begin, until, end;
+    int late = 0;
+
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    until = begin;
+    until.tv_sec += (time_t)loader->config.deadline;
+    until.tv_nsec +=
+        (long)((loader->config.deadline - (double)(time_t)loader->config.deadline) * 1e9);
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    while ((loader->to_fill <= number || slot->state == SLOT_FILLING) && !late)
+        late = pthread_cond_timedwait(&loader->filled, &loader->mutex, &until) == ETIMEDOUT;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    loader->waited += seconds(&end) - seconds(&begin);
+    return loader->to_fill <= number || slot->state == SLOT_FILLING ? -1 : 0;
+}
+
+int batch_loader_next(struct batch_loader *loader, struct batch *batch, struct error *err)
+{
+    int slots = loader->config.buffer_count, status = 0;
+    struct slot *slot;
+    int64_t number;
+
+    pthread_mutex_lock(&loader->mutex);
+    number = loader->to_give;
+    slot = &loader->slots[number % slots];
+    if (number >= loader->to_release + slots)
+        status = error_set(err, "all %d buffers of the loader are in use; release one", slots);
+    else if ((loader->to_fill <= number || slot->state == SLOT_FILLING) &&
+             wait_filled(loader, slot, number) < 0)
+        status = error_set(err,
+                           "sample %" PRId64 " did not come within %.0f s; is the file server "
+                           "of the data there?",
+                           first_sample(&loader->config, number), loader->config.deadline);
+    else if (slot->state == SLOT_FAILED)
+        status = error_set(err, "%s", slot->err.text);
+    if (status == 0) {
+        *batch = slot->batch;
+        loader->to_give++;
+    }
+    pthread_mutex_unlock(&loader->mutex);
+    return status;
+}
+
+void batch_loader_release(struct batch_loader *loader, const struct batch *batch)
+{
+    pthread_mutex_lock(&loader->mutex);
+    if (loader->to_release < loader->to_give &&
+        batch->slot == loader->to_release % loader->config.buffer_count) {
+        loader->to_release++;
+        pthread_cond_signal(&loader->freed);
+    }
+    pthread_mutex_unlock(&loader->mutex);
+}
+
+double batch_loader_waited(const struct batch_loader *loader)
+{
+    return loader->waited;
+}

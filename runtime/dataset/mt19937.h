@@ -1,0 +1,30 @@
+/* numpy's legacy generator, numpy.random.RandomState: Megatron shuffles with it, so that the order
+ * of all samples ever trained on depends on every bit of it. */
+#ifndef MEGATRON_MT19937_H
+#define MEGATRON_MT19937_H
+
+#include <stdint.h>
+
+#define MT19937_WORDS 624
+
+struct mt19937 {
+    uint32_t state[MT19937_WORDS];
+    uint32_t ready[MT19937_WORDS]; /* the outputs of 'state' */
+    int at;                        /* the next of them */
+};
+
+/* RandomState(seed) */
+void mt19937_seed(struct mt19937 *rng, uint32_t seed);
+
+/* 32 random bits */
+uint32_t mt19937_next(struct mt19937 *rng);
+
+/* A number in [0, max], as RandomState draws it: masked to the bits of 'max' and drawn again while
+ * it is larger. */
+uint64_t mt19937_interval(struct mt19937 *rng, uint64_t max);
+
+/* RandomState.shuffle of 'count' elements. Arrays of int32 are shuffled as uint32. */
+void mt19937_shuffle_u32(struct mt19937 *rng, uint32_t *array, int64_t count);
+void mt19937_shuffle_i64(struct mt19937 *rng, int64_t *array, int64_t count);
+
+#endif

@@ -1,0 +1,82 @@
+/* dataset-dump OUT OPTIONS: write the text of every sample of each split, (samples, S + 1) int32,
+ * to OUT.train, OUT.valid and OUT.test, for t/peers/data-order to compare. */
+#include "dataset.h"
+#include "parse.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct target {
+    struct dataset_config config;
+    int64_t seed, threads;
+};
+
+#define AT(field) offsetof(struct target, field)
+static const struct option table[] = {
+    {"data-path", OPTION_LIST, AT(config.data_path), "PATH...", 0, 0, 0, 0},
+    {"train-data-path", OPTION_LIST, AT(config.split_path[0]), "PATH...", 0, 0, 0, 0},
+    {"valid-data-path", OPTION_LIST, AT(config.split_path[1]), "PATH...", 0, 0, 0, 0},
+    {"test-data-path", OPTION_LIST, AT(config.split_path[2]), "PATH...", 0, 0, 0, 0},
+    {"split", OPTION_TEXT, AT(config.split), "N,N,N", 0, 0, 0, 0},
+    {"mock-data", OPTION_FLAG, AT(config.mock), 0, 0, 0, 0, 0},
+    {"train-samples", OPTION_INT, AT(config.samples[0]), "N", 0, 0, 0, 0},
+    {"valid-samples", OPTION_INT, AT(config.samples[1]), "N", 0, 0, 0, 0},
+    {"test-samples", OPTION_INT, AT(config.samples[2]), "N", 0, 0, 0, 0},
+    {"seq-length", OPTION_INT, AT(config.sequence_length), "N", 0, 0, 0, 0},
+    {"seed", OPTION_INT, AT(seed), "N", 0, 0, 0, UINT32_MAX},
+    {"threads", OPTION_INT, AT(threads), "N", 0, 0, 0, 64},
+    {"data-cache-path", OPTION_TEXT, AT(config.cache_path), "DIR", 0, 0, 0, 0},
+    {0, 0, 0, 0, 0, 0, 0, 0},
+};
+
+static int dump(const struct dataset *dataset, const char *path, struct error *err)
+{
+    size_t count = (size_t)dataset_sequence_length(dataset) + 1;
+    int32_t *text = malloc(count * sizeof(*text));
+    FILE *file = fopen(path, "wb");
+    int status = file && text ? 0 : error_set(err, "%s: cannot write", path);
+
+    for (int64_t i = 0; i < dataset_samples(dataset) && status == 0; i++) {
+        status = dataset_text(dataset, i, text, err);
+        if (status == 0 && fwrite(text, sizeof(*text), count, file) != count)
+            status = error_set(err, "%s: cannot write", path);
+    }
+    if (file && fclose(file) != 0)
+        status = error_set(err, "%s: cannot write", path);
+    free(text);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const names[DATASET_SPLITS] = {"train", "valid", "test"};
+    struct dataset *splits[DATASET_SPLITS] = {0};
+    struct target target = {0};
+    struct options_result result = {0};
+    struct error err = {"usage: dataset-dump OUT OPTIONS"};
+    int status = -1;
+
+    if (argc > 2)
+        status =
+            options_parse(table, &target, argc - 2, (const char *const *)argv + 2, &result, &err);
+    target.config.seed = (uint32_t)target.seed;
+    target.config.threads = (int)target.threads;
+    if (status == 0)
+        status = dataset_create(&target.config, splits, &err);
+    for (int i = 0; i < DATASET_SPLITS && status == 0; i++) {
+        char path[4096];
+
+        snprintf(path, sizeof(path), "%s.%s", argv[1], names[i]);
+        if (splits[i])
+            status = dump(splits[i], path, &err);
+    }
+    for (int i = 0; i < DATASET_SPLITS; i++)
+        dataset_destroy(splits[i]);
+    free(target.config.data_path.items);
+    for (int i = 0; i < DATASET_SPLITS; i++)
+        free(target.config.split_path[i].items);
+    options_result_clear(&result);
+    if (status < 0)
+        fprintf(stderr, "dataset-dump: %s\n", err.text);
+    return status < 0;
+}
