@@ -256,9 +256,9 @@ struct placement_grant *placement_parse_gpus(const char *what, const char *text,
             }
             if (last < 0 || (size_t)last >= topology->gpu_count)
                 rc = error_set(err,
-                               "%s: there is no GPU %.60s; the node has %zu: 0 and up in PCI "
-                               "order, or PCI addresses",
-                               what, word, topology->gpu_count);
+                               "%s=%.60s: there is no GPU %.60s; the node has %zu, which are "
+                               "counted from 0 in PCI order",
+                               what, text, word, topology->gpu_count);
         }
     *count = 0;
     for (size_t i = 0; rc == 0 && i < topology->gpu_count; i++)

@@ -1,0 +1,90 @@
+#!/bin/bash
+# megatron topo: the table, the JSON, the picture, the file, and what it says when something is wrong.
+. "$(dirname "$0")/../tap.sh"
+megatron=$MEGATRON_BUILD/runtime/megatron
+[ -x "$megatron" ] || skip_all "no $megatron; build first"
+nodes=$top/t/topologies
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+p5=$nodes/p5.48xlarge.xml
+try "$megatron" topo --topology "$p5"
+case $out in *libhwloc* | *"without hwloc"*) skip_all "$out" ;; esac
+
+is "$rc" 0 "a table"
+like "$out" '^p5.48xlarge.xml: 96 cores, 192 CPUs, 2 NUMA nodes, 8 GPUs, 32 compute NICs$' "with the node above"
+like "$out" '^ +7  7 0000:ca:00.0  rdmap198s0,rdmap199s0,rdmap200s0,rdmap201s0 +1 +84-95,180-191$' "and a row per task"
+is "$(wc -l <<<"$out")" 11 "and nothing else"
+
+try "$megatron" topo --topology "$p5" --tasks 1 --gpus 0 --cpus 0-11,96-107 --json
+is "$out" '[
+  {"task":0,"gpus":[{"index":0,"pci":"0000:53:00.0"}],"nics":["rdmap79s0","rdmap80s0","rdmap81s0","rdmap82s0"],"cpus":"0-11,96-107","numa":[0]}
+]' "JSON"
+try "$megatron" topo --topology "$nodes/cpu-only.xml" --tasks 2 --nics none --json
+is "$out" '[
+  {"task":0,"gpus":[],"nics":[],"cpus":"0-15,32-47","numa":[0]},
+  {"task":1,"gpus":[],"nics":[],"cpus":"16-31,48-63","numa":[1]}
+]' "JSON of a node without GPUs"
+sed 's/<object type="OSDev".*//' "$p5" >"$scratch/nameless.xml"
+try "$megatron" topo --topology "$scratch/nameless.xml" --gpus 7 --json
+like "$out" '"nics":\["0000:c6:00.0","0000:c7:00.0","0000:c8:00.0","0000:c9:00.0"\]' "NICs without a name"
+
+# Every node: the saved file gives the same placement as the XML.
+for file in "$nodes"/*.xml "$shared"/topologies/*.xml; do
+    [ -f "$file" ] || continue
+    xml=$("$megatron" topo --topology "$file" --json --save "$scratch/saved" 2>&1)
+    is "$("$megatron" topo --topology "$scratch/saved" --json 2>&1)" "$xml" "$(basename "$file") saved and read"
+done
+
+try "$megatron" topo --topology "$nodes/p4d-flat.xml" --nccl-topology "$nodes/nccl/p4d.xml" --gpus 6-7 --cpus 0,24,25
+like "$out" '^ +1  7 0000:a0:1d.0  rdmap160s27  1 +25$' "an NCCL topology is merged"
+
+try "$megatron" topo --topology "$p5" --svg -
+is "$rc $(head -c 4 <<<"$out") $(tail -n 1 <<<"$out")" "0 <svg </svg>" "a picture"
+is "$(grep -c '<title>GPU' <<<"$out") $(grep -c '<title>rdmap' <<<"$out") $(grep -c '<title>CPU' <<<"$out")" "8 32 192" \
+    "of all GPUs, NICs and CPUs"
+sed 's/name="rdmap79s0"/name="a\&amp;\&lt;b\&gt;\&quot;\\"/' "$p5" >"$scratch/hostile.xml"
+try "$megatron" topo --topology "$scratch/hostile.xml" --svg -
+like "$out" '<title>a&amp;&lt;b&gt;"' "names are quoted in the picture"
+try "$megatron" topo --topology "$scratch/hostile.xml" --gpus 0 --json
+like "$out" '"nics":\["a&<b>\\"\\\\",' "and in JSON"
+try "$megatron" topo --topology "$p5" --svg "$scratch/p5.svg" --json
+like "$(head -n 1 <<<"$out")$(tail -n 1 "$scratch/p5.svg")" '^\[</svg>$' "a picture in a file, JSON on the output"
+
+try "$megatron" topo
+is "$rc" 0 "this machine"
+
+# Errors: one line, what to do, exit status 1.
+refused() {
+    local name=$1 wanted=$2
+    shift 2
+    try "$megatron" topo "$@"
+    is "$rc $(wc -l <<<"$out")" "1 1" "$name: one line, exit status 1"
+    like "$out" "^megatron topo: .*$wanted" "$name: what is wrong"
+}
+refused "no such file" "/nonexistent cannot be read: No such file" --topology /nonexistent
+refused "a folder" "is not a file" --topology /
+echo "<topology><broken" >"$scratch/broken.xml"
+refused "a broken file" "broken.xml is not an hwloc XML file" --topology "$scratch/broken.xml"
+: >"$scratch/empty.xml"
+refused "an empty file" "neither an hwloc XML file" --topology "$scratch/empty.xml"
+refused "GPUs that are not there" "there is no GPU 6-8; the node has 8" --topology "$p5" --gpus 0,6-8
+refused "a list that is none" "--cpus=1-x is not a list" --topology "$p5" --cpus 1-x
+refused "a policy that is none" "use auto, none, gpu" --topology "$p5" --bind sockets
+refused "an option that is none" "did you mean --topology" --topolgy "$p5"
+refused "a word too many" "--topology" "$p5"
+refused "no task" "out of range" --topology "$p5" --tasks 0
+: >"$scratch/libhwloc.so.15"
+out=$(LD_LIBRARY_PATH=$scratch "$megatron" topo --topology "$p5" 2>&1)
+like "$out" "^megatron topo: libhwloc.so.15 cannot be opened: .*; install libhwloc15 on the compute nodes$" "hwloc is missing"
+"$megatron" topo --topology "$p5" --save "$scratch/p5" >"$scratch/table"
+LD_LIBRARY_PATH=$scratch "$megatron" topo --topology "$scratch/p5" --json >/dev/null
+ok "a saved file needs no hwloc"
+
+# The man page has the options that --help has.
+page=$top/runtime/command/megatron-topo.1
+is "$("$megatron" topo --help | grep -oE '^ +--[a-z-]+' | tr -d ' ' | grep -v -e --help | sort | xargs)" \
+    "$(sed -n 's/^\.It Fl -\([a-z-]*\).*/--\1/p' "$page" | sort | xargs)" "the man page is complete"
+if command -v mandoc >/dev/null; then
+    is "$(mandoc -T lint -W warning "$page")" "" "and clean"
+fi
+done_testing
