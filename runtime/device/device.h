@@ -376,6 +376,7 @@ struct add_operands {
 struct gather_rows_shape {
     int64_t rows, cols;
     enum device_type type;
+    int64_t x_stride, out_stride; /* elements from row to row; 0: cols */
 };
 
 struct gather_rows_operands {

@@ -907,12 +907,19 @@ static void test_small(void)
     agree(&y, e, "activation");
     plan_destroy(p);
 
-    op = (struct operation){.kind = OPERATION_GATHER_ROWS, .gather_rows = {10, 10, type}};
+    op = (struct operation){.kind = OPERATION_FILL, .fill = {110, type, 1.5}};
+    p = plan(&op);
+    run_fill(p, stream, &(struct fill_operands){z.d});
+    plan_destroy(p);
+    op = (struct operation){.kind = OPERATION_GATHER_ROWS, .gather_rows = {10, 9, type, 10, 11}};
     p = plan(&op);
     run_gather_rows(p, stream, &(struct gather_rows_operands){x.d, index_d, z.d});
-    for (int i = 0; i < 100; i++)
-        e[i] = index[i / 10] < 0 ? 0 : x.v[index[i / 10] * 10 + i % 10];
-    z.n = 100, z.as = type;
+    for (int i = 0; i < 110; i++)
+        if (i % 11 < 9)
+            e[i] = index[i / 11] < 0 ? 0 : x.v[index[i / 11] * 10 + i % 11];
+        else
+            e[i] = 1.5; /* between the rows nothing is written */
+    z.n = 110, z.as = type;
     agree(&z, e, "gather rows");
     z.n = 1000, z.as = TYPE_FP32;
     plan_destroy(p);

@@ -83,13 +83,15 @@ static void gather_row(void *context, int64_t row)
     const struct job *job = context;
     const struct gather_rows_operands *o = job->operands;
     const struct gather_rows_shape *shape = &job->plan->operation.gather_rows;
-    size_t bytes = (size_t)shape->cols * type_size(shape->type);
-    char *out = (char *)o->out + (size_t)row * bytes;
+    size_t size = type_size(shape->type), bytes = (size_t)shape->cols * size;
+    size_t from = (size_t)(shape->x_stride ? shape->x_stride : shape->cols) * size;
+    size_t to = (size_t)(shape->out_stride ? shape->out_stride : shape->cols) * size;
+    char *out = (char *)o->out + (size_t)row * to;
 
     if (o->index[row] < 0)
         memset(out, 0, bytes);
     else
-        memcpy(out, (const char *)o->x + (size_t)o->index[row] * bytes, bytes);
+        memcpy(out, (const char *)o->x + (size_t)o->index[row] * from, bytes);
 }
 
 static void work_gather_rows(struct cpu_plan *plan, const void *operands)

@@ -282,7 +282,7 @@ template <typename T> __global__ void add(const T *x, T *y, int64_t count, bool 
 
 template <typename T>
 __global__ void gather_rows(const T *x, const int32_t *index, T *out, int64_t rows, int64_t cols,
-                            bool wide)
+                            int64_t x_stride, int64_t out_stride, bool wide)
 {
     const int64_t vectors = (cols + VECTOR - 1) / VECTOR;
     const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
@@ -291,9 +291,10 @@ __global__ void gather_rows(const T *x, const int32_t *index, T *out, int64_t ro
     if (row >= rows)
         return;
     const int64_t from = index[row];
-    store_packed(out + row * cols + c,
-                 load_packed(x + (from < 0 ? 0 : from) * cols + c, from < 0 ? 0 : cols - c, wide),
-                 cols - c, wide);
+    store_packed(
+        out + row * out_stride + c,
+        load_packed(x + (from < 0 ? 0 : from) * x_stride + c, from < 0 ? 0 : cols - c, wide),
+        cols - c, wide);
 }
 
 __global__ void normal(float *out, normal_shape s, uint64_t seed, uint32_t purpose)
@@ -451,10 +452,14 @@ extern "C" void kernel_gather_rows(cudaStream_t stream, const gather_rows_shape 
                                    const gather_rows_operands *o)
 {
     const unsigned blocks = blocks_for(s->rows * divide_up(s->cols, VECTOR));
-    const bool wide = s->cols % VECTOR == 0 && is_wide(o->x) && is_wide(o->out);
+    const int64_t x_stride = s->x_stride ? s->x_stride : s->cols;
+    const int64_t out_stride = s->out_stride ? s->out_stride : s->cols;
+    const bool wide = s->cols % VECTOR == 0 && x_stride % VECTOR == 0 &&
+                      out_stride % VECTOR == 0 && is_wide(o->x) && is_wide(o->out);
 
     WITH_TYPE(s->type, (gather_rows<<<blocks, THREADS, 0, stream>>>(
-                           (const T *)o->x, o->index, (T *)o->out, s->rows, s->cols, wide)));
+                           (const T *)o->x, o->index, (T *)o->out, s->rows, s->cols, x_stride,
+                           out_stride, wide)));
 }
 
 extern "C" void kernel_normal(cudaStream_t stream, const normal_shape *s, const normal_operands *o)
