@@ -1,0 +1,540 @@
+#include "model_private.h"
+#include "rng.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct parameters *model_parameters_of(const struct model *model)
+{
+    return &model->parameters;
+}
+
+const struct model_sizes *model_sizes_of(const struct model *model)
+{
+    return &model->sizes;
+}
+
+void *model_weights(struct model *model)
+{
+    return model->weights;
+}
+
+float *model_gradients(struct model *model)
+{
+    return model->gradients;
+}
+
+struct device_stream *model_stream(struct model *model)
+{
+    return model->compute;
+}
+
+struct step_state *model_state(struct model *model)
+{
+    return model->state;
+}
+
+static int create_chunks(struct model *m, const struct layout_position *at, const int *slots,
+                         struct error *err)
+{
+    m->chunks = calloc((size_t)m->config.chunks, sizeof(*m->chunks));
+    if (!m->chunks)
+        return error_set(err, "out of memory");
+    for (int64_t c = 0; c < m->config.chunks; c++) {
+        struct chunk *chunk = &m->chunks[c];
+
+        chunk->first = model_chunk_first(at->pp, c);
+        chunk->last = model_chunk_last(&m->config, &m->parallel->layout, at->pp, c);
+        chunk->slot_count = slots[c];
+        chunk->slots = calloc((size_t)slots[c], sizeof(*chunk->slots));
+        if (!chunk->slots)
+            return error_set(err, "out of memory");
+        for (int i = 0; i < slots[c]; i++) {
+            chunk->slots[i].layers =
+                calloc((size_t)m->sizes.layers, sizeof(*chunk->slots[i].layers));
+            if (!chunk->slots[i].layers)
+                return error_set(err, "out of memory");
+        }
+    }
+    return 0;
+}
+
+static void destroy_chunks(struct model *m)
+{
+    for (int64_t c = 0; m->chunks && c < m->config.chunks; c++) {
+        for (int i = 0; m->chunks[c].slots && i < m->chunks[c].slot_count; i++)
+            free(m->chunks[c].slots[i].layers);
+        free(m->chunks[c].slots);
+    }
+    free(m->chunks);
+}
+
+/* Everything that needs no device. */
+static struct model *create_shell(const struct model_config *config,
+                                  const struct parallel *parallel, const int *slots, int shards,
+                                  struct error *err)
+{
+    struct model *m = calloc(1, sizeof(*m));
+
+    if (!m) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    m->config = *config;
+    m->parallel = parallel;
+    m->sizes = model_sizes(config, &parallel->layout);
+    if (parameters_create(&m->parameters, config, &parallel->layout, &parallel->at, shards, err) <
+            0 ||
+        create_chunks(m, &parallel->at, slots, err) < 0) {
+        model_destroy(m);
+        return NULL;
+    }
+    return m;
+}
+
+int model_plan_memory(const struct model_config *config, const struct layout *layout,
+                      const struct layout_position *at, const int *slots, int shards,
+                      struct model_memory *memory, struct error *err)
+{
+    struct parallel parallel = {.layout = *layout, .at = *at};
+    struct model *m = create_shell(config, &parallel, slots, shards, err);
+    size_t shard;
+
+    if (!m)
+        return -1;
+    shard = (size_t)m->parameters.shard_elements * sizeof(float);
+    memory->weights = (size_t)m->parameters.elements * type_size(config->type);
+    memory->gradients = (size_t)m->parameters.elements * sizeof(float);
+    /* Two moments, and master weights where the weights themselves are not fp32. */
+    memory->optimizer = (config->type == TYPE_FP32 ? 2 : 3) * shard;
+    memory->activations = model_place(m, NULL);
+    model_destroy(m);
+    return 0;
+}
+
+static double rotation(const struct model_config *c, int64_t rotary, int64_t i)
+{
+    const struct rope_scaling *s = &c->rope_scaling;
+    double frequency = pow(c->shape.rotary_base, -2.0 * (double)i / (double)rotary);
+    double length = 2 * M_PI / frequency, smooth;
+
+    if (!s->used || length < s->original / s->high)
+        return frequency;
+    if (length > s->original / s->low)
+        return frequency / s->factor;
+    smooth = (s->original / length - s->low) / (s->high - s->low);
+    return (1 - smooth) * frequency / s->factor + smooth * frequency;
+}
+
+static int upload(struct model *m, void *to, const void *from, size_t bytes, struct error *err)
+{
+    void *host = device_host_allocate(m->device, bytes, err);
+    int rc;
+
+    if (!host)
+        return -1;
+    memcpy(host, from, bytes);
+    device_copy(m->compute, to, host, bytes, COPY_TO_DEVICE);
+    rc = device_stream_wait(m->compute, 600, err);
+    device_host_release(m->device, host);
+    return rc;
+}
+
+static int upload_rotations(struct model *m, struct error *err)
+{
+    int64_t half = m->sizes.rotary / 2, count = m->config.positions * half;
+    float *table;
+    int rc = 0;
+
+    if (m->config.position != POSITION_ROPE)
+        return 0;
+    table = malloc((size_t)count * sizeof(*table));
+    if (!table)
+        return error_set(err, "out of memory");
+    for (int which = 0; which < 2 && rc == 0; which++) {
+        for (int64_t i = 0; i < count; i++) {
+            double angle = (double)(i / half) * rotation(&m->config, m->sizes.rotary, i % half);
+
+            table[i] = (float)(which ? sin(angle) : cos(angle));
+        }
+        rc = upload(m, which ? m->sine : m->cosine, table, (size_t)count * sizeof(*table), err);
+    }
+    free(table);
+    return rc;
+}
+
+/* Gathered keys and values come as (rank, sample, piece, row); wanted is (sample, position). */
+static int upload_orders(struct model *m, struct error *err)
+{
+    const struct model_sizes *z = &m->sizes;
+    int64_t cp = m->parallel->layout.cp, all = z->rows * cp, sequence = m->config.shape.sequence;
+    int32_t *order;
+    int rc;
+
+    if (z->pieces == 1)
+        return 0;
+    order = malloc((size_t)all * 3 * sizeof(*order));
+    if (!order)
+        return error_set(err, "out of memory");
+    for (int64_t i = 0; i < all; i++) {
+        int64_t rank = i / z->rows, sample = i % z->rows / z->sequence, row = i % z->sequence;
+        int64_t number = row < z->piece_rows ? rank : 2 * cp - 1 - rank;
+        int64_t position = number * z->piece_rows + row % z->piece_rows;
+
+        order[i] = (int32_t)i;
+        order[all + sample * sequence + position] = (int32_t)i;
+        order[2 * all + i] = (int32_t)(sample * sequence + position);
+    }
+    rc = upload(m, m->kv_identity, order, (size_t)z->rows * sizeof(*order), err);
+    if (rc == 0)
+        rc = upload(m, m->kv_by_position, order + all, (size_t)all * sizeof(*order), err);
+    if (rc == 0)
+        rc = upload(m, m->kv_by_rank, order + 2 * all, (size_t)all * sizeof(*order), err);
+    free(order);
+    return rc;
+}
+
+static int create_arenas(struct model *m, struct error *err)
+{
+    const struct parameters *p = &m->parameters;
+    size_t bytes = model_place(m, NULL);
+
+    m->weights = device_allocate(m->device, (size_t)p->elements * type_size(m->config.type), err);
+    if (!m->weights)
+        return error_prefix(err, "weights");
+    m->gradients = device_allocate(m->device, (size_t)p->elements * sizeof(float), err);
+    if (!m->gradients)
+        return error_prefix(err, "gradients");
+    m->activations = device_allocate(m->device, bytes, err);
+    if (!m->activations)
+        return error_prefix(err, "activations");
+    model_place(m, m->activations);
+    return 0;
+}
+
+/* Padding between tensors is reduced and optimized with them: it must be 0 and stay so. */
+static int clear_arenas(struct model *m, struct error *err)
+{
+    struct operation op = {.kind = OPERATION_FILL, .fill = {m->parameters.elements, TYPE_FP32, 0}};
+    struct device_plan *plan = plan_create(m->device, &op, err), *other;
+    int rc;
+
+    if (!plan)
+        return -1;
+    op.fill.type = m->config.type;
+    other = plan_create(m->device, &op, err);
+    if (!other) {
+        plan_destroy(plan);
+        return -1;
+    }
+    run_fill(plan, m->compute, &(struct fill_operands){m->gradients});
+    run_fill(other, m->compute, &(struct fill_operands){m->weights});
+    rc = device_stream_wait(m->compute, 600, err);
+    plan_destroy(plan);
+    plan_destroy(other);
+    return rc;
+}
+
+struct model *model_create(const struct model_config *config, const struct parallel *parallel,
+                           struct device *device, const int *slots, int shards, struct error *err)
+{
+    struct model *m = create_shell(config, parallel, slots, shards, err);
+
+    if (!m)
+        return NULL;
+    m->device = device;
+    m->compute = device_stream_create(device, 0, err);
+    m->side = m->compute ? device_stream_create(device, 1, err) : NULL;
+    m->compute_mark = m->side ? device_event_create(device, 0, err) : NULL;
+    m->side_mark = m->compute_mark ? device_event_create(device, 0, err) : NULL;
+    if (!m->side_mark || create_arenas(m, err) < 0 || clear_arenas(m, err) < 0 ||
+        upload_rotations(m, err) < 0 || upload_orders(m, err) < 0 ||
+        model_create_plans(m, err) < 0) {
+        model_destroy(m);
+        return NULL;
+    }
+    return m;
+}
+
+void model_destroy(struct model *m)
+{
+    if (!m)
+        return;
+    model_destroy_plans(m);
+    device_event_destroy(m->compute_mark);
+    device_event_destroy(m->side_mark);
+    device_stream_destroy(m->compute);
+    device_stream_destroy(m->side);
+    if (m->device) {
+        device_release(m->device, m->weights);
+        device_release(m->device, m->gradients);
+        device_release(m->device, m->activations);
+    }
+    destroy_chunks(m);
+    parameters_destroy(&m->parameters);
+    free(m);
+}
+
+static int initialize_one(struct model *m, const struct parameter *p, struct error *err)
+{
+    int64_t rows = p->true_rows - p->first_row;
+    struct operation op = {.kind = OPERATION_FILL};
+    struct device_plan *plan;
+    float *out = m->gradients + p->offset;
+    int rc;
+
+    rows = rows < 0 ? 0 : rows < p->rows ? rows : p->rows;
+    if (rows == 0 || (p->deviation == 0 && p->start == 0))
+        return 0;
+    if (p->deviation == 0) {
+        op.fill = (struct fill_shape){rows * p->cols, TYPE_FP32, p->start};
+    } else {
+        op.kind = OPERATION_NORMAL;
+        op.normal = (struct normal_shape){rows,         p->cols,     p->first_row,
+                                          p->first_col, p->all_cols, p->deviation};
+    }
+    plan = plan_create(m->device, &op, err);
+    if (!plan)
+        return -1;
+    if (p->deviation == 0)
+        run_fill(plan, m->compute, &(struct fill_operands){out});
+    else
+        run_normal(plan, m->compute, &(struct normal_operands){out, m->config.seed, p->purpose});
+    rc = device_stream_wait(m->compute, 600, err);
+    plan_destroy(plan);
+    return rc;
+}
+
+int model_initialize(struct model *m, struct error *err)
+{
+    struct operation op = {.kind = OPERATION_CONVERT,
+                           .convert = {m->parameters.elements, TYPE_FP32, m->config.type}};
+    struct device_plan *plan;
+    int rc;
+
+    if (clear_arenas(m, err) < 0)
+        return -1;
+    for (int i = 0; i < m->parameters.count; i++)
+        if (initialize_one(m, &m->parameters.list[i], err) < 0)
+            return error_prefix(err, "%s", m->parameters.list[i].name);
+    plan = plan_create(m->device, &op, err);
+    if (!plan)
+        return -1;
+    run_convert(plan, m->compute, &(struct convert_operands){m->gradients, m->weights});
+    rc = device_stream_wait(m->compute, 600, err);
+    plan_destroy(plan);
+    return rc;
+}
+
+const struct model_batch *model_batch(struct model *model, int chunk, int slot)
+{
+    return &model->chunks[chunk].slots[slot].batch;
+}
+
+void *model_input(struct model *model, int chunk, int slot)
+{
+    struct chunk *c = &model->chunks[chunk];
+
+    return c->first ? NULL : c->slots[slot].layers[0].sum1;
+}
+
+void *model_output(struct model *model, int chunk, int slot)
+{
+    struct chunk *c = &model->chunks[chunk];
+
+    return c->last ? NULL : c->slots[slot].sum_out;
+}
+
+void *model_input_gradient(struct model *model, int chunk, int slot)
+{
+    struct chunk *c = &model->chunks[chunk];
+
+    return c->first ? NULL : c->slots[slot].gradient;
+}
+
+void *model_output_gradient(struct model *model, int chunk, int slot)
+{
+    return model_output(model, chunk, slot);
+}
+
+/* Layer 'i' of a chunk: its place among the rank's layers, and among all. */
+static int64_t local_layer(const struct model *m, int chunk, int64_t i)
+{
+    return chunk * m->sizes.layers + i;
+}
+
+static int64_t global_layer(const struct model *m, int chunk, int64_t i)
+{
+    return model_layer(&m->config, &m->parallel->layout, m->parallel->at.pp, chunk, i);
+}
+
+static const int64_t *part_index(const struct model *m, const struct slot *slot)
+{
+    return slot->batch.row_index + parallel_first_row(m->parallel, m->sizes.rows);
+}
+
+/* The chunk's first sum1 and y1. */
+static void enter(struct model *m, const struct chunk *chunk, int number, struct slot *slot,
+                  int evaluate)
+{
+    const struct layer_tensors *t = &m->parameters.layers[local_layer(m, number, 0)];
+    struct layer_memory *a = &slot->layers[0];
+    enum boundary boundary = chunk->first ? BOUNDARY_EMBEDDING : BOUNDARY_START;
+
+    if (chunk->first)
+        embedding_forward(m, slot);
+    run_residual_norm(evaluate ? m->norms_evaluate[boundary] : m->norms[boundary][PASS_FORWARD],
+                      m->compute,
+                      &(struct residual_norm_operands){
+                          .x = m->scratch.x,
+                          .residual = a->sum1,
+                          .sum = a->sum1,
+                          .weight = weight(m, t->norm1),
+                          .norm_bias = weight(m, t->norm1_bias),
+                          .y = a->y1,
+                          .mean = a->mean1,
+                          .rstd = a->rstd1,
+                          .row_index = part_index(m, slot),
+                          .state = m->state,
+                          .purpose = RNG_EMBEDDING_DROPOUT,
+                      });
+}
+
+/* What lies behind layer 'i': the next layer's first norm, the final norm, or the end of a chunk.
+ */
+struct behind {
+    enum boundary boundary;
+    int norm, norm_bias;
+    void *sum, *y;
+    float *mean, *rstd;
+};
+
+static struct behind behind_layer(struct model *m, const struct chunk *chunk, int number,
+                                  struct slot *slot, int64_t i)
+{
+    struct layer_memory *next = &slot->layers[i + 1];
+    const struct layer_tensors *t;
+
+    if (i + 1 < m->sizes.layers) {
+        t = &m->parameters.layers[local_layer(m, number, i + 1)];
+        return (struct behind){BOUNDARY_MIDDLE, t->norm1,    t->norm1_bias, next->sum1,
+                               next->y1,        next->mean1, next->rstd1};
+    }
+    if (chunk->last)
+        return (struct behind){BOUNDARY_MIDDLE,
+                               m->parameters.final_norm,
+                               m->parameters.final_norm_bias,
+                               slot->sum_out,
+                               slot->y_out,
+                               slot->mean,
+                               slot->rstd};
+    return (struct behind){BOUNDARY_END, -1, -1, slot->sum_out, NULL, NULL, NULL};
+}
+
+void model_forward(struct model *m, int number, int slot_number, int evaluate, int accumulate)
+{
+    struct chunk *chunk = &m->chunks[number];
+    struct slot *slot = &chunk->slots[slot_number];
+
+    enter(m, chunk, number, slot, evaluate);
+    for (int64_t i = 0; i < m->sizes.layers; i++) {
+        const struct layer_tensors *t = &m->parameters.layers[local_layer(m, number, i)];
+        struct behind b = behind_layer(m, chunk, number, slot, i);
+
+        layer_forward(m, slot, local_layer(m, number, i), global_layer(m, number, i),
+                      &slot->layers[i], evaluate);
+        run_residual_norm(evaluate ? m->norms_evaluate[b.boundary]
+                                   : m->norms[b.boundary][PASS_FORWARD],
+                          m->compute,
+                          &(struct residual_norm_operands){
+                              .x = m->scratch.x,
+                              .bias = weight(m, t->fc2_bias),
+                              .residual = slot->layers[i].sum2,
+                              .sum = b.sum,
+                              .weight = weight(m, b.norm),
+                              .norm_bias = weight(m, b.norm_bias),
+                              .y = b.y,
+                              .mean = b.mean,
+                              .rstd = b.rstd,
+                              .row_index = part_index(m, slot),
+                              .state = m->state,
+                              .purpose = (uint32_t)(RNG_MLP_DROPOUT + global_layer(m, number, i)),
+                          });
+    }
+    if (chunk->last)
+        head_forward(m, slot, evaluate, accumulate);
+}
+
+/* Gradients through the chunk's first norm, to its input. */
+static void leave(struct model *m, const struct chunk *chunk, int number, struct slot *slot,
+                  int accumulate)
+{
+    const struct layer_tensors *t = &m->parameters.layers[local_layer(m, number, 0)];
+    struct layer_memory *a = &slot->layers[0];
+    struct scratch *s = &m->scratch;
+    enum boundary boundary = chunk->first ? BOUNDARY_EMBEDDING : BOUNDARY_START;
+    void *d = chunk->first ? s->d : slot->gradient;
+
+    run_residual_norm_backward(m->norms[boundary][PASS_BACKWARD], m->compute,
+                               &(struct residual_norm_backward_operands){
+                                   .dy = s->dy,
+                                   .dsum = s->d,
+                                   .sum = a->sum1,
+                                   .weight = weight(m, t->norm1),
+                                   .mean = a->mean1,
+                                   .rstd = a->rstd1,
+                                   .dresidual = d,
+                                   .dx = s->dx,
+                                   .dweight = gradient(m, t->norm1),
+                                   .dnorm_bias = gradient(m, t->norm1_bias),
+                                   .accumulate = accumulate,
+                                   .row_index = part_index(m, slot),
+                                   .state = m->state,
+                                   .purpose = RNG_EMBEDDING_DROPOUT,
+                               });
+    if (chunk->first)
+        embedding_backward(m, slot, m->config.hidden_dropout > 0 ? s->dx : s->d, accumulate);
+}
+
+void model_backward(struct model *m, int number, int slot_number, int accumulate)
+{
+    struct chunk *chunk = &m->chunks[number];
+    struct slot *slot = &chunk->slots[slot_number];
+    struct scratch *s = &m->scratch;
+
+    for (int64_t i = m->sizes.layers - 1; i >= 0; i--) {
+        const struct layer_tensors *t = &m->parameters.layers[local_layer(m, number, i)];
+        struct behind b = behind_layer(m, chunk, number, slot, i);
+        int outermost = i == m->sizes.layers - 1;
+        int again = m->config.recompute != RECOMPUTE_NONE && i < m->config.recompute_layers;
+
+        run_residual_norm_backward(
+            m->norms[b.boundary][PASS_BACKWARD], m->compute,
+            &(struct residual_norm_backward_operands){
+                .dy = outermost ? slot->y_out : s->dy,
+                .dsum = !outermost    ? s->d
+                        : chunk->last ? NULL
+                                      : slot->sum_out,
+                .sum = b.sum,
+                .weight = weight(m, b.norm),
+                .mean = b.mean,
+                .rstd = b.rstd,
+                .dresidual = s->d,
+                .dx = s->dx,
+                .dweight = gradient(m, b.norm),
+                .dnorm_bias = gradient(m, b.norm_bias),
+                .dbias = gradient(m, t->fc2_bias),
+                .accumulate = accumulate,
+                .row_index = part_index(m, slot),
+                .state = m->state,
+                .purpose = (uint32_t)(RNG_MLP_DROPOUT + global_layer(m, number, i)),
+            });
+        if (again)
+            layer_recompute(m, slot, local_layer(m, number, i), global_layer(m, number, i),
+                            &slot->layers[i]);
+        layer_backward(m, slot, local_layer(m, number, i), global_layer(m, number, i),
+                       &slot->layers[i], accumulate);
+    }
+    leave(m, chunk, number, slot, accumulate);
+}

@@ -1,0 +1,84 @@
+/* The transformer of one rank: weights, memory of its micro-batches, forward and backward passes.
+ *
+ * A rank has one or more chunks (virtual pipeline stages). A slot holds what one micro-batch leaves
+ * between its forward and its backward pass through one chunk; how many are needed the pipeline
+ * schedule knows. All work goes to the model's compute stream (collectives of tensor and context
+ * parallelism to its side stream, ordered by events); nothing waits. */
+#ifndef MEGATRON_MODEL_H
+#define MEGATRON_MODEL_H
+
+#include "model_config.h"
+#include "parallel.h"
+#include "parameters.h"
+
+/* One micro-batch in device memory; 'rows' entries each, in the order of this rank's tokens. */
+struct model_batch {
+    int32_t *tokens, *targets;
+    int32_t *positions;      /* for the position embedding or rotation */
+    int32_t *document_start; /* first key each token sees, as a position of its whole sample */
+    float *weight;           /* share of each token in the step's loss */
+    int64_t *row_index;      /* sample * sequence + position over the global batch */
+    /* The same two by piece of the sequence: (pieces, samples, piece_rows). With one piece these
+     * are the arrays above. */
+    int64_t *piece_row_index;
+    int32_t *piece_document_start;
+};
+
+/* Lay out a batch from 'base' (aligned to DEVICE_ALIGNMENT; NULL: only count) and return its bytes.
+ * The batch of a slot is laid out the same way from its 'tokens' on, so one copy fills it. */
+size_t model_batch_place(const struct model_sizes *sizes, void *base, struct model_batch *batch);
+
+/* Bytes of each arena of a rank. */
+struct model_memory {
+    size_t weights, gradients, optimizer, activations;
+};
+
+struct model;
+
+/* What the rank at 'at' needs, with 'slots' slots for each chunk. Needs no device. */
+int model_plan_memory(const struct model_config *config, const struct layout *layout,
+                      const struct layout_position *at, const int *slots, int shards,
+                      struct model_memory *memory, struct error *err);
+
+/* Make the model with its plans and arenas: weights, main gradients and activations. 'parallel' and
+ * 'device' must outlive it. Returns NULL with 'err' set. Caller must destroy. */
+struct model *model_create(const struct model_config *config, const struct parallel *parallel,
+                           struct device *device, const int *slots, int shards, struct error *err);
+void model_destroy(struct model *model);
+
+const struct parameters *model_parameters_of(const struct model *model);
+const struct model_sizes *model_sizes_of(const struct model *model);
+
+/* The arenas, in the order of the parameters: config's type and fp32. */
+void *model_weights(struct model *model);
+float *model_gradients(struct model *model);
+
+/* The stream of all computation, and the step's state in device memory. */
+struct device_stream *model_stream(struct model *model);
+struct step_state *model_state(struct model *model);
+
+/* Fill the weights with their first random values, by way of the gradient arena, which then holds
+ * them in fp32. */
+int model_initialize(struct model *model, struct error *err);
+
+/* Where the batch of a slot lies; the caller fills it before model_forward. */
+const struct model_batch *model_batch(struct model *model, int chunk, int slot);
+
+/* Activations that go from chunk to chunk: (part_rows, hidden) of config's type. The input of a
+ * chunk that has the embedding and the output of the chunk that has the head are NULL. */
+void *model_input(struct model *model, int chunk, int slot);
+void *model_output(struct model *model, int chunk, int slot);
+/* Their gradients. That of the output is received there before model_backward. */
+void *model_input_gradient(struct model *model, int chunk, int slot);
+void *model_output_gradient(struct model *model, int chunk, int slot);
+
+/* Forward pass of a slot's micro-batch. The chunk with the head adds to state->loss and, unless
+ * 'evaluate', takes the head's gradients at once ('accumulate' as below), so that logits are never
+ * kept. 'evaluate' also leaves out dropout. */
+void model_forward(struct model *model, int chunk, int slot, int evaluate, int accumulate);
+
+/* Backward pass; gradients of weights are added to what is there, or replace it unless 'accumulate'
+ * (the first micro-batch of a step). */
+void model_backward(struct model *model, int chunk, int slot, int accumulate);
+
+#endif

@@ -1,0 +1,81 @@
+/* What network is trained, in which type, and how its steps are cut. */
+#ifndef MEGATRON_MODEL_CONFIG_H
+#define MEGATRON_MODEL_CONFIG_H
+
+#include "device.h"
+#include "layout.h"
+#include "preset.h"
+
+enum position_kind { POSITION_LEARNED, POSITION_ROPE, POSITION_NONE };
+enum recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
+
+/* Llama 3.1's way to longer sequences: slow rotations are slowed down by 'factor'. */
+struct rope_scaling {
+    int used;
+    double factor, low, high, original;
+};
+
+struct model_config {
+    struct model_shape shape; /* sequence is the length trained on */
+    int64_t padded_vocabulary;
+    int64_t positions; /* of a learned table, or the longest sequence of rotary positions */
+    enum position_kind position;
+    double rotary_percent;
+    struct rope_scaling rope_scaling;
+    enum norm norm;
+    double epsilon;
+    int swiglu, tied;
+    int linear_bias; /* of all linear layers */
+    int qkv_bias;    /* of the fused projection even without the others */
+    double hidden_dropout, attention_dropout;
+    double init_std;
+    enum device_type type;
+    int64_t micro_batch;
+    enum recompute recompute;
+    int64_t recompute_layers; /* of each chunk from its first on; the others keep everything */
+    int documents;            /* attention stays within documents */
+    int64_t chunks;           /* virtual stages on each rank */
+    uint64_t seed;
+};
+
+/* The local part of everything that tensor and context parallelism divide. */
+struct model_sizes {
+    int64_t rows;      /* tokens of a micro-batch on this context-parallel rank */
+    int64_t part_rows; /* of these, this rank's part where sequence parallelism divides them */
+    int64_t sequence;  /* positions of a sample on this context-parallel rank */
+    int64_t hidden, heads, groups, head_size, ffn, vocabulary;
+    int64_t qkv;        /* columns of the fused projection */
+    int64_t kv;         /* of these, the columns of keys and values */
+    int64_t pieces;     /* of each sample's sequence on this rank: 2 with context parallelism */
+    int64_t piece_rows; /* positions of a piece */
+    int64_t attention;  /* columns of the attention's output */
+    int64_t fc1;        /* columns of the first layer of the MLP: ffn, or twice that with SwiGLU */
+    int64_t rotary;     /* rotated channels of a head */
+    int64_t layers;     /* of a chunk */
+    int64_t head_rows;  /* tokens whose logits are held at a time */
+};
+
+struct model_sizes model_sizes(const struct model_config *config, const struct layout *layout);
+
+/* Layer number 'i' of chunk 'chunk' of the stage, counted over the whole model. */
+static inline int64_t model_layer(const struct model_config *config, const struct layout *layout,
+                                  int64_t stage, int64_t chunk, int64_t i)
+{
+    int64_t layers = config->shape.layers / (layout->pp * config->chunks);
+
+    return (chunk * layout->pp + stage) * layers + i;
+}
+
+/* Does the chunk hold the embedding or the head? */
+static inline int model_chunk_first(int64_t stage, int64_t chunk)
+{
+    return stage == 0 && chunk == 0;
+}
+
+static inline int model_chunk_last(const struct model_config *config, const struct layout *layout,
+                                   int64_t stage, int64_t chunk)
+{
+    return stage == layout->pp - 1 && chunk == config->chunks - 1;
+}
+
+#endif

@@ -1,0 +1,157 @@
+/* What the files of the model share. */
+#ifndef MEGATRON_MODEL_PRIVATE_H
+#define MEGATRON_MODEL_PRIVATE_H
+
+#include "model.h"
+
+/* What a layer keeps for its backward pass. With recomputation some of it is scratch that layers
+ * share. Shapes beside the pointers: R rows, P part_rows, h hidden. */
+struct layer_memory {
+    void *sum1, *y1;       /* (P, h) residual stream into the layer, and its norm */
+    float *mean1, *rstd1;  /* (P) */
+    void *qkv;             /* (R, qkv) rotated */
+    void *attention;       /* (R, attention) */
+    float *lse;            /* (batch, heads, sequence) */
+    void *sum2, *y2;       /* (P, h) */
+    float *mean2, *rstd2;  /* (P) */
+    void *pre, *activated; /* (R, fc1), (R, ffn) */
+};
+
+struct slot {
+    struct model_batch batch;
+    struct layer_memory *layers;
+    void *sum_out;      /* (P, h) residual stream behind the last layer; then its gradient */
+    void *y_out;        /* (P, h) its norm, in the chunk with the head; then its gradient */
+    float *mean, *rstd; /* (P) of that norm */
+    void *gradient;     /* (P, h) of the chunk's input */
+};
+
+struct chunk {
+    struct slot *slots;
+    int slot_count;
+    int first, last; /* has the embedding, has the head */
+};
+
+/* Buffers any layer may use between two operations. */
+struct scratch {
+    void *whole1, *whole2; /* (R, h) where tp > 1 */
+    void *x;               /* (P, h) output of a row-parallel layer */
+    void *d;               /* (P, h) gradient of the residual stream */
+    void *dx, *dy;         /* (P, h) */
+    void *dqkv, *dattention, *dactivated, *dpre;
+    void *logits; /* (head_rows, vocabulary) */
+    float *partial, *partials;
+    void *kv_part, *kv_ranks, *kv, *dkv[2]; /* keys and values over all context-parallel ranks */
+    struct layer_memory layer;              /* for recomputation */
+};
+
+enum pass { PASS_FORWARD, PASS_BACKWARD, PASSES };
+
+/* Plans of one linear layer. */
+struct linear_plans {
+    struct device_plan *forward, *dgrad, *wgrad;
+};
+
+/* Where a step of the residual stream stands decides what goes in and out of it. */
+enum boundary {
+    BOUNDARY_EMBEDDING, /* behind the embedding */
+    BOUNDARY_START,     /* first of a later chunk, or a norm made again */
+    BOUNDARY_MIDDLE,
+    BOUNDARY_END, /* last of a chunk without head: no norm */
+    BOUNDARIES,
+};
+
+struct model {
+    struct model_config config;
+    struct model_sizes sizes;
+    const struct parallel *parallel;
+    struct device *device;
+    struct parameters parameters;
+    struct device_stream *compute, *side;
+    struct device_event *compute_mark, *side_mark;
+    char *weights;
+    float *gradients;
+    char *activations;
+    struct step_state *state;
+    struct chunk *chunks;
+    struct scratch scratch;
+    float *cosine, *sine;
+    /* Where cp > 1: row orders of gathered keys and values. */
+    int32_t *kv_identity, *kv_by_position, *kv_by_rank;
+
+    struct linear_plans qkv, projection, fc1, fc2, head;
+    struct device_plan *norms[BOUNDARIES][PASSES];
+    struct device_plan *norms_evaluate[BOUNDARIES];
+    struct device_plan *attention[PASSES][2], *attention_evaluate[2]; /* one per piece */
+    struct device_plan *rope[PASSES], *swiglu[PASSES], *activation;
+    struct device_plan *embedding, *embedding_position, *embedding_backward;
+    struct device_plan *position_backward;
+    struct device_plan *loss_partial, *loss_finish, *loss_finish_evaluate;
+    struct device_plan *kv_pack, *kv_unpack, *kv_order, *dkv_add, *dkv_clear;
+};
+
+int model_create_plans(struct model *model, struct error *err);
+void model_destroy_plans(struct model *model);
+
+/* Lay out all activations from 'base' (NULL: only count). Returns the bytes. */
+size_t model_place(struct model *model, char *base);
+
+/* Weight and main gradient of a tensor; NULL for tensor -1. */
+static inline void *weight(struct model *m, int tensor)
+{
+    if (tensor < 0)
+        return NULL;
+    return m->weights + (size_t)m->parameters.tensors[tensor].offset * type_size(m->config.type);
+}
+
+static inline float *gradient(struct model *m, int tensor)
+{
+    return tensor < 0 ? NULL : m->gradients + m->parameters.tensors[tensor].offset;
+}
+
+/* From here on the side stream may work on what the compute stream has done, and the other way. */
+static inline void side_follows(struct model *m)
+{
+    device_event_record(m->compute_mark, m->compute);
+    device_event_follow(m->side, m->compute_mark);
+}
+
+static inline void compute_follows(struct model *m)
+{
+    device_event_record(m->side_mark, m->side);
+    device_event_follow(m->compute, m->side_mark);
+}
+
+/* Sequence parallelism. Begin to gather the parts (P, h) to 'whole' (R, h), or to add up the wholes
+ * into parts, on the side stream; compute_follows() before the result is used. Where there is one
+ * rank the part is the whole: gather returns 'part' itself. */
+void *gather_rows_begin(struct model *m, void *part, void *whole);
+void scatter_rows_begin(struct model *m, void *whole, void *part);
+
+/* Where a row-parallel layer (or a column-parallel dgrad) writes what scatter_rows_begin adds up.
+ */
+static inline void *unscattered(struct model *m, void *part)
+{
+    return m->parallel->layout.tp == 1 ? part : m->scratch.whole2;
+}
+
+/* layer.c */
+void layer_forward(struct model *m, struct slot *slot, int64_t tensors, int64_t global,
+                   struct layer_memory *memory, int evaluate);
+void layer_recompute(struct model *m, struct slot *slot, int64_t tensors, int64_t global,
+                     struct layer_memory *memory);
+void layer_backward(struct model *m, struct slot *slot, int64_t tensors, int64_t global,
+                    struct layer_memory *memory, int accumulate);
+
+/* attention.c: all heads of this rank, over all context-parallel ranks. */
+void attention_forward(struct model *m, struct slot *slot, int64_t global,
+                       struct layer_memory *memory, int evaluate);
+void attention_backward(struct model *m, struct slot *slot, int64_t global,
+                        struct layer_memory *memory);
+
+/* ends.c: the embedding and the head. */
+void embedding_forward(struct model *m, struct slot *slot);
+void embedding_backward(struct model *m, struct slot *slot, void *dx, int accumulate);
+void head_forward(struct model *m, struct slot *slot, int evaluate, int accumulate);
+
+#endif

@@ -1,0 +1,81 @@
+/* The weights of one rank: which tensors there are, what part of the whole model each is, and where
+ * it lies in the arenas. Weights, main gradients and (in shards) the optimizer's arrays all share
+ * this one order. Needs no device: a plan for any rank can be made anywhere. */
+#ifndef MEGATRON_PARAMETERS_H
+#define MEGATRON_PARAMETERS_H
+
+#include "model_config.h"
+
+/* Elements of an arena are ordered by bucket, within it by class: so the decayed elements are the
+ * first of a bucket, and those that tensor-parallel ranks all have are side by side. */
+enum parameter_class {
+    CLASS_DIVIDED,    /* decayed, every tensor-parallel rank has its own part */
+    CLASS_TIED,       /* the last stage's copy of a tied embedding: not counted in norms */
+    CLASS_SHARED,     /* decayed, the same on all tensor-parallel ranks */
+    CLASS_SHARED_RAW, /* not decayed, the same on all tensor-parallel ranks */
+    CLASS_RAW,        /* not decayed, divided */
+    CLASS_COUNT,
+};
+
+/* Rows first_row .. first_row + rows - 1 and columns first_col .. of a tensor of the whole model.
+ * Vectors have one row. */
+struct parameter {
+    char name[64]; /* of the whole tensor: "layers.3.attention.query.weight" */
+    int64_t rows, cols, first_row, first_col, all_rows, all_cols;
+    int64_t true_rows; /* rows from here on are padding of the vocabulary */
+    int64_t offset;    /* first element in the arenas; dense */
+    enum parameter_class class;
+    int tensor;       /* the fused tensor it is a piece of */
+    double deviation; /* of its first, normal values */
+    double start;     /* its first value where deviation is 0 */
+    uint32_t purpose; /* of the random draw */
+};
+
+/* A tensor as kernels see it: one piece or several, one behind the other. */
+struct tensor {
+    int64_t offset, elements;
+    int bucket;
+    enum parameter_class class;
+    int first, pieces; /* among the parameters */
+};
+
+/* A run of the arena whose gradients are reduced together. Each data-parallel rank optimizes one
+ * part of it. */
+struct bucket {
+    int64_t first, size;              /* size is a multiple of the number of parts */
+    int64_t class_first[CLASS_COUNT]; /* where each class begins, from 'first' on */
+    int64_t class_size[CLASS_COUNT];
+    int64_t decayed;     /* elements from the start */
+    int64_t shard_first; /* where this rank's part lies in the shard arenas */
+    int chunk;           /* ready after this chunk's backward pass */
+};
+
+/* Tensors of one layer, as numbers in 'tensors'; -1 where the network has none. */
+struct layer_tensors {
+    int norm1, norm1_bias, qkv, qkv_bias, projection, projection_bias;
+    int norm2, norm2_bias, fc1, fc1_bias, fc2, fc2_bias;
+};
+
+struct parameters {
+    struct parameter *list;
+    int count;
+    struct tensor *tensors;
+    int tensor_count;
+    struct bucket *buckets;
+    int bucket_count;
+    struct layer_tensors *layers; /* of all chunks of this rank, chunk by chunk */
+    int word, position, head, final_norm, final_norm_bias; /* -1 where another rank has it */
+    int64_t elements;                                      /* of the arenas, with padding */
+    int64_t shard_elements; /* of this rank's share, over all buckets */
+    int64_t true_elements;  /* parameters of this rank as people count them */
+    int shards;             /* parts of each bucket */
+};
+
+/* The weights of the rank at 'at'. 'shards': data-parallel ranks that divide the optimizer (1:
+ * none). Returns 0 or -1; parameters_destroy in both cases. */
+int parameters_create(struct parameters *parameters, const struct model_config *config,
+                      const struct layout *layout, const struct layout_position *at, int shards,
+                      struct error *err);
+void parameters_destroy(struct parameters *parameters);
+
+#endif
