@@ -1,0 +1,439 @@
+#include "engine.h"
+#include "pipeline.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A micro-batch in host memory on its way to the device. */
+struct stage {
+    char *memory;
+    struct model_batch batch;
+    struct device_event *copied; /* by the last chunk that needed it */
+    int64_t micro;               /* which it holds; -1: none */
+};
+
+/* A step's numbers on their way to the device. */
+struct ticket {
+    struct step_state *numbers; /* only its first two fields are used */
+    struct device_event *copied;
+};
+
+enum { TICKETS = 4 };
+
+struct engine {
+    struct engine_config config;
+    const struct parallel *parallel;
+    struct device *device;
+    struct model *model;
+    struct optimizer *optimizer;
+    struct device_stream *stream;
+    int *slots;
+    struct pipeline train, evaluate;
+    int64_t train_micros, evaluate_micros; /* what the lists were made for */
+    struct stage *stages;
+    int stage_count;
+    size_t batch_bytes;
+    struct ticket tickets[TICKETS];
+    struct step_state *report; /* host memory */
+};
+
+/* What a pass over micro-batches needs to know. */
+struct run {
+    struct engine *engine;
+    const struct pipeline *pipeline;
+    struct batch_loader *loader;
+    int64_t micros;
+    int evaluate;
+    int *left; /* per chunk: backward passes to come */
+};
+
+int engine_slots(const struct model_config *config, const struct layout *layout, int64_t stage,
+                 int64_t micros, int64_t eval_micros, int *slots, struct error *err)
+{
+    struct pipeline_shape shape = {(int)layout->pp, (int)stage, (int)config->chunks, 0, 0};
+    struct pipeline p;
+
+    memset(slots, 0, (size_t)config->chunks * sizeof(*slots));
+    for (int forward_only = 0; forward_only < 2; forward_only++) {
+        shape.micros = (int)(forward_only ? eval_micros : micros);
+        shape.forward_only = forward_only;
+        if (shape.micros == 0)
+            continue;
+        if (pipeline_create(&p, &shape, err) < 0) {
+            pipeline_destroy(&p);
+            return -1;
+        }
+        for (int64_t c = 0; c < config->chunks; c++)
+            if (p.slots[c] > slots[c])
+                slots[c] = p.slots[c];
+        pipeline_destroy(&p);
+    }
+    return 0;
+}
+
+static int create_stages(struct engine *e, struct error *err)
+{
+    const struct model_sizes *sizes = model_sizes_of(e->model);
+
+    e->stage_count = e->slots[0] + 2;
+    e->stages = calloc((size_t)e->stage_count, sizeof(*e->stages));
+    if (!e->stages)
+        return error_set(err, "out of memory");
+    for (int i = 0; i < e->stage_count; i++) {
+        struct stage *stage = &e->stages[i];
+
+        e->batch_bytes = model_batch_place(sizes, NULL, &stage->batch);
+        stage->memory = device_host_allocate(e->device, e->batch_bytes, err);
+        stage->copied = stage->memory ? device_event_create(e->device, 0, err) : NULL;
+        if (!stage->copied)
+            return -1;
+        model_batch_place(sizes, stage->memory, &stage->batch);
+        stage->micro = -1;
+    }
+    for (int i = 0; i < TICKETS; i++) {
+        e->tickets[i].numbers = device_host_allocate(e->device, sizeof(struct step_state), err);
+        e->tickets[i].copied = device_event_create(e->device, 0, err);
+        if (!e->tickets[i].numbers || !e->tickets[i].copied)
+            return -1;
+    }
+    e->report = device_host_allocate(e->device, sizeof(*e->report), err);
+    return e->report ? 0 : -1;
+}
+
+struct engine *engine_create(const struct engine_config *config, const struct parallel *parallel,
+                             struct device *device, struct error *err)
+{
+    struct engine *e = calloc(1, sizeof(*e));
+    int shards = parallel->data->size;
+
+    if (!e) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    e->config = *config;
+    e->parallel = parallel;
+    e->device = device;
+    e->slots = calloc((size_t)config->model.chunks, sizeof(*e->slots));
+    if (!e->slots) {
+        error_set(err, "out of memory");
+        engine_destroy(e);
+        return NULL;
+    }
+    if (engine_slots(&config->model, &parallel->layout, parallel->at.pp, config->max_micros,
+                     config->eval_micros, e->slots, err) < 0) {
+        engine_destroy(e);
+        return NULL;
+    }
+    e->model = model_create(&config->model, parallel, device, e->slots, shards, err);
+    if (e->model) {
+        e->stream = model_stream(e->model);
+        e->optimizer = optimizer_create(&config->optimizer, e->model, parallel, device,
+                                        config->model.type, err);
+    }
+    if (!e->optimizer || create_stages(e, err) < 0) {
+        engine_destroy(e);
+        return NULL;
+    }
+    return e;
+}
+
+void engine_destroy(struct engine *e)
+{
+    if (!e)
+        return;
+    for (int i = 0; i < e->stage_count && e->stages; i++) {
+        device_event_destroy(e->stages[i].copied);
+        device_host_release(e->device, e->stages[i].memory);
+    }
+    for (int i = 0; i < TICKETS; i++) {
+        device_event_destroy(e->tickets[i].copied);
+        device_host_release(e->device, e->tickets[i].numbers);
+    }
+    device_host_release(e->device, e->report);
+    optimizer_destroy(e->optimizer);
+    model_destroy(e->model);
+    pipeline_destroy(&e->train);
+    pipeline_destroy(&e->evaluate);
+    free(e->stages);
+    free(e->slots);
+    free(e);
+}
+
+struct model *engine_model(struct engine *engine)
+{
+    return engine->model;
+}
+
+struct optimizer *engine_optimizer(struct engine *engine)
+{
+    return engine->optimizer;
+}
+
+int engine_start(struct engine *e, int initialize, const struct step_state *resumed,
+                 struct error *err)
+{
+    if (initialize && model_initialize(e->model, err) < 0)
+        return -1;
+    return optimizer_start(e->optimizer, resumed, e->config.model.seed, err);
+}
+
+/* --- Batches --------------------------------------------------------------------------------- */
+
+/* First position of the document that each position of the batch lies in. */
+static void document_starts(const struct batch *batch, int64_t sequence, int64_t total,
+                            int32_t *start)
+{
+    for (int32_t d = 0; d < batch->document_count; d++)
+        for (int64_t i = batch->document_offsets[d];
+             i < batch->document_offsets[d + 1] && i < total; i++) {
+            int64_t sample = i / sequence * sequence, first = batch->document_offsets[d];
+
+            start[i] = (int32_t)(first > sample ? first - sample : 0);
+        }
+}
+
+struct fill {
+    const struct engine *engine;
+    const struct batch *batch;
+    struct model_batch *out;
+    int64_t first_sample; /* of the micro-batch within the global batch */
+    double share;         /* of a token that counts in the loss of the step */
+    const int32_t *start;
+};
+
+/* Row 'row' of sample 'sample' on this rank is token 'position' of the sample. */
+static void fill_row(const struct fill *f, int64_t sample, int64_t row, int64_t position)
+{
+    const struct model_sizes *z = model_sizes_of(f->engine->model);
+    int64_t sequence = f->engine->config.model.shape.sequence;
+    int64_t samples = f->engine->config.model.micro_batch;
+    int64_t from = sample * sequence + position, to = sample * z->sequence + row;
+    int64_t piece = row / z->piece_rows;
+    int64_t by_piece = (piece * samples + sample) * z->piece_rows + row % z->piece_rows;
+    struct model_batch *out = f->out;
+
+    out->tokens[to] = f->batch->tokens[from];
+    out->targets[to] = f->batch->labels[from];
+    out->positions[to] = f->batch->position_ids[from];
+    out->weight[to] = (float)(f->batch->loss_mask[from] * f->share);
+    out->row_index[to] = (f->first_sample + sample) * sequence + position;
+    out->document_start[to] = f->start[from];
+    out->piece_row_index[by_piece] = out->row_index[to];
+    out->piece_document_start[by_piece] = out->document_start[to];
+}
+
+static int fill_batch(const struct run *run, int64_t micro, const struct batch *batch,
+                      struct model_batch *out, struct error *err)
+{
+    const struct engine *e = run->engine;
+    const struct model_sizes *z = model_sizes_of(e->model);
+    const struct layout *layout = &e->parallel->layout;
+    int64_t samples = e->config.model.micro_batch, sequence = e->config.model.shape.sequence;
+    int64_t total = samples * sequence, cp = layout->cp, rank = e->parallel->at.cp;
+    int32_t *start = calloc((size_t)total, sizeof(*start));
+    double counted = 0;
+    struct fill f = {e, batch, out, (micro * layout->dp + e->parallel->at.dp) * samples, 0, start};
+
+    if (!start)
+        return error_set(err, "out of memory");
+    document_starts(batch, sequence, total, start);
+    for (int64_t i = 0; i < total; i++)
+        counted += batch->loss_mask[i];
+    /* As Megatron: the mean of each micro-batch, then the mean of micro-batches. */
+    f.share = counted > 0 ? 1 / (counted * (double)(run->micros * layout->dp)) : 0;
+    for (int64_t sample = 0; sample < samples; sample++)
+        for (int64_t row = 0; row < z->sequence; row++) {
+            int64_t number = row < z->piece_rows ? rank : 2 * cp - 1 - rank;
+
+            if (z->pieces == 1)
+                fill_row(&f, sample, row, row);
+            else
+                fill_row(&f, sample, row, number * z->piece_rows + row % z->piece_rows);
+        }
+    free(start);
+    return 0;
+}
+
+/* Micro-batch 'micro' in host memory: taken from the loader the first time it is needed. */
+static struct stage *stage_of(const struct run *run, int64_t micro, struct error *err)
+{
+    struct engine *e = run->engine;
+    struct stage *stage = &e->stages[micro % e->stage_count];
+    struct batch batch;
+    int rc;
+
+    if (stage->micro == micro)
+        return stage;
+    if (device_event_wait(stage->copied, e->config.deadline, err) < 0 ||
+        batch_loader_next(run->loader, &batch, err) < 0)
+        return NULL;
+    rc = fill_batch(run, micro, &batch, &stage->batch, err);
+    batch_loader_release(run->loader, &batch);
+    stage->micro = micro;
+    return rc < 0 ? NULL : stage;
+}
+
+static int upload_batch(const struct run *run, struct pipeline_item item, int slot,
+                        struct error *err)
+{
+    struct engine *e = run->engine;
+    struct stage *stage = stage_of(run, item.micro, err);
+
+    if (!stage)
+        return -1;
+    device_copy(e->stream, model_batch(e->model, item.chunk, slot)->tokens, stage->memory,
+                e->batch_bytes, COPY_TO_DEVICE);
+    device_event_record(stage->copied, e->stream);
+    return 0;
+}
+
+/* --- The pipeline ---------------------------------------------------------------------------- */
+
+static void add_message(struct engine *e, struct comm_message *messages, size_t *count,
+                        struct pipeline_item item, int step, int send,
+                        void *(*buffer)(struct model *model, int chunk, int slot))
+{
+    const struct model_sizes *z = model_sizes_of(e->model);
+    int size = (int)e->parallel->layout.pp,
+        peer = (e->parallel->pipeline->rank + step + size) % size;
+
+    if (item.micro < 0)
+        return;
+    messages[(*count)++] = (struct comm_message){
+        peer, send, buffer(e->model, item.chunk, item.micro % e->slots[item.chunk]),
+        (size_t)(z->part_rows * z->hidden), e->config.model.type};
+}
+
+/* Sends and receives in an order that matches on both sides, also where both neighbours are one. */
+static void exchange(struct engine *e, const struct pipeline_operation *op)
+{
+    struct comm_message messages[COMM_MESSAGES];
+    size_t count = 0;
+
+    add_message(e, messages, &count, op->send_next, 1, 1, model_output);
+    add_message(e, messages, &count, op->recv_prev, -1, 0, model_input);
+    add_message(e, messages, &count, op->send_prev, -1, 1, model_input_gradient);
+    add_message(e, messages, &count, op->recv_next, 1, 0, model_output_gradient);
+    comm_exchange(e->parallel->pipeline, e->stream, messages, count);
+}
+
+static int run_pipeline(struct run *run, struct error *err)
+{
+    struct engine *e = run->engine;
+
+    for (int i = 0; i < run->pipeline->count; i++) {
+        const struct pipeline_operation *op = &run->pipeline->list[i];
+        int chunk = op->item.chunk, slot;
+
+        if (op->kind == PIPELINE_EXCHANGE) {
+            exchange(e, op);
+            continue;
+        }
+        slot = op->item.micro % e->slots[chunk];
+        if (op->kind == PIPELINE_FORWARD) {
+            if (upload_batch(run, op->item, slot, err) < 0)
+                return -1;
+            model_forward(e->model, chunk, slot, run->evaluate, op->item.micro > 0);
+            continue;
+        }
+        model_backward(e->model, chunk, slot, op->item.micro > 0);
+        if (--run->left[chunk] == 0)
+            optimizer_reduce(e->optimizer, chunk);
+    }
+    return 0;
+}
+
+static int make_pipeline(struct engine *e, struct pipeline *p, int64_t *made_for, int64_t micros,
+                         int forward_only, struct error *err)
+{
+    struct pipeline_shape shape = {(int)e->parallel->layout.pp, (int)e->parallel->at.pp,
+                                   (int)e->config.model.chunks, (int)micros, forward_only};
+
+    if (*made_for == micros)
+        return 0;
+    pipeline_destroy(p);
+    *made_for = 0;
+    if (pipeline_create(p, &shape, err) < 0)
+        return -1;
+    *made_for = micros;
+    return 0;
+}
+
+static int run_micros(struct engine *e, const struct pipeline *p, struct batch_loader *loader,
+                      int64_t micros, int evaluate, struct error *err)
+{
+    struct run run = {e, p, loader, micros, evaluate, NULL};
+    int rc;
+
+    run.left = calloc((size_t)e->config.model.chunks, sizeof(*run.left));
+    if (!run.left)
+        return error_set(err, "out of memory");
+    for (int64_t c = 0; c < e->config.model.chunks; c++)
+        run.left[c] = (int)micros;
+    for (int i = 0; i < e->stage_count; i++)
+        e->stages[i].micro = -1;
+    rc = run_pipeline(&run, err);
+    free(run.left);
+    return rc;
+}
+
+/* The numbers of this step, to where the kernels read them. */
+static int send_numbers(struct engine *e, int64_t iteration, int64_t samples, struct error *err)
+{
+    struct ticket *ticket = &e->tickets[iteration % TICKETS];
+    struct step_state *state = model_state(e->model);
+
+    if (device_event_wait(ticket->copied, e->config.deadline, err) < 0)
+        return -1;
+    ticket->numbers->iteration = iteration;
+    ticket->numbers->samples = samples;
+    device_copy(e->stream, state, ticket->numbers, offsetof(struct step_state, seed),
+                COPY_TO_DEVICE);
+    device_event_record(ticket->copied, e->stream);
+    return 0;
+}
+
+int engine_step(struct engine *e, struct batch_loader *loader, int64_t iteration, int64_t micros,
+                struct error *err)
+{
+    int64_t samples = micros * e->config.model.micro_batch * e->parallel->layout.dp;
+
+    if (make_pipeline(e, &e->train, &e->train_micros, micros, 0, err) < 0 ||
+        send_numbers(e, iteration, samples, err) < 0)
+        return -1;
+    optimizer_begin(e->optimizer);
+    if (run_micros(e, &e->train, loader, micros, 0, err) < 0)
+        return -1;
+    optimizer_finish(e->optimizer);
+    return comm_check(e->parallel->comm, err);
+}
+
+int engine_evaluate(struct engine *e, struct batch_loader *loader, int64_t micros, double *loss,
+                    struct error *err)
+{
+    struct step_state *state = model_state(e->model);
+
+    if (make_pipeline(e, &e->evaluate, &e->evaluate_micros, micros, 1, err) < 0)
+        return -1;
+    optimizer_begin(e->optimizer);
+    if (run_micros(e, &e->evaluate, loader, micros, 1, err) < 0)
+        return -1;
+    if (e->parallel->data->size > 1)
+        comm_all_reduce(e->parallel->data, e->stream, &state->loss, 1, TYPE_FP64, COMM_SUM);
+    if (engine_state(e, e->report, 0, err) < 0)
+        return -1;
+    *loss = e->report->loss;
+    return 0;
+}
+
+int engine_state(struct engine *e, struct step_state *state, int reset, struct error *err)
+{
+    device_copy(e->stream, e->report, model_state(e->model), sizeof(*e->report), COPY_TO_HOST);
+    if (reset)
+        optimizer_reset_log(e->optimizer);
+    if (device_stream_wait(e->stream, e->config.deadline, err) < 0)
+        return -1;
+    if (state != e->report)
+        *state = *e->report;
+    return comm_check(e->parallel->comm, err);
+}

@@ -1,0 +1,49 @@
+/* One rank's part in training steps: micro-batches through the pipeline, gradients, update. */
+#ifndef MEGATRON_ENGINE_H
+#define MEGATRON_ENGINE_H
+
+#include "dataset.h"
+#include "model.h"
+#include "optimizer.h"
+
+struct engine_config {
+    struct model_config model;
+    struct optimizer_config optimizer;
+    int64_t max_micros; /* most micro-batches of one step on a data-parallel rank */
+    int64_t eval_micros;
+    double deadline; /* of any single wait, in seconds */
+};
+
+struct engine;
+
+/* Slots per chunk for this many micro-batches: 'slots' has config.chunks entries. */
+int engine_slots(const struct model_config *config, const struct layout *layout, int64_t stage,
+                 int64_t micros, int64_t eval_micros, int *slots, struct error *err);
+
+/* Everything of a rank, with all memory. 'parallel' and 'device' must outlive it. */
+struct engine *engine_create(const struct engine_config *config, const struct parallel *parallel,
+                             struct device *device, struct error *err);
+void engine_destroy(struct engine *engine);
+
+struct model *engine_model(struct engine *engine);
+struct optimizer *engine_optimizer(struct engine *engine);
+
+/* Random weights, or those that a loader has put into the gradient arena in fp32; then the
+ * optimizer's start. */
+int engine_start(struct engine *engine, int initialize, const struct step_state *resumed,
+                 struct error *err);
+
+/* Give one step to the device: 'micros' micro-batches from 'loader'. Does not wait for it, save for
+ * data and for buffers that are still being copied. */
+int engine_step(struct engine *engine, struct batch_loader *loader, int64_t iteration,
+                int64_t micros, struct error *err);
+
+/* Mean loss of 'micros' micro-batches without training; waits. The same on all ranks of the last
+ * stage; 0 on others. */
+int engine_evaluate(struct engine *engine, struct batch_loader *loader, int64_t micros,
+                    double *loss, struct error *err);
+
+/* The state after all steps given so far; waits. 'reset' clears what the log counts. */
+int engine_state(struct engine *engine, struct step_state *state, int reset, struct error *err);
+
+#endif

@@ -1,0 +1,357 @@
+#include "optimizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One run of a bucket's part whose squares count in the norm. */
+struct segment {
+    struct device_plan *plan;
+    int64_t first; /* in the gradient arena */
+};
+
+struct optimizer {
+    struct optimizer_config config;
+    struct model *model;
+    const struct parameters *parameters;
+    const struct parallel *parallel;
+    struct device *device;
+    enum device_type type;
+    int64_t shards, rank;
+    struct device_stream *stream, *reduce_stream;
+    struct device_event *ready, *reduced;
+    char *memory;
+    struct optimizer_shard shard;
+    struct device_plan **adam; /* one per bucket */
+    struct segment *segments;
+    int segment_count;
+    struct device_plan *phases[4];
+};
+
+/* This rank's part of a bucket, in the arenas. */
+static int64_t part_size(const struct optimizer *o, const struct bucket *bucket)
+{
+    return bucket->size / o->shards;
+}
+
+static int64_t part_first(const struct optimizer *o, const struct bucket *bucket)
+{
+    return bucket->first + o->rank * part_size(o, bucket);
+}
+
+static int64_t clamp(int64_t x, int64_t low, int64_t high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+/* Does this rank count a class in the global norm? Every parameter must count once. */
+static int counts(const struct optimizer *o, enum parameter_class class)
+{
+    if (class == CLASS_TIED)
+        return 0;
+    return o->parallel->at.tp == 0 || class == CLASS_DIVIDED || class == CLASS_RAW;
+}
+
+static int add_segment(struct optimizer *o, int64_t first, int64_t last, struct error *err)
+{
+    struct operation op = {.kind = OPERATION_SQUARE_SUM, .square_sum = {last - first}};
+    struct segment *segment = &o->segments[o->segment_count];
+
+    if (last <= first)
+        return 0;
+    segment->first = first;
+    segment->plan = plan_create(o->device, &op, err);
+    if (!segment->plan)
+        return -1;
+    o->segment_count++;
+    return 0;
+}
+
+/* Classes side by side that count become one segment. */
+static int plan_segments(struct optimizer *o, const struct bucket *bucket, struct error *err)
+{
+    int64_t low = part_first(o, bucket), high = low + part_size(o, bucket), first = -1;
+
+    for (int class = 0; class <= CLASS_COUNT; class ++) {
+        int64_t at = class < CLASS_COUNT ? bucket->first + bucket->class_first[class] : high;
+        int counted = class < CLASS_COUNT && counts(o, (enum parameter_class) class);
+
+        at = clamp(at, low, high);
+        if (counted && first < 0)
+            first = at;
+        if (!counted && first >= 0) {
+            if (add_segment(o, first, at, err) < 0)
+                return -1;
+            first = -1;
+        }
+    }
+    return 0;
+}
+
+static int create_plans(struct optimizer *o, struct error *err)
+{
+    const struct parameters *p = o->parameters;
+
+    o->adam = calloc((size_t)p->bucket_count, sizeof(*o->adam));
+    o->segments = calloc((size_t)(p->bucket_count * CLASS_COUNT), sizeof(*o->segments));
+    if (!o->adam || !o->segments)
+        return error_set(err, "out of memory");
+    for (int i = 0; i < p->bucket_count; i++) {
+        const struct bucket *bucket = &p->buckets[i];
+        int64_t size = part_size(o, bucket);
+        int64_t decayed = bucket->first + bucket->decayed - part_first(o, bucket);
+        struct operation op = {.kind = OPERATION_ADAM,
+                               .adam = {size, clamp(decayed, 0, size), o->config.beta1,
+                                        o->config.beta2, o->config.epsilon, o->type}};
+
+        o->adam[i] = plan_create(o->device, &op, err);
+        if (!o->adam[i] || plan_segments(o, bucket, err) < 0)
+            return -1;
+    }
+    for (int phase = 0; phase < 4; phase++) {
+        struct operation op = {.kind = OPERATION_STEP,
+                               .step = {o->config.rules, (enum step_phase)phase}};
+
+        o->phases[phase] = plan_create(o->device, &op, err);
+        if (!o->phases[phase])
+            return -1;
+    }
+    return 0;
+}
+
+static int create_memory(struct optimizer *o, struct error *err)
+{
+    int64_t n = o->parameters->shard_elements;
+    int arrays = o->type == TYPE_FP32 ? 2 : 3;
+    float *memory = device_allocate(o->device, (size_t)(arrays * n) * sizeof(float), err);
+
+    if (!memory)
+        return error_prefix(err, "optimizer");
+    o->memory = (char *)memory;
+    o->shard = (struct optimizer_shard){arrays == 3 ? memory + 2 * n : NULL, memory, memory + n, n};
+    return 0;
+}
+
+struct optimizer *optimizer_create(const struct optimizer_config *config, struct model *model,
+                                   const struct parallel *parallel, struct device *device,
+                                   enum device_type type, struct error *err)
+{
+    struct optimizer *o = calloc(1, sizeof(*o));
+
+    if (!o) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    o->config = *config;
+    o->model = model;
+    o->parameters = model_parameters_of(model);
+    o->parallel = parallel;
+    o->device = device;
+    o->type = type;
+    o->shards = o->parameters->shards;
+    o->rank = o->shards > 1 ? parallel->data->rank : 0;
+    o->stream = model_stream(model);
+    o->reduce_stream = device_stream_create(device, 1, err);
+    o->ready = o->reduce_stream ? device_event_create(device, 0, err) : NULL;
+    o->reduced = o->ready ? device_event_create(device, 0, err) : NULL;
+    if (!o->reduced || create_memory(o, err) < 0 || create_plans(o, err) < 0) {
+        optimizer_destroy(o);
+        return NULL;
+    }
+    return o;
+}
+
+void optimizer_destroy(struct optimizer *o)
+{
+    if (!o)
+        return;
+    for (int i = 0; o->adam && i < o->parameters->bucket_count; i++)
+        plan_destroy(o->adam[i]);
+    for (int i = 0; i < o->segment_count; i++)
+        plan_destroy(o->segments[i].plan);
+    for (int i = 0; i < 4; i++)
+        plan_destroy(o->phases[i]);
+    device_event_destroy(o->ready);
+    device_event_destroy(o->reduced);
+    device_stream_destroy(o->reduce_stream);
+    device_release(o->device, o->memory);
+    free(o->adam);
+    free(o->segments);
+    free(o);
+}
+
+struct optimizer_shard optimizer_shard(struct optimizer *optimizer)
+{
+    return optimizer->shard;
+}
+
+static int clear(struct optimizer *o, float *x, int64_t count, struct error *err)
+{
+    struct operation op = {.kind = OPERATION_FILL, .fill = {count, TYPE_FP32, 0}};
+    struct device_plan *plan = plan_create(o->device, &op, err);
+    int rc;
+
+    if (!plan)
+        return -1;
+    run_fill(plan, o->stream, &(struct fill_operands){x});
+    rc = device_stream_wait(o->stream, 600, err);
+    plan_destroy(plan);
+    return rc;
+}
+
+int optimizer_start(struct optimizer *o, const struct step_state *resumed, uint64_t seed,
+                    struct error *err)
+{
+    struct step_state *host = device_host_allocate(o->device, sizeof(*host), err);
+    int rc;
+
+    if (!host)
+        return -1;
+    if (resumed)
+        *host = *resumed;
+    else
+        *host = (struct step_state){.loss_scale = (float)o->config.initial_scale,
+                                    .hysteresis = o->config.rules.hysteresis};
+    host->seed = seed;
+    step_state_refresh(host, &o->config.rules);
+    device_copy(o->stream, model_state(o->model), host, sizeof(*host), COPY_TO_DEVICE);
+    for (int i = 0; i < o->parameters->bucket_count && o->shard.master; i++) {
+        const struct bucket *bucket = &o->parameters->buckets[i];
+
+        device_copy(o->stream, o->shard.master + bucket->shard_first,
+                    model_gradients(o->model) + part_first(o, bucket),
+                    (size_t)part_size(o, bucket) * sizeof(float), COPY_ON_DEVICE);
+    }
+    rc = device_stream_wait(o->stream, 600, err);
+    device_host_release(o->device, host);
+    if (rc < 0 || resumed)
+        return rc;
+    return clear(o, o->shard.moment1, 2 * o->shard.elements, err);
+}
+
+static void phase(struct optimizer *o, enum step_phase phase)
+{
+    run_step(o->phases[phase], o->stream, &(struct step_operands){model_state(o->model)});
+}
+
+void optimizer_begin(struct optimizer *o)
+{
+    phase(o, STEP_BEGIN);
+}
+
+void optimizer_reset_log(struct optimizer *o)
+{
+    phase(o, STEP_RESET);
+}
+
+/* Parameters that all tensor-parallel ranks have saw only a part of the rows each. */
+static void reduce_shared(struct optimizer *o, const struct bucket *bucket)
+{
+    int64_t first = bucket->class_first[CLASS_SHARED];
+    int64_t count = bucket->class_size[CLASS_SHARED] + bucket->class_size[CLASS_SHARED_RAW];
+
+    if (o->parallel->layout.tp > 1 && count > 0)
+        comm_all_reduce(o->parallel->tensor, o->reduce_stream,
+                        model_gradients(o->model) + bucket->first + first, (size_t)count, TYPE_FP32,
+                        COMM_SUM);
+}
+
+/* The tensor whose gradient first and last stage add up, if it is this rank's; else -1. */
+static int tied_tensor(const struct optimizer *o)
+{
+    const struct parameters *p = o->parameters;
+
+    if (!o->config.tied || o->parallel->embedding->size < 2)
+        return -1;
+    return p->head >= 0 ? p->head : p->word;
+}
+
+static void reduce_bucket(struct optimizer *o, const struct bucket *bucket)
+{
+    float *gradients = model_gradients(o->model);
+
+    reduce_shared(o, bucket);
+    if (o->shards > 1)
+        comm_reduce_scatter(o->parallel->data, o->reduce_stream, gradients + bucket->first,
+                            gradients + part_first(o, bucket), (size_t)part_size(o, bucket),
+                            TYPE_FP32);
+}
+
+void optimizer_reduce(struct optimizer *o, int chunk)
+{
+    int tied = tied_tensor(o);
+
+    device_event_record(o->ready, o->stream);
+    device_event_follow(o->reduce_stream, o->ready);
+    for (int i = 0; i < o->parameters->bucket_count; i++) {
+        const struct bucket *bucket = &o->parameters->buckets[i];
+
+        /* The tied one waits for the other end of the pipeline: only when all passes are done. */
+        if (bucket->chunk == chunk && (tied < 0 || o->parameters->tensors[tied].bucket != i))
+            reduce_bucket(o, bucket);
+    }
+}
+
+static void reduce_tied(struct optimizer *o)
+{
+    int tied = tied_tensor(o);
+    const struct tensor *tensor;
+
+    if (tied < 0)
+        return;
+    tensor = &o->parameters->tensors[tied];
+    comm_all_reduce(o->parallel->embedding, o->reduce_stream,
+                    model_gradients(o->model) + tensor->offset, (size_t)tensor->elements, TYPE_FP32,
+                    COMM_SUM);
+    reduce_bucket(o, &o->parameters->buckets[tensor->bucket]);
+}
+
+static void update(struct optimizer *o)
+{
+    size_t size = type_size(o->type);
+    char *weights = model_weights(o->model);
+
+    for (int i = 0; i < o->parameters->bucket_count; i++) {
+        const struct bucket *bucket = &o->parameters->buckets[i];
+        char *mine = weights + (size_t)part_first(o, bucket) * size;
+        struct adam_operands operands = {
+            .grad = model_gradients(o->model) + part_first(o, bucket),
+            .master = o->shard.master ? o->shard.master + bucket->shard_first : (float *)mine,
+            .moment1 = o->shard.moment1 + bucket->shard_first,
+            .moment2 = o->shard.moment2 + bucket->shard_first,
+            .weights = o->shard.master ? mine : NULL,
+            .state = model_state(o->model),
+        };
+
+        run_adam(o->adam[i], o->stream, &operands);
+        if (o->shards == 1)
+            continue;
+        device_event_record(o->ready, o->stream);
+        device_event_follow(o->reduce_stream, o->ready);
+        comm_all_gather(o->parallel->data, o->reduce_stream, mine,
+                        weights + (size_t)bucket->first * size, (size_t)part_size(o, bucket),
+                        o->type);
+    }
+    device_event_record(o->reduced, o->reduce_stream);
+    device_event_follow(o->stream, o->reduced);
+}
+
+void optimizer_finish(struct optimizer *o)
+{
+    struct step_state *state = model_state(o->model);
+
+    device_event_record(o->ready, o->stream);
+    device_event_follow(o->reduce_stream, o->ready);
+    reduce_tied(o);
+    device_event_record(o->reduced, o->reduce_stream);
+    device_event_follow(o->stream, o->reduced);
+    for (int i = 0; i < o->segment_count; i++)
+        run_square_sum(o->segments[i].plan, o->stream,
+                       &(struct square_sum_operands){
+                           model_gradients(o->model) + o->segments[i].first, &state->norm_squared});
+    if (o->shards > 1)
+        comm_all_reduce(o->parallel->data, o->stream, &state->loss, 1, TYPE_FP64, COMM_SUM);
+    comm_all_reduce(o->parallel->world, o->stream, &state->norm_squared, 1, TYPE_FP64, COMM_SUM);
+    phase(o, STEP_CLIP);
+    update(o);
+    phase(o, STEP_END);
+}

@@ -1,0 +1,44 @@
+/* The order of work of one pipeline stage in one step: forward and backward passes of micro-batches
+ * through its chunks, and the exchanges of activations and gradients between them. A pure function
+ * of the shape of the pipeline; all stages' lists together match message by message. */
+#ifndef MEGATRON_PIPELINE_H
+#define MEGATRON_PIPELINE_H
+
+#include "error.h"
+
+enum pipeline_kind { PIPELINE_FORWARD, PIPELINE_BACKWARD, PIPELINE_EXCHANGE };
+
+/* Which micro-batch of which chunk (of this stage) something is about; micro -1: nothing. */
+struct pipeline_item {
+    int chunk, micro;
+};
+
+/* An exchange does all its messages at once. "Next" is the stage behind this one, the first stage
+ * being behind the last. */
+struct pipeline_operation {
+    enum pipeline_kind kind;
+    struct pipeline_item item;      /* of a forward or backward pass */
+    struct pipeline_item send_next; /* an output */
+    struct pipeline_item recv_prev; /* an input */
+    struct pipeline_item send_prev; /* the gradient of an input */
+    struct pipeline_item recv_next; /* the gradient of an output */
+};
+
+struct pipeline {
+    struct pipeline_operation *list;
+    int count;
+    int *slots; /* per chunk: micro-batches alive at the same time; micro m uses slot m % slots */
+};
+
+struct pipeline_shape {
+    int stages, stage, chunks, micros;
+    int forward_only;
+};
+
+/* 1F1B, interleaved where chunks > 1 (micros must then be a multiple of stages). Returns 0 or -1;
+ * pipeline_destroy in both cases. */
+int pipeline_create(struct pipeline *pipeline, const struct pipeline_shape *shape,
+                    struct error *err);
+void pipeline_destroy(struct pipeline *pipeline);
+
+#endif
