@@ -5,6 +5,7 @@
 const struct command *const commands[] = {
     &command_image,
     &command_topo,
+    &command_train,
     &command_version,
     NULL,
 };

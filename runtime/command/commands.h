@@ -6,6 +6,7 @@
 
 extern const struct command command_image;
 extern const struct command command_topo;
+extern const struct command command_train;
 extern const struct command command_version;
 
 /* All of them in the order of `megatron --help`, NULL at the end. */

@@ -1,0 +1,80 @@
+#include "commands.h"
+#include "train.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void print_help(void)
+{
+    printf("Usage: megatron train [OPTION...]\n"
+           "Train a GPT or Llama model; one process per rank, started by srun or mpirun.\n");
+    options_print(arguments_table, stdout);
+}
+
+static void list_presets(void)
+{
+    char text[160];
+
+    for (size_t i = 0; preset_at(i); i++) {
+        preset_describe(preset_at(i), text, sizeof(text));
+        printf("%s\n", text);
+    }
+}
+
+static void note_ignored(const struct options_result *result)
+{
+    if (result->ignored_count == 0)
+        return;
+    printf("note: without meaning here:");
+    for (size_t i = 0; i < result->ignored_count; i++)
+        printf(" --%s", result->ignored[i]);
+    printf("\n");
+}
+
+static int run(struct arguments *arguments, const struct options_result *result, struct error *err)
+{
+    struct world world;
+
+    if (result->word_count > 0)
+        return error_set(err, "unexpected word %s; options begin with two dashes",
+                         result->words[0]);
+    if (arguments->model && strcmp(arguments->model, "list") == 0) {
+        list_presets();
+        return 0;
+    }
+    if (world_read(&world, err) < 0 || arguments_derive(arguments, result, &world, err) < 0)
+        return -1;
+    if (world.rank == 0)
+        note_ignored(result);
+    if (arguments->dry_run)
+        return train_dry_run(arguments, err);
+    return train_run(arguments, &world, err);
+}
+
+static int run_train(int argc, const char *const *argv, struct error *err)
+{
+    struct arguments arguments;
+    struct options_result result;
+    int rc;
+
+    arguments_default(&arguments);
+    rc = options_parse(arguments_table, &arguments, argc, argv, &result, err);
+    if (rc == 0 && result.help)
+        print_help();
+    else if (rc == 0)
+        rc = run(&arguments, &result, err);
+    options_result_clear(&result);
+    free(arguments.rampup.items);
+    free(arguments.data_path.items);
+    free(arguments.train_data_path.items);
+    free(arguments.valid_data_path.items);
+    free(arguments.test_data_path.items);
+    return rc;
+}
+
+const struct command command_train = {
+    .name = "train",
+    .summary = "train a GPT or Llama model",
+    .run = run_train,
+};

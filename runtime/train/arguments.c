@@ -1,0 +1,469 @@
+#include "arguments.h"
+#include "parse.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+void arguments_default(struct arguments *a)
+{
+    memset(a, 0, sizeof(*a));
+    a->num_layers = a->hidden_size = a->ffn_hidden_size = a->num_attention_heads = -1;
+    a->kv_channels = a->num_query_groups = a->seq_length = a->max_position_embeddings = -1;
+    a->vocab_size = a->global_batch_size = a->train_iters = a->train_samples = -1;
+    a->exit_interval = a->exit_duration = a->recompute_num_layers = -1;
+    a->lr_decay_iters = a->lr_decay_samples = a->lr_warmup_iters = a->lr_warmup_samples = -1;
+    a->layers_per_virtual_stage = a->eod_id = a->threads = a->world_size = -1;
+    a->recompute_granularity = a->recompute_method = -1;
+    a->lr_warmup_fraction = a->loss_scale = a->lr = -1;
+    a->make_vocab_size_divisible_by = 128;
+    a->linear_bias = 1;
+    a->rotary_base = 10000;
+    a->rotary_percent = 1;
+    a->rope_scaling_factor = 8;
+    a->init_method_std = 0.02;
+    a->norm_epsilon = 1e-5;
+    a->hidden_dropout = a->attention_dropout = 0.1;
+    a->seed = 1234;
+    a->weight_decay = 0.01;
+    a->clip_grad = 1;
+    a->beta1 = 0.9;
+    a->beta2 = 0.999;
+    a->epsilon = 1e-8;
+    a->initial_loss_scale = 4294967296.0;
+    a->min_loss_scale = 1;
+    a->loss_scale_window = 1000;
+    a->hysteresis = 2;
+    a->timeout_minutes = 10;
+    a->eval_iters = 100;
+    a->eval_interval = 1000;
+    a->log_interval = 100;
+    a->micro_batch_size = -1;
+}
+
+/* A preset fills in what the command line leaves open. */
+static int apply_preset(struct arguments *a, const struct options_result *given, struct error *err)
+{
+    const struct model_shape *shape;
+    struct {
+        int64_t *value, preset;
+    } rows[9];
+    int llama;
+
+    if (!a->model)
+        return 0;
+    shape = preset_find("--megatron-model", a->model, err);
+    if (!shape)
+        return -1;
+    rows[0].value = &a->num_layers, rows[0].preset = shape->layers;
+    rows[1].value = &a->hidden_size, rows[1].preset = shape->hidden;
+    rows[2].value = &a->ffn_hidden_size, rows[2].preset = shape->ffn_hidden;
+    rows[3].value = &a->num_attention_heads, rows[3].preset = shape->heads;
+    rows[4].value = &a->kv_channels, rows[4].preset = shape->kv_channels;
+    rows[5].value = &a->num_query_groups, rows[5].preset = shape->query_groups;
+    rows[6].value = &a->seq_length, rows[6].preset = shape->sequence;
+    rows[7].value = &a->max_position_embeddings, rows[7].preset = shape->sequence;
+    rows[8].value = &a->vocab_size, rows[8].preset = shape->vocabulary;
+    for (int i = 0; i < 9; i++)
+        if (*rows[i].value < 0)
+            *rows[i].value = rows[i].preset;
+    llama = shape->family == MODEL_LLAMA;
+    a->group_query_attention |= shape->query_groups != shape->heads;
+    if (!llama)
+        return 0;
+    if (!options_given(given, "rotary-base"))
+        a->rotary_base = shape->rotary_base;
+    if (!options_given(given, "position-embedding-type"))
+        a->position_embedding = POSITION_ROPE;
+    if (!options_given(given, "normalization"))
+        a->normalization = NORMALIZATION_RMS;
+    if (!options_given(given, "hidden-dropout"))
+        a->hidden_dropout = 0;
+    if (!options_given(given, "attention-dropout"))
+        a->attention_dropout = 0;
+    a->swiglu = a->untie = 1;
+    a->linear_bias = 0;
+    return 0;
+}
+
+static int need(int64_t value, const char *name, struct error *err)
+{
+    return value > 0
+               ? 0
+               : error_set(err, "--%s is needed (or --megatron-model, which names a model)", name);
+}
+
+/* Sizes that follow from others. */
+static int derive_shape(struct arguments *a, struct error *err)
+{
+    if (a->use_rotary)
+        a->position_embedding = POSITION_ROPE;
+    if (need(a->num_layers, "num-layers", err) < 0 ||
+        need(a->hidden_size, "hidden-size", err) < 0 ||
+        need(a->num_attention_heads, "num-attention-heads", err) < 0 ||
+        need(a->seq_length, "seq-length", err) < 0 ||
+        need(a->micro_batch_size, "micro-batch-size", err) < 0)
+        return -1;
+    if (a->kv_channels < 0) {
+        if (a->hidden_size % a->num_attention_heads != 0)
+            return error_set(err,
+                             "--hidden-size=%" PRId64
+                             " is no multiple of --num-attention-heads=%" PRId64
+                             "; change one of them, or give --kv-channels",
+                             a->hidden_size, a->num_attention_heads);
+        a->kv_channels = a->hidden_size / a->num_attention_heads;
+    }
+    if (a->ffn_hidden_size < 0)
+        a->ffn_hidden_size = a->swiglu ? (int64_t)((double)(4 * a->hidden_size) * 2 / 3 / 64) * 64
+                                       : 4 * a->hidden_size;
+    if (!a->group_query_attention)
+        a->num_query_groups = a->num_attention_heads;
+    if (a->num_query_groups < 0)
+        return error_set(err, "--group-query-attention needs --num-query-groups");
+    if (a->num_attention_heads % a->num_query_groups != 0)
+        return error_set(
+            err, "--num-query-groups=%" PRId64 " does not divide --num-attention-heads=%" PRId64,
+            a->num_query_groups, a->num_attention_heads);
+    if (a->max_position_embeddings < 0)
+        a->max_position_embeddings = a->seq_length;
+    if (a->max_position_embeddings < a->seq_length)
+        return error_set(err,
+                         "--seq-length=%" PRId64 " is more than --max-position-embeddings=%" PRId64,
+                         a->seq_length, a->max_position_embeddings);
+    if (a->vocab_size < 0)
+        return error_set(err, "--vocab-size is needed, or --megatron-model, or a tokenizer "
+                              "(--vocab-file and --merge-file, or --tokenizer-model)");
+    return 0;
+}
+
+static int derive_model(struct arguments *a, struct error *err)
+{
+    struct model_config *m = &a->model_config;
+
+    if (a->fp16 && a->bf16)
+        return error_set(err, "--fp16 and --bf16 exclude each other; leave out one");
+    if (a->hidden_dropout < 0 || a->hidden_dropout >= 1 || a->attention_dropout < 0 ||
+        a->attention_dropout >= 1)
+        return error_set(err, "dropout must be at least 0 and below 1");
+    if (a->rotary_percent <= 0 || a->rotary_percent > 1)
+        return error_set(err, "--rotary-percent=%g must be above 0 and at most 1",
+                         a->rotary_percent);
+    *m = (struct model_config){
+        .shape = {.name = a->model ? a->model : "custom",
+                  .family = a->swiglu ? MODEL_LLAMA : MODEL_GPT,
+                  .layers = a->num_layers,
+                  .hidden = a->hidden_size,
+                  .ffn_hidden = a->ffn_hidden_size,
+                  .heads = a->num_attention_heads,
+                  .query_groups = a->num_query_groups,
+                  .kv_channels = a->kv_channels,
+                  .vocabulary = a->vocab_size,
+                  .sequence = a->seq_length,
+                  .rotary_base = a->rotary_base},
+        .padded_vocabulary =
+            vocabulary_padded(a->vocab_size, a->make_vocab_size_divisible_by, a->layout.tp),
+        .positions = a->max_position_embeddings,
+        .position = (enum position_kind)a->position_embedding,
+        .rotary_percent = a->rotary_percent,
+        .rope_scaling = {a->rope_scaling, a->rope_scaling_factor, 1, 4, 8192},
+        .norm = a->normalization == NORMALIZATION_RMS ? NORM_RMS : NORM_LAYER,
+        .epsilon = a->norm_epsilon,
+        .swiglu = a->swiglu,
+        .tied = !a->untie,
+        .linear_bias = a->linear_bias,
+        .qkv_bias = a->qkv_bias,
+        .hidden_dropout = a->hidden_dropout,
+        .attention_dropout = a->attention_dropout,
+        .init_std = a->init_method_std,
+        .type = a->bf16   ? TYPE_BF16
+                : a->fp16 ? TYPE_FP16
+                          : TYPE_FP32,
+        .micro_batch = a->micro_batch_size,
+        .documents = a->reset_attention_mask,
+        .chunks = 1,
+        .seed = (uint64_t)a->seed,
+    };
+    return 0;
+}
+
+static int derive_recompute(struct arguments *a, struct error *err)
+{
+    struct model_config *m = &a->model_config;
+
+    if (a->recompute_activations && a->recompute_granularity < 0)
+        a->recompute_granularity = GRANULARITY_SELECTIVE;
+    if (a->recompute_granularity < 0)
+        return 0;
+    m->recompute =
+        a->recompute_granularity == GRANULARITY_FULL ? RECOMPUTE_FULL : RECOMPUTE_SELECTIVE;
+    m->recompute_layers = m->shape.layers;
+    if (a->recompute_method == METHOD_BLOCK) {
+        if (a->recompute_num_layers < 0)
+            return error_set(err, "--recompute-method block needs --recompute-num-layers");
+        m->recompute_layers = a->recompute_num_layers;
+    }
+    return 0;
+}
+
+static int derive_layout(struct arguments *a, const struct world *world, struct error *err)
+{
+    int64_t size = a->dry_run && a->world_size > 0 ? a->world_size : world->size;
+
+    a->layout.tp = a->tp > 0 ? a->tp : world->tp > 0 ? world->tp : 1;
+    a->layout.pp = a->pp > 0 ? a->pp : world->pp > 0 ? world->pp : 1;
+    a->layout.cp = a->cp > 0 ? a->cp : world->cp > 0 ? world->cp : 1;
+    if (a->dry_run && a->world_size < 0 && world->size == 1)
+        size = a->layout.tp * a->layout.pp * a->layout.cp;
+    return layout_divide(&a->layout, size, &layout_names_runtime, err);
+}
+
+static int check_layout(struct arguments *a, struct error *err)
+{
+    struct model_config *m = &a->model_config;
+    int64_t rows = m->micro_batch * (m->shape.sequence / a->layout.cp);
+
+    if (a->layers_per_virtual_stage > 0) {
+        int64_t stage = m->shape.layers / a->layout.pp;
+
+        if (a->layout.pp < 2)
+            return error_set(err, "--num-layers-per-virtual-pipeline-stage needs "
+                                  "--pipeline-model-parallel-size of 2 or more");
+        if (m->shape.layers % a->layout.pp != 0 || stage % a->layers_per_virtual_stage != 0)
+            return error_set(err,
+                             "--num-layers-per-virtual-pipeline-stage=%" PRId64
+                             " does not divide the %" PRId64 " layers of a pipeline stage",
+                             a->layers_per_virtual_stage, stage);
+        m->chunks = stage / a->layers_per_virtual_stage;
+    }
+    if (layout_check_model(&a->layout, &m->shape, m->chunks, &layout_names_runtime, err) < 0)
+        return -1;
+    if (rows % a->layout.tp != 0)
+        return error_set(err,
+                         "the %" PRId64 " tokens of a micro-batch are no multiple of "
+                         "--tensor-model-parallel-size=%" PRId64,
+                         rows, a->layout.tp);
+    return 0;
+}
+
+static int check_rampup(struct arguments *a, int64_t unit, struct error *err)
+{
+    int64_t values[3];
+    static const char *const names[] = {"--rampup-batch-size START",
+                                        "--rampup-batch-size INCREMENT",
+                                        "--rampup-batch-size SAMPLES"};
+
+    if (a->rampup.count == 0)
+        return 0;
+    if (a->rampup.count != 3)
+        return error_set(err, "--rampup-batch-size takes START INCREMENT SAMPLES");
+    for (int i = 0; i < 3; i++)
+        if (parse_int64(names[i], a->rampup.items[i], 1, INT64_MAX, &values[i], err) < 0)
+            return -1;
+    if (a->train_samples < 0)
+        return error_set(err, "--rampup-batch-size needs --train-samples instead of --train-iters");
+    if (values[0] > a->global_batch_size || (a->global_batch_size - values[0]) % values[1] != 0)
+        return error_set(err,
+                         "--rampup-batch-size: START plus a number of INCREMENTs must give "
+                         "--global-batch-size=%" PRId64,
+                         a->global_batch_size);
+    if (values[0] % unit != 0 || values[1] % unit != 0)
+        return error_set(err,
+                         "--rampup-batch-size: START and INCREMENT must be multiples of "
+                         "micro-batch x data-parallel size = %" PRId64,
+                         unit);
+    return 0;
+}
+
+int64_t batch_size_at(const struct arguments *a, int64_t consumed)
+{
+    int64_t start, increment, samples, increments, steps;
+
+    if (a->rampup.count != 3)
+        return a->global_batch_size;
+    start = atoll(a->rampup.items[0]);
+    increment = atoll(a->rampup.items[1]);
+    samples = atoll(a->rampup.items[2]);
+    increments = (a->global_batch_size - start) / increment;
+    if (increments == 0 || consumed > samples)
+        return a->global_batch_size;
+    steps = (int64_t)((double)consumed / ((double)samples / (double)increments));
+    return start + (steps < increments ? steps : increments) * increment;
+}
+
+/* Steps of the run, from samples where these are given. */
+static int derive_length(struct arguments *a, struct error *err)
+{
+    int64_t unit = a->micro_batch_size * a->layout.dp, consumed = 0;
+
+    if (a->global_batch_size < 0)
+        a->global_batch_size = unit;
+    if (a->global_batch_size % unit != 0)
+        return error_set(err,
+                         "--global-batch-size=%" PRId64
+                         " is no multiple of --micro-batch-size=%" PRId64
+                         " x data-parallel size %" PRId64,
+                         a->global_batch_size, a->micro_batch_size, a->layout.dp);
+    if ((a->train_iters < 0) == (a->train_samples < 0))
+        return error_set(err, "give either --train-iters or --train-samples");
+    if (check_rampup(a, unit, err) < 0)
+        return -1;
+    if (a->train_iters > 0) {
+        a->total_iterations = a->train_iters;
+        a->total_samples = a->train_iters * a->global_batch_size;
+        return 0;
+    }
+    a->total_samples = a->train_samples;
+    while (a->rampup.count == 3 && batch_size_at(a, consumed) < a->global_batch_size &&
+           consumed < a->train_samples) {
+        consumed += batch_size_at(a, consumed);
+        a->total_iterations++;
+    }
+    if (consumed < a->train_samples)
+        a->total_iterations += (a->train_samples - consumed) / a->global_batch_size;
+    if (a->total_iterations == 0)
+        return error_set(err, "--train-samples=%" PRId64 " is less than one step",
+                         a->train_samples);
+    return 0;
+}
+
+static int derive_rules(struct arguments *a, struct error *err)
+{
+    struct step_rules *r = &a->rules;
+    double batch = (double)a->global_batch_size;
+    int by_samples = a->train_samples > 0;
+
+    if (a->lr < 0)
+        return error_set(err, "--lr is needed");
+    if (by_samples && (a->lr_decay_iters > 0 || a->lr_warmup_iters > 0))
+        return error_set(err,
+                         "with --train-samples use --lr-decay-samples and --lr-warmup-samples");
+    if (!by_samples && (a->lr_decay_samples > 0 || a->lr_warmup_samples > 0))
+        return error_set(err, "with --train-iters use --lr-decay-iters and --lr-warmup-iters");
+    if (a->lr_warmup_fraction >= 0 && (a->lr_warmup_iters > 0 || a->lr_warmup_samples > 0))
+        return error_set(err, "--lr-warmup-fraction excludes --lr-warmup-iters and -samples");
+    *r = (struct step_rules){
+        .lr = a->lr,
+        .min_lr = a->min_lr,
+        .style = (enum lr_style)a->lr_decay_style,
+        .weight_decay = a->weight_decay,
+        .clip = a->clip_grad,
+        .dynamic_scale = a->fp16 && a->loss_scale <= 0,
+        .min_scale = a->min_loss_scale,
+        .scale_window = a->loss_scale_window,
+        .hysteresis = (int)a->hysteresis,
+    };
+    if (by_samples)
+        r->decay_samples =
+            (double)(a->lr_decay_samples > 0 ? a->lr_decay_samples : a->train_samples);
+    else
+        r->decay_samples =
+            batch * (double)(a->lr_decay_iters > 0 ? a->lr_decay_iters : a->train_iters);
+    if (a->lr_warmup_fraction >= 0)
+        r->warmup_samples = a->lr_warmup_fraction * r->decay_samples;
+    else if (by_samples)
+        r->warmup_samples = a->lr_warmup_samples > 0 ? (double)a->lr_warmup_samples : 0;
+    else
+        r->warmup_samples = a->lr_warmup_iters > 0 ? batch * (double)a->lr_warmup_iters : 0;
+    if (r->warmup_samples >= r->decay_samples && r->style != LR_CONSTANT)
+        return error_set(err,
+                         "the warm-up (%.0f samples) is not shorter than the decay (%.0f samples); "
+                         "shorten --lr-warmup-* or lengthen --lr-decay-*",
+                         r->warmup_samples, r->decay_samples);
+    return 0;
+}
+
+int arguments_derive(struct arguments *a, const struct options_result *given,
+                     const struct world *world, struct error *err)
+{
+    if (!a->model && world->model)
+        a->model = world->model;
+    if (apply_preset(a, given, err) < 0 || derive_shape(a, err) < 0 ||
+        derive_layout(a, world, err) < 0 || derive_model(a, err) < 0 || check_layout(a, err) < 0 ||
+        derive_recompute(a, err) < 0 || derive_length(a, err) < 0 || derive_rules(a, err) < 0)
+        return -1;
+    if (a->model_config.chunks > 1 &&
+        a->global_batch_size / (a->micro_batch_size * a->layout.dp) % a->layout.pp != 0)
+        return error_set(err,
+                         "the interleaved schedule needs a number of micro-batches that is a "
+                         "multiple of --pipeline-model-parallel-size=%" PRId64
+                         "; change --global-batch-size",
+                         a->layout.pp);
+    if (a->eod_id < 0)
+        a->eod_id = a->vocab_size - 1;
+    if (!a->mock_data && a->data_path.count == 0 && a->train_data_path.count == 0 && !a->dry_run)
+        return error_set(err, "no data: give --data-path, --train-data-path or --mock-data");
+    return 0;
+}
+
+double sample_flops(const struct arguments *a)
+{
+    const struct model_shape *s = &a->model_config.shape;
+    double h = (double)s->hidden, d = (double)s->kv_channels, tokens = (double)s->sequence;
+    double q = (double)s->heads * d, kv = (double)s->query_groups * d, f = (double)s->ffn_hidden;
+    double layer = h * (q + 2 * kv) + q * h + (a->swiglu ? 3 : 2) * h * f;
+
+    return 6 * tokens *
+               ((double)s->layers * layer + h * (double)a->model_config.padded_vocabulary) +
+           12 * tokens * (double)s->layers * q * tokens;
+}
+
+static void print_value(const struct arguments *a, const struct option *row, FILE *stream)
+{
+    const char *slot = (const char *)a + row->offset;
+    const struct option_list *list = (const struct option_list *)slot;
+    char name[64];
+
+    snprintf(name, sizeof(name), "%s ", row->name);
+    for (char *c = name; *c; c++)
+        if (*c == '-')
+            *c = '_';
+    fprintf(stream, "  %s", name);
+    for (size_t i = strlen(name); i < 48; i++)
+        fputc('.', stream);
+    switch (row->type) {
+    case OPTION_INT:
+        fprintf(stream, " %" PRId64 "\n", *(const int64_t *)slot);
+        break;
+    case OPTION_REAL:
+        fprintf(stream, " %g\n", *(const double *)slot);
+        break;
+    case OPTION_TEXT:
+        fprintf(stream, " %s\n", *(const char *const *)slot ? *(const char *const *)slot : "None");
+        break;
+    case OPTION_LIST:
+        for (size_t i = 0; i < list->count; i++)
+            fprintf(stream, " %s", list->items[i]);
+        fprintf(stream, list->count ? "\n" : " None\n");
+        break;
+    case OPTION_UNFLAG:
+        fprintf(stream, " %s\n", *(const int *)slot ? "False" : "True");
+        break;
+    case OPTION_CHOICE: {
+        const char *word = row->choices;
+        int number = *(const int *)slot;
+
+        for (int i = 0; i < number && word; i++)
+            word = strchr(word, '|') ? strchr(word, '|') + 1 : NULL;
+        if (number < 0 || !word)
+            fprintf(stream, " None\n");
+        else
+            fprintf(stream, " %.*s\n", (int)strcspn(word, "|"), word);
+        break;
+    }
+    default:
+        fprintf(stream, " %s\n", *(const int *)slot ? "True" : "False");
+    }
+}
+
+void arguments_print(const struct arguments *arguments, FILE *stream)
+{
+    fprintf(stream, "------------------------ arguments ------------------------\n");
+    for (const struct option *row = arguments_table; row->name; row++)
+        if (row->type != OPTION_HEADING && row->type != OPTION_IGNORED &&
+            row->type != OPTION_RENAMED)
+            print_value(arguments, row, stream);
+    fprintf(stream, "-------------------- end of arguments ---------------------\n");
+}

@@ -1,0 +1,88 @@
+/* What the command line of `megatron train` says, and what follows from it. */
+#ifndef MEGATRON_ARGUMENTS_H
+#define MEGATRON_ARGUMENTS_H
+
+#include "engine.h"
+#include "option.h"
+#include "world.h"
+
+enum device_choice { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
+enum normalization { NORMALIZATION_LAYER, NORMALIZATION_RMS };
+enum recompute_granularity { GRANULARITY_FULL, GRANULARITY_SELECTIVE };
+enum recompute_method { METHOD_UNIFORM, METHOD_BLOCK };
+
+/* The values of the options, by their names; -1 (or a negative number, or NULL) means not given. */
+struct arguments {
+    /* network */
+    const char *model;
+    int64_t num_layers, hidden_size, ffn_hidden_size, num_attention_heads, kv_channels;
+    int64_t num_query_groups, seq_length, max_position_embeddings, vocab_size;
+    int64_t make_vocab_size_divisible_by;
+    int group_query_attention, position_embedding, normalization, swiglu, untie, linear_bias;
+    int qkv_bias, rope_scaling, use_rotary;
+    double rotary_base, rotary_percent, init_method_std, norm_epsilon, rope_scaling_factor;
+    double hidden_dropout, attention_dropout;
+    /* training */
+    int64_t micro_batch_size, global_batch_size, train_iters, train_samples, seed;
+    struct option_list rampup;
+    int64_t exit_interval, exit_duration;
+    int exit_signal_handler;
+    int recompute_activations, recompute_granularity, recompute_method;
+    int64_t recompute_num_layers;
+    double lr, min_lr, lr_warmup_fraction, weight_decay, clip_grad, beta1, beta2, epsilon;
+    int lr_decay_style;
+    int64_t lr_decay_iters, lr_decay_samples, lr_warmup_iters, lr_warmup_samples;
+    int fp16, bf16;
+    double loss_scale, initial_loss_scale, min_loss_scale;
+    int64_t loss_scale_window, hysteresis;
+    /* layout */
+    int64_t tp, pp, cp, layers_per_virtual_stage;
+    int sequence_parallel, distributed_optimizer, overlap_grad_reduce, overlap_param_gather;
+    int64_t timeout_minutes;
+    /* data */
+    struct option_list data_path, train_data_path, valid_data_path, test_data_path;
+    const char *split, *data_cache_path;
+    int mock_data, reset_position_ids, reset_attention_mask, eod_mask_loss;
+    int64_t eod_id;
+    int64_t eval_iters, eval_interval;
+    const char *tokenizer_type, *tokenizer_model, *vocab_file, *merge_file;
+    /* weights */
+    const char *load_hf, *save_hf;
+    /* output */
+    int64_t log_interval;
+    int log_throughput, log_params_norm;
+    const char *tensorboard_dir, *metrics_file;
+    int dry_run, profile, deterministic;
+    /* device */
+    int device;
+    int64_t threads, world_size;
+    int random_order;
+    /* filled by arguments_derive */
+    struct model_config model_config;
+    struct layout layout;
+    int64_t virtual_chunks;
+    int64_t total_iterations, total_samples;
+    struct step_rules rules;
+};
+
+extern const struct option arguments_table[];
+
+/* The defaults, before the options are read. */
+void arguments_default(struct arguments *arguments);
+
+/* Check the values against each other and derive model, layout and schedules. 'given' tells what
+ * stood on the command line, 'world' what the environment says. Returns 0, or -1 with what to
+ * change. */
+int arguments_derive(struct arguments *arguments, const struct options_result *given,
+                     const struct world *world, struct error *err);
+
+/* Print all values as Megatron does at its start. */
+void arguments_print(const struct arguments *arguments, FILE *stream);
+
+/* Global batch size of the step that begins after 'consumed' samples. */
+int64_t batch_size_at(const struct arguments *arguments, int64_t consumed);
+
+/* Floating-point operations of one sample, forward and backward. */
+double sample_flops(const struct arguments *arguments);
+
+#endif

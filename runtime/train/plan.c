@@ -1,0 +1,236 @@
+#include "plan.h"
+#include "train.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *plan_device(const struct arguments *a)
+{
+    if (a->device == DEVICE_CPU)
+        return "cpu";
+    if (a->device == DEVICE_CUDA)
+        return "cuda";
+    return access("/dev/nvidiactl", F_OK) == 0 ? "cuda" : "cpu";
+}
+
+static int64_t most_micros(const struct arguments *a)
+{
+    return a->global_batch_size / (a->micro_batch_size * a->layout.dp);
+}
+
+struct engine_config plan_engine(const struct arguments *a)
+{
+    double fixed = a->loss_scale > 0 ? a->loss_scale : 1;
+
+    return (struct engine_config){
+        .model = a->model_config,
+        .optimizer = {.rules = a->rules,
+                      .beta1 = a->beta1,
+                      .beta2 = a->beta2,
+                      .epsilon = a->epsilon,
+                      .initial_scale = a->rules.dynamic_scale ? a->initial_loss_scale : fixed,
+                      .tied = a->model_config.tied},
+        .max_micros = most_micros(a),
+        .eval_micros = a->eval_iters > 0 ? most_micros(a) : 0,
+        .deadline = 60.0 * (double)a->timeout_minutes,
+    };
+}
+
+/* Samples of each split, as Megatron asks for them. */
+static void wanted_samples(const struct arguments *a, int64_t samples[DATASET_SPLITS])
+{
+    int64_t batch = a->global_batch_size;
+
+    samples[DATASET_TRAIN] = a->total_samples;
+    samples[DATASET_VALID] = (a->total_iterations / a->eval_interval + 1) * a->eval_iters * batch;
+    samples[DATASET_TEST] = a->eval_iters * batch;
+}
+
+void plan_dataset(const struct arguments *a, struct dataset_config *config)
+{
+    memset(config, 0, sizeof(*config));
+    config->data_path = a->data_path;
+    config->split_path[DATASET_TRAIN] = a->train_data_path;
+    config->split_path[DATASET_VALID] = a->valid_data_path;
+    config->split_path[DATASET_TEST] = a->test_data_path;
+    config->split = a->split;
+    config->mock = a->mock_data;
+    wanted_samples(a, config->samples);
+    config->sequence_length = a->seq_length;
+    config->vocabulary = a->vocab_size;
+    config->eod = (int32_t)a->eod_id;
+    config->seed = (uint32_t)a->seed;
+    config->eod_mask_loss = a->eod_mask_loss;
+    config->reset_position_ids = a->reset_position_ids;
+    config->reset_attention_mask = a->reset_attention_mask;
+    config->cache_path = a->data_cache_path;
+    config->deadline = 60.0 * (double)a->timeout_minutes;
+}
+
+static double gib(size_t bytes)
+{
+    return (double)bytes / (1 << 30);
+}
+
+/* What one rank needs. */
+static int rank_memory(const struct arguments *a, const struct layout_position *at,
+                       struct model_memory *memory, int64_t *parameters, struct error *err)
+{
+    struct engine_config engine = plan_engine(a);
+    struct parameters p;
+    int shards = (int)(a->layout.dp * a->layout.cp), rc;
+    int *slots = calloc((size_t)a->model_config.chunks, sizeof(*slots));
+
+    if (!slots)
+        return error_set(err, "out of memory");
+    rc = engine_slots(&a->model_config, &a->layout, at->pp, engine.max_micros, engine.eval_micros,
+                      slots, err);
+    if (rc == 0)
+        rc = model_plan_memory(&a->model_config, &a->layout, at, slots, shards, memory, err);
+    free(slots);
+    if (rc < 0)
+        return -1;
+    rc = parameters_create(&p, &a->model_config, &a->layout, at, shards, err);
+    *parameters = p.true_elements;
+    parameters_destroy(&p);
+    return rc;
+}
+
+static void print_run(const struct arguments *a)
+{
+    int64_t samples[DATASET_SPLITS];
+    int64_t world = a->layout.tp * a->layout.cp * a->layout.dp * a->layout.pp;
+
+    wanted_samples(a, samples);
+    printf("using world size: %" PRId64 ", data-parallel size: %" PRId64
+           ", tensor-model-parallel size: %" PRId64 ", pipeline-model-parallel size: %" PRId64
+           ", context-parallel size: %" PRId64 "\n",
+           world, a->layout.dp, a->layout.tp, a->layout.pp, a->layout.cp);
+    printf(" > padded vocab (size: %" PRId64 ") with %" PRId64 " dummy tokens (new size: %" PRId64
+           ")\n",
+           a->vocab_size, a->model_config.padded_vocabulary - a->vocab_size,
+           a->model_config.padded_vocabulary);
+    printf(" > datasets target sizes (minimum size):\n    train:      %" PRId64
+           "\n    validation: %" PRId64 "\n    test:       %" PRId64 "\n",
+           samples[DATASET_TRAIN], samples[DATASET_VALID], samples[DATASET_TEST]);
+    printf("setting training iterations to %" PRId64 "\n", a->total_iterations);
+}
+
+static void print_rank(const struct layout_position *at, int64_t parameters,
+                       const struct model_memory *m)
+{
+    size_t total = m->weights + m->gradients + m->optimizer + m->activations;
+
+    printf(" > number of parameters on (tensor, pipeline) model parallel rank (%" PRId64
+           ", %" PRId64 "): %" PRId64 "\n",
+           at->tp, at->pp, parameters);
+    printf("   memory (GiB): weights %.3f, gradients %.3f, optimizer %.3f, activations %.3f, "
+           "together %.3f\n",
+           gib(m->weights), gib(m->gradients), gib(m->optimizer), gib(m->activations), gib(total));
+}
+
+/* The ranks that differ: one of each tensor-parallel rank and stage. */
+static int print_ranks(const struct arguments *a, struct error *err)
+{
+    for (int64_t pp = 0; pp < a->layout.pp; pp++)
+        for (int64_t tp = 0; tp < a->layout.tp; tp++) {
+            struct layout_position at = {.tp = tp, .pp = pp};
+            struct model_memory memory;
+            int64_t parameters;
+
+            if (rank_memory(a, &at, &memory, &parameters, err) < 0)
+                return -1;
+            print_rank(&at, parameters, &memory);
+        }
+    return 0;
+}
+
+int train_dry_run(const struct arguments *a, struct error *err)
+{
+    arguments_print(a, stdout);
+    print_run(a);
+    printf(" > learning rate after the first step: %.3E\n",
+           step_lr(&a->rules, (double)batch_size_at(a, 0)));
+    return print_ranks(a, err);
+}
+
+int plan_print(const struct arguments *a, struct device *device, const struct parallel *parallel,
+               int speaks, struct error *err)
+{
+    struct device_memory there;
+    struct model_memory m;
+    int64_t parameters;
+    size_t total;
+
+    if (rank_memory(a, &parallel->at, &m, &parameters, err) < 0 ||
+        device_memory(device, &there, err) < 0)
+        return -1;
+    total = m.weights + m.gradients + m.optimizer + m.activations;
+    if (speaks) {
+        arguments_print(a, stdout);
+        print_run(a);
+        if (print_ranks(a, err) < 0)
+            return -1;
+        printf("device %s (%s): %.3f GiB available, %.3f GiB planned on this rank\n", device->name,
+               device->model, gib(there.available), gib(total));
+        fflush(stdout);
+    }
+    if (total > there.available)
+        return error_set(err,
+                         "this rank needs %.2f GiB (weights %.2f, gradients %.2f, optimizer %.2f, "
+                         "activations %.2f), and %.2f GiB are available; use a smaller "
+                         "--micro-batch-size, --recompute-granularity full, or more ranks",
+                         gib(total), gib(m.weights), gib(m.gradients), gib(m.optimizer),
+                         gib(m.activations), gib(there.available));
+    return 0;
+}
+
+static const char *const operation_names[OPERATION_COUNT] = {
+    [OPERATION_LINEAR_FORWARD] = "linear forward",
+    [OPERATION_LINEAR_DGRAD] = "linear dgrad",
+    [OPERATION_LINEAR_WGRAD] = "linear wgrad",
+    [OPERATION_ACTIVATION] = "activation",
+    [OPERATION_RESIDUAL_NORM] = "residual and norm",
+    [OPERATION_RESIDUAL_NORM_BACKWARD] = "residual and norm backward",
+    [OPERATION_ATTENTION] = "attention",
+    [OPERATION_ATTENTION_BACKWARD] = "attention backward",
+    [OPERATION_ROPE] = "rope",
+    [OPERATION_SWIGLU] = "swiglu",
+    [OPERATION_SWIGLU_BACKWARD] = "swiglu backward",
+    [OPERATION_EMBEDDING] = "embedding",
+    [OPERATION_EMBEDDING_BACKWARD] = "embedding backward",
+    [OPERATION_CROSS_ENTROPY_PARTIAL] = "cross entropy, partial",
+    [OPERATION_CROSS_ENTROPY_FINISH] = "cross entropy, finish",
+    [OPERATION_ADAM] = "adam",
+    [OPERATION_SQUARE_SUM] = "square sum",
+    [OPERATION_STEP] = "step",
+    [OPERATION_CONVERT] = "convert",
+    [OPERATION_ADD] = "add",
+    [OPERATION_GATHER_ROWS] = "gather rows",
+    [OPERATION_NORMAL] = "normal",
+    [OPERATION_FILL] = "fill",
+};
+
+void plan_print_profile(const double *seconds, FILE *stream)
+{
+    char printed[OPERATION_COUNT] = {0};
+    double total = 0;
+
+    for (int i = 0; i < OPERATION_COUNT; i++)
+        total += seconds[i];
+    fprintf(stream, "time by operation (s):\n");
+    for (int n = 0; n < OPERATION_COUNT; n++) {
+        int most = -1;
+
+        for (int i = 0; i < OPERATION_COUNT; i++)
+            if (!printed[i] && (most < 0 || seconds[i] > seconds[most]))
+                most = i;
+        printed[most] = 1;
+        if (seconds[most] > 0)
+            fprintf(stream, "  %-28s %9.4f %5.1f %%\n", operation_names[most], seconds[most],
+                    100 * seconds[most] / total);
+    }
+}

@@ -1,0 +1,24 @@
+/* From arguments to what the layers below want, and what is said about it before the first step. */
+#ifndef MEGATRON_PLAN_H
+#define MEGATRON_PLAN_H
+
+#include "arguments.h"
+
+#include <stdio.h>
+
+/* "cpu" or "cuda": what --device says, else cuda on a machine that has a GPU. */
+const char *plan_device(const struct arguments *arguments);
+
+struct engine_config plan_engine(const struct arguments *arguments);
+
+/* Points into 'arguments'. */
+void plan_dataset(const struct arguments *arguments, struct dataset_config *config);
+
+/* Print the plan (on the rank that 'speaks') and check that every arena fits the device. */
+int plan_print(const struct arguments *arguments, struct device *device,
+               const struct parallel *parallel, int speaks, struct error *err);
+
+/* Seconds by kind of operation, the largest first. */
+void plan_print_profile(const double *seconds, FILE *stream);
+
+#endif

@@ -1,0 +1,431 @@
+#include "train.h"
+#include "log.h"
+#include "plan.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { LOADER_BUFFERS = 4 };
+
+/* A loader with its buffers. */
+struct feed {
+    struct batch_loader *loader;
+    void *buffers[LOADER_BUFFERS];
+};
+
+struct train {
+    const struct arguments *a;
+    const struct world *world;
+    struct device *device;
+    struct comm *comm;
+    struct parallel parallel;
+    struct engine *engine;
+    struct dataset *splits[DATASET_SPLITS];
+    struct feed train_feed, valid_feed, test_feed;
+    struct event_file *events;
+    FILE *metrics;
+    int prints; /* this rank writes the log */
+    int64_t iteration, consumed;
+    double began, interval_began;
+    int64_t logged; /* iteration of the last log line */
+};
+
+/* Set by SIGTERM where --exit-signal-handler asks for it. */
+static volatile sig_atomic_t terminated;
+
+static void on_terminate(int number)
+{
+    (void)number;
+    terminated = 1;
+}
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* --- Set-up ---------------------------------------------------------------------------------- */
+
+static int open_device(struct train *t, struct error *err)
+{
+    const struct arguments *a = t->a;
+    struct device_options options = {
+        .index = 0,
+        .threads = a->threads > 0 ? (int)a->threads : 0,
+        .deterministic = a->deterministic,
+        .random_order = a->random_order,
+        .order_seed = (uint64_t)a->seed,
+    };
+    const char *name = plan_device(a);
+
+    t->device = device_open(name, &options, err);
+    if (!t->device)
+        return -1;
+    if (!device_supports(t->device, a->model_config.type))
+        return error_set(err, "the %s device computes in fp32 only; leave out --%s", name,
+                         a->bf16 ? "bf16" : "fp16");
+    return 0;
+}
+
+static int open_comm(struct train *t, struct error *err)
+{
+    struct comm_options options = {
+        .rank = (int)t->world->rank,
+        .size = (int)t->world->size,
+        .master = t->world->master_addr,
+        .port = (int)t->world->master_port,
+        .deadline = 60.0 * (double)t->a->timeout_minutes,
+        .device = t->device,
+        .deterministic = t->a->deterministic,
+    };
+    const char *name = t->world->size == 1                   ? "self"
+                       : strcmp(t->device->name, "cpu") == 0 ? "mpi"
+                                                             : "nccl";
+
+    t->comm = comm_open(name, &options, err);
+    if (!t->comm)
+        return -1;
+    return parallel_create(&t->parallel, t->comm, &t->a->layout, err);
+}
+
+static int create_engine(struct train *t, struct error *err)
+{
+    const struct arguments *a = t->a;
+    struct engine_config config = plan_engine(a);
+
+    t->engine = engine_create(&config, &t->parallel, t->device, err);
+    if (!t->engine)
+        return -1;
+    return engine_start(t->engine, 1, NULL, err);
+}
+
+static int open_data(struct train *t, struct error *err)
+{
+    struct dataset_config config;
+    int rc;
+
+    plan_dataset(t->a, &config);
+    /* One rank builds missing indices; the others then find them. */
+    if (t->comm->rank == 0 && dataset_create(&config, t->splits, err) < 0)
+        return -1;
+    rc = comm_host_gather(t->comm, NULL, NULL, 0, err);
+    if (rc == 0 && t->comm->rank != 0)
+        rc = dataset_create(&config, t->splits, err);
+    return rc;
+}
+
+static int feed_open(struct train *t, struct feed *feed, const struct dataset *data,
+                     int64_t consumed, struct error *err)
+{
+    const struct arguments *a = t->a;
+    size_t bytes = batch_size(a->micro_batch_size, a->seq_length);
+    struct batch_loader_config config = {
+        .dataset = data,
+        .consumed = consumed,
+        .micro_batch = a->micro_batch_size,
+        .rank = (int)t->parallel.at.dp,
+        .ranks = (int)t->parallel.layout.dp,
+        .buffers = feed->buffers,
+        .buffer_count = LOADER_BUFFERS,
+        .threads = 1,
+        .deadline = 60.0 * (double)a->timeout_minutes,
+    };
+
+    if (!data)
+        return 0;
+    for (int i = 0; i < LOADER_BUFFERS; i++) {
+        feed->buffers[i] = aligned_alloc(4096, bytes);
+        if (!feed->buffers[i])
+            return error_set(err, "out of memory");
+    }
+    feed->loader = batch_loader_create(&config, err);
+    return feed->loader ? 0 : -1;
+}
+
+static void feed_close(struct feed *feed)
+{
+    batch_loader_destroy(feed->loader);
+    for (int i = 0; i < LOADER_BUFFERS; i++)
+        free(feed->buffers[i]);
+    memset(feed, 0, sizeof(*feed));
+}
+
+static int open_outputs(struct train *t, struct error *err)
+{
+    if (!t->prints)
+        return 0;
+    if (t->a->tensorboard_dir) {
+        t->events = event_file_create(t->a->tensorboard_dir, err);
+        if (!t->events)
+            return -1;
+    }
+    if (t->a->metrics_file) {
+        t->metrics = fopen(t->a->metrics_file, "a");
+        if (!t->metrics)
+            return error_set(err, "--metrics-file: cannot write %s", t->a->metrics_file);
+    }
+    return 0;
+}
+
+/* --- Log ------------------------------------------------------------------------------------- */
+
+static void write_events(struct train *t, const struct log_line *line)
+{
+    struct event_file *e = t->events;
+    int64_t step = line->iteration;
+
+    event_file_scalar(e, "learning-rate", step, line->lr);
+    event_file_scalar(e, "batch-size", step, (double)line->batch_size);
+    if (line->taken > 0) {
+        event_file_scalar(e, "lm loss", step, line->loss);
+        event_file_scalar(e, "lm loss vs samples", line->consumed, line->loss);
+        event_file_scalar(e, "grad-norm", step, line->grad_norm);
+    }
+    event_file_scalar(e, "loss-scale", step, line->loss_scale);
+    event_file_scalar(e, "iteration-time", step, line->milliseconds / 1000);
+    if (line->teraflops >= 0)
+        event_file_scalar(e, "throughput", step, line->teraflops);
+}
+
+static int log_steps(struct train *t, int64_t batch, struct error *err)
+{
+    const struct arguments *a = t->a;
+    struct step_state state;
+    struct log_line line;
+    char text[1024];
+    double seconds;
+    int64_t steps = t->iteration - t->logged;
+
+    if (engine_state(t->engine, &state, 1, err) < 0)
+        return -1;
+    seconds = (now() - t->interval_began) / (double)steps;
+    line = (struct log_line){
+        .iteration = t->iteration,
+        .total = a->total_iterations,
+        .consumed = t->consumed,
+        .batch_size = batch,
+        .milliseconds = 1000 * seconds,
+        .teraflops = a->log_throughput ? sample_flops(a) * (double)batch /
+                                             (seconds * 1e12 * (double)t->comm->size)
+                                       : -1,
+        .lr = state.lr,
+        .loss = state.taken > 0 ? state.loss_total / (double)state.taken : NAN,
+        .loss_scale = state.loss_scale,
+        .grad_norm = state.grad_norm,
+        .params_norm = -1,
+        .taken = state.taken,
+        .skipped = state.skipped,
+        .nans = state.nans,
+        .eta = seconds * (double)(a->total_iterations - t->iteration),
+    };
+    t->logged = t->iteration;
+    t->interval_began = now();
+    if (!t->prints)
+        return 0;
+    log_line_format(&line, text, sizeof(text));
+    printf("%s\n", text);
+    fflush(stdout);
+    if (t->events) {
+        write_events(t, &line);
+        if (event_file_flush(t->events, err) < 0)
+            return -1;
+    }
+    if (t->metrics) {
+        log_line_json(&line, text, sizeof(text));
+        fprintf(t->metrics, "%s\n", text);
+        if (fflush(t->metrics) != 0)
+            return error_set(err, "cannot write all of %s", a->metrics_file);
+    }
+    return 0;
+}
+
+/* --- The loop -------------------------------------------------------------------------------- */
+
+static int evaluate(struct train *t, struct feed *feed, const char *what, struct error *err)
+{
+    const struct arguments *a = t->a;
+    int64_t micros = a->global_batch_size / (a->micro_batch_size * a->layout.dp);
+    double total = 0, loss, mean;
+    char text[160];
+    int width;
+
+    for (int64_t i = 0; i < a->eval_iters; i++) {
+        if (engine_evaluate(t->engine, feed->loader, micros, &loss, err) < 0)
+            return error_prefix(err, "evaluation");
+        total += loss;
+    }
+    if (!t->prints)
+        return 0;
+    mean = total / (double)a->eval_iters;
+    width = snprintf(text, sizeof(text),
+                     " validation loss at %s | lm loss value: %.6E | lm loss PPL: %.6E | ", what,
+                     mean, exp(mean < 20 ? mean : 20));
+    for (int i = 0; i < width; i++)
+        putchar('-');
+    printf("\n%s\n", text);
+    for (int i = 0; i < width; i++)
+        putchar('-');
+    printf("\n");
+    fflush(stdout);
+    if (t->events)
+        event_file_scalar(t->events, "lm loss validation", t->iteration, mean);
+    return 0;
+}
+
+/* Should the run end here? All ranks must agree: what only one of them knows is shared. */
+static int should_end(struct train *t, int *end, struct error *err)
+{
+    const struct arguments *a = t->a;
+    unsigned char mine = 0, *all;
+
+    *end = 0;
+    if (a->exit_interval > 0 && t->iteration % a->exit_interval == 0)
+        *end = 1;
+    if (a->exit_duration < 0 && !a->exit_signal_handler)
+        return 0;
+    if (a->exit_duration > 0 && now() - t->began > 60.0 * (double)a->exit_duration)
+        mine = 1;
+    if (terminated)
+        mine = 1;
+    all = calloc((size_t)t->comm->size, 1);
+    if (!all)
+        return error_set(err, "out of memory");
+    if (comm_host_gather(t->comm, &mine, all, 1, err) < 0) {
+        free(all);
+        return -1;
+    }
+    for (int i = 0; i < t->comm->size; i++)
+        *end |= all[i];
+    free(all);
+    return 0;
+}
+
+static int take_step(struct train *t, struct error *err)
+{
+    const struct arguments *a = t->a;
+    int64_t batch = batch_size_at(a, t->consumed);
+    int64_t micros = batch / (a->micro_batch_size * a->layout.dp);
+
+    comm_set_step(t->comm, t->iteration);
+    if (engine_step(t->engine, t->train_feed.loader, t->iteration, micros, err) < 0)
+        return -1;
+    t->iteration++;
+    t->consumed += batch;
+    if (t->iteration == 1 && t->prints) {
+        struct step_state state;
+
+        if (engine_state(t->engine, &state, 0, err) < 0)
+            return -1;
+        printf("time to first step: %.2f s\n", now() - t->began);
+    }
+    if (t->iteration % a->log_interval == 0 || t->iteration == a->total_iterations)
+        return log_steps(t, batch, err);
+    return 0;
+}
+
+static int loop(struct train *t, struct error *err)
+{
+    const struct arguments *a = t->a;
+    int end = 0;
+
+    t->interval_began = now();
+    while (t->iteration < a->total_iterations && !end) {
+        if (take_step(t, err) < 0)
+            return -1;
+        if (t->valid_feed.loader && a->eval_iters > 0 && t->iteration % a->eval_interval == 0) {
+            char what[40];
+
+            snprintf(what, sizeof(what), "iteration %" PRId64, t->iteration);
+            if (evaluate(t, &t->valid_feed, what, err) < 0)
+                return -1;
+            t->interval_began = now();
+        }
+        if (should_end(t, &end, err) < 0)
+            return -1;
+    }
+    if (end && t->prints)
+        printf("exiting program at iteration %" PRId64 "\n", t->iteration);
+    if (!end && t->test_feed.loader && a->eval_iters > 0)
+        return evaluate(t, &t->test_feed, "the end of training for test data", err);
+    return 0;
+}
+
+static int report_profile(struct train *t, struct error *err)
+{
+    double seconds[OPERATION_COUNT];
+
+    if (!t->a->profile || !t->device->profile_stop)
+        return 0;
+    if (t->device->profile_stop(t->device, seconds, err) < 0)
+        return -1;
+    if (t->prints)
+        plan_print_profile(seconds, stdout);
+    return 0;
+}
+
+static int set_up(struct train *t, struct error *err)
+{
+    if (open_device(t, err) < 0 || open_comm(t, err) < 0)
+        return -1;
+    t->prints = t->comm->rank == t->comm->size - 1;
+    if (plan_print(t->a, t->device, &t->parallel, t->comm->rank == 0, err) < 0 ||
+        create_engine(t, err) < 0 || open_data(t, err) < 0)
+        return -1;
+    if (feed_open(t, &t->train_feed, t->splits[DATASET_TRAIN], 0, err) < 0 ||
+        feed_open(t, &t->valid_feed, t->splits[DATASET_VALID], 0, err) < 0 ||
+        feed_open(t, &t->test_feed, t->splits[DATASET_TEST], 0, err) < 0)
+        return -1;
+    if (!t->train_feed.loader)
+        return error_set(err, "there is no training data: --split leaves none for it");
+    if (t->a->exit_signal_handler)
+        signal(SIGTERM, on_terminate);
+    if (t->a->profile && t->device->profile_start && t->device->profile_start(t->device, err) < 0)
+        return -1;
+    return open_outputs(t, err);
+}
+
+static int tear_down(struct train *t, struct error *err)
+{
+    int rc = event_file_close(t->events, err);
+
+    if (t->metrics && fclose(t->metrics) != 0)
+        rc = error_set(err, "cannot write all of %s", t->a->metrics_file);
+    feed_close(&t->train_feed);
+    feed_close(&t->valid_feed);
+    feed_close(&t->test_feed);
+    for (int i = 0; i < DATASET_SPLITS; i++)
+        dataset_destroy(t->splits[i]);
+    engine_destroy(t->engine);
+    parallel_destroy(&t->parallel);
+    comm_close(t->comm);
+    device_close(t->device);
+    return rc;
+}
+
+int train_run(const struct arguments *arguments, const struct world *world, struct error *err)
+{
+    struct train t = {.a = arguments, .world = world, .began = now()};
+    struct error late;
+    int rc;
+
+    rc = set_up(&t, err);
+    if (rc == 0)
+        rc = loop(&t, err);
+    if (rc == 0)
+        rc = report_profile(&t, err);
+    if (rc < 0 && t.comm)
+        comm_abort(t.comm, err->text);
+    if (tear_down(&t, &late) < 0 && rc == 0) {
+        *err = late;
+        rc = -1;
+    }
+    return rc;
+}

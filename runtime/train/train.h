@@ -1,0 +1,14 @@
+/* The training run of one rank. */
+#ifndef MEGATRON_TRAIN_H
+#define MEGATRON_TRAIN_H
+
+#include "arguments.h"
+
+/* Train as 'arguments' (derived) say. Log lines go to standard output on the rank that prints them.
+ * Returns 0, or -1 with a sentence; other ranks are told to end then. */
+int train_run(const struct arguments *arguments, const struct world *world, struct error *err);
+
+/* --dry-run: print the plan of all ranks. */
+int train_dry_run(const struct arguments *arguments, struct error *err);
+
+#endif
