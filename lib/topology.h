@@ -73,8 +73,10 @@ struct topology {
     size_t gpu_count, nic_count; /* devices of the kinds GPU and NIC */
 };
 
-/* Ask hwloc about this machine: all of it, also CPUs that this process may not use. Tens of
- * milliseconds. Returns NULL with a sentence in 'err' on failure. Caller must destroy. */
+/* Ask hwloc about this machine: all of it, also CPUs that this process may not use. Some
+ * milliseconds. As topology_load does for XML, it hides hwloc's plugins by an environment variable
+ * for the time of the call: no other thread should read the environment meanwhile. Returns NULL
+ * with a sentence in 'err' on failure. Caller must destroy. */
 struct topology *topology_discover(struct error *err);
 
 /* Read a file: hwloc XML (1.x or 2.x), a file of topology_save, or an NCCL topology XML such as AWS

@@ -87,8 +87,9 @@ static int share_in_order(struct plan *plan, const struct pool *pool, struct err
     return rc;
 }
 
-/* A fixed number each: spread over the row, so that NICs and NUMA nodes are spread too. */
-static int share_fixed(struct plan *plan, const struct pool *pool, size_t each, struct error *err)
+/* A fixed number each: keep so many, spread over the row, so that NICs and NUMA nodes are spread
+ * too. */
+static int keep_fixed(struct pool *pool, size_t each, struct error *err)
 {
     size_t gpus = pool->gpu_count, tasks = pool->task_count;
 
@@ -99,7 +100,8 @@ static int share_fixed(struct plan *plan, const struct pool *pool, size_t each, 
                          tasks, each, tasks * each, gpus);
     for (size_t i = 0; i < tasks; i++)
         for (size_t k = 0; k < each; k++)
-            give(plan, pool->tasks[i], pool->gpus[i * gpus / tasks + k]);
+            pool->gpus[i * each + k] = pool->gpus[i * gpus / tasks + k];
+    pool->gpu_count = tasks * each;
     return 0;
 }
 
@@ -172,12 +174,14 @@ static int share_nearest(struct plan *plan, const struct pool *pool, struct erro
     return rc;
 }
 
-static int share(struct plan *plan, const struct pool *pool, struct error *err)
+static int share(struct plan *plan, struct pool *pool, struct error *err)
 {
+    size_t each = plan->request->gpus_per_task;
+
     if (pool->task_count == 0 || pool->gpu_count == 0)
         return 0;
-    if (plan->request->gpus_per_task > 0)
-        return share_fixed(plan, pool, plan->request->gpus_per_task, err);
+    if (each > 0 && keep_fixed(pool, each, err) < 0)
+        return -1;
     if (pool->task_count > pool->gpu_count)
         plan_warn(plan, "%zu tasks share %zu GPUs", pool->task_count, pool->gpu_count);
     if (plan_cpus_first(plan))

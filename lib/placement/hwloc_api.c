@@ -48,3 +48,11 @@ void hwloc_api_close(struct hwloc_api *api)
         dlclose(api->handle);
     memset(api, 0, sizeof(*api));
 }
+
+void hwloc_api_share(struct hwloc_api *api)
+{
+    void *again = api->handle ? dlopen(LIBRARY, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD) : NULL;
+
+    if (again)
+        dlclose(again);
+}

@@ -32,4 +32,7 @@ struct hwloc_api {
 int hwloc_api_open(struct hwloc_api *api, struct error *err);
 void hwloc_api_close(struct hwloc_api *api);
 
+/* Let plugins of hwloc find its functions; without this they cannot be loaded. */
+void hwloc_api_share(struct hwloc_api *api);
+
 #endif

@@ -193,6 +193,21 @@ static struct topology *read_tree(const struct hwloc_api *api, const char *name,
     return walk.topology;
 }
 
+/* hwloc's plugins drag OpenGL, OpenCL and what they need into the process: most of the time that
+ * reading a file takes, and nothing that belongs into a daemon. Its environment is the only switch.
+ */
+static struct topology *read_without_plugins(const struct hwloc_api *api, const char *name,
+                                             const char *text, size_t size, struct error *err)
+{
+    static const char variable[] = "HWLOC_PLUGINS_PATH";
+    int hidden = !getenv(variable) && setenv(variable, "/nonexistent", 1) == 0;
+    struct topology *topology = read_tree(api, name, text, size, err);
+
+    if (hidden)
+        unsetenv(variable);
+    return topology;
+}
+
 static struct topology *from_hwloc(const char *name, const char *text, size_t size,
                                    struct error *err)
 {
@@ -201,7 +216,12 @@ static struct topology *from_hwloc(const char *name, const char *text, size_t si
 
     if (hwloc_api_open(&api, err) < 0)
         return NULL;
-    topology = read_tree(&api, name, text, size, err);
+    topology = read_without_plugins(&api, name, text, size, err);
+    /* hwloc's own reader takes what hwloc writes; its plugin for libxml2 takes any XML. */
+    if (!topology && text) {
+        hwloc_api_share(&api);
+        topology = read_tree(&api, name, text, size, err);
+    }
     hwloc_api_close(&api);
     if (topology)
         topology_settle_devices(topology);
