@@ -148,6 +148,17 @@ static const struct expected tables[] = {
      1,
      {"0 0000:53:00.0 | - | 0-47,96-143 | 0", "4 0000:97:00.0 | - | 48-95,144-191 | 1"}},
 
+    {"slingshot",
+     0,
+     NULL,
+     2,
+     NULL,
+     NULL,
+     "core",
+     NULL,
+     1,
+     {"2 0000:82:00.0 | hsn2 | 0-31,64-95 | 0,1", "0 0000:03:00.0 | hsn0 | 32-63,96-127 | 2,3"}},
+
     /* More tasks than GPUs: GPUs are shared, cores are not, NICs are split while there are enough.
      */
     {"one-gpu",
@@ -657,6 +668,46 @@ static void test_wishes(void)
     topology_destroy(topology);
 }
 
+/* One switch with a GPU and three NICs, one with a GPU and none, one with a NIC of its own. */
+static void test_starved(void)
+{
+    static const char text[] = "megatron-topology 1\nplace 0 -1 0 2\nplace 3 0 0 0\nplace 3 0 0 0\n"
+                               "place 3 0 0 0\nnuma 0 0\ncore 0 0\ncore 0 1\n"
+                               "device 0 10:00.0 10de 1 302 1 -\ndevice 0 20:00.0 10de 1 302 2 -\n"
+                               "device 1 11:00.0 15b3 1 207 1 a\ndevice 1 12:00.0 15b3 1 207 1 b\n"
+                               "device 1 13:00.0 15b3 1 207 1 c\n%send\n";
+    static const struct {
+        const char *more;
+        const char *rows[2];
+    } cases[] = {
+        /* A GPU without a NIC takes one from a GPU with several. */
+        {"", {"0 0000:10:00.0 | a,b | 0 | 0", "1 0000:20:00.0 | c | 1 | 0"}},
+        /* It takes the one that nobody has first. */
+        {"device 1 30:00.0 15b3 1 207 3 d\n",
+         {"0 0000:10:00.0 | a,b,c | 0 | 0", "1 0000:20:00.0 | d | 1 | 0"}},
+        /* A NIC that is the only one of another GPU stays there. */
+        {"device 0 30:00.0 10de 1 302 3 -\ndevice 1 30:01.0 15b3 1 207 3 d\n",
+         {"0 0000:10:00.0 | a,b | 0 | 0", "1 0000:20:00.0 | c | 1 | 0"}},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char node[1024], row[128];
+        struct error err = {""};
+        int length = snprintf(node, sizeof(node), text, cases[i].more);
+        struct topology *topology = topology_parse("node", node, (size_t)length, &err);
+        struct placement_grant gpus[] = {{{0, 0x10, 0, 0}, NULL}, {{0, 0x20, 0, 0}, NULL}};
+        struct placement_request request = {.tasks = 2, .gpus = gpus, .gpu_count = 2};
+        struct placement *placement = topology ? placement_create(topology, &request, &err) : NULL;
+
+        for (size_t t = 0; ok(placement != NULL, "starved GPU %zu %s", i, err.text) && t < 2; t++) {
+            format_task(&placement->tasks[t], row, sizeof(row));
+            is(row, cases[i].rows[t], "no GPU without a NIC while another has several");
+        }
+        placement_destroy(placement);
+        topology_destroy(topology);
+    }
+}
+
 static void test_node_facts(void)
 {
     struct topology *topology = read_node("p5.48xlarge", 0);
@@ -701,6 +752,7 @@ int main(void)
     test_gpu_lists();
     test_instances();
     test_wishes();
+    test_starved();
     test_node_facts();
     return done_testing();
 }
