@@ -4,6 +4,8 @@
 
 const struct command *const commands[] = {
     &command_image,
+    &command_tokenize,
+    &command_detokenize,
     &command_topo,
     &command_train,
     &command_version,

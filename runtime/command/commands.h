@@ -4,7 +4,9 @@
 
 #include "command.h"
 
+extern const struct command command_detokenize;
 extern const struct command command_image;
+extern const struct command command_tokenize;
 extern const struct command command_topo;
 extern const struct command command_train;
 extern const struct command command_version;

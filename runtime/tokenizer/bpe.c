@@ -1,4 +1,5 @@
 #include "bpe.h"
+#include "simd.h"
 #include "unicode.h"
 
 #include <stdlib.h>
@@ -25,75 +26,83 @@ void bpe_scratch_clear(struct bpe_scratch *scratch)
     memset(scratch, 0, sizeof(*scratch));
 }
 
-/* The first of the lowest, where equal levels are to be told apart from equal ranks. */
-size_t bpe_lowest(const struct bpe *bpe, const uint32_t *ranks, size_t count)
+/* The symbols of a word as a chain; keys are ranks with the place in the low bits, so that the
+ * smallest is the leftmost of the lowest rank. */
+struct chain {
+    uint32_t keys[BPE_SHORT];
+    uint8_t next[BPE_SHORT + 1], previous[BPE_SHORT + 1];
+};
+#define KEY(rank, at) ((rank) == BPE_NONE ? BPE_NONE : (rank) << 6 | (uint32_t)(at))
+
+/* Merge while there is a pair. Keys behind 'count' up to a multiple of 8 are written, too. */
+static size_t merge_chain(const struct bpe *bpe, struct chain *chain, uint32_t *symbols,
+                          size_t count)
 {
-    size_t at = 0;
+    size_t padded = (count + 7) & ~(size_t)7, made = 0;
+    uint32_t key;
 
-    for (size_t i = 1; i < count; i++)
-        if (bpe_level(bpe, ranks[i]) < bpe_level(bpe, ranks[at]))
-            at = i;
-    return at;
-}
-
-/* Merge while there is a pair. ranks[i] is that of symbols i and i + 1; the last is BPE_NONE. */
-static size_t merge_ranked(const struct bpe *bpe, uint32_t *symbols, uint32_t *ranks, size_t count)
-{
-    for (;;) {
-        uint32_t best = BPE_NONE;
-        size_t at = 0;
-
-        if (bpe->levels) {
-            at = bpe_lowest(bpe, ranks, count);
-            best = ranks[at];
-        } else {
-            for (size_t i = 0; i < count; i++)
-                if (ranks[i] < best) {
-                    best = ranks[i];
-                    at = i;
-                }
-        }
-        if (best == BPE_NONE)
-            return count;
-        symbols[at] = bpe->merged[best];
-        count--;
-        for (size_t i = at + 1; i < count; i++) {
-            symbols[i] = symbols[i + 1];
-            ranks[i] = ranks[i + 1];
-        }
-        ranks[at] = at + 1 < count ? bpe_rank(bpe, symbols[at], symbols[at + 1]) : BPE_NONE;
-        if (at > 0)
-            ranks[at - 1] = bpe_rank(bpe, symbols[at - 1], symbols[at]);
+    for (size_t i = count - 1; i < padded; i++)
+        chain->keys[i] = BPE_NONE;
+    for (size_t i = 0; i < count; i++) {
+        chain->next[i] = (uint8_t)(i + 1);
+        chain->previous[i + 1] = (uint8_t)i;
     }
+    while ((key = simd_lowest(chain->keys, padded)) != BPE_NONE) {
+        size_t at = key & 63, gone = chain->next[at], next = chain->next[gone];
+        uint32_t rank, symbol = bpe_merge(bpe, symbols[at], symbols[gone], key >> 6);
+
+        symbols[at] = symbol;
+        chain->keys[gone] = BPE_NONE;
+        chain->next[at] = (uint8_t)next;
+        chain->keys[at] = BPE_NONE;
+        if (next < count) {
+            chain->previous[next] = (uint8_t)at;
+            rank = bpe_rank(bpe, symbol, symbols[next]);
+            chain->keys[at] = KEY(rank, at);
+        }
+        if (at > 0) {
+            size_t before = chain->previous[at];
+
+            rank = bpe_rank(bpe, symbols[before], symbol);
+            chain->keys[before] = KEY(rank, before);
+        }
+    }
+    for (size_t i = 0; i < count; i = chain->next[i])
+        symbols[made++] = symbols[i];
+    return made;
 }
 
 size_t bpe_merge_short(const struct bpe *bpe, uint32_t *symbols, size_t count)
 {
-    uint32_t ranks[BPE_SHORT];
+    struct chain chain;
 
     if (count == 0)
         return 0;
-    for (size_t i = 0; i + 1 < count; i++)
-        ranks[i] = bpe_rank(bpe, symbols[i], symbols[i + 1]);
-    ranks[count - 1] = BPE_NONE;
-    return merge_ranked(bpe, symbols, ranks, count);
+    for (size_t i = 0; i + 1 < count; i++) {
+        uint32_t rank = bpe_rank(bpe, symbols[i], symbols[i + 1]);
+
+        chain.keys[i] = KEY(rank, i);
+    }
+    return merge_chain(bpe, &chain, symbols, count);
 }
 
 static size_t encode_bytes(const struct bpe *bpe, struct bpe_scratch *scratch, const uint8_t *word,
                            size_t length, uint32_t *ids)
 {
-    uint32_t ranks[BPE_SHORT];
+    struct chain chain;
 
-    if (length > BPE_SHORT && bpe->linear)
+    if (length > BPE_SHORT && bpe_linear_suits(bpe, word, length))
         return bpe_linear_encode(bpe, scratch, word, length, ids);
     for (size_t i = 0; i < length; i++)
         ids[i] = bpe->byte_symbols[word[i]];
     if (length > BPE_SHORT)
         return bpe_merge_heap(bpe, scratch, ids, length);
-    for (size_t i = 0; i + 1 < length; i++)
-        ranks[i] = bpe->byte_pairs[(unsigned)word[i] << 8 | word[i + 1]];
-    ranks[length - 1] = BPE_NONE;
-    return merge_ranked(bpe, ids, ranks, length);
+    for (size_t i = 0; i + 1 < length; i++) {
+        uint32_t rank = bpe->byte_pairs[(unsigned)word[i] << 8 | word[i + 1]];
+
+        chain.keys[i] = KEY(rank, i);
+    }
+    return merge_chain(bpe, &chain, ids, length);
 }
 
 static uint32_t character_symbol(const struct bpe *bpe, uint32_t point)
@@ -132,7 +141,7 @@ static size_t encode_run(const struct bpe *bpe, struct bpe_scratch *scratch, con
         if (!symbols)
             return SIZE_MAX;
     }
-    if (characters > BPE_SHORT && bpe->linear) {
+    if (characters > BPE_SHORT && bpe_linear_suits(bpe, run, length)) {
         count = bpe_linear_encode(bpe, scratch, run, length, symbols);
     } else {
         for (size_t at = 0; at < length;) {

@@ -33,8 +33,9 @@ struct bpe {
 
     uint64_t *pairs; /* hash table of left, right and rank + 1 */
     size_t pair_mask, pair_count;
-    uint32_t *merged; /* rank -> symbol */
-    uint32_t *levels; /* rank -> what counts in comparing; NULL where that is the rank itself */
+    uint64_t *filter; /* bits: may there be such a pair? */
+    int filter_shift;
+    uint32_t *merged; /* rank -> symbol; BPE_NONE where several share the rank */
     uint32_t rank_count;
 
     uint32_t byte_symbols[256]; /* BPE_BYTES */
@@ -44,7 +45,7 @@ struct bpe {
     size_t page_count;
 
     /* For long words, see bpe_linear.c. */
-    int linear;
+    uint8_t odd[65536 / 8]; /* two bytes within a token that is not as bpe_linear.c wants it */
     uint32_t
         *made_at;   /* by symbol: 1 + rank of its last merge, 0 for a unit; BPE_NONE: never made */
     uint32_t *left; /* by symbol: what that merge joined */
@@ -72,14 +73,14 @@ int bpe_set_tokens(struct bpe *bpe, const uint8_t *const *texts, const uint32_t 
  * again keeps the later rank, as a dictionary would. */
 int bpe_add_pair(struct bpe *bpe, uint32_t left, uint32_t right, struct error *err);
 
-/* All pairs whose joint text is a token, in the order of 'order' (ids, lowest rank first).
- * levels[i], which do not fall, are what counts in comparing two of them; NULL where no two are
- * equal. */
-int bpe_add_all_pairs(struct bpe *bpe, const uint32_t *order, const uint32_t *levels, size_t count,
+/* All pairs whose joint text is a token, in the order of 'order' (ids, lowest rank first). Where
+ * ties[i] is set, token i shares the rank of the one before; NULL: no two do. */
+int bpe_add_all_pairs(struct bpe *bpe, const uint32_t *order, const uint8_t *ties, size_t count,
                       struct error *err);
 
-/* Build what encoding needs. After this the structure does not change. */
-int bpe_finish(struct bpe *bpe, struct error *err);
+/* Build what encoding needs. After this the structure does not change. 'cut_spaces': words are cut
+ * before every space. */
+int bpe_finish(struct bpe *bpe, int cut_spaces, struct error *err);
 
 static inline const uint8_t *bpe_text(const struct bpe *bpe, uint32_t symbol, size_t *length)
 {
@@ -92,31 +93,43 @@ static inline uint64_t bpe_pair_key(uint32_t left, uint32_t right)
     return (uint64_t)left << 21 | right;
 }
 
-static inline size_t bpe_pair_slot(uint64_t key)
+static inline uint64_t bpe_pair_hash(uint64_t key)
 {
-    return (size_t)(key * UINT64_C(0x9E3779B97F4A7C15) >> 32);
+    return key * UINT64_C(0x9E3779B97F4A7C15);
 }
 
-/* The rank of a pair, or BPE_NONE. */
+/* The rank of a pair, or BPE_NONE. Most pairs asked for do not exist; the filter, which stays in
+ * the cache, tells for nearly all of them. */
 static inline uint32_t bpe_rank(const struct bpe *bpe, uint32_t left, uint32_t right)
 {
-    uint64_t key = bpe_pair_key(left, right), entry;
+    uint64_t key = bpe_pair_key(left, right), hash = bpe_pair_hash(key), bit, entry;
 
     if ((left | right) >= BPE_SYMBOL_LIMIT)
         return BPE_NONE;
-    for (size_t slot = bpe_pair_slot(key);; slot++) {
+    if (bpe->filter) {
+        bit = hash >> bpe->filter_shift;
+        if (!(bpe->filter[bit >> 6] >> (bit & 63) & 1))
+            return BPE_NONE;
+    }
+    for (size_t slot = (size_t)(hash >> 32);; slot++) {
         entry = bpe->pairs[slot & bpe->pair_mask];
-        if (entry >> 22 == key && entry)
-            return (uint32_t)(entry & 0x3FFFFF) - 1;
         if (!entry)
             return BPE_NONE;
+        if (entry >> 22 == key)
+            return (uint32_t)(entry & 0x3FFFFF) - 1;
     }
 }
 
-/* What counts in comparing ranks. */
-static inline uint32_t bpe_level(const struct bpe *bpe, uint32_t rank)
+/* The token whose text is that of two symbols joined, or TRIE_NONE. */
+uint32_t bpe_joint(const struct bpe *bpe, uint32_t left, uint32_t right);
+
+/* What a pair of this rank becomes. */
+static inline uint32_t bpe_merge(const struct bpe *bpe, uint32_t left, uint32_t right,
+                                 uint32_t rank)
 {
-    return bpe->levels && rank != BPE_NONE ? bpe->levels[rank] : rank;
+    uint32_t symbol = bpe->merged[rank];
+
+    return __builtin_expect(symbol != BPE_NONE, 1) ? symbol : bpe_joint(bpe, left, right);
 }
 
 /* May two bytes that stand side by side become part of one token? */
@@ -127,17 +140,26 @@ static inline int bpe_joined(const struct bpe *bpe, uint8_t first, uint8_t secon
     return bpe->joined[at >> 3] >> (at & 7) & 1;
 }
 
+static inline void bpe_mark(uint8_t *map, const uint8_t *text, size_t length)
+{
+    for (size_t i = 1; i < length; i++) {
+        unsigned at = (unsigned)text[i - 1] << 8 | text[i];
+
+        map[at >> 3] |= (uint8_t)(1 << (at & 7));
+    }
+}
+
 /* The ids of a word into 'ids', which has room for 3 * length. Returns their number, or SIZE_MAX
  * when memory is out. */
 size_t bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const uint8_t *word,
                   size_t length, uint32_t *ids);
 
 /* Within bpe_*.c: merge 'count' symbols in place, or encode a word of known symbols. */
-size_t bpe_lowest(const struct bpe *bpe, const uint32_t *ranks, size_t count);
 size_t bpe_merge_short(const struct bpe *bpe, uint32_t *symbols, size_t count);
 size_t bpe_merge_heap(const struct bpe *bpe, struct bpe_scratch *scratch, uint32_t *symbols,
                       size_t count);
 int bpe_linear_prepare(struct bpe *bpe);
+int bpe_linear_suits(const struct bpe *bpe, const uint8_t *word, size_t length);
 size_t bpe_linear_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const uint8_t *word,
                          size_t length, uint32_t *symbols);
 void *bpe_scratch_reserve(struct bpe_scratch *scratch, size_t size);

@@ -33,7 +33,7 @@ void bpe_clear(struct bpe *bpe)
     trie_clear(&bpe->trie);
     free(bpe->pairs);
     free(bpe->merged);
-    free(bpe->levels);
+    free(bpe->filter);
     free(bpe->byte_pairs);
     free(bpe->character_pages);
     free(bpe->characters);
@@ -156,7 +156,7 @@ int bpe_set_tokens(struct bpe *bpe, const uint8_t *const *texts, const uint32_t 
 
 static void put_pair(uint64_t *pairs, size_t mask, uint64_t entry)
 {
-    size_t slot = bpe_pair_slot(entry >> 22);
+    size_t slot = (size_t)(bpe_pair_hash(entry >> 22) >> 32);
 
     while (pairs[slot & mask])
         slot++;
@@ -186,7 +186,7 @@ static int enter_pair(struct bpe *bpe, uint32_t left, uint32_t right, uint32_t r
 
     if (bpe->pair_count * 2 > bpe->pair_mask && grow_pairs(bpe) < 0)
         return -1;
-    for (size_t slot = bpe_pair_slot(key);; slot++) {
+    for (size_t slot = (size_t)(bpe_pair_hash(key) >> 32);; slot++) {
         uint64_t *entry = &bpe->pairs[slot & bpe->pair_mask];
 
         if (*entry && *entry >> 22 != key)
@@ -213,8 +213,7 @@ static int next_rank(struct bpe *bpe, uint32_t symbol, struct error *err)
     return 0;
 }
 
-/* The token whose text is that of two symbols joined. */
-static uint32_t find_joint(const struct bpe *bpe, uint32_t left, uint32_t right)
+uint32_t bpe_joint(const struct bpe *bpe, uint32_t left, uint32_t right)
 {
     size_t left_length, right_length;
     const uint8_t *left_text = bpe_text(bpe, left, &left_length);
@@ -229,7 +228,7 @@ static uint32_t find_joint(const struct bpe *bpe, uint32_t left, uint32_t right)
 
 int bpe_add_pair(struct bpe *bpe, uint32_t left, uint32_t right, struct error *err)
 {
-    uint32_t joint = find_joint(bpe, left, right);
+    uint32_t joint = bpe_joint(bpe, left, right);
 
     if (joint == TRIE_NONE || joint >= bpe->token_count)
         return error_set(err, "the two make a token that is not in the vocabulary");
@@ -238,19 +237,17 @@ int bpe_add_pair(struct bpe *bpe, uint32_t left, uint32_t right, struct error *e
     return enter_pair(bpe, left, right, bpe->rank_count - 1) < 0 ? out_of_memory(err) : 0;
 }
 
-int bpe_add_all_pairs(struct bpe *bpe, const uint32_t *order, const uint32_t *levels, size_t count,
+int bpe_add_all_pairs(struct bpe *bpe, const uint32_t *order, const uint8_t *ties, size_t count,
                       struct error *err)
 {
-    if (levels) {
-        bpe->levels = malloc((count + 1) * sizeof(*bpe->levels));
-        if (!bpe->levels)
-            return out_of_memory(err);
-    }
+    int tied = 0; /* does the token share the rank that was given last? */
+
     for (size_t i = 0; i < count; i++) {
         size_t length;
         const uint8_t *text = bpe_text(bpe, order[i], &length);
         uint32_t node = TRIE_ROOT, ranked = 0;
 
+        tied = tied && ties && ties[i];
         /* A text given twice is its first id. */
         if (length < 2 || trie_find(&bpe->trie, text, length) != order[i])
             continue;
@@ -264,11 +261,11 @@ int bpe_add_all_pairs(struct bpe *bpe, const uint32_t *order, const uint32_t *le
             right = trie_find(&bpe->trie, text + cut, length - cut);
             if (right == TRIE_NONE)
                 continue;
-            if (!ranked && next_rank(bpe, order[i], err) < 0)
+            if (!ranked && tied)
+                bpe->merged[bpe->rank_count - 1] = BPE_NONE;
+            else if (!ranked && next_rank(bpe, order[i], err) < 0)
                 return -1;
-            ranked = 1;
-            if (levels)
-                bpe->levels[bpe->rank_count - 1] = levels[i];
+            ranked = tied = 1;
             if (enter_pair(bpe, left, right, bpe->rank_count - 1) < 0)
                 return out_of_memory(err);
         }
@@ -285,19 +282,36 @@ static void mark_joined(struct bpe *bpe)
 
         if (bpe->made_at[symbol] == BPE_NONE && !bpe->whole_words)
             continue;
-        for (size_t i = 1; i < length; i++) {
-            unsigned at = (unsigned)text[i - 1] << 8 | text[i];
-
-            bpe->joined[at >> 3] |= (uint8_t)(1 << (at & 7));
-        }
+        bpe_mark(bpe->joined, text, length);
     }
     if (bpe->units == BPE_CHARACTERS)
         for (unsigned first = 0; first < 256; first++)
             memset(&bpe->joined[(first << 8 | 0x80) >> 3], 0xFF, 64 / 8);
 }
 
-int bpe_finish(struct bpe *bpe, struct error *err)
+static int make_filter(struct bpe *bpe)
 {
+    int bits = 12;
+
+    while ((size_t)1 << bits < bpe->pair_count * 12)
+        bits++;
+    bpe->filter_shift = 64 - bits;
+    bpe->filter = calloc(((size_t)1 << bits) / 64, sizeof(*bpe->filter));
+    if (!bpe->filter)
+        return -1;
+    for (size_t i = 0; i <= bpe->pair_mask; i++)
+        if (bpe->pairs[i]) {
+            uint64_t bit = bpe_pair_hash(bpe->pairs[i] >> 22) >> bpe->filter_shift;
+
+            bpe->filter[bit >> 6] |= UINT64_C(1) << (bit & 63);
+        }
+    return 0;
+}
+
+int bpe_finish(struct bpe *bpe, int cut_spaces, struct error *err)
+{
+    if (make_filter(bpe) < 0)
+        return out_of_memory(err);
     if (bpe->units == BPE_BYTES) {
         bpe->byte_pairs = malloc(65536 * sizeof(*bpe->byte_pairs));
         if (!bpe->byte_pairs)
@@ -309,5 +323,7 @@ int bpe_finish(struct bpe *bpe, struct error *err)
     if (bpe_linear_prepare(bpe) < 0)
         return out_of_memory(err);
     mark_joined(bpe);
+    for (unsigned first = 0; cut_spaces && first < 256; first++)
+        bpe->joined[(first << 8 | ' ') >> 3] &= (uint8_t) ~(1 << (' ' & 7));
     return 0;
 }

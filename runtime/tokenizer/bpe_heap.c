@@ -1,10 +1,10 @@
-/* Long words in a vocabulary that bpe_linear.c cannot take: a heap of pairs over a linked list. */
+/* Long words that bpe_linear.c cannot take: a heap of pairs over a linked list. */
 #include "bpe.h"
 
 #include <stdlib.h>
 
 struct queue {
-    uint64_t *items; /* level, then place: the smallest is the next to merge */
+    uint64_t *items; /* rank, then place: the smallest is the next to merge */
     size_t count;
 };
 
@@ -51,14 +51,14 @@ static void rank_again(struct chain *chain, uint32_t at)
                            ? BPE_NONE
                            : bpe_rank(chain->bpe, chain->symbols[at], chain->symbols[next]);
     if (chain->ranks[at] != BPE_NONE)
-        queue_put(&chain->queue, (uint64_t)bpe_level(chain->bpe, chain->ranks[at]) << 32 | at);
+        queue_put(&chain->queue, (uint64_t)chain->ranks[at] << 32 | at);
 }
 
 static void merge_at(struct chain *chain, uint32_t at, uint32_t rank)
 {
     uint32_t gone = chain->next[at];
 
-    chain->symbols[at] = chain->bpe->merged[rank];
+    chain->symbols[at] = bpe_merge(chain->bpe, chain->symbols[at], chain->symbols[gone], rank);
     chain->ranks[gone] = BPE_NONE;
     chain->next[at] = chain->next[gone];
     if (chain->next[at] != BPE_NONE)
@@ -92,8 +92,8 @@ size_t bpe_merge_heap(const struct bpe *bpe, struct bpe_scratch *scratch, uint32
         uint64_t item = queue_take(&chain.queue);
         uint32_t at = (uint32_t)item;
 
-        /* What has merged meanwhile is at another level. */
-        if (bpe_level(bpe, chain.ranks[at]) == item >> 32)
+        /* What has merged meanwhile has another rank, or merges at this one all the same. */
+        if (chain.ranks[at] == item >> 32)
             merge_at(&chain, at, chain.ranks[at]);
     }
     for (uint32_t i = 0; i != BPE_NONE; i = chain.next[i])

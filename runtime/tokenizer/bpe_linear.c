@@ -58,13 +58,17 @@ static int trace_symbol(struct bpe *bpe, struct unmade *work, uint32_t symbol)
     for (size_t i = 0; i + 1 < count; i++)
         work->ranks[i] = bpe_rank(bpe, work->symbols[i], work->symbols[i + 1]);
     while (count > 1) {
-        at = bpe_lowest(bpe, work->ranks, count - 1);
-        best = work->ranks[at];
+        best = BPE_NONE;
+        for (size_t i = 0; i + 1 < count; i++)
+            if (work->ranks[i] < best) {
+                best = work->ranks[i];
+                at = i;
+            }
         if (best == BPE_NONE)
             return 0;
         left = work->symbols[at];
         right = work->symbols[at + 1];
-        work->symbols[at] = bpe->merged[best];
+        work->symbols[at] = bpe_merge(bpe, left, right, best);
         count--;
         memmove(work->symbols + at + 1, work->symbols + at + 2,
                 (count - at - 1) * sizeof(uint32_t));
@@ -102,17 +106,33 @@ static void find_shorter(struct bpe *bpe)
     }
 }
 
-/* Does every pair that can meet have a higher rank than what made its halves? */
-static int ranks_rise(const struct bpe *bpe)
+/* Mark the bytes of tokens whose merges do not rise in rank, or share one. Words without such bytes
+ * side by side are free of these tokens. */
+static void mark_odd(struct bpe *bpe)
 {
     for (size_t i = 0; i <= bpe->pair_mask; i++) {
         uint64_t entry = bpe->pairs[i];
         uint32_t left = (uint32_t)(entry >> 43), right = (uint32_t)(entry >> 22) & 0x1FFFFF;
-        uint32_t at = (uint32_t)(entry & 0x3FFFFF);
+        uint32_t at = (uint32_t)(entry & 0x3FFFFF), joint;
+        size_t length;
+        const uint8_t *text;
 
-        if (!entry || bpe->made_at[left] == BPE_NONE || bpe->made_at[right] == BPE_NONE)
+        if (!entry || bpe->made_at[left] == BPE_NONE || bpe->made_at[right] == BPE_NONE ||
+            (at > bpe->made_at[left] && at > bpe->made_at[right] &&
+             bpe->merged[at - 1] != BPE_NONE))
             continue;
-        if (at <= bpe->made_at[left] || at <= bpe->made_at[right])
+        joint = bpe_joint(bpe, left, right);
+        text = bpe_text(bpe, joint, &length);
+        bpe_mark(bpe->odd, text, length);
+    }
+}
+
+int bpe_linear_suits(const struct bpe *bpe, const uint8_t *word, size_t length)
+{
+    for (size_t i = 1; i < length; i++) {
+        unsigned at = (unsigned)word[i - 1] << 8 | word[i];
+
+        if (bpe->odd[at >> 3] >> (at & 7) & 1)
             return 0;
     }
     return 1;
@@ -121,7 +141,6 @@ static int ranks_rise(const struct bpe *bpe)
 int bpe_linear_prepare(struct bpe *bpe)
 {
     struct unmade *work = malloc(sizeof(*work));
-    int all = 1;
 
     bpe->made_at = malloc(bpe->symbol_count * sizeof(uint32_t));
     bpe->left = malloc(bpe->symbol_count * sizeof(uint32_t));
@@ -133,13 +152,15 @@ int bpe_linear_prepare(struct bpe *bpe)
     }
     for (uint32_t symbol = 0; symbol < bpe->symbol_count; symbol++)
         if (trace_symbol(bpe, work, symbol) < 0) {
-            bpe->made_at[symbol] = 0; /* unknown: counts as one that may come out */
-            all = 0;
+            size_t length;
+            const uint8_t *text = bpe_text(bpe, symbol, &length);
+
+            bpe->made_at[symbol] = 0; /* it may come out; nobody knows how */
+            bpe_mark(bpe->odd, text, length);
         }
     free(work);
-    bpe->linear = all && !bpe->levels && ranks_rise(bpe);
-    if (bpe->linear)
-        find_shorter(bpe);
+    mark_odd(bpe);
+    find_shorter(bpe);
     return 0;
 }
 

@@ -97,3 +97,11 @@ int tokenizer_decode(const struct tokenizer *tokenizer, const int64_t *ids, size
     out->length = before;
     return error_set(err, "out of memory for text");
 }
+
+const char *tokenizer_piece(const struct tokenizer *tokenizer, int64_t id, size_t *length)
+{
+    if (id < 0 || (size_t)id >= tokenizer->vocabulary.count ||
+        tokenizer->vocabulary.entries[id].kind == VOCABULARY_ABSENT)
+        return NULL;
+    return (const char *)vocabulary_text(&tokenizer->vocabulary, (size_t)id, length);
+}

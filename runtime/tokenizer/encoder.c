@@ -119,6 +119,19 @@ static size_t encode_word(struct encoder *encoder, const uint8_t *word, size_t l
     return bpe_encode(&encoder->tokenizer->bpe, &encoder->scratch, word, length, encoder->ids);
 }
 
+static int put_long(struct encoder *encoder, const struct word_long *entry,
+                    struct token_buffer *out)
+{
+    uint32_t ids[WORD_LONG_NARROW];
+
+    for (size_t i = 0; i < entry->count; i++)
+        ids[i] = unpack(entry->ids, i, encoder->wide);
+    if (token_buffer_reserve(out, entry->count, encoder->tokenizer->id_size) < 0)
+        return -1;
+    put_ids(out, ids, entry->count, encoder->wide);
+    return 0;
+}
+
 /* A word of up to 31 bytes by way of the second table. */
 static int take_long(struct encoder *encoder, const uint8_t *word, size_t length,
                      struct token_buffer *out)
@@ -129,16 +142,8 @@ static int take_long(struct encoder *encoder, const uint8_t *word, size_t length
 
     word_long_key(word, length, key);
     entry = words_find_long(&encoder->words, key);
-    if (entry) {
-        uint32_t ids[WORD_LONG_NARROW];
-
-        for (size_t i = 0; i < entry->count; i++)
-            ids[i] = unpack(entry->ids, i, encoder->wide);
-        if (token_buffer_reserve(out, entry->count, encoder->tokenizer->id_size) < 0)
-            return -1;
-        put_ids(out, ids, entry->count, encoder->wide);
-        return 0;
-    }
+    if (entry)
+        return put_long(encoder, entry, out);
     count = encode_word(encoder, word, length);
     if (count == SIZE_MAX || token_buffer_reserve(out, count, encoder->tokenizer->id_size) < 0)
         return -1;
@@ -147,17 +152,22 @@ static int take_long(struct encoder *encoder, const uint8_t *word, size_t length
     return 0;
 }
 
-/* A short word that is not in the first table. */
+/* A short word that is not in the first table. With too many ids it goes into the second one, and
+ * the first says so. */
 static int take_missing(struct encoder *encoder, uint64_t low, uint64_t high,
                         struct token_buffer *out)
 {
-    uint64_t bytes[2] = {low, high};
+    uint64_t bytes[2] = {low, high}, key[4];
     size_t length = high >> 56, count;
 
     count = encode_word(encoder, (const uint8_t *)bytes, length);
     if (count == SIZE_MAX || token_buffer_reserve(out, count, encoder->tokenizer->id_size) < 0)
         return -1;
     words_put_short(&encoder->words, low, high, encoder->ids, count, encoder->wide);
+    if (count > (encoder->wide ? WORD_SHORT_WIDE : WORD_SHORT_NARROW)) {
+        word_long_key((const uint8_t *)bytes, length, key);
+        words_put_long(&encoder->words, key, encoder->ids, count, encoder->wide);
+    }
     put_ids(out, encoder->ids, count, encoder->wide);
     return 0;
 }
@@ -201,6 +211,14 @@ static inline __attribute__((always_inline)) int run_jobs(struct encoder *encode
         entry += entry[1].low == job.low && entry[1].high == job.high;
         if (__builtin_expect(entry->low != job.low || entry->high != job.high, 0)) {
             if (take_missing(encoder, job.low, job.high, out) < 0 ||
+                token_buffer_reserve(out, (jobs - i) * each + spare, wide ? 4 : 2) < 0)
+                return -1;
+            continue;
+        }
+        if (__builtin_expect(entry->count == WORD_ELSEWHERE, 0)) {
+            uint64_t bytes[2] = {job.low, job.high};
+
+            if (take_long(encoder, (const uint8_t *)bytes, job.high >> 56, out) < 0 ||
                 token_buffer_reserve(out, (jobs - i) * each + spare, wide ? 4 : 2) < 0)
                 return -1;
             continue;
@@ -318,13 +336,13 @@ static void merge_unknown(const struct tokenizer *tokenizer, struct token_buffer
     out->count = kept;
 }
 
-static int encode_between(struct encoder *encoder, const uint8_t *text, size_t length,
+static int encode_between(struct encoder *encoder, const uint8_t *text, size_t length, int first,
                           struct token_buffer *out)
 {
     if (length == 0)
         return 0;
     if (encoder->tokenizer->normalizer.active)
-        return encoder_normalized(encoder, text, length, out);
+        return encoder_normalized(encoder, text, length, first, out);
     return encoder_span(encoder, text, length, out);
 }
 
@@ -334,14 +352,16 @@ static int encode_text(struct encoder *encoder, const uint8_t *text, size_t leng
     const struct tokenizer *tokenizer = encoder->tokenizer;
     size_t at, size;
     uint32_t id;
+    int first = 1;
 
     while ((id = specials_find(&tokenizer->specials, text, length, &at, &size)) != TRIE_NONE) {
-        if (encode_between(encoder, text, at, out) < 0 || encoder_put(encoder, id, out) < 0)
+        if (encode_between(encoder, text, at, first, out) < 0 || encoder_put(encoder, id, out) < 0)
             return -1;
+        first = 0;
         text += at + size;
         length -= at + size;
     }
-    return encode_between(encoder, text, length, out);
+    return encode_between(encoder, text, length, first, out);
 }
 
 int tokenizer_encode(struct encoder *encoder, const char *text, size_t length,

@@ -36,8 +36,9 @@ int encoder_span(struct encoder *encoder, const uint8_t *text, size_t length,
 
 int encoder_put(struct encoder *encoder, uint32_t id, struct token_buffer *out);
 
-/* The same for a text that the normaliser may change. */
-int encoder_normalized(struct encoder *encoder, const uint8_t *text, size_t length,
+/* The same for a text that the normaliser may change; 'first': it is the begin of the whole text.
+ */
+int encoder_normalized(struct encoder *encoder, const uint8_t *text, size_t length, int first,
                        struct token_buffer *out);
 
 #endif

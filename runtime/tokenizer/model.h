@@ -26,7 +26,9 @@ struct tokenizer {
     struct normalizer normalizer;
     uint8_t *cuts; /* by two bytes: 1 where no token holds them side by side */
     enum decode_rule decode;
-    int merge_unknown; /* unknown characters side by side are one id */
+    int cut_spaces;       /* a space always begins a word */
+    int normalizes_added; /* there is a normaliser that added tokens would go through */
+    int merge_unknown;    /* unknown characters side by side are one id */
     int64_t vocab_size, eod, bos, eos;
     size_t id_size;
 };
@@ -34,6 +36,7 @@ struct tokenizer {
 /* Loaders: fill a zeroed tokenizer up to model_finish. Errors name file and place. */
 int load_gpt2(struct tokenizer *tokenizer, struct error *err);
 int load_sentencepiece(struct tokenizer *tokenizer, struct error *err);
+int load_huggingface(struct tokenizer *tokenizer, struct error *err);
 int load_tiktoken(struct tokenizer *tokenizer, struct error *err);
 
 /* Hand the tokens of the vocabulary (VOCABULARY_TOKEN) to tokenizer->bpe, which is initialised. */

@@ -139,8 +139,21 @@ static size_t next_piece(const struct normalizing *state, const char **out, size
     return matched;
 }
 
+int normalizer_prefixes(const struct normalizer *normalizer, const uint8_t *text, size_t length,
+                        int first)
+{
+    int there =
+        length > 0 && (*text == ' ' || (length >= 3 && memcmp(text, "\xE2\x96\x81", 3) == 0));
+
+    if (normalizer->prefix == NORMALIZER_MISSING)
+        return !there;
+    if (normalizer->prefix == NORMALIZER_FIRST)
+        return first && !there;
+    return normalizer->prefix;
+}
+
 void normalizing_begin(struct normalizing *state, const struct normalizer *normalizer,
-                       const uint8_t *text, size_t length)
+                       const uint8_t *text, size_t length, int first)
 {
     memset(state, 0, sizeof(*state));
     state->normalizer = normalizer;
@@ -157,7 +170,7 @@ void normalizing_begin(struct normalizing *state, const struct normalizer *norma
     }
     if (state->at == length)
         state->ended = 1;
-    else if (normalizer->prefix && !normalizer->suffix)
+    else if (!normalizer->suffix && normalizer_prefixes(normalizer, text, length, first))
         state->held = 1;
 }
 

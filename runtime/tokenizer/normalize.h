@@ -10,9 +10,15 @@
 #include "error.h"
 #include "trie.h"
 
+enum {
+    NORMALIZER_PREFIX = 1, /* always */
+    NORMALIZER_MISSING,    /* where there is none */
+    NORMALIZER_FIRST,      /* the same, only at the begin of the whole text */
+};
+
 struct normalizer {
     int active;         /* texts are normalised at all */
-    int prefix;         /* put a space before a text */
+    int prefix;         /* put a space before a text: one of these, or 0 */
     int squeeze;        /* no space at the ends, no two side by side */
     int suffix;         /* the space put in goes behind the text */
     uint32_t *map;      /* double array of the character map, or NULL */
@@ -37,6 +43,11 @@ int normalizer_keep(struct normalizer *normalizer, const uint8_t *text, size_t l
 /* Must this text be rewritten (1), or is it only in need of its prefix (0)? */
 int normalizer_changes(const struct normalizer *normalizer, const uint8_t *text, size_t length);
 
+/* Does a space belong before this text, which is at the begin of the whole one or behind a special
+ * token? */
+int normalizer_prefixes(const struct normalizer *normalizer, const uint8_t *text, size_t length,
+                        int first);
+
 /* A text on its way through the normaliser. */
 struct normalizing {
     const struct normalizer *normalizer;
@@ -48,7 +59,7 @@ struct normalizing {
 };
 
 void normalizing_begin(struct normalizing *state, const struct normalizer *normalizer,
-                       const uint8_t *text, size_t length);
+                       const uint8_t *text, size_t length, int first);
 
 /* Write a part of the normalised text, at most 'room' bytes (at least 4 * NORMALIZER_LONGEST).
  * Returns how many; '*ended' tells whether it was the last. */

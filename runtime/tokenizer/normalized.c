@@ -65,7 +65,7 @@ static size_t last_cut(const struct bpe *bpe, const uint8_t *text, size_t length
     return 0;
 }
 
-int encoder_normalized(struct encoder *encoder, const uint8_t *text, size_t length,
+int encoder_normalized(struct encoder *encoder, const uint8_t *text, size_t length, int first,
                        struct token_buffer *out)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
@@ -75,9 +75,10 @@ int encoder_normalized(struct encoder *encoder, const uint8_t *text, size_t leng
     int ended = 0;
 
     if (!normalizer_changes(normalizer, text, length))
-        return normalizer->prefix ? encode_prefixed(encoder, text, length, out)
-                                  : encoder_span(encoder, text, length, out);
-    normalizing_begin(&state, normalizer, text, length);
+        return normalizer_prefixes(normalizer, text, length, first)
+                   ? encode_prefixed(encoder, text, length, out)
+                   : encoder_span(encoder, text, length, out);
+    normalizing_begin(&state, normalizer, text, length, first);
     while (!ended) {
         if (make_room(encoder, held + PART) < 0)
             return -1;

@@ -283,26 +283,17 @@ static int compare_ranked(const void *a, const void *b)
     return left->id < right->id ? -1 : left->id > right->id;
 }
 
-static int is_character(const struct vocabulary *vocabulary, uint32_t id)
-{
-    size_t length;
-    const uint8_t *text = vocabulary_text(vocabulary, id, &length);
-    uint32_t point;
-
-    return utf8_decode(text, text + length, &point) == length;
-}
-
 /* Pieces in the order in which they merge: by score. Of pieces of one score the leftmost merges. */
 static int add_pairs(struct model *model, struct error *err)
 {
     struct vocabulary *vocabulary = &model->tokenizer->vocabulary;
     struct ranked *ranked = malloc(vocabulary->count * sizeof(*ranked));
     uint32_t *order = malloc(vocabulary->count * sizeof(*order));
-    uint32_t *levels = malloc(vocabulary->count * sizeof(*levels));
+    uint8_t *ties = calloc(vocabulary->count, 1);
     size_t count = 0;
-    int rc = -1, tied = 0;
+    int rc = -1;
 
-    if (!ranked || !order || !levels) {
+    if (!ranked || !order || !ties) {
         error_set(err, "out of memory for the vocabulary");
         goto out;
     }
@@ -311,18 +302,14 @@ static int add_pairs(struct model *model, struct error *err)
             ranked[count++] = (struct ranked){model->scores[id], id};
     qsort(ranked, count, sizeof(*ranked), compare_ranked);
     for (size_t i = 0; i < count; i++) {
-        int same = i > 0 && ranked[i].score == ranked[i - 1].score;
-
         order[i] = ranked[i].id;
-        levels[i] = same ? levels[i - 1] : (uint32_t)i;
-        /* Characters are never made, so theirs does not matter. */
-        tied |= same && !is_character(vocabulary, order[i]);
+        ties[i] = i > 0 && ranked[i].score == ranked[i - 1].score;
     }
-    rc = bpe_add_all_pairs(&model->tokenizer->bpe, order, tied ? levels : NULL, count, err);
+    rc = bpe_add_all_pairs(&model->tokenizer->bpe, order, ties, count, err);
 out:
     free(ranked);
     free(order);
-    free(levels);
+    free(ties);
     return rc;
 }
 

@@ -3,6 +3,7 @@
 #ifndef MEGATRON_SIMD_H
 #define MEGATRON_SIMD_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -65,6 +66,18 @@ static inline uint64_t simd_nonzero(const uint8_t *bytes)
     return SIMD_GATHER(vtstq_u8(v, v));
 }
 
+/* The lowest of 'count' numbers, a multiple of 8. */
+static inline uint32_t simd_lowest(const uint32_t *numbers, size_t count)
+{
+    uint32x4_t low = vdupq_n_u32(UINT32_MAX), high = low;
+
+    for (size_t i = 0; i < count; i += 8) {
+        low = vminq_u32(low, vld1q_u32(numbers + i));
+        high = vminq_u32(high, vld1q_u32(numbers + i + 4));
+    }
+    return vminvq_u32(vminq_u32(low, high));
+}
+
 #elif defined(__AVX2__) && !defined(TOKENIZER_PLAIN)
 #include <immintrin.h>
 #define SIMD_NAME "avx2"
@@ -110,8 +123,30 @@ static inline uint64_t simd_nonzero(const uint8_t *bytes)
     return ~SIMD_GATHER(_mm256_cmpeq_epi8(v, _mm256_setzero_si256()));
 }
 
+static inline uint32_t simd_lowest(const uint32_t *numbers, size_t count)
+{
+    __m256i low = _mm256_set1_epi32(-1);
+    __m128i half;
+
+    for (size_t i = 0; i < count; i += 8)
+        low = _mm256_min_epu32(low, _mm256_loadu_si256((const __m256i *)(numbers + i)));
+    half = _mm_min_epu32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
+    half = _mm_min_epu32(half, _mm_shuffle_epi32(half, 0x4E));
+    half = _mm_min_epu32(half, _mm_shuffle_epi32(half, 0xB1));
+    return (uint32_t)_mm_cvtsi128_si32(half);
+}
+
 #else
 #define SIMD_NAME "plain"
+
+static inline uint32_t simd_lowest(const uint32_t *numbers, size_t count)
+{
+    uint32_t low = UINT32_MAX;
+
+    for (size_t i = 0; i < count; i++)
+        low = numbers[i] < low ? numbers[i] : low;
+    return low;
+}
 
 static inline void simd_classify(const uint8_t *text, struct byte_masks *masks)
 {

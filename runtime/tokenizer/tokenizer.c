@@ -79,7 +79,7 @@ static int load(struct tokenizer *tokenizer, struct error *err)
     case TOKENIZER_TIKTOKEN:
         return load_tiktoken(tokenizer, err);
     case TOKENIZER_HUGGINGFACE:
-        return error_set(err, "HuggingFaceTokenizer: this version reads no tokenizer.json");
+        return load_huggingface(tokenizer, err);
     default:
         return load_null(tokenizer, err);
     }
@@ -99,7 +99,8 @@ struct tokenizer *tokenizer_create(const struct tokenizer_config *config, struct
     if (load(tokenizer, err) < 0)
         goto failed;
     if (config->type != TOKENIZER_NULL &&
-        (bpe_finish(&tokenizer->bpe, err) < 0 || set_cuts(tokenizer, err) < 0))
+        (bpe_finish(&tokenizer->bpe, tokenizer->cut_spaces, err) < 0 ||
+         set_cuts(tokenizer, err) < 0))
         goto failed;
     if (config->add_bos && tokenizer->bos < 0) {
         error_set(err, "--tokenizer-add-bos: the vocabulary has no beginning-of-sequence token");

@@ -160,4 +160,7 @@ void text_buffer_clear(struct text_buffer *buffer);
 int tokenizer_decode(const struct tokenizer *tokenizer, const int64_t *ids, size_t count,
                      struct text_buffer *out, struct error *err);
 
+/* The text of one id as the vocabulary holds it, spaces as spaces; NULL where it has none. */
+const char *tokenizer_piece(const struct tokenizer *tokenizer, int64_t id, size_t *length);
+
 #endif

@@ -61,14 +61,16 @@ void words_put_short(struct words *words, uint64_t low, uint64_t high, const uin
                      size_t count, int wide)
 {
     struct word_short *set = words->shorts + word_short_set(words, low, high);
+    size_t set_count = count;
 
     if (count > (wide ? WORD_SHORT_WIDE : WORD_SHORT_NARROW))
-        return;
+        set_count = WORD_ELSEWHERE;
     set[1] = set[0];
     set[0].low = low;
     set[0].high = high;
-    pack(set[0].ids, ids, count, wide);
-    set[0].count = (uint8_t)count;
+    if (set_count == count)
+        pack(set[0].ids, ids, count, wide);
+    set[0].count = (uint8_t)set_count;
 }
 
 void words_put_long(struct words *words, const uint64_t *key, const uint32_t *ids, size_t count,

@@ -19,6 +19,7 @@ struct word_short {
 };
 #define WORD_SHORT_NARROW 7
 #define WORD_SHORT_WIDE   5
+#define WORD_ELSEWHERE    255 /* as a count: the ids are in the second table */
 
 /* A whole cache line. */
 struct word_long {
@@ -65,25 +66,41 @@ static inline size_t word_long_set(const struct words *words, const uint64_t *ke
     return (size_t)((hash ^ hash >> 29) * WORD_K1 >> words->long_shift) * 2;
 }
 
+/* Masks of the bytes of a word, by length. */
+#define WORD_MASK(n) (n) >= 8 ? UINT64_MAX : (UINT64_C(1) << (n) % 8 * 8) - 1
+static const struct {
+    uint64_t low, high;
+} word_masks[WORD_SHORT + 1] = {
+    {WORD_MASK(0), 0},
+    {WORD_MASK(1), 0},
+    {WORD_MASK(2), 0},
+    {WORD_MASK(3), 0},
+    {WORD_MASK(4), 0},
+    {WORD_MASK(5), 0},
+    {WORD_MASK(6), 0},
+    {WORD_MASK(7), 0},
+    {WORD_MASK(8), WORD_MASK(0)},
+    {WORD_MASK(8), WORD_MASK(1)},
+    {WORD_MASK(8), WORD_MASK(2)},
+    {WORD_MASK(8), WORD_MASK(3)},
+    {WORD_MASK(8), WORD_MASK(4)},
+    {WORD_MASK(8), WORD_MASK(5)},
+    {WORD_MASK(8), WORD_MASK(6)},
+    {WORD_MASK(8), WORD_MASK(7)},
+};
+
 /* The bytes of a word of 1 to 15 as a key; 'left' bytes from 'word' on may be read. */
 static inline void word_short_key(const uint8_t *word, size_t length, size_t left, uint64_t *low,
                                   uint64_t *high)
 {
     uint64_t bytes[2] = {0, 0};
 
-    if (__builtin_expect(left >= 16, 1)) {
+    if (__builtin_expect(left >= 16, 1))
         memcpy(bytes, word, 16);
-        if (length < 8) {
-            bytes[0] &= (UINT64_C(1) << length * 8) - 1;
-            bytes[1] = 0;
-        } else {
-            bytes[1] &= (UINT64_C(1) << (length - 8) * 8) - 1;
-        }
-    } else {
+    else
         memcpy(bytes, word, length);
-    }
-    *low = bytes[0];
-    *high = bytes[1] | (uint64_t)length << 56;
+    *low = bytes[0] & word_masks[length].low;
+    *high = (bytes[1] & word_masks[length].high) | (uint64_t)length << 56;
 }
 
 static inline void word_long_key(const uint8_t *word, size_t length, uint64_t *key)
