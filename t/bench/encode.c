@@ -2,6 +2,7 @@
  *
  *     encode TYPE MODEL|- CORPUS.jsonl [PASSES] [OUT.bin]
  *
+ * With LENGTHS=FILE the number of ids of each document goes there as 64-bit numbers.
  * Prints for each pass the seconds and MB/s; the first one is cold. */
 #include "file.h"
 #include "json.h"
@@ -63,7 +64,8 @@ static int run(int argc, char **argv, struct error *err)
     struct token_buffer out = {0};
     struct tokenizer *tokenizer;
     struct encoder *encoder;
-    const char *cache = getenv("CACHE");
+    const char *cache = getenv("CACHE"), *lengths = getenv("LENGTHS");
+    FILE *length_file = lengths ? fopen(lengths, "wb") : NULL;
     int passes = argc > 4 ? atoi(argv[4]) : 1;
 
     for (config.type = 0; config.type < TOKENIZER_NULL; config.type++)
@@ -84,10 +86,16 @@ static int run(int argc, char **argv, struct error *err)
         size_t at = 0;
 
         out.count = 0;
-        for (size_t i = 0; i < documents.count; at = documents.ends[i++])
+        for (size_t i = 0; i < documents.count; at = documents.ends[i++]) {
+            uint64_t before = out.count;
+
             if (tokenizer_encode(encoder, documents.text + at, documents.ends[i] - at, &out, err) <
                 0)
                 return -1;
+            before = out.count - before;
+            if (length_file && fwrite(&before, sizeof(before), 1, length_file) != 1)
+                return error_set(err, "cannot write %s", lengths);
+        }
         seconds = now() - start;
         printf("%.4f s, %.1f MB/s, %zu ids\n", seconds, (double)documents.length / seconds / 1e6,
                out.count);
@@ -99,6 +107,8 @@ static int run(int argc, char **argv, struct error *err)
             fclose(file) != 0)
             return error_set(err, "cannot write %s", argv[5]);
     }
+    if (length_file && fclose(length_file) != 0)
+        return error_set(err, "cannot write %s", lengths);
     token_buffer_clear(&out);
     encoder_destroy(encoder);
     tokenizer_destroy(tokenizer);
