@@ -87,8 +87,9 @@ struct topology *topology_load(const char *path, struct error *err);
 /* The same for a text in memory; 'name' stands for it in errors. */
 struct topology *topology_parse(const char *name, const char *text, size_t size, struct error *err);
 
-/* Hang the devices of 'topology' on the switches that an NCCL topology XML describes. Returns 0, or
- * -1 with 'topology' as it was. */
+/* Hang the devices of 'topology' on the switches that an NCCL topology XML describes: a file, or a
+ * text in memory. Return 0, or -1 with 'topology' as it was. */
+int topology_load_nccl(struct topology *topology, const char *path, struct error *err);
 int topology_merge_nccl(struct topology *topology, const char *name, const char *text, size_t size,
                         struct error *err);
 

@@ -413,7 +413,7 @@ static int divide(struct plan *plan, const unsigned char *placed, struct error *
     for (size_t task = 0; rc == 0 && task < plan->tasks; task++) {
         int has = 0;
 
-        for (size_t gpu = 0; !plan_cpus_first(plan) && gpu < plan->gpu_count; gpu++)
+        for (size_t gpu = 0; !plan->cpus_first && gpu < plan->gpu_count; gpu++)
             has |= plan->owns[task * plan->gpu_count + gpu];
         with[task] = placed[task] && has;
         without[task] = placed[task] && !has;
@@ -481,7 +481,7 @@ int plan_cpus(struct plan *plan, struct error *err)
         rc = divide(plan, placed, err);
     if (rc == 0 && plan->bind == BIND_NUMA)
         widen_to_numa(plan, placed);
-    if (rc == 0 && !plan_cpus_first(plan))
+    if (rc == 0 && !plan->cpus_first)
         warn_of_distance(plan, placed);
     free(placed);
     return rc;

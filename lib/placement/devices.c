@@ -43,7 +43,8 @@ static int is_compute_nic(const struct topology_device *device, int rdma)
 {
     switch (device->vendor) {
     case VENDOR_AMAZON:
-        return is_efa(device);
+        /* Of Amazon's cards only EFA has an RDMA device; new ones may have new numbers. */
+        return rdma || is_efa(device);
     case VENDOR_MELLANOX:
         return rdma || is_infiniband(device);
     case VENDOR_CRAY:
@@ -86,7 +87,7 @@ void topology_settle_devices(struct topology *topology)
         const struct topology_device *device = &topology->devices[i];
 
         nvidia |= device->kind == DEVICE_GPU && device->vendor == VENDOR_NVIDIA;
-        efa |= is_efa(device);
+        efa |= device->kind == DEVICE_NIC && device->vendor == VENDOR_AMAZON;
         infiniband |= device->vendor == VENDOR_MELLANOX && is_infiniband(device);
     }
     topology->gpu_count = topology->nic_count = 0;
@@ -96,7 +97,7 @@ void topology_settle_devices(struct topology *topology)
         if (device->kind == DEVICE_GPU && nvidia && device->vendor != VENDOR_NVIDIA)
             continue;
         /* Beside EFA, the InfiniBand devices are NVLink's controllers (p6-b200). */
-        if (device->kind == DEVICE_NIC && efa && !is_efa(device))
+        if (device->kind == DEVICE_NIC && efa && device->vendor != VENDOR_AMAZON)
             device->kind = DEVICE_OTHER;
         /* Beside InfiniBand, Ethernet ports of the same maker are for storage and management. */
         if (device->kind == DEVICE_NIC && infiniband && device->vendor == VENDOR_MELLANOX &&

@@ -184,7 +184,7 @@ static int share(struct plan *plan, struct pool *pool, struct error *err)
         return -1;
     if (pool->task_count > pool->gpu_count)
         plan_warn(plan, "%zu tasks share %zu GPUs", pool->task_count, pool->gpu_count);
-    if (plan_cpus_first(plan))
+    if (plan->cpus_first)
         return share_nearest(plan, pool, err);
     if (pool->gpu_count >= pool->task_count)
         return share_in_order(plan, pool, err);

@@ -38,7 +38,8 @@ int plan_has_gpus(const struct plan *plan, size_t task)
     return plan->request->wishes && plan->request->wishes[task].gpus;
 }
 
-int plan_cpus_first(const struct plan *plan)
+/* Where cores are what is shared out, or all CPUs are settled already. */
+static int is_cpus_first(const struct plan *plan)
 {
     size_t settled = 0;
 
@@ -204,8 +205,9 @@ static int make(struct plan *plan, struct error *err)
         plan->bind = plan->gpu_count > 0 ? BIND_GPU : BIND_CORE;
     else if (plan->bind == BIND_GPU && plan->gpu_count == 0)
         return error_set(err, "bind=gpu: this step has no GPU on this node; use auto or core");
-    if (plan_cpus_first(plan) ? plan_cpus(plan, err) < 0 || plan_gpus(plan, err) < 0
-                              : plan_gpus(plan, err) < 0 || plan_cpus(plan, err) < 0)
+    plan->cpus_first = is_cpus_first(plan);
+    if (plan->cpus_first ? plan_cpus(plan, err) < 0 || plan_gpus(plan, err) < 0
+                         : plan_gpus(plan, err) < 0 || plan_cpus(plan, err) < 0)
         return -1;
     if (plan_nics(plan, err) < 0 || list_gpus(plan, err) < 0 || list_numa(plan, err) < 0 ||
         list_nics(plan, err) < 0)

@@ -37,6 +37,8 @@ struct plan {
     const struct topology_device **nics; /* that may be used, in PCI order */
     size_t nic_count;
 
+    /* CPUs are divided first, and GPUs then given to the nearest tasks. */
+    int cpus_first;
     /* tasks x gpu_count: may a task use a GPU? The answer of plan_gpus. */
     unsigned char *owns;
     struct placement *result;
@@ -54,9 +56,6 @@ int plan_nics(struct plan *plan, struct error *err);
 /* Does the user's wish for 'task' settle its CPUs; its GPUs? */
 int plan_has_cpus(const struct plan *plan, size_t task);
 int plan_has_gpus(const struct plan *plan, size_t task);
-
-/* Are CPUs divided first, and GPUs then given to the nearest tasks? */
-int plan_cpus_first(const struct plan *plan);
 
 /* Remember a sentence for the user. Out of memory loses it, nothing else. */
 void plan_warn(struct plan *plan, const char *format, ...) __attribute__((format(printf, 2, 3)));

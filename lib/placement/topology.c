@@ -323,3 +323,13 @@ struct topology *topology_load(const char *path, struct error *err)
     free(text);
     return topology;
 }
+
+int topology_load_nccl(struct topology *topology, const char *path, struct error *err)
+{
+    size_t size;
+    char *text = read_file(path, &size, err);
+    int rc = text ? topology_merge_nccl(topology, path, text, size, err) : -1;
+
+    free(text);
+    return rc;
+}

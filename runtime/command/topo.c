@@ -4,11 +4,8 @@
 #include "topo.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 struct topo_options {
     const char *topology, *nccl_topology, *gpus, *cpus, *bind, *nics, *svg, *save;
@@ -192,45 +189,17 @@ static int print_placement(const struct topo_options *options, const struct topo
     return rc;
 }
 
-static char *read_text(const char *path, size_t *size, struct error *err)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat status;
-    char *text = NULL;
-    ssize_t length;
-
-    if (fd < 0 || fstat(fd, &status) < 0) {
-        error_set_errno(err, errno, "%s cannot be read", path);
-    } else if (!S_ISREG(status.st_mode) || status.st_size > 64 << 20) {
-        error_set(err, "%s is not a topology file", path);
-    } else if (!(text = malloc((size_t)status.st_size + 1))) {
-        error_set(err, "out of memory");
-    } else {
-        length = read(fd, text, (size_t)status.st_size);
-        *size = length > 0 ? (size_t)length : 0;
-    }
-    if (fd >= 0)
-        close(fd);
-    return text;
-}
-
 static struct topology *read_node(const struct topo_options *options, struct error *err)
 {
     struct topology *topology =
         options->topology ? topology_load(options->topology, err) : topology_discover(err);
-    char *text;
-    size_t size;
-    int rc = 0;
 
-    if (!topology || !options->nccl_topology)
-        return topology;
-    text = read_text(options->nccl_topology, &size, err);
-    rc = text ? topology_merge_nccl(topology, options->nccl_topology, text, size, err) : -1;
-    free(text);
-    if (rc == 0)
-        return topology;
-    topology_destroy(topology);
-    return NULL;
+    if (topology && options->nccl_topology &&
+        topology_load_nccl(topology, options->nccl_topology, err) < 0) {
+        topology_destroy(topology);
+        topology = NULL;
+    }
+    return topology;
 }
 
 static int place(const struct topo_options *options, const struct topology *topology,

@@ -412,29 +412,15 @@ static void format_task(const struct placement_task *task, char *text, size_t si
         used += (size_t)snprintf(text + used, size - used, "%s%d", i ? "," : "", task->numa[i]);
 }
 
-static char *read_all(const char *path, size_t *size)
-{
-    FILE *file = fopen(path, "r");
-    char *text = calloc(1, 65536);
-
-    *size = file && text ? fread(text, 1, 65535, file) : 0;
-    if (file)
-        fclose(file);
-    return text;
-}
-
 static struct topology *read_merged(const struct expected *table)
 {
     struct topology *topology = read_node(table->node, table->real);
-    char name[64], *text;
-    size_t size;
+    char name[64];
 
     if (!topology || !table->nccl)
         return topology;
     snprintf(name, sizeof(name), "nccl/%s", table->nccl);
-    text = read_all(node_path(name, 0), &size);
-    ok(topology_merge_nccl(topology, name, text, size, NULL) == 0, "%s is merged", name);
-    free(text);
+    ok(topology_load_nccl(topology, node_path(name, 0), NULL) == 0, "%s is merged", name);
     return topology;
 }
 
