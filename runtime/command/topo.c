@@ -125,6 +125,23 @@ static void format_cell(const struct placement *placement, enum column column, l
         strcpy(text, "-");
 }
 
+void topo_summarize(const struct topology *topology, char *text, size_t size)
+{
+    const struct {
+        size_t count;
+        const char *name;
+    } parts[] = {{topology->core_count, "core"},
+                 {topology->cpu_count, "CPU"},
+                 {topology->numa_count, "NUMA node"},
+                 {topology->gpu_count, "GPU"},
+                 {topology->nic_count, "compute NIC"}};
+    size_t used = 0;
+
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%zu %s%s", i ? ", " : "",
+                                 parts[i].count, parts[i].name, parts[i].count == 1 ? "" : "s");
+}
+
 static void print_table(const char *title, const struct topology *topology,
                         const struct placement *placement, char *text)
 {
@@ -137,9 +154,8 @@ static void print_table(const char *title, const struct topology *topology,
             if (strlen(text) > width[column])
                 width[column] = strlen(text);
         }
-    printf("%s: %zu cores, %zu CPUs, %zu NUMA nodes, %zu GPUs, %zu compute NICs\n\n", title,
-           topology->core_count, topology->cpu_count, topology->numa_count, topology->gpu_count,
-           topology->nic_count);
+    topo_summarize(topology, text, CPU_TEXT);
+    printf("%s: %s\n\n", title, text);
     for (long row = -1; row < rows; row++)
         for (int column = 0; column < COLUMNS; column++) {
             int last = column == COLUMNS - 1;

@@ -1,9 +1,12 @@
-/* The drawing behind `megatron topo --svg`. */
+/* Between the parts of `megatron topo`: what it prints and what it draws. */
 #ifndef MEGATRON_TOPO_H
 #define MEGATRON_TOPO_H
 
 #include <stdio.h>
 #include "placement.h"
+
+/* Write "96 cores, 192 CPUs, 2 NUMA nodes, 8 GPUs, 32 compute NICs". */
+void topo_summarize(const struct topology *topology, char *text, size_t size);
 
 /* Draw the node with its GPUs, NICs and cores, coloured by task, as SVG. 'title' is the heading.
  * Returns 0 or -1. */

@@ -266,6 +266,20 @@ static void measure_rows(struct drawing *drawing, int box, int limit, int header
     self->height = y + row + GAP;
 }
 
+/* Is a box the only one of its row? */
+static int is_alone(const struct drawing *drawing, int box)
+{
+    int next = drawing->boxes[box].next;
+
+    return drawing->boxes[box].x == GAP && (next < 0 || drawing->boxes[next].x == GAP);
+}
+
+/* A node of one NUMA node without packages has its box at the machine. */
+static int is_drawn(const struct drawing *drawing, const struct box *box)
+{
+    return box->subject != 0 || drawing->topology->numas[0].place == 0;
+}
+
 static void measure(struct drawing *drawing, int box, int limit)
 {
     struct box *self = &drawing->boxes[box];
@@ -288,13 +302,12 @@ static void measure(struct drawing *drawing, int box, int limit)
     } else {
         for (int i = self->first_child; i >= 0; i = drawing->boxes[i].next)
             measure(drawing, i, limit - 2 * GAP);
-        measure_rows(drawing, box, limit, HEADER);
+        measure_rows(drawing, box, limit, is_drawn(drawing, self) ? HEADER : GAP);
         if (self->width < 140)
             self->width = 140;
         /* Packages below each other are of one width. */
         for (int i = self->first_child; i >= 0; i = drawing->boxes[i].next)
-            if (drawing->boxes[i].kind == BOX_PLACE && drawing->boxes[i].x == GAP &&
-                self->subject == 0)
+            if (drawing->boxes[i].kind == BOX_PLACE && self->subject == 0 && is_alone(drawing, i))
                 drawing->boxes[i].width = self->width - 2 * GAP;
     }
 }
@@ -326,23 +339,20 @@ static void collect_cpu_tasks(struct drawing *drawing, int cpu)
             drawing->task_of[drawing->task_count++] = (int)t;
 }
 
-/* "task 0", "tasks 0, 1": at most 'limit' of them. */
-static void format_tasks(const struct drawing *drawing, int limit, char *text, size_t size)
+/* "task 0", "tasks 0-3". */
+static void format_tasks(const struct drawing *drawing, char *text, size_t size)
 {
-    size_t used = 0;
+    struct cpuset tasks; /* numbers are numbers */
+    int length;
 
+    cpuset_clear(&tasks);
+    for (int i = 0; i < drawing->task_count; i++)
+        cpuset_add(&tasks, drawing->task_of[i]);
     text[0] = '\0';
-    for (int i = 0; i < drawing->task_count && used < size; i++) {
-        if (i == limit) {
-            snprintf(text + used, size - used, ", ...");
-            break;
-        }
-        used += (size_t)snprintf(text + used, size - used, "%s%d",
-                                 i > 0                      ? ", "
-                                 : drawing->task_count == 1 ? "task "
-                                                            : "tasks ",
-                                 drawing->task_of[i]);
-    }
+    if (drawing->task_count == 0)
+        return;
+    length = snprintf(text, size, "%s", drawing->task_count == 1 ? "task " : "tasks ");
+    cpuset_format(&tasks, text + length, size - (size_t)length);
 }
 
 /* A rectangle with a stripe for each task collected; white for none. */
@@ -390,7 +400,7 @@ static void draw_cores(struct drawing *drawing, const struct box *box, int x, in
             char tasks[64];
 
             collect_cpu_tasks(drawing, cpu);
-            format_tasks(drawing, 8, tasks, sizeof(tasks));
+            format_tasks(drawing, tasks, sizeof(tasks));
             fprintf(drawing->file, "<g><title>CPU %d%s%s</title>", cpu, tasks[0] ? ": " : "",
                     tasks);
             fill(drawing, left, top + k * CPU_HEIGHT, CPU_WIDTH, CPU_HEIGHT, 0);
@@ -407,7 +417,7 @@ static void draw_device(struct drawing *drawing, const struct box *box, int x, i
     char pci[PCI_TEXT], tasks[64], name[48];
 
     collect_device_tasks(drawing, device);
-    format_tasks(drawing, 4, tasks, sizeof(tasks));
+    format_tasks(drawing, tasks, sizeof(tasks));
     pci_format(&device->pci, pci);
     if (device->kind == DEVICE_GPU)
         snprintf(name, sizeof(name), "GPU %d", topology_gpu_index(drawing->topology, &device->pci));
@@ -423,7 +433,7 @@ static void draw_device(struct drawing *drawing, const struct box *box, int x, i
                                          : "other");
     put_text(drawing->file, name);
     fprintf(drawing->file, "</text><text x='%d' y='%d' class='pci'>%s</text>", x + 7, y + 29, pci);
-    if (drawing->task_count > 0 && drawing->task_count <= 8)
+    if (drawing->task_count > 0 && strlen(tasks) < 14)
         fprintf(drawing->file, "<text x='%d' y='%d' class='task'>%s</text>", x + box->width - 6,
                 y + 15, strncmp(tasks, "task ", 5) == 0 ? tasks : strchr(tasks, ' ') + 1);
     fprintf(drawing->file, "</g>\n");
@@ -465,7 +475,7 @@ static void draw(struct drawing *drawing, int number, int x, int y)
         fprintf(drawing->file,
                 "<rect x='%d' y='%d' width='%d' height='%d' rx='6' class='bridge'/>\n", x, y,
                 box->width, box->height);
-    else if (box->subject != 0 || drawing->topology->numas[0].place == 0)
+    else if (is_drawn(drawing, box))
         draw_place(drawing, box, x, y);
     for (int child = box->first_child; child >= 0; child = drawing->boxes[child].next)
         draw(drawing, child, x, y);
@@ -508,6 +518,7 @@ static void draw_page(struct drawing *drawing, const char *title)
     int tasks = (int)drawing->placement->task_count, fitting = width / LEGEND_WIDTH;
     int rows = (tasks + fitting - 1) / fitting, columns = (tasks + rows - 1) / rows;
     int legend = rows * LEGEND_HEIGHT;
+    char summary[128];
 
     fprintf(drawing->file,
             "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' viewBox='0 0 %d %d'>\n"
@@ -516,8 +527,8 @@ static void draw_page(struct drawing *drawing, const char *title)
             width, drawing->boxes[0].height + 40 + legend, width,
             drawing->boxes[0].height + 40 + legend, style, GAP);
     put_text(drawing->file, title);
-    fprintf(drawing->file, ": %zu cores, %zu CPUs, %zu GPUs, %zu compute NICs</text>\n",
-            topology->core_count, topology->cpu_count, topology->gpu_count, topology->nic_count);
+    topo_summarize(topology, summary, sizeof(summary));
+    fprintf(drawing->file, ": %s</text>\n", summary);
     draw_legend(drawing, columns);
     draw(drawing, 0, 0, 40 + legend);
     fprintf(drawing->file, "</svg>\n");
