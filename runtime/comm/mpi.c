@@ -1,0 +1,424 @@
+/* Communication of CPU ranks over MPI. Every operation is started without blocking and then waited
+ * for with a deadline, within the stream it was given to. */
+#include "comm.h"
+
+#include <mpi.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct mpi_comm {
+    struct comm base;
+    int failed;
+    struct error failure;
+    int started_mpi; /* and so ends it */
+};
+
+struct mpi_group {
+    struct comm_group base;
+    MPI_Comm comm;
+    void *space; /* for results that cannot be made in place */
+    size_t space_bytes;
+};
+
+enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, EXCHANGE };
+
+static const char *const kind_names[] = {"all-reduce", "all-gather", "reduce-scatter", "broadcast",
+                                         "send and receive"};
+
+/* What goes through the stream. */
+struct call {
+    enum kind kind;
+    struct mpi_group *group;
+    const void *from;
+    void *to;
+    size_t count;
+    enum device_type type;
+    enum comm_operator op;
+    int root;
+};
+
+struct exchange_call {
+    struct mpi_group *group;
+    size_t count;
+    struct comm_message messages[COMM_MESSAGES];
+};
+
+_Static_assert(sizeof(struct exchange_call) <= DEVICE_OPERANDS, "an exchange fits the operands");
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+__attribute__((format(printf, 2, 3))) static void fail(struct mpi_comm *comm, const char *format,
+                                                       ...)
+{
+    struct error err;
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(err.text, sizeof(err.text), format, args);
+    va_end(args);
+    if (!comm->failed)
+        comm->failure = err;
+    comm->failed = 1;
+    device_fail(comm->base.device, err.text);
+}
+
+static int mpi_type(enum device_type type, MPI_Datatype *out)
+{
+    switch (type) {
+    case TYPE_FP32:
+        *out = MPI_FLOAT;
+        return 0;
+    case TYPE_FP64:
+        *out = MPI_DOUBLE;
+        return 0;
+    case TYPE_INT32:
+        *out = MPI_INT32_T;
+        return 0;
+    case TYPE_INT64:
+        *out = MPI_INT64_T;
+        return 0;
+    default:
+        return -1;
+    }
+}
+
+/* Wait for all requests. Yields and then sleeps, so that ranks may outnumber the cores. */
+static int wait_all(MPI_Request *requests, int count, double deadline, int *done)
+{
+    double until = now() + deadline;
+    int rc = MPI_SUCCESS;
+
+    *done = 0;
+    for (int64_t turn = 0;; turn++) {
+        rc = MPI_Testall(count, requests, done, MPI_STATUSES_IGNORE);
+        if (rc != MPI_SUCCESS || *done)
+            return rc;
+        if (turn > 1000 && now() > until)
+            return rc;
+        if (turn > 20000)
+            nanosleep(&(struct timespec){0, 50000}, NULL);
+        else if (turn > 100)
+            sched_yield();
+    }
+}
+
+static void report(struct mpi_group *group, enum kind kind, int rc, int done)
+{
+    struct mpi_comm *comm = (struct mpi_comm *)group->base.comm;
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+
+    if (rc != MPI_SUCCESS) {
+        MPI_Error_string(rc, text, &length);
+        fail(comm, "rank %d: %s in group %s of %d ranks failed at step %lld: %s", comm->base.rank,
+             kind_names[kind], group->base.name, group->base.size, (long long)comm->base.step,
+             text);
+    } else if (!done) {
+        fail(comm,
+             "rank %d: %s in group %s of %d ranks was not done after %.0f s at step %lld; another "
+             "rank of the group has ended or hangs",
+             comm->base.rank, kind_names[kind], group->base.name, group->base.size,
+             comm->base.deadline, (long long)comm->base.step);
+    }
+}
+
+/* Room for a result of 'bytes'; grown only the first times. */
+static void *space(struct mpi_group *group, size_t bytes)
+{
+    if (group->space_bytes < bytes) {
+        free(group->space);
+        group->space = malloc(bytes);
+        group->space_bytes = group->space ? bytes : 0;
+    }
+    return group->space;
+}
+
+static int start(const struct call *c, MPI_Datatype type, MPI_Request *request)
+{
+    MPI_Comm comm = c->group->comm;
+    size_t bytes = c->count * type_size(c->type);
+    const char *own = (const char *)c->to + (size_t)c->group->base.rank * bytes;
+    int count = (int)c->count;
+
+    switch (c->kind) {
+    case ALL_REDUCE:
+        return MPI_Iallreduce(MPI_IN_PLACE, c->to, count, type,
+                              c->op == COMM_SUM ? MPI_SUM : MPI_MAX, comm, request);
+    case ALL_GATHER:
+        return MPI_Iallgather((const char *)c->from == own ? MPI_IN_PLACE : c->from, count, type,
+                              c->to, count, type, comm, request);
+    case REDUCE_SCATTER:
+        if (!space(c->group, bytes))
+            return MPI_ERR_NO_MEM;
+        return MPI_Ireduce_scatter_block(c->from, c->group->space, count, type, MPI_SUM, comm,
+                                         request);
+    default:
+        return MPI_Ibcast(c->to, count, type, c->root, comm, request);
+    }
+}
+
+static void run_call(const void *operands)
+{
+    const struct call *c = operands;
+    struct mpi_comm *comm = (struct mpi_comm *)c->group->base.comm;
+    MPI_Datatype type;
+    MPI_Request request = MPI_REQUEST_NULL;
+    int rc, done = 0;
+
+    if (comm->failed)
+        return;
+    if (mpi_type(c->type, &type) < 0 || c->count > INT32_MAX) {
+        fail(comm, "rank %d: %s of %zu elements in this type is beyond MPI", comm->base.rank,
+             kind_names[c->kind], c->count);
+        return;
+    }
+    rc = start(c, type, &request);
+    if (rc == MPI_SUCCESS)
+        rc = wait_all(&request, 1, comm->base.deadline, &done);
+    report(c->group, c->kind, rc, done);
+    if (c->kind == REDUCE_SCATTER && rc == MPI_SUCCESS && done)
+        memcpy(c->to, c->group->space, c->count * type_size(c->type));
+}
+
+static void run_exchange(const void *operands)
+{
+    const struct exchange_call *c = operands;
+    struct mpi_comm *comm = (struct mpi_comm *)c->group->base.comm;
+    MPI_Request requests[COMM_MESSAGES];
+    MPI_Datatype type = MPI_FLOAT;
+    int rc = MPI_SUCCESS, done = 0, count = 0;
+
+    if (comm->failed)
+        return;
+    for (size_t i = 0; i < c->count && rc == MPI_SUCCESS; i++) {
+        const struct comm_message *m = &c->messages[i];
+
+        if (mpi_type(m->type, &type) < 0 || m->count > INT32_MAX) {
+            fail(comm, "rank %d: a message of %zu elements in this type is beyond MPI",
+                 comm->base.rank, m->count);
+            return;
+        }
+        rc = m->send ? MPI_Isend(m->buffer, (int)m->count, type, m->peer, 0, c->group->comm,
+                                 &requests[count])
+                     : MPI_Irecv(m->buffer, (int)m->count, type, m->peer, 0, c->group->comm,
+                                 &requests[count]);
+        count++;
+    }
+    if (rc == MPI_SUCCESS)
+        rc = wait_all(requests, count, comm->base.deadline, &done);
+    report(c->group, EXCHANGE, rc, done);
+}
+
+static void submit(struct comm_group *group, struct device_stream *stream, struct call call)
+{
+    call.group = (struct mpi_group *)group;
+    if (group->size > 1)
+        device_stream_call(stream, run_call, &call, sizeof(call));
+}
+
+static void all_reduce(struct comm_group *group, struct device_stream *stream, void *buffer,
+                       size_t count, enum device_type type, enum comm_operator op)
+{
+    submit(group, stream,
+           (struct call){.kind = ALL_REDUCE, .to = buffer, .count = count, .type = type, .op = op});
+}
+
+static void all_gather(struct comm_group *group, struct device_stream *stream, const void *part,
+                       void *all, size_t count, enum device_type type)
+{
+    if (group->size == 1 && part != all)
+        device_copy(stream, all, part, count * type_size(type), COPY_ON_DEVICE);
+    submit(
+        group, stream,
+        (struct call){.kind = ALL_GATHER, .from = part, .to = all, .count = count, .type = type});
+}
+
+static void reduce_scatter(struct comm_group *group, struct device_stream *stream, const void *all,
+                           void *part, size_t count, enum device_type type)
+{
+    if (group->size == 1 && part != all)
+        device_copy(stream, part, all, count * type_size(type), COPY_ON_DEVICE);
+    submit(group, stream,
+           (struct call){
+               .kind = REDUCE_SCATTER, .from = all, .to = part, .count = count, .type = type});
+}
+
+static void broadcast(struct comm_group *group, struct device_stream *stream, void *buffer,
+                      size_t count, enum device_type type, int root)
+{
+    submit(
+        group, stream,
+        (struct call){.kind = BROADCAST, .to = buffer, .count = count, .type = type, .root = root});
+}
+
+static void exchange(struct comm_group *group, struct device_stream *stream,
+                     const struct comm_message *messages, size_t count)
+{
+    struct exchange_call call = {(struct mpi_group *)group, count, {{0}}};
+
+    if (count == 0)
+        return;
+    if (count > COMM_MESSAGES) {
+        fail((struct mpi_comm *)group->comm, "an exchange of %zu messages; at most %d are possible",
+             count, COMM_MESSAGES);
+        return;
+    }
+    memcpy(call.messages, messages, count * sizeof(*messages));
+    device_stream_call(stream, run_exchange, &call, sizeof(call));
+}
+
+static struct comm_group *group_create(struct comm *base, const char *name, const int *ranks,
+                                       int count, struct error *err)
+{
+    struct mpi_group *group = calloc(1, sizeof(*group));
+
+    if (!group) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    group->base.comm = base;
+    group->base.size = count;
+    snprintf(group->base.name, sizeof(group->base.name), "%s", name);
+    /* Groups of one call do not overlap, so the first rank's number tells them apart. */
+    if (MPI_Comm_split(MPI_COMM_WORLD, count > 0 ? ranks[0] : MPI_UNDEFINED, base->rank,
+                       &group->comm) != MPI_SUCCESS) {
+        error_set(err, "MPI could not make the %s groups", name);
+        free(group);
+        return NULL;
+    }
+    if (count > 0) {
+        MPI_Comm_rank(group->comm, &group->base.rank);
+        MPI_Comm_set_errhandler(group->comm, MPI_ERRORS_RETURN);
+    }
+    return &group->base;
+}
+
+static void group_destroy(struct comm_group *base)
+{
+    struct mpi_group *group = (struct mpi_group *)base;
+    struct mpi_comm *comm = (struct mpi_comm *)base->comm;
+
+    /* Freeing waits for the others, who may be gone. */
+    if (group->comm != MPI_COMM_NULL && !comm->failed)
+        MPI_Comm_free(&group->comm);
+    free(group->space);
+    free(group);
+}
+
+static int host_gather(struct comm *base, const void *part, void *all, size_t bytes,
+                       struct error *err)
+{
+    struct mpi_comm *comm = (struct mpi_comm *)base;
+    MPI_Request request;
+    int rc, done = 0;
+
+    if (comm->failed) {
+        *err = comm->failure;
+        return -1;
+    }
+    if (bytes == 0)
+        rc = MPI_Ibarrier(MPI_COMM_WORLD, &request);
+    else
+        rc = MPI_Iallgather(part, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD,
+                            &request);
+    if (rc == MPI_SUCCESS)
+        rc = wait_all(&request, 1, base->deadline, &done);
+    if (rc == MPI_SUCCESS && done)
+        return 0;
+    fail(
+        comm,
+        "rank %d: not all %d ranks met within %.0f s at step %lld; another rank has ended or hangs",
+        base->rank, base->size, base->deadline, (long long)base->step);
+    *err = comm->failure;
+    return -1;
+}
+
+static int check(struct comm *base, struct error *err)
+{
+    struct mpi_comm *comm = (struct mpi_comm *)base;
+
+    if (comm->failed)
+        *err = comm->failure;
+    return comm->failed ? -1 : 0;
+}
+
+static void abort_all(struct comm *base, const char *reason)
+{
+    fprintf(stderr, "megatron: rank %d ends all ranks: %s\n", base->rank, reason);
+    fflush(stderr);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static void close_comm(struct comm *base)
+{
+    struct mpi_comm *comm = (struct mpi_comm *)base;
+
+    if (comm->started_mpi && !comm->failed)
+        MPI_Finalize();
+    free(comm);
+}
+
+static int start_mpi(const struct comm_options *options, int *started, struct error *err)
+{
+    int initialized = 0, provided, rank, size;
+
+    MPI_Initialized(&initialized);
+    if (!initialized && MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
+        return error_set(err, "MPI could not start");
+    *started = !initialized;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    if (rank != options->rank || size != options->size)
+        return error_set(err,
+                         "the environment says rank %d of %d, MPI says %d of %d; start the ranks "
+                         "with `srun --mpi=pmix` or mpirun",
+                         options->rank, options->size, rank, size);
+    return 0;
+}
+
+__attribute__((visibility("default"))) comm_backend_open_function comm_backend_open;
+
+struct comm *comm_backend_open(const struct comm_options *options, struct error *err)
+{
+    struct mpi_comm *comm = calloc(1, sizeof(*comm));
+
+    if (!comm) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    if (start_mpi(options, &comm->started_mpi, err) < 0) {
+        free(comm);
+        return NULL;
+    }
+    comm->base = (struct comm){
+        .abi = COMM_ABI,
+        .name = "mpi",
+        .rank = options->rank,
+        .size = options->size,
+        .deadline = options->deadline,
+        .device = options->device,
+        .close = close_comm,
+        .group_create = group_create,
+        .group_destroy = group_destroy,
+        .all_reduce = all_reduce,
+        .all_gather = all_gather,
+        .reduce_scatter = reduce_scatter,
+        .broadcast = broadcast,
+        .exchange = exchange,
+        .host_gather = host_gather,
+        .check = check,
+        .abort = abort_all,
+    };
+    return &comm->base;
+}
