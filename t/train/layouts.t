@@ -1,0 +1,77 @@
+#!/bin/bash
+# The same run on every layout of ranks gives the same losses and gradient norms, dropout on.
+. "$(dirname "$0")/../tap.sh"
+command -v mpirun >/dev/null || skip_all "no mpirun"
+[ -f "$MEGATRON_BUILD/runtime/comm/comm_mpi.so" ] || skip_all "built without MPI"
+export MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/comm OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+gpt=(--num-layers 4 --hidden-size 32 --num-attention-heads 4)
+llama=("${gpt[@]}" --swiglu --position-embedding-type rope --normalization RMSNorm --disable-bias-linear
+    --untie-embeddings-and-output-weights --group-query-attention --num-query-groups 2 --rotary-percent 0.5)
+common=(--seq-length 32 --micro-batch-size 2 --global-batch-size 16 --train-iters 3 --lr 1e-3
+    --lr-decay-style constant --vocab-size 300 --make-vocab-size-divisible-by 16 --mock-data --log-interval 1
+    --eval-iters 0 --device cpu --cpu-threads 1 --distributed-timeout-minutes 1)
+
+# losses RANKS OPTION...: "loss norm" of each step, one per line.
+losses() {
+    local ranks=$1 run=()
+    shift
+    [ "$ranks" = 1 ] || run=(mpirun --oversubscribe -n "$ranks")
+    timeout 120 "${run[@]}" "$MEGATRON_BUILD/runtime/megatron" train "${common[@]}" "$@" >"$scratch/out" 2>&1
+    sed -nE 's/.*lm loss: ([^ ]+) .*grad norm: ([^ ]+) .*/\1 \2/p' "$scratch/out"
+}
+
+# close A B: the same numbers, to rounding.
+close() {
+    paste <(echo "$1") <(echo "$2") | awk '
+        NF != 4 { bad = 1 }
+        { d = $1 - $3; e = $2 - $4; if (d < 0) d = -d; if (e < 0) e = -e
+          if (d > 2e-5 * $1 || e > 2e-3 * $2 + 1e-3) bad = 1 }
+        END { exit bad || NR != 3 }'
+}
+
+# check NAME RANKS OPTION...: as one rank does it.
+check() {
+    local name=$1 got
+    shift
+    got=$(losses "$@" "${model[@]}")
+    close "$expected" "$got"
+    ok "$family, $name" || { diag "expected" $expected; diag "got     " $got; diag "$(tail -n 3 "$scratch/out")"; }
+}
+
+t=--tensor-model-parallel-size p=--pipeline-model-parallel-size c=--context-parallel-size
+v=--num-layers-per-virtual-pipeline-stage
+for family in gpt llama; do
+    if [ $family = gpt ]; then model=("${gpt[@]}"); else model=("${llama[@]}"); fi
+    expected=$(losses 1 "${model[@]}")
+    is "$(wc -l <<<"$expected")" 3 "$family on one rank" || diag "$(tail -n 3 "$scratch/out")"
+    check "streams in random order" 1 --random-order
+    check "another micro-batch size" 1 --micro-batch-size 4
+    check "full recomputation" 1 --recompute-granularity full
+    check "selective recomputation" 1 --recompute-activations
+    check "some layers recomputed" 1 --recompute-granularity full --recompute-method block --recompute-num-layers 3
+    check "tp 2" 2 $t 2
+    check "dp 2" 2
+    check "pp 2" 2 $p 2
+    check "cp 2" 2 $c 2
+    check "tp 2, random order" 2 $t 2 --random-order
+    check "pp 2 interleaved" 2 $p 2 $v 1
+    check "pp 2 x dp 2 interleaved, full recomputation" 4 $p 2 $v 1 --recompute-granularity full
+    check "dp 4" 4
+    check "pp 4" 4 $p 4
+    check "tp 2 x pp 2" 4 $t 2 $p 2
+    check "cp 2 x tp 2, random order" 4 $t 2 $c 2 --random-order
+    check "cp 2 x dp 2" 4 $c 2
+    [ $family = gpt ] || continue
+    check "tp 4" 4 $t 4
+    check "tp 2 x pp 2 x dp 2 interleaved" 8 $t 2 $p 2 $v 1
+    check "cp 2 x pp 2 x tp 2" 8 $t 2 $p 2 $c 2
+done
+model=("${gpt[@]}" --reset-attention-mask --reset-position-ids --eod-mask-loss)
+family="documents"
+expected=$(losses 1 "${model[@]}")
+check "cp 2" 2 $c 2
+check "tp 2 x pp 2" 4 $t 2 $p 2
+done_testing

@@ -1,0 +1,80 @@
+#!/bin/bash
+# What `megatron train` says before it trains: golden values of known runs, notes, errors.
+. "$(dirname "$0")/../tap.sh"
+megatron=$MEGATRON_BUILD/runtime/megatron
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+small=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --micro-batch-size 2 --lr 1e-3
+    --train-iters 4 --vocab-size 100 --mock-data --device cpu --eval-iters 0 --log-interval 1 --cpu-threads 1)
+
+# --- Golden values: GPT-3 test case with 36 layers on 8-way tensor parallelism.
+try "$megatron" train --dry-run --world-size 32 --num-layers 36 --hidden-size 4096 --num-attention-heads 32 \
+    --seq-length 2048 --max-position-embeddings 2048 --tensor-model-parallel-size 8 --vocab-size 50257 \
+    --micro-batch-size 1 --global-batch-size 288 --train-samples 146484375 --lr-decay-samples 126953125 \
+    --lr-warmup-samples 183105 --lr 6.0e-5 --min-lr 6.0e-6 --lr-decay-style cosine --eval-interval 1000 \
+    --eval-iters 40 --fp16 --recompute-activations
+is "$rc" 0 "a plan of 32 ranks without the ranks"
+like "$out" 'rank \(7, 0\): 941594624$' "parameters per rank"
+like "$out" 'new size: 51200' "padded vocabulary"
+like "$out" 'train: +146484375$' "training samples"
+like "$out" 'validation: 5863680$' "validation samples"
+like "$out" 'test: +11520$' "test samples"
+like "$out" 'iterations to 508626$' "iterations"
+try "$megatron" train "${small[@]}" --global-batch-size 50 --micro-batch-size 1 --lr 6e-5 --train-iters 1000000 \
+    --lr-warmup-iters 3662 --lr-decay-iters 100000 --exit-interval 1 --eval-interval 1000000
+like "$out" 'consumed samples: +50 .*learning rate: 1\.638[0-9]+E-08' "learning rate of warm-up after 50 samples"
+like "$out" 'exiting program at iteration 1$' "--exit-interval"
+
+# --- The log line
+try "$megatron" train "${small[@]}" --log-throughput
+like "$out" '^ iteration        4/       4 \| consumed samples:            8 \| elapsed time per iteration \(ms\): [0-9.]+ \| throughput per GPU \(TFLOP/s/GPU\): [0-9.]+ \| learning rate: [0-9.E+-]+ \| global batch size:     2 \| lm loss: [0-9.]+E[+-][0-9]+ \| loss scale: 1\.0 \| grad norm: [0-9.]+ \| number of skipped iterations:   0 \| number of nan iterations:   0 \|' \
+    "the log line"
+like "$out" 'time to first step: [0-9.]+ s' "time to first step"
+like "$out" 'GiB available, .* GiB planned' "memory planned against available"
+
+# --- Batch size ramp-up, evaluation, JSON
+try "$megatron" train "${small[@]}" --train-iters 1 --train-samples 40
+like "$out" 'give either --train-iters or --train-samples' "steps or samples, not both"
+ramp=("${small[@]}")
+unset 'ramp[12]' 'ramp[13]'
+try "$megatron" train "${ramp[@]}" --train-samples 40 --global-batch-size 8 --rampup-batch-size 2 2 12 \
+    --metrics-file "$scratch/metrics" --tensorboard-dir "$scratch/events" --eval-iters 2 --eval-interval 3
+is "$(sed -nE 's/.*consumed samples: +([0-9]+) .*batch size: +([0-9]+) .*/\1:\2/p' <<<"$out" | xargs)" \
+    "2:2 4:2 8:4 14:6 22:8 30:8 38:8" "the global batch grows"
+like "$out" 'validation loss at iteration 3 \| lm loss value: [0-9.]+E' "validation"
+is "$(wc -l <"$scratch/metrics")" 7 "a line of JSON per log line"
+like "$(head -n1 "$scratch/metrics")" '^\{"iteration":1,"consumed_samples":2,.*"lm_loss":[0-9.]+,.*\}$' "metrics as JSON"
+is "$(ls "$scratch/events" | grep -c '^events\.out\.tfevents\.')" 1 "an event file"
+
+# --- The seeds' flags without meaning here, old names, nearest names, impossible combinations
+try "$megatron" train "${small[@]}" --use-mcore-models --transformer-impl local --use-flash-attn --no-masked-softmax-fusion \
+    --no-rope-fusion --no-position-embedding --wandb-project x --num-workers 2 --distributed-backend nccl --DDP-impl local
+is "$rc" 0 "flags without meaning are accepted"
+like "$out" '^note: without meaning here: --use-mcore-models' "with a note"
+while IFS='|' read -r options text; do
+    try "$megatron" train "${small[@]}" $options
+    is "$rc" 1 "$options is refused"
+    like "$out" "$text" "with what to do"
+done <<'EOT'
+--batch-size 4|use --micro-batch-size
+--model-parallel-size 4|use --tensor-model-parallel-size
+--hiden-size 4|did you mean --hidden-size
+--global-batch-size 3|no multiple of --micro-batch-size=2
+--fp16 --bf16|exclude each other
+--bf16|fp32 only; leave out --bf16
+--tensor-model-parallel-size 2|does not divide 1 tasks
+--num-attention-heads 5|no multiple of --num-attention-heads=5
+--hidden-dropout 1|below 1
+--lr-warmup-iters 4|not shorter than the decay
+--max-position-embeddings 8|more than --max-position-embeddings=8
+--megatron-model gpt3-1T|unknown model
+--num-layers-per-virtual-pipeline-stage 1|needs --pipeline-model-parallel-size of 2
+--metrics-file /nonexistent/x|cannot write /nonexistent/x
+EOT
+try "$megatron" train --help
+like "$out" '--tensor-model-parallel-size N' "--help"
+try "$megatron" train --megatron-model list
+like "$out" 'llama2-70b' "--megatron-model list"
+try "$megatron" train --megatron-model llama2-7b --dry-run --micro-batch-size 1 --lr 1e-4 --train-iters 10
+like "$out" 'rank \(0, 0\): 6738415616$' "parameters of Llama 2 7B"
+done_testing
