@@ -162,71 +162,45 @@ int64_t blend_with_surplus(int64_t samples, double weight)
     return (int64_t)ceil((double)blend_target(samples, weight) * (1 + 0.005));
 }
 
-/* Four corpora at once; the arrays are padded to a multiple of it. */
-enum { LANES = 4 };
-typedef double lanes_of_double __attribute__((vector_size(LANES * sizeof(double))));
-typedef int64_t lanes_of_int64 __attribute__((vector_size(LANES * sizeof(int64_t))));
-
 struct greedy {
-    size_t vectors;
-    lanes_of_double *weights, *taken;
+    double *taken; /* samples taken of each corpus, so far below 2^53; INFINITY: used up */
     int16_t *corpus;
     int64_t *sample;
 };
 
 static void greedy_clear(struct greedy *g)
 {
-    free(g->weights);
     free(g->taken);
     free(g->corpus);
     free(g->sample);
 }
 
-static int greedy_init(struct greedy *g, const double *weights, size_t count, struct error *err)
+static int greedy_init(struct greedy *g, size_t count, struct error *err)
 {
-    size_t size;
-    double *weight, *taken;
-
-    memset(g, 0, sizeof(*g));
-    g->vectors = (count + LANES - 1) / LANES;
-    size = g->vectors * sizeof(lanes_of_double);
-    g->weights = aligned_alloc(sizeof(lanes_of_double), size);
-    g->taken = aligned_alloc(sizeof(lanes_of_double), size);
+    g->taken = calloc(count, sizeof(*g->taken));
     g->corpus = malloc(BLEND_PIECE * sizeof(*g->corpus));
     g->sample = malloc(BLEND_PIECE * sizeof(*g->sample));
-    if (!g->weights || !g->taken || !g->corpus || !g->sample) {
-        greedy_clear(g);
-        return error_set(err, "out of memory for a blend of %zu corpora", count);
-    }
-    weight = (double *)g->weights;
-    taken = (double *)g->taken;
-    for (size_t i = 0; i < g->vectors * LANES; i++) {
-        weight[i] = i < count ? weights[i] : 0;
-        taken[i] = i < count ? 0 : INFINITY; /* never chosen */
-    }
-    return 0;
+    if (g->taken && g->corpus && g->sample)
+        return 0;
+    greedy_clear(g);
+    return error_set(err, "out of memory for a blend of %zu corpora", count);
 }
 
 /* The corpus furthest behind its share at sample 'k', the first of equals. */
-static size_t greedy_choose(const struct greedy *g, int64_t k)
+static size_t greedy_choose(const struct greedy *g, const double *weights, size_t count, int64_t k)
 {
-    double at = k > 1 ? (double)k : 1;
-    lanes_of_double best = g->weights[0] * at - g->taken[0];
-    lanes_of_int64 where = {0}, zero = {0};
+    double share = k > 1 ? (double)k : 1, most = weights[0] * share - g->taken[0];
     size_t chosen = 0;
 
-    for (size_t v = 1; v < g->vectors; v++) {
-        lanes_of_double behind = g->weights[v] * at - g->taken[v];
-        lanes_of_int64 more = behind > best, less = ~more;
+    for (size_t i = 1; i < count; i++) {
+        double behind = weights[i] * share - g->taken[i];
 
-        best = (lanes_of_double)(((lanes_of_int64)behind & more) | ((lanes_of_int64)best & less));
-        where = ((zero + (int64_t)v) & more) | (where & less);
+        if (behind > most) {
+            most = behind;
+            chosen = i;
+        }
     }
-    for (size_t lane = 1; lane < LANES; lane++)
-        if (best[lane] > best[chosen] ||
-            (best[lane] == best[chosen] && where[lane] < where[chosen]))
-            chosen = lane;
-    return (size_t)where[chosen] * LANES + chosen;
+    return chosen;
 }
 
 int blend_order(const double *weights, size_t count, int64_t samples, int64_t *taken,
@@ -235,18 +209,18 @@ int blend_order(const double *weights, size_t count, int64_t samples, int64_t *t
     struct greedy g;
     int result = 0;
 
-    if (greedy_init(&g, weights, count, err) < 0)
+    if (greedy_init(&g, count, err) < 0)
         return -1;
     memset(taken, 0, count * sizeof(*taken));
     for (int64_t first = 0; first < samples && result == 0; first += BLEND_PIECE) {
         int64_t piece = samples - first < BLEND_PIECE ? samples - first : BLEND_PIECE;
 
         for (int64_t i = 0; i < piece; i++) {
-            size_t corpus = greedy_choose(&g, first + i);
+            size_t corpus = greedy_choose(&g, weights, count, first + i);
 
             g.corpus[i] = (int16_t)corpus;
             g.sample[i] = taken[corpus]++;
-            ((double *)g.taken)[corpus] += 1;
+            g.taken[corpus] += 1;
         }
         result = sink(arg, first, piece, g.corpus, g.sample, err);
     }
@@ -266,7 +240,7 @@ int blend_order_exhaustive(const int64_t *sizes, size_t count, blend_sink *sink,
         total += sizes[i];
     for (size_t i = 0; weights && i < count; i++)
         weights[i] = (double)sizes[i] / (double)total;
-    if (!weights || !taken || greedy_init(&g, weights, count, err) < 0) {
+    if (!weights || !taken || greedy_init(&g, count, err) < 0) {
         free(weights);
         free(taken);
         return error_set(err, "out of memory for a blend of %zu corpora", count);
@@ -275,13 +249,12 @@ int blend_order_exhaustive(const int64_t *sizes, size_t count, blend_sink *sink,
         int64_t piece = total - first < BLEND_PIECE ? total - first : BLEND_PIECE;
 
         for (int64_t i = 0; i < piece; i++) {
-            size_t corpus = greedy_choose(&g, first + i);
+            size_t corpus = greedy_choose(&g, weights, count, first + i);
 
             g.corpus[i] = (int16_t)corpus;
             g.sample[i] = taken[corpus]++;
             /* A corpus that is used up takes no further part. */
-            ((double *)g.taken)[corpus] =
-                taken[corpus] == sizes[corpus] ? INFINITY : (double)taken[corpus];
+            g.taken[corpus] = taken[corpus] == sizes[corpus] ? INFINITY : (double)taken[corpus];
         }
         result = sink(arg, first, piece, g.corpus, g.sample, err);
     }

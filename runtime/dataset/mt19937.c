@@ -17,8 +17,8 @@ static uint32_t temper(uint32_t y)
     return y ^ (y >> 18);
 }
 
-/* Three loops without a dependence nearer than a vector's width; the compiler vectorises them. */
-__attribute__((optimize("O3"))) static void refill(struct mt19937 *rng)
+/* Loops without a dependence nearer than the width of a vector. */
+static void refill(struct mt19937 *rng)
 {
     uint32_t *s = rng->state;
     int i;

@@ -193,7 +193,7 @@ static void test_blend_order(void)
     free(got);
 }
 
-/* The vectors of four against one by one, over more than one piece. */
+/* Against the definition, each step rounded by itself, over more than one piece. */
 static void test_blend_plain(void)
 {
     struct collected *got = calloc(1, sizeof(*got));
