@@ -15,6 +15,7 @@
 #include "checks.h"
 #include "contract.h"
 #include "controller.h"
+#include "image.h"
 #include "note.h"
 #include "rendezvous.h"
 #include "report.h"
@@ -168,6 +169,64 @@ static void write_note(struct plugin *plugin, unsigned wishes)
         unsetenv("SLURM_STEP_RESV_PORTS");
 }
 
+/* --- images --------------------------------------------------------------------------------- */
+
+/* Pyxis starts containers too; one of the two must leave it to the other. */
+static bool pyxis_has_image(void)
+{
+    static const char option[] = "--container-image";
+    size_t size;
+    char *line = read_whole("/proc/self/cmdline", COMMAND_LINE_MAX, false, &size);
+    bool found = getenv("PYXIS_CONTAINER_IMAGE") != NULL;
+
+    for (char *word = line; word && word < line + size && !found; word += strlen(word) + 1) {
+        if (strcmp(word, "--") == 0)
+            break;
+        found = strncmp(word, option, sizeof(option) - 1) == 0 &&
+                (word[sizeof(option) - 1] == '=' || word[sizeof(option) - 1] == '\0');
+    }
+    free(line);
+    return found;
+}
+
+static void say_import(void *argument, const char *line)
+{
+    (void)argument;
+    slurm_spank_log("megatron: %s", line);
+}
+
+/* What is missing here may still be on the nodes, which look again. */
+static void warn_missing(const struct image_settings *image)
+{
+    if (image->reference.scheme == IMAGE_FILE && access(image->reference.text, R_OK))
+        slurm_spank_log("megatron: the image %s is not on this host; the nodes must have it",
+                        image->reference.text);
+    for (size_t i = 0; i < image->mounts.count; i++)
+        if (access(image->mounts.items[i].source, F_OK))
+            slurm_spank_log("megatron: %s, to be mounted, is not on this host; the nodes must have "
+                            "it",
+                            image->mounts.items[i].source);
+}
+
+static int prepare_image(struct plugin *plugin, struct error *err)
+{
+    const struct image_settings *image = &plugin->settings.image;
+
+    if (!image->used)
+        return 0;
+    if (pyxis_has_image())
+        return error_set(err,
+                         "--megatron-image and --container-image both ask for an image; use one "
+                         "of them (or --megatron-image=none)");
+    if (plugin->settings.check)
+        return 0;
+    warn_missing(image);
+    if (image->reference.scheme != IMAGE_DOCKERD && image->reference.scheme != IMAGE_PODMAN)
+        return 0;
+    return image_import_from_daemon(image, &plugin->config, (const char *const *)environ,
+                                    say_import, err);
+}
+
 int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err)
 {
     struct settings *settings = &plugin->settings;
@@ -192,6 +251,8 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
         return -1;
     if (settings->off)
         return 0;
+    if (prepare_image(plugin, err))
+        return -1;
     read_request(&request, settings->check);
     request_counts(&request, &counts);
     if (settings->check)

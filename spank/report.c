@@ -94,6 +94,9 @@ int report_check(FILE *stream, const char *version, const char *slurm, struct se
     fprintf(stream, "  placement    bind %s, NICs %s%s\n", settings->bind, settings->nics,
             config->off & (PART_BIND | PART_NICS) ? " (parts are switched off by plugstack.conf)"
                                                   : "");
+    if (settings->image.used)
+        fprintf(stream, "  image        %s, %zu mounts%s\n", settings->image.reference.text,
+                settings->image.mounts.count, settings->image.readonly ? ", read-only" : "");
     rc = print_checks(stream, settings, counts);
     if (rc == 0)
         print_environment(stream, settings, counts);

@@ -1,0 +1,115 @@
+#!/bin/bash
+# Steps in images on a cluster of four nodes: --megatron-image and what goes with it. With the stand-in
+# for Enroot, or with the real one (see registry.sh).
+cd "$(dirname "$0")/../.." || exit 1
+. t/tap.sh
+. t/container/registry.sh
+unshare --user --map-current-user true 2>/dev/null || skip_all "no user namespaces here"
+trap registry_end EXIT
+registry_up "$(mktemp -d)" || exit 1
+stage=$registry_dir/stage
+mkdir -m 1777 "$stage"
+path=$enroot_path:/usr/sbin:/usr/bin:/sbin:/bin
+cluster_up --nodes 4 --gpus 0 --cpus 4 --plugin-args "enroot_path=$path"
+trap 'registry_end; cluster_down' EXIT
+home=$registry_dir/home
+chown "$(as_user id -u)" "$home"
+cache=$home/.cache/megatron/images
+# job OPTION... COMMAND...: srun as the user, with this home and registry.
+job() {
+    try as_user env HOME="$home" ENROOT_ALLOW_HTTP=yes ENROOT_STANDIN_REGISTRY="$registry_dir/registry" \
+        ENROOT_STANDIN_DELAY="${delay:-0}" "$@"
+}
+imports() { grep -c 'megatron: n[0-9]: importing docker' <<<"$out"; }
+idle() {
+    wait_until 10 sh -c "! '$top/t/cluster' run sinfo -h -o %t | grep -q comp"
+    is "$(in_cluster sinfo -h -o %D,%t)" 4,idle "no node was drained${1:+ $1}"
+}
+
+job srun -N4 --ntasks-per-node=4 --megatron-image="${registry}small:1" sh -c 'echo "$SLURM_PROCID:$MEGATRON_RANK:$(pwd):$GREETING"'
+is "$rc" 0 "sixteen tasks on four nodes run in an image"
+is "$(grep -c '^[0-9]*:[0-9]*:/usr/src:from the image$' <<<"$out")" 16 "each where the image says, with its environment"
+is "$(imports)" 1 "after one import"
+job srun -N4 --ntasks-per-node=2 --megatron-image="${registry}small:1" true
+is "$rc:$(imports)" 0:0 "the next job starts what is there"
+job srun -N2 -n4 --megatron-image="${registry}small:1" sh -c 'exit $((SLURM_PROCID + 3))'
+is "$rc" 6 "exit codes come out"
+image=$(ls "$cache"/*.sqsh)
+job srun -n1 --megatron-image="$image" --megatron-workdir=/etc pwd
+is "$out" /etc "a squashfs file, a working directory"
+job srun -n1 --megatron-image="$image" --megatron-remap-root id -u
+is "$out" 0 "root inside"
+job srun -n1 --megatron-image="$image" --megatron-readonly sh -c 'echo x > /usr/src/x'
+like "$out" 'Read-only' "read-only if asked for"
+job srun -n1 --megatron-image="$image" sh -c 'echo x > /usr/src/x && cat /usr/src/x'
+is "$out" x "else written to, for as long as the step lasts"
+job srun -n1 --megatron-image="$image" --megatron-mounts="$home:/mnt/here and there:ro" ls "/mnt/here and there/.cache"
+like "$out" megatron "a mount"
+job env GREETING=mine srun -n1 --megatron-image="$image" --megatron-container-env=GREETING sh -c 'echo $GREETING'
+is "$out" mine "a variable of the job's that the image must not change"
+job srun -n1 --megatron-image="$image" --megatron-container-name=kept sh -c 'echo one > /usr/src/kept'
+job srun -n1 -w n1 --megatron-image="$image" --megatron-container-name=kept cat /usr/src/kept
+is "$out" one "a container that is kept"
+job srun -n2 -c2 --megatron-image="$image" --megatron-bind=auto sh -c 'echo $MEGATRON_CPUS'
+is "$(sort -u <<<"$out" | wc -l)" 2 "placement in an image"
+job srun -n1 --megatron-image="$image" --megatron-off id -u
+is "$rc" 0 "--megatron-off: no image"
+job srun -n1 --megatron-image=none hostname
+is "$out" n1 "--megatron-image=none neither"
+
+# A batch script with the image in it; two jobs at once that want one new image.
+cat >"$home/script" <<S
+#!/bin/bash
+#SBATCH --megatron-image="${registry}bare:1"
+srun /bin/pwd
+S
+rm -f "$cache"/*.sqsh
+delay=1
+job sh -c "cd '$home'; sbatch -W -N2 -n2 -o one script >/dev/null & sbatch -W -N2 -n2 -o two script >/dev/null; wait"
+delay=0
+out=$(cat "$home/one" "$home/two")
+is "$(grep -c '^/$' <<<"$out")" 4 "batch jobs in an image without a shell"
+is "$(imports)" 1 "two jobs at once: one import" || diag "$out"
+
+# What bad input gets.
+refused() {
+    local text=$1 name=$2
+    shift 2
+    job srun -N2 -n2 "$@"
+    is "$rc" 1 "$name"
+    like "$out" "$text" "with the reason"
+}
+refused 'srun: error: megatron: --megatron-mounts needs --megatron-image' "mounts without an image" --megatron-mounts=/tmp:/x true
+refused 'srun: error: megatron: --megatron-image=ubuntu is neither a path nor' "a bare name" --megatron-image=ubuntu true
+refused 'srun: error: megatron: .*the character \$ in an image' "a path that Enroot would evaluate" --megatron-image='/tmp/$(id).sqsh' true
+refused 'srun: error: megatron: .*the target /x is given twice' "a target twice" --megatron-image="$image" --megatron-mounts=/tmp:/x,/usr:/x true
+job env PYXIS_CONTAINER_IMAGE=x srun -n1 --megatron-image="$image" true
+like "$out" 'both ask for an image' "not when Pyxis is asked for one too"
+refused 'megatron: n[12]: --megatron-mounts: cannot mount /nowhere: No such file' "a source that is missing" --megatron-image="${registry}small:1" --megatron-mounts=/nowhere:/x true
+unlike "$out" 'importing' "before anything is imported"
+refused 'megatron: n[12]: --megatron-image: cannot open /nowhere.sqsh' "a file that is missing" --megatron-image=/nowhere.sqsh true
+echo text >"$home/text"
+refused 'is not a squashfs image' "a file that is no image" --megatron-image="$home/text" true
+refused '404 Not Found; is the image.s name and tag right' "no such image" --megatron-image="${registry}none:1" true
+is "$(grep -c '404 Not Found' <<<"$out")" 1 "said by one node"
+refused 'cannot be entered in the container' "no such working directory" --megatron-image="${registry}small:1" --megatron-workdir=/nowhere true
+registry_down
+refused 'is the registry running' "a registry that is down" --megatron-image="${registry}other:1" true
+job srun -n1 --megatron-image="${registry}small:1" true
+is "$rc" 0 "what is cached starts all the same"
+registry_again
+idle
+
+# scancel, and a dead slurmstepd: nothing is left.
+left() { in_cluster ps -eo stat=,args= | grep -v '^Z' | grep -E '[m]egatron-holder|[s]quashfuse' || true; }
+job srun -n1 --megatron-image="${registry}small:1" true
+as_user env HOME="$home" ENROOT_ALLOW_HTTP=yes ENROOT_STANDIN_REGISTRY="$registry_dir/registry" srun -N2 -n4 --megatron-image="${registry}small:1" sleep 60 >/dev/null 2>&1 &
+for i in {1..100}; do [ "$(left | grep -c holder)" -ge 2 ] && break; sleep 0.1; done
+ok "a container on each node" test "$(left | grep -c holder)" -ge 2
+as_user scancel --user="$(as_user id -un)"
+wait $!
+for i in {1..50}; do [ -z "$(left)" ] && break; sleep 0.1; done
+is "$(left)" "" "scancel leaves no container"
+is "$(ls -d /tmp/megatron-image-* 2>/dev/null)" "" "and no files"
+idle "by any of this"
+done_testing
