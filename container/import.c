@@ -56,7 +56,20 @@ static void nap(double seconds)
     nanosleep(&t, NULL);
 }
 
+static void beat(const struct image_request *request)
+{
+    if (request->beat)
+        request->beat(request->argument);
+}
+
 /* --- Which image ------------------------------------------------------------------------------ */
+
+static int on_ask_tick(void *argument, double elapsed)
+{
+    (void)elapsed;
+    beat(argument);
+    return 0;
+}
 
 static int ask(const struct image_request *request, const char *const *argv, const char *prefix,
                char key[IMAGE_KEY_SIZE], struct error *err)
@@ -64,7 +77,9 @@ static int ask(const struct image_request *request, const char *const *argv, con
     struct process_request process = {.argv = argv,
                                       .environment = request->environment,
                                       .path = request->path,
-                                      .timeout = DIGEST_TIMEOUT};
+                                      .timeout = DIGEST_TIMEOUT,
+                                      .tick = on_ask_tick,
+                                      .argument = (void *)request};
     struct process_result result;
     char what[IMAGE_TEXT_SIZE + 64], digest[sizeof(result.output) + 16];
 
@@ -213,6 +228,7 @@ static int on_tick(void *argument, double elapsed)
     struct stat info;
     double bytes, reading;
 
+    beat(work->request);
     if (lease_beat(&work->lease) < 0)
         return -1;
     if (elapsed - work->said < SAY_EVERY)
@@ -394,6 +410,7 @@ int image_obtain(const struct image_request *request, const char *key, char *pat
             say(request, "waiting for the import of %s by %.*s (%.0f s)", request->reference->text,
                 (int)strcspn(watch.seen, " "), watch.seen, said);
         }
+        beat(request);
         nap(0.2);
     }
     free(work);

@@ -17,6 +17,7 @@ struct image_request {
     double patience;                  /* seconds without a sign of life of another importer */
     int processors;
     void (*say)(void *argument, const char *line); /* progress; may be NULL */
+    void (*beat)(void *argument); /* called about once a second while it works; may be NULL */
     void *argument;
 };
 

@@ -197,6 +197,31 @@ int mount_format(const struct container_mount *mount, char *buffer, size_t size)
     return length < 0 || (size_t)length >= size - used ? -1 : 0;
 }
 
+int mounts_add(struct container_mounts *mounts, const char *source, const char *target,
+               const char *flags)
+{
+    struct container_mount *mount;
+
+    if (!mounts->items)
+        mounts->items = calloc(MOST_MOUNTS, sizeof(*mounts->items));
+    if (!mounts->items || mounts->count == MOST_MOUNTS)
+        return -1;
+    mount = &mounts->items[mounts->count++];
+    mount->source = strdup(source);
+    mount->target = strdup(target);
+    mount->flags = strdup(flags);
+    return mount->source && mount->target && mount->flags ? 0 : -1;
+}
+
+int mounts_copy(struct container_mounts *mounts, const struct container_mounts *from)
+{
+    for (size_t i = 0; i < from->count; i++)
+        if (mounts_add(mounts, from->items[i].source, from->items[i].target, from->items[i].flags) <
+            0)
+            return -1;
+    return 0;
+}
+
 void mounts_clear(struct container_mounts *mounts)
 {
     for (size_t i = 0; mounts->items && i < MOST_MOUNTS; i++) {

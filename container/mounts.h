@@ -30,6 +30,12 @@ int mounts_check_sources(const char *what, const struct container_mounts *mounts
  * not fit into 'size' bytes. */
 int mount_format(const struct container_mount *mount, char *buffer, size_t size);
 
+/* Add one mount, with flags as mount(8) has them; copy all of 'from' behind those of 'mounts'.
+ * Returns 0, or -1 if out of memory or room. */
+int mounts_add(struct container_mounts *mounts, const char *source, const char *target,
+               const char *flags);
+int mounts_copy(struct container_mounts *mounts, const struct container_mounts *from);
+
 void mounts_clear(struct container_mounts *mounts);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "config.h"
 
@@ -199,6 +200,10 @@ int slurm_spank_exit(spank_t spank, int argc, char **argv)
     if (asked_to_fail("exit", &err))
         slurm_error("megatron: %s", err.text);
     share_destroy(context.share);
+    if (context.used && context.lifetime[0] >= 0) {
+        close(context.lifetime[0]);
+        close(context.lifetime[1]);
+    }
     settings_clear(&context.settings);
     config_clear(&context.config);
     memset(&context, 0, sizeof(context));

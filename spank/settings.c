@@ -1,6 +1,7 @@
 #include "settings.h"
 
 #include <inttypes.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,28 @@ const struct option_row option_table[OPTION_COUNT] = {
                      OPTION_KIND_TEXT, true},
     [OPTION_NICS] = {"nics", "POLICY", "auto, none, all, or a list of NICs (auto)",
                      OPTION_KIND_TEXT, true},
+    [OPTION_IMAGE] = {"image", "IMAGE", "run in docker://, dockerd://, podman:// or a .sqsh file",
+                      OPTION_KIND_TEXT, true},
+    [OPTION_MOUNTS] = {"mounts", "LIST", "SRC:DST[:ro|rw|FLAGS],... seen in the image",
+                       OPTION_KIND_TEXT, true},
+    [OPTION_WORKDIR] = {"workdir", "DIR", "working directory in the image (the image's own)",
+                        OPTION_KIND_TEXT, true},
+    [OPTION_CONTAINER_ENV] = {"container-env", "LIST",
+                              "variables that keep the job's value against the image's",
+                              OPTION_KIND_TEXT, true},
+    [OPTION_CONTAINER_NAME] = {"container-name", "NAME",
+                               "keep a writable container of this name between steps and jobs",
+                               OPTION_KIND_TEXT, false},
+    [OPTION_MOUNT_HOME] = {"mount-home", "yes|no", "see the home directory in the image",
+                           OPTION_KIND_SWITCH, true},
+    [OPTION_ENTRYPOINT] = {"entrypoint", "yes|no", "run the image's entry point first",
+                           OPTION_KIND_SWITCH, true},
+    [OPTION_READONLY] = {"readonly", "yes|no", "do not let tasks write to the image's files",
+                         OPTION_KIND_SWITCH, true},
+    [OPTION_REMAP_ROOT] = {"remap-root", "yes|no", "be root inside the image", OPTION_KIND_SWITCH,
+                           true},
+    [OPTION_IMPORT_TIMEOUT] = {"import-timeout", "SECONDS",
+                               "give up an import after so long (3600)", OPTION_KIND_TEXT, true},
     [OPTION_SHOW] = {"show", "yes|no", "print the placement of every task before it starts",
                      OPTION_KIND_SWITCH, true},
     [OPTION_CHECK] = {"check", "yes|no", "print what would run, submit nothing", OPTION_KIND_SWITCH,
@@ -43,9 +66,36 @@ static const struct {
     {"all", PART_ALL},
 };
 
-static const char *const argument_names[] = {
-    "tp",  "pp",     "cp",       "model",   "bind", "nics",  "show", "verbose",
-    "off", "always", "topology", "sysroot", "run",  "ports", "fail", "client-version"};
+static const char *const argument_names[] = {"tp",
+                                             "pp",
+                                             "cp",
+                                             "model",
+                                             "bind",
+                                             "nics",
+                                             "image",
+                                             "mounts",
+                                             "workdir",
+                                             "container-env",
+                                             "mount-home",
+                                             "entrypoint",
+                                             "readonly",
+                                             "remap-root",
+                                             "import-timeout",
+                                             "show",
+                                             "verbose",
+                                             "off",
+                                             "always",
+                                             "topology",
+                                             "sysroot",
+                                             "run",
+                                             "ports",
+                                             "image_cache",
+                                             "image_publisher",
+                                             "image_stage",
+                                             "image_stage_max",
+                                             "enroot_path",
+                                             "fail",
+                                             "client-version"};
 
 static void config_bad(struct config *config, const char *argument, const char *why)
 {
@@ -55,7 +105,7 @@ static void config_bad(struct config *config, const char *argument, const char *
     error_set(&config->error, "plugstack.conf: argument '%.100s' %s", argument, why);
 }
 
-static int parse_switch(const char *text, bool *value)
+int settings_switch(const char *text, bool *value)
 {
     if (!text || strcasecmp(text, "yes") == 0) {
         *value = true;
@@ -142,6 +192,39 @@ static void config_path(struct config *config, char **target, const char *argume
     *target = strdup(value);
 }
 
+static void config_publisher(struct config *config, const char *argument, const char *value)
+{
+    struct passwd *user = value ? getpwnam(value) : NULL;
+    int64_t number;
+
+    if (user)
+        config->image_publisher = user->pw_uid;
+    else if (value && parse_int64("image_publisher", value, 0, UINT32_MAX - 1, &number, NULL) == 0)
+        config->image_publisher = (uid_t)number;
+    else
+        config_bad(config, argument, "names no user");
+}
+
+/* "500G" */
+static void config_stage_max(struct config *config, const char *argument, const char *value)
+{
+    static const char units[] = "MGT";
+    char number[32] = "";
+    size_t length = value ? strcspn(value, units) : 0;
+    int64_t size = 0;
+
+    if (length > 0 && length < sizeof(number))
+        memcpy(number, value, length);
+    if (parse_int64("image_stage_max", number, 1, 1000000, &size, NULL) || value[length] == '\0' ||
+        value[length + 1] != '\0') {
+        config_bad(config, argument, "is no size such as 500G");
+        return;
+    }
+    for (const char *unit = strchr(units, value[length]); unit >= units; unit--)
+        size *= unit == units ? 1000000 : 1000;
+    config->image_stage_max = size;
+}
+
 static void config_argument(struct config *config, const char *argument)
 {
     size_t length = strcspn(argument, "=");
@@ -162,7 +245,7 @@ static void config_argument(struct config *config, const char *argument)
     if (strcmp(name, "off") == 0)
         config_off(config, argument, value);
     else if (strcmp(name, "always") == 0) {
-        if (parse_switch(value, &config->always))
+        if (settings_switch(value, &config->always))
             config_bad(config, argument, "is neither always=yes nor always=no");
     } else if (strcmp(name, "topology") == 0)
         config_path(config, &config->topology, argument, value);
@@ -170,6 +253,16 @@ static void config_argument(struct config *config, const char *argument)
         config_path(config, &config->sysroot, argument, value);
     else if (strcmp(name, "run") == 0)
         config_path(config, &config->rundir, argument, value);
+    else if (strcmp(name, "image_cache") == 0)
+        config_path(config, &config->image_cache, argument, value);
+    else if (strcmp(name, "image_stage") == 0)
+        config_path(config, &config->image_stage, argument, value);
+    else if (strcmp(name, "enroot_path") == 0)
+        config_path(config, &config->enroot_path, argument, value);
+    else if (strcmp(name, "image_publisher") == 0)
+        config_publisher(config, argument, value);
+    else if (strcmp(name, "image_stage_max") == 0)
+        config_stage_max(config, argument, value);
     else if (strcmp(name, "ports") == 0)
         config_ports(config, argument, value);
     else if (strcmp(name, "fail") == 0)
@@ -204,6 +297,9 @@ void config_clear(struct config *config)
     free(config->topology);
     free(config->sysroot);
     free(config->rundir);
+    free(config->image_cache);
+    free(config->image_stage);
+    free(config->enroot_path);
     free(config->client_version);
     memset(config, 0, sizeof(*config));
 }
@@ -261,7 +357,7 @@ static int resolve_switch(const struct settings *settings, const struct config *
     const char *text = settings->given[id] ? settings->given[id] : config->defaults[id];
 
     *value = false;
-    if (!text || parse_switch(text, value) == 0)
+    if (!text || settings_switch(text, value) == 0)
         return 0;
     return error_set(err, "%s%s=%.100s is neither yes nor no",
                      settings->given[id] ? PREFIX : "plugstack.conf: ", option_table[id].name,
@@ -321,7 +417,8 @@ int settings_resolve(struct settings *settings, const struct config *config, str
         resolve_switch(settings, config, OPTION_CHECK, &settings->check, err) ||
         resolve_switch(settings, config, OPTION_OFF, &settings->off, err) ||
         resolve_switch(settings, config, OPTION_VERBOSE, &settings->verbose, err) ||
-        resolve_policies(settings, config, err))
+        resolve_policies(settings, config, err) ||
+        image_settings_resolve(&settings->image, settings, config, err))
         return -1;
     settings->model = NULL;
     if (model && !settings_wants_list(settings)) {
@@ -347,5 +444,6 @@ void settings_clear(struct settings *settings)
 {
     for (size_t i = 0; i < OPTION_COUNT; i++)
         free(settings->given[i]);
+    image_settings_clear(&settings->image);
     memset(settings, 0, sizeof(*settings));
 }

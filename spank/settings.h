@@ -6,7 +6,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
+
 #include "error.h"
+#include "image_settings.h"
 #include "layout.h"
 #include "preset.h"
 
@@ -17,6 +20,16 @@ enum option_id {
     OPTION_MODEL,
     OPTION_BIND,
     OPTION_NICS,
+    OPTION_IMAGE,
+    OPTION_MOUNTS,
+    OPTION_WORKDIR,
+    OPTION_CONTAINER_ENV,
+    OPTION_CONTAINER_NAME,
+    OPTION_MOUNT_HOME,
+    OPTION_ENTRYPOINT,
+    OPTION_READONLY,
+    OPTION_REMAP_ROOT,
+    OPTION_IMPORT_TIMEOUT,
     OPTION_SHOW,
     OPTION_CHECK,
     OPTION_OFF,
@@ -62,7 +75,10 @@ struct failure {
 struct config {
     char *defaults[OPTION_COUNT]; /* NULL: none */
     char *topology, *sysroot, *rundir;
-    char *client_version; /* for tests: the version a client claims to be */
+    char *image_cache, *image_stage, *enroot_path;
+    uid_t image_publisher;   /* besides root, who may own images of the cache */
+    int64_t image_stage_max; /* bytes; 0: no limit */
+    char *client_version;    /* for tests: the version a client claims to be */
     int64_t port_low, port_high;
     unsigned off;
     bool always;
@@ -86,6 +102,7 @@ struct settings {
     const struct model_shape *model;
     const char *bind, *nics;
     bool show, check, off, verbose;
+    struct image_settings image;
 };
 
 /* Keep 'value' (NULL: a switch alone) as the last word on option 'id'. */
@@ -94,6 +111,9 @@ void settings_give(struct settings *settings, enum option_id id, const char *val
 /* Is the plugin asked for: an option given (or always=yes), and not switched off by --megatron-off
  * or off=all? Needs no settings_resolve. */
 bool settings_used(const struct settings *settings, const struct config *config);
+
+/* Read "yes", "no" or NULL (yes). Returns 0 or -1. */
+int settings_switch(const char *text, bool *value);
 
 /* Was any option given, be it --megatron-off? */
 bool settings_any(const struct settings *settings);

@@ -1,7 +1,9 @@
 #include "share.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -78,6 +80,31 @@ int share_wait(struct share *share, int seconds, struct error *err)
         if (left.tv_sec < 0)
             return say_missing(share, seconds, err);
         syscall(SYS_futex, &share->state, FUTEX_WAIT, SHARE_PENDING, &left, NULL, 0);
+    }
+    return 0;
+}
+
+void share_image_finish(struct share *share, enum share_state state)
+{
+    __atomic_store_n(&share->image_state, state, __ATOMIC_RELEASE);
+    syscall(SYS_futex, &share->image_state, FUTEX_WAKE, SHARE_TASKS_MAX, NULL, NULL, 0);
+}
+
+int share_image_wait(struct share *share, int64_t seconds, struct error *err)
+{
+    const struct timespec second = {.tv_sec = 1};
+    struct timespec begun, now;
+
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    while (__atomic_load_n(&share->image_state, __ATOMIC_ACQUIRE) == SHARE_PENDING) {
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if (kill(share->image_leader, 0) < 0 && errno == ESRCH)
+            return error_set(err, "the task that starts the container of this node has died");
+        if (now.tv_sec - begun.tv_sec > seconds)
+            return error_set(err,
+                             "the container of this node did not start within %" PRId64 " seconds",
+                             seconds);
+        syscall(SYS_futex, &share->image_state, FUTEX_WAIT, SHARE_PENDING, &second, NULL, 0);
     }
     return 0;
 }

@@ -48,6 +48,9 @@ struct share {
     uint32_t tasks;
     size_t bytes;
     struct error error;
+    uint32_t image_state;  /* enum share_state */
+    int32_t image_leader;  /* the task that starts the container */
+    int32_t holder;        /* the process to join */
     char master[256];      /* address of the node of rank 0, or "" */
     int64_t port;          /* 0 where there is none */
     char nccl[SHARE_LIST]; /* NCCL_IB_HCA for all, or "" */
@@ -67,6 +70,11 @@ void share_finish(struct share *share, enum share_state state);
 /* Wait until someone has called share_finish. Returns 0, or -1 with a sentence in 'err' when
  * 'seconds' have passed: a task has died, or never came. */
 int share_wait(struct share *share, int seconds, struct error *err);
+
+/* The same for the container, which takes longer: the leader ends it, the others wait for as long
+ * as the leader lives and at most 'seconds'. Returns 0 or -1. */
+void share_image_finish(struct share *share, enum share_state state);
+int share_image_wait(struct share *share, int64_t seconds, struct error *err);
 
 /* True for the first caller only: who reports a failure does it once for the node. */
 bool share_claim_report(struct share *share);

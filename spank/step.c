@@ -3,7 +3,10 @@
  * say. */
 #include "plugin.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <slurm/slurm.h>
+#include <unistd.h>
 
 /* Batch scripts, extern and interactive steps have special numbers; they are left alone. */
 static bool is_srun_step(spank_t spank)
@@ -30,4 +33,10 @@ void step_user_init(struct plugin *plugin, spank_t spank)
     plugin->share = share_create(tasks, &err);
     if (!plugin->share)
         plugin_defer(plugin, &err);
+    /* Closed when this process ends, however that happens: then the container ends too. */
+    if (pipe2(plugin->lifetime, O_CLOEXEC) < 0) {
+        plugin->lifetime[0] = plugin->lifetime[1] = -1;
+        error_set_errno(&err, errno, "slurmstepd cannot make a pipe");
+        plugin_defer(plugin, &err);
+    }
 }

@@ -21,13 +21,15 @@
 #include "deadline.h"
 #include "environment.h"
 #include "facts.h"
+#include "image.h"
 #include "parse.h"
 #include "place.h"
 #include "rendezvous.h"
 #include "report.h"
 #include "request.h"
+#include "start.h"
 
-enum { MEET_SECONDS = 60, CONTROLLER_SECONDS = 8 };
+enum { MEET_SECONDS = 60, CONTROLLER_SECONDS = 8, IMAGE_MARGIN_SECONDS = 300 };
 
 struct task {
     struct plugin *plugin;
@@ -73,6 +75,11 @@ static int fail(struct task *task, const struct error *err)
     struct share *share = task->plugin->share;
 
     if (share && !share_claim_report(share)) {
+        silence();
+        return -1;
+    }
+    /* An empty sentence was said by another node, which also ends the step. */
+    if (!err->text[0]) {
         silence();
         return -1;
     }
@@ -300,6 +307,116 @@ static int decide(struct task *task, struct error *err)
     return 0;
 }
 
+/* --- the container --------------------------------------------------------------------------- */
+
+static void say_image(void *argument, const char *line)
+{
+    warn(argument, line);
+}
+
+/* The CPUs of all tasks: an import may use them before the tasks do. */
+static int use_all_cpus(const struct share *share)
+{
+    struct cpuset all = share->task[0].found.cpus;
+    struct error err;
+
+    for (uint32_t i = 1; i < share->tasks; i++)
+        cpuset_unite(&all, &share->task[i].found.cpus);
+    return cpuset_bind_thread(&all, &err) ? 1 : (int)cpuset_count(&all);
+}
+
+/* GPUs of all tasks of the node, as NVIDIA's hook takes them: numbers of the driver. */
+static void list_gpus(const struct share *share, char *list, size_t size)
+{
+    struct cpuset all, own;
+    size_t used = 0;
+
+    cpuset_clear(&all);
+    for (uint32_t i = 0; i < share->tasks; i++)
+        if (cpuset_parse("", share->task[i].found.gpus, &own, NULL) == 0)
+            cpuset_unite(&all, &own);
+    list[0] = '\0';
+    for (int gpu = cpuset_next(&all, -1); gpu >= 0 && used + 8 < size; gpu = cpuset_next(&all, gpu))
+        used += (size_t)snprintf(list + used, size - used, "%s%d", used ? "," : "", gpu);
+}
+
+/* In the leader: get the image and start the container. */
+static int start_container(struct task *task, struct error *err)
+{
+    struct share *share = task->plugin->share;
+    const struct facts *facts = &task->facts;
+    const struct cpuset own = share->task[facts->local].found.cpus;
+    const char *const *environment;
+    char step[400], gpus[SHARE_LIST];
+    struct error ignored;
+    pid_t holder = 0;
+    struct image_node node = {
+        .settings = &task->plugin->settings.image,
+        .config = &task->plugin->config,
+        .node = facts->node,
+        .step = step,
+        .gpus = gpus,
+        .nodes = (int)facts->nodes,
+        .lifetime = task->plugin->lifetime[0],
+        .say = say_image,
+        .argument = task,
+    };
+    int rc;
+
+    if (spank_get_item(task->spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
+        return error_set(err, "Slurm does not show the task's environment");
+    node.environment = environment;
+    snprintf(step, sizeof(step), "%.200s-%u-%u-%u", facts->cluster, facts->job, facts->step,
+             facts->restarts);
+    list_gpus(share, gpus, sizeof(gpus));
+    for (uint32_t i = 0; i < share->tasks; i++)
+        node.imports |= share->task[i].found.rank == 0;
+    node.processors = use_all_cpus(share);
+    rc = image_start(&node, &holder, err);
+    share->holder = holder;
+    /* What binds the task comes later; without it, Slurm's own binding is to stay. */
+    cpuset_bind_thread(&own, &ignored);
+    return rc < 0 && err->text[0] ? error_prefix(err, "%s", facts->node) : rc;
+}
+
+static int take_variable(void *argument, const char *name, const char *value)
+{
+    struct task *task = argument;
+
+    if (image_hides_variable(&task->plugin->settings.image, name))
+        return 0;
+    return spank_setenv(task->spank, name, value, 1) == ESPANK_SUCCESS ? 0 : -1;
+}
+
+/* One task of the node starts the container, all wait for it and take its environment. */
+static int open_container(struct task *task, struct error *err)
+{
+    struct share *share = task->plugin->share;
+    const struct image_settings *image = &task->plugin->settings.image;
+
+    if (!image->used)
+        return 0;
+    if (share->image_leader == getpid()) {
+        int rc = start_container(task, &share->error);
+
+        share_image_finish(share, rc ? SHARE_FAILED : SHARE_DONE);
+    } else if (share_image_wait(share, image->timeout + IMAGE_MARGIN_SECONDS, err))
+        return -1;
+    if (share->image_state == SHARE_FAILED)
+        return error_set(err, "%s", share->error.text);
+    return container_environment(share->holder, take_variable, task, err);
+}
+
+/* The last thing before the user's program: what is opened from here on is the image's. */
+static int enter_container(struct task *task, struct error *err)
+{
+    const struct image_settings *image = &task->plugin->settings.image;
+
+    if (!image->used)
+        return 0;
+    return container_join(task->plugin->share->holder, image->entrypoint, image->workdir, err);
+}
+
 /* --- each task ------------------------------------------------------------------------------ */
 
 static void bind_memory(const struct task *task, const struct share_result *result)
@@ -361,6 +478,8 @@ static int meet(struct task *task, struct error *err)
     if (share_arrive(share, task->facts.local)) {
         int rc = decide(task, &share->error);
 
+        share->image_leader = getpid();
+
         share_finish(share, rc ? SHARE_FAILED : SHARE_DONE);
     } else if (share_wait(share, MEET_SECONDS, err))
         return -1;
@@ -394,7 +513,8 @@ int task_init(struct plugin *plugin, spank_t spank)
         plugin_defer(plugin, &err);
     if (plugin->failed)
         rc = fail(task, &plugin->failure);
-    else if (meet(task, &err) || apply(task, &err))
+    else if (meet(task, &err) || open_container(task, &err) || apply(task, &err) ||
+             enter_container(task, &err))
         rc = fail(task, &err);
 out:
     free(task);

@@ -1,0 +1,346 @@
+#include "image.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "announce.h"
+#include "cache.h"
+#include "enroot.h"
+#include "import.h"
+#include "named.h"
+#include "settings.h"
+#include "squashfs.h"
+#include "stage.h"
+#include "start.h"
+
+#define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+
+enum { START_SECONDS = 120, PATIENCE_SECONDS = 60, VISIBLE_SECONDS = 60 };
+
+/* Everything needed to ask for and import an image, in one place. */
+struct work {
+    struct image_cache own, shared;
+    struct announcement announcement;
+    struct image_request request;
+    const struct image_node *node;
+};
+
+static const char *value(const char *const *environment, const char *name)
+{
+    return environment_value(environment, name);
+}
+
+static const char *enroot_path(const struct config *config)
+{
+    return config->enroot_path ? config->enroot_path : DEFAULT_PATH;
+}
+
+static const char *temporary_directory(const char *const *environment)
+{
+    const char *named = value(environment, "TMPDIR");
+
+    return named && named[0] == '/' && access(named, W_OK) == 0 ? named : "/tmp";
+}
+
+/* --- Where the image is ----------------------------------------------------------------------- */
+
+static int open_caches(struct work *work, const struct config *config,
+                       const char *const *environment, struct error *err)
+{
+    char directory[1024];
+
+    if (image_cache_default(value(environment, "MEGATRON_IMAGE_CACHE"),
+                            value(environment, "XDG_CACHE_HOME"), value(environment, "HOME"),
+                            directory, sizeof(directory), err) < 0 ||
+        image_cache_open(&work->own, directory, err) < 0)
+        return -1;
+    work->request.cache = &work->own;
+    if (!config->image_cache)
+        return 0;
+    /* An administrator's cache that cannot be trusted is passed over, not a reason to fail. */
+    if (image_cache_open_shared(&work->shared, config->image_cache, config->image_publisher, err) ==
+        0)
+        work->request.shared = &work->shared;
+    else if (work->request.say)
+        work->request.say(work->request.argument, err->text);
+    return 0;
+}
+
+static void fill_request(struct work *work, const struct image_settings *settings,
+                         const struct config *config, const char *const *environment)
+{
+    work->request.reference = &settings->reference;
+    work->request.environment = environment;
+    work->request.path = enroot_path(config);
+    work->request.temporary = temporary_directory(environment);
+    work->request.timeout = (double)settings->timeout;
+    work->request.patience = PATIENCE_SECONDS;
+}
+
+static int find_file(const struct image_settings *settings, char *path, size_t size,
+                     struct error *err)
+{
+    char resolved[PATH_MAX];
+    int fd, rc;
+
+    if (!realpath(settings->reference.text, resolved))
+        return error_set_errno(err, errno, "--megatron-image: cannot open %.300s",
+                               settings->reference.text);
+    /* The real path is what Enroot gets, and it may hold what the user's did not. */
+    for (const char *c = resolved; *c; c++)
+        if (strchr("'\"`$\\\n", *c))
+            return error_set(err,
+                             "--megatron-image: the path %.300s holds a character that Enroot "
+                             "would evaluate",
+                             resolved);
+    fd = open(resolved, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return error_set_errno(err, errno, "--megatron-image: cannot open %.300s", resolved);
+    rc = squashfs_check(fd, resolved, NULL, err);
+    close(fd);
+    if (rc < 0)
+        return error_prefix(err, "--megatron-image");
+    snprintf(path, size, "%s", resolved);
+    return 0;
+}
+
+static void on_say(void *argument, const char *line)
+{
+    const struct work *work = argument;
+
+    if (work->node->say)
+        work->node->say(work->node->argument, line);
+}
+
+static void on_beat(void *argument)
+{
+    struct work *work = argument;
+
+    if (work->node->nodes > 1)
+        announcement_beat(&work->announcement);
+}
+
+static int import_here(struct work *work, char key[IMAGE_KEY_SIZE], char *path, size_t size,
+                       struct error *err)
+{
+    if (image_resolve(&work->request, 0, key, err) < 0)
+        return -1;
+    return image_obtain(&work->request, key, path, size, err);
+}
+
+/* Import, and tell the other nodes of the step what came of it. */
+static int import_for_all(struct work *work, char key[IMAGE_KEY_SIZE], char *path, size_t size,
+                          struct error *err)
+{
+    struct error trouble;
+    int rc;
+
+    if (announcement_begin(&work->announcement, err) < 0)
+        return -1;
+    rc = import_here(work, key, path, size, err);
+    if (announcement_end(&work->announcement, rc < 0 ? NULL : key, err, &trouble) < 0 && rc == 0) {
+        *err = trouble;
+        rc = -1;
+    }
+    return rc;
+}
+
+/* On network file systems a name may appear late. */
+static int wait_for_file(struct work *work, const char *key, char *path, size_t size,
+                         struct error *err)
+{
+    for (int tries = 0; tries < VISIBLE_SECONDS * 10; tries++) {
+        if ((work->request.shared &&
+             image_cache_find(work->request.shared, key, path, size, err) == 1) ||
+            image_cache_find(&work->own, key, path, size, err) == 1)
+            return 0;
+        nanosleep(&(struct timespec){0, 100000000}, NULL);
+    }
+    return error_set(err,
+                     "the imported image %.20s... is not seen on this node; is %.300s on a file "
+                     "system that all nodes share?",
+                     key, work->own.directory);
+}
+
+static int find_registry_image(const struct image_node *node, struct work *work,
+                               char key[IMAGE_KEY_SIZE], char *path, size_t size, struct error *err)
+{
+    fill_request(work, node->settings, node->config, node->environment);
+    work->node = node;
+    work->request.processors = node->processors;
+    work->request.say = on_say;
+    work->request.beat = on_beat;
+    work->request.argument = work;
+    if (open_caches(work, node->config, node->environment, err) < 0)
+        return -1;
+    if (node->nodes == 1)
+        return import_here(work, key, path, size, err);
+    if (announcement_open(&work->announcement, &work->own, node->step, err) < 0)
+        return -1;
+    if (node->imports)
+        return import_for_all(work, key, path, size, err);
+    if (announcement_wait(&work->announcement, PATIENCE_SECONDS, work->request.timeout, key, err) <
+        0)
+        return -1;
+    return wait_for_file(work, key, path, size, err);
+}
+
+/* --- The container ---------------------------------------------------------------------------- */
+
+/* The directory where PMIx's server of this node has its sockets must be seen inside. */
+static int add_pmix(const struct image_node *node, struct container_mounts *mounts)
+{
+    static const char *const names[] = {"PMIX_SERVER_TMPDIR", "SLURM_PMIXP_TMPDIR"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *directory = value(node->environment, names[i]);
+
+        if (!directory || directory[0] != '/' || access(directory, F_OK) < 0)
+            continue;
+        for (size_t k = 0; k < mounts->count; k++)
+            if (strcmp(mounts->items[k].target, directory) == 0)
+                directory = NULL;
+        if (directory && mounts_add(mounts, directory, directory, "x-create=dir,rbind") < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int start_container(const struct image_node *node, const char *image, pid_t *holder,
+                           struct error *err)
+{
+    const struct image_settings *settings = node->settings;
+    const char *capabilities = value(node->environment, "NVIDIA_DRIVER_CAPABILITIES");
+    char visible[1100], drivers[256];
+    const char *variables[] = {visible, drivers, NULL};
+    struct container_mounts mounts = {0};
+    struct container_request request = {
+        .image = image,
+        .mounts = &mounts,
+        .settings = node->gpus[0] ? variables : NULL,
+        .environment = node->environment,
+        .path = enroot_path(node->config),
+        .temporary = temporary_directory(node->environment),
+        .writable = !settings->readonly,
+        .remap_root = settings->remap_root,
+        .mount_home = settings->mount_home,
+        .entrypoint = settings->entrypoint,
+        .timeout = START_SECONDS,
+    };
+    int rc;
+
+    snprintf(visible, sizeof(visible), "NVIDIA_VISIBLE_DEVICES=%.1000s", node->gpus);
+    snprintf(drivers, sizeof(drivers), "NVIDIA_DRIVER_CAPABILITIES=%.200s",
+             capabilities ? capabilities : "compute,utility");
+    if (mounts_copy(&mounts, &settings->mounts) < 0 || add_pmix(node, &mounts) < 0)
+        rc = error_set(err, "out of memory");
+    else
+        rc = container_start(&request, node->lifetime, holder, err);
+    mounts_clear(&mounts);
+    return rc;
+}
+
+static int start_image(const struct image_node *node, pid_t *holder, struct error *err)
+{
+    const struct image_settings *settings = node->settings;
+    char key[IMAGE_KEY_SIZE] = "", path[PATH_MAX], staged[PATH_MAX];
+    const char *image = path;
+    struct work *work;
+    int rc;
+
+    /* What can be wrong with the user's words is found before anything is imported. */
+    if (mounts_check_sources("--megatron-mounts", &settings->mounts, err) < 0)
+        return -1;
+    if (settings->reference.scheme == IMAGE_FILE) {
+        rc = find_file(settings, path, sizeof(path), err);
+    } else {
+        work = calloc(1, sizeof(*work));
+        rc = work ? find_registry_image(node, work, key, path, sizeof(path), err)
+                  : error_set(err, "out of memory");
+        free(work);
+    }
+    if (rc < 0)
+        return -1;
+    if (key[0] && node->config->image_stage) {
+        if (image_stage(node->config->image_stage, node->config->image_stage_max, key, path, staged,
+                        sizeof(staged), err) == 0)
+            image = staged;
+        else if (node->say)
+            node->say(node->argument, err->text);
+    }
+    if (!settings->container)
+        return start_container(node, image, holder, err);
+    if (container_keep(settings->container, image, enroot_path(node->config), node->environment,
+                       (double)settings->timeout, staged, sizeof(staged), err) < 0)
+        return -1;
+    return start_container(node, staged, holder, err);
+}
+
+int image_start(const struct image_node *node, pid_t *holder, struct error *err)
+{
+    struct image_node own = *node;
+    char path[4200];
+    const char *const settings[] = {path, NULL};
+    const char **environment;
+    int rc;
+
+    /* Enroot's own programs are found where the administrator says, not where the job's PATH does.
+     */
+    snprintf(path, sizeof(path), "PATH=%.4096s", enroot_path(node->config));
+    environment = enroot_environment(node->environment, settings);
+    if (!environment)
+        return error_set(err, "out of memory");
+    own.environment = environment;
+    rc = start_image(&own, holder, err);
+    free(environment);
+    return rc;
+}
+
+int image_import_from_daemon(const struct image_settings *settings, const struct config *config,
+                             const char *const *environment,
+                             void (*say)(void *argument, const char *line), struct error *err)
+{
+    struct work *work = calloc(1, sizeof(*work));
+    char key[IMAGE_KEY_SIZE], path[PATH_MAX];
+    int rc;
+
+    if (!work)
+        return error_set(err, "out of memory");
+    fill_request(work, settings, config, environment);
+    /* The daemon's client is where the user has it. */
+    work->request.path = value(environment, "PATH");
+    work->request.processors = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    work->request.say = say;
+    rc = open_caches(work, config, environment, err);
+    if (rc == 0)
+        rc = image_resolve(&work->request, 1, key, err);
+    if (rc == 0)
+        rc = image_obtain(&work->request, key, path, sizeof(path), err);
+    free(work);
+    return rc;
+}
+
+bool image_hides_variable(const struct image_settings *settings, const char *name)
+{
+    static const char *const own[] = {
+        "SHELL", "PWD",      "OLDPWD",  "SHLVL",       "_",           "HOSTNAME",
+        "TERM",  "USER",     "LOGNAME", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES",
+        "LANG",  "LANGUAGE", "LC_ALL"};
+    static const char *const prefixes[] = {"SLURM_", "SLURMD_",   "SPANK_",  "PMI_", "PMIX_",
+                                           "PMI2_",  "MEGATRON_", "ENROOT_", "OMPI_"};
+
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+        if (strcmp(own[i], name) == 0)
+            return true;
+    for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
+        if (strncmp(prefixes[i], name, strlen(prefixes[i])) == 0)
+            return true;
+    return image_settings_keeps(settings, name);
+}

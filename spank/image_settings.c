@@ -1,0 +1,140 @@
+#include "image_settings.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "parse.h"
+#include "settings.h"
+
+enum { TIMEOUT_DEFAULT = 3600, TIMEOUT_MAX = 7 * 86400, NAME_MAX_LENGTH = 64 };
+
+/* Options that mean nothing without an image. */
+static const enum option_id needs_image[] = {
+    OPTION_MOUNTS,     OPTION_WORKDIR,        OPTION_CONTAINER_ENV, OPTION_MOUNT_HOME,
+    OPTION_ENTRYPOINT, OPTION_CONTAINER_NAME, OPTION_READONLY,      OPTION_REMAP_ROOT,
+};
+
+static const char *word(const struct settings *settings, const struct config *config,
+                        enum option_id id)
+{
+    return settings->given[id] ? settings->given[id] : config->defaults[id];
+}
+
+/* What the option is called where its value comes from. */
+static const char *name_of(const struct settings *settings, enum option_id id, char name[64])
+{
+    snprintf(name, 64, "%s%s",
+             settings->given[id] ? "--megatron-" : "plugstack.conf: ", option_table[id].name);
+    return name;
+}
+
+static int read_switch(const struct settings *settings, const struct config *config,
+                       enum option_id id, bool *value, struct error *err)
+{
+    const char *text = word(settings, config, id);
+    char name[64];
+
+    *value = false;
+    if (!text || settings_switch(text, value) == 0)
+        return 0;
+    return error_set(err, "%s=%.100s is neither yes nor no", name_of(settings, id, name), text);
+}
+
+static int check_without_image(const struct settings *settings, struct error *err)
+{
+    for (size_t i = 0; i < sizeof(needs_image) / sizeof(needs_image[0]); i++)
+        if (settings->given[needs_image[i]])
+            return error_set(err, "--megatron-%s needs --megatron-image",
+                             option_table[needs_image[i]].name);
+    return 0;
+}
+
+static int check_container_name(const char *what, const char *name, struct error *err)
+{
+    if (strlen(name) > NAME_MAX_LENGTH)
+        return error_set(err, "%s: a name of over %d characters", what, NAME_MAX_LENGTH);
+    for (const char *c = name; *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr("._+-", *c))
+            return error_set(err, "%s=%s: use letters, digits, dots, dashes and underscores", what,
+                             name);
+    return name[0] && name[0] != '.' && name[0] != '-' ? 0
+                                                       : error_set(err, "%s: no such name", what);
+}
+
+static int check_names(const char *what, const char *list, struct error *err)
+{
+    for (const char *c = list; *c; c++)
+        if (!isalnum((unsigned char)*c) && *c != '_' && *c != ',')
+            return error_set(err, "%s=%.100s: names of variables are separated by commas", what,
+                             list);
+    return 0;
+}
+
+static int resolve_texts(struct image_settings *image, const struct settings *settings,
+                         const struct config *config, struct error *err)
+{
+    const char *mounts = word(settings, config, OPTION_MOUNTS);
+    const char *timeout = word(settings, config, OPTION_IMPORT_TIMEOUT);
+    char name[64];
+
+    image->workdir = word(settings, config, OPTION_WORKDIR);
+    image->keep = word(settings, config, OPTION_CONTAINER_ENV);
+    image->container = word(settings, config, OPTION_CONTAINER_NAME);
+    image->timeout = TIMEOUT_DEFAULT;
+    if (mounts &&
+        mounts_parse(name_of(settings, OPTION_MOUNTS, name), mounts, &image->mounts, err) < 0)
+        return -1;
+    if (image->workdir && image->workdir[0] != '/')
+        return error_set(err, "%s=%.200s is not an absolute path",
+                         name_of(settings, OPTION_WORKDIR, name), image->workdir);
+    if (image->keep &&
+        check_names(name_of(settings, OPTION_CONTAINER_ENV, name), image->keep, err) < 0)
+        return -1;
+    if (image->container && check_container_name(name_of(settings, OPTION_CONTAINER_NAME, name),
+                                                 image->container, err) < 0)
+        return -1;
+    if (!timeout)
+        return 0;
+    return parse_int64(name_of(settings, OPTION_IMPORT_TIMEOUT, name), timeout, 1, TIMEOUT_MAX,
+                       &image->timeout, err);
+}
+
+int image_settings_resolve(struct image_settings *image, const struct settings *settings,
+                           const struct config *config, struct error *err)
+{
+    const char *text = word(settings, config, OPTION_IMAGE);
+    char name[64];
+
+    image_settings_clear(image);
+    /* "none" takes back an image that the job, or the administrator, asked for. */
+    if (!text || strcmp(text, "none") == 0)
+        return text ? 0 : check_without_image(settings, err);
+    image->used = true;
+    if (image_reference_parse(name_of(settings, OPTION_IMAGE, name), text, &image->reference, err) <
+            0 ||
+        resolve_texts(image, settings, config, err) < 0 ||
+        read_switch(settings, config, OPTION_MOUNT_HOME, &image->mount_home, err) < 0 ||
+        read_switch(settings, config, OPTION_ENTRYPOINT, &image->entrypoint, err) < 0 ||
+        read_switch(settings, config, OPTION_READONLY, &image->readonly, err) < 0 ||
+        read_switch(settings, config, OPTION_REMAP_ROOT, &image->remap_root, err) < 0)
+        return -1;
+    return 0;
+}
+
+bool image_settings_keeps(const struct image_settings *image, const char *name)
+{
+    size_t length = strlen(name);
+
+    for (const char *at = image->keep; at && *at;
+         at += strcspn(at, ",") + (strchr(at, ',') != NULL))
+        if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == '\0'))
+            return true;
+    return false;
+}
+
+void image_settings_clear(struct image_settings *image)
+{
+    mounts_clear(&image->mounts);
+    memset(image, 0, sizeof(*image));
+}

@@ -1,0 +1,34 @@
+/* The options about images, made values of. No Slurm in here. */
+#ifndef MEGATRON_IMAGE_SETTINGS_H
+#define MEGATRON_IMAGE_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "error.h"
+#include "mounts.h"
+#include "reference.h"
+
+struct config;
+struct settings;
+
+struct image_settings {
+    bool used; /* an image was asked for */
+    struct image_reference reference;
+    struct container_mounts mounts;
+    const char *workdir;   /* NULL: the image's own */
+    const char *keep;      /* names of variables that keep the job's value, separated by commas */
+    const char *container; /* name of a container that outlives the step, or NULL */
+    bool mount_home, entrypoint, readonly, remap_root;
+    int64_t timeout; /* of an import, in seconds */
+};
+
+/* Make 'image' of the user's and the administrator's words. Returns 0 or -1. */
+int image_settings_resolve(struct image_settings *image, const struct settings *settings,
+                           const struct config *config, struct error *err);
+
+/* Is 'name' among those that keep the job's value? */
+bool image_settings_keeps(const struct image_settings *image, const char *name);
+
+void image_settings_clear(struct image_settings *image);
+
+#endif
