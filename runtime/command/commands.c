@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 const struct command *const commands[] = {
+    &command_preprocess,
     &command_image,
     &command_tokenize,
     &command_detokenize,

@@ -20,7 +20,7 @@ struct record_reader {
     size_t carry_size, carry_capacity;
     int64_t line; /* next line of the segment */
     int64_t *lines;
-    int64_t bytes;
+    int64_t passed;
 };
 
 int record_mode_cuts(enum record_mode mode)
@@ -66,9 +66,24 @@ int64_t record_reader_lines(const struct record_reader *reader, size_t segment)
     return reader->lines[segment];
 }
 
-int64_t record_reader_bytes(const struct record_reader *reader)
+static int64_t segment_size(const struct record_reader *reader, size_t number)
 {
-    return reader->bytes;
+    const struct segment *segment = &reader->segments[number];
+    int64_t size = reader->files->items[segment->file].size;
+
+    return (segment->end < size ? segment->end : size) - segment->begin;
+}
+
+int64_t record_reader_passed(const struct record_reader *reader)
+{
+    int64_t here = 0, whole;
+
+    if (reader->source) {
+        whole = segment_size(reader, reader->at);
+        here = source_position(reader->source) - reader->segments[reader->at].begin;
+        here = here < whole ? here : whole;
+    }
+    return reader->passed + here;
 }
 
 size_t record_reader_memory(const struct record_reader *reader)
@@ -181,6 +196,7 @@ static void close_segment(struct record_reader *reader)
 {
     source_close(reader->source);
     reader->source = NULL;
+    reader->passed += segment_size(reader, reader->at);
     reader->lines[reader->at++] = reader->line;
 }
 
@@ -199,7 +215,6 @@ static int fill(struct record_reader *reader, struct record_block *block, size_t
         if (count == 0)
             reader->ended = 1;
         block->size += (size_t)count;
-        reader->bytes += count;
     }
     return 0;
 }
@@ -340,6 +355,19 @@ static int too_long(struct record_reader *reader, struct record_block *block)
     return 1;
 }
 
+/* Read little beyond the segment: only the rest of one line is wanted from there. */
+static size_t near_end(const struct record_reader *reader, const struct record_block *block,
+                       size_t want)
+{
+    int64_t boundary = source_boundary(reader->source), left = boundary - reader->base;
+    size_t enough;
+
+    if (boundary < 0)
+        return want;
+    enough = (left > (int64_t)block->size ? (size_t)left : block->size) + 4096;
+    return enough < want ? enough : want;
+}
+
 /* The next block of the open segment. Returns 1, 0 at the segment's end, -1. */
 static int next_of_segment(struct record_reader *reader, struct record_block *block,
                            struct error *err)
@@ -353,7 +381,7 @@ static int next_of_segment(struct record_reader *reader, struct record_block *bl
         int64_t mine;
         size_t whole;
 
-        if (fill(reader, block, want, err) < 0)
+        if (fill(reader, block, near_end(reader, block, want), err) < 0)
             return -1;
         if (reader->skipping || reader->dropping) {
             skip(reader, block);

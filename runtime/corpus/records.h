@@ -58,8 +58,8 @@ int record_reader_next(struct record_reader *reader, struct record_block *block,
 /* Lines that segment number 'segment' owns; right once the reader has passed it. */
 int64_t record_reader_lines(const struct record_reader *reader, size_t segment);
 
-/* Bytes read so far, decompressed; and memory held. */
-int64_t record_reader_bytes(const struct record_reader *reader);
+/* Bytes of the segments passed so far, as they lie on disk; and memory held. */
+int64_t record_reader_passed(const struct record_reader *reader);
 size_t record_reader_memory(const struct record_reader *reader);
 
 void record_block_clear(struct record_block *block);

@@ -331,6 +331,11 @@ int64_t source_boundary(const struct source *source)
     return source->boundary;
 }
 
+int64_t source_position(const struct source *source)
+{
+    return source->input.position;
+}
+
 size_t source_memory(const struct source *source)
 {
     return source->memory + INPUT_SIZE;

@@ -57,6 +57,9 @@ ssize_t source_read(struct source *source, void *buffer, size_t size, struct err
  * it has not been reached. Never reached in the last range of a file. */
 int64_t source_boundary(const struct source *source);
 
+/* How far into the file on disk it has read. */
+int64_t source_position(const struct source *source);
+
 /* Bytes of memory that the decompressor holds, about. */
 size_t source_memory(const struct source *source);
 

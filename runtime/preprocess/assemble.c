@@ -1,0 +1,375 @@
+#include "config.h"
+#include "assemble.h"
+#include "idx_format.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { BIN, IDX };
+static const char *const extensions[] = {"bin", "idx"};
+
+int output_path(const char *prefix, const char *key, size_t shard, size_t shards,
+                const char *extension, char *path, struct error *err)
+{
+    if (shards == 1)
+        return disk_path(path, err, "%s_%s_document.%s", prefix, key, extension);
+    return disk_path(path, err, "%s_%05zu-of-%05zu_%s_document.%s", prefix, shard, shards, key,
+                     extension);
+}
+
+static int draft_path(const struct assembly *assembly, size_t shard, size_t key, int kind,
+                      char *path, struct error *err)
+{
+    return disk_path(path, err, "%.4000s/out-%016" PRIx64 "-%zu-%zu.%s", assembly->work->base,
+                     assembly->layout->tag, shard, key, extensions[kind]);
+}
+
+int assembly_init(struct assembly *assembly, struct error *err)
+{
+    size_t count = assembly->layout->shards * assembly->layout->keys * 2;
+
+    pthread_mutex_init(&assembly->lock, NULL);
+    assembly->files = malloc((count + 1) * sizeof(*assembly->files));
+    if (!assembly->files)
+        return error_set(err, "out of memory");
+    for (size_t i = 0; i < count; i++)
+        assembly->files[i] = -1;
+    return 0;
+}
+
+void assembly_clear(struct assembly *assembly)
+{
+    size_t count = assembly->layout->shards * assembly->layout->keys * 2;
+
+    for (size_t i = 0; assembly->files && i < count; i++)
+        if (assembly->files[i] >= 0)
+            close(assembly->files[i]);
+    free(assembly->files);
+    pthread_mutex_destroy(&assembly->lock);
+}
+
+/* The open file; -1 with 'err'. Opened once, by the thread that comes first. */
+static int open_file(struct assembly *assembly, size_t shard, size_t key, int kind, int create,
+                     struct error *err)
+{
+    size_t at = (shard * assembly->layout->keys + key) * 2 + (size_t)kind;
+    char path[DISK_PATH];
+    int fd;
+
+    pthread_mutex_lock(&assembly->lock);
+    fd = assembly->files[at];
+    if (fd < 0 && draft_path(assembly, shard, key, kind, path, err) == 0) {
+        fd = open(path, O_WRONLY | create | O_CLOEXEC, 0666);
+        if (fd < 0)
+            error_set_errno(err, errno, "cannot open %s", path);
+        assembly->files[at] = fd;
+    }
+    pthread_mutex_unlock(&assembly->lock);
+    return fd;
+}
+
+/* Never creates: a copier that comes too late must not put an empty file where one was renamed. */
+static int file_of(struct assembly *assembly, size_t shard, size_t key, int kind, struct error *err)
+{
+    return open_file(assembly, shard, key, kind, 0, err);
+}
+
+static int64_t tokens_in(const struct layout *layout, size_t shard, size_t key)
+{
+    return layout->cuts[shard + 1].tokens[key] - layout->cuts[shard].tokens[key];
+}
+
+static int64_t sequences_in(const struct layout *layout, size_t shard, size_t key)
+{
+    return layout->cuts[shard + 1].sequences[key] - layout->cuts[shard].sequences[key];
+}
+
+static int64_t documents_in(const struct layout *layout, size_t shard)
+{
+    return layout->cuts[shard + 1].documents - layout->cuts[shard].documents;
+}
+
+static int64_t size_of(const struct layout *layout, size_t shard, size_t key, int kind)
+{
+    if (kind == BIN)
+        return tokens_in(layout, shard, key) * (int64_t)layout->id_size;
+    return IDX_HEADER_SIZE +
+           sequences_in(layout, shard, key) * (IDX_LENGTH_SIZE + IDX_POINTER_SIZE) +
+           (documents_in(layout, shard) + 1) * IDX_DOCUMENT_SIZE;
+}
+
+/* The header and the first entry of the document array, which is always 0. */
+static int write_header(struct assembly *assembly, size_t shard, size_t key, int fd,
+                        struct error *err)
+{
+    const struct layout *layout = assembly->layout;
+    unsigned char header[IDX_HEADER_SIZE];
+    uint64_t version = IDX_VERSION, sequences = (uint64_t)sequences_in(layout, shard, key),
+             documents = (uint64_t)documents_in(layout, shard) + 1;
+    int64_t zero = 0;
+    char path[DISK_PATH];
+
+    memcpy(header, IDX_MAGIC, IDX_MAGIC_SIZE);
+    memcpy(header + IDX_VERSION_AT, &version, 8);
+    header[IDX_DTYPE_AT] = layout->id_size == 2 ? IDX_U16 : IDX_I32;
+    memcpy(header + IDX_SEQUENCES_AT, &sequences, 8);
+    memcpy(header + IDX_DOCUMENTS_AT, &documents, 8);
+    if (draft_path(assembly, shard, key, IDX, path, err) < 0 ||
+        disk_pwrite(fd, header, sizeof(header), 0, path, err) < 0)
+        return -1;
+    return disk_pwrite(fd, &zero, sizeof(zero),
+                       IDX_HEADER_SIZE + (int64_t)sequences * (IDX_LENGTH_SIZE + IDX_POINTER_SIZE),
+                       path, err);
+}
+
+static int create_file(struct assembly *assembly, size_t shard, size_t key, int kind,
+                       struct error *err)
+{
+    int64_t size = size_of(assembly->layout, shard, key, kind);
+    int fd = open_file(assembly, shard, key, kind, O_CREAT, err);
+    char path[DISK_PATH];
+
+    if (fd < 0 || draft_path(assembly, shard, key, kind, path, err) < 0)
+        return -1;
+    /* A disk that is too small shows here, before anything is copied, where the file system can
+     * set space aside; others show it at the write. */
+    if (size > 0 && fallocate(fd, 0, 0, size) < 0 &&
+        (errno == ENOSPC || errno == EFBIG || errno == EDQUOT))
+        return error_set_errno(err, errno, "cannot set aside %lld bytes for %s", (long long)size,
+                               path);
+    if (ftruncate(fd, size) < 0)
+        return error_set_errno(err, errno, "cannot write %s", path);
+    return kind == IDX ? write_header(assembly, shard, key, fd, err) : 0;
+}
+
+int assembly_create(struct assembly *assembly, struct error *err)
+{
+    for (size_t s = 0; s < assembly->layout->shards; s++)
+        for (size_t k = 0; k < assembly->layout->keys; k++)
+            if (create_file(assembly, s, k, BIN, err) < 0 ||
+                create_file(assembly, s, k, IDX, err) < 0)
+                return -1;
+    return 0;
+}
+
+/* Arrays of the .idx file for the entries of one block. */
+struct columns {
+    int32_t *lengths;
+    int64_t *pointers, *documents;
+    size_t capacity;
+};
+
+static int reserve(struct columns *columns, size_t count)
+{
+    if (count <= columns->capacity)
+        return 0;
+    free(columns->lengths);
+    free(columns->pointers);
+    free(columns->documents);
+    columns->lengths = malloc(count * sizeof(*columns->lengths));
+    columns->pointers = malloc(count * sizeof(*columns->pointers));
+    columns->documents = malloc(count * sizeof(*columns->documents));
+    columns->capacity = columns->lengths && columns->pointers && columns->documents ? count : 0;
+    return columns->capacity ? 0 : -1;
+}
+
+static void columns_clear(struct columns *columns)
+{
+    free(columns->lengths);
+    free(columns->pointers);
+    free(columns->documents);
+}
+
+/* What of one key's share of a block goes into one shard. */
+struct run {
+    size_t shard, key;
+    const unsigned char *tokens;
+    int64_t token_count, sequence_count, document_count;
+    struct place begin; /* only documents and this key's counts are used */
+};
+
+static int write_run(struct assembly *assembly, const struct run *run,
+                     const struct columns *columns, struct error *err)
+{
+    const struct layout *layout = assembly->layout;
+    const struct place *cut = &layout->cuts[run->shard];
+    int64_t sequences = sequences_in(layout, run->shard, run->key);
+    int64_t sequence = run->begin.sequences[run->key] - cut->sequences[run->key];
+    int64_t pointers_at = IDX_HEADER_SIZE + sequences * IDX_LENGTH_SIZE;
+    int64_t documents_at = pointers_at + sequences * IDX_POINTER_SIZE;
+    int64_t token = run->begin.tokens[run->key] - cut->tokens[run->key];
+    int bin = file_of(assembly, run->shard, run->key, BIN, err);
+    int idx = file_of(assembly, run->shard, run->key, IDX, err);
+    char path[DISK_PATH];
+
+    if (bin < 0 || idx < 0 || draft_path(assembly, run->shard, run->key, BIN, path, err) < 0)
+        return -1;
+    if (disk_pwrite(bin, run->tokens, (size_t)run->token_count * layout->id_size,
+                    token * (int64_t)layout->id_size, path, err) < 0 ||
+        draft_path(assembly, run->shard, run->key, IDX, path, err) < 0)
+        return -1;
+    if (disk_pwrite(idx, columns->lengths, (size_t)run->sequence_count * IDX_LENGTH_SIZE,
+                    IDX_HEADER_SIZE + sequence * IDX_LENGTH_SIZE, path, err) < 0)
+        return -1;
+    if (disk_pwrite(idx, columns->pointers, (size_t)run->sequence_count * IDX_POINTER_SIZE,
+                    pointers_at + sequence * IDX_POINTER_SIZE, path, err) < 0)
+        return -1;
+    return disk_pwrite(
+        idx, columns->documents, (size_t)run->document_count * IDX_DOCUMENT_SIZE,
+        documents_at + (run->begin.documents - cut->documents + 1) * IDX_DOCUMENT_SIZE, path, err);
+}
+
+static size_t shard_of(const struct layout *layout, int64_t document)
+{
+    size_t shard = 0;
+
+    while (shard < layout->shards && layout->cuts[shard + 1].documents <= document)
+        shard++;
+    return shard;
+}
+
+/* Copy one key's share of a block; 'place' is where it begins and is moved to where it ends. */
+static int copy_key(struct assembly *assembly, size_t key, const struct part_key *data,
+                    struct place *place, struct columns *columns, struct error *err)
+{
+    const struct layout *layout = assembly->layout;
+    const unsigned char *tokens = data->tokens;
+    size_t at = 0;
+
+    if (reserve(columns, data->entry_count) < 0)
+        return error_set(err, "out of memory");
+    while (at < data->entry_count) {
+        struct run run = {.shard = shard_of(layout, place->documents),
+                          .key = key,
+                          .tokens = tokens,
+                          .begin = *place};
+        const struct place *cut = &layout->cuts[run.shard];
+
+        if (run.shard == layout->shards)
+            return 0; /* beyond --max-documents */
+        while (at < data->entry_count && place->documents < cut[1].documents) {
+            int32_t entry = data->entries[at++];
+
+            if (ENTRY_TOKENS(entry) > 0) {
+                columns->lengths[run.sequence_count] = ENTRY_TOKENS(entry);
+                columns->pointers[run.sequence_count++] =
+                    (place->tokens[key] - cut->tokens[key]) * (int64_t)layout->id_size;
+                place->tokens[key] += ENTRY_TOKENS(entry);
+                place->sequences[key]++;
+            }
+            if (entry & ENTRY_LAST) {
+                columns->documents[run.document_count++] =
+                    place->sequences[key] - cut->sequences[key];
+                place->documents++;
+            }
+        }
+        run.token_count = place->tokens[key] - run.begin.tokens[key];
+        if (write_run(assembly, &run, columns, err) < 0)
+            return -1;
+        tokens += (size_t)run.token_count * layout->id_size;
+    }
+    return 0;
+}
+
+static int copy_blocks(struct assembly *assembly, size_t chunk, struct part_reader *part, int *torn,
+                       struct error *err)
+{
+    const struct layout *layout = assembly->layout;
+    struct part_key keys[PART_KEYS];
+    struct columns columns = {0};
+    struct place place = layout->begins[chunk], end = layout->begins[chunk + 1];
+    int rc;
+
+    while ((rc = part_next(part, keys, torn, err)) > 0) {
+        int64_t documents = place.documents;
+
+        for (size_t k = 0; k < layout->keys && rc > 0; k++) {
+            place.documents = documents;
+            if (copy_key(assembly, k, &keys[k], &place, &columns, err) < 0)
+                rc = -1;
+        }
+        if (rc < 0)
+            break;
+    }
+    columns_clear(&columns);
+    if (rc == 0 && place.documents < end.documents &&
+        place.documents < layout->cuts[layout->shards].documents)
+        return error_set(err, "chunk %zu has other documents than it had; remove %s and run again",
+                         chunk, assembly->work->root);
+    return rc;
+}
+
+int assembly_copy(struct assembly *assembly, size_t chunk, struct error *err)
+{
+    const struct layout *layout = assembly->layout;
+    struct job *job = &assembly->parts->jobs[chunk];
+    char path[DISK_PATH];
+    int torn, rc = -1;
+    struct part_reader *part = layout_open_part(assembly->work, assembly->parts, chunk,
+                                                layout->keys, layout->id_size, &torn, err);
+
+    if (part)
+        rc = copy_blocks(assembly, chunk, part, &torn, err);
+    part_close(part);
+    if (!torn)
+        return rc;
+    if (work_part_path(assembly->work, chunk, job->documents, job->bytes, path, err) == 0)
+        unlink(path);
+    job->done = 0;
+    return 1;
+}
+
+int assembly_sync(struct assembly *assembly, struct error *err)
+{
+    size_t count = assembly->layout->shards * assembly->layout->keys * 2;
+
+    for (size_t i = 0; i < count; i++)
+        if (assembly->files[i] >= 0 && fsync(assembly->files[i]) < 0)
+            return error_set_errno(err, errno, "cannot write the output to disk");
+    return 0;
+}
+
+/* Rename one file unless that has been done. */
+static int finish_file(struct assembly *assembly, size_t shard, size_t key, int kind,
+                       struct error *err)
+{
+    const struct layout *layout = assembly->layout;
+    char draft[DISK_PATH], final[DISK_PATH], idx[DISK_PATH];
+    const char *prefix = assembly->config->output_prefix, *name = assembly->config->keys[key];
+    struct stat status;
+
+    if (draft_path(assembly, shard, key, kind, draft, err) < 0 ||
+        output_path(prefix, name, shard, layout->shards, extensions[kind], final, err) < 0 ||
+        output_path(prefix, name, shard, layout->shards, "idx", idx, err) < 0)
+        return -1;
+    /* A new .bin must never stand beside an old .idx. */
+    if (kind == BIN && access(draft, F_OK) == 0)
+        unlink(idx);
+    if (rename(draft, final) == 0)
+        return 0;
+    if (errno == ENOENT && stat(final, &status) == 0 &&
+        status.st_size == size_of(layout, shard, key, kind))
+        return 0;
+    return error_set_errno(err, errno, "cannot rename %s to %s", draft, final);
+}
+
+static int finish_kind(struct assembly *assembly, int kind, struct error *err)
+{
+    for (size_t s = 0; s < assembly->layout->shards; s++)
+        for (size_t k = 0; k < assembly->layout->keys; k++)
+            if (finish_file(assembly, s, k, kind, err) < 0)
+                return -1;
+    return disk_sync_directory(assembly->config->output_prefix, err);
+}
+
+/* The .idx files come last: where one is there, its .bin is whole. */
+int assembly_finish(struct assembly *assembly, struct error *err)
+{
+    return finish_kind(assembly, BIN, err) < 0 ? -1 : finish_kind(assembly, IDX, err);
+}

@@ -1,0 +1,36 @@
+/* Parts -> the final files: every piece is copied to its place, by any rank, in any order. */
+#ifndef MEGATRON_PREPROCESS_ASSEMBLE_H
+#define MEGATRON_PREPROCESS_ASSEMBLE_H
+
+#include "layout.h"
+
+/* Names of the output: the final one and the one in the work directory. 'extension' is "bin" or
+ * "idx". */
+int output_path(const char *prefix, const char *key, size_t shard, size_t shards,
+                const char *extension, char *path, struct error *err);
+
+struct assembly {
+    const struct preprocess_config *config;
+    struct work *work;
+    struct board *parts; /* knows the names of the parts */
+    const struct layout *layout;
+    int *files; /* descriptors by shard, key and extension; -1: not open */
+    pthread_mutex_t lock;
+};
+
+int assembly_init(struct assembly *assembly, struct error *err);
+void assembly_clear(struct assembly *assembly);
+
+/* Create the files in their sizes, with the headers. Doing it again changes nothing. */
+int assembly_create(struct assembly *assembly, struct error *err);
+
+/* Copy one chunk. Returns 0; 1 where its part is torn and was removed; -1. */
+int assembly_copy(struct assembly *assembly, size_t chunk, struct error *err);
+
+/* Bring what this rank wrote to the disk. */
+int assembly_sync(struct assembly *assembly, struct error *err);
+
+/* Give all files their final names. What an interrupted call did is not done again. */
+int assembly_finish(struct assembly *assembly, struct error *err);
+
+#endif

@@ -1,0 +1,208 @@
+#include "config.h"
+#include "chunk.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Text of a block: small enough to stay in the second-level cache with what is made of it. */
+enum { BLOCK_SIZE = 256 << 10 };
+static const double touch_seconds = 2;
+
+struct chunk *chunk_open(struct encode *encode, size_t number, struct error *err)
+{
+    const struct plan *plan = encode->plan;
+    struct chunk *chunk = calloc(1, sizeof(*chunk));
+    size_t first = plan->chunks[number], count = plan->chunks[number + 1] - first;
+
+    if (!chunk) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    pthread_mutex_init(&chunk->write_lock, NULL);
+    chunk->number = number;
+    chunk->touched = disk_now();
+    for (size_t i = first; i < first + count; i++)
+        if (plan->segments[i].begin == 0)
+            printf("Opening %s\n", plan->files.items[plan->segments[i].file].path);
+    fflush(stdout);
+    if (work_draft_path(encode->work, number, chunk->draft, err) < 0)
+        goto fail;
+    chunk->reader =
+        record_reader_create(&plan->files, plan->segments + first, count, encode->config->mode,
+                             BLOCK_SIZE, (size_t)encode->config->max_line, err);
+    chunk->lines = calloc(count + 1, sizeof(*chunk->lines));
+    if (!chunk->reader || !chunk->lines)
+        goto fail;
+    chunk->part = part_create(chunk->draft, plan->identity, number, encode->config->key_count,
+                              tokenizer_id_size(encode->tokenizer), err);
+    if (!chunk->part)
+        goto fail;
+    return chunk;
+fail:
+    chunk_abandon(chunk);
+    return NULL;
+}
+
+static void destroy(struct chunk *chunk)
+{
+    record_reader_destroy(chunk->reader);
+    free(chunk->lines);
+    pthread_mutex_destroy(&chunk->write_lock);
+    free(chunk);
+}
+
+void chunk_abandon(struct chunk *chunk)
+{
+    if (!chunk)
+        return;
+    part_abandon(chunk->part);
+    destroy(chunk);
+}
+
+static int write_block(struct encode *encode, struct chunk *chunk, struct block *block,
+                       struct error *err)
+{
+    struct part_totals *totals = &chunk->totals;
+    int64_t wanted = encode->config->max_documents;
+
+    /* How far others have read ahead is chance; where the part ends must not be. */
+    if (chunk->full) {
+        chunk->next_write++;
+        return 0;
+    }
+    if (part_append(chunk->part, &block->data, err) < 0)
+        return -1;
+    totals->documents += block->data.documents;
+    totals->bytes += (int64_t)block->records.size;
+    chunk->lines[block->records.segment] = block->records.first_line + block->records.lines;
+    chunk->full = wanted > 0 && totals->documents >= wanted;
+    for (size_t k = 0; k < encode->config->key_count; k++) {
+        const struct entry_list *entries = &block->data.entries[k];
+
+        totals->tokens[k] += (int64_t)block->data.tokens[k].count;
+        for (size_t i = 0; i < entries->count; i++)
+            totals->sequences[k] += ENTRY_TOKENS(entries->items[i]) != 0;
+    }
+    for (int i = 0; i < FAULT_COUNT; i++)
+        totals->faults[i] += block->faults[i];
+    for (int64_t i = 0; i < block->listed_count && totals->listed_count < PART_FAULTS; i++)
+        totals->listed[totals->listed_count++] = block->listed[i];
+    if (!chunk->names[0])
+        memcpy(chunk->names, block->names, sizeof(chunk->names));
+    chunk->next_write++;
+    if (disk_now() - chunk->touched > touch_seconds) {
+        board_touch(encode->work, encode->board, chunk->number);
+        chunk->touched = disk_now();
+    }
+    return 0;
+}
+
+int chunk_commit(struct encode *encode, struct chunk *chunk, struct block *block,
+                 struct block **freed, struct error *err)
+{
+    int rc = 0;
+
+    pthread_mutex_lock(&chunk->write_lock);
+    if (block->number != chunk->next_write) {
+        struct block **at = &chunk->waiting;
+
+        while (*at && (*at)->number < block->number)
+            at = &(*at)->next;
+        block->next = *at;
+        *at = block;
+        block = NULL;
+    }
+    while (block && rc == 0) {
+        rc = write_block(encode, chunk, block, err);
+        block->next = *freed;
+        *freed = block;
+        block = NULL;
+        if (rc == 0 && chunk->waiting && chunk->waiting->number == chunk->next_write) {
+            block = chunk->waiting;
+            chunk->waiting = block->next;
+        }
+    }
+    pthread_mutex_unlock(&chunk->write_lock);
+    return rc;
+}
+
+/* Not one document had the key: surely the wrong key, not a broken corpus. */
+static int check_keys(struct encode *encode, const struct chunk *chunk, struct error *err)
+{
+    const struct plan *plan = encode->plan;
+    const struct segment *segment = &plan->segments[plan->chunks[chunk->number]];
+    int64_t missing = chunk->totals.faults[FAULT_KEY], others = 0;
+
+    for (int i = 0; i < FAULT_COUNT; i++)
+        others += i != FAULT_KEY ? chunk->totals.faults[i] : 0;
+    if (missing == 0 || chunk->totals.documents > 0 || others > missing)
+        return 0;
+    return error_set(err,
+                     "%s: none of %lld documents has the key \"%.100s\"; the first one has: %s; "
+                     "choose with --json-keys",
+                     plan->files.items[segment->file].path, (long long)missing,
+                     encode->config->keys[chunk->totals.listed[0].key], chunk->names);
+}
+
+int chunk_finish(struct encode *encode, struct chunk *chunk, struct error *err)
+{
+    const struct plan *plan = encode->plan;
+    size_t segments = plan->chunks[chunk->number + 1] - plan->chunks[chunk->number];
+    char path[DISK_PATH];
+    int rc;
+
+    if (check_keys(encode, chunk, err) < 0) {
+        chunk_abandon(chunk);
+        return -1;
+    }
+    rc = part_finish(chunk->part, &chunk->totals, chunk->lines, segments, err);
+    chunk->part = NULL;
+    if (rc == 0)
+        rc = work_part_path(encode->work, chunk->number, chunk->totals.documents,
+                            chunk->totals.bytes, path, err);
+    if (rc == 0 && rename(chunk->draft, path) < 0)
+        rc = error_set_errno(err, errno, "cannot rename %s to %s", chunk->draft, path);
+    if (rc == 0)
+        board_done(encode->board, chunk->number, chunk->totals.documents, chunk->totals.bytes);
+    destroy(chunk);
+    return rc;
+}
+
+/* Lines before a segment are counted by reading the file again up to there. */
+static int64_t lines_before(const struct encode *encode, const struct segment *segment)
+{
+    struct segment before = {segment->file, 0, segment->begin};
+    struct record_block block = {0};
+    struct record_reader *reader;
+    int64_t lines = 0;
+
+    if (segment->begin == 0)
+        return 0;
+    reader = record_reader_create(&encode->plan->files, &before, 1, encode->config->mode,
+                                  BLOCK_SIZE, (size_t)encode->config->max_line, NULL);
+    while (reader && record_reader_next(reader, &block, NULL) > 0)
+        lines = block.first_line + block.lines;
+    record_reader_destroy(reader);
+    record_block_clear(&block);
+    return lines;
+}
+
+int chunk_strict(struct encode *encode, struct chunk *chunk, const struct part_fault *fault,
+                 struct error *err)
+{
+    const struct plan *plan = encode->plan;
+    const struct segment *segment =
+        &plan->segments[plan->chunks[chunk->number] + (size_t)fault->segment];
+    int64_t line = lines_before(encode, segment) + (int64_t)fault->line + 1;
+    const char *key = fault->fault == FAULT_KEY || fault->fault == FAULT_TYPE
+                          ? encode->config->keys[fault->key]
+                          : "";
+
+    return error_set(err, "%s:%lld: %s%s%s%s; --strict stops here",
+                     plan->files.items[segment->file].path, (long long)line,
+                     document_fault_text((enum document_fault)fault->fault), *key ? " (" : "", key,
+                     *key ? ")" : "");
+}

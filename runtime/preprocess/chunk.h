@@ -1,0 +1,54 @@
+/* Inside of preprocess/: one chunk in the making, and the blocks that threads carry between its
+ * reader and its part. */
+#ifndef MEGATRON_PREPROCESS_CHUNK_H
+#define MEGATRON_PREPROCESS_CHUNK_H
+
+#include "encode.h"
+
+struct block {
+    struct record_block records;
+    struct part_data data;
+    int64_t number; /* within its chunk */
+    int64_t faults[FAULT_COUNT];
+    struct part_fault listed[PART_FAULTS]; /* the first ones */
+    int64_t listed_count;
+    char names[256]; /* members of the first line without a key */
+    struct block *next;
+};
+
+struct chunk {
+    size_t number;
+    struct record_reader *reader;
+    struct part_writer *part;
+    struct part_totals totals;
+    char draft[DISK_PATH], names[256];
+    int reading; /* a thread is at the reader */
+    int input_done;
+    size_t users;      /* threads that hold it */
+    int64_t next_read; /* numbers of blocks */
+    _Atomic int64_t next_write;
+    int full;              /* it has all documents that are wanted at most */
+    int64_t *lines;        /* of each segment */
+    struct block *waiting; /* encoded before their turn, by number */
+    pthread_mutex_t write_lock;
+    double touched;
+    struct chunk *next;
+};
+
+struct chunk *chunk_open(struct encode *encode, size_t number, struct error *err);
+void chunk_abandon(struct chunk *chunk);
+
+/* Put an encoded block into the part, when its turn has come. Blocks that are done with are put
+ * onto
+ * '*freed'. */
+int chunk_commit(struct encode *encode, struct chunk *chunk, struct block *block,
+                 struct block **freed, struct error *err);
+
+/* Give the finished part its name. */
+int chunk_finish(struct encode *encode, struct chunk *chunk, struct error *err);
+
+/* A sentence for a line that --strict does not pass over. */
+int chunk_strict(struct encode *encode, struct chunk *chunk, const struct part_fault *fault,
+                 struct error *err);
+
+#endif

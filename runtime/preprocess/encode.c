@@ -1,0 +1,487 @@
+#include "config.h"
+#include "chunk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Decompressors of large windows: no more of them at a time than fit here. */
+static const size_t memory_limit = (size_t)192 << 20;
+/* Longer lines are parsed by one thread at a time: what that takes is several times their size. */
+static const size_t long_line = 1 << 20;
+
+struct worker {
+    struct encode *encode;
+    struct encoder *encoder;
+    struct jsonl *jsonl;
+    struct chunk *mine;
+    struct error err;
+    pthread_t thread;
+};
+
+struct encode_team {
+    pthread_mutex_t lock, long_lock;
+    pthread_cond_t changed;
+    struct worker *workers;
+    struct block *blocks, *free;
+    size_t block_count;
+    struct chunk *chunks; /* open ones */
+    size_t memory;        /* of their readers, about */
+    size_t opening;       /* threads that are opening a chunk */
+    int no_more, failed;
+    const size_t *first;
+    struct error err;
+};
+
+/* --- One document ----------------------------------------------------------------------------- */
+
+static void add_fault(struct block *block, enum document_fault fault, size_t key, int64_t line)
+{
+    block->faults[fault]++;
+    if (block->listed_count < PART_FAULTS)
+        block->listed[block->listed_count++] = (struct part_fault){
+            block->records.segment, (uint64_t)(block->records.first_line + line), (uint32_t)fault,
+            (uint32_t)key};
+}
+
+/* The texts of one key: a sequence each; the end of the document follows the last one. */
+static int encode_texts(struct worker *worker, struct block *block, size_t key,
+                        const struct jsonl_text *texts, size_t count)
+{
+    struct token_buffer *tokens = &block->data.tokens[key];
+    struct entry_list *entries = &block->data.entries[key];
+    size_t first = entries->count;
+
+    for (size_t i = 0; i < count; i++) {
+        size_t before = tokens->count;
+
+        if (tokenizer_encode(worker->encoder, texts[i].data, texts[i].size, tokens, &worker->err) <
+            0)
+            return -1;
+        if (tokens->count > before &&
+            entry_list_add(entries, (int32_t)(tokens->count - before)) < 0)
+            return error_set(&worker->err, "out of memory");
+    }
+    if (entries->count == first) {
+        if (entry_list_add(entries, ENTRY_LAST) < 0)
+            return error_set(&worker->err, "out of memory");
+        return 0;
+    }
+    if (worker->encode->config->append_eod) {
+        if (tokenizer_append(worker->encoder, tokenizer_eod(worker->encode->tokenizer), tokens,
+                             &worker->err) < 0)
+            return -1;
+        entries->items[entries->count - 1]++;
+    }
+    entries->items[entries->count - 1] |= ENTRY_LAST;
+    return 0;
+}
+
+static int encode_line(struct worker *worker, struct block *block, const struct record *record)
+{
+    enum document_fault fault = jsonl_parse(worker->jsonl, record->data, record->size);
+
+    if (fault != FAULT_NONE) {
+        add_fault(block, fault, jsonl_fault_key(worker->jsonl), record->line);
+        if (fault == FAULT_KEY && !block->names[0])
+            jsonl_names(worker->jsonl, record->data, record->size, block->names,
+                        sizeof(block->names));
+        return 0;
+    }
+    for (size_t k = 0; k < worker->encode->config->key_count; k++) {
+        size_t count;
+        const struct jsonl_text *texts = jsonl_texts(worker->jsonl, k, &count);
+
+        if (encode_texts(worker, block, k, texts, count) < 0)
+            return -1;
+    }
+    block->data.documents++;
+    return 0;
+}
+
+static int encode_record(struct worker *worker, struct block *block, const struct record *record)
+{
+    struct jsonl_text text = {record->data, record->size};
+
+    if (worker->encode->config->mode == RECORD_JSON)
+        return encode_line(worker, block, record);
+    if (encode_texts(worker, block, 0, &text, 1) < 0)
+        return -1;
+    block->data.documents++;
+    return 0;
+}
+
+static int encode_block(struct worker *worker, struct block *block)
+{
+    struct encode_team *team = worker->encode->team;
+    enum record_mode mode = worker->encode->config->mode;
+    struct record_cursor cursor = {0, 0};
+    struct record record;
+    int rc = 0;
+
+    if (block->records.too_long) {
+        add_fault(block, FAULT_LENGTH, 0, 0);
+        return 0;
+    }
+    while (rc == 0 && record_next(mode, &block->records, &cursor, &record)) {
+        if (record.size <= long_line) {
+            rc = encode_record(worker, block, &record);
+            continue;
+        }
+        pthread_mutex_lock(&team->long_lock);
+        rc = encode_record(worker, block, &record);
+        if (worker->jsonl)
+            jsonl_trim(worker->jsonl);
+        pthread_mutex_unlock(&team->long_lock);
+    }
+    return rc;
+}
+
+/* --- The team --------------------------------------------------------------------------------- */
+
+static void reset_block(struct block *block, size_t keys)
+{
+    for (size_t k = 0; k < keys; k++) {
+        struct token_buffer *tokens = &block->data.tokens[k];
+        struct entry_list *entries = &block->data.entries[k];
+
+        /* What one huge document took is given back. */
+        if (tokens->capacity > 4 << 20)
+            token_buffer_clear(tokens);
+        if (entries->capacity > 1 << 20) {
+            free(entries->items);
+            memset(entries, 0, sizeof(*entries));
+        }
+        tokens->count = entries->count = 0;
+    }
+    block->data.documents = 0;
+    block->listed_count = 0;
+    block->names[0] = '\0';
+    memset(block->faults, 0, sizeof(block->faults));
+}
+
+static int fail(struct encode_team *team, const struct error *err)
+{
+    pthread_mutex_lock(&team->lock);
+    if (!team->failed)
+        team->err = *err;
+    team->failed = 1;
+    pthread_cond_broadcast(&team->changed);
+    pthread_mutex_unlock(&team->lock);
+    return -1;
+}
+
+static int can_read(const struct encode_team *team, const struct chunk *chunk)
+{
+    return !chunk->reading && !chunk->input_done && team->free &&
+           chunk->next_read - chunk->next_write < (int64_t)team->block_count;
+}
+
+/* Open another chunk, with the lock held before and after. Returns the chunk, or NULL. */
+static struct chunk *open_another(struct worker *worker)
+{
+    struct encode *encode = worker->encode;
+    struct encode_team *team = encode->team;
+    const size_t *first = team->first;
+    struct chunk *chunk = NULL;
+    size_t number = 0;
+    int rc = 1;
+
+    team->first = NULL;
+    team->opening++;
+    pthread_mutex_unlock(&team->lock);
+    if (first)
+        number = *first;
+    else if (encode->config->max_documents > 0 && encode->work->world->size > 1 &&
+             board_scan(encode->work, encode->board, &worker->err) < 0)
+        rc = -1;
+    else
+        rc = board_claim(encode->work, encode->board, &number, &worker->err);
+    if (rc > 0)
+        chunk = chunk_open(encode, number, &worker->err);
+    if (rc < 0 || (rc > 0 && !chunk))
+        fail(team, &worker->err);
+    pthread_mutex_lock(&team->lock);
+    team->opening--;
+    if (chunk) {
+        chunk->next = team->chunks;
+        team->chunks = chunk;
+    } else {
+        team->no_more = 1;
+    }
+    pthread_cond_broadcast(&team->changed);
+    return chunk;
+}
+
+/* With --max-documents, chunks beyond the limit are not begun. */
+static int enough(const struct encode *encode)
+{
+    return encode->config->max_documents > 0 &&
+           board_prefix(encode->board, encode->config->max_documents) > 0;
+}
+
+/* The chunk to read from next: the thread's own, a new one, or any. Called and left with the lock
+ * held; NULL when there is nothing left to do. */
+static struct chunk *choose(struct worker *worker)
+{
+    struct encode *encode = worker->encode;
+    struct encode_team *team = encode->team;
+
+    while (!team->failed && !encode->stop) {
+        struct chunk *chunk;
+
+        if (worker->mine && can_read(team, worker->mine))
+            return worker->mine;
+        if ((!worker->mine || worker->mine->input_done) && !team->no_more &&
+            (team->memory < memory_limit || !team->chunks) && !enough(encode)) {
+            worker->mine = open_another(worker);
+            continue;
+        }
+        for (chunk = team->chunks; chunk; chunk = chunk->next)
+            if (can_read(team, chunk))
+                return chunk;
+        if (!team->chunks && team->opening == 0 && (team->no_more || enough(encode)))
+            return NULL;
+        pthread_cond_wait(&team->changed, &team->lock);
+    }
+    return NULL;
+}
+
+static void forget_chunk(struct encode_team *team, struct chunk *chunk)
+{
+    for (struct chunk **at = &team->chunks; *at; at = &(*at)->next)
+        if (*at == chunk) {
+            *at = chunk->next;
+            break;
+        }
+    for (size_t i = 0; i < team->workers[0].encode->threads; i++)
+        if (team->workers[i].mine == chunk)
+            team->workers[i].mine = NULL;
+}
+
+/* Read the next block of 'chunk'. Called with the lock held and 'reading' set, left with it. */
+static int read_block(struct encode *encode, struct chunk *chunk, struct block *block,
+                      struct error *err)
+{
+    struct encode_team *team = encode->team;
+    size_t before = record_reader_memory(chunk->reader), after;
+    int64_t passed = record_reader_passed(chunk->reader);
+    int rc, full;
+
+    pthread_mutex_unlock(&team->lock);
+    pthread_mutex_lock(&chunk->write_lock);
+    full = chunk->full;
+    pthread_mutex_unlock(&chunk->write_lock);
+    rc = record_reader_next(chunk->reader, &block->records, err);
+    after = record_reader_memory(chunk->reader);
+    encode->counts.passed += record_reader_passed(chunk->reader) - passed;
+    pthread_mutex_lock(&team->lock);
+    team->memory += after - before;
+    chunk->reading = 0;
+    if (rc > 0)
+        block->number = chunk->next_read++;
+    /* No chunk needs more than all documents that are wanted. */
+    if (rc == 0 || full)
+        chunk->input_done = 1;
+    pthread_cond_broadcast(&team->changed);
+    return rc;
+}
+
+static void count_block(struct encode *encode, const struct block *block)
+{
+    int64_t skipped = 0, tokens = 0;
+
+    for (int i = 0; i < FAULT_COUNT; i++)
+        skipped += block->faults[i];
+    for (size_t k = 0; k < encode->config->key_count; k++)
+        tokens += (int64_t)block->data.tokens[k].count;
+    encode->counts.documents += block->data.documents;
+    encode->counts.bytes += (int64_t)block->records.size;
+    encode->counts.skipped += skipped;
+    encode->counts.tokens += tokens;
+}
+
+/* Encode a block that was read, and write what is due. */
+static int do_block(struct worker *worker, struct chunk *chunk, struct block *block,
+                    struct block **freed)
+{
+    struct encode *encode = worker->encode;
+
+    if (encode_block(worker, block) < 0) {
+        const struct plan *plan = encode->plan;
+        const struct segment *segment =
+            &plan->segments[plan->chunks[chunk->number] + block->records.segment];
+
+        return error_prefix(&worker->err, "%s", plan->files.items[segment->file].path);
+    }
+    if (encode->config->strict && block->listed_count > 0)
+        return chunk_strict(encode, chunk, &block->listed[0], &worker->err);
+    count_block(encode, block);
+    return chunk_commit(encode, chunk, block, freed, &worker->err);
+}
+
+/* With the lock held: let go of a chunk, and close it if it is complete. */
+static int leave_chunk(struct worker *worker, struct chunk *chunk)
+{
+    struct encode_team *team = worker->encode->team;
+    int rc;
+
+    if (--chunk->users > 0 || !chunk->input_done || chunk->next_write != chunk->next_read ||
+        team->failed || worker->encode->stop)
+        return 0;
+    forget_chunk(team, chunk);
+    team->memory -= record_reader_memory(chunk->reader);
+    team->opening++;
+    pthread_mutex_unlock(&team->lock);
+    rc = chunk_finish(worker->encode, chunk, &worker->err);
+    if (rc < 0)
+        fail(team, &worker->err);
+    pthread_mutex_lock(&team->lock);
+    team->opening--;
+    pthread_cond_broadcast(&team->changed);
+    return rc;
+}
+
+static void *work_thread(void *argument)
+{
+    struct worker *worker = argument;
+    struct encode *encode = worker->encode;
+    struct encode_team *team = encode->team;
+    struct chunk *chunk;
+
+    pthread_mutex_lock(&team->lock);
+    while ((chunk = choose(worker))) {
+        struct block *block = team->free, *freed = NULL;
+        int rc;
+
+        team->free = block->next;
+        chunk->reading = 1;
+        chunk->users++;
+        reset_block(block, encode->config->key_count);
+        rc = read_block(encode, chunk, block, &worker->err);
+        if (rc > 0) {
+            pthread_mutex_unlock(&team->lock);
+            rc = do_block(worker, chunk, block, &freed);
+            if (rc < 0)
+                fail(team, &worker->err);
+            pthread_mutex_lock(&team->lock);
+        } else {
+            freed = block;
+            block->next = NULL;
+            if (rc < 0 && !team->failed) {
+                team->err = worker->err;
+                team->failed = 1;
+            }
+        }
+        while (freed) {
+            struct block *next = freed->next;
+
+            freed->next = team->free;
+            team->free = freed;
+            freed = next;
+        }
+        leave_chunk(worker, chunk);
+        pthread_cond_broadcast(&team->changed);
+    }
+    pthread_cond_broadcast(&team->changed);
+    pthread_mutex_unlock(&team->lock);
+    return NULL;
+}
+
+int encode_open(struct encode *encode, struct error *err)
+{
+    struct encode_team *team = calloc(1, sizeof(*team));
+
+    encode->team = team;
+    if (!team)
+        return error_set(err, "out of memory");
+    pthread_mutex_init(&team->lock, NULL);
+    pthread_mutex_init(&team->long_lock, NULL);
+    pthread_cond_init(&team->changed, NULL);
+    team->block_count = encode->threads * 2 + 2;
+    team->workers = calloc(encode->threads, sizeof(*team->workers));
+    team->blocks = calloc(team->block_count, sizeof(*team->blocks));
+    if (!team->workers || !team->blocks)
+        return error_set(err, "out of memory");
+    for (size_t i = 0; i < encode->threads; i++) {
+        struct worker *worker = &team->workers[i];
+
+        worker->encode = encode;
+        worker->encoder = encoder_create(encode->tokenizer, 0, err);
+        if (!worker->encoder)
+            return -1;
+        if (encode->config->mode == RECORD_JSON) {
+            worker->jsonl = jsonl_create(encode->config->keys, encode->config->key_count, err);
+            if (!worker->jsonl)
+                return -1;
+        }
+    }
+    return 0;
+}
+
+void encode_close(struct encode *encode)
+{
+    struct encode_team *team = encode->team;
+
+    if (!team)
+        return;
+    for (size_t i = 0; team->workers && i < encode->threads; i++) {
+        jsonl_destroy(team->workers[i].jsonl);
+        encoder_destroy(team->workers[i].encoder);
+    }
+    for (size_t i = 0; team->blocks && i < team->block_count; i++) {
+        record_block_clear(&team->blocks[i].records);
+        for (size_t k = 0; k < PART_KEYS; k++) {
+            token_buffer_clear(&team->blocks[i].data.tokens[k]);
+            free(team->blocks[i].data.entries[k].items);
+        }
+    }
+    free(team->workers);
+    free(team->blocks);
+    pthread_mutex_destroy(&team->lock);
+    pthread_mutex_destroy(&team->long_lock);
+    pthread_cond_destroy(&team->changed);
+    free(team);
+    encode->team = NULL;
+}
+
+void encode_stop(struct encode *encode)
+{
+    pthread_mutex_lock(&encode->team->lock);
+    encode->stop = 1;
+    pthread_cond_broadcast(&encode->team->changed);
+    pthread_mutex_unlock(&encode->team->lock);
+}
+
+int encode_run(struct encode *encode, const size_t *first, struct error *err)
+{
+    struct encode_team *team = encode->team;
+    size_t started = 0;
+
+    team->first = first;
+    team->no_more = team->failed = 0;
+    team->memory = 0;
+    team->free = NULL;
+    for (size_t i = 0; i < team->block_count; i++) {
+        team->blocks[i].next = team->free;
+        team->free = &team->blocks[i];
+    }
+    for (; started < encode->threads; started++) {
+        team->workers[started].mine = NULL;
+        if (pthread_create(&team->workers[started].thread, NULL, work_thread,
+                           &team->workers[started]) != 0)
+            break;
+    }
+    if (started == 0)
+        return error_set(err, "cannot start a thread");
+    for (size_t i = 0; i < started; i++)
+        pthread_join(team->workers[i].thread, NULL);
+    while (team->chunks) {
+        struct chunk *chunk = team->chunks;
+
+        team->chunks = chunk->next;
+        chunk_abandon(chunk);
+    }
+    if (team->failed)
+        *err = team->err;
+    return team->failed ? -1 : 0;
+}

@@ -1,0 +1,65 @@
+#include "config.h"
+#include "guard.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* The name and the parent of a process; 0 on success. Names may hold spaces and parentheses. */
+static int look_at(long pid, char *name, size_t size, long *parent)
+{
+    char path[64], line[512], *open, *close;
+    size_t length;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
+    file = fopen(path, "re");
+    if (!file)
+        return -1;
+    length = fread(line, 1, sizeof(line) - 1, file);
+    fclose(file);
+    line[length] = '\0';
+    open = strchr(line, '(');
+    close = strrchr(line, ')');
+    if (!open || !close || sscanf(close + 1, " %*c %ld", parent) != 1)
+        return -1;
+    snprintf(name, size, "%.*s", (int)(close - open) - 1, open + 1);
+    return 0;
+}
+
+static void *watch(void *argument)
+{
+    struct pollfd step = {(int)(intptr_t)argument, POLLIN, 0};
+
+    while (poll(&step, 1, -1) < 1)
+        ;
+    fprintf(stderr, "megatron preprocess: slurmstepd is gone; this rank ends\n");
+    _exit(1);
+}
+
+void guard_start(void)
+{
+    char name[64];
+    long pid = getppid(), parent;
+    pthread_t thread;
+    int fd;
+
+    while (pid > 1) {
+        if (look_at(pid, name, sizeof(name), &parent) < 0)
+            return;
+        if (strncmp(name, "slurmstepd", 10) == 0)
+            break;
+        pid = parent;
+    }
+    if (pid <= 1)
+        return;
+    fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (fd >= 0 && pthread_create(&thread, NULL, watch, (void *)(intptr_t)fd) == 0)
+        pthread_detach(thread);
+}

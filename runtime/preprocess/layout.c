@@ -1,0 +1,390 @@
+#include "config.h"
+#include "layout.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LAYOUT_MAGIC 0x314f59414c47454dull
+
+enum { FAULTS_SHOWN = 100 };
+/* Final bytes of a copy job: many enough for all ranks, large enough to be worth a file's name. */
+static const int64_t copy_size = 32 << 20;
+
+struct part_reader *layout_open_part(struct work *work, struct board *board, size_t chunk,
+                                     size_t keys, size_t id_size, int *torn, struct error *err)
+{
+    const struct job *job = &board->jobs[chunk];
+    char path[DISK_PATH];
+
+    *torn = 0;
+    if (work_part_path(work, chunk, job->documents, job->bytes, path, err) < 0)
+        return NULL;
+    return part_open(path, work->identity, chunk, keys, id_size, torn, err);
+}
+
+static void remove_part(struct work *work, struct board *board, size_t chunk)
+{
+    struct job *job = &board->jobs[chunk];
+    char path[DISK_PATH];
+
+    if (work_part_path(work, chunk, job->documents, job->bytes, path, NULL) == 0)
+        unlink(path);
+    /* Alone there is no claim that could run out. */
+    if (work->world->size == 1)
+        job->generation = -1;
+    job->done = job->mine = 0;
+}
+
+static void add_totals(struct place *place, const struct part_totals *totals, size_t keys)
+{
+    place->documents += totals->documents;
+    for (size_t k = 0; k < keys; k++) {
+        place->tokens[k] += totals->tokens[k];
+        place->sequences[k] += totals->sequences[k];
+    }
+}
+
+/* Lines before each segment of a file, as the parts go by. */
+struct line_count {
+    uint32_t file;
+    int64_t lines, shown;
+};
+
+static void show_faults(const struct preprocess_config *config, const struct plan *plan,
+                        size_t chunk, const struct part_reader *part, struct line_count *count)
+{
+    const struct part_totals *totals = part_totals(part);
+    size_t segments;
+    const int64_t *lines = part_lines(part, &segments);
+    int64_t next = 0;
+
+    for (size_t i = 0; i < segments; i++) {
+        const struct segment *segment = &plan->segments[plan->chunks[chunk] + i];
+
+        if (segment->begin == 0 || segment->file != count->file) {
+            count->file = segment->file;
+            count->lines = 0;
+        }
+        for (; next < totals->listed_count && totals->listed[next].segment == i; next++) {
+            const struct part_fault *fault = &totals->listed[next];
+            const char *key = fault->fault == FAULT_KEY || fault->fault == FAULT_TYPE
+                                  ? config->keys[fault->key]
+                                  : "";
+
+            if (count->shown++ < FAULTS_SHOWN)
+                fprintf(stderr, "%s:%lld: %s%s%s%s; skipped\n",
+                        plan->files.items[segment->file].path,
+                        (long long)(count->lines + (int64_t)fault->line + 1),
+                        document_fault_text((enum document_fault)fault->fault), *key ? " (" : "",
+                        key, *key ? ")" : "");
+        }
+        count->lines += lines[i];
+    }
+}
+
+/* Read all footers. Returns 0, 1 if a part must be made again, -1. */
+static int add_parts(struct layout *layout, const struct preprocess_config *config,
+                     const struct plan *plan, struct work *work, struct board *board,
+                     struct error *err)
+{
+    struct line_count count = {UINT32_MAX, 0, 0};
+    int64_t skipped = 0;
+
+    for (size_t i = 0; i < layout->chunks; i++) {
+        const struct part_totals *totals;
+        struct part_reader *part;
+        int torn;
+
+        part = layout_open_part(work, board, i, layout->keys, layout->id_size, &torn, err);
+        if (!part && torn) {
+            remove_part(work, board, i);
+            return 1;
+        }
+        if (!part)
+            return -1;
+        totals = part_totals(part);
+        layout->begins[i + 1] = layout->begins[i];
+        add_totals(&layout->begins[i + 1], totals, layout->keys);
+        layout->bytes += totals->bytes;
+        for (int f = 0; f < FAULT_COUNT; f++) {
+            layout->faults[f] += totals->faults[f];
+            skipped += totals->faults[f];
+        }
+        show_faults(config, plan, i, part, &count);
+        part_close(part);
+    }
+    if (skipped > count.shown || count.shown > FAULTS_SHOWN)
+        fprintf(stderr, "... and %lld more documents that were skipped\n",
+                (long long)(skipped - (count.shown < FAULTS_SHOWN ? count.shown : FAULTS_SHOWN)));
+    return 0;
+}
+
+static size_t find_chunk_by_documents(const struct layout *layout, int64_t documents)
+{
+    size_t i = 0;
+
+    while (i + 1 < layout->chunks && layout->begins[i + 1].documents < documents)
+        i++;
+    return i;
+}
+
+static size_t find_chunk_by_tokens(const struct layout *layout, int64_t tokens)
+{
+    size_t i = 0;
+
+    while (i + 1 < layout->chunks && layout->begins[i + 1].tokens[0] < tokens)
+        i++;
+    return i;
+}
+
+/* Go on by one document in all keys of a block. */
+static void pass_document(const struct part_key *keys, size_t *at, size_t count,
+                          struct place *place)
+{
+    for (size_t k = 0; k < count; k++) {
+        int32_t entry;
+
+        do {
+            entry = keys[k].entries[at[k]++];
+            place->tokens[k] += ENTRY_TOKENS(entry);
+            place->sequences[k] += ENTRY_TOKENS(entry) != 0;
+        } while (!(entry & ENTRY_LAST) && at[k] < keys[k].entry_count);
+    }
+    place->documents++;
+}
+
+/* Find the first place between documents that has at least so many documents and, of the first key,
+ * tokens before it. Returns 0, 1 if a part must be made again, -1. */
+static int find_cut(const struct layout *layout, struct work *work, struct board *board,
+                    int64_t documents, int64_t tokens, struct place *cut, struct error *err)
+{
+    size_t chunk = documents > 0 ? find_chunk_by_documents(layout, documents)
+                                 : find_chunk_by_tokens(layout, tokens);
+    struct part_key keys[PART_KEYS];
+    struct part_reader *part;
+    int torn, opened, rc = 1;
+
+    *cut = layout->begins[chunk];
+    part = layout_open_part(work, board, chunk, layout->keys, layout->id_size, &torn, err);
+    opened = part != NULL;
+    while (opened && (rc = part_next(part, keys, &torn, err)) > 0) {
+        size_t at[PART_KEYS] = {0};
+
+        while (at[0] < keys[0].entry_count &&
+               (cut->documents < documents || cut->tokens[0] < tokens))
+            pass_document(keys, at, layout->keys, cut);
+        if (cut->documents >= documents && cut->tokens[0] >= tokens)
+            break;
+    }
+    part_close(part);
+    if (torn) {
+        remove_part(work, board, chunk);
+        return 1;
+    }
+    return !opened || rc < 0 ? -1 : 0;
+}
+
+static int find_cuts(struct layout *layout, const struct preprocess_config *config,
+                     struct work *work, struct board *board, struct error *err)
+{
+    struct place *end = &layout->cuts[layout->shards];
+    int rc;
+
+    *end = layout->begins[layout->chunks];
+    if (config->max_documents > 0 && end->documents > config->max_documents) {
+        rc = find_cut(layout, work, board, config->max_documents, 0, end, err);
+        if (rc != 0)
+            return rc;
+    }
+    for (size_t s = 1; s < layout->shards; s++) {
+        int64_t tokens = (int64_t)((__int128)end->tokens[0] * (int64_t)s / (int64_t)layout->shards);
+
+        if (tokens == 0)
+            continue;
+        rc = find_cut(layout, work, board, 0, tokens, &layout->cuts[s], err);
+        if (rc != 0)
+            return rc;
+        if (layout->cuts[s].documents > end->documents)
+            layout->cuts[s] = *end;
+    }
+    return 0;
+}
+
+static int64_t output_bytes(const struct layout *layout, size_t chunk)
+{
+    const struct place *a = &layout->begins[chunk], *b = &layout->begins[chunk + 1];
+    int64_t bytes = 0;
+
+    for (size_t k = 0; k < layout->keys; k++)
+        bytes += (b->tokens[k] - a->tokens[k]) * (int64_t)layout->id_size +
+                 (b->sequences[k] - a->sequences[k]) * 12 + (b->documents - a->documents) * 8;
+    return bytes;
+}
+
+static void group_copies(struct layout *layout)
+{
+    int64_t held = 0;
+
+    layout->copies = 0;
+    for (size_t i = 0; i < layout->chunks; i++) {
+        if (i == 0 || held >= copy_size) {
+            layout->groups[layout->copies++] = i;
+            held = 0;
+        }
+        held += output_bytes(layout, i);
+    }
+    layout->groups[layout->copies] = layout->chunks;
+}
+
+static int allocate(struct layout *layout)
+{
+    layout->begins = calloc(layout->chunks + 1, sizeof(*layout->begins));
+    layout->cuts = calloc(layout->shards + 1, sizeof(*layout->cuts));
+    layout->groups = calloc(layout->chunks + 2, sizeof(*layout->groups));
+    return layout->begins && layout->cuts && layout->groups ? 0 : -1;
+}
+
+static uint64_t new_tag(void)
+{
+    struct timespec now;
+    char host[65] = "";
+    struct bytes bytes = {0};
+    uint64_t tag;
+
+    gethostname(host, sizeof(host) - 1);
+    clock_gettime(CLOCK_REALTIME, &now);
+    bytes_put_text(&bytes, host);
+    bytes_put_u64(&bytes, (uint64_t)getpid());
+    bytes_put_u64(&bytes, (uint64_t)now.tv_sec);
+    bytes_put_u64(&bytes, (uint64_t)now.tv_nsec);
+    tag = checksum64(bytes.data, bytes.size, 6);
+    bytes_clear(&bytes);
+    return tag;
+}
+
+int layout_make(struct layout *layout, const struct preprocess_config *config,
+                const struct plan *plan, struct work *work, struct board *board, size_t id_size,
+                struct error *err)
+{
+    size_t prefix = config->max_documents > 0 ? board_prefix(board, config->max_documents) : 0;
+    int rc;
+
+    memset(layout, 0, sizeof(*layout));
+    layout->keys = config->key_count;
+    layout->id_size = id_size;
+    layout->shards = (size_t)config->shards;
+    layout->chunks = prefix > 0 ? prefix : plan->chunk_count;
+    layout->tag = new_tag();
+    if (allocate(layout) < 0)
+        return error_set(err, "out of memory");
+    rc = add_parts(layout, config, plan, work, board, err);
+    if (rc == 0)
+        rc = find_cuts(layout, config, work, board, err);
+    if (rc == 0)
+        group_copies(layout);
+    return rc;
+}
+
+void layout_clear(struct layout *layout)
+{
+    free(layout->begins);
+    free(layout->cuts);
+    free(layout->groups);
+    memset(layout, 0, sizeof(*layout));
+}
+
+static void put_places(struct bytes *bytes, const struct place *places, size_t count, size_t keys)
+{
+    for (size_t i = 0; i < count; i++) {
+        bytes_put_u64(bytes, (uint64_t)places[i].documents);
+        bytes_put(bytes, places[i].tokens, keys * 8);
+        bytes_put(bytes, places[i].sequences, keys * 8);
+    }
+}
+
+static void take_places(struct bytes *bytes, struct place *places, size_t count, size_t keys)
+{
+    for (size_t i = 0; i < count && !bytes->failed; i++) {
+        const void *tokens, *sequences;
+
+        places[i].documents = (int64_t)bytes_take_u64(bytes);
+        tokens = bytes_take(bytes, keys * 8);
+        sequences = bytes_take(bytes, keys * 8);
+        if (!tokens || !sequences)
+            return;
+        memcpy(places[i].tokens, tokens, keys * 8);
+        memcpy(places[i].sequences, sequences, keys * 8);
+    }
+}
+
+int layout_write(const struct layout *layout, const char *path, struct error *err)
+{
+    struct bytes bytes = {0};
+    int rc;
+
+    bytes_put_u64(&bytes, LAYOUT_MAGIC);
+    bytes_put_u64(&bytes, layout->keys);
+    bytes_put_u64(&bytes, layout->id_size);
+    bytes_put_u64(&bytes, layout->tag);
+    bytes_put_u64(&bytes, layout->shards);
+    bytes_put_u64(&bytes, layout->chunks);
+    bytes_put_u64(&bytes, (uint64_t)layout->bytes);
+    bytes_put(&bytes, layout->faults, sizeof(layout->faults));
+    put_places(&bytes, layout->begins, layout->chunks + 1, layout->keys);
+    put_places(&bytes, layout->cuts, layout->shards + 1, layout->keys);
+    bytes_put_u64(&bytes, checksum64(bytes.data, bytes.size, 5));
+    rc = bytes.failed ? error_set(err, "out of memory")
+                      : disk_write_first(path, bytes.data, bytes.size, err);
+    bytes_clear(&bytes);
+    return rc;
+}
+
+static int take_layout(struct layout *layout, struct bytes *bytes)
+{
+    const void *faults;
+
+    if (bytes_take_u64(bytes) != LAYOUT_MAGIC)
+        return -1;
+    layout->keys = bytes_take_u64(bytes);
+    layout->id_size = bytes_take_u64(bytes);
+    layout->tag = bytes_take_u64(bytes);
+    layout->shards = bytes_take_u64(bytes);
+    layout->chunks = bytes_take_u64(bytes);
+    layout->bytes = (int64_t)bytes_take_u64(bytes);
+    faults = bytes_take(bytes, sizeof(layout->faults));
+    if (!faults || layout->keys > PART_KEYS || layout->shards > bytes->size / 8 ||
+        layout->chunks > bytes->size / 8 || allocate(layout) < 0)
+        return -1;
+    memcpy(layout->faults, faults, sizeof(layout->faults));
+    take_places(bytes, layout->begins, layout->chunks + 1, layout->keys);
+    take_places(bytes, layout->cuts, layout->shards + 1, layout->keys);
+    return bytes->failed ? -1 : 0;
+}
+
+int layout_read(struct layout *layout, const char *path, struct error *err)
+{
+    struct bytes bytes = {0};
+    uint64_t check;
+    int rc;
+
+    memset(layout, 0, sizeof(*layout));
+    rc = disk_read_file(path, (size_t)1 << 32, &bytes.data, &bytes.size, err);
+    if (rc != 0)
+        return rc;
+    rc = 1;
+    if (bytes.size >= 16) {
+        memcpy(&check, bytes.data + bytes.size - 8, 8);
+        if (check == checksum64(bytes.data, bytes.size - 8, 5))
+            rc = take_layout(layout, &bytes) < 0;
+    }
+    bytes_clear(&bytes);
+    if (rc != 0)
+        layout_clear(layout);
+    else
+        group_copies(layout);
+    return rc;
+}

@@ -1,0 +1,85 @@
+/* A part file: the result of one chunk, in blocks as they were encoded.
+ *
+ *     header   magic, identity of the plan, number of the chunk
+ *     block*   struct part_block, then for each key its tokens and its entries
+ *     footer   struct part_footer with what it counts, checksum, size, end magic
+ *
+ * An entry is an int32: the tokens of one sequence; its sign bit marks the last sequence of a
+ * document. A document without tokens is an entry of 0 with the mark. Blocks and footer carry
+ * checksums: parts are not synced to disk (most are read and removed before they ever get there),
+ * so one that a crashed node left torn must be recognised, and is then made again. */
+#ifndef MEGATRON_PREPROCESS_PART_H
+#define MEGATRON_PREPROCESS_PART_H
+
+#include <stdint.h>
+#include "error.h"
+#include "jsonl.h"
+#include "tokenizer.h"
+
+#define ENTRY_LAST          ((int32_t)0x80000000)
+#define ENTRY_TOKENS(entry) ((entry)&INT32_MAX)
+
+enum { PART_KEYS = 32, PART_FAULTS = 32 };
+
+struct entry_list {
+    int32_t *items;
+    size_t count, capacity;
+};
+int entry_list_add(struct entry_list *list, int32_t entry);
+
+/* One encoded block on its way into a part. */
+struct part_data {
+    struct token_buffer tokens[PART_KEYS];
+    struct entry_list entries[PART_KEYS];
+    int64_t documents;
+};
+
+struct part_fault {
+    uint64_t segment; /* of the chunk */
+    uint64_t line;    /* of the segment, from 0 */
+    uint32_t fault;   /* enum document_fault */
+    uint32_t key;
+};
+
+/* What a part counts. */
+struct part_totals {
+    int64_t documents, bytes; /* bytes of input, decompressed */
+    int64_t tokens[PART_KEYS], sequences[PART_KEYS];
+    int64_t faults[FAULT_COUNT];
+    struct part_fault listed[PART_FAULTS]; /* the first ones */
+    int64_t listed_count;
+};
+
+struct part_writer;
+
+/* Begin a part at 'path', which is overwritten. */
+struct part_writer *part_create(const char *path, uint64_t identity, uint64_t chunk, size_t keys,
+                                size_t id_size, struct error *err);
+int part_append(struct part_writer *writer, const struct part_data *data, struct error *err);
+/* Write the footer; 'lines' holds the lines of each of 'segments' segments. Closes in any case. */
+int part_finish(struct part_writer *writer, const struct part_totals *totals, const int64_t *lines,
+                size_t segments, struct error *err);
+void part_abandon(struct part_writer *writer);
+
+struct part_reader;
+
+/* Open a part and read its footer. Returns NULL with '*torn' set where the file is not what the
+ * plan's chunk should be, and with 'err' set. */
+struct part_reader *part_open(const char *path, uint64_t identity, uint64_t chunk, size_t keys,
+                              size_t id_size, int *torn, struct error *err);
+void part_close(struct part_reader *reader);
+const struct part_totals *part_totals(const struct part_reader *reader);
+const int64_t *part_lines(const struct part_reader *reader, size_t *segments);
+
+/* One key's share of a block: pointers into the reader's memory, valid until the next call. */
+struct part_key {
+    const void *tokens;
+    const int32_t *entries;
+    size_t token_count, entry_count;
+};
+
+/* Read the next block. Returns 1 with 'keys' filled, 0 behind the last one, -1; '*torn' as above.
+ */
+int part_next(struct part_reader *reader, struct part_key *keys, int *torn, struct error *err);
+
+#endif

@@ -1,0 +1,36 @@
+/* The plan of a run: which files, cut into which chunks. Made once by rank 0 and read by all.
+ *
+ * A chunk is a list of file ranges, done by one rank at a time; its result depends on the plan and
+ * on nothing else: not on the number of ranks or threads, not on who does it, not on when. So a
+ * chunk can be done again by anyone, and doing one twice does no harm. The identity of the plan is
+ * a checksum over all that the results depend on: options, tokenizer files, names, sizes and times
+ * of the input. A run with another identity never meets the chunks of this one. */
+#ifndef MEGATRON_PREPROCESS_PLAN_H
+#define MEGATRON_PREPROCESS_PLAN_H
+
+#include "files.h"
+#include "preprocess.h"
+#include "records.h"
+
+struct plan {
+    uint64_t identity;
+    struct corpus_files files;
+    struct segment *segments;
+    size_t segment_count;
+    size_t *chunks; /* chunk i is segments [chunks[i], chunks[i + 1]) */
+    size_t chunk_count;
+    int64_t input_bytes; /* on disk */
+};
+
+/* Look at the input and cut it. Caller must clear in both cases. */
+int plan_make(struct plan *plan, const struct preprocess_config *config, struct error *err);
+void plan_clear(struct plan *plan);
+
+int plan_write(const struct plan *plan, const char *path, struct error *err);
+/* Returns 0; 1 where there is no whole plan at 'path'; -1 on error. */
+int plan_read(struct plan *plan, const char *path, struct error *err);
+
+/* Bytes on disk of a chunk. */
+int64_t plan_chunk_bytes(const struct plan *plan, size_t chunk);
+
+#endif

@@ -1,0 +1,174 @@
+#include "config.h"
+#include "report.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct sums {
+    int64_t documents, bytes, tokens, skipped, passed;
+};
+
+void report_init(struct report *report)
+{
+    report->begin = report->logged_at = disk_now();
+    report->terminal = isatty(STDERR_FILENO);
+}
+
+/* Ranks tell each other how far they are through small files; nothing depends on them. */
+static void share(struct report *report)
+{
+    const struct encode_counts *counts = &report->encode->counts;
+    char path[DISK_PATH], text[160];
+    FILE *file;
+
+    if (disk_path(path, NULL, "%.3900s/progress-%s-%lld", report->work->base, report->work->launch,
+                  (long long)report->work->world->rank) < 0)
+        return;
+    snprintf(text, sizeof(text),
+             "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " end\n",
+             (int64_t)counts->documents, (int64_t)counts->bytes, (int64_t)counts->tokens,
+             (int64_t)counts->skipped, (int64_t)counts->passed);
+    file = fopen(path, "we");
+    if (file) {
+        fputs(text, file);
+        fclose(file);
+    }
+}
+
+static void add_rank(struct report *report, int64_t rank, struct sums *sums)
+{
+    char path[DISK_PATH];
+    unsigned char *text;
+    size_t size;
+    struct sums other;
+
+    if (disk_path(path, NULL, "%.3900s/progress-%s-%lld", report->work->base, report->work->launch,
+                  (long long)rank) < 0 ||
+        disk_read_file(path, 4096, &text, &size, NULL) != 0)
+        return;
+    if (strstr((char *)text, "end") &&
+        sscanf((char *)text, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64,
+               &other.documents, &other.bytes, &other.tokens, &other.skipped, &other.passed) == 5) {
+        sums->documents += other.documents;
+        sums->bytes += other.bytes;
+        sums->tokens += other.tokens;
+        sums->skipped += other.skipped;
+        sums->passed += other.passed;
+    }
+    free(text);
+}
+
+static struct sums collect(struct report *report)
+{
+    const struct encode_counts *counts = &report->encode->counts;
+    struct sums sums = {counts->documents, counts->bytes, counts->tokens, counts->skipped,
+                        counts->passed};
+
+    for (int64_t rank = 0; rank < report->work->world->size; rank++)
+        if (rank != report->work->world->rank)
+            add_rank(report, rank, &sums);
+    return sums;
+}
+
+static void show_line(struct report *report, const struct sums *sums, double elapsed)
+{
+    int64_t total = report->plan->input_bytes, passed = sums->passed + report->before_passed;
+    double share = total > 0 ? (double)passed / (double)total : 0;
+    double left = sums->passed > 0 ? (double)(total - passed) * elapsed / (double)sums->passed : 0;
+    long seconds = left > 0 ? (long)left : 0;
+
+    if (share > 1)
+        share = 1;
+    fprintf(stderr,
+            "\r%5.1f %% | %" PRId64 " documents | %.1f MB/s | %" PRId64
+            " skipped | %ld:%02ld:%02ld left\033[K",
+            100 * share, sums->documents + report->before_documents,
+            (double)sums->bytes / elapsed / 1048576, sums->skipped, seconds / 3600,
+            seconds / 60 % 60, seconds % 60);
+    fflush(stderr);
+    report->line_open = 1;
+}
+
+static void log_line(int64_t documents, int64_t bytes, double elapsed)
+{
+    fprintf(stderr, "Processed %" PRId64 " documents (%.6g docs/s, %.6g MB/s).\n", documents,
+            (double)documents / elapsed, (double)bytes / elapsed / 1048576);
+}
+
+void report_tick(struct report *report)
+{
+    double now = disk_now(), elapsed = now - report->begin + 1e-9;
+    const struct world *world = report->work->world;
+    /* With very many ranks even small files add up. */
+    double every = world->size > 500 ? (double)world->size / 250 : 1;
+    struct sums sums;
+
+    if (world->rank != 0) {
+        if (now - report->shared_at >= every) {
+            share(report);
+            report->shared_at = now;
+        }
+        return;
+    }
+    if (now - report->logged_at < (report->terminal && world->size == 1 ? 0.2 : every))
+        return;
+    sums = collect(report);
+    report->logged_at = now;
+    if (report->terminal)
+        show_line(report, &sums, elapsed);
+    else if (sums.documents / report->config->log_interval >
+             report->logged / report->config->log_interval)
+        log_line(sums.documents, sums.bytes, elapsed);
+    report->logged = sums.documents;
+}
+
+void report_pause(struct report *report)
+{
+    if (report->line_open)
+        fprintf(stderr, "\n");
+    report->line_open = 0;
+}
+
+static void show_faults(const struct layout *layout)
+{
+    int64_t all = 0;
+
+    for (int i = 1; i < FAULT_COUNT; i++)
+        all += layout->faults[i];
+    printf("  skipped:         %" PRId64 "\n", all);
+    for (int i = 1; i < FAULT_COUNT; i++)
+        if (layout->faults[i] > 0)
+            printf("    %-14" PRId64 " %s\n", layout->faults[i],
+                   document_fault_text((enum document_fault)i));
+}
+
+void report_end(struct report *report, const struct layout *layout)
+{
+    const struct place *end = &layout->cuts[layout->shards];
+    double elapsed = disk_now() - report->begin + 1e-9;
+    double cores = (double)report->encode->threads * (double)report->work->world->size;
+    int64_t tokens = 0;
+    struct sums sums = collect(report);
+
+    report_pause(report);
+    for (size_t k = 0; k < layout->keys; k++)
+        tokens += end->tokens[k];
+    log_line(end->documents, layout->bytes, elapsed);
+    printf("Done: %s\n", report->config->output_prefix);
+    printf("  documents:       %" PRId64 "\n", end->documents);
+    for (size_t k = 0; k < layout->keys; k++)
+        printf("  tokens:          %" PRId64 " in %" PRId64 " sequences, %s (%s)\n", end->tokens[k],
+               end->sequences[k], layout->id_size == 2 ? "uint16" : "int32",
+               report->config->keys[k]);
+    printf("  input:           %" PRId64 " bytes, %.4f tokens per byte\n", layout->bytes,
+           layout->bytes > 0 ? (double)tokens / (double)layout->bytes : 0);
+    printf("  time:            %.3f s, %.2f MB/s and %.0f tokens/s per core of %.0f\n", elapsed,
+           (double)sums.bytes / elapsed / 1048576 / cores, (double)sums.tokens / elapsed / cores,
+           cores);
+    show_faults(layout);
+    fflush(stdout);
+}

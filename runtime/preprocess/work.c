@@ -1,0 +1,520 @@
+#include "config.h"
+#include "work.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { START_SECONDS = 600 };
+
+/* What all processes of one launch have in common, and no others. */
+static void name_launch(struct work *work)
+{
+    static const char *const names[] = {
+        "SLURM_HET_JOB_ID",    "SLURM_JOB_ID",   "SLURM_STEP_ID",
+        "SLURM_RESTART_COUNT", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid",
+        "TORCHELASTIC_RUN_ID", "MASTER_PORT",    "MEGATRON_RESTARTS"};
+    struct bytes bytes = {0};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        /* A het job's components have ids of their own. */
+        if (i == 1 && getenv(names[0]))
+            continue;
+        bytes_put_text(&bytes, getenv(names[i]));
+    }
+    if (work->world->size == 1) {
+        struct timespec now;
+
+        clock_gettime(CLOCK_REALTIME, &now);
+        bytes_put_u64(&bytes, (uint64_t)getpid());
+        bytes_put_u64(&bytes, (uint64_t)now.tv_sec);
+        bytes_put_u64(&bytes, (uint64_t)now.tv_nsec);
+    }
+    snprintf(work->launch, sizeof(work->launch), "%016" PRIx64,
+             checksum64(bytes.data, bytes.size, 4));
+    bytes_clear(&bytes);
+}
+
+int work_init(struct work *work, const char *prefix, const struct world *world, int64_t lease,
+              struct error *err)
+{
+    memset(work, 0, sizeof(*work));
+    work->world = world;
+    work->lease = lease;
+    name_launch(work);
+    if (disk_path(work->prefix, err, "%s", prefix) < 0 ||
+        disk_path(work->root, err, "%s.work", prefix) < 0)
+        return -1;
+    return 0;
+}
+
+int work_use(struct work *work, uint64_t identity, struct error *err)
+{
+    work->identity = identity;
+    return disk_path(work->base, err, "%.4000s/%016" PRIx64, work->root, identity);
+}
+
+static int root_path(const struct work *work, char *path, const char *what, struct error *err)
+{
+    return disk_path(path, err, "%.4000s/%s-%s", work->root, what, work->launch);
+}
+
+/* Remove what other plans and launches have left. A directory is renamed first: a rank that still
+ * works in it finds it gone at its next step. */
+static void remove_strangers(struct work *work)
+{
+    DIR *directory = opendir(work->root);
+    struct dirent *entry;
+    char path[DISK_PATH], trash[DISK_PATH];
+    const char *own = strrchr(work->base, '/') + 1;
+
+    while (directory && (entry = readdir(directory))) {
+        const char *name = entry->d_name;
+
+        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, own) == 0 ||
+            strcmp(name, "plan") == 0 || disk_path(path, NULL, "%.2000s/%s", work->root, name) < 0)
+            continue;
+        if (unlink(path) == 0)
+            continue;
+        if (strncmp(name, ".removed-", 9) == 0) {
+            disk_remove_tree(path);
+            continue;
+        }
+        if (disk_path(trash, NULL, "%.2000s/.removed-%s-%s", work->root, name, work->launch) < 0)
+            continue;
+        if (rename(path, trash) == 0)
+            disk_remove_tree(trash);
+    }
+    if (directory)
+        closedir(directory);
+}
+
+/* Drafts of earlier launches may be large, and their claims mean nothing any more. */
+static void remove_leftovers(struct work *work)
+{
+    DIR *directory = opendir(work->base);
+    struct dirent *entry;
+    char path[DISK_PATH];
+
+    while (directory && (entry = readdir(directory))) {
+        int old = strncmp(entry->d_name, "draft-", 6) == 0 ||
+                  strncmp(entry->d_name, "claim-", 6) == 0 ||
+                  strncmp(entry->d_name, "progress-", 9) == 0;
+
+        if (old && !strstr(entry->d_name, work->launch) &&
+            disk_path(path, NULL, "%.3000s/%s", work->base, entry->d_name) == 0)
+            unlink(path);
+    }
+    if (directory)
+        closedir(directory);
+}
+
+int work_publish(struct work *work, const struct plan *plan, int *resumed, struct error *err)
+{
+    char path[DISK_PATH], identity[24];
+    struct plan before;
+
+    if (work_use(work, plan->identity, err) < 0 ||
+        disk_path(path, err, "%.4000s/plan", work->root) < 0)
+        return -1;
+    *resumed = plan_read(&before, path, NULL) == 0 && before.identity == plan->identity &&
+               disk_exists(work->base);
+    plan_clear(&before);
+    if (mkdir(work->root, 0777) < 0 && errno != EEXIST)
+        return error_set_errno(err, errno, "cannot create directory %s", work->root);
+    remove_strangers(work);
+    if (*resumed)
+        remove_leftovers(work);
+    if (mkdir(work->base, 0777) < 0 && errno != EEXIST)
+        return error_set_errno(err, errno, "cannot create directory %s", work->base);
+    if (!*resumed && plan_write(plan, path, err) < 0)
+        return -1;
+    snprintf(identity, sizeof(identity), "%016" PRIx64, plan->identity);
+    if (work->world->size == 1)
+        return 0;
+    if (root_path(work, path, "go", err) < 0)
+        return -1;
+    return disk_write_file(path, identity, strlen(identity), err);
+}
+
+static void nap(double seconds)
+{
+    struct timespec time = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+
+    nanosleep(&time, NULL);
+}
+
+/* Rank 0 said go: read its plan. */
+static int read_plan(struct work *work, struct plan *plan, const unsigned char *identity,
+                     struct error *err)
+{
+    char path[DISK_PATH];
+    int rc;
+
+    if (disk_path(path, err, "%.4000s/plan", work->root) < 0 ||
+        work_use(work, strtoull((const char *)identity, NULL, 16), err) < 0)
+        return -1;
+    rc = plan_read(plan, path, err);
+    if (rc == 0 && plan->identity != work->identity)
+        rc = 1;
+    if (rc > 0) {
+        plan_clear(plan);
+        return error_set(err, "another run has taken over %s", work->root);
+    }
+    return rc;
+}
+
+int work_await(struct work *work, struct plan *plan, struct error *err)
+{
+    double begin = disk_now(), pause = 0.01;
+    char go[DISK_PATH], message[512];
+
+    memset(plan, 0, sizeof(*plan));
+    if (root_path(work, go, "go", err) < 0)
+        return -1;
+    for (;;) {
+        unsigned char *identity;
+        size_t size;
+        int rc;
+
+        if (work_ended(work, message, sizeof(message))) {
+            error_set(err, "%s", message);
+            return 1;
+        }
+        rc = disk_read_file(go, 64, &identity, &size, err);
+        if (rc < 0)
+            return -1;
+        if (rc == 0) {
+            rc = read_plan(work, plan, identity, err);
+            free(identity);
+            return rc;
+        }
+        if (disk_now() - begin > START_SECONDS)
+            return error_set(err,
+                             "rank %lld: rank 0 made no plan in %d s; is %s on a file system "
+                             "that all nodes share?",
+                             (long long)work->world->rank, START_SECONDS, work->root);
+        nap(pause);
+        pause = pause < 1 ? pause * 1.5 : 1;
+    }
+}
+
+int work_end(struct work *work, const char *message, double seconds, struct error *err)
+{
+    double begin = disk_now();
+    char path[DISK_PATH], prefix[64];
+    int fd;
+
+    if (work->world->size == 1)
+        return 0;
+    mkdir(work->root, 0777);
+    if (root_path(work, path, "end", err) < 0)
+        return -1;
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return errno == EEXIST ? 0 : error_set_errno(err, errno, "cannot create %s", path);
+    /* One write with an end mark: a reader sees all of it or takes it for not there yet. */
+    if (dprintf(fd, "%.400s\n", message) < 0 || close(fd) < 0)
+        return error_set_errno(err, errno, "cannot write %s", path);
+    snprintf(prefix, sizeof(prefix), "ack-%s-", work->launch);
+    while (disk_now() - begin < seconds) {
+        DIR *directory = opendir(work->root);
+        struct dirent *entry;
+        int64_t seen = 0;
+
+        while (directory && (entry = readdir(directory)))
+            seen += strncmp(entry->d_name, prefix, strlen(prefix)) == 0;
+        if (directory)
+            closedir(directory);
+        if (seen + 1 >= work->world->size)
+            return 0;
+        nap(work->world->size > 64 ? 0.5 : 0.02);
+    }
+    return 0;
+}
+
+int work_ended(struct work *work, char *message, size_t size)
+{
+    char path[DISK_PATH];
+    unsigned char *text;
+    size_t length;
+
+    if (work->world->size == 1 || root_path(work, path, "end", NULL) < 0 ||
+        disk_read_file(path, 4096, &text, &length, NULL) != 0)
+        return 0;
+    if (length == 0 || text[length - 1] != '\n') {
+        free(text);
+        return 0;
+    }
+    snprintf(message, size, "%.*s", (int)length - 1, text);
+    free(text);
+    return 1;
+}
+
+void work_acknowledge(struct work *work)
+{
+    char path[DISK_PATH];
+    int fd;
+
+    if (disk_path(path, NULL, "%.4000s/ack-%s-%lld", work->root, work->launch,
+                  (long long)work->world->rank) < 0)
+        return;
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (fd >= 0)
+        close(fd);
+}
+
+void work_remove(struct work *work)
+{
+    disk_remove_tree(work->root);
+}
+
+void work_forget_launch(struct work *work)
+{
+    DIR *directory = opendir(work->root);
+    struct dirent *entry;
+    char path[DISK_PATH];
+
+    while (directory && (entry = readdir(directory)))
+        if (strstr(entry->d_name, work->launch) &&
+            disk_path(path, NULL, "%.3000s/%s", work->root, entry->d_name) == 0)
+            unlink(path);
+    if (directory)
+        closedir(directory);
+    /* Goes only if it is empty: a run that failed before it had a plan leaves nothing. */
+    rmdir(work->root);
+}
+
+int work_part_path(const struct work *work, size_t chunk, int64_t documents, int64_t bytes,
+                   char *path, struct error *err)
+{
+    return disk_path(path, err, "%.3900s/part-%zu-%" PRId64 "-%" PRId64, work->base, chunk,
+                     documents, bytes);
+}
+
+int work_draft_path(const struct work *work, size_t chunk, char *path, struct error *err)
+{
+    char host[65] = "";
+
+    gethostname(host, sizeof(host) - 1);
+    return disk_path(path, err, "%.3900s/draft-%s-%zu-%s-%ld", work->base, work->launch, chunk,
+                     host, (long)getpid());
+}
+
+int board_init(struct board *board, enum job_kind kind, size_t count, size_t start,
+               struct error *err)
+{
+    board->kind = kind;
+    board->count = count;
+    board->cursor = count ? start % count : 0;
+    board->jobs = calloc(count + 1, sizeof(*board->jobs));
+    if (!board->jobs)
+        return error_set(err, "out of memory for %zu jobs", count);
+    for (size_t i = 0; i < count; i++)
+        board->jobs[i].generation = -1;
+    pthread_mutex_init(&board->lock, NULL);
+    return 0;
+}
+
+void board_clear(struct board *board)
+{
+    if (board->jobs)
+        pthread_mutex_destroy(&board->lock);
+    free(board->jobs);
+    memset(board, 0, sizeof(*board));
+}
+
+static int claim_path(const struct work *work, const struct board *board, size_t number,
+                      int generation, char *path, struct error *err)
+{
+    return disk_path(path, err, "%.3900s/claim-%s-%c-%zu-%d", work->base, work->launch, board->kind,
+                     number, generation);
+}
+
+static void note_entry(const struct work *work, struct board *board, const char *name)
+{
+    char launch[24], kind;
+    size_t number;
+    int generation;
+    int64_t documents, bytes;
+    struct job *job;
+
+    if (board->kind == JOB_CHUNK &&
+        sscanf(name, "part-%zu-%" SCNd64 "-%" SCNd64, &number, &documents, &bytes) == 3 &&
+        number < board->count) {
+        job = &board->jobs[number];
+        job->done = 1;
+        job->documents = documents;
+        job->bytes = bytes;
+    } else if (board->kind == JOB_COPY && sscanf(name, "copied-%zu", &number) == 1 &&
+               number < board->count) {
+        board->jobs[number].done = 1;
+    } else if (board->kind == JOB_LAYOUT && strcmp(name, "layout") == 0) {
+        board->jobs[0].done = 1;
+    } else if (sscanf(name, "claim-%16[0-9a-f]-%c-%zu-%d", launch, &kind, &number, &generation) ==
+                   4 &&
+               strcmp(launch, work->launch) == 0 && kind == (char)board->kind &&
+               number < board->count) {
+        job = &board->jobs[number];
+        if (generation > job->generation)
+            job->generation = (int16_t)generation;
+    }
+}
+
+int64_t board_scan(struct work *work, struct board *board, struct error *err)
+{
+    DIR *directory = opendir(work->base);
+    struct dirent *entry;
+    int64_t left = 0;
+
+    if (!directory)
+        return error_set(err, "%s is gone: another run has taken over", work->base);
+    pthread_mutex_lock(&board->lock);
+    while ((entry = readdir(directory)))
+        note_entry(work, board, entry->d_name);
+    for (size_t i = 0; i < board->count; i++)
+        left += !board->jobs[i].done;
+    pthread_mutex_unlock(&board->lock);
+    closedir(directory);
+    return left;
+}
+
+size_t board_prefix(struct board *board, int64_t documents)
+{
+    size_t count = 0;
+
+    pthread_mutex_lock(&board->lock);
+    while (documents > 0 && count < board->count && board->jobs[count].done)
+        documents -= board->jobs[count++].documents;
+    pthread_mutex_unlock(&board->lock);
+    return documents > 0 ? 0 : count;
+}
+
+/* Returns 1 if the claim is ours, 0 if somebody else was first. */
+static int create_claim(struct work *work, struct board *board, size_t number, int generation,
+                        struct error *err)
+{
+    char path[DISK_PATH];
+    int fd;
+
+    if (work->world->size > 1) {
+        if (claim_path(work, board, number, generation, path, err) < 0)
+            return -1;
+        fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd < 0 && errno == EEXIST) {
+            if (board->jobs[number].generation < generation)
+                board->jobs[number].generation = (int16_t)generation;
+            return 0;
+        }
+        if (fd < 0 && errno == ENOENT)
+            return error_set(err, "%s is gone: another run has taken over", work->base);
+        if (fd < 0)
+            return error_set_errno(err, errno, "cannot create %s", path);
+        close(fd);
+    }
+    board->jobs[number].mine = 1;
+    board->jobs[number].generation = (int16_t)generation;
+    return 1;
+}
+
+int board_claim(struct work *work, struct board *board, size_t *number, struct error *err)
+{
+    int misses = 0, rc = 0;
+
+    pthread_mutex_lock(&board->lock);
+    for (size_t tried = 0; tried < board->count && rc == 0; tried++) {
+        size_t at = board->cursor;
+        struct job *job = &board->jobs[at];
+
+        board->cursor = (at + 1) % board->count;
+        if (job->done || job->mine || job->generation >= 0)
+            continue;
+        rc = create_claim(work, board, at, 0, err);
+        *number = at;
+        /* Others are busy here: one look at the directory is cheaper than more of this. */
+        if (rc == 0 && ++misses == 8) {
+            misses = 0;
+            pthread_mutex_unlock(&board->lock);
+            if (board_scan(work, board, err) < 0)
+                return -1;
+            pthread_mutex_lock(&board->lock);
+        }
+    }
+    pthread_mutex_unlock(&board->lock);
+    return rc;
+}
+
+/* Returns 1 when the claim has not grown for the time of the lease. */
+static int is_stale(struct work *work, struct board *board, size_t number)
+{
+    struct job *job = &board->jobs[number];
+    char path[DISK_PATH];
+    struct stat status;
+    double now = disk_now();
+
+    if (claim_path(work, board, number, job->generation, path, NULL) < 0 || stat(path, &status) < 0)
+        return 0;
+    if (job->seen_at == 0 || job->seen != status.st_size) {
+        job->seen = status.st_size;
+        job->seen_at = now;
+        return 0;
+    }
+    return now - job->seen_at > (double)work->lease;
+}
+
+int board_take_over(struct work *work, struct board *board, size_t *number, struct error *err)
+{
+    int rc = 0;
+
+    pthread_mutex_lock(&board->lock);
+    for (size_t i = 0, looked = 0; i < board->count && looked < 64 && rc == 0; i++) {
+        size_t at = (board->cursor + i) % board->count;
+        struct job *job = &board->jobs[at];
+
+        if (job->done || job->mine || job->generation < 0)
+            continue;
+        looked++;
+        if (!is_stale(work, board, at))
+            continue;
+        rc = create_claim(work, board, at, job->generation + 1, err);
+        job->seen_at = 0;
+        *number = at;
+    }
+    pthread_mutex_unlock(&board->lock);
+    return rc;
+}
+
+void board_touch(struct work *work, struct board *board, size_t number)
+{
+    char path[DISK_PATH];
+    int fd;
+
+    if (work->world->size == 1 ||
+        claim_path(work, board, number, board->jobs[number].generation, path, NULL) < 0)
+        return;
+    /* The close is what makes the new size visible to other nodes on NFS. */
+    fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (fd >= 0) {
+        if (write(fd, ".", 1) != 1)
+            errno = 0;
+        close(fd);
+    }
+}
+
+void board_done(struct board *board, size_t number, int64_t documents, int64_t bytes)
+{
+    struct job *job = &board->jobs[number];
+
+    pthread_mutex_lock(&board->lock);
+    job->done = 1;
+    job->documents = documents;
+    job->bytes = bytes;
+    pthread_mutex_unlock(&board->lock);
+}

@@ -1,0 +1,116 @@
+/* The work directory PREFIX.work: what ranks share, and all that survives them.
+ *
+ *     go-LAUNCH              rank 0 has checked the plan; the identity to use
+ *     plan                   plan.h
+ *     end-LAUNCH             how the launch ended, for ranks that look later
+ *     ack-LAUNCH-RANK        this rank has seen it
+ *     IDENTITY/part-...      a finished chunk; the name counts its documents and bytes
+ *     IDENTITY/claim-...     a rank of this launch is at work on a job
+ *     IDENTITY/layout        layout.h
+ *     IDENTITY/copied-...    a copy job whose bytes are on disk
+ *     IDENTITY/out-...       the final files, until they are renamed
+ *
+ * Only what every shared file system does well is used: exclusive creation, rename, and listing a
+ * directory. There are no locks and no messages between ranks, so there is nothing to recover and
+ * nobody whose death matters. Claims only save work: whoever finds a claim without progress for the
+ * time of the lease does the job himself; if both finish, the second rename puts the same bytes in
+ * place again. Claims of another launch count for nothing, so that a restart never waits. A rank
+ * that outlived its launch writes the same bytes as everyone else; if another run (other options,
+ * other input) took the output over meanwhile, its directory is gone and its next step fails. */
+#ifndef MEGATRON_PREPROCESS_WORK_H
+#define MEGATRON_PREPROCESS_WORK_H
+
+#include <pthread.h>
+#include <stdint.h>
+#include "disk.h"
+#include "error.h"
+#include "plan.h"
+#include "world.h"
+
+struct work {
+    const struct world *world;
+    char prefix[DISK_PATH]; /* of the output */
+    char root[DISK_PATH];   /* PREFIX.work */
+    char base[DISK_PATH];   /* PREFIX.work/IDENTITY; empty until work_use */
+    char launch[24];        /* the same in all ranks of a launch, another one in every launch */
+    uint64_t identity;
+    int64_t lease;
+};
+
+int work_init(struct work *work, const char *prefix, const struct world *world, int64_t lease,
+              struct error *err);
+
+/* Work with the plan of this identity from now on. */
+int work_use(struct work *work, uint64_t identity, struct error *err);
+
+/* Rank 0: make 'plan' the current one. Keeps what an earlier run with the same plan has done and
+ * removes everything else. '*resumed' tells whether there was such a run. */
+int work_publish(struct work *work, const struct plan *plan, int *resumed, struct error *err);
+
+/* Other ranks: wait for rank 0 and read its plan. Returns 0; 1 where the run is over already (then
+ * 'err' is how it ended, empty if well); -1 on error or when rank 0 does not come. */
+int work_await(struct work *work, struct plan *plan, struct error *err);
+
+/* Say how the launch ended ("": well). The first word counts. Then wait until the other ranks have
+ * seen it, for at most 'seconds'. */
+int work_end(struct work *work, const char *message, double seconds, struct error *err);
+
+/* Has somebody ended the launch? Returns 1 and the message ("" if it went well), else 0. */
+int work_ended(struct work *work, char *message, size_t size);
+
+/* Tell whoever ended the launch that this rank knows. */
+void work_acknowledge(struct work *work);
+
+/* Remove the whole directory, or only what belongs to this launch's messages. */
+void work_remove(struct work *work);
+void work_forget_launch(struct work *work);
+
+/* --- Jobs ------------------------------------------------------------------------------------- */
+
+enum job_kind { JOB_CHUNK = 'c', JOB_LAYOUT = 'l', JOB_COPY = 'a', JOB_FINISH = 'f' };
+
+struct job {
+    unsigned char done, mine;
+    int16_t generation;       /* of the newest claim in this launch; -1: none */
+    int64_t documents, bytes; /* of a finished chunk */
+    int64_t seen;             /* size of the claim when last looked at */
+    double seen_at;
+};
+
+/* All jobs of one kind as this rank knows them. Safe for several threads. */
+struct board {
+    enum job_kind kind;
+    size_t count, cursor;
+    struct job *jobs;
+    pthread_mutex_t lock;
+};
+
+int board_init(struct board *board, enum job_kind kind, size_t count, size_t start,
+               struct error *err);
+void board_clear(struct board *board);
+
+/* Read from the directory what is done and claimed. Returns the number of jobs not done, or -1. */
+int64_t board_scan(struct work *work, struct board *board, struct error *err);
+
+/* How many chunks from the first on are done and have at least 'documents' together; 0 if the
+ * chunks that are done without a gap have not. */
+size_t board_prefix(struct board *board, int64_t documents);
+
+/* Claim a job that nobody works at. Returns 1 with its number, 0 if there is none, -1. */
+int board_claim(struct work *work, struct board *board, size_t *number, struct error *err);
+
+/* Claim a job whose owner makes no progress. Returns like board_claim. */
+int board_take_over(struct work *work, struct board *board, size_t *number, struct error *err);
+
+/* Show that the job goes on. */
+void board_touch(struct work *work, struct board *board, size_t number);
+
+/* The job is done. For a chunk: it has 'documents' and 'bytes'. */
+void board_done(struct board *board, size_t number, int64_t documents, int64_t bytes);
+
+/* The name of a finished chunk's part, and of one in the making by this process. */
+int work_part_path(const struct work *work, size_t chunk, int64_t documents, int64_t bytes,
+                   char *path, struct error *err);
+int work_draft_path(const struct work *work, size_t chunk, char *path, struct error *err);
+
+#endif

@@ -1,0 +1,148 @@
+#!/bin/bash
+# Broken input and output in the way: one clear line, the right exit code, nothing lost.
+. "$(dirname "$0")/../tap.sh"
+. "$(dirname "$0")/fixture.sh"
+
+# --- Broken lines are named with file and line, counted and passed over
+{
+    echo '{"text":"1"}'
+    echo 'no json'
+    echo '{"text":"2"'
+    printf '{"text":"\xff"}\n'
+    echo '{"text":"\ud800"}'
+    echo '{"other":"3"}'
+    echo '{"text":4}'
+    echo '[1]'
+    printf '{"x":%s1%s,"text":"5"}\n' "$(printf '[%.0s' {1..2000})" "$(printf ']%.0s' {1..2000})"
+    printf '{"text":"%s"}\n' "$(printf '6 %.0s' {1..5000})"
+    printf '{"text":"7\\u0000"}\n'
+    printf '{"text":"8\0"}\n'
+    echo
+    echo '{"text":"9"}'
+} >broken.jsonl
+sed -i '/u0000/d' broken.jsonl
+for threads in 1 3; do
+    rm -f b_*
+    try "${pre[@]}" --input broken.jsonl --output-prefix b --max-line-bytes 5000 --workers $threads --chunk-bytes 60
+    is "$rc" 0 "broken lines are passed over"
+    is "$(od -An -tu2 b_text_document.bin | xargs)" "1 60000 9 60000" "the others are kept"
+    like "$out" '^broken\.jsonl:2: not valid JSON; skipped$' "not JSON"
+    like "$out" '^broken\.jsonl:3: not valid JSON; skipped$' "an object that does not end"
+    like "$out" '^broken\.jsonl:4: not valid UTF-8; skipped$' "not UTF-8"
+    like "$out" '^broken\.jsonl:5: half of a surrogate pair in a text; skipped$' "half a surrogate pair"
+    like "$out" '^broken\.jsonl:6: a key is missing \(text\); skipped$' "no key"
+    like "$out" '^broken\.jsonl:7: neither a string nor a list of strings under a key \(text\); skipped$' "a number"
+    like "$out" '^broken\.jsonl:8: not a JSON object; skipped$' "no object"
+    like "$out" '^broken\.jsonl:9: nested too deeply; skipped$' "2000 lists deep"
+    like "$out" '^broken\.jsonl:10: too long; skipped$' "too long"
+    like "$out" '^broken\.jsonl:11: not valid JSON; skipped$' "a NUL"
+    like "$out" '^  skipped: +10$' "all are counted"
+    like "$out" '^    4 +not valid JSON|^    3 +not valid JSON' "by reason"
+done
+printf '{"text":"7\\u00007"}' >nul.jsonl
+try "$megatron" preprocess --input nul.jsonl --output-prefix nul
+is "$rc $(od -An -tu2 nul_text_document.bin | xargs)" "0 22 188 22" "an escaped NUL is text"
+
+rm -f b_*
+try "${pre[@]}" --input broken.jsonl --output-prefix b --strict --chunk-bytes 30 --workers 1
+is "$rc" 1 "--strict stops"
+like "$out" '^megatron preprocess: broken\.jsonl:2: not valid JSON; --strict stops here$' "at the line"
+[ ! -e b_text_document.bin ]
+ok "without output"
+try "${pre[@]}" --input broken.jsonl --output-prefix b --max-line-bytes 5000 --chunk-bytes 30
+try "${pre[@]}" --input broken.jsonl --output-prefix b --max-line-bytes 5000 --chunk-bytes 30 --strict --overwrite
+is "$rc" 1 "also when it is given later"
+
+# --- Errors of one line
+make_corpus 1 50 c
+echo '{"id":1,"body":"x"}' >body.jsonl
+gzip -k c.jsonl
+head -c 100 c.jsonl.gz >short.gz
+{ head -c 100 c.jsonl.gz; printf 'garbage garbage garbage'; tail -c +124 c.jsonl.gz; } >damaged.gz
+mkdir locked
+touch locked/x_text_document.bin c_text_document.bin
+echo '{"text":"1 x"}' >letters.jsonl
+rows=(
+    'body.jsonl|no|body.jsonl: none of 1 documents has the key "text"; the first one has: id, body; choose with --json-keys'
+    'short.gz|no|short.gz is truncated: it ends at byte 100 in the middle of its data'
+    'damaged.gz|no|damaged.gz is corrupt near byte [0-9]+: .*'
+    'none.jsonl|no|cannot read none.jsonl: No such file or directory'
+    'none*.jsonl|no|no file matches none\*.jsonl'
+    'c.jsonl|c|c_text_document.bin exists; use --overwrite to replace it'
+    'c.jsonl|nowhere/x|cannot write to directory nowhere/: No such file or directory'
+    'c.jsonl|locked/|--output-prefix=locked/ is a directory; add the begin of a name'
+    'letters.jsonl|no|letters.jsonl: .*'
+    'c.jsonl --json-keys a a|no|--json-keys: a is given twice'
+    'c.jsonl --json-keys a/b|no|--json-keys: "a/b" cannot be part of a file name'
+    'c.jsonl --split-sentences|no|--split-sentences is not offered: .*'
+    'c.jsonl --input-format files --json-keys a|no|--json-keys has no meaning for text'
+    'c.jsonl --vocab-file none --tokenizer-type GPT2BPETokenizer|no|.*none.*'
+    'c.jsonl --workres 2|no|unknown option --workres; did you mean --workers.*'
+)
+for row in "${rows[@]}"; do
+    IFS='|' read -r input prefix message <<<"$row"
+    set -f
+    try "${pre[@]}" --input $input --output-prefix "$prefix"
+    set +f
+    is "$rc" 1 "$input is refused"
+    like "$out" "^megatron preprocess: $message\$" "with the reason"
+    is "$(grep -c '^megatron' <<<"$out")" 1 "in one line"
+    ls no_* >/dev/null 2>&1
+    is $? 2 "and without output"
+done
+chmod 0 c.jsonl.gz
+if [ "$(id -u)" != 0 ]; then
+    try "${pre[@]}" --input c.jsonl.gz --output-prefix no
+    like "$out" 'cannot open c.jsonl.gz: Permission denied' "a file that may not be read"
+fi
+try "${pre[@]}" --input c.jsonl --output-prefix c --overwrite
+is "$rc" 0 "--overwrite replaces"
+ok "the output" same c c
+
+# --- After an error the same command goes on; another command begins anew
+try "${pre[@]}" --input c.jsonl short.gz --output-prefix r --chunk-bytes 500
+is "$rc" 1 "a truncated file among others"
+[ -d r.work ]
+ok "what was done is kept"
+try "${pre[@]}" --input c.jsonl --output-prefix r --chunk-bytes 500
+unlike "$out" Resuming "other input is another run"
+ok "which leaves nothing of the first behind" whole r
+ok "and is right" same c r
+cp c.jsonl d.jsonl
+try "${pre[@]}" --input d.jsonl short.gz --output-prefix q --chunk-bytes 500
+cp c.jsonl.gz short.gz
+chmod 644 short.gz
+try "${pre[@]}" --input d.jsonl --output-prefix q --chunk-bytes 500
+ok "a changed file is never mixed with old parts" same c q
+
+# --- All ranks learn of the error of one
+ranks 3 --input c.jsonl damaged.gz --output-prefix no --chunk-bytes 500
+is $? 1 "three ranks fail together"
+is "$(cat rank*.log | grep -c 'corrupt near')" 3 "and each says why" || cat rank*.log | sed 's/^/# /'
+ranks 2 --input c.jsonl --output-prefix c
+is $? 1 "output that exists stops all ranks"
+whole c
+ok "and leaves no work directory behind"
+
+# --- A full disk
+if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=200k tmpfs small 2>/dev/null; then
+    make_corpus 2 2000 big
+    try "${pre[@]}" --input big.jsonl --output-prefix small/o --chunk-bytes 20000
+    is "$rc" 1 "a full disk is an error"
+    like "$out" '^megatron preprocess: .*No space left on device' "that is named"
+    ls small/o_* >/dev/null 2>&1
+    is $? 2 "there is no half output"
+    mount -o remount,size=50m small
+    try "${pre[@]}" --input big.jsonl --output-prefix small/o --chunk-bytes 20000
+    is "$rc" 0 "with more room the same command goes on"
+    like "$out" Resuming "from where it was"
+    ok "to the right end" same big small/o
+    umount small
+else
+    diag "no small disk: cannot mount a tmpfs"
+fi
+try bash -c "ulimit -f 20; ${pre[*]} --input big.jsonl --output-prefix limit"
+[ -e big.jsonl ] || diag "no big file"
+is "$rc" 1 "a limit on file sizes is an error, not a signal"
+like "$out" 'File too large' "that is named"
+done_testing

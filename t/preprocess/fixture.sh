@@ -1,0 +1,65 @@
+# For tests of `megatron preprocess`: small corpora, and what must come of them, made by perl.
+megatron=$MEGATRON_BUILD/runtime/megatron
+[ -x "$megatron" ] || megatron=$MEGATRON_INST/bin/megatron
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 1
+# Ids are the numbers in the texts: what comes out is known without a tokenizer.
+null=(--tokenizer-type NullTokenizer --vocab-size 60000)
+pre=("$megatron" preprocess "${null[@]}" --append-eod)
+unset "${!SLURM_@}" "${!MEGATRON_@}" "${!OMPI_@}" RANK WORLD_SIZE LOCAL_RANK
+
+# make_corpus SEED DOCUMENTS NAME: NAME.jsonl and the expected NAME.bin and NAME.idx (with the end of
+# document 60000 appended). Some texts are empty, some are lists, some lines are long.
+make_corpus() {
+    perl - "$@" <<'PERL'
+use strict;
+my ($seed, $documents, $name) = @ARGV;
+srand($seed);
+open(my $json, '>', "$name.jsonl") or die;
+my ($bin, $lengths, $pointers, $at, $count) = ('', '', '', 0, 0);
+my $index = pack('q<', 0);
+for my $i (1 .. $documents) {
+    my $kind = rand();
+    my @texts = map { [map { int(rand(60000)) } 1 .. int(rand() ** 6 * 3000)] } 1 .. ($kind < 0.1 ? int(rand(4)) : 1);
+    my @full = grep { @$_ } @texts;
+    push @{$full[-1]}, 60000 if @full;
+    my @words = map { my @ids = @$_; pop @ids if @full && $_ == $full[-1]; '"' . join(' ', @ids) . '"' } @texts;
+    my $value = $kind < 0.1 ? '[' . join(', ', @words) . ']' : $words[0];
+    my $extra = $kind > 0.9 ? '"meta":{"x":[1,{"y":"z"}],"text":"7"},' : '';
+    print $json "{$extra\"text\":$value}" . ($i == $documents ? '' : "\n");
+    print $json "\r\n \n" if $kind > 0.97 && $i < $documents;
+    for (@full) {
+        $lengths .= pack('l<', scalar @$_);
+        $pointers .= pack('q<', $at);
+        $bin .= pack('S<*', @$_);
+        $at += 2 * @$_;
+        $count++;
+    }
+    $index .= pack('q<', $count);
+}
+open(my $out, '>:raw', "$name.bin") or die; print $out $bin; close $out;
+open($out, '>:raw', "$name.idx") or die;
+print $out "MMIDIDX\0\0" . pack('Q<CQ<Q<', 1, 8, $count, $documents + 1) . $lengths . $pointers . $index;
+PERL
+}
+
+# ranks N ARGUMENT...: the same as N processes of one launch. Fails if one of them does.
+ranks() {
+    local n=$1 r rc=0 pids=()
+    shift
+    launch=$((${launch:-0} + 1))
+    for ((r = 0; r < n; r++)); do
+        RANK=$r WORLD_SIZE=$n LOCAL_RANK=$r MASTER_PORT=$((10000 + launch)) \
+            "${pre[@]}" "$@" >"rank$r.log" 2>&1 &
+        pids+=($!)
+    done
+    for r in "${pids[@]}"; do wait "$r" || rc=$?; done
+    return $rc
+}
+
+# same NAME PREFIX: PREFIX_text_document.* are byte for byte what NAME should become.
+same() { cmp "$1.bin" "$2_text_document.bin" && cmp "$1.idx" "$2_text_document.idx"; }
+
+# whole PREFIX: nothing but the output is left of the run.
+whole() { [ ! -e "$1.work" ]; }

@@ -1,0 +1,104 @@
+#!/bin/bash
+# The files that come out, byte for byte: from every kind of input, by any number of ranks and threads.
+. "$(dirname "$0")/../tap.sh"
+. "$(dirname "$0")/fixture.sh"
+make_corpus 1 1500 c
+
+try "${pre[@]}" --input c.jsonl --output-prefix o --workers 2
+is "$rc" 0 "a corpus is preprocessed"
+ok "into the right bytes" same c o
+ok "nothing else is left" whole o
+like "$out" '^Opening c\.jsonl$' "Opening"
+like "$out" '^Time to startup: [0-9.e-]+$' "Time to startup"
+like "$out" '^Processed 1500 documents \([0-9.e+]+ docs/s, [0-9.e+]+ MB/s\)\.$' "Processed"
+like "$out" '^  documents: +1500$' "the summary counts documents"
+like "$out" '^  skipped: +0$' "and those skipped"
+
+# --- The same documents in other wrappings
+for pack in 'gzip -1' 'xz -0' 'xz -0 --block-size=20000' 'zstd -q -1' 'bzip2 -1'; do
+    command -v ${pack%% *} >/dev/null || continue
+    $pack <c.jsonl >packed
+    rm -f o_*
+    try "${pre[@]}" --input packed --output-prefix o --workers 2 --chunk-bytes 20000
+    ok "from $pack" same c o || diag "$out"
+done
+rm -f o_*
+try bash -c "cat c.jsonl | ${pre[*]} --input - --output-prefix o"
+ok "from standard input" same c o || diag "$out"
+rm -f o_*
+try bash -c "gzip <c.jsonl | ${pre[*]} --input - --output-prefix o"
+ok "from compressed standard input" same c o || diag "$out"
+
+mkdir dir
+split -n l/7 -d c.jsonl dir/part
+gzip dir/part03
+xz dir/part05
+for input in dir 'dir/part*' "$(echo dir/*)"; do
+    rm -f o_*
+    try "${pre[@]}" --input $input --output-prefix o --workers 2
+    ok "from many files: --input ${input:0:20}" same c o || diag "$out"
+done
+
+# --- More keys, more outputs
+perl -pe 's/^\{/{"a":{"b":"1 2"},/ if /^\{/' c.jsonl >keys.jsonl
+try "${pre[@]}" --input keys.jsonl --output-prefix k --json-keys text a.b
+ok "the first of two keys" same c k || diag "$out"
+is "$(od -An -tu2 k_a.b_document.bin | head -n1 | xargs)" "1 2 60000 1 2 60000 1 2" "the second, a nested one"
+
+# --- Shards: together they are the whole
+try "${pre[@]}" --input c.jsonl --output-prefix s --output-shards 4 --workers 2 --chunk-bytes 30000
+is "$(ls s_*.bin | xargs)" "s_00000-of-00004_text_document.bin s_00001-of-00004_text_document.bin s_00002-of-00004_text_document.bin s_00003-of-00004_text_document.bin" "four shards"
+cat s_*.bin | cmp - c.bin
+ok "with the tokens of the whole"
+sizes=$(stat -c %s s_*.bin | sort -n | xargs)
+is "$(awk '{print ($4 - $1) / $4 < 0.2}' <<<"$sizes")" 1 "of about equal size: $sizes"
+is "$(for f in s_*.idx; do od -An -tu8 -j26 -N8 "$f"; done | awk '{n += $1 - 1} END {print n}')" 1500 "and all documents"
+try "${pre[@]}" --input c.jsonl --output-prefix one --output-shards 3000
+is "$rc" 0 "more shards than documents"
+cat one_*.bin | cmp - c.bin
+ok "lose nothing"
+
+# --- The first documents only
+for n in 1 37 1499 1500 9999; do
+    rm -f m_*
+    try "${pre[@]}" --input c.jsonl --output-prefix m --max-documents $n --workers 2 --chunk-bytes 10000
+    [ $n -le 1500 ] || n=1500
+    is "$(od -An -tu8 -j26 -N8 m_text_document.idx | xargs)" $((n + 1)) "--max-documents $n"
+    cmp -n "$(stat -c %s m_text_document.bin)" m_text_document.bin c.bin
+    ok "are the first ones"
+done
+
+# --- Types of ids
+echo '{"text":"65000 1"}' >wide.jsonl
+try "$megatron" preprocess --tokenizer-type NullTokenizer --vocab-size 65499 --input wide.jsonl --output-prefix w
+is "$(od -An -tu1 -j17 -N1 w_text_document.idx | xargs) $(stat -c %s w_text_document.bin)" "4 8" "65500 ids are int32"
+rm w_*
+try "$megatron" preprocess --tokenizer-type NullTokenizer --vocab-size 65498 --input wide.jsonl --output-prefix w
+is "$(od -An -tu1 -j17 -N1 w_text_document.idx | xargs) $(stat -c %s w_text_document.bin)" "8 4" "65499 ids are uint16"
+
+# --- Text: the same as JSON lines with these texts
+printf '1 2\n3\n\n\n4 5\n' >t.txt
+printf ' \n = One = \n \n first text \n = = Part = = \n more \n = Two = \n \n second\n' >w.txt
+rows=(
+    't lines|{"text":"1 2"}\n{"text":"3"}\n{"text":"4 5"}\n'
+    't blank-lines|{"text":"1 2\\n3"}\n{"text":"4 5"}\n'
+    't files|{"text":"1 2\\n3\\n\\n\\n4 5\\n"}\n'
+    'w titles|{"text":" = One = \\n \\n first text \\n = = Part = = \\n more "}\n{"text":" = Two = \\n \\n second"}\n'
+)
+for row in "${rows[@]}"; do
+    IFS='|' read -r what json <<<"$row"
+    rm -f t_* j_*
+    printf "${json//%/%%}" >j.jsonl
+    try "$megatron" preprocess --input ${what% *}.txt --input-format ${what#* } --output-prefix t --append-eod
+    is "$rc" 0 "text: $what"
+    try "$megatron" preprocess --input j.jsonl --output-prefix j --append-eod
+    cmp t_text_document.bin j_text_document.bin && cmp t_text_document.idx j_text_document.idx
+    ok "is what JSON lines give"
+done
+
+# --- Nothing
+: >empty.jsonl
+try "${pre[@]}" --input empty.jsonl --output-prefix e
+is "$rc $(stat -c '%s' e_text_document.bin e_text_document.idx | xargs)" "0 0 42" "an empty corpus is a whole, empty pair"
+
+done_testing

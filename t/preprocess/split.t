@@ -1,0 +1,23 @@
+#!/bin/bash
+# However the work is divided, the bytes are the same: random corpora, ranks, threads, cuts, codecs.
+. "$(dirname "$0")/../tap.sh"
+. "$(dirname "$0")/fixture.sh"
+RANDOM=${SEED:-4711}
+packs=('cat' 'cat' 'cat' 'gzip -1' 'xz -0 --block-size=5000' 'bzip2 -1')
+for round in $(seq "${ROUNDS:-40}"); do
+    make_corpus "$round" $((RANDOM % 300)) c
+    rm -rf in o_*
+    mkdir in
+    pack=${packs[RANDOM % ${#packs[@]}]}
+    command -v "${pack%% *}" >/dev/null || pack=cat
+    pieces=$((RANDOM % 3 + 1))
+    split -n l/$pieces -d c.jsonl in/p
+    for file in in/p*; do $pack <"$file" >"$file.x"; rm "$file"; done
+    n=$((RANDOM % 4 + 1)) threads=$((RANDOM % 4 + 1)) chunk=$((RANDOM % 20000 + 1))
+    if ! ranks $n --input in --output-prefix o --workers $threads --chunk-bytes $chunk; then
+        tail -n 3 rank*.log | sed 's/^/# /'
+    fi
+    same c o && whole o
+    ok "$n ranks of $threads threads, $pieces files by ${pack%% *} in chunks of $chunk" || ls -l o* | sed 's/^/# /'
+done
+done_testing
