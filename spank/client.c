@@ -130,18 +130,6 @@ static void drop_contract(void)
         unsetenv(contract_name((enum contract_variable)i));
 }
 
-static void list_models(void)
-{
-    const struct model_shape *shape;
-    char line[256];
-
-    for (size_t i = 0; (shape = preset_at(i)); i++) {
-        preset_describe(shape, line, sizeof(line));
-        printf("%s\n", line);
-    }
-    fflush(stdout);
-}
-
 /* Leave a client that was asked a question only. Not by exit(): Slurm's handlers would wait for the
  * lock that is held around this callback. */
 static void leave(int rc) __attribute__((noreturn));
@@ -150,6 +138,18 @@ static void leave(int rc)
     fflush(stdout);
     fflush(stderr);
     _exit(rc);
+}
+
+void client_list_models(void)
+{
+    const struct model_shape *shape;
+    char line[256];
+
+    for (size_t i = 0; (shape = preset_at(i)); i++) {
+        preset_describe(shape, line, sizeof(line));
+        printf("%s\n", line);
+    }
+    leave(0);
 }
 
 static void write_note(struct plugin *plugin, unsigned wishes)
@@ -243,10 +243,6 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
     }
     if (plugin->failed)
         return error_set(err, "%s", plugin->failure.text);
-    if (settings_wants_list(settings)) {
-        list_models();
-        leave(0);
-    }
     if (settings_resolve(settings, &plugin->config, err))
         return -1;
     if (settings->off)
@@ -342,6 +338,7 @@ static void write_step_note(const struct plugin *plugin, spank_t spank)
     if (!(plugin->config.off & PART_RENDEZVOUS) &&
         controller_first_node(job, step, NO_VAL, &node) == 0) {
         snprintf(note.master, sizeof(note.master), "%s", node.address);
+        snprintf(note.first, sizeof(note.first), "%s", node.name);
         if (is_here(&node))
             note.port = choose_port(plugin, job, step);
     }

@@ -14,8 +14,8 @@ void note_format_client(const struct note *note, char buffer[NOTE_TEXT])
 
 void note_format_step(const struct note *note, char buffer[NOTE_TEXT])
 {
-    snprintf(buffer, NOTE_TEXT, "master=%s port=%" PRId64 " end=%" PRId64, note->master, note->port,
-             note->end);
+    snprintf(buffer, NOTE_TEXT, "master=%s first=%s port=%" PRId64 " end=%" PRId64, note->master,
+             note->first, note->port, note->end);
 }
 
 static void take_text(char *target, size_t size, const char *value)
@@ -53,6 +53,8 @@ void note_parse(struct note *note, const char *text)
             note->wishes = (unsigned)take_number(value, UINT16_MAX);
         else if (strcmp(word, "master") == 0)
             take_text(note->master, sizeof(note->master), value);
+        else if (strcmp(word, "first") == 0)
+            take_text(note->first, sizeof(note->first), value);
         else if (strcmp(word, "port") == 0)
             note->port = take_number(value, 65535);
         else if (strcmp(word, "end") == 0)

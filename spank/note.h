@@ -9,7 +9,7 @@
 #define NOTE_CLIENT "SLURM_SPANK_MEGATRON_CLIENT" /* set when the options are known */
 #define NOTE_STEP   "SLURM_SPANK_MEGATRON_STEP"   /* set when the step is known; not in het jobs */
 
-enum { NOTE_TEXT = 512 };
+enum { NOTE_TEXT = 1024 };
 
 struct note {
     char version[32]; /* of the plugin in srun; "" where there is no note */
@@ -17,6 +17,7 @@ struct note {
     int contract;
     unsigned wishes;  /* enum wish */
     char master[256]; /* address of the node of task 0; "" where not known */
+    char first[256];  /* its name */
     int64_t port;     /* 0 where not chosen */
     int64_t end;      /* of the job, seconds since 1970; 0 where not known */
 };

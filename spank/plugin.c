@@ -43,7 +43,8 @@ void plugin_defer(struct plugin *plugin, const struct error *err)
  * In the daemons nothing may fail here anyway. */
 static int keep_option(int value, const char *argument, int remote)
 {
-    (void)remote;
+    if (value == OPTION_MODEL && !remote && argument && strcmp(argument, "list") == 0)
+        client_list_models(); /* does not return: a question needs no command to run */
     if (value >= 0 && value < OPTION_COUNT)
         settings_give(&context.settings, (enum option_id)value, argument);
     return 0;

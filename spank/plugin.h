@@ -34,6 +34,9 @@ const char *plugin_slurm_text(void);
 /* Remember a failure for later; the first one stays. */
 void plugin_defer(struct plugin *plugin, const struct error *err);
 
+/* Answer --megatron-model=list and leave the process, which is a client. */
+void client_list_models(void) __attribute__((noreturn));
+
 int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err);
 int client_local_user_init(struct plugin *plugin, spank_t spank, struct error *err);
 

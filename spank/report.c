@@ -6,12 +6,14 @@
 
 #include "contract.h"
 
-static void print_count(FILE *stream, int64_t count, const char *what)
+/* "4 nodes", "1 GPU per node", or that nobody knows yet. */
+static void print_count(FILE *stream, int64_t count, const char *one, const char *per,
+                        const char *comma)
 {
-    if (count > 0)
-        fprintf(stream, "%" PRId64 " %s", count, what);
+    if (count < 0)
+        fprintf(stream, "%ss%s not known yet%s", one, per, comma);
     else
-        fprintf(stream, "%s not known yet", what);
+        fprintf(stream, "%" PRId64 " %s%s%s%s", count, one, count == 1 ? "" : "s", per, comma);
 }
 
 static void print_counts(FILE *stream, const struct settings *settings, const struct counts *counts)
@@ -19,16 +21,10 @@ static void print_counts(FILE *stream, const struct settings *settings, const st
     const struct layout *layout = &settings->layout;
 
     fprintf(stream, "  job          ");
-    print_count(stream, counts->nodes, "nodes");
-    fprintf(stream, ", ");
-    print_count(stream, counts->tasks, "tasks");
-    fprintf(stream, ", ");
-    print_count(stream, counts->tasks_per_node, "tasks per node");
-    fprintf(stream, ", ");
-    if (counts->gpus_per_node == 0)
-        fprintf(stream, "no GPUs");
-    else
-        print_count(stream, counts->gpus_per_node, "GPUs per node");
+    print_count(stream, counts->nodes, "node", "", ", ");
+    print_count(stream, counts->tasks, "task", "", ", ");
+    print_count(stream, counts->tasks_per_node, "task", " per node", ", ");
+    print_count(stream, counts->gpus_per_node, "GPU", " per node", "");
     fprintf(stream, "\n  layout       tp %" PRId64 " x cp %" PRId64 " x ", layout->tp, layout->cp);
     if (layout->dp > 0)
         fprintf(stream, "dp %" PRId64, layout->dp);
@@ -144,7 +140,8 @@ char *report_show(const struct share *share, const char *node, const char *versi
         return NULL;
     fprintf(stream, "%s: megatron %s for Slurm %s, %u tasks", node, version, slurm, share->tasks);
     if (share->master[0])
-        fprintf(stream, ", meeting at %s:%" PRId64, share->master, share->port);
+        fprintf(stream, ", meeting at %s:%" PRId64 "%s%s", share->master, share->port,
+                share->first[0] ? " on " : "", share->first);
     fputc('\n', stream);
     for (uint32_t i = 0; i < share->tasks; i++)
         print_task(stream, node, i, &share->task[i]);

@@ -308,10 +308,13 @@ void config_clear(struct config *config)
 
 void settings_give(struct settings *settings, enum option_id id, const char *value)
 {
-    /* A switch alone comes as nothing, or from srun as an empty word. */
-    const char *text =
-        value && (value[0] || option_table[id].kind != OPTION_KIND_SWITCH) ? value : "yes";
+    const char *text = value;
 
+    /* A switch alone comes as nothing; over srun to a node as an empty word, and out of a batch
+     * script as what printf makes of nothing. */
+    if (!text || (option_table[id].kind == OPTION_KIND_SWITCH &&
+                  (text[0] == '\0' || strcmp(text, "(null)") == 0)))
+        text = "yes";
     free(settings->given[id]);
     settings->too_long[id] = strlen(text) > OPTION_VALUE_MAX;
     settings->given[id] = strndup(text, OPTION_VALUE_MAX);
@@ -421,18 +424,13 @@ int settings_resolve(struct settings *settings, const struct config *config, str
         image_settings_resolve(&settings->image, settings, config, err))
         return -1;
     settings->model = NULL;
-    if (model && !settings_wants_list(settings)) {
+    if (model) {
         settings->model = preset_find(
             settings->given[OPTION_MODEL] ? PREFIX "model" : "plugstack.conf: model", model, err);
         if (!settings->model)
             return -1;
     }
     return 0;
-}
-
-bool settings_wants_list(const struct settings *settings)
-{
-    return settings->given[OPTION_MODEL] && strcmp(settings->given[OPTION_MODEL], "list") == 0;
 }
 
 bool settings_shares_gpus(const struct settings *settings)

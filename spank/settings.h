@@ -125,9 +125,6 @@ int settings_resolve(struct settings *settings, const struct config *config, str
 /* Does the policy allow more tasks on a node than it has GPUs? */
 bool settings_shares_gpus(const struct settings *settings);
 
-/* True for --megatron-model=list. */
-bool settings_wants_list(const struct settings *settings);
-
 void settings_clear(struct settings *settings);
 
 #endif

@@ -45,6 +45,7 @@ struct share {
     uint32_t state;    /* enum share_state; waited for */
     uint32_t arrived;  /* number of tasks */
     uint32_t reported; /* has someone told the user about the failure */
+    uint32_t unbound;  /* has someone said that memory is not bound */
     uint32_t tasks;
     size_t bytes;
     struct error error;
@@ -52,6 +53,7 @@ struct share {
     int32_t image_leader;  /* the task that starts the container */
     int32_t holder;        /* the process to join */
     char master[256];      /* address of the node of rank 0, or "" */
+    char first[256];       /* its name, or "" */
     int64_t port;          /* 0 where there is none */
     char nccl[SHARE_LIST]; /* NCCL_IB_HCA for all, or "" */
     bool efa;              /* EFA NICs are among them */

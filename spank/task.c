@@ -131,6 +131,7 @@ static int look_up_master(void *argument)
         controller_first_node(lookup->job, step, 0, &node))
         return 1;
     snprintf(lookup->share->master, sizeof(lookup->share->master), "%s", node.address);
+    snprintf(lookup->share->first, sizeof(lookup->share->first), "%s", node.name);
     return 0;
 }
 
@@ -178,6 +179,7 @@ static void find_master(struct task *task)
         return;
     if (task->facts.note.master[0]) {
         strcpy(share->master, task->facts.note.master);
+        strcpy(share->first, task->facts.note.first);
         return;
     }
     lookup.job = first_component(task->spank, task->facts.job);
@@ -230,7 +232,9 @@ static void check_memory_limit(const struct task *task)
 
     for (uint32_t i = 0; i < share->tasks; i++)
         nics |= share->task[i].result.nics[0] != '\0';
-    if (!nics || getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY ||
+    /* It is the same on most nodes; a hundred lines would say no more than one. */
+    if (!nics || task->facts.nodes < 2 ||
+        (task->facts.node_rank > 0 && !task->plugin->settings.verbose) || getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY ||
         limit.rlim_cur >= (rlim_t)1 << 30)
         return;
     snprintf(text, sizeof(text),
@@ -427,7 +431,8 @@ static void bind_memory(const struct task *task, const struct share_result *resu
     if (syscall(SYS_set_mempolicy, MPOL_BIND, mask, SHARE_NUMA_MAX + 1) == 0)
         return;
     /* Not fatal: a kernel without NUMA, or memory that a cgroup does not grant. */
-    if (task->plugin->settings.verbose)
+    if (task->plugin->settings.verbose &&
+        __atomic_exchange_n(&task->plugin->share->unbound, 1, __ATOMIC_RELAXED) == 0)
         slurm_spank_log("megatron: %s: memory is left unbound: %s", task->facts.node,
                         strerror(errno));
 }
