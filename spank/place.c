@@ -394,6 +394,11 @@ static void set_node(const struct placement *placement, struct share *share)
 
 /* --- all together --------------------------------------------------------------------------- */
 
+static const char *bind_policy(const struct place_input *input)
+{
+    return input->config->off & PART_BIND ? "none" : input->settings->bind;
+}
+
 struct wishes {
     struct placement_wish *wish;
     size_t (*positions)[GPUS_MAX];
@@ -404,7 +409,9 @@ static int make_wishes(struct node *node, const struct share *share,
                        const struct place_input *input, struct wishes *wishes, bool *own_lists,
                        struct error *err)
 {
-    bool cpus = input->wishes & (WISH_CPU_BIND | WISH_HINT);
+    /* Where nothing is bound each task keeps what Slurm gave it. */
+    bool cpus =
+        input->wishes & (WISH_CPU_BIND | WISH_HINT) || strcmp(bind_policy(input), "none") == 0;
 
     *own_lists = false;
     wishes->wish = calloc(share->tasks, sizeof(*wishes->wish));
@@ -449,7 +456,7 @@ int place_tasks(struct share *share, const struct place_input *input, struct pla
         goto out;
     struct placement_request request = {
         .tasks = share->tasks,
-        .bind = input->config->off & PART_BIND ? "none" : input->settings->bind,
+        .bind = bind_policy(input),
         .nics = input->config->off & PART_NICS ? "none" : input->settings->nics,
         .cpus = &cpus,
         .gpus = node->grants,

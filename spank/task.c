@@ -44,15 +44,16 @@ struct task {
  * so one signal may be too early for them. */
 static int end_step(void *argument)
 {
-    const struct timespec pause = {.tv_nsec = 300000000};
     const struct facts *facts = argument;
+    struct timespec pause = {.tv_nsec = 100000000};
     int rc = 1;
 
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 4; i++) {
         if (controller_end_step(facts->job, facts->step))
             break; /* it is over, or it could not be told */
         rc = 0;
         nanosleep(&pause, NULL);
+        pause.tv_nsec += 200000000;
     }
     return rc;
 }
@@ -207,8 +208,10 @@ static int find_port(struct task *task, struct error *err)
     if (parse_int64("MASTER_PORT", facts_variable(task->spank, "MASTER_PORT", text, sizeof(text)),
                     1, 65535, &share->port, NULL) == 0)
         return 0;
-    share->port = rendezvous_reserved(
-        facts_variable(task->spank, "SLURM_STEP_RESV_PORTS", text, sizeof(text)));
+    /* Components of a het job have reserved ports of their own each. */
+    if (!facts->het)
+        share->port = rendezvous_reserved(
+            facts_variable(task->spank, "SLURM_STEP_RESV_PORTS", text, sizeof(text)));
     if (share->port == 0)
         share->port = facts->note.port > 0 ? facts->note.port : rendezvous_port(&step, 0);
     for (uint32_t i = 0; i < share->tasks; i++)
@@ -234,7 +237,8 @@ static void check_memory_limit(const struct task *task)
         nics |= share->task[i].result.nics[0] != '\0';
     /* It is the same on most nodes; a hundred lines would say no more than one. */
     if (!nics || task->facts.nodes < 2 ||
-        (task->facts.node_rank > 0 && !task->plugin->settings.verbose) || getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY ||
+        (task->facts.node_rank > 0 && !task->plugin->settings.verbose) ||
+        getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY ||
         limit.rlim_cur >= (rlim_t)1 << 30)
         return;
     snprintf(text, sizeof(text),

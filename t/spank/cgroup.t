@@ -1,0 +1,31 @@
+#!/bin/bash
+# With task/cgroup: what was not granted is out of reach, and nothing outside the grant is given.
+. "$(dirname "$0")/common.sh"
+scratch=$(mktemp -d)
+chmod 755 "$scratch"
+cluster_up --cgroup --nodes 2 --gpus 4
+trap 'cluster_down; rm -rf "$scratch"' EXIT
+allowed='echo "$MEGATRON_LOCAL_RANK cpus=$MEGATRON_CPUS allowed=$(sed -n "s/^Cpus_allowed_list:\t//p" /proc/self/status) visible=$CUDA_VISIBLE_DEVICES step=$SLURM_STEP_GPUS"'
+for who in as_user in_cluster; do
+    try $who srun -N2 --ntasks-per-node=1 --megatron-tp=2 bash -c "$allowed"
+    is "$rc" 0 "$who: a step under task/cgroup"
+    is "$(sed -n 's/^0 cpus=\([0-9,-]*\) allowed=\1 .*/same/p' <<<"$out" | xargs)" "same same" "$who: bound to what the contract says"
+done
+if [ "$(nproc)" -ge 2 ]; then
+    try as_user srun -N1 -n1 -c1 --megatron-tp=1 bash -c "$allowed"
+    is "$(sed -n 's/^0 cpus=\([0-9]*\) .*/one/p' <<<"$out")" one "one CPU granted, one given"
+    try as_user srun -N1 -n2 -c1 --megatron-tp=2 bash -c "$allowed"
+    is "$(sed -n 's/.* cpus=\([0-9]*\) allowed=\1 .*/\1/p' <<<"$out" | sort | xargs)" "0 1" "two tasks, one CPU each"
+    try as_user srun -N1 -n1 -c2 --cpu-bind=map_cpu:1 --megatron-tp=1 bash -c "$allowed"
+    like "$out" "^0 cpus=1 allowed=1 " "--cpu-bind wins"
+    try as_user srun -N1 -n1 -c2 --cpu-bind=map_cpu:1 bash -c "$allowed"
+    try as_user srun -N1 -n1 -c2 --megatron-bind=1 bash -c "$allowed"
+    like "$out" "^0 cpus=1 allowed=1 " "--megatron-bind with a list"
+fi
+try as_user srun -N1 -n1 --gres=gpu:1 --megatron-tp=1 bash -c 'for i in 0 1 2 3; do : </dev/nvidia$i && echo "open $i"; done 2>/dev/null; true'
+unlike "$out" "open [123]" "GPUs that were not granted stay closed"
+try as_user srun -N1 -n1 --megatron-bind=64 true
+[ "$rc" -ne 0 ]; ok "a CPU outside the grant is refused"
+like "$out" "megatron: n1: " "with a line that says so"
+nodes_well "no node is drained"
+done_testing

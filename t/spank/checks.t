@@ -1,0 +1,103 @@
+#!/bin/bash
+# What cannot work is refused as early as it can be known, in one line with the remedy.
+. "$(dirname "$0")/common.sh"
+cluster_up --nodes 2 --gpus 4
+
+# refused NAME REGEX COMMAND...: nothing is queued, rc is not 0, our line is there once.
+refused() {
+    local name=$1 regex=$2
+    shift 2
+    try as_user "$@"
+    [ "$rc" -ne 0 ] && [ "$(grep -c 'error: megatron: ' <<<"$out")" = 1 ] &&
+        grep -qE "error: megatron: .*$regex" <<<"$out" && ! grep -qE 'Submitted|Granted|allocated' <<<"$out"
+    ok "$name" || diag "rc $rc: $out"
+}
+
+plain=$(batch plain <<'EOT'
+#!/bin/bash
+#SBATCH -n 6
+#SBATCH --gres=gpu:2 -N 2
+srun true
+EOT
+)
+layout=$(batch layout <<'EOT'
+#!/bin/bash
+#SBATCH -n 6 --megatron-tp=4
+srun true
+EOT
+)
+het=$(batch het <<'EOT'
+#!/bin/bash
+#SBATCH -n 2 --megatron-tp=4
+#SBATCH hetjob
+#SBATCH -n 3
+srun true
+EOT
+)
+
+# --- values ---------------------------------------------------------------------------------------
+nothing=$(printf '#!/bin/sh\ntrue\n' | batch nothing)
+for client in "srun -n2" "sbatch -n2" "salloc -n2"; do
+    name=${client%% *}
+    command=$([ $name = sbatch ] && echo "$nothing" || echo true)
+    refused "$name: a value that is no number" "--megatron-tp=two is not a whole number" $client --megatron-tp=two "$command"
+    refused "$name: out of range" "--megatron-pp=0 " $client --megatron-pp=0 "$command"
+    refused "$name: an unknown model" "did you mean llama3-8b" $client --megatron-model=llama3-8 "$command"
+    refused "$name: an unknown policy" "--megatron-bind=gpus" $client --megatron-bind=gpus "$command"
+    refused "$name: a switch with another word" "--megatron-show=maybe is neither" $client --megatron-show=maybe "$command"
+    refused "$name: the layout does not divide the tasks" \
+        "--megatron-tp=3 does not divide 2 tasks; use 3 tasks" $client --megatron-tp=3 "$command"
+    refused "$name: the model cannot be divided so" \
+        "--megatron-tp=5 does not divide the 32 attention heads of 7.5B; use 1, 2, 4, 8, 16 or 32" \
+        $client --megatron-tp=5 --megatron-model=7.5B "$command"
+    refused "$name: nor its layers" "--megatron-pp=7 does not divide the 36 layers" \
+        $client --megatron-pp=7 --megatron-model=7.5B "$command"
+    refused "$name: nor its query groups" "query groups" $client --megatron-tp=16 --megatron-model=llama2-70b "$command"
+done
+long=$(head -c 20000 /dev/zero | tr '\0' x)
+refused "a value of 20,000 bytes" "longer than 4095 bytes" srun -n1 --megatron-nics="$long" true
+refused "a value with a line's end" "control character" srun -n1 --megatron-bind=$'core\nx' true
+
+# --- counts: command line, variables, script ------------------------------------------------------
+refused "srun -N" "does not divide 2 tasks" srun -N2 --megatron-tp=4 true
+refused "srun --ntasks-per-node" "does not divide 6 tasks" srun -N2 --ntasks-per-node=3 --megatron-tp=4 true
+refused "SLURM_NTASKS" "does not divide 6 tasks" env SLURM_NTASKS=6 srun --megatron-tp=4 true
+refused "more than a node's GPUs" "--megatron-tp=4 is more than the 2 GPUs of a node" \
+    srun -n8 -N2 --gres=gpu:2 --megatron-tp=4 true
+refused "SBATCH_GPUS_PER_NODE" "is more than the 2 GPUs of a node" \
+    env SBATCH_GPUS_PER_NODE=2 sbatch --megatron-tp=4 --wrap true
+refused "SALLOC_GRES" "is more than the 2 GPUs of a node" env SALLOC_GRES=gpu:2 salloc --megatron-tp=4 true
+refused "more tasks than GPUs" "4 tasks per node are more than the 2 GPUs of a node; use 2 tasks per node, or --megatron-bind" \
+    srun -n8 -N2 --gres=gpu:2 --megatron-tp=2 true
+try as_user srun -n4 -N1 --gres=gpu:2 --megatron-tp=2 --megatron-bind=core true
+is "$rc" 0 "unless a policy allows it"
+refused "#SBATCH counts, layout on the command line" "does not divide 6 tasks" sbatch --megatron-tp=4 "$plain"
+refused "#SBATCH GPUs" "more than the 2 GPUs" sbatch --megatron-tp=3 "$plain"
+refused "#SBATCH layout" "does not divide 6 tasks" sbatch "$layout"
+refused "#SBATCH layout, counts on the command line" "does not divide 10 tasks" sbatch -n10 "$layout"
+refused "a het job, all components together" "does not divide 5 tasks" sbatch "$het"
+refused "srun, a het job" "does not divide 5 tasks" srun -n2 --megatron-tp=4 true : -n3 true
+try as_user sbatch -n8 --megatron-tp=4 "$layout"
+is "$rc" 0 "counts that fit are taken"
+try as_user sh -c "sbatch --megatron-tp=4 --parsable < $plain"
+is "$rc" 0 "a script from a pipe is Slurm's alone"
+scancel -u ada 2>/dev/null
+scancel --state=PENDING 2>/dev/null
+
+# --- words that only look like counts --------------------------------------------------------------
+try as_user srun -n2 --megatron-tp=2 echo -n 3
+is "$rc $out" "0 33" "options of the command are not ours"
+try as_user srun -n2 -J -n3 --megatron-tp=2 true
+is "$rc" 0 "nor values of other options"
+
+# --- known on the node only -------------------------------------------------------------------------
+# Without a driver no GPU is known, but their number is.
+try as_user srun -n4 -N1 --gres=gpu:4 --megatron-tp=4 true
+is "$rc" 0 "GPUs that only Slurm knows are counted"
+printf 'n1\nn1\nn1\nn2\n' >"$MEGATRON_CLUSTER/home/hosts"
+try as_user env SLURM_HOSTFILE="$MEGATRON_CLUSTER/home/hosts" srun -n4 -m arbitrary --megatron-tp=2 sleep 30
+[ "$rc" -ne 0 ]; ok "a node with 3 tasks and tp 2"
+is "$(grep -c 'megatron: n1: --megatron-tp=2 does not divide 3 tasks per node; use 1 or 3' <<<"$out")" 1 "one line for the failing node"
+is "$(grep -c 'spank' <<<"$out")" 0 "and none of Slurm's about the plugin"
+nodes_well "no node is drained"
+done_testing

@@ -1,0 +1,109 @@
+#!/bin/bash
+# Steps on several nodes: who is who, where they meet, and what a failure on one of them does.
+. "$(dirname "$0")/common.sh"
+cluster_up --nodes 4 --gpus 4 --conf MpiParams=ports=19000-19099
+who='echo "rank $MEGATRON_RANK/$MEGATRON_WORLD_SIZE node $MEGATRON_NODE_RANK/$MEGATRON_NODES local $MEGATRON_LOCAL_RANK/$MEGATRON_LOCAL_SIZE on $SLURMD_NODENAME at $MASTER_ADDR:$MASTER_PORT"'
+
+# ranks OUTPUT: the ranks, in order.
+ranks() { sed -n 's/^rank \([0-9]*\)\/.*/\1/p' <<<"$1" | sort -n | xargs; }
+# one OUTPUT: all meet at one place.
+one() { sed -n 's/^rank .* at //p' <<<"$1" | sort -u | wc -l; }
+# first OUTPUT: the node of rank 0; meeting OUTPUT: the node that --megatron-show names for it.
+first() { sed -n 's/^rank 0\/.* on \(n[0-9]\) at .*/\1/p' <<<"$1"; }
+meeting() { sed -n 's/^n[0-9]: megatron .* on \(n[0-9]\)$/\1/p' <<<"$1" | sort -u | xargs; }
+
+# step NAME WORLD COMMAND...: a step whose tasks agree, and meet on the node of rank 0.
+step() {
+    local name=$1 world=$2
+    shift 2
+    try "$@"
+    is "$(ranks "$out")" "$(seq -s ' ' 0 $((world - 1)))" "$name: ranks 0 to $((world - 1))" || diag "$out"
+    is "$(grep -c "^rank [0-9]*/$world " <<<"$out")" "$world" "$name: of $world"
+    is "$(one "$out")" 1 "$name: one place to meet"
+    is "$(meeting "$out")" "$(first "$out")" "$name: on the node of rank 0"
+}
+
+for nodes in 1 2 3 4; do
+    step "$nodes nodes" $((2 * nodes)) as_user srun -N$nodes --ntasks-per-node=2 --megatron-show bash -c "$who"
+done
+step "as root" 4 in_cluster srun -N4 --megatron-show bash -c "$who"
+step "-w n3" 2 as_user srun -w n3 -n2 --megatron-show bash -c "$who"
+is "$(meeting "$out")" n3 "which is n3"
+printf 'n3\nn1\nn3\nn2\n' >"$MEGATRON_CLUSTER/home/hosts"
+step "-m arbitrary" 4 as_user env SLURM_HOSTFILE="$MEGATRON_CLUSTER/home/hosts" srun -n4 -m arbitrary --megatron-show bash -c "$who"
+is "$(meeting "$out")" n3 "which is n3, the second of the step's nodes"
+step "-m cyclic" 4 as_user srun -N2 -n4 -m cyclic --megatron-show bash -c "$who"
+step "--export=NONE" 2 as_user srun -N2 --export=NONE --megatron-show /bin/bash -c "$who"
+unlike "$out" "MEGATRON_STEP|SPANK_MEGATRON" "--export=NONE: no trace of what srun told the nodes"
+step "a relative node of a job" 2 as_user salloc -N3 srun -r1 -N2 -n2 --megatron-show bash -c "$who"
+is "$(meeting "$out")" n2 "which is n2"
+
+# --- het jobs ---------------------------------------------------------------------------------------
+step "het job by srun" 5 as_user srun -N1 -n1 --megatron-show bash -c "$who" : -N2 --ntasks-per-node=2 bash -c "$who"
+like "$out" "^rank 4/5 node 2/3 local 1/2 " "one contract over all components"
+step "het step of a plain job" 3 as_user salloc -N2 --ntasks-per-node=2 srun -n1 -N1 --megatron-show bash -c "$who" : -n2 -N1 bash -c "$who"
+script=$(batch het <<EOT
+#!/bin/bash
+#SBATCH -n2 -N1 -w n3 --megatron-show
+#SBATCH hetjob
+#SBATCH --ntasks-per-node=2 -N2 -w n1,n2
+srun --het-group=0,1 bash -c '$who'
+EOT
+)
+try_batch as_user "$script"
+is "$(ranks "$out")" "0 1 2 3 4 5" "het job by sbatch: ranks 0 to 5"
+is "$(one "$out")" 1 "het job by sbatch: one place to meet"
+is "$(meeting "$out")" n3 "het job by sbatch: on n3, the node of rank 0"
+
+# --- ports ----------------------------------------------------------------------------------------
+try as_user srun -n1 --mpi=none --resv-ports=2 --megatron-tp=1 bash -c 'echo $MASTER_PORT $SLURM_STEP_RESV_PORTS'
+like "$out" "^190[0-9][0-9] 190[0-9][0-9]" "reserved ports are taken"
+is "$(cut -d' ' -f1 <<<"$out")" "$(sed 's/.* \([0-9]*\).*/\1/' <<<"$out")" "the first of them"
+try as_user env MASTER_ADDR=here MASTER_PORT=77 srun -n1 --megatron-tp=1 bash -c 'echo $MEGATRON_MASTER_ADDR:$MEGATRON_MASTER_PORT'
+is "$out" "here:77" "the user's address and port are taken over"
+cluster_down
+cluster_up --nodes 4 --gpus 4
+try as_user salloc -n4 -N1 bash -c 'for i in 1 2 3 4; do srun -n1 --overlap --megatron-tp=1 bash -c "echo \$MASTER_PORT; sleep 0.3" & done; wait'
+is "$(grep -cE '^[0-9]+$' <<<"$out")" 4 "four steps at once"
+is "$(grep -E '^[0-9]+$' <<<"$out" | sort -u | wc -l)" 4 "have four ports"
+# A program that listens on the port the next step would get: srun, on the node of task 0, goes on.
+port=$(grep -E '^[0-9]+$' <<<"$out" | head -n1)
+listen='use Socket; socket(S, PF_INET, SOCK_STREAM, 0); setsockopt(S, SOL_SOCKET, SO_REUSEADDR, 1); bind(S, sockaddr_in($ARGV[0], INADDR_ANY)) or die; listen(S, 5); print "x\n"; close STDOUT; sleep 60'
+script='first=$(srun -n1 --megatron-tp=1 bash -c "echo \$MASTER_PORT")
+coproc LISTEN { exec perl -e "$1" $((first + 1)); }
+read -u ${LISTEN[0]} line
+echo "first $first busy $((first + 1)) got $(srun -n1 --megatron-tp=1 bash -c "echo \$MASTER_PORT")"
+kill $LISTEN_PID'
+try as_user salloc -n1 -N1 bash -c "$script" x "$listen"
+read -r first busy got < <(sed -n 's/^first \([0-9]*\) busy \([0-9]*\) got \([0-9]*\)$/\1 \2 \3/p' <<<"$out")
+[ -n "${got:-}" ] && [ "$got" != "$busy" ] && [ "$got" != "$first" ]
+ok "a busy port is survived where srun can see it" || diag "$out"
+
+# --- a failure on one node ------------------------------------------------------------------------
+printf 'n2\nn2\nn2\nn1\nn3\nn3\nn4\nn4\n' >"$MEGATRON_CLUSTER/home/hosts"
+for who in as_user in_cluster; do
+    SECONDS=0
+    try $who env SLURM_HOSTFILE="$MEGATRON_CLUSTER/home/hosts" srun -n8 -m arbitrary --megatron-tp=2 sleep 50
+    [ "$rc" -ne 0 ] && [ $SECONDS -lt 15 ]
+    ok "$who: a failure on n2 ends the step on all nodes within seconds" || diag "rc $rc, $SECONDS s"
+    is "$(grep -c 'megatron: ' <<<"$out")" 1 "$who: one line says why" || diag "$out"
+done
+script=$(batch failing <<EOT
+#!/bin/bash
+#SBATCH -N4 -n8
+SLURM_HOSTFILE=$MEGATRON_CLUSTER/home/hosts srun -m arbitrary --megatron-tp=2 sleep 50
+echo "failed with \$?"
+srun -N4 -n4 --megatron-tp=1 true
+echo "and went on with \$?"
+EOT
+)
+try_batch as_user -N4 --ntasks-per-node=4 -n8 "$script"
+like "$out" "^failed with [1-9]" "within a job the step fails"
+like "$out" "^and went on with 0" "and the next one runs"
+SECONDS=0
+try as_user srun -N1 -n3 --megatron-tp=2 sleep 50 : -N2 -n3 sleep 50
+like "$out" "megatron: n1: --megatron-tp=2 does not divide 3 tasks per node" "a component of a het job that fails"
+[ "$rc" -ne 0 ] && [ $SECONDS -lt 25 ]
+ok "ends the others too" || diag "rc $rc, $SECONDS s: $out"
+nodes_well "no node is drained"
+done_testing
