@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "cgroup.h"
-#include "driver.h"
+#include "node.h"
 #include "parse.h"
 #include "placement.h"
 #include "request.h"
@@ -25,7 +25,7 @@ struct granted {
 
 struct node {
     struct topology *topology;
-    struct driver_gpu driver[DRIVER_GPUS];
+    struct node_gpu *driver; /* by the word of NVIDIA's driver */
     size_t driver_count;
     struct granted granted[GPUS_MAX];
     struct placement_grant grants[GPUS_MAX];
@@ -146,15 +146,37 @@ static struct granted *find_granted(struct node *node, const char *word)
     return NULL;
 }
 
+static const struct node_gpu *gpu_by_minor(const struct node *node, int minor)
+{
+    for (size_t i = 0; i < node->driver_count; i++)
+        if (node->driver[i].minor == minor)
+            return &node->driver[i];
+    return NULL;
+}
+
+/* By "GPU-..." (or its beginning, as CUDA takes it) or "MIG-GPU-.../G/C". */
+static const struct node_gpu *gpu_by_uuid(const struct node *node, const char *uuid)
+{
+    size_t length;
+
+    if (strncmp(uuid, "MIG-GPU-", 8) == 0)
+        uuid += 4;
+    length = strcspn(uuid, "/");
+    for (size_t i = 0; i < node->driver_count && length > 4; i++)
+        if (strncmp(node->driver[i].uuid, uuid, length) == 0)
+            return &node->driver[i];
+    return NULL;
+}
+
 /* Find a word's GPU by the driver. CUDA_VISIBLE_DEVICES without Slurm's list is the user's own, and
  * counts in PCI order. */
 static int identify(struct node *node, const char *word, bool by_minor, struct granted *granted)
 {
-    const struct driver_gpu *gpu;
+    const struct node_gpu *gpu;
     const struct topology_device *device;
 
     if (!is_number(word)) {
-        gpu = driver_by_uuid(node->driver, node->driver_count, word);
+        gpu = gpu_by_uuid(node, word);
     } else {
         granted->slurm = atoi(word);
         if (!by_minor) {
@@ -164,7 +186,7 @@ static int identify(struct node *node, const char *word, bool by_minor, struct g
             granted->grant.pci = device->pci;
             return 0;
         }
-        gpu = driver_by_minor(node->driver, node->driver_count, granted->slurm);
+        gpu = gpu_by_minor(node, granted->slurm);
     }
     if (!gpu || topology_gpu_index(node->topology, &gpu->pci) < 0)
         return -1;
@@ -232,10 +254,12 @@ static void granted_gpus(struct node *node, const struct share *share,
                          const struct place_input *input, struct place_notes *notes)
 {
     char unknown[64];
+    struct error err;
     bool bad = false;
 
-    node->driver_count =
-        driver_read(input->config->sysroot ? input->config->sysroot : "", node->driver);
+    if (node_gpus(input->config->sysroot ? input->config->sysroot : "", &node->driver,
+                  &node->driver_count, &err))
+        say(notes, "%s\n", err.text);
     for (uint32_t i = 0; i < share->tasks && !bad; i++)
         bad = add_gpus(node, &share->task[i].found, unknown) != 0;
     if (bad) {
@@ -318,8 +342,7 @@ static void set_visible(const struct node *node, const struct share_found *found
             add_word(zero, "%zu", i);
         if (strcmp(zero, found->visible) == 0) {
             for (size_t i = 0; i < count; i++) {
-                const struct driver_gpu *gpu = driver_by_minor(node->driver, node->driver_count,
-                                                               node->granted[positions[i]].slurm);
+                const struct node_gpu *gpu = gpu_by_minor(node, node->granted[positions[i]].slurm);
 
                 names &= gpu && gpu->uuid[0];
                 if (names)
@@ -483,6 +506,7 @@ out:
     free(wishes.wish);
     free(wishes.positions);
     topology_destroy(node->topology);
+    free(node->driver);
     free(node);
     return rc;
 }

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +21,7 @@
 #include "environment.h"
 #include "facts.h"
 #include "image.h"
+#include "node.h"
 #include "parse.h"
 #include "place.h"
 #include "rendezvous.h"
@@ -225,27 +225,24 @@ static int find_port(struct task *task, struct error *err)
     return 0;
 }
 
-/* RDMA needs memory that stays where it is. */
-static void check_memory_limit(const struct task *task)
+/* Say what will go wrong between NCCL and the fabric: a silent fallback to TCP, memory that cannot
+ * be locked. It is the same on most nodes, and a hundred lines would say no more than one. */
+static void check_fabric(const struct task *task)
 {
-    const struct share *share = task->plugin->share;
-    struct rlimit limit;
-    char text[256];
+    const struct plugin *plugin = task->plugin;
+    struct node_fabric fabric;
+    struct error sentences[NODE_SENTENCES];
+    char libraries[4096];
     bool nics = false;
 
-    for (uint32_t i = 0; i < share->tasks; i++)
-        nics |= share->task[i].result.nics[0] != '\0';
-    /* It is the same on most nodes; a hundred lines would say no more than one. */
-    if (!nics || task->facts.nodes < 2 ||
-        (task->facts.node_rank > 0 && !task->plugin->settings.verbose) ||
-        getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY ||
-        limit.rlim_cur >= (rlim_t)1 << 30)
+    for (uint32_t i = 0; i < plugin->share->tasks; i++)
+        nics |= plugin->share->task[i].result.nics[0] != '\0';
+    if (!nics || task->facts.nodes < 2 || (task->facts.node_rank > 0 && !plugin->settings.verbose))
         return;
-    snprintf(text, sizeof(text),
-             "the limit of locked memory is %llu KiB, too small for RDMA; ulimit -l unlimited, or "
-             "PropagateResourceLimitsExcept=MEMLOCK in slurm.conf",
-             (unsigned long long)limit.rlim_cur / 1024);
-    warn(task, text);
+    facts_variable(task->spank, "LD_LIBRARY_PATH", libraries, sizeof(libraries));
+    node_fabric_read(plugin->config.sysroot ? plugin->config.sysroot : "", libraries, &fabric);
+    for (size_t i = 0, count = node_fabric_warnings(&fabric, sentences); i < count; i++)
+        warn(task, sentences[i].text);
 }
 
 static void show(const struct task *task)
@@ -307,7 +304,7 @@ static int decide(struct task *task, struct error *err)
     }
     if (place_tasks(plugin->share, &input, &task->notes, err))
         return error_prefix(err, "%s", facts->node);
-    check_memory_limit(task);
+    check_fabric(task);
     if (settings->verbose)
         say_notes(task);
     if (settings->show)

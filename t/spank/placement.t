@@ -6,6 +6,10 @@ p5=$top/t/topologies/p5.48xlarge.xml
 scratch=$(mktemp -d)
 chmod 755 "$scratch"
 fake_p5 "$scratch/root"
+for nic in rdmap79s0 rdmap80s0; do
+    mkdir -p "$scratch/root/sys/class/infiniband/$nic/device"
+    ln -s ../../../bus/pci/drivers/efa "$scratch/root/sys/class/infiniband/$nic/device/driver"
+done
 cp "$p5" "$scratch/p5.xml"
 cluster_up --nodes 2 --gpus 8 --topology "$p5" --plugin-args "topology=$scratch/p5.xml sysroot=$scratch/root"
 trap 'cluster_down; rm -rf "$scratch"' EXIT
@@ -74,7 +78,9 @@ try as_user env CUDA_DEVICE_ORDER=FASTEST_FIRST srun -N1 -n2 --gres=gpu:2 --mega
 like "$out" "visible=0,1 order=FASTEST_FIRST" "an order of the user's is left alone, and Slurm's list with it"
 try as_user srun -N2 -n2 --gres=gpu:8 --megatron-tp=1 bash -c 'echo $NCCL_SOCKET_IFNAME'
 like "$out" "^\^docker,lo,veth$" "EFA: NCCL's sockets stay off docker's bridges"
-like "$out" "the limit of locked memory is [0-9]+ KiB, too small for RDMA" "a small limit of locked memory is said"
+like "$out" "^megatron: n1: 2 EFA devices, but no libfabric: NCCL will use TCP" "a silent fallback to TCP is said"
+like "$out" "^megatron: n1: only [0-9]+ KiB of memory may be locked, too little for RDMA" "so is a small limit of locked memory"
+is "$(grep -c '^megatron: n2' <<<"$out")" 0 "by one node for all"
 
 # --- one discovery ----------------------------------------------------------------------------------
 exported=$(ls "$MEGATRON_CLUSTER"/run/megatron/n1-*.topology)

@@ -10,7 +10,6 @@
 
 #include "cgroup.h"
 #include "deadline.h"
-#include "driver.h"
 #include "note.h"
 #include "place.h"
 #include "rendezvous.h"
@@ -187,27 +186,6 @@ static void put_driver(void)
     put("/proc/driver/nvidia/gpus/0000:ff:00.0/information", "Model: broken\n");
 }
 
-static void test_driver(void)
-{
-    struct driver_gpu gpus[DRIVER_GPUS];
-    const struct driver_gpu *gpu;
-    char pci[PCI_TEXT];
-    size_t count;
-
-    put_driver();
-    count = driver_read(root, gpus);
-    is_int((long long)count, 4, "GPUs of the driver, without the one that it cannot describe");
-    gpu = driver_by_minor(gpus, count, 3);
-    is(gpu ? pci_format(&gpu->pci, pci) : NULL, "0000:20:00.0", "by the number of the device file");
-    gpu = driver_by_uuid(gpus, count, "GPU-cccccccc");
-    is(gpu ? pci_format(&gpu->pci, pci) : NULL, "0000:90:00.0", "by the beginning of the UUID");
-    gpu = driver_by_uuid(gpus, count, "MIG-GPU-bbbbbbbb-0000-0000-0000-000000000000/1/0");
-    is(gpu ? pci_format(&gpu->pci, pci) : NULL, "0000:40:00.0", "by that of a MIG instance");
-    ok(!driver_by_uuid(gpus, count, "GPU-") && !driver_by_minor(gpus, count, 9),
-       "and none that is not there");
-    is_int((long long)driver_read("/nonexistent", gpus), 0, "no driver");
-}
-
 static void test_meeting(void)
 {
     enum { TASKS = 8 };
@@ -366,7 +344,6 @@ int main(void)
     test_ports();
     test_busy_port();
     test_cgroups();
-    test_driver();
     test_meeting();
     test_deadline();
     test_places(TOPOLOGIES "/hgx4.xml"); /* two packages, two GPUs at each */
