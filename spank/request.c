@@ -1,10 +1,12 @@
 #include "request.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "parse.h"
+#include "settings.h"
 
 enum field {
     FIELD_NONE,
@@ -146,12 +148,6 @@ static const char *const worded[] = {
     "uid",
     "wait-all-nodes",
     "wckey",
-    "megatron-tp",
-    "megatron-pp",
-    "megatron-cp",
-    "megatron-model",
-    "megatron-bind",
-    "megatron-nics",
 };
 
 /* Options without a word of their own: flags, and those with an optional one behind '='. */
@@ -210,10 +206,6 @@ static const char *const plain[] = {
     "wait-for-children",
     "whole",
     "x11",
-    "megatron-show",
-    "megatron-check",
-    "megatron-off",
-    "megatron-verbose",
 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -419,6 +411,14 @@ static struct match find_long(enum program program, const char *name, size_t len
     for (size_t i = 0; i < COUNT(plain); i++)
         if (consider(plain[i], as, name, length, &best, &found))
             return best;
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        char own[64];
+
+        snprintf(own, sizeof(own), "megatron-%s", option_table[i].name);
+        as.takes = option_table[i].kind == OPTION_KIND_SWITCH ? TAKES_NOTHING : TAKES_WORD;
+        if (consider(own, as, name, length, &best, &found))
+            return best;
+    }
     as.takes = program == PROGRAM_SBATCH ? TAKES_NOTHING : TAKES_WORD;
     if (consider("wait", as, name, length, &best, &found))
         return best;
