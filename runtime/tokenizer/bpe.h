@@ -158,6 +158,7 @@ size_t bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const uint
 size_t bpe_merge_short(const struct bpe *bpe, uint32_t *symbols, size_t count);
 size_t bpe_merge_heap(const struct bpe *bpe, struct bpe_scratch *scratch, uint32_t *symbols,
                       size_t count);
+void bpe_put_pair(struct bpe *bpe, uint32_t left, uint32_t right, uint32_t rank);
 int bpe_linear_prepare(struct bpe *bpe);
 int bpe_linear_suits(const struct bpe *bpe, const uint8_t *word, size_t length);
 size_t bpe_linear_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const uint8_t *word,

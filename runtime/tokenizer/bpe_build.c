@@ -154,13 +154,18 @@ int bpe_set_tokens(struct bpe *bpe, const uint8_t *const *texts, const uint32_t 
     return add_characters(bpe, &capacity) < 0 ? out_of_memory(err) : 0;
 }
 
-static void put_pair(uint64_t *pairs, size_t mask, uint64_t entry)
+static void put_entry(uint64_t *pairs, size_t mask, uint64_t entry)
 {
     size_t slot = (size_t)(bpe_pair_hash(entry >> 22) >> 32);
 
     while (pairs[slot & mask])
         slot++;
     pairs[slot & mask] = entry;
+}
+
+void bpe_put_pair(struct bpe *bpe, uint32_t left, uint32_t right, uint32_t rank)
+{
+    put_entry(bpe->pairs, bpe->pair_mask, bpe_pair_key(left, right) << 22 | (rank + 1));
 }
 
 static int grow_pairs(struct bpe *bpe)
@@ -172,7 +177,7 @@ static int grow_pairs(struct bpe *bpe)
         return -1;
     for (size_t i = 0; i <= bpe->pair_mask; i++)
         if (bpe->pairs[i])
-            put_pair(pairs, mask, bpe->pairs[i]);
+            put_entry(pairs, mask, bpe->pairs[i]);
     free(bpe->pairs);
     bpe->pairs = pairs;
     bpe->pair_mask = mask;
@@ -310,7 +315,7 @@ static int make_filter(struct bpe *bpe)
 
 int bpe_finish(struct bpe *bpe, int cut_spaces, struct error *err)
 {
-    if (make_filter(bpe) < 0)
+    if (bpe_linear_prepare(bpe) < 0 || make_filter(bpe) < 0)
         return out_of_memory(err);
     if (bpe->units == BPE_BYTES) {
         bpe->byte_pairs = malloc(65536 * sizeof(*bpe->byte_pairs));
@@ -320,8 +325,6 @@ int bpe_finish(struct bpe *bpe, int cut_spaces, struct error *err)
             bpe->byte_pairs[at] =
                 bpe_rank(bpe, bpe->byte_symbols[at >> 8], bpe->byte_symbols[at & 255]);
     }
-    if (bpe_linear_prepare(bpe) < 0)
-        return out_of_memory(err);
     mark_joined(bpe);
     for (unsigned first = 0; cut_spaces && first < 256; first++)
         bpe->joined[(first << 8 | ' ') >> 3] &= (uint8_t) ~(1 << (' ' & 7));

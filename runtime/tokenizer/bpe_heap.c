@@ -1,10 +1,13 @@
-/* Long words that bpe_linear.c cannot take: a heap of pairs over a linked list. */
+/* Long words that bpe_linear.c cannot take: a queue of pairs over a linked list. The pairs of the
+ * beginning are sorted once; those that merging makes go into a heap, which stays small. */
 #include "bpe.h"
 
 #include <stdlib.h>
 
 struct queue {
-    uint64_t *items; /* rank, then place: the smallest is the next to merge */
+    uint64_t *sorted; /* rank, then place: the smallest is the next to merge */
+    size_t at, sorted_count;
+    uint64_t *items; /* a heap of the same */
     size_t count;
 };
 
@@ -19,7 +22,7 @@ static void queue_put(struct queue *queue, uint64_t item)
     queue->items[at] = item;
 }
 
-static uint64_t queue_take(struct queue *queue)
+static uint64_t heap_take(struct queue *queue)
 {
     uint64_t first = queue->items[0], last = queue->items[--queue->count];
     size_t at = 0, child;
@@ -34,6 +37,31 @@ static uint64_t queue_take(struct queue *queue)
     }
     queue->items[at] = last;
     return first;
+}
+
+static uint64_t queue_take(struct queue *queue)
+{
+    if (queue->at < queue->sorted_count &&
+        (queue->count == 0 || queue->sorted[queue->at] < queue->items[0]))
+        return queue->sorted[queue->at++];
+    return heap_take(queue);
+}
+
+static int compare_items(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+
+    return left < right ? -1 : left > right;
+}
+
+static void queue_sort(struct queue *queue)
+{
+    size_t i = 1;
+
+    while (i < queue->sorted_count && queue->sorted[i - 1] < queue->sorted[i])
+        i++;
+    if (i < queue->sorted_count)
+        qsort(queue->sorted, queue->sorted_count, sizeof(*queue->sorted), compare_items);
 }
 
 struct chain {
@@ -71,24 +99,29 @@ static void merge_at(struct chain *chain, uint32_t at, uint32_t rank)
 size_t bpe_merge_heap(const struct bpe *bpe, struct bpe_scratch *scratch, uint32_t *symbols,
                       size_t count)
 {
-    /* Each merge removes one symbol and puts at most two pairs: 3 * count items suffice. */
+    /* Each merge removes one symbol and puts at most two pairs into the heap. */
     size_t size = count * (3 * sizeof(uint32_t) + 3 * sizeof(uint64_t));
     struct chain chain = {.bpe = bpe, .symbols = symbols};
     size_t made = 0;
 
     if (count >= UINT32_MAX / 2 || !bpe_scratch_reserve(scratch, size))
         return SIZE_MAX;
-    chain.queue.items = scratch->memory;
-    chain.ranks = (uint32_t *)(chain.queue.items + 3 * count);
+    chain.queue.sorted = scratch->memory;
+    chain.queue.items = chain.queue.sorted + count;
+    chain.ranks = (uint32_t *)(chain.queue.items + 2 * count);
     chain.previous = chain.ranks + count;
     chain.next = chain.previous + count;
     for (uint32_t i = 0; i < count; i++) {
         chain.previous[i] = i == 0 ? BPE_NONE : i - 1;
         chain.next[i] = i + 1 == count ? BPE_NONE : i + 1;
     }
-    for (uint32_t i = 0; i < count; i++)
-        rank_again(&chain, i);
-    while (chain.queue.count > 0) {
+    for (uint32_t i = 0; i < count; i++) {
+        chain.ranks[i] = i + 1 < count ? bpe_rank(bpe, symbols[i], symbols[i + 1]) : BPE_NONE;
+        if (chain.ranks[i] != BPE_NONE)
+            chain.queue.sorted[chain.queue.sorted_count++] = (uint64_t)chain.ranks[i] << 32 | i;
+    }
+    queue_sort(&chain.queue);
+    while (chain.queue.count > 0 || chain.queue.at < chain.queue.sorted_count) {
         uint64_t item = queue_take(&chain.queue);
         uint32_t at = (uint32_t)item;
 

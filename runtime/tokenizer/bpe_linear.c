@@ -110,20 +110,36 @@ static void find_shorter(struct bpe *bpe)
  * side by side are free of these tokens. */
 static void mark_odd(struct bpe *bpe)
 {
-    for (size_t i = 0; i <= bpe->pair_mask; i++) {
-        uint64_t entry = bpe->pairs[i];
-        uint32_t left = (uint32_t)(entry >> 43), right = (uint32_t)(entry >> 22) & 0x1FFFFF;
-        uint32_t at = (uint32_t)(entry & 0x3FFFFF), joint;
+    for (uint32_t symbol = 0; symbol < bpe->symbol_count; symbol++) {
+        uint32_t at = bpe->made_at[symbol];
         size_t length;
-        const uint8_t *text;
+        const uint8_t *text = bpe_text(bpe, symbol, &length);
 
-        if (!entry || bpe->made_at[left] == BPE_NONE || bpe->made_at[right] == BPE_NONE ||
-            (at > bpe->made_at[left] && at > bpe->made_at[right] &&
-             bpe->merged[at - 1] != BPE_NONE))
+        if (at == 0 || at == BPE_NONE)
             continue;
-        joint = bpe_joint(bpe, left, right);
-        text = bpe_text(bpe, joint, &length);
-        bpe_mark(bpe->odd, text, length);
+        if (at <= bpe->made_at[bpe->left[symbol]] || at <= bpe->made_at[bpe->right[symbol]] ||
+            bpe->merged[at - 1] == BPE_NONE)
+            bpe_mark(bpe->odd, text, length);
+    }
+}
+
+/* Keep one pair for each token: the one that its own text ends with. Wherever a pair merges,
+ * nothing has merged across its two ends before, so the same happened when its text stood alone;
+ * any other pair of the same text is always broken up first. */
+static void keep_used_pairs(struct bpe *bpe)
+{
+    memset(bpe->pairs, 0, (bpe->pair_mask + 1) * sizeof(*bpe->pairs));
+    bpe->pair_count = 0;
+    for (uint32_t symbol = 0; symbol < bpe->symbol_count; symbol++)
+        if (bpe->made_at[symbol] != 0 && bpe->made_at[symbol] != BPE_NONE)
+            bpe->pair_count++;
+    while (bpe->pair_mask > 1023 && bpe->pair_count * 4 <= bpe->pair_mask)
+        bpe->pair_mask /= 2;
+    for (uint32_t symbol = 0; symbol < bpe->symbol_count; symbol++) {
+        uint32_t at = bpe->made_at[symbol];
+
+        if (at != 0 && at != BPE_NONE)
+            bpe_put_pair(bpe, bpe->left[symbol], bpe->right[symbol], at - 1);
     }
 }
 
@@ -141,6 +157,7 @@ int bpe_linear_suits(const struct bpe *bpe, const uint8_t *word, size_t length)
 int bpe_linear_prepare(struct bpe *bpe)
 {
     struct unmade *work = malloc(sizeof(*work));
+    int all = 1;
 
     bpe->made_at = malloc(bpe->symbol_count * sizeof(uint32_t));
     bpe->left = malloc(bpe->symbol_count * sizeof(uint32_t));
@@ -157,9 +174,12 @@ int bpe_linear_prepare(struct bpe *bpe)
 
             bpe->made_at[symbol] = 0; /* it may come out; nobody knows how */
             bpe_mark(bpe->odd, text, length);
+            all = 0;
         }
     free(work);
     mark_odd(bpe);
+    if (all)
+        keep_used_pairs(bpe);
     find_shorter(bpe);
     return 0;
 }
@@ -187,6 +207,59 @@ static int stay_apart(const struct bpe *bpe, uint32_t left, uint32_t right)
     }
 }
 
+/* Units of the word from 'at' on, at most BPE_SHORT of them. Returns their bytes. */
+static size_t load_window(const struct bpe *bpe, const uint8_t *word, size_t length, size_t at,
+                          uint32_t *symbols, size_t *count)
+{
+    size_t begin = at;
+
+    *count = 0;
+    while (at < length && *count < BPE_SHORT) {
+        uint32_t point;
+
+        if (bpe->units == BPE_BYTES) {
+            symbols[(*count)++] = bpe->byte_symbols[word[at++]];
+            continue;
+        }
+        at += utf8_decode(word + at, word + length, &point);
+        symbols[(*count)++] = bpe->characters[bpe->character_pages[point >> 8] - 1][point & 255];
+    }
+    return at - begin;
+}
+
+/* Window by window: of each but the last, only the tokens well before its end are kept, and the
+ * next one begins behind them. That is the encoding if the tokens that meet there stay apart; if
+ * they do not, the window begins one token earlier. Returns SIZE_MAX where that does not help soon.
+ */
+static size_t encode_windows(const struct bpe *bpe, const uint8_t *word, size_t length,
+                             uint32_t *symbols)
+{
+    size_t count = 0, at = 0, retries = 16 + length / 256;
+
+    while (at < length) {
+        uint32_t window[BPE_SHORT];
+        size_t units, size = load_window(bpe, word, length, at, window, &units), end = at + size;
+        size_t made = bpe_merge_short(bpe, window, units);
+
+        if (count > 0 && !stay_apart(bpe, symbols[count - 1], window[0])) {
+            if (retries-- == 0)
+                return SIZE_MAX;
+            count--;
+            at -= bpe->offsets[symbols[count] + 1] - bpe->offsets[symbols[count]];
+            continue;
+        }
+        for (size_t i = 0; i < made; i++) {
+            size_t next = at + bpe->offsets[window[i] + 1] - bpe->offsets[window[i]];
+
+            if (i > 0 && end < length && end - next < size / 4)
+                break;
+            symbols[count++] = window[i];
+            at = next;
+        }
+    }
+    return count;
+}
+
 static uint32_t longest(const struct bpe *bpe, const uint8_t *text, size_t length)
 {
     uint32_t node = TRIE_ROOT, found = BPE_NONE, value;
@@ -205,10 +278,14 @@ static uint32_t longest(const struct bpe *bpe, const uint8_t *text, size_t lengt
 size_t bpe_linear_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const uint8_t *word,
                          size_t length, uint32_t *symbols)
 {
-    uint8_t *dead = bpe_scratch_reserve(scratch, length / 8 + 1); /* places no encoding ends at */
-    size_t count = 0, at = 0;
+    uint8_t *dead; /* bits: places that no encoding ends at */
+    size_t count = encode_windows(bpe, word, length, symbols), at = 0;
     uint32_t next;
 
+    if (count != SIZE_MAX)
+        return count;
+    count = 0;
+    dead = bpe_scratch_reserve(scratch, length / 8 + 1);
     if (!dead)
         return SIZE_MAX;
     memset(dead, 0, length / 8 + 1);

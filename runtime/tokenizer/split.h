@@ -33,10 +33,25 @@ struct split_block {
     uint64_t tail; /* bytes of a white space character after its first */
 };
 
-/* A text on its way. */
+struct splitter;
+
+/* The same rules for different processors: each takes a chunk of 'size' bytes from splitter->base
+ * on. */
+struct split_engine {
+    const char *name;
+    void (*gpt2)(struct splitter *splitter, size_t size);
+    void (*cuts)(struct splitter *splitter, size_t size);
+};
+extern const struct split_engine split_plain, split_neon, split_avx2;
+
+/* The one for this processor. */
+const struct split_engine *split_best_engine(void);
+
+/* A text on its way. Set to zero and fill in 'options' and 'cuts' before the first use. */
 struct splitter {
     struct split_options options;
-    const uint8_t *cuts; /* SPLIT_CUTS: by two bytes, 1 where to cut */
+    const struct split_engine *engine; /* NULL: the best */
+    const uint8_t *cuts;               /* SPLIT_CUTS: by two bytes, 1 where to cut */
     const uint8_t *text;
     size_t length;
     size_t base;         /* ends[] count from here */

@@ -1,9 +1,27 @@
-/* GPT-2's regular expression as bit algebra on the masks of 64 bytes. */
+/* GPT-2's regular expression as bit algebra on the masks of 64 bytes, and cuts by pairs of bytes.
+ * This is the body of split_neon.c, split_avx2.c and split_plain.c, which define SPLIT_ENGINE, its
+ * name. */
 #include "split_rules.h"
 #include "simd.h"
 #include "unicode.h"
 
 #include <string.h>
+
+/* Write the places of the bits of 'starts' within 'size' bytes into splitter->ends. */
+static void emit(struct splitter *splitter, const uint64_t *starts, size_t size)
+{
+    uint32_t *out = splitter->ends;
+
+    for (size_t block = 0; block * 64 < size; block++) {
+        uint64_t bits = starts[block];
+
+        while (bits) {
+            *out++ = (uint32_t)(block * 64) + (uint32_t)__builtin_ctzll(bits);
+            bits &= bits - 1;
+        }
+    }
+    splitter->count = (size_t)(out - splitter->ends);
+}
 
 /* Put the class of 'length' bytes at 'at' (from the chunk's begin) into the masks. */
 static void mark_character(struct split_block *blocks, size_t at, size_t length,
@@ -80,7 +98,9 @@ static void classify_block(struct splitter *splitter, size_t block)
         mark_high(splitter, block, masks.high);
 }
 
-void split_classify(struct splitter *splitter, size_t size)
+/* Masks for the blocks of the chunk and the one behind it; those of the byte before it are in
+ * blocks[0], the first block of the chunk is blocks[1]. Behind the text all is white space. */
+static void classify(struct splitter *splitter, size_t size)
 {
     struct split_block *blocks = splitter->blocks;
     size_t count = (size + 63) / 64, block = 0;
@@ -167,12 +187,12 @@ static void mend_wide_spaces(struct splitter *splitter, size_t block, uint64_t e
     }
 }
 
-void split_gpt2(struct splitter *splitter, size_t size)
+static void split_gpt2(struct splitter *splitter, size_t size)
 {
     const struct split_block *block = splitter->blocks + 1;
     size_t count = (size + 63) / 64;
 
-    split_classify(splitter, size);
+    classify(splitter, size);
     memset(splitter->starts, 0, (count + 1) * sizeof(*splitter->starts));
     for (size_t i = 0; i <= count; i++, block++) {
         const struct split_block *before = block - 1;
@@ -203,5 +223,29 @@ void split_gpt2(struct splitter *splitter, size_t size)
     /* Nothing begins at or behind the end of the text. */
     if (size & 63)
         splitter->starts[size / 64] &= ~(~UINT64_C(0) << (size & 63));
-    split_emit(splitter, splitter->starts, size);
+    emit(splitter, splitter->starts, size);
 }
+
+/* Cut by pairs of bytes. */
+static void split_cuts(struct splitter *splitter, size_t size)
+{
+    const uint8_t *text = splitter->text + splitter->base, *cuts = splitter->cuts;
+    uint8_t flags[SPLIT_CHUNK];
+    uint64_t starts[SPLIT_BLOCKS];
+    size_t at = 0;
+
+    if (splitter->base == 0)
+        flags[at++] = 0;
+    for (; at < size; at++) {
+        uint16_t pair;
+
+        memcpy(&pair, text + at - 1, 2);
+        flags[at] = cuts[pair];
+    }
+    memset(flags + size, 0, (size_t)-size & 63);
+    for (size_t block = 0; block * 64 < size; block++)
+        starts[block] = simd_nonzero(flags + block * 64);
+    emit(splitter, starts, size);
+}
+
+const struct split_engine SPLIT_ENGINE = {SIMD_NAME, split_gpt2, split_cuts};

@@ -1,0 +1,3 @@
+#define TOKENIZER_PLAIN
+#define SPLIT_ENGINE split_plain
+#include "split_simd.h"
