@@ -3,9 +3,10 @@
  *
  * The plugin sets these for the tasks of a step that srun launches; `megatron` reads them. A flag
  * of the runtime's wins over its variable, a MEGATRON_* variable over SLURM_*, OMPI_* and
- * RANK-style ones, those over defaults. A variable the user exported is never overridden. Numbers
- * are decimal, lists are separated by commas. megatron-contract(7) says the same for people; a test
- * compares. */
+ * RANK-style ones, those over defaults. What was chosen (layout, model, rendezvous, NICs) does not
+ * override a variable that the user exported; what is so (ranks, counts, GPUs, CPUs) is always set.
+ * Numbers are decimal, lists are separated by commas. megatron-contract(7) says the same for
+ * people; a test compares. */
 #ifndef MEGATRON_CONTRACT_H
 #define MEGATRON_CONTRACT_H
 

@@ -1,0 +1,48 @@
+#!/bin/bash
+# The manual pages, srun --help and the plugin's tables say the same.
+. "$(dirname "$0")/common.sh"
+page=$top/spank/spank_megatron.8
+contract=$top/spank/megatron-contract.7
+cluster_up --nodes 1
+
+# The options as the plugin registers them.
+try as_user srun --help
+help=$(sed -n 's/^ *--megatron-\([a-z-]*\)=.*/\1/p' <<<"$out" | sort)
+table=$(sed -n 's/^ *\[OPTION_[A-Z_]*\] = *{"\([a-z-]*\)".*/\1/p' "$top/spank/settings.c" | sort)
+described=$(sed -n 's/^\.It Fl -megatron-\([a-z-]*\).*/\1/p' "$page" | sort)
+[ -n "$table" ]; ok "the table of options has $(wc -l <<<"$table") rows"
+is "$help" "$table" "srun --help has the options of the table"
+is "$described" "$table" "the page describes each of them once"
+
+# Defaults named on the page are those of the table; the same for plugstack.conf's arguments.
+for name in tp pp cp bind import-timeout; do
+    value=$(grep -A1 "^ *\[OPTION_[A-Z_]*\] = *{\"$name\"" "$top/spank/settings.c" | sed -n 's/.*(\([a-z0-9]*\))".*/\1/p' | head -n 1)
+    text=$(sed -n "/^\.It Fl -megatron-$name /,/^\.It Fl/p" "$page")
+    case $text in *"default is $value."* | *"It Cm $value"*"The default."*) true ;; *) false ;; esac
+    ok "--megatron-$name: the page has the default $value"
+done
+arguments=$(sed -n '/argument_names\[\]/,/};/p' "$top/spank/settings.c" | grep -o '"[a-z_-]*"' | tr -d '"' | sort)
+section=$(sed -n '/^\.Sh ARGUMENTS/,/^\.Sh FILES/p' "$page")
+missing=
+for name in $arguments; do
+    grep -qwE -- "$name" <<<"$section" || missing+=" $name"
+done
+is "$missing" "" "the page names all $(wc -l <<<"$arguments") arguments of plugstack.conf"
+
+# The contract, as the header has it.
+names=$(sed -n '/define CONTRACT_VARIABLES/,/^$/s/.*X(\([A-Z_]*\), .*/MEGATRON_\1/p' "$top/lib/contract.h" | sort)
+is "$(sed -n 's/^\.It Ev \(MEGATRON_[A-Z_]*\) .*/\1/p' "$contract" | sort)" "$names" "megatron-contract(7) has the variables of the header"
+if command -v mandoc >/dev/null; then
+    for file in "$page" "$contract"; do
+        is "$(mandoc -T lint -W warning "$file" 2>&1)" "" "$(basename "$file") is well formed"
+    done
+fi
+ok "the pages are installed" test -f "$MEGATRON_INST/share/man/man8/spank_megatron.8" -a -f "$MEGATRON_INST/share/man/man7/megatron-contract.7"
+like "$(cat "$MEGATRON_INST/share/megatron/plugstack.conf.d/megatron.conf")" "^required /.*/spank_megatron.so$" "the line for plugstack.conf is installed"
+
+# What the plugin shows to the process that loads it.
+plugin=$MEGATRON_INST/lib/slurm/spank_megatron.so
+is "$(nm -D --defined-only "$plugin" | awk '{print $3}' | grep -v ^slurm_spank_ | sort | xargs)" \
+    "plugin_name plugin_type plugin_version spank_plugin_version" "it exports SPANK's symbols only"
+is "$(readelf -d "$plugin" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -v '^ld-' | xargs)" "libc.so.6" "it needs libc only"
+done_testing
