@@ -292,7 +292,8 @@ struct embedding_backward_operands {
  * FINISH: combines the partials of 'parts' ranks (all-gathered: (parts, 3, rows)), gives
  *   loss[r] = log(sum) + max - target, adds sum of weight[r] * loss[r] to state->loss, and turns
  *   the logits into the gradient (softmax - onehot) * weight[r] * state->loss_scale in place
- *   (padding gets 0). Without 'backward' logits stay as they are. */
+ *   (padding gets 0). Without 'backward' logits stay as they are. With one part 'partials' may be
+ *   NULL: FINISH then does both halves in one pass. */
 struct cross_entropy_shape {
     int64_t rows, cols;
     int64_t first, vocabulary;
@@ -310,7 +311,7 @@ struct cross_entropy_partial_operands {
 struct cross_entropy_finish_operands {
     void *logits; /* (rows, cols) */
     const int32_t *targets;
-    const float *partials; /* (parts, 3, rows) */
+    const float *partials; /* (parts, 3, rows), or NULL for one part */
     const float *weight;   /* (rows) share of each token in the step's loss; 0: masked */
     float *loss;           /* (rows) or NULL */
     struct step_state *state;

@@ -46,12 +46,12 @@ void embedding_backward(struct model *m, struct slot *slot, void *dx, int accumu
 static void head_loss(struct model *m, struct slot *slot, int64_t first, int evaluate)
 {
     struct scratch *s = &m->scratch;
-    float *partials = s->partial;
+    float *partials = NULL;
 
-    run_cross_entropy_partial(m->loss_partial, m->compute,
-                              &(struct cross_entropy_partial_operands){
-                                  s->logits, slot->batch.targets + first, s->partial});
     if (m->parallel->layout.tp > 1) {
+        run_cross_entropy_partial(m->loss_partial, m->compute,
+                                  &(struct cross_entropy_partial_operands){
+                                      s->logits, slot->batch.targets + first, s->partial});
         partials = s->partials;
         side_follows(m);
         comm_all_gather(m->parallel->tensor, m->side, s->partial, partials,

@@ -760,7 +760,8 @@ static void loss_reference(void *context, double *loss)
     }
 }
 
-static void test_cross_entropy(int64_t rows, int64_t cols, int parts, int64_t vocabulary)
+/* whole: both halves in one call. */
+static void test_cross_entropy(int64_t rows, int64_t cols, int parts, int64_t vocabulary, int whole)
 {
     struct tensor logits[4], weight = tensor_as(TYPE_FP32, rows, 0.3, 1);
     struct tensor loss = tensor_as(TYPE_FP32, rows, 9, 0);
@@ -791,6 +792,8 @@ static void test_cross_entropy(int64_t rows, int64_t cols, int parts, int64_t vo
         values[p] = logits[p].v;
         op.kind = OPERATION_CROSS_ENTROPY_PARTIAL;
         op.cross_entropy.first = p * cols;
+        if (whole)
+            continue;
         partial = plan(&op);
         run_cross_entropy_partial(partial, stream,
                                   &(struct cross_entropy_partial_operands){
@@ -810,8 +813,9 @@ static void test_cross_entropy(int64_t rows, int64_t cols, int parts, int64_t vo
         op.cross_entropy.first = p * cols;
         finish = plan(&op);
         run_cross_entropy_finish(finish, stream,
-                                 &(struct cross_entropy_finish_operands){
-                                     logits[p].d, targets_d, partials, weight.d, loss.d, state});
+                                 &(struct cross_entropy_finish_operands){logits[p].d, targets_d,
+                                                                         whole ? NULL : partials,
+                                                                         weight.d, loss.d, state});
         agree(&loss, expected, "cross entropy");
         gradient_agrees(&probe, &logits[p], &logits[p], "gradient of the logits");
         plan_destroy(finish);
@@ -1014,6 +1018,8 @@ int main(void)
     test_linear_forward(5, 24, 32, 1, 1);
     test_linear_forward(17, 8, 40, 1, 0);
     test_linear_forward(64, 64, 128, 0, 0);
+    test_linear_forward(7, 13, 11, 1, 1);
+    test_linear_backward(7, 13, 11, 1, 1);
     test_linear_backward(5, 16, 8, 1, 0);
     test_linear_backward(9, 8, 24, 1, 1);
     test_linear_backward(16, 24, 8, 0, 1);
@@ -1035,6 +1041,18 @@ int main(void)
         }
     test_residual_norm((struct residual_norm_shape){130, 40, type, NORM_LAYER, 1e-5, 1, 1, 1, 0},
                        0);
+    /* Odd lengths, and lengths around the limits of kernels that hold a row. */
+    for (int norm = NORM_LAYER; norm <= NORM_RMS; norm++) {
+        struct residual_norm_shape s = {3, 37, type, norm, 1e-5, 1, 1, 1, 0.2};
+
+        test_residual_norm(s, 0);
+        s.cols = 264;
+        test_residual_norm(s, 0);
+        s.dropout = 0, s.rows = 1, s.cols = 2056;
+        test_residual_norm(s, 0);
+        s.cols = 2049;
+        test_residual_norm(s, 0);
+    }
     test_attention(2, 6, 6, 2, 2, 8, 1, 0, 0);
     test_attention(1, 9, 9, 4, 2, 8, 1, 1, 0);
     test_attention(2, 4, 8, 4, 1, 16, 1, 0, 0);
@@ -1043,13 +1061,18 @@ int main(void)
         test_attention(2, 9, 9, 2, 1, 8, 1, 0, 0.25);
     test_swiglu(3, 16);
     test_swiglu(5, 40);
+    test_swiglu(5, 13);
     test_rope(9, 3, 16, 16, 0);
     test_rope(9, 3, 16, 8, 1);
     test_embedding(50, 24, 0);
     test_embedding(50, 16, 1);
-    test_cross_entropy(6, 16, 1, 13);
-    test_cross_entropy(5, 24, 3, 50);
-    test_cross_entropy(5, 24, 3, 40); /* the last part is all padding */
+    test_embedding(700, 11, 0);
+    test_cross_entropy(6, 16, 1, 13, 0);
+    test_cross_entropy(6, 16, 1, 13, 1);
+    test_cross_entropy(3, 1001, 1, 1001, 1);
+    test_cross_entropy(3, 5000, 1, 4997, 1);
+    test_cross_entropy(5, 24, 3, 50, 0);
+    test_cross_entropy(5, 24, 3, 40, 0); /* the last part is all padding */
     test_adam(1000, 700, 1, 0);
     test_adam(40000, 20000, 0, 0);
     test_adam(300, 0, 1, 1);

@@ -84,11 +84,20 @@ static void finish_row(void *context, int64_t row)
 
 static void work_finish(struct cpu_plan *plan, const void *operands)
 {
-    const struct cross_entropy_finish_operands *o = operands;
-    struct job job = {plan, operands};
-    const float *loss = plan->workspace;
+    struct cross_entropy_finish_operands all =
+        *(const struct cross_entropy_finish_operands *)operands;
+    const struct cross_entropy_finish_operands *o = &all;
+    struct job job = {plan, o};
+    float *loss = plan->workspace;
     double total = 0;
 
+    if (!all.partials) {
+        float *partial = loss + plan->operation.cross_entropy.rows;
+
+        work_partial(plan,
+                     &(struct cross_entropy_partial_operands){all.logits, all.targets, partial});
+        all.partials = partial;
+    }
     threads_run(plan->threads, plan->operation.cross_entropy.rows, finish_row, &job);
     for (int64_t row = 0; row < plan->operation.cross_entropy.rows; row++)
         if (o->weight[row] != 0)
@@ -107,5 +116,6 @@ int cpu_plan_cross_entropy(struct cpu_plan *plan, struct error *err)
         return 0;
     }
     plan->work = work_finish;
-    return cpu_workspace(plan, (size_t)shape->rows * sizeof(float), err);
+    /* The loss of each row, and the partials of a single part. */
+    return cpu_workspace(plan, (size_t)shape->rows * 4 * sizeof(float), err);
 }

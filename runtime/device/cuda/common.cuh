@@ -171,6 +171,28 @@ __device__ inline void group_sync(int id, int threads)
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+/* Copies to shared memory that run on by themselves, in groups that are waited for in order. */
+template <int BYTES> __device__ inline void copy_async(void *to, const void *from)
+{
+    const uint32_t address = (uint32_t)__cvta_generic_to_shared(to);
+
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from));
+    if (BYTES == 32)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address + 16),
+                     "l"((const char *)from + 16));
+}
+
+__device__ inline void copy_commit(void)
+{
+    asm volatile("cp.async.commit_group;");
+}
+
+/* Wait until at most PENDING groups of this thread are on their way. */
+template <int PENDING> __device__ inline void copy_wait(void)
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+
 /* Host side ------------------------------------------------------------------------------------ */
 
 static inline bool is_wide(const void *p)

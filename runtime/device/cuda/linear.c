@@ -343,7 +343,7 @@ static int choose(struct cuda_plan *plan, struct linear *linear, const struct sc
 {
     struct cuda_device *device = cuda_device_of(plan);
     double best = -1;
-    char key[256], value[2] = {'0', '\0'};
+    char key[256], value[128], times[96] = "";
 
     for (int v = 0; v < VARIANTS; v++) {
         struct linear now;
@@ -355,6 +355,7 @@ static int choose(struct cuda_plan *plan, struct linear *linear, const struct sc
             continue;
         plan->parts = &now;
         time = gemm_time(&device->gemm, run_trial, &trial, 5);
+        snprintf(times + strlen(times), sizeof(times) - strlen(times), ",%d:%.0fus", v, time * 1e6);
         if (time < 0 || (best >= 0 && time >= best)) {
             gemm_destroy(now.gemm);
             continue;
@@ -366,7 +367,8 @@ static int choose(struct cuda_plan *plan, struct linear *linear, const struct sc
     plan->parts = linear;
     if (!linear->gemm)
         return cuda_failure(device, err) ? -1 : error_set(err, "no kernel for a linear layer");
-    value[0] = (char)('0' + linear->variant);
+    /* The times are for people who read the file. */
+    snprintf(value, sizeof(value), "%d%s", (int)linear->variant, times);
     make_key(plan, key, sizeof(key));
     return tuning_put(device->gemm.tuning, key, value, err);
 }

@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(THREADS)
     const T *x = logits + row * cols;
     softmax_sum mine = {-INFINITY, 0};
 
-#pragma unroll 2
+#pragma unroll 4
     for (int64_t c = (int64_t)threadIdx.x * VECTOR; c < limit; c += (int64_t)THREADS * VECTOR) {
         float v[VECTOR], maximum = mine.maximum;
 
@@ -123,6 +123,81 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
+/* Both halves in one pass: the row waits in shared memory for its gradient. 16-bit types, whole
+ * vectors. */
+template <typename T>
+__global__ void __launch_bounds__(THREADS, 2)
+    whole(cross_entropy_finish_operands o, double *weighted, int cols, int64_t first, int limit,
+          bool backward)
+{
+    extern __shared__ __align__(16) char memory[];
+    const int64_t row = blockIdx.x;
+    T *x = (T *)o.logits + row * cols;
+    T *kept = (T *)memory;
+    const int half = cols / VECTOR / 2 * VECTOR;
+    softmax_sum mine = {-INFINITY, 0};
+
+    for (int c = threadIdx.x * VECTOR; c < half; c += THREADS * VECTOR)
+        copy_async<16>(kept + c, x + c);
+    copy_commit();
+    for (int c = half + threadIdx.x * VECTOR; c < cols; c += THREADS * VECTOR)
+        copy_async<16>(kept + c, x + c);
+    copy_commit();
+    for (int part = 0; part < 2; part++) {
+        const int end = part ? cols : half;
+
+        if (part == 0)
+            copy_wait<1>();
+        else
+            copy_wait<0>();
+            /* Each thread reads what it copied itself. */
+#pragma unroll 2
+        for (int c = (part ? half : 0) + threadIdx.x * VECTOR; c < end; c += THREADS * VECTOR) {
+            float v[VECTOR], maximum = mine.maximum;
+
+            load_vector(kept + c, v, VECTOR, true);
+#pragma unroll
+            for (int k = 0; k < VECTOR; k++) {
+                v[k] = c + k < limit ? v[k] : -INFINITY;
+                maximum = fmaxf(maximum, v[k]);
+            }
+            if (maximum == -INFINITY)
+                continue;
+            mine.sum *= __expf(mine.maximum - maximum);
+            mine.maximum = maximum;
+#pragma unroll
+            for (int k = 0; k < VECTOR; k++)
+                mine.sum += __expf(v[k] - maximum);
+        }
+    }
+    mine = merge_block(mine); /* a barrier: all of the row is there for everyone */
+    const float lse = logf(mine.sum) + mine.maximum, weight = o.weight[row];
+    const int64_t target = o.targets[row] - first;
+    if (threadIdx.x == 0) {
+        const float loss = lse - (target >= 0 && target < limit ? to_float(kept[target]) : 0.0f);
+
+        if (o.loss)
+            o.loss[row] = loss;
+        weighted[row] = weight != 0.0f ? (double)weight * loss : 0.0;
+    }
+    if (!backward)
+        return;
+    const float factor = weight * o.state->loss_scale;
+#pragma unroll 2
+    for (int c = threadIdx.x * VECTOR; c < cols; c += THREADS * VECTOR) {
+        float v[VECTOR];
+
+        load_vector(kept + c, v, VECTOR, true);
+#pragma unroll
+        for (int k = 0; k < VECTOR; k++) {
+            const float p = __expf(v[k] - lse) - (c + k == target ? 1.0f : 0.0f);
+
+            v[k] = c + k < limit ? p * factor : 0.0f;
+        }
+        store_vector(x + c, v, VECTOR, true);
+    }
+}
+
 __global__ void add_loss(const double *weighted, int64_t rows, step_state *state)
 {
     __shared__ double shared[WARP];
@@ -160,18 +235,51 @@ extern "C" void kernel_cross_entropy_partial(cudaStream_t stream, const cross_en
                            true_columns(s), wide)));
 }
 
+/* Rows up to this many bytes wait in shared memory; two blocks on a multiprocessor. */
+constexpr int64_t WHOLE_BYTES = 110 * 1024;
+
+template <typename T>
+static void launch_whole(cudaStream_t stream, const cross_entropy_shape *s,
+                         const cross_entropy_finish_operands *o, double *weighted)
+{
+    const size_t bytes = (size_t)s->cols * sizeof(T);
+
+    cudaFuncSetAttribute(whole<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    whole<T><<<(unsigned)s->rows, THREADS, bytes, stream>>>(*o, weighted, (int)s->cols, s->first,
+                                                            (int)true_columns(s), s->backward != 0);
+}
+
 extern "C" size_t kernel_cross_entropy_finish_workspace(const cross_entropy_shape *s)
 {
-    return (size_t)s->rows * sizeof(double);
+    return (size_t)s->rows * (sizeof(double) + 3 * sizeof(float));
 }
 
 extern "C" void kernel_cross_entropy_finish(cudaStream_t stream, const cross_entropy_shape *s,
-                                            const cross_entropy_finish_operands *o, void *workspace)
+                                            const cross_entropy_finish_operands *operands,
+                                            void *workspace)
 {
-    const bool wide = s->cols % VECTOR == 0 && is_wide(o->logits);
+    cross_entropy_finish_operands o = *operands;
+    const bool wide = s->cols % VECTOR == 0 && is_wide(o.logits);
+    const bool fits =
+        wide && s->type != TYPE_FP32 && s->cols * (int64_t)type_size(s->type) <= WHOLE_BYTES;
+    double *weighted = (double *)workspace;
 
-    WITH_TYPE(s->type, (finish<T><<<(unsigned)s->rows, THREADS, 0, stream>>>(
-                           *o, (double *)workspace, s->rows, s->cols, s->first, true_columns(s),
-                           s->parts, s->backward != 0, wide)));
-    add_loss<<<1, 1024, 0, stream>>>((const double *)workspace, s->rows, o->state);
+    if (!o.partials && fits) {
+        if (s->type == TYPE_BF16)
+            launch_whole<bf16>(stream, s, &o, weighted);
+        else
+            launch_whole<fp16>(stream, s, &o, weighted);
+    } else {
+        if (!o.partials) {
+            float *partial = (float *)(weighted + s->rows);
+            const cross_entropy_partial_operands first = {o.logits, o.targets, partial};
+
+            kernel_cross_entropy_partial(stream, s, &first);
+            o.partials = partial;
+        }
+        WITH_TYPE(s->type, (finish<T><<<(unsigned)s->rows, THREADS, 0, stream>>>(
+                               o, weighted, s->rows, s->cols, s->first, true_columns(s), s->parts,
+                               s->backward != 0, wide)));
+    }
+    add_loss<<<1, 1024, 0, stream>>>(weighted, s->rows, o.state);
 }

@@ -6,7 +6,6 @@
 namespace
 {
 
-constexpr int FORWARD_ELEMENTS = 32; /* of a row, held by one thread */
 constexpr int FORWARD_THREADS = 256;
 
 struct dropout {
@@ -29,127 +28,148 @@ __device__ inline void apply_dropout(const dropout &drop, uint64_t seed, uint32_
                                                                              : v[i] * drop.scale;
 }
 
-/* Sum over the 'warps' warps that share a row. 'slots' has one float per warp of the block. */
-__device__ inline float row_sum(float x, float *slots, int warp, int warps, int group)
+/* How often, around which mean, and with which sum of squared deviations values were seen. */
+struct moments {
+    float count, mean, squares;
+};
+
+__device__ inline moments merge(moments a, moments b)
 {
-    x = warp_sum(x);
-    if (warps == 1)
-        return x;
-    group_sync(1 + group, warps * WARP);
-    if (threadIdx.x % WARP == 0)
-        slots[warp] = x;
-    group_sync(1 + group, warps * WARP);
-    x = 0;
-    for (int i = 0; i < warps; i++)
-        x += slots[group * warps + i];
-    return x;
+    const float count = a.count + b.count;
+    const float share = count > 0 ? __fdividef(b.count, count) : 0.0f;
+    const float apart = b.mean - a.mean;
+
+    a.mean += apart * share;
+    a.squares += b.squares + apart * apart * a.count * share;
+    a.count = count;
+    return a;
 }
 
-/* group: the threads of one row. A block of several groups does several rows at once. V elements
- * go in one access. */
-template <typename T, int V, bool DROP, int THREADS>
-__global__ void __launch_bounds__(THREADS)
+/* Over the 'warps' warps that share a row. 'slots' has one entry per warp of the block. */
+__device__ inline moments merge_row(moments m, moments *slots, int warp, int warps, int group)
+{
+#pragma unroll
+    for (int offset = WARP / 2; offset > 0; offset /= 2) {
+        const moments other = {__shfl_xor_sync(0xffffffffu, m.count, offset),
+                               __shfl_xor_sync(0xffffffffu, m.mean, offset),
+                               __shfl_xor_sync(0xffffffffu, m.squares, offset)};
+        m = merge(m, other);
+    }
+    if (warps == 1)
+        return m;
+    if (threadIdx.x % WARP == 0)
+        slots[warp] = m;
+    group_sync(1 + group, warps * WARP);
+    m = slots[group * warps];
+    for (int i = 1; i < warps; i++)
+        m = merge(m, slots[group * warps + i]);
+    return m;
+}
+
+/* group: the threads of one row. A block of several groups does several rows at once. A thread
+ * holds ELEMENTS of a row, V in one access; loops over single elements are not unrolled. */
+template <typename T, int V, bool DROP, int ELEMENTS, int THREADS>
+__global__ void __launch_bounds__(THREADS, V > 1 && THREADS == FORWARD_THREADS ? 5 : 1)
     residual_norm(residual_norm_operands o, int64_t rows, int cols, int group_threads,
                   enum norm norm, float epsilon, dropout drop)
 {
-    constexpr int VECTORS = FORWARD_ELEMENTS / V;
-    __shared__ float slots[32];
+    constexpr int VECTORS = ELEMENTS / V, UNROLL = V > 1 ? VECTORS : 1;
+    __shared__ moments slots[32];
     const int group = threadIdx.x / group_threads, lane = threadIdx.x % group_threads;
     const int warps = group_threads / WARP, warp = threadIdx.x / WARP;
     const int64_t row = (int64_t)blockIdx.x * (blockDim.x / group_threads) + group;
-    float v[VECTORS][V];
+    packed<T, V> v[VECTORS], residual[VECTORS];
 
     if (row >= rows)
         return;
     const int64_t base = row * cols;
-    float sum = 0;
 
-    if (o.x) {
-#pragma unroll
-        for (int k = 0; k < VECTORS; k++) {
-            const int c = (k * group_threads + lane) * V;
+    /* All loads are on their way before the first is used; a store in between would hold them up.
+     */
+#pragma unroll UNROLL
+    for (int k = 0; k < VECTORS; k++) {
+        const int c = (k * group_threads + lane) * V;
 
-            if (c >= cols)
-                continue;
-            const packed<T, V> x = load_whole<V>((const T *)o.x + base + c);
-#pragma unroll
-            for (int i = 0; i < V; i++)
-                v[k][i] = to_float(x.element[i]);
-            if (o.bias) {
-                const packed<T, V> bias = load_whole<V>((const T *)o.bias + c);
-
-#pragma unroll
-                for (int i = 0; i < V; i++)
-                    v[k][i] += to_float(bias.element[i]);
-            }
-            if (DROP && drop.threshold)
-                apply_dropout<V>(drop, drop.state->seed, (uint32_t)drop.state->iteration,
-                                 o.row_index[row] * cols + c, v[k]);
-        }
-    } else {
-#pragma unroll
-        for (int k = 0; k < VECTORS; k++)
-#pragma unroll
-            for (int i = 0; i < V; i++)
-                v[k][i] = 0;
+        if (c < cols && o.x)
+            v[k] = load_whole<V>((const T *)o.x + base + c);
+        if (c < cols && o.residual)
+            residual[k] = load_whole<V>((const T *)o.residual + base + c);
     }
-#pragma unroll
+    float sum = 0, count = 0;
+#pragma unroll UNROLL
     for (int k = 0; k < VECTORS; k++) {
         const int c = (k * group_threads + lane) * V;
 
         if (c >= cols)
             continue;
-        if (o.residual) {
-            const packed<T, V> residual = load_whole<V>((const T *)o.residual + base + c);
+        if (o.x) {
+            float x[V];
 
 #pragma unroll
             for (int i = 0; i < V; i++)
-                v[k][i] += to_float(residual.element[i]);
-        }
-        if (o.x) {
-            store_whole<V>((T *)o.sum + base + c, v[k]);
-            /* The norm sees what the gradient will read back. */
+                x[i] = to_float(v[k].element[i]);
+            if (o.bias) {
+                const packed<T, V> bias = load_whole<V>((const T *)o.bias + c);
+
+#pragma unroll
+                for (int i = 0; i < V; i++)
+                    x[i] += to_float(bias.element[i]);
+            }
+            if (DROP && drop.threshold)
+                apply_dropout<V>(drop, drop.state->seed, (uint32_t)drop.state->iteration,
+                                 o.row_index[row] * cols + c, x);
+            if (o.residual) {
+#pragma unroll
+                for (int i = 0; i < V; i++)
+                    x[i] += to_float(residual[k].element[i]);
+            }
+            /* Rounded: the norm sees what the gradient will read back. */
 #pragma unroll
             for (int i = 0; i < V; i++)
-                v[k][i] = to_float(from_float<T>(v[k][i]));
+                v[k].element[i] = from_float<T>(x[i]);
+            *reinterpret_cast<packed<T, V> *>((T *)o.sum + base + c) = v[k];
+        } else {
+            v[k] = residual[k];
         }
 #pragma unroll
         for (int i = 0; i < V; i++)
-            sum += v[k][i];
+            sum += to_float(v[k].element[i]);
+        count += V;
     }
     if (norm == NORM_NONE)
         return;
-    float mean = 0;
-    if (norm == NORM_LAYER)
-        mean = row_sum(sum, slots, warp, warps, group) / (float)cols;
-    float squares = 0;
-#pragma unroll
+    moments m = {count, norm == NORM_LAYER && count > 0 ? __fdividef(sum, count) : 0.0f, 0};
+#pragma unroll UNROLL
     for (int k = 0; k < VECTORS; k++)
         if ((k * group_threads + lane) * V < cols) {
 #pragma unroll
-            for (int i = 0; i < V; i++)
-                squares += (v[k][i] - mean) * (v[k][i] - mean);
+            for (int i = 0; i < V; i++) {
+                const float apart = to_float(v[k].element[i]) - m.mean;
+
+                m.squares += apart * apart;
+            }
         }
-    const float variance = row_sum(squares, slots, warp, warps, group) / (float)cols;
-    const float rstd = rsqrtf(variance + epsilon);
-#pragma unroll
+    m = merge_row(m, slots, warp, warps, group);
+    const float mean = m.mean, rstd = rsqrtf(m.squares / (float)cols + epsilon);
+#pragma unroll UNROLL
     for (int k = 0; k < VECTORS; k++) {
         const int c = (k * group_threads + lane) * V;
+        float y[V];
 
         if (c >= cols)
             continue;
         const packed<T, V> weight = load_whole<V>((const T *)o.weight + c);
 #pragma unroll
         for (int i = 0; i < V; i++)
-            v[k][i] = (v[k][i] - mean) * rstd * to_float(weight.element[i]);
+            y[i] = (to_float(v[k].element[i]) - mean) * rstd * to_float(weight.element[i]);
         if (norm == NORM_LAYER) {
             const packed<T, V> bias = load_whole<V>((const T *)o.norm_bias + c);
 
 #pragma unroll
             for (int i = 0; i < V; i++)
-                v[k][i] += to_float(bias.element[i]);
+                y[i] += to_float(bias.element[i]);
         }
-        store_whole<V>((T *)o.y + base + c, v[k]);
+        store_whole<V>((T *)o.y + base + c, y);
     }
     if (lane == 0) {
         o.rstd[row] = rstd;
@@ -164,28 +184,62 @@ struct sums {
     bool weight, norm_bias, bias;
 };
 
+/* Rows on their way: each thread has its own elements of some rows of three tensors in shared
+ * memory, so that loads are in flight while a row is worked on, without registers for them. */
+__host__ __device__ constexpr int stages_for(int elements)
+{
+    return elements == 16 ? 3 : 4;
+}
+
 /* A thread holds ELEMENTS of a row, V in one access. Each group walks over rows and keeps its
  * column sums in registers; the groups of a block add theirs at the end, in a fixed order. */
 template <typename T, int V, bool DROP, int ELEMENTS, int THREADS>
-__global__ void __launch_bounds__(THREADS, ELEMENTS == 8 ? 3 : 1)
+__global__ void __launch_bounds__(THREADS, ELEMENTS == 8 && V > 1 ? 3 : 1)
     residual_norm_backward(residual_norm_backward_operands o, int64_t rows, int cols,
                            int group_threads, enum norm norm, bool write_residual, bool write_x,
                            dropout drop, sums out)
 {
-    constexpr int VECTORS = ELEMENTS / V;
+    constexpr int VECTORS = ELEMENTS / V, UNROLL = V > 1 ? VECTORS : 1;
+    constexpr bool STAGED = V > 1;
+    constexpr int STAGES = stages_for(ELEMENTS);
+    constexpr int SIZE = V * sizeof(T);
     __shared__ float2 slots[2][32];
-    extern __shared__ float shared[];
+    extern __shared__ __align__(16) char memory[];
     const int group = threadIdx.x / group_threads, lane = threadIdx.x % group_threads;
     const int groups = blockDim.x / group_threads;
     const int warps = group_threads / WARP, warp = threadIdx.x / WARP;
     const int64_t stride = (int64_t)gridDim.x * groups;
+    const int64_t first = (int64_t)blockIdx.x * groups + group;
     float sum_weight[VECTORS][V] = {{0}}, sum_norm_bias[VECTORS][V] = {{0}},
           sum_bias[VECTORS][V] = {{0}};
     packed<T, V> weight[VECTORS] = {};
-    int parity = 0;
+    int parity = 0, stage = 0;
+
+    /* Where vector k of tensor 'which' of the thread's row lies in a stage. */
+    auto place = [&](int at, int which, int k) {
+        return memory + ((((size_t)at * 3 + which) * VECTORS + k) * THREADS + threadIdx.x) * SIZE;
+    };
+    auto fetch = [&](int64_t row, int at) {
+        if (row < rows) {
+#pragma unroll
+            for (int k = 0; k < VECTORS; k++) {
+                const int c = (k * group_threads + lane) * V;
+
+                if (c >= cols)
+                    continue;
+                if (norm != NORM_NONE) {
+                    copy_async<SIZE>(place(at, 0, k), (const T *)o.dy + row * cols + c);
+                    copy_async<SIZE>(place(at, 1, k), (const T *)o.sum + row * cols + c);
+                }
+                if (o.dsum)
+                    copy_async<SIZE>(place(at, 2, k), (const T *)o.dsum + row * cols + c);
+            }
+        }
+        copy_commit();
+    };
 
     if (norm != NORM_NONE) {
-#pragma unroll
+#pragma unroll UNROLL
         for (int k = 0; k < VECTORS; k++) {
             const int c = (k * group_threads + lane) * V;
 
@@ -193,28 +247,47 @@ __global__ void __launch_bounds__(THREADS, ELEMENTS == 8 ? 3 : 1)
                 weight[k] = load_whole<V>((const T *)o.weight + c);
         }
     }
-    for (int64_t row = (int64_t)blockIdx.x * groups + group; row < rows; row += stride) {
+    if (STAGED) {
+        for (int i = 0; i < STAGES - 1; i++)
+            fetch(first + i * stride, i);
+    }
+    for (int64_t row = first; row < rows; row += stride) {
         const int64_t base = row * cols;
         packed<T, V> dy[VECTORS] = {}, x[VECTORS] = {}, dsum[VECTORS] = {};
         float mean = 0, rstd = 0, c1 = 0, c2 = 0;
 
-#pragma unroll
+        if (STAGED) {
+            /* The next row goes where the last one was: this thread has read it already. */
+            fetch(row + (STAGES - 1) * stride, (stage + STAGES - 1) % STAGES);
+            copy_wait<STAGES - 1>();
+        }
+#pragma unroll UNROLL
         for (int k = 0; k < VECTORS; k++) {
             const int c = (k * group_threads + lane) * V;
 
             if (c >= cols)
                 continue;
-            if (norm != NORM_NONE) {
-                dy[k] = load_whole<V>((const T *)o.dy + base + c);
-                x[k] = load_whole<V>((const T *)o.sum + base + c);
+            if (STAGED) {
+                if (norm != NORM_NONE) {
+                    dy[k] = *(const packed<T, V> *)place(stage, 0, k);
+                    x[k] = *(const packed<T, V> *)place(stage, 1, k);
+                }
+                if (o.dsum)
+                    dsum[k] = *(const packed<T, V> *)place(stage, 2, k);
+            } else {
+                if (norm != NORM_NONE) {
+                    dy[k] = load_whole<V>((const T *)o.dy + base + c);
+                    x[k] = load_whole<V>((const T *)o.sum + base + c);
+                }
+                if (o.dsum)
+                    dsum[k] = load_whole<V>((const T *)o.dsum + base + c);
             }
-            if (o.dsum)
-                dsum[k] = load_whole<V>((const T *)o.dsum + base + c);
         }
+        stage = (stage + 1) % STAGES;
         if (norm != NORM_NONE) {
             mean = norm == NORM_LAYER ? o.mean[row] : 0.0f;
             rstd = o.rstd[row];
-#pragma unroll
+#pragma unroll UNROLL
             for (int k = 0; k < VECTORS; k++)
 #pragma unroll
                 for (int i = 0; i < V; i++) {
@@ -245,7 +318,7 @@ __global__ void __launch_bounds__(THREADS, ELEMENTS == 8 ? 3 : 1)
             c1 = norm == NORM_LAYER ? c1 / (float)cols : 0.0f;
             c2 /= (float)cols;
         }
-#pragma unroll
+#pragma unroll UNROLL
         for (int k = 0; k < VECTORS; k++) {
             const int c = (k * group_threads + lane) * V;
             float d[V];
@@ -275,6 +348,9 @@ __global__ void __launch_bounds__(THREADS, ELEMENTS == 8 ? 3 : 1)
     }
 
     /* shared: (groups, cols) of one sum at a time. */
+    float *shared = (float *)memory;
+    if (STAGED)
+        copy_wait<0>();
 #pragma unroll
     for (int which = 0; which < 3; which++) {
         const bool wanted = which == 0 ? out.weight : which == 1 ? out.norm_bias : out.bias;
@@ -282,7 +358,7 @@ __global__ void __launch_bounds__(THREADS, ELEMENTS == 8 ? 3 : 1)
         if (!wanted)
             continue;
         __syncthreads();
-#pragma unroll
+#pragma unroll UNROLL
         for (int k = 0; k < VECTORS; k++) {
             const int c = (k * group_threads + lane) * V;
 
@@ -306,15 +382,17 @@ __global__ void __launch_bounds__(THREADS, ELEMENTS == 8 ? 3 : 1)
 }
 
 /* Add up the shares of 'blocks' blocks: out[c] (+)= sum over b of partial[b * stride + c]. A block
- * does 32 columns with 8 warps that take every eighth share. */
+ * does 32 columns with SHARE_WARPS warps that take shares in turn. */
 struct share_sums {
     const float *partial[3];
     float *out[3];
 };
 
+constexpr int SHARE_WARPS = 32;
+
 __global__ void add_shares(share_sums s, int64_t stride, int blocks, int64_t cols, int accumulate)
 {
-    __shared__ float shared[8][WARP + 1];
+    __shared__ float shared[SHARE_WARPS][WARP + 1];
     const int64_t c = (int64_t)blockIdx.x * WARP + threadIdx.x;
     const int which = blockIdx.y;
     const float *partial = which == 0 ? s.partial[0] : which == 1 ? s.partial[1] : s.partial[2];
@@ -324,13 +402,13 @@ __global__ void add_shares(share_sums s, int64_t stride, int blocks, int64_t col
     if (!out)
         return;
     if (c < cols)
-        for (int b = threadIdx.y; b < blocks; b += 8)
+        for (int b = threadIdx.y; b < blocks; b += SHARE_WARPS)
             total += partial[b * stride + c];
     shared[threadIdx.y][threadIdx.x] = total;
     __syncthreads();
     if (threadIdx.y == 0 && c < cols) {
         total = 0;
-        for (int i = 0; i < 8; i++)
+        for (int i = 0; i < SHARE_WARPS; i++)
             total += shared[i][threadIdx.x];
         out[c] = accumulate ? out[c] + total : total;
     }
@@ -375,20 +453,20 @@ backward_launch plan_backward(const residual_norm_shape *shape, int processors)
 
 extern "C" int kernel_residual_norm_fits(int64_t cols)
 {
-    return cols <= (int64_t)1024 * FORWARD_ELEMENTS;
+    return cols <= (int64_t)1024 * 32;
 }
 
 extern "C" void kernel_residual_norm(cudaStream_t stream, const residual_norm_shape *shape,
                                      const residual_norm_operands *operands)
 {
-    const int group = round_threads(divide_up(shape->cols, FORWARD_ELEMENTS), 1024);
-    const int threads = group > FORWARD_THREADS ? 1024 : FORWARD_THREADS;
-    const unsigned blocks = (unsigned)divide_up(shape->rows, threads / group);
     residual_norm_operands o = *operands;
+    dropout drop = make_dropout(shape, o.state, o.purpose);
     bool wide = shape->cols % VECTOR == 0;
 
-    if (!shape->input)
+    if (!shape->input) {
         o.x = NULL;
+        drop.threshold = 0;
+    }
     if (!shape->bias)
         o.bias = NULL;
     if (shape->input && !shape->residual)
@@ -398,22 +476,28 @@ extern "C" void kernel_residual_norm(cudaStream_t stream, const residual_norm_sh
     if (shape->norm != NORM_NONE)
         wide = wide && is_wide(o.weight) && is_wide(o.y) &&
                (shape->norm == NORM_RMS || is_wide(o.norm_bias));
-    const dropout drop = make_dropout(shape, o.state, o.purpose);
-#define LAUNCH(V, DROP, THREADS)                                                                \
-    WITH_TYPE(shape->type, (residual_norm<T, V, DROP, THREADS><<<blocks, threads, 0, stream>>>( \
-                               o, shape->rows, (int)shape->cols, group, shape->norm,            \
-                               (float)shape->epsilon, drop)))
-    const bool plain = drop.threshold == 0;
-    if (threads > FORWARD_THREADS && wide && plain)
-        LAUNCH(8, false, 1024);
-    else if (threads > FORWARD_THREADS)
-        LAUNCH(1, true, 1024);
-    else if (wide && plain)
-        LAUNCH(8, false, FORWARD_THREADS);
+#define LAUNCH(V, DROP, ELEMENTS, THREADS)                                                       \
+    do {                                                                                         \
+        const int group = round_threads(divide_up(shape->cols, ELEMENTS), 1024);                 \
+        const unsigned blocks = (unsigned)divide_up(shape->rows, THREADS / group);               \
+                                                                                                 \
+        WITH_TYPE(shape->type,                                                                   \
+                  (residual_norm<T, V, DROP, ELEMENTS, THREADS>                                  \
+                   <<<blocks, THREADS, 0, stream>>>(o, shape->rows, (int)shape->cols, group,     \
+                                                    shape->norm, (float)shape->epsilon, drop))); \
+    } while (0)
+    if (shape->cols > 1024 * 16)
+        LAUNCH(1, true, 32, 1024);
+    else if (shape->cols > FORWARD_THREADS * 16 && wide && drop.threshold == 0)
+        LAUNCH(8, false, 16, 1024);
+    else if (shape->cols > FORWARD_THREADS * 16)
+        LAUNCH(1, true, 16, 1024);
+    else if (wide && drop.threshold == 0)
+        LAUNCH(8, false, 16, FORWARD_THREADS);
     else if (wide)
-        LAUNCH(8, true, FORWARD_THREADS);
+        LAUNCH(8, true, 16, FORWARD_THREADS);
     else
-        LAUNCH(1, true, FORWARD_THREADS);
+        LAUNCH(1, true, 16, FORWARD_THREADS);
 #undef LAUNCH
 }
 
@@ -430,7 +514,10 @@ extern "C" void kernel_residual_norm_backward(cudaStream_t stream, const residua
 {
     const backward_launch launch = plan_backward(shape, processors);
     const int threads = launch.group_threads * launch.groups;
-    const size_t shared = (size_t)launch.groups * (size_t)shape->cols * sizeof(float);
+    const size_t sum_bytes = (size_t)launch.groups * (size_t)shape->cols * sizeof(float);
+    const size_t stage_bytes = (size_t)stages_for(launch.elements) * 3 * (size_t)launch.elements *
+                               (size_t)threads * type_size(shape->type);
+    size_t shared = sum_bytes;
     residual_norm_backward_operands o = *operands;
     const dropout drop = make_dropout(shape, o.state, o.purpose);
     const bool norm = shape->norm != NORM_NONE;
@@ -442,6 +529,11 @@ extern "C" void kernel_residual_norm_backward(cudaStream_t stream, const residua
 
     if (norm)
         wide = wide && is_wide(o.dy) && is_wide(o.sum) && is_wide(o.weight);
+    /* Wide rows of fp32, or with dropout: the simple kernel; they do not fit, or are rare. */
+    wide = wide && (launch.elements == 8 ||
+                    (launch.elements == 16 && shape->type != TYPE_FP32 && !write_x));
+    if (wide && stage_bytes > shared)
+        shared = stage_bytes;
 #define KERNEL(V, DROP, ELEMENTS, THREADS) residual_norm_backward<T, V, DROP, ELEMENTS, THREADS>
 #define LAUNCH(...)                                                                        \
     WITH_TYPE(shape->type, ({                                                              \
@@ -455,7 +547,7 @@ extern "C" void kernel_residual_norm_backward(cudaStream_t stream, const residua
               }))
     if (launch.elements == 32)
         LAUNCH(1, true, 32, 1024);
-    else if (launch.elements == 16 && wide && !write_x)
+    else if (launch.elements == 16 && wide)
         LAUNCH(8, false, 16, 512);
     else if (launch.elements == 16)
         LAUNCH(1, true, 16, 512);
@@ -473,7 +565,7 @@ extern "C" void kernel_residual_norm_backward(cudaStream_t stream, const residua
             {out.weight ? o.dweight : NULL, out.norm_bias ? o.dnorm_bias : NULL,
              out.bias ? o.dbias : NULL}};
 
-        add_shares<<<dim3((unsigned)divide_up(shape->cols, WARP), 3), dim3(WARP, 8), 0, stream>>>(
-            shares, 3 * shape->cols, launch.blocks, shape->cols, o.accumulate);
+        add_shares<<<dim3((unsigned)divide_up(shape->cols, WARP), 3), dim3(WARP, SHARE_WARPS), 0,
+                     stream>>>(shares, 3 * shape->cols, launch.blocks, shape->cols, o.accumulate);
     }
 }

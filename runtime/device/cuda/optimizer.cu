@@ -9,7 +9,7 @@ constexpr int FLOATS = 4;
 constexpr int SUM_BLOCKS = 1056; /* fixed: the order of the sum depends on nothing but the count */
 
 struct adam_constants {
-    float beta1, beta2, epsilon, lr, decay, factor, correction1, root_correction2;
+    float beta1, beta2, epsilon, lr, decay, factor, inverse1, inverse_root2;
 };
 
 __device__ inline float update(const adam_constants &k, float g, float &p, float &m, float &v,
@@ -18,7 +18,7 @@ __device__ inline float update(const adam_constants &k, float g, float &p, float
     g *= k.factor;
     m = k.beta1 * m + (1.0f - k.beta1) * g;
     v = k.beta2 * v + (1.0f - k.beta2) * g * g;
-    const float step = m / k.correction1 / (sqrtf(v) / k.root_correction2 + k.epsilon);
+    const float step = __fdividef(m * k.inverse1, __fsqrt_rn(v) * k.inverse_root2 + k.epsilon);
     p -= k.lr * (step + decay * p);
     return p;
 }
@@ -37,46 +37,40 @@ __global__ void __launch_bounds__(THREADS)
                         o.state->lr,
                         o.state->weight_decay,
                         o.state->grad_factor,
-                        (float)(1.0 - pow(beta1, t)),
-                        (float)sqrt(1.0 - pow(beta2, t))};
+                        (float)(1.0 / (1.0 - pow(beta1, t))),
+                        (float)(1.0 / sqrt(1.0 - pow(beta2, t)))};
     T *weights = (T *)o.weights;
     const int64_t stride = (int64_t)gridDim.x * THREADS * FLOATS;
 
-    for (int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * FLOATS; i < count;
-         i += stride) {
-        if (wide && i + FLOATS <= count) {
-            float4 g = __ldcs((const float4 *)(o.grad + i));
-            float4 p = __ldcs((const float4 *)(o.master + i));
-            float4 m = __ldcs((const float4 *)(o.moment1 + i));
-            float4 v = __ldcs((const float4 *)(o.moment2 + i));
+    int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * FLOATS;
 
-            update(k, g.x, p.x, m.x, v.x, i < decayed ? k.decay : 0.0f);
-            update(k, g.y, p.y, m.y, v.y, i + 1 < decayed ? k.decay : 0.0f);
-            update(k, g.z, p.z, m.z, v.z, i + 2 < decayed ? k.decay : 0.0f);
-            update(k, g.w, p.w, m.w, v.w, i + 3 < decayed ? k.decay : 0.0f);
-            __stcs((float4 *)(o.master + i), p);
-            __stcs((float4 *)(o.moment1 + i), m);
-            __stcs((float4 *)(o.moment2 + i), v);
-            if (weights) {
-                struct __align__(4 * sizeof(T)) four
-                {
-                    T e[FLOATS];
-                }
-                w = {{from_float<T>(p.x), from_float<T>(p.y), from_float<T>(p.z),
-                      from_float<T>(p.w)}};
+    for (; wide && i + FLOATS <= count; i += stride) {
+        float4 g = __ldcs((const float4 *)(o.grad + i));
+        float4 p = __ldcs((const float4 *)(o.master + i));
+        float4 m = __ldcs((const float4 *)(o.moment1 + i));
+        float4 v = __ldcs((const float4 *)(o.moment2 + i));
 
-                *reinterpret_cast<four *>(weights + i) = w;
-            }
-        } else {
-            for (int64_t j = i; j < i + FLOATS && j < count; j++) {
-                const float p = update(k, o.grad[j], o.master[j], o.moment1[j], o.moment2[j],
-                                       j < decayed ? k.decay : 0.0f);
+        update(k, g.x, p.x, m.x, v.x, i < decayed ? k.decay : 0.0f);
+        update(k, g.y, p.y, m.y, v.y, i + 1 < decayed ? k.decay : 0.0f);
+        update(k, g.z, p.z, m.z, v.z, i + 2 < decayed ? k.decay : 0.0f);
+        update(k, g.w, p.w, m.w, v.w, i + 3 < decayed ? k.decay : 0.0f);
+        __stcs((float4 *)(o.master + i), p);
+        __stcs((float4 *)(o.moment1 + i), m);
+        __stcs((float4 *)(o.moment2 + i), v);
+        if (weights) {
+            const float four[FLOATS] = {p.x, p.y, p.z, p.w};
 
-                if (weights)
-                    weights[j] = from_float<T>(p);
-            }
+            store_whole<FLOATS>(weights + i, four);
         }
     }
+    for (; i < count; i += stride)
+        for (int64_t j = i; j < i + FLOATS && j < count; j++) {
+            const float p = update(k, o.grad[j], o.master[j], o.moment1[j], o.moment2[j],
+                                   j < decayed ? k.decay : 0.0f);
+
+            if (weights)
+                weights[j] = from_float<T>(p);
+        }
 }
 
 __device__ inline double block_sum(double x)
@@ -98,19 +92,22 @@ __global__ void __launch_bounds__(THREADS)
 {
     const int64_t stride = (int64_t)gridDim.x * THREADS * FLOATS;
     double sum = 0;
+    int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * FLOATS;
 
-#pragma unroll 4
-    for (int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * FLOATS; i < count;
-         i += stride) {
-        if (wide && i + FLOATS <= count) {
-            const float4 v = *(const float4 *)(x + i);
+    for (; wide && i + 3 * stride + FLOATS <= count; i += 4 * stride) {
+        float4 v[4];
 
-            sum += (double)v.x * v.x + (double)v.y * v.y + (double)v.z * v.z + (double)v.w * v.w;
-        } else {
-            for (int64_t j = i; j < i + FLOATS && j < count; j++)
-                sum += (double)x[j] * x[j];
-        }
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            v[k] = *(const float4 *)(x + i + k * stride);
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            sum += (double)v[k].x * v[k].x + (double)v[k].y * v[k].y + (double)v[k].z * v[k].z +
+                   (double)v[k].w * v[k].w;
     }
+    for (; i < count; i += stride)
+        for (int64_t j = i; j < i + FLOATS && j < count; j++)
+            sum += (double)x[j] * x[j];
     sum = block_sum(sum);
     if (threadIdx.x == 0)
         partial[blockIdx.x] = sum;
@@ -151,7 +148,7 @@ extern "C" void kernel_adam(cudaStream_t stream, const adam_shape *s, const adam
 {
     const int64_t blocks = smaller(divide_up(s->count, THREADS * FLOATS), 132 * 16);
     const bool wide = is_wide(o->grad) && is_wide(o->master) && is_wide(o->moment1) &&
-                      is_wide(o->moment2) && ((uintptr_t)o->weights & 7) == 0;
+                      is_wide(o->moment2) && is_wide(o->weights);
 
     if (s->count == 0)
         return;

@@ -12,22 +12,25 @@ unsigned blocks_for(int64_t vectors)
     return (unsigned)divide_up(vectors, THREADS);
 }
 
+/* 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3) */
+__device__ inline float gelu_sigmoid(float x)
+{
+    const float u = x * (-1.5957691216057308f - 0.07135481282672427f * x * x); /* -2u */
+
+    return __fdividef(1.0f, 1.0f + __expf(u));
+}
+
 __device__ inline float gelu(float x)
 {
-    const float u = 0.7978845608028654f * (x + 0.044715f * x * x * x);
-
-    /* 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2u)) */
-    return x / (1.0f + __expf(-2.0f * u));
+    return x * gelu_sigmoid(x);
 }
 
 __device__ inline float gelu_gradient(float x)
 {
-    const float square = x * x;
-    const float u = 0.7978845608028654f * x * (1.0f + 0.044715f * square);
-    const float sigmoid = 1.0f / (1.0f + __expf(-2.0f * u));
-    const float du = 0.7978845608028654f * (1.0f + 3.0f * 0.044715f * square);
+    const float s = gelu_sigmoid(x);
+    const float du = 1.5957691216057308f + 0.21406443848017281f * x * x; /* of 2u */
 
-    return sigmoid + 2.0f * x * sigmoid * (1.0f - sigmoid) * du;
+    return s + x * s * (1.0f - s) * du;
 }
 
 template <typename T> __global__ void gelu_kernel(const T *x, T *y, int64_t count, bool wide)
@@ -54,6 +57,7 @@ __global__ void __launch_bounds__(SUM_WARPS *WARP)
     column_sums(const T *x, const T *pre, T *y, float *partial, int64_t rows, int64_t cols,
                 int64_t rows_per_block, bool wide)
 {
+    constexpr int SUM_ROWS = GELU ? 2 : 4;
     __shared__ float shared[SUM_WARPS][SUM_COLUMNS];
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     const int64_t c = (int64_t)blockIdx.x * SUM_COLUMNS + lane * VECTOR, count = cols - c;
@@ -62,26 +66,35 @@ __global__ void __launch_bounds__(SUM_WARPS *WARP)
     float sum[VECTOR] = {0};
 
     if (count > 0) {
-#pragma unroll 4
-        for (int64_t row = first + warp; row < last; row += SUM_WARPS) {
-            const int64_t at = row * cols + c;
-            float v[VECTOR];
+        /* Some rows at a time, all loads before the first store. */
+        for (int64_t row = first + warp; row < last; row += SUM_WARPS * SUM_ROWS) {
+            packed<T> v[SUM_ROWS], p[SUM_ROWS];
 
-            load_vector(x + at, v, count, wide);
-            if (GELU) {
-                float p[VECTOR];
-
-                load_vector(pre + at, p, count, wide);
 #pragma unroll
-                for (int k = 0; k < VECTOR; k++)
-                    v[k] *= gelu_gradient(p[k]);
-                const packed<T> rounded = pack<T>(v);
-                store_packed(y + at, rounded, count, wide);
-                unpack(rounded, v);
+            for (int r = 0; r < SUM_ROWS; r++) {
+                const int64_t at = (row + r * SUM_WARPS) * cols + c;
+                const bool valid = row + r * SUM_WARPS < last;
+
+                v[r] = load_packed(x + at, valid ? count : 0, wide);
+                if (GELU)
+                    p[r] = load_packed(pre + at, valid ? count : 0, wide);
             }
 #pragma unroll
-            for (int k = 0; k < VECTOR; k++)
-                sum[k] += v[k];
+            for (int r = 0; r < SUM_ROWS; r++) {
+                if (GELU) {
+                    const int64_t at = (row + r * SUM_WARPS) * cols + c;
+                    const bool valid = row + r * SUM_WARPS < last;
+
+#pragma unroll
+                    for (int k = 0; k < VECTOR; k++)
+                        v[r].element[k] = from_float<T>(to_float(v[r].element[k]) *
+                                                        gelu_gradient(to_float(p[r].element[k])));
+                    store_packed(y + at, v[r], valid ? count : 0, wide);
+                }
+#pragma unroll
+                for (int k = 0; k < VECTOR; k++)
+                    sum[k] += to_float(v[r].element[k]);
+            }
         }
     }
 #pragma unroll
@@ -99,21 +112,23 @@ __global__ void __launch_bounds__(SUM_WARPS *WARP)
     }
 }
 
+constexpr int SHARE_WARPS = 32;
+
 __global__ void add_partials(const float *partial, float *out, int blocks, int64_t cols,
                              int accumulate)
 {
-    __shared__ float shared[SUM_WARPS][WARP + 1];
+    __shared__ float shared[SHARE_WARPS][WARP + 1];
     const int64_t c = (int64_t)blockIdx.x * WARP + threadIdx.x;
     float total = 0;
 
     if (c < cols)
-        for (int b = threadIdx.y; b < blocks; b += SUM_WARPS)
+        for (int b = threadIdx.y; b < blocks; b += SHARE_WARPS)
             total += partial[b * cols + c];
     shared[threadIdx.y][threadIdx.x] = total;
     __syncthreads();
     if (threadIdx.y == 0 && c < cols) {
         total = 0;
-        for (int i = 0; i < SUM_WARPS; i++)
+        for (int i = 0; i < SHARE_WARPS; i++)
             total += shared[i][threadIdx.x];
         out[c] = accumulate ? out[c] + total : total;
     }
@@ -291,10 +306,9 @@ __global__ void gather_rows(const T *x, const int32_t *index, T *out, int64_t ro
     if (row >= rows)
         return;
     const int64_t from = index[row];
-    store_packed(
-        out + row * out_stride + c,
-        load_packed(x + (from < 0 ? 0 : from) * x_stride + c, from < 0 ? 0 : cols - c, wide),
-        cols - c, wide);
+    const T *at = x + (from < 0 ? 0 : from) * x_stride + c;
+    store_packed(out + row * out_stride + c, load_packed(at, from < 0 ? 0 : cols - c, wide),
+                 cols - c, wide);
 }
 
 __global__ void normal(float *out, normal_shape s, uint64_t seed, uint32_t purpose)
@@ -364,7 +378,7 @@ extern "C" void kernel_column_sums(cudaStream_t stream, enum device_type type, i
         WITH_TYPE(type, (column_sums<T, false><<<grid, SUM_WARPS * WARP, 0, stream>>>(
                             (const T *)x, NULL, NULL, partial, rows, cols, rows_per_block, wide)));
     if (out)
-        add_partials<<<(unsigned)divide_up(cols, WARP), dim3(WARP, SUM_WARPS), 0, stream>>>(
+        add_partials<<<(unsigned)divide_up(cols, WARP), dim3(WARP, SHARE_WARPS), 0, stream>>>(
             workspace, out, blocks, cols, accumulate);
 }
 
@@ -454,12 +468,12 @@ extern "C" void kernel_gather_rows(cudaStream_t stream, const gather_rows_shape 
     const unsigned blocks = blocks_for(s->rows * divide_up(s->cols, VECTOR));
     const int64_t x_stride = s->x_stride ? s->x_stride : s->cols;
     const int64_t out_stride = s->out_stride ? s->out_stride : s->cols;
-    const bool wide = s->cols % VECTOR == 0 && x_stride % VECTOR == 0 &&
-                      out_stride % VECTOR == 0 && is_wide(o->x) && is_wide(o->out);
+    const bool wide = s->cols % VECTOR == 0 && x_stride % VECTOR == 0 && out_stride % VECTOR == 0 &&
+                      is_wide(o->x) && is_wide(o->out);
 
-    WITH_TYPE(s->type, (gather_rows<<<blocks, THREADS, 0, stream>>>(
-                           (const T *)o->x, o->index, (T *)o->out, s->rows, s->cols, x_stride,
-                           out_stride, wide)));
+    WITH_TYPE(s->type, (gather_rows<<<blocks, THREADS, 0, stream>>>((const T *)o->x, o->index,
+                                                                    (T *)o->out, s->rows, s->cols,
+                                                                    x_stride, out_stride, wide)));
 }
 
 extern "C" void kernel_normal(cudaStream_t stream, const normal_shape *s, const normal_operands *o)
