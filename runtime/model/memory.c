@@ -42,9 +42,11 @@ struct model_sizes model_sizes(const struct model_config *config, const struct l
     z.kv = 2 * z.groups * d;
     z.qkv = z.attention + z.kv;
     z.fc1 = config->swiglu ? 2 * z.ffn : z.ffn;
-    /* Logits of at most 256 MiB (fp32) at a time, in equal parts of the rows. */
+    /* Logits of at most 1 GiB at a time, in equal parts of the rows: each part costs a pass over
+     * the gradient of the head's weight, and small ones leave a GPU idle. */
     z.head_rows = z.rows;
-    while (z.head_rows % 2 == 0 && z.head_rows * z.vocabulary > (int64_t)64 << 20)
+    while (z.head_rows % 2 == 0 &&
+           z.head_rows * z.vocabulary * (int64_t)type_size(config->type) > (int64_t)1 << 30)
         z.head_rows /= 2;
     return z;
 }
