@@ -3,6 +3,7 @@
 #include "plan.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -54,10 +55,28 @@ static double now(void)
 
 /* --- Set-up ---------------------------------------------------------------------------------- */
 
+/* Where tuning results are kept: $MEGATRON_CACHE_DIR, or megatron in the user's cache. */
+static const char *cache_directory(char *path, size_t size)
+{
+    const char *own = getenv("MEGATRON_CACHE_DIR"), *cache = getenv("XDG_CACHE_HOME");
+    const char *home = getenv("HOME");
+    int length = -1;
+
+    if (own && own[0])
+        length = snprintf(path, size, "%s", own);
+    else if (cache && cache[0])
+        length = snprintf(path, size, "%s/megatron", cache);
+    else if (home && home[0])
+        length = snprintf(path, size, "%s/.cache/megatron", home);
+    return length > 0 && (size_t)length < size ? path : NULL;
+}
+
 static int open_device(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
+    char cache[PATH_MAX];
     struct device_options options = {
+        .cache_dir = cache_directory(cache, sizeof(cache)),
         .index = 0,
         .threads = a->threads > 0 ? (int)a->threads : 0,
         .deterministic = a->deterministic,
