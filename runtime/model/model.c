@@ -306,25 +306,29 @@ static int initialize_one(struct model *m, const struct parameter *p, struct err
     return rc;
 }
 
-int model_initialize(struct model *m, struct error *err)
+int model_adopt(struct model *m, struct error *err)
 {
     struct operation op = {.kind = OPERATION_CONVERT,
                            .convert = {m->parameters.elements, TYPE_FP32, m->config.type}};
-    struct device_plan *plan;
+    struct device_plan *plan = plan_create(m->device, &op, err);
     int rc;
 
-    if (clear_arenas(m, err) < 0)
-        return -1;
-    for (int i = 0; i < m->parameters.count; i++)
-        if (initialize_one(m, &m->parameters.list[i], err) < 0)
-            return error_prefix(err, "%s", m->parameters.list[i].name);
-    plan = plan_create(m->device, &op, err);
     if (!plan)
         return -1;
     run_convert(plan, m->compute, &(struct convert_operands){m->gradients, m->weights});
     rc = device_stream_wait(m->compute, 600, err);
     plan_destroy(plan);
     return rc;
+}
+
+int model_initialize(struct model *m, struct error *err)
+{
+    if (clear_arenas(m, err) < 0)
+        return -1;
+    for (int i = 0; i < m->parameters.count; i++)
+        if (initialize_one(m, &m->parameters.list[i], err) < 0)
+            return error_prefix(err, "%s", m->parameters.list[i].name);
+    return model_adopt(m, err);
 }
 
 const struct model_batch *model_batch(struct model *model, int chunk, int slot)

@@ -61,6 +61,9 @@ struct step_state *model_state(struct model *model);
  * them in fp32. */
 int model_initialize(struct model *model, struct error *err);
 
+/* Take the weights from the gradient arena, where a loader has put them in fp32. */
+int model_adopt(struct model *model, struct error *err);
+
 /* Where the batch of a slot lies; the caller fills it before model_forward. */
 const struct model_batch *model_batch(struct model *model, int chunk, int slot);
 

@@ -172,7 +172,7 @@ struct optimizer *engine_optimizer(struct engine *engine)
 int engine_start(struct engine *e, int initialize, const struct step_state *resumed,
                  struct error *err)
 {
-    if (initialize && model_initialize(e->model, err) < 0)
+    if ((initialize ? model_initialize : model_adopt)(e->model, err) < 0)
         return -1;
     return optimizer_start(e->optimizer, resumed, e->config.model.seed, err);
 }

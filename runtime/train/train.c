@@ -1,4 +1,5 @@
 #include "train.h"
+#include "hf.h"
 #include "log.h"
 #include "plan.h"
 
@@ -123,7 +124,11 @@ static int create_engine(struct train *t, struct error *err)
     t->engine = engine_create(&config, &t->parallel, t->device, err);
     if (!t->engine)
         return -1;
-    return engine_start(t->engine, 1, NULL, err);
+    if (!a->load_hf)
+        return engine_start(t->engine, 1, NULL, err);
+    if (hf_load(a->load_hf, &a->model_config, engine_model(t->engine), t->device, err) < 0)
+        return error_prefix(err, "--load-hf");
+    return engine_start(t->engine, 0, NULL, err);
 }
 
 static int open_data(struct train *t, struct error *err)
@@ -372,8 +377,12 @@ static int loop(struct train *t, struct error *err)
     }
     if (end && t->prints)
         printf("exiting program at iteration %" PRId64 "\n", t->iteration);
-    if (!end && t->test_feed.loader && a->eval_iters > 0)
-        return evaluate(t, &t->test_feed, "the end of training for test data", err);
+    if (!end && t->test_feed.loader && a->eval_iters > 0 &&
+        evaluate(t, &t->test_feed, "the end of training for test data", err) < 0)
+        return -1;
+    if (a->save_hf && hf_save(a->save_hf, &a->model_config, engine_model(t->engine), &t->parallel,
+                              t->device, err) < 0)
+        return error_prefix(err, "--save-hf");
     return 0;
 }
 

@@ -74,4 +74,14 @@ family="documents"
 expected=$(losses 1 "${model[@]}")
 check "cp 2" 2 $c 2
 check "tp 2 x pp 2" 4 $t 2 $p 2
+
+# --- Weights as files: written by any layout, read by any other.
+model=("${gpt[@]}")
+family="weights"
+losses 8 $t 2 $p 2 $v 1 "${model[@]}" --save-hf "$scratch/many" >/dev/null
+losses 1 "${model[@]}" --save-hf "$scratch/one" >/dev/null
+is "$(stat -c %s "$scratch/many/model.safetensors")" "$(stat -c %s "$scratch/one/model.safetensors")" "files of one size"
+expected=$(losses 1 "${model[@]}" --load-hf "$scratch/one")
+check "written by 8 ranks, read by one" 1 --load-hf "$scratch/many"
+check "written by one rank, read by 4" 4 $t 2 $p 2 --load-hf "$scratch/one"
 done_testing

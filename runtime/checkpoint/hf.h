@@ -1,0 +1,19 @@
+/* Weights as Hugging Face names and stores them: GPT-2 and Llama. */
+#ifndef MEGATRON_HF_H
+#define MEGATRON_HF_H
+
+#include "model.h"
+
+/* Read this rank's part of the weights in 'path' (a directory or a safetensors file) into the
+ * model's gradient arena, in fp32: engine_start then takes them from there. Every tensor the model
+ * has must be there with the right shape. */
+int hf_load(const char *path, const struct model_config *config, struct model *model,
+            struct device *device, struct error *err);
+
+/* Write the weights to 'directory': model.safetensors, whole and in the model's type, and
+ * config.json. Collective: each rank writes its own part of the file, which must be on a file
+ * system they share. */
+int hf_save(const char *directory, const struct model_config *config, struct model *model,
+            const struct parallel *parallel, struct device *device, struct error *err);
+
+#endif

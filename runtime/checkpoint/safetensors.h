@@ -1,0 +1,56 @@
+/* Files of tensors in the safetensors format: u64 length of a header of JSON, the header, the data.
+ */
+#ifndef MEGATRON_SAFETENSORS_H
+#define MEGATRON_SAFETENSORS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "device.h"
+#include "error.h"
+
+/* One tensor within a file that is mapped into memory. */
+struct safetensor {
+    char name[128];
+    enum device_type type; /* fp32, bf16 or fp16 */
+    int64_t rows, cols;    /* vectors have one row */
+    const void *data;
+};
+
+/* All tensors of a directory or file. */
+struct safetensors;
+
+/* Open 'path': a file, or a directory with model.safetensors or with several files and
+ * model.safetensors.index.json. Everything a header says is checked against the file. Returns NULL
+ * with 'err' set. Caller must destroy. */
+struct safetensors *safetensors_open(const char *path, struct error *err);
+void safetensors_destroy(struct safetensors *tensors);
+
+/* The tensor called 'name', or NULL. */
+const struct safetensor *safetensors_find(const struct safetensors *tensors, const char *name);
+
+/* Element 'index' of a tensor. */
+float safetensor_value(const struct safetensor *tensor, int64_t index);
+
+/* A file being written by several processes: each makes the same list of tensors, in the same
+ * order, and writes its parts of the data. */
+struct safetensors_layout {
+    struct safetensors_entry {
+        char name[128];
+        int64_t rows, cols; /* rows 0: a vector */
+        size_t offset;      /* in the file */
+    } * entries;
+    size_t count;
+    enum device_type type;
+    size_t data_bytes;
+    char *header; /* the file up to the data; ready after safetensors_layout_finish */
+    size_t header_bytes;
+};
+
+int safetensors_layout_add(struct safetensors_layout *layout, const char *name, int64_t rows,
+                           int64_t cols, struct error *err);
+int safetensors_layout_finish(struct safetensors_layout *layout, struct error *err);
+const struct safetensors_entry *safetensors_layout_find(const struct safetensors_layout *layout,
+                                                        const char *name);
+void safetensors_layout_clear(struct safetensors_layout *layout);
+
+#endif
