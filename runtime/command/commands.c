@@ -4,6 +4,7 @@
 
 const struct command *const commands[] = {
     &command_preprocess,
+    &command_data,
     &command_image,
     &command_tokenize,
     &command_detokenize,

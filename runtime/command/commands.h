@@ -7,6 +7,7 @@
 extern const struct command command_detokenize;
 extern const struct command command_image;
 extern const struct command command_tokenize;
+extern const struct command command_data;
 extern const struct command command_preprocess;
 extern const struct command command_topo;
 extern const struct command command_train;

@@ -14,8 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long the last rank waits for others to see the end before it cleans up. */
-static const double goodbye_seconds = 30, failure_seconds = 5;
+/* How long a rank that failed waits for the others to see it. */
+static const double failure_seconds = 5;
 
 struct run {
     const struct preprocess_config *config;
@@ -27,6 +27,7 @@ struct run {
     struct layout layout;
     struct assembly assembly;
     struct report report;
+    int complete;   /* it was, when this launch began */
     int assembling; /* layout and assembly are in use */
     int ended;      /* somebody else has ended the launch */
     char ending[512];
@@ -88,6 +89,11 @@ static int begin(struct run *run, struct error *err)
     exists = find_output(config, path, err);
     if (exists < 0)
         return -1;
+    /* Killed while it cleaned up. */
+    if (exists && work_was_finished(&run->work, run->plan.identity)) {
+        run->complete = 1;
+        return 0;
+    }
     if (exists && !config->overwrite) {
         char plan_path[DISK_PATH];
         int same = 0;
@@ -97,8 +103,10 @@ static int begin(struct run *run, struct error *err)
             return -1;
         same = plan_read(&before, plan_path, NULL) == 0 && before.identity == run->plan.identity;
         plan_clear(&before);
-        if (!same)
+        if (!same) {
+            rmdir(run->work.root); /* goes only if it is empty */
             return error_set(err, "%s exists; use --overwrite to replace it", path);
+        }
     }
     if (work_publish(&run->work, &run->plan, &resumed, err) < 0)
         return -1;
@@ -412,6 +420,15 @@ static int do_copies(struct run *run, struct error *err)
     }
 }
 
+/* All is done: tell the others, then clean up. */
+static int say_goodbye(struct run *run, struct error *err)
+{
+    if (work_end(&run->work, "", (double)run->config->lease, err) < 0)
+        return -1;
+    work_remove(&run->work);
+    return 0;
+}
+
 /* The last step, by one rank; the others wait for it. */
 static int do_finish(struct run *run, struct error *err)
 {
@@ -429,13 +446,10 @@ static int do_finish(struct run *run, struct error *err)
         if (rc < 0)
             return -1;
         if (rc > 0) {
-            if (assembly_finish(&run->assembly, err) < 0)
+            if (assembly_finish(&run->assembly, err) < 0 || work_mark_finished(&run->work, err) < 0)
                 return -1;
             report_end(&run->report, &run->layout);
-            if (work_end(&run->work, "", goodbye_seconds, err) < 0)
-                return -1;
-            work_remove(&run->work);
-            return 0;
+            return say_goodbye(run, err);
         }
         wait_step(run, &pause);
     }
@@ -544,6 +558,10 @@ static int run_all(struct run *run, struct error *err)
     if (run->work.world->rank == 0) {
         if (begin(run, err) < 0)
             return -1;
+        if (run->complete) {
+            printf("Complete already: %s\n", run->config->output_prefix);
+            return say_goodbye(run, err);
+        }
     } else {
         rc = work_await(&run->work, &run->plan, err);
         if (rc > 0) {

@@ -271,9 +271,47 @@ void work_acknowledge(struct work *work)
         close(fd);
 }
 
+int work_mark_finished(struct work *work, struct error *err)
+{
+    char path[DISK_PATH];
+
+    if (disk_path(path, err, "%.4000s/finished", work->root) < 0)
+        return -1;
+    return disk_write_file(path, &work->identity, sizeof(work->identity), err);
+}
+
+int work_was_finished(struct work *work, uint64_t identity)
+{
+    char path[DISK_PATH];
+    unsigned char *data;
+    size_t size;
+    int same;
+
+    if (disk_path(path, NULL, "%.4000s/finished", work->root) < 0 ||
+        disk_read_file(path, 64, &data, &size, NULL) != 0)
+        return 0;
+    same = size == sizeof(identity) && memcmp(data, &identity, size) == 0;
+    free(data);
+    return same;
+}
+
+/* The mark that all is done goes last: who is killed in here has nothing left to do but this. */
 void work_remove(struct work *work)
 {
-    disk_remove_tree(work->root);
+    DIR *directory = opendir(work->root);
+    struct dirent *entry;
+    char path[DISK_PATH];
+
+    while (directory && (entry = readdir(directory)))
+        if (strcmp(entry->d_name, "finished") != 0 && strcmp(entry->d_name, ".") != 0 &&
+            strcmp(entry->d_name, "..") != 0 &&
+            disk_path(path, NULL, "%.3000s/%s", work->root, entry->d_name) == 0 && unlink(path) < 0)
+            disk_remove_tree(path);
+    if (directory)
+        closedir(directory);
+    if (disk_path(path, NULL, "%.4000s/finished", work->root) == 0)
+        unlink(path);
+    rmdir(work->root);
 }
 
 void work_forget_launch(struct work *work)

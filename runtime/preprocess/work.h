@@ -4,6 +4,7 @@
  *     plan                   plan.h
  *     end-LAUNCH             how the launch ended, for ranks that look later
  *     ack-LAUNCH-RANK        this rank has seen it
+ *     finished               the output of this identity is complete; only cleaning up is left
  *     IDENTITY/part-...      a finished chunk; the name counts its documents and bytes
  *     IDENTITY/claim-...     a rank of this launch is at work on a job
  *     IDENTITY/layout        layout.h
@@ -60,6 +61,10 @@ int work_ended(struct work *work, char *message, size_t size);
 
 /* Tell whoever ended the launch that this rank knows. */
 void work_acknowledge(struct work *work);
+
+/* The output is complete; was it, for this identity? */
+int work_mark_finished(struct work *work, struct error *err);
+int work_was_finished(struct work *work, uint64_t identity);
 
 /* Remove the whole directory, or only what belongs to this launch's messages. */
 void work_remove(struct work *work);

@@ -1,0 +1,327 @@
+#include "config.h"
+#include "commands.h"
+#include "indexed.h"
+#include "option.h"
+#include "tokenizer.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct words {
+    int64_t document, limit;
+    int ids;
+    struct tokenizer_config tokenizer;
+};
+
+#define AT(field) offsetof(struct words, field)
+
+static const struct option table[] = {
+    {"Inspect", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"document", OPTION_INT, AT(document), "N", "show document N (from 0), decoded", NULL, 0,
+     INT64_MAX},
+    {"ids", OPTION_FLAG, AT(ids), NULL, "show its ids instead of its text", NULL, 0, 0},
+    {"limit", OPTION_INT, AT(limit), "N", "show N tokens of it at most (default: all)", NULL, 1,
+     INT64_MAX},
+    TOKENIZER_OPTIONS(struct words, tokenizer),
+    {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+};
+
+static void print_help(void)
+{
+    printf("Usage: megatron data inspect PREFIX... [OPTION...]\n"
+           "       megatron data verify PREFIX...\n"
+           "Look at .bin and .idx files; PREFIX is their name without .bin and .idx.\n");
+    options_print(table, stdout);
+    printf("\nSee megatron-data(1).\n");
+}
+
+/* Lengths of documents by powers of two. */
+struct histogram {
+    int64_t counts[64];
+    int64_t documents, empty, shortest, longest, tokens;
+};
+
+static void add_length(struct histogram *histogram, int64_t length)
+{
+    int bin = 0;
+
+    if (histogram->documents == 0 || length < histogram->shortest)
+        histogram->shortest = length;
+    if (length > histogram->longest)
+        histogram->longest = length;
+    histogram->documents++;
+    histogram->tokens += length;
+    if (length == 0) {
+        histogram->empty++;
+        return;
+    }
+    while (length >> (bin + 1) > 0)
+        bin++;
+    histogram->counts[bin]++;
+}
+
+enum { BATCH = 65536 };
+
+/* Documents and sequences are read side by side, a batch of each at a time. */
+struct cursor {
+    const struct indexed *indexed;
+    int64_t sequences, first, have; /* lengths[] holds those from 'first' on */
+    int32_t lengths[BATCH];
+};
+
+static int next_length(struct cursor *cursor, int64_t sequence, int64_t *length, struct error *err)
+{
+    if (sequence < cursor->first || sequence >= cursor->first + cursor->have) {
+        cursor->first = sequence;
+        cursor->have = cursor->sequences - sequence < BATCH ? cursor->sequences - sequence : BATCH;
+        if (cursor->have <= 0)
+            return error_set(err, "%s: a document has sequences that are not there",
+                             indexed_prefix(cursor->indexed));
+        if (indexed_lengths(cursor->indexed, sequence, cursor->have, cursor->lengths, err) < 0)
+            return -1;
+    }
+    *length = cursor->lengths[sequence - cursor->first];
+    return 0;
+}
+
+static int measure(const struct indexed *indexed, struct histogram *histogram, struct error *err)
+{
+    const struct indexed_info *info = indexed_info(indexed);
+    struct cursor *cursor = calloc(1, sizeof(*cursor));
+    int64_t *ends = malloc((BATCH + 1) * sizeof(*ends)), sequence = 0;
+    int rc = cursor && ends ? 0 : error_set(err, "out of memory");
+
+    if (rc == 0) {
+        cursor->indexed = indexed;
+        cursor->sequences = info->sequences;
+    }
+    for (int64_t at = 0; at < info->documents && rc == 0; at += BATCH) {
+        int64_t count = info->documents - at < BATCH ? info->documents - at : BATCH;
+
+        rc = indexed_documents(indexed, at + 1, count, ends, err);
+        for (int64_t i = 0; i < count && rc == 0; i++) {
+            int64_t total = 0, length = 0;
+
+            for (; sequence < ends[i] && rc == 0; sequence++) {
+                rc = next_length(cursor, sequence, &length, err);
+                total += rc == 0 ? length : 0;
+            }
+            add_length(histogram, total);
+        }
+    }
+    free(cursor);
+    free(ends);
+    return rc;
+}
+
+static void print_histogram(const struct histogram *histogram)
+{
+    int64_t most = 1;
+    int last = -1;
+
+    for (int i = 0; i < 64; i++)
+        if (histogram->counts[i] > 0) {
+            most = histogram->counts[i] > most ? histogram->counts[i] : most;
+            last = i;
+        }
+    printf("  lengths of documents, in tokens:\n");
+    if (histogram->empty > 0)
+        printf("    %20s %12" PRId64 "\n", "empty", histogram->empty);
+    for (int i = 0; i <= last; i++) {
+        char range[48];
+
+        snprintf(range, sizeof(range), "%" PRId64 " - %" PRId64, (int64_t)1 << i,
+                 ((int64_t)1 << i) * 2 - 1);
+        printf("    %20s %12" PRId64 " %.*s\n", range, histogram->counts[i],
+               (int)(histogram->counts[i] * 40 / most), "****************************************");
+    }
+}
+
+static int show_pair(const struct indexed *indexed, struct error *err)
+{
+    const struct indexed_info *info = indexed_info(indexed);
+    struct histogram *histogram = calloc(1, sizeof(*histogram));
+
+    if (!histogram)
+        return error_set(err, "out of memory");
+    if (measure(indexed, histogram, err) < 0) {
+        free(histogram);
+        return -1;
+    }
+    printf("%s\n", indexed_prefix(indexed));
+    printf("  documents:       %" PRId64 "\n", info->documents);
+    printf("  sequences:       %" PRId64 "\n", info->sequences);
+    printf("  tokens:          %" PRId64 ", %s\n", histogram->tokens, idx_dtype_name(info->dtype));
+    printf("  bytes:           %" PRId64 " in .bin, %" PRId64 " in .idx\n", info->bin_size,
+           info->idx_size);
+    if (info->documents > 0)
+        printf("  per document:    %" PRId64 " to %" PRId64 ", %.1f on average\n",
+               histogram->shortest, histogram->longest,
+               (double)histogram->tokens / (double)info->documents);
+    print_histogram(histogram);
+    free(histogram);
+    return 0;
+}
+
+static int print_tokens(const struct words *words, const struct tokenizer *tokenizer,
+                        const int32_t *tokens, int64_t count, struct error *err)
+{
+    struct text_buffer text = {0};
+    int64_t *ids;
+    int rc = 0;
+
+    if (words->ids) {
+        for (int64_t i = 0; i < count; i++)
+            printf("%s%" PRId32, i ? " " : "", tokens[i]);
+        printf("\n");
+        return 0;
+    }
+    ids = malloc((size_t)(count + 1) * sizeof(*ids));
+    for (int64_t i = 0; ids && i < count; i++)
+        ids[i] = tokens[i];
+    rc = ids ? tokenizer_decode(tokenizer, ids, (size_t)count, &text, err)
+             : error_set(err, "out of memory");
+    if (rc == 0) {
+        fwrite(text.data, 1, text.length, stdout);
+        printf("\n");
+    }
+    text_buffer_clear(&text);
+    free(ids);
+    return rc;
+}
+
+static int show_document(const struct indexed *indexed, const struct words *words,
+                         const struct tokenizer *tokenizer, struct error *err)
+{
+    const struct indexed_info *info = indexed_info(indexed);
+    int64_t ends[2], left = words->limit > 0 ? words->limit : INT64_MAX;
+
+    if (words->document >= info->documents)
+        return error_set(err, "%s has %" PRId64 " documents; --document=%" PRId64 " is not there",
+                         indexed_prefix(indexed), info->documents, words->document);
+    if (indexed_documents(indexed, words->document, 2, ends, err) < 0)
+        return -1;
+    for (int64_t sequence = ends[0]; sequence < ends[1] && left > 0; sequence++) {
+        int64_t length = indexed_length(indexed, sequence, err), count;
+        int32_t *tokens;
+        int rc;
+
+        if (length < 0)
+            return -1;
+        count = length < left ? length : left;
+        tokens = malloc((size_t)(count + 1) * sizeof(*tokens));
+        rc = tokens ? 0 : error_set(err, "out of memory");
+        if (rc == 0 && indexed_tokens(indexed, sequence, 0, count, tokens, count, err) != count)
+            rc = -1;
+        if (rc == 0)
+            rc = print_tokens(words, tokenizer, tokens, count, err);
+        free(tokens);
+        if (rc < 0)
+            return -1;
+        left -= count;
+    }
+    return 0;
+}
+
+static int inspect(const char *prefix, const struct words *words, const struct tokenizer *tokenizer,
+                   struct error *err)
+{
+    struct indexed *indexed = indexed_open(prefix, err);
+    int rc;
+
+    if (!indexed)
+        return -1;
+    rc = words->document >= 0 ? show_document(indexed, words, tokenizer, err)
+                              : show_pair(indexed, err);
+    indexed_close(indexed);
+    return rc;
+}
+
+static int verify(const char *prefix, struct error *err)
+{
+    struct indexed *indexed = indexed_open(prefix, err);
+    const struct indexed_info *info;
+    int64_t tokens, used;
+    int rc;
+
+    if (!indexed)
+        return -1;
+    info = indexed_info(indexed);
+    rc = indexed_verify(indexed, &tokens, err);
+    used = rc == 0 ? tokens * (int64_t)idx_dtype_size(info->dtype) : 0;
+    if (rc == 0 && used != info->bin_size)
+        rc = error_set(err,
+                       "%s.bin has %" PRId64 " bytes, of which %" PRId64 " belong to no "
+                       "sequence",
+                       prefix, info->bin_size, info->bin_size - used);
+    if (rc == 0)
+        printf("%s: whole, %" PRId64 " documents, %" PRId64 " tokens\n", prefix, info->documents,
+               tokens);
+    indexed_close(indexed);
+    return rc;
+}
+
+/* A name with its ending is as good as one without. */
+static void strip_ending(const char *word, char *prefix, size_t size)
+{
+    size_t length;
+
+    snprintf(prefix, size, "%s", word);
+    length = strlen(prefix);
+    if (length > 4 &&
+        (strcmp(prefix + length - 4, ".idx") == 0 || strcmp(prefix + length - 4, ".bin") == 0))
+        prefix[length - 4] = '\0';
+}
+
+static int run_words(const char *verb, const struct words *words,
+                     const struct options_result *result, struct error *err)
+{
+    struct tokenizer *tokenizer = NULL;
+    int inspecting = strcmp(verb, "inspect") == 0, rc = 0;
+
+    if (!inspecting && strcmp(verb, "verify") != 0)
+        return error_set(err, "%.100s is unknown; use inspect or verify", verb);
+    if (result->word_count == 0)
+        return error_set(err, "%s what? Name the files without .bin and .idx", verb);
+    if (inspecting && words->document >= 0 && !words->ids) {
+        tokenizer = tokenizer_create(&words->tokenizer, err);
+        if (!tokenizer)
+            return -1;
+    }
+    for (size_t i = 0; i < result->word_count && rc == 0; i++) {
+        char prefix[4096];
+
+        strip_ending(result->words[i], prefix, sizeof(prefix));
+        rc = inspecting ? inspect(prefix, words, tokenizer, err) : verify(prefix, err);
+    }
+    tokenizer_destroy(tokenizer);
+    return rc;
+}
+
+static int run_data(int argc, const char *const *argv, struct error *err)
+{
+    struct words words = {.document = -1};
+    struct options_result result;
+    const char *verb = argc > 0 ? argv[0] : "--help";
+    int rc;
+
+    if (strcmp(verb, "--help") == 0 || strcmp(verb, "-h") == 0) {
+        print_help();
+        return 0;
+    }
+    rc = options_parse(table, &words, argc - 1, argv + 1, &result, err);
+    if (rc == 0 && result.help)
+        print_help();
+    else if (rc == 0)
+        rc = run_words(verb, &words, &result, err);
+    options_result_clear(&result);
+    return rc;
+}
+
+const struct command command_data = {
+    .name = "data",
+    .summary = "look at .bin and .idx files and check them",
+    .run = run_data,
+};

@@ -1,0 +1,45 @@
+#!/bin/bash
+# megatron data: what is in a pair of files, and whether it is whole.
+. "$(dirname "$0")/../tap.sh"
+. "$(dirname "$0")/fixture.sh"
+printf '{"text":"1 2 3"}\n{"text":""}\n{"text":["4","5 6"]}\n' >d.jsonl
+try "${pre[@]}" --input d.jsonl --output-prefix d
+try "$megatron" data inspect d_text_document
+is "$rc" 0 "inspect"
+like "$out" '^  documents: +3$' "counts documents"
+like "$out" '^  sequences: +3$' "and sequences"
+like "$out" '^  tokens: +8, uint16$' "and tokens"
+like "$out" '^  per document: +0 to 4, 2\.7 on average$' "and lengths"
+like "$out" '^ +empty +1$' "with a histogram"
+like "$out" '^ +4 - 7 +2 \*+$' "of powers of two"
+rows=('0|1 2 3 60000' '1|' '2|4 5 6 60000')
+for row in "${rows[@]}"; do
+    IFS='|' read -r n ids <<<"$row"
+    try "$megatron" data inspect d_text_document --document "$n" --ids
+    is "$rc $(xargs <<<"$out")" "0 $ids" "the ids of document $n"
+done
+try "$megatron" data inspect d_text_document --document 3
+like "$out" '^megatron data: d_text_document has 3 documents; --document=3 is not there$' "one that is not there"
+printf '{"text":"Hello, \\u00e9t\\u00e9!"}\n' >e.jsonl
+try "$megatron" preprocess --input e.jsonl --output-prefix e --append-eod
+try "$megatron" data inspect e_text_document --document 0
+is "$out" "Hello, été!<|endoftext|>" "decoded text"
+try "$megatron" data inspect e_text_document --document 0 --limit 2
+is "$out" "Hello," "two tokens of it"
+
+try "$megatron" data verify d_text_document e_text_document.idx
+is "$rc" 0 "verify"
+like "$out" '^d_text_document: whole, 3 documents, 8 tokens$' "a whole pair"
+for damage in 'truncate -s -2 d_text_document.bin' 'truncate -s +2 d_text_document.bin' \
+    'truncate -s -1 d_text_document.idx' 'dd of=d_text_document.idx bs=1 seek=34 conv=notrunc status=none' \
+    'rm d_text_document.bin'; do
+    cp d_text_document.bin d_text_document.idx e.jsonl "$(mkdir -p keep; echo keep)"
+    printf '\001\001' | $damage
+    try "$megatron" data verify d_text_document
+    is "$rc" 1 "$damage"
+    like "$out" '^megatron data: d_text_document\.' "is noticed: ${out#megatron data: }"
+    cp keep/d_* .
+done
+try "$megatron" data verfiy x
+like "$out" '^megatron data: verfiy is unknown; use inspect or verify$' "an unknown word"
+done_testing

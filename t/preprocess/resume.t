@@ -1,0 +1,101 @@
+#!/bin/bash
+# Killed at any instant the same command goes on, and the bytes are those of an undisturbed run: a
+# preloaded library ends the process at each call that changes the file system, one after the other.
+. "$(dirname "$0")/../tap.sh"
+. "$(dirname "$0")/fixture.sh"
+cc=${CC:-cc}
+command -v "$cc" >/dev/null || skip_all "no compiler for the library that kills"
+$cc -shared -fPIC -O1 -o killer.so "$top/t/preprocess/killer.c" -ldl || skip_all "cannot build the library that kills"
+ldd "$megatron" | grep -q libasan && skip_all "not with sanitizers"
+make_corpus 3 60 c
+make_corpus 4 30 old
+options=(--input c.jsonl --output-prefix o --workers 1 --chunk-bytes 50000)
+
+# strike HOW NUMBER ARGUMENT...: run with a blow at that call. Its exit status is in $rc; 0 means that
+# the run had fewer calls.
+strike() {
+    local how=$1 number=$2
+    shift 2
+    try env KILL_HOW="$how" KILL_AT="$number" LD_PRELOAD="$scratch/killer.so" "${pre[@]}" "$@"
+}
+
+# Half of the output, under its final name, must never be seen: with an .idx there is its .bin.
+no_half() {
+    [ ! -e o_text_document.idx ] || same c o
+}
+
+for how in kill after full; do
+    bad=0 number=0
+    while true; do
+        number=$((number + 1))
+        rm -rf o_* o.work
+        strike $how $number "${options[@]}"
+        no_half || { bad=1; diag "$how at call $number: half a file"; }
+        [ "$rc" != 0 ] || break
+        if [ $how = full ] && ! grep -q 'No space left' <<<"$out"; then
+            bad=1
+            diag "full at call $number: $out"
+        fi
+        # Twice in a row, at another place, then undisturbed.
+        strike kill $((number % 17 + 3)) "${options[@]}"
+        no_half || { bad=1; diag "$how at call $number and again: half a file"; }
+        [ "$rc" = 0 ] || try "${pre[@]}" "${options[@]}"
+        # The run may have been complete when it was struck.
+        if [ "$rc" != 0 ] && ! grep -q 'exists; use --overwrite' <<<"$out"; then
+            bad=1
+            diag "$how at call $number, then: $out"
+        fi
+        same c o && whole o || { bad=1; diag "$how at call $number: not the right end: $(ls -d o*)"; }
+        [ $bad = 0 ] || break
+    done
+    is "$bad" 0 "$how at each of $((number - 1)) calls"
+    [ $number -gt 30 ]
+    ok "there are many"
+done
+
+# --- A new run over old output: until it is whole, the old pair stays, or there is no .idx
+bad=0 number=0
+while [ $bad = 0 ]; do
+    number=$((number + 3))
+    rm -rf o_* o.work
+    cp old.bin o_text_document.bin
+    cp old.idx o_text_document.idx
+    strike kill $number "${options[@]}" --overwrite
+    [ "$rc" != 0 ] || break
+    if [ -e o_text_document.idx ]; then same old o || same c o; fi || { bad=1; diag "call $number: a mixed pair"; }
+    try "${pre[@]}" "${options[@]}" --overwrite
+    [ "$rc" = 0 ] && same c o && whole o || { bad=1; diag "call $number: $out"; }
+done
+is "$bad" 0 "--overwrite never leaves a mixed pair"
+
+# --- One of three ranks dies; the others finish without it
+for number in 5 14 26; do
+    rm -rf o_* o.work
+    launch=$((${launch:-0} + 1))
+    for r in 0 1 2; do
+        blow=()
+        [ $r != 1 ] || blow=(env KILL_HOW=kill KILL_AT=$number "LD_PRELOAD=$scratch/killer.so")
+        RANK=$r WORLD_SIZE=3 LOCAL_RANK=$r MASTER_PORT=$((20000 + launch)) timeout 60 "${blow[@]}" \
+            "${pre[@]}" --input c.jsonl --output-prefix o --workers 1 --chunk-bytes 3000 --lease 1 >rank$r.log 2>&1 &
+        eval "pid$r=\$!"
+    done
+    wait "$pid0"; rc0=$?
+    wait "$pid2"; rc2=$?
+    wait "$pid1"
+    is "$rc0 $rc2" "0 0" "rank 1 of 3 dies at call $number: the others end well" || tail -n 2 rank*.log | sed 's/^/# /'
+    ok "with the right bytes" same c o
+done
+
+# --- A part that a crashed node left torn is made again
+rm -rf o_* o.work
+strike kill 28 "${options[@]}"
+for part in o.work/*/part-*; do
+    truncate -s -100 "$part"
+    break
+done
+part=$(ls o.work/*/part-* | tail -n1)
+printf 'xxxx' | dd of="$part" bs=1 seek=200 conv=notrunc status=none
+try "${pre[@]}" "${options[@]}"
+is "$rc" 0 "torn parts are made again"
+ok "and the bytes are right" same c o
+done_testing
