@@ -340,7 +340,7 @@ static void draw_grant(struct trial *trial)
         }
 }
 
-static void test_node(const char *name, int real)
+static void test_node(const char *name, int real, size_t most)
 {
     static const char *const policies[] = {NULL, "gpu", "core", "numa", "none"};
     struct topology *topology = read_node(name, real);
@@ -356,7 +356,7 @@ static void test_node(const char *name, int real)
     }
     each.tasks = topology->gpu_count > 0 ? topology->gpu_count : 1;
     whole = placement_create(topology, &each, &err);
-    for (; whole && trials < 1500 && tap_failed < failed + 3; trials++) {
+    for (; whole && trials < most && tap_failed < failed + 3; trials++) {
         struct trial trial = {.topology = topology, .whole = whole};
 
         draw_grant(&trial);
@@ -377,7 +377,8 @@ static void test_node(const char *name, int real)
 
 int main(void)
 {
-    const char *seed = getenv("MEGATRON_SEED");
+    const char *seed = getenv("MEGATRON_SEED"), *trials = getenv("MEGATRON_TRIALS");
+    size_t most = trials ? strtoul(trials, NULL, 10) : 500; /* of each node */
     struct topology *first = read_node(own_nodes[0], 0);
 
     if (!first)
@@ -386,8 +387,8 @@ int main(void)
     state = seed ? strtoull(seed, NULL, 10) | 1 : 20261115;
     diag("MEGATRON_SEED=%llu", (unsigned long long)state);
     for (size_t i = 0; i < OWN_NODES; i++)
-        test_node(own_nodes[i], 0);
+        test_node(own_nodes[i], 0, most);
     for (size_t i = 0; i < REAL_NODES; i++)
-        test_node(real_nodes[i], 1);
+        test_node(real_nodes[i], 1, most);
     return done_testing();
 }
