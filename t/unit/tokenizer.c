@@ -6,6 +6,7 @@
 #include "tokenizer.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -193,9 +194,95 @@ static void test_null(void)
     tokenizer_destroy(tokenizer);
 }
 
+static uint64_t state = 88172645463325252u;
+
+static unsigned draw(unsigned limit)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (unsigned)(state >> 33) % limit;
+}
+
+/* Bytes of several shapes: any, ASCII, UTF-8 of one script, runs of one byte. */
+static size_t draw_text(unsigned char *text, size_t most)
+{
+    static const unsigned starts[] = {0x61, 0x410, 0x905,  0x4E00, 0xAC00,
+                                      0x20, 0x30,  0x2000, 0x3041};
+    unsigned shape = draw(4), start = starts[draw(9)], run = draw(256);
+    size_t length = 0, wanted = draw(2) ? draw(40) : draw((unsigned)most - 4);
+
+    while (length < wanted) {
+        unsigned point = start + draw(40);
+
+        if (draw(8) == 0)
+            text[length++] = " \n'\t."[draw(5)];
+        else if (shape == 0)
+            text[length++] = (unsigned char)draw(256);
+        else if (shape == 1)
+            text[length++] = (unsigned char)(32 + draw(95));
+        else if (shape == 2 || point < 0x80)
+            text[length++] = (unsigned char)run;
+        else if (point < 0x800) {
+            text[length++] = (unsigned char)(0xC0 | point >> 6);
+            text[length++] = (unsigned char)(0x80 | (point & 0x3F));
+        } else {
+            text[length++] = (unsigned char)(0xE0 | point >> 12);
+            text[length++] = (unsigned char)(0x80 | (point >> 6 & 0x3F));
+            text[length++] = (unsigned char)(0x80 | (point & 0x3F));
+        }
+    }
+    return length;
+}
+
+/* What is encoded comes back, byte for byte; and nothing is read behind a text, which ends where
+ * memory does. */
+static void test_round_trip(const char *name, struct tokenizer_config config)
+{
+    struct tokenizer *tokenizer = create(config);
+    struct encoder *encoder = tokenizer ? encoder_create(tokenizer, 0, &err) : NULL;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), most = 3 * page;
+    unsigned char *memory =
+        mmap(NULL, most + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *draft = malloc(most);
+    struct token_buffer out = {0};
+    struct text_buffer back = {0};
+    int64_t *ids = malloc(most * sizeof(*ids));
+    int good = encoder != NULL;
+
+    mprotect(memory + most, page, PROT_NONE);
+    for (int round = 0; round < 3000 && good; round++) {
+        size_t length = draw_text(draft, most);
+        char *text = (char *)memory + most - length;
+
+        memcpy(text, draft, length);
+        out.count = back.length = 0;
+        good = tokenizer_encode(encoder, text, length, &out, &err) == 0 && out.count <= length;
+        for (size_t i = 0; good && i < out.count; i++)
+            ids[i] = tokenizer_id_size(tokenizer) == 4 ? ((int32_t *)out.ids)[i]
+                                                       : ((uint16_t *)out.ids)[i];
+        good = good && tokenizer_decode(tokenizer, ids, out.count, &back, &err) == 0 &&
+               back.length == length && (length == 0 || memcmp(back.data, text, length) == 0);
+    }
+    ok(good, "%s: what is encoded comes back", name);
+    token_buffer_clear(&out);
+    text_buffer_clear(&back);
+    free(ids);
+    free(draft);
+    munmap(memory, most + page);
+    encoder_destroy(encoder);
+    tokenizer_destroy(tokenizer);
+}
+
 int main(void)
 {
     test_gpt2();
+    test_round_trip("GPT-2", (struct tokenizer_config){0});
+    if (find_shared())
+        test_round_trip("Llama 3", (struct tokenizer_config){
+                                       .type = TOKENIZER_LLAMA3,
+                                       .model = in_shared("llama3/tokenizer.model"),
+                                   });
     test_null();
     if (find_shared())
         test_corpora();

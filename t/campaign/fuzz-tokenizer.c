@@ -1,0 +1,165 @@
+/* libFuzzer target: hostile vocabularies of every kind, and texts. The first byte says what
+ * follows: 0 vocab.json, a line "---" and merges.txt; 1 a SentencePiece model; 2 a rank file or
+ * JSON list; 3 a tokenizer.json; 4 a text for GPT-2's own vocabulary; 5 a text for the
+ * SentencePiece model in the environment variable MODEL. Whatever they hold, loading ends with a
+ * tokenizer or a sentence; with a tokenizer, texts become ids below its size, the same with any
+ * cache, and bytes come back as they were. */
+#include "tokenizer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void die(const char *what, const char *why)
+{
+    fprintf(stderr, "%s: %s\n", what, why);
+    abort();
+}
+
+/* A file of these bytes; its path goes to 'path'. */
+static int make_file(const char *name, const uint8_t *data, size_t size, char *path, size_t room)
+{
+    int fd = memfd_create(name, 0);
+
+    if (fd < 0 || write(fd, data, size) != (ssize_t)size)
+        die("memfd", name);
+    snprintf(path, room, "/proc/self/fd/%d", fd);
+    return fd;
+}
+
+static int64_t id_at(const struct tokenizer *tokenizer, const struct token_buffer *ids, size_t at)
+{
+    return tokenizer_id_size(tokenizer) == 4 ? ((int32_t *)ids->ids)[at]
+                                             : ((uint16_t *)ids->ids)[at];
+}
+
+/* Encode with a small cache, twice: cold and from the cache. */
+static void check_text(struct tokenizer *tokenizer, const char *text, size_t length, int exact)
+{
+    struct error err = {""};
+    struct encoder *encoder = encoder_create(tokenizer, 1, &err);
+    struct token_buffer first = {0}, second = {0};
+    struct text_buffer back = {0};
+    int64_t *ids;
+
+    if (!encoder || tokenizer_encode(encoder, text, length, &first, &err) < 0 ||
+        tokenizer_encode(encoder, text, length, &second, &err) < 0)
+        die("encode", err.text);
+    if (first.count != second.count ||
+        (first.count > 0 &&
+         memcmp(first.ids, second.ids, first.count * tokenizer_id_size(tokenizer)) != 0))
+        die("encode", "the cache changes ids");
+    ids = malloc((first.count + 1) * sizeof(*ids));
+    for (size_t i = 0; i < first.count; i++) {
+        ids[i] = id_at(tokenizer, &first, i);
+        if (ids[i] < 0 || ids[i] >= tokenizer_vocab_size(tokenizer))
+            die("encode", "an id outside the vocabulary");
+    }
+    if (tokenizer_decode(tokenizer, ids, first.count, &back, &err) < 0)
+        die("decode", err.text);
+    if (exact && (back.length != length || (length > 0 && memcmp(back.data, text, length) != 0)))
+        die("decode", "another text comes back");
+    free(ids);
+    token_buffer_clear(&first);
+    token_buffer_clear(&second);
+    text_buffer_clear(&back);
+    encoder_destroy(encoder);
+}
+
+static void check_config(const struct tokenizer_config *config, int exact)
+{
+    static const char sample[] =
+        "Hello  world's 123456 \xE4\xBD\xA0\xE5\xA5\xBD \xE2\x96\x81 <s> "
+        "\xFF\xC3\xA9 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+        "abababababababababababababababababababababababababababababababababab\n\n ";
+    struct error err = {""};
+    struct tokenizer *tokenizer = tokenizer_create(config, &err);
+
+    if (!tokenizer) {
+        if (!err.text[0])
+            die("create", "fails without a sentence");
+        return;
+    }
+    check_text(tokenizer, sample, sizeof(sample) - 1, exact);
+    check_text(tokenizer, sample, 0, exact);
+    tokenizer_destroy(tokenizer);
+}
+
+static void check_gpt2(const uint8_t *data, size_t size)
+{
+    const uint8_t *cut = memmem(data, size, "\n---\n", 5);
+    char vocabulary[64], merges[64];
+    size_t first = cut ? (size_t)(cut - data) : size;
+    int fds[2] = {make_file("vocab", data, first, vocabulary, sizeof(vocabulary)),
+                  make_file("merges", cut ? cut + 5 : data, cut ? size - first - 5 : 0, merges,
+                            sizeof(merges))};
+
+    check_config(&(struct tokenizer_config){.vocab_file = vocabulary,
+                                            .merge_file = merges,
+                                            .special_as_text = 1},
+                 1);
+    close(fds[0]);
+    close(fds[1]);
+}
+
+static void check_model(enum tokenizer_type type, const uint8_t *data, size_t size)
+{
+    char path[64];
+    int fd = make_file("model", data, size, path, sizeof(path));
+
+    check_config(&(struct tokenizer_config){.type = (int)type, .model = path, .special_as_text = 1},
+                 0);
+    close(fd);
+}
+
+static void check_known(struct tokenizer **tokenizer, struct tokenizer_config config,
+                        const uint8_t *data, size_t size, int exact)
+{
+    struct error err = {""};
+
+    if (!*tokenizer)
+        *tokenizer = tokenizer_create(&config, &err);
+    if (!*tokenizer)
+        die("create", err.text);
+    check_text(*tokenizer, (const char *)data, size, exact);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct tokenizer *gpt2, *model;
+
+    if (size == 0)
+        return 0;
+    data++, size--;
+    switch (data[-1]) {
+    case 0:
+        check_gpt2(data, size);
+        break;
+    case 1:
+        check_model(TOKENIZER_LLAMA2, data, size);
+        break;
+    case 2:
+        check_model(TOKENIZER_TIKTOKEN, data, size);
+        break;
+    case 3:
+        check_model(TOKENIZER_HUGGINGFACE, data, size);
+        break;
+    case 4:
+        check_known(&gpt2, (struct tokenizer_config){0}, data, size, 1);
+        break;
+    case 5:
+        if (getenv("MODEL"))
+            check_known(
+                &model,
+                (struct tokenizer_config){.type = TOKENIZER_LLAMA2, .model = getenv("MODEL")}, data,
+                size, 0);
+        break;
+    default:
+        break;
+    }
+    return 0;
+}

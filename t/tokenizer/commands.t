@@ -1,0 +1,51 @@
+#!/bin/bash
+# megatron tokenize and detokenize as users call them.
+. "$(dirname "$0")/../tap.sh"
+megatron=$MEGATRON_INST/bin/megatron
+[ -x "$megatron" ] || megatron=$MEGATRON_BUILD/runtime/megatron
+[ -x "$megatron" ] || skip_all "megatron is not built"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+is "$("$megatron" tokenize 'Hello world')" "15496 995" "a word of the command line"
+is "$("$megatron" tokenize --append-eod a b)" $'64 50256\n65 50256' "two texts, each with its end"
+is "$(printf 'Hello\nworld' | "$megatron" tokenize)" "15496 198 6894" "all of the input is one text"
+is "$(printf 'Hello\nworld\n' | "$megatron" tokenize --lines)" $'15496\n6894' "or every line is"
+is "$("$megatron" tokenize --count 'Hello world')" "2" "the number of ids"
+is "$("$megatron" tokenize --pieces $'a\n')" $'64\t"a"\n198\t"\\n"' "ids with their texts"
+is "$("$megatron" tokenize '<|endoftext|>')" "50256" "a special token in a text"
+is "$("$megatron" tokenize --special-tokens-as-text '<|endoftext|>')" "27 91 437 1659 5239 91 29" \
+    "the same as text"
+is "$("$megatron" tokenize --tokenizer-type=NullTokenizer --vocab-size 10 --append-eod '1 2 3')" \
+    "1 2 3 10" "NullTokenizer"
+is "$("$megatron" detokenize 15496 995)" "Hello world" "and back"
+is "$(printf '15496\n995\n' | "$megatron" detokenize --lines)" $'Hello\n world' "line by line"
+
+head -c 300000 /dev/urandom >"$work/bytes"
+"$megatron" tokenize <"$work/bytes" | "$megatron" detokenize >"$work/back"
+ok "random bytes come back" cmp "$work/bytes" "$work/back"
+: >"$work/empty"
+is "$("$megatron" tokenize <"$work/empty" | "$megatron" detokenize | wc -c)" 0 "nothing, too"
+
+fails() { # SENTENCE ARGUMENTS...
+    local sentence=$1 out
+    shift
+    out=$("$megatron" "$@" 2>&1 </dev/null)
+    is "$?: $out" "1: megatron $sentence" "$sentence"
+}
+fails "detokenize: id 50257 is not in the vocabulary of 50257" detokenize 50257
+fails "detokenize: id=x is not a whole number" detokenize x
+fails "tokenize: Llama2Tokenizer needs --tokenizer-model, the SentencePiece model" \
+    tokenize --tokenizer-type Llama2Tokenizer a
+fails "tokenize: cannot open $work/none: No such file or directory" \
+    tokenize --tokenizer-type Llama2Tokenizer --tokenizer-model "$work/none" a
+fails "tokenize: NullTokenizer needs --vocab-size" tokenize --tokenizer-type NullTokenizer 1
+fails "tokenize: --vocab-file and --merge-file go together; give both, or none for GPT-2's own" \
+    tokenize --vocab-file x a
+"$megatron" tokenize --help | grep -q -- '--tokenizer-model FILE'
+ok "--help"
+[ ! -w /dev/full ] || {
+    out=$(seq 100000 | "$megatron" tokenize 2>&1 >/dev/full)
+    is "$out" "megatron tokenize: cannot write to standard output" "a full disk is an error"
+}
+done_testing

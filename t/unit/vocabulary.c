@@ -1,0 +1,338 @@
+/* Hostile and broken vocabularies: refused with a sentence that names file and place. And the
+ * readers of protocol buffers and JSON on their own. */
+#include "tap.h"
+#include "json.h"
+#include "protobuf.h"
+#include "tokenizer.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static struct error err;
+static char directory[] = "/tmp/megatron-vocabulary-XXXXXX";
+
+static const char *path_of(const char *name)
+{
+    static char path[4][256];
+    static int turn;
+
+    turn = (turn + 1) % 4;
+    snprintf(path[turn], sizeof(path[turn]), "%s/%s", directory, name);
+    return path[turn];
+}
+
+static const char *write_file(const char *name, const void *data, size_t length)
+{
+    const char *path = path_of(name);
+    FILE *file = fopen(path, "wb");
+
+    if (!file || fwrite(data, 1, length, file) != length || fclose(file) != 0)
+        ok(0, "cannot write %s", path);
+    return path;
+}
+
+static const char *write_text(const char *name, const char *text)
+{
+    return write_file(name, text, strlen(text));
+}
+
+/* The error of creating a tokenizer, with the directory cut out. */
+static const char *refusal(struct tokenizer_config config)
+{
+    static char text[2048];
+    struct tokenizer *tokenizer = tokenizer_create(&config, &err);
+    char *at;
+
+    if (tokenizer) {
+        tokenizer_destroy(tokenizer);
+        return "(accepted)";
+    }
+    snprintf(text, sizeof(text), "%s", err.text);
+    while ((at = strstr(text, directory)))
+        memmove(at, at + strlen(directory) + 1, strlen(at + strlen(directory) + 1) + 1);
+    return text;
+}
+
+/* All bytes as GPT-2 writes them, then 'more'. */
+static char *byte_vocabulary(const char *more)
+{
+    static char text[8192];
+    size_t length = 0;
+    unsigned extra = 0x100;
+
+    length += (size_t)sprintf(text + length, "{");
+    for (unsigned byte = 0; byte < 256; byte++) {
+        int plain = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD);
+
+        length += (size_t)sprintf(text + length, "\"\\u%04x\":%u,", plain ? byte : extra++, byte);
+    }
+    sprintf(text + length, "%s}", more);
+    return text;
+}
+
+static void test_gpt2(void)
+{
+    static const struct {
+        const char *more, *merges, *sentence;
+    } rows[] = {
+        {"\"ab\":256,\"<|endoftext|>\":257", "#version: 0.2\na b\n", "(accepted)"},
+        {"\"ab\":256,\"<|endoftext|>\":257", "a b\r\n", "(accepted)"},
+        {"\"ab\":256", "a b\n",
+         "vocab.json: there is no token <|endoftext|>, which ends documents"},
+        {"\"ab\":256,\"<|endoftext|>\":257", "a b\na c\n",
+         "merges.txt, line 2: the two make a token that is not in the vocabulary"},
+        {"\"<|endoftext|>\":256", "\nab c\n",
+         "merges.txt, line 2: token \"ab\" is not in the vocabulary"},
+        {"\"<|endoftext|>\":256", "a\n",
+         "merges.txt, line 1: should be two tokens with a space between them"},
+        {"\"<|endoftext|>\":256", "a b c\n",
+         "merges.txt, line 1: should be two tokens with a space between them"},
+        {"\"ab\":7", "", "vocab.json: token \"ab\": id 7 is given twice"},
+        {"\"ab\":-1", "", "vocab.json: token \"ab\": id -1 is outside 0 to 2097150"},
+        {"\"ab\":99999999999", "",
+         "vocab.json: token \"ab\": id 99999999999 is outside 0 to 2097150"},
+        {"\"ab\":\"x\"", "", "vocab.json: the id of token \"ab\" is no whole number"},
+        {"\"ab\":1.5", "", "vocab.json: the id of token \"ab\" is no whole number"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *vocabulary = write_text("vocab.json", byte_vocabulary(rows[i].more));
+        const char *merges = write_text("merges.txt", rows[i].merges);
+
+        is(refusal((struct tokenizer_config){.vocab_file = vocabulary, .merge_file = merges}),
+           rows[i].sentence, rows[i].sentence);
+    }
+    is(refusal((struct tokenizer_config){.vocab_file = write_text("vocab.json", "{\"a\":0}"),
+                                         .merge_file = path_of("merges.txt")}),
+       "vocab.json: the vocabulary has no token for byte 0x00", "bytes are missing");
+    is(refusal((struct tokenizer_config){.vocab_file = write_text("vocab.json", "[1]"),
+                                         .merge_file = path_of("merges.txt")}),
+       "vocab.json: should be an object of tokens and ids", "no object");
+    is(refusal((struct tokenizer_config){.vocab_file = path_of("nowhere"), .merge_file = "x"}),
+       "cannot open nowhere: No such file or directory", "no file");
+    ok(strstr(refusal((struct tokenizer_config){.vocab_file = write_text("vocab.json", "{\"a\":"),
+                                                .merge_file = path_of("merges.txt")}),
+              "vocab.json: is no valid JSON") != NULL,
+       "cut JSON");
+}
+
+static void test_ranks(void)
+{
+    static const struct {
+        const char *text, *sentence;
+    } rows[] = {
+        {"", "ranks: the vocabulary has no token for byte 0x00"},
+        {"YQ== 0\nYQ 1\n", "ranks, line 2: \"YQ\" is no base64"},
+        {"YQ== 0\n!Q== 1\n", "ranks, line 2: \"!Q==\" is no base64"},
+        {"YQ== 0\nYg== 0\n", "ranks, line 2: id 0 is given twice"},
+        {"YQ==\n", "ranks, line 1: should be a token in base64, a space and its rank"},
+        {"YQ== x\n", "ranks, line 1: should end with a rank"},
+        {"YQ== 99999999999999999999\n", "ranks, line 1: should end with a rank"},
+        {"[{\"rank\":1}]", "ranks: item 0 should hold \"rank\": 0 and \"token_bytes\""},
+        {"[{\"rank\":0,\"token_bytes\":\"*\"}]", "ranks: item 0: \"*\" is no base64"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        is(refusal((struct tokenizer_config){.type = TOKENIZER_TIKTOKEN,
+                                             .model = write_text("ranks", rows[i].text)}),
+           rows[i].sentence, rows[i].sentence);
+}
+
+/* tokenizer.json: what is not known is refused by name. */
+static void test_huggingface(void)
+{
+#define BYTE_LEVEL "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}"
+#define METASPACE  "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\"}"
+#define SMALL      "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]"
+    static const struct {
+        const char *text, *sentence;
+    } rows[] = {
+        {"{" METASPACE ",\"model\":{\"type\":\"BPE\"," SMALL "}}", "(accepted)"},
+        {"{" METASPACE ",\"model\":{\"type\":\"Unigram\"}}",
+         "tokenizer.json: model Unigram is not supported"},
+        {"{" BYTE_LEVEL ",\"normalizer\":{\"type\":\"NFC\"}}",
+         "tokenizer.json: normalizer NFC is not supported"},
+        {"{\"pre_tokenizer\":{\"type\":\"Whitespace\"}}",
+         "tokenizer.json: pre_tokenizer Whitespace is not supported"},
+        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x\"},\"behavior\":"
+         "\"Isolated\"}}",
+         "tokenizer.json: pre_tokenizer Split with this pattern is not supported"},
+        {"{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true}}",
+         "tokenizer.json: pre_tokenizer ByteLevel with add_prefix_space is not supported"},
+        {"{" METASPACE ",\"model\":{\"type\":\"BPE\",\"dropout\":0.1," SMALL "}}",
+         "tokenizer.json: model BPE with dropout is not supported"},
+        {"{" METASPACE ",\"model\":{\"type\":\"BPE\",\"end_of_word_suffix\":\"</w>\"," SMALL "}}",
+         "tokenizer.json: model BPE with end_of_word_suffix is not supported"},
+        {"{" METASPACE ",\"model\":{\"type\":\"BPE\",\"byte_fallback\":true," SMALL "}}",
+         "tokenizer.json: byte_fallback without a token <0x00>"},
+        {"{" METASPACE ",\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a c\"]}}",
+         "tokenizer.json: merge 0: token \"c\" is not in the vocabulary"},
+        {"{" METASPACE
+         ",\"added_tokens\":[{\"id\":3,\"content\":\"<m>\",\"lstrip\":true}],\"model\":{"
+         "\"type\":\"BPE\"," SMALL "}}",
+         "tokenizer.json: added token <m> with lstrip is not supported"},
+        {"{" METASPACE "}", "tokenizer.json: there is no \"model\""},
+        {"[]", "tokenizer.json: should be an object"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        write_text("tokenizer.json", rows[i].text);
+        is(refusal((struct tokenizer_config){.type = TOKENIZER_HUGGINGFACE, .model = directory}),
+           rows[i].sentence, rows[i].sentence);
+    }
+}
+
+struct bytes {
+    const char *data;
+    size_t length;
+};
+#define BYTES(text)            \
+    {                          \
+        text, sizeof(text) - 1 \
+    }
+
+static void test_protobuf(void)
+{
+    static const struct {
+        struct bytes message;
+        int fields; /* read before the end, or before what is broken */
+        int last;   /* result of the last call */
+    } rows[] = {
+        {BYTES(""), 0, 0},
+        {BYTES("\x08\x01"), 1, 0},
+        {BYTES("\x08\x96\x01\x12\x03"
+               "abc\x1D\0\0\x80\x3F\x21"
+               "12345678"),
+         4, 0},
+        {BYTES("\x08"), 0, -1},
+        {BYTES("\x08\x80"), 0, -1},
+        {BYTES("\x12\x04"
+               "abc"),
+         0, -1},
+        {BYTES("\x12\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01"
+               "a"),
+         0, -1},
+        {BYTES("\x08\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01"), 1, 0},
+        {BYTES("\x08\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x02"), 0, -1},
+        {BYTES("\x08\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01"), 0, -1},
+        {BYTES("\x1D\0\0"), 0, -1},
+        {BYTES("\x0B"), 0, -1},
+        {BYTES("\x00\x01"), 0, -1},
+        {BYTES("\x0F\x01"), 0, -1},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        /* Of the exact size, so that a sanitizer sees a read too far. */
+        char *copy = malloc(rows[i].message.length + !rows[i].message.length);
+        struct protobuf state;
+        struct protobuf_field field;
+        int fields = 0, rc;
+
+        memcpy(copy, rows[i].message.data, rows[i].message.length);
+        state = protobuf_open(copy, rows[i].message.length);
+        while ((rc = protobuf_next(&state, &field)) > 0)
+            fields++;
+        ok(fields == rows[i].fields && rc == rows[i].last, "message %zu: %d fields, then %d", i,
+           fields, rc);
+        free(copy);
+    }
+}
+
+/* Every cut of a model, and every single bit of its head changed, is a tokenizer or a sentence. */
+static void test_cut_model(void)
+{
+    static const char model[] = "\x0A\x0E\x0A\x05<unk>\x15\0\0\0\0\x18\x02"
+                                "\x0A\x08\x0A\x01"
+                                "a\x15\0\0\0\0"
+                                "\x0A\x08\x0A\x01"
+                                "b\x15\0\0\0\0"
+                                "\x0A\x09\x0A\x02"
+                                "ab\x15\0\0\x80\xBF"
+                                "\x12\x02\x18\x02";
+    size_t length = sizeof(model) - 1, sentences = 0, accepted = 0;
+
+    is(refusal((struct tokenizer_config){.type = TOKENIZER_LLAMA2,
+                                         .model = write_file("model", model, length)}),
+       "(accepted)", "a small SentencePiece model");
+    for (size_t cut = 0; cut < length; cut++) {
+        const char *text = refusal((struct tokenizer_config){
+            .type = TOKENIZER_LLAMA2, .model = write_file("model", model, cut)});
+
+        sentences += strstr(text, "model") != NULL;
+    }
+    is_int((long long)sentences, (long long)length, "every cut is refused by the file's name");
+    for (size_t bit = 0; bit < length * 8; bit++) {
+        char copy[sizeof(model)];
+        const char *text;
+
+        memcpy(copy, model, sizeof(model));
+        copy[bit / 8] ^= (char)(1 << bit % 8);
+        text = refusal((struct tokenizer_config){.type = TOKENIZER_LLAMA2,
+                                                 .model = write_file("model", copy, length)});
+        accepted += strcmp(text, "(accepted)") == 0;
+        if (!text[0])
+            ok(0, "bit %zu: no sentence", bit);
+    }
+    ok(accepted > 0 && accepted < length * 8, "of changed bits some are refused, none crashes");
+}
+
+static void test_json(void)
+{
+    static const char text[] = "{\"a\":[1,2.5,true,null,\"x\\u0000y\"],\"b\":{\"c\":-7}}";
+    struct json *json = json_read(text, sizeof(text) - 1, &err);
+    struct json_value value, list;
+    struct json_iterator iterator;
+    const char *string;
+    char deep[4096];
+    size_t length;
+    int64_t number;
+    double real;
+    int flag;
+
+    ok(json && json_member(json_root(json), "b", &value) == 0 &&
+           json_member(value, "c", &value) == 0 && json_integer(value, &number) == 0 &&
+           number == -7,
+       "a number in an object in an object");
+    ok(json_member(json_root(json), "a", &list) == 0 && json_count(list) == 5, "an array of five");
+    json_iterate(list, &iterator);
+    ok(json_next(&iterator, NULL, NULL, &value) && json_type(value) == JSON_INTEGER &&
+           json_real(value, &real) == 0 && real == 1,
+       "a whole number is a real one, too");
+    ok(json_next(&iterator, NULL, NULL, &value) && json_real(value, &real) == 0 && real == 2.5 &&
+           json_integer(value, &number) < 0,
+       "but not the other way round");
+    ok(json_next(&iterator, NULL, NULL, &value) && json_bool(value, &flag) == 0 && flag, "true");
+    ok(json_next(&iterator, NULL, NULL, &value) && json_type(value) == JSON_NULL, "null");
+    ok(json_next(&iterator, NULL, NULL, &value) && json_string(value, &string, &length) == 0 &&
+           length == 3 && memcmp(string, "x\0y", 3) == 0 &&
+           !json_next(&iterator, NULL, NULL, &value),
+       "a text with a NUL in it, and the end");
+    ok(json_member(list, "a", &value) < 0 && json_string(list, &string, &length) < 0,
+       "an array has no members and is no text");
+    json_destroy(json);
+    memset(deep, '[', sizeof(deep) / 2);
+    memset(deep + sizeof(deep) / 2, ']', sizeof(deep) / 2);
+    ok(json_read(deep, sizeof(deep), &err) == NULL && strstr(err.text, "is no valid JSON"),
+       "2048 levels are too deep: %s", err.text);
+    ok(json_read("\"\xFF\"", 3, &err) == NULL, "no UTF-8: %s", err.text);
+    ok(json_read("", 0, &err) == NULL, "nothing: %s", err.text);
+}
+
+int main(void)
+{
+    static const char *const names[] = {"vocab.json", "merges.txt", "ranks", "tokenizer.json",
+                                        "model"};
+
+    if (!mkdtemp(directory))
+        return skip_all("no directory for files");
+    test_gpt2();
+    test_ranks();
+    test_huggingface();
+    test_protobuf();
+    test_cut_model();
+    test_json();
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        unlink(path_of(names[i]));
+    rmdir(directory);
+    return done_testing();
+}
