@@ -1,0 +1,67 @@
+#!/bin/bash
+# Whose images are started: the user's own, and the publisher's in an administrator's cache; never
+# what somebody else put there. Also the copies on a node's own disk.
+cd "$(dirname "$0")/../.." || exit 1
+. t/tap.sh
+. t/container/registry.sh
+[ "$(id -u)" = 0 ] || skip_all "needs root, for several users"
+unshare --user --map-current-user true 2>/dev/null || skip_all "no user namespaces here"
+trap registry_end EXIT
+registry_up "$(mktemp -d)" || exit 1
+admin=$registry_dir/images
+stage=$registry_dir/stage
+mkdir -m 755 "$admin"
+mkdir -m 1777 "$stage"
+cluster_up --nodes 1 --gpus 0 --cpus 4 \
+    --plugin-args "enroot_path=$enroot_path:/usr/sbin:/usr/bin:/sbin:/bin image_cache=$admin image_publisher=root image_stage=$stage image_stage_max=3M"
+trap 'registry_end; cluster_down' EXIT
+home=$registry_dir/home
+chown "$(as_user id -u)" "$home"
+job() {
+    try as_user env HOME="$home" ENROOT_ALLOW_HTTP=yes ENROOT_STANDIN_REGISTRY="$registry_dir/registry" "$@"
+}
+imports() { grep -c 'megatron: n[0-9]: importing docker' <<<"$out"; }
+
+try env PATH="$enroot_path:$PATH" HOME="$registry_dir/root" ENROOT_ALLOW_HTTP=yes ENROOT_STANDIN_REGISTRY="$registry_dir/registry" \
+    "$MEGATRON_BUILD/runtime/megatron" image import --cache "$admin" "${registry}small:1"
+is "$rc" 0 "the administrator imports an image"
+chmod 755 "$admin"
+entry=$(ls "$admin"/*.sqsh)
+chmod 644 "$entry"
+job srun -n1 --megatron-image="${registry}small:1" pwd
+is "$rc:$(tail -n 1 <<<"$out")" 0:/usr/src "a job starts it"
+is "$(imports)" 0 "without an import of its own"
+is "$(ls "$stage/$(as_user id -u)" | grep -c 'sqsh$')" 1 "from a copy on the node's disk"
+is "$(stat -c %u:%a "$stage/$(as_user id -u)")" "$(as_user id -u):700" "that is the user's alone"
+
+rm -rf "$stage"/*
+chown 65534 "$entry"
+job srun -n1 --megatron-image="${registry}small:1" pwd
+is "$rc:$(imports)" 0:1 "an image that somebody else owns is not started, but imported"
+like "$out" 'belongs to user 65534 and is not trusted' "which is said"
+chown root "$entry"
+rm -rf "$home/.cache" "$stage"/*
+mv "$entry" "$entry.real" && ln -s "$entry.real" "$entry"
+job srun -n1 --megatron-image="${registry}small:1" pwd
+is "$rc:$(imports)" 0:1 "nor what a link points to"
+mv "$entry.real" "$entry"
+rm -rf "$home/.cache" "$stage"/*
+chmod 777 "$admin"
+job srun -n1 --megatron-image="${registry}small:1" pwd
+is "$rc:$(imports)" 0:1 "nor anything of a cache that all may write to"
+chmod 755 "$admin"
+
+mkdir -m 777 "$registry_dir/others"
+job env MEGATRON_IMAGE_CACHE="$registry_dir/others" srun -n1 --megatron-image="${registry}bare:1" /bin/pwd
+is "$rc" 1 "a cache of somebody else's is refused"
+like "$out" 'belongs to user 0|others may write' "by name"
+job srun -n1 --megatron-image="${registry}small:1" true
+mode=$(stat -c %a "$home/.cache/megatron/images" "$home"/.cache/megatron/images/*.sqsh | sort -u | tr '\n' ' ')
+is "$mode" "600 700 " "nobody else can read a user's images"
+
+# Copies on the node's disk: the longest unused go.
+job srun -n1 --megatron-image="${registry}bare:1" /bin/pwd
+is "$rc" 0 "a second image"
+job srun -n1 --megatron-image="${registry}bare:1" /bin/pwd
+ok "copies stay below the limit" test "$(du -cb "$stage"/*/*.sqsh | tail -n 1 | cut -f1)" -le 3000000
+done_testing
