@@ -391,6 +391,9 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
                          "multiple of --pipeline-model-parallel-size=%" PRId64
                          "; change --global-batch-size",
                          a->layout.pp);
+    if (a->timeout_minutes <= 0)
+        return error_set(err, "--distributed-timeout-minutes=%g must be above 0",
+                         a->timeout_minutes);
     if (a->eod_id < 0)
         a->eod_id = a->vocab_size - 1;
     if (!a->mock_data && a->data_path.count == 0 && a->train_data_path.count == 0 && !a->dry_run)

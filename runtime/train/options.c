@@ -125,7 +125,7 @@ const struct option arguments_table[] = {
          "divide the optimizer over dp; always on here"),
     FLAG("overlap-grad-reduce", overlap_grad_reduce, "reduce gradients under backward; always on"),
     FLAG("overlap-param-gather", overlap_param_gather, "gather weights under compute; always on"),
-    INT("distributed-timeout-minutes", timeout_minutes, 1, "deadline of every wait (10)"),
+    REAL("distributed-timeout-minutes", timeout_minutes, "deadline of every wait (10)"),
 
     HEADING("Data"),
     LIST("data-path", data_path, "[WEIGHT] PREFIX ...", "tokenized data, divided by --split"),

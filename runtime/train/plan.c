@@ -35,7 +35,7 @@ struct engine_config plan_engine(const struct arguments *a)
                       .tied = a->model_config.tied},
         .max_micros = most_micros(a),
         .eval_micros = a->eval_iters > 0 ? most_micros(a) : 0,
-        .deadline = 60.0 * (double)a->timeout_minutes,
+        .deadline = 60.0 * a->timeout_minutes,
     };
 }
 
@@ -67,7 +67,7 @@ void plan_dataset(const struct arguments *a, struct dataset_config *config)
     config->reset_position_ids = a->reset_position_ids;
     config->reset_attention_mask = a->reset_attention_mask;
     config->cache_path = a->data_cache_path;
-    config->deadline = 60.0 * (double)a->timeout_minutes;
+    config->deadline = 60.0 * a->timeout_minutes;
 }
 
 static double gib(size_t bytes)

@@ -102,7 +102,7 @@ static int open_comm(struct train *t, struct error *err)
         .size = (int)t->world->size,
         .master = t->world->master_addr,
         .port = (int)t->world->master_port,
-        .deadline = 60.0 * (double)t->a->timeout_minutes,
+        .deadline = 60.0 * t->a->timeout_minutes,
         .device = t->device,
         .deterministic = t->a->deterministic,
     };
@@ -160,7 +160,7 @@ static int feed_open(struct train *t, struct feed *feed, const struct dataset *d
         .buffers = feed->buffers,
         .buffer_count = LOADER_BUFFERS,
         .threads = 1,
-        .deadline = 60.0 * (double)a->timeout_minutes,
+        .deadline = 60.0 * a->timeout_minutes,
     };
 
     if (!data)
