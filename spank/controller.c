@@ -58,26 +58,34 @@ static void copy_text(char *target, size_t size, const char *text, const char *i
     snprintf(target, size, "%s", text && text[0] ? text : instead);
 }
 
+void controller_node(const char *name, struct controller_node *node)
+{
+    node_info_msg_t *answer = NULL;
+    char copy[256];
+
+    /* A node that cannot be asked about is usually reached by its name. */
+    copy_text(copy, sizeof(copy), name, "");
+    copy_text(node->name, sizeof(node->name), name, "");
+    copy_text(node->hostname, sizeof(node->hostname), name, "");
+    copy_text(node->address, sizeof(node->address), name, "");
+    if (slurm_load_node_single(&answer, copy, SHOW_ALL) != SLURM_SUCCESS || !answer)
+        return;
+    if (answer->record_count > 0) {
+        copy_text(node->hostname, sizeof(node->hostname), answer->node_array[0].node_hostname,
+                  name);
+        copy_text(node->address, sizeof(node->address), answer->node_array[0].node_addr, name);
+    }
+    slurm_free_node_info_msg(answer);
+}
+
 int controller_first_node(uint32_t job, uint32_t step, uint32_t component,
                           struct controller_node *node)
 {
     char *name = host_of_task_0(job, step, component);
-    node_info_msg_t *answer = NULL;
 
     if (!name)
         return -1;
-    copy_text(node->name, sizeof(node->name), name, "");
-    /* A node that cannot be asked about is usually reached by its name. */
-    copy_text(node->hostname, sizeof(node->hostname), name, "");
-    copy_text(node->address, sizeof(node->address), name, "");
-    if (slurm_load_node_single(&answer, name, SHOW_ALL) == SLURM_SUCCESS && answer) {
-        if (answer->record_count > 0) {
-            copy_text(node->hostname, sizeof(node->hostname), answer->node_array[0].node_hostname,
-                      name);
-            copy_text(node->address, sizeof(node->address), answer->node_array[0].node_addr, name);
-        }
-        slurm_free_node_info_msg(answer);
-    }
+    controller_node(name, node);
     free(name);
     return 0;
 }

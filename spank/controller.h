@@ -17,6 +17,9 @@ struct controller_node {
 int controller_first_node(uint32_t job, uint32_t step, uint32_t component,
                           struct controller_node *node);
 
+/* What is known of the node called 'name'; the name stands for what is not. */
+void controller_node(const char *name, struct controller_node *node);
+
 /* When the job's time ends, in seconds since 1970; 0 where it never does or that cannot be found.
  */
 int64_t controller_job_end(uint32_t job);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "place.h"
@@ -55,6 +57,22 @@ static int make_directory(const char *path, struct error *err)
     return 0;
 }
 
+/* Is the file of this boot, and one that this version can read? */
+static bool is_current(const char *path)
+{
+    struct topology *topology;
+    struct sysinfo system;
+    struct stat status;
+
+    if (lstat(path, &status) || sysinfo(&system) || status.st_mtime < time(NULL) - system.uptime)
+        return false;
+    topology = topology_load(path, NULL);
+    if (!topology)
+        return false;
+    topology_destroy(topology);
+    return true;
+}
+
 static int export_topology(const struct config *config, struct error *err)
 {
     char node[256], path[4096];
@@ -66,7 +84,7 @@ static int export_topology(const struct config *config, struct error *err)
         return error_set(err, "this node has no name");
     place_topology_path(config, node, path, sizeof(path));
     /* Hardware stays as it is until the next boot; a file of the administrator's may not. */
-    if (!config->topology && access(path, R_OK) == 0)
+    if (!config->topology && is_current(path))
         return 0;
     if (make_directory(path, err))
         return -1;

@@ -236,6 +236,9 @@ size_t place_granted_gpus(const struct share *share, const struct place_input *i
     for (uint32_t i = 0; i < share->tasks; i++) {
         char copy[SHARE_LIST], *rest = copy, *word;
 
+        /* A list that the user exported is no grant. */
+        if (!share->task[i].found.gpus[0])
+            continue;
         strcpy(copy, gpu_list(&share->task[i].found));
         while ((word = strsep(&rest, ","))) {
             size_t known = 0;

@@ -115,10 +115,11 @@ static int check_versions(const struct task *task, struct error *err)
     return 0;
 }
 
+/* Where rank 0 is to be looked for. */
 struct lookup {
-    const struct facts *facts;
     struct share *share;
-    uint32_t job;
+    uint32_t job, step; /* of the component that has rank 0 */
+    char first[256];    /* the first node of it, where the step itself is over already */
 };
 
 /* Ask for the node of task 0; in a child, the answer goes into shared memory. */
@@ -126,55 +127,68 @@ static int look_up_master(void *argument)
 {
     struct lookup *lookup = argument;
     struct controller_node node;
-    uint32_t step = lookup->facts->step;
 
-    if (controller_first_node(lookup->job, step, NO_VAL, &node) &&
-        controller_first_node(lookup->job, step, 0, &node))
-        return 1;
+    if (controller_first_node(lookup->job, lookup->step, NO_VAL, &node) &&
+        controller_first_node(lookup->job, lookup->step, 0, &node)) {
+        if (!lookup->first[0])
+            return 1;
+        controller_node(lookup->first, &node);
+    }
     snprintf(lookup->share->master, sizeof(lookup->share->master), "%s", node.address);
     snprintf(lookup->share->first, sizeof(lookup->share->first), "%s", node.name);
     return 0;
 }
 
-/* The job of the het component that has rank 0: the first one whose nodes are all in the step. */
-static uint32_t first_component(spank_t spank, uint32_t otherwise)
+/* Is every node of list 'part' in list 'whole'? Puts the first one into 'first'. */
+static bool nodes_within(const char *part, const char *whole, char *first, size_t size)
+{
+    __auto_type all = slurm_hostlist_create(whole); /* its type changed in 23.11 */
+    __auto_type some = slurm_hostlist_create(part);
+    bool inside = all && some;
+    char *host;
+
+    first[0] = '\0';
+    while (inside && (host = slurm_hostlist_shift(some))) {
+        if (!first[0])
+            snprintf(first, size, "%s", host);
+        inside = slurm_hostlist_find(all, host) >= 0;
+        free(host);
+    }
+    if (all)
+        slurm_hostlist_destroy(all);
+    if (some)
+        slurm_hostlist_destroy(some);
+    return inside && first[0];
+}
+
+/* The component of a het job that has rank 0: the first one whose nodes are all in the step. */
+static void first_component(spank_t spank, struct lookup *lookup)
 {
     static const char *const groups[] = {"HET", "PACK"};
-    char name[64], text[4096], step[4096];
+    char name[64], nodes[4096], step[4096], number[32];
+    int64_t job;
 
     facts_variable(spank, "SLURM_STEP_NODELIST", step, sizeof(step));
     for (size_t g = 0; g < 2; g++)
         for (int i = 0; i < 128; i++) {
-            __auto_type nodes = slurm_hostlist_create(step);
-            __auto_type part = nodes;
-            char *host;
-            bool inside = true;
-            int64_t job;
-
             snprintf(name, sizeof(name), "SLURM_JOB_NODELIST_%s_GROUP_%d", groups[g], i);
-            if (!facts_variable(spank, name, text, sizeof(text))[0]) {
-                slurm_hostlist_destroy(nodes);
+            if (!facts_variable(spank, name, nodes, sizeof(nodes))[0])
                 break;
-            }
-            part = slurm_hostlist_create(text);
-            while (inside && (host = slurm_hostlist_shift(part))) {
-                inside = slurm_hostlist_find(nodes, host) >= 0;
-                free(host);
-            }
-            slurm_hostlist_destroy(part);
-            slurm_hostlist_destroy(nodes);
+            if (!nodes_within(nodes, step, lookup->first, sizeof(lookup->first)))
+                continue;
             snprintf(name, sizeof(name), "SLURM_JOB_ID_%s_GROUP_%d", groups[g], i);
-            facts_variable(spank, name, text, sizeof(text));
-            if (inside && parse_int64(name, text, 1, UINT32_MAX, &job, NULL) == 0)
-                return (uint32_t)job;
+            facts_variable(spank, name, number, sizeof(number));
+            if (parse_int64(name, number, 1, UINT32_MAX, &job, NULL) == 0)
+                lookup->job = (uint32_t)job;
+            return;
         }
-    return otherwise;
+    lookup->first[0] = '\0';
 }
 
 static void find_master(struct task *task)
 {
     struct share *share = task->plugin->share;
-    struct lookup lookup = {.facts = &task->facts, .share = share};
+    struct lookup lookup = {.share = share, .job = task->facts.job, .step = task->facts.step};
 
     if (facts_variable(task->spank, "MASTER_ADDR", share->master, sizeof(share->master))[0])
         return;
@@ -183,7 +197,7 @@ static void find_master(struct task *task)
         strcpy(share->first, task->facts.note.first);
         return;
     }
-    lookup.job = first_component(task->spank, task->facts.job);
+    first_component(task->spank, &lookup);
     if (with_deadline(look_up_master, &lookup, CONTROLLER_SECONDS) != 0)
         warn(task, "the node of rank 0 could not be found out; export MASTER_ADDR");
 }
@@ -465,8 +479,12 @@ static int apply(struct task *task, struct error *err)
 
 static int find_own(struct task *task, struct error *err)
 {
-    struct share_found *found = &task->plugin->share->task[task->facts.local].found;
+    struct share *share = task->plugin->share;
+    struct share_found *found = &share->task[task->facts.local].found;
 
+    if (task->facts.local >= share->tasks)
+        return error_set(err, "Slurm counts this task as %u of %u", task->facts.local,
+                         share->tasks);
     found->rank = task->facts.rank;
     if (cpuset_of_thread(&found->cpus, err))
         return -1;
@@ -515,7 +533,7 @@ int task_init(struct plugin *plugin, spank_t spank)
         plugin_defer(plugin, &err);
     if (!plugin->failed && plugin->settings.off)
         goto out;
-    if (!plugin->failed && (task->facts.local >= plugin->share->tasks || find_own(task, &err)))
+    if (!plugin->failed && find_own(task, &err))
         plugin_defer(plugin, &err);
     if (plugin->failed)
         rc = fail(task, &plugin->failure);

@@ -40,6 +40,13 @@ for node in n1 n2; do
 done
 unlike "$out" "memory is left" "no word about memory unless asked"
 
+if grep -q . /proc/self/numa_maps 2>/dev/null; then
+    try as_user srun -N1 -n2 -c 96 --gres=gpu:8 --megatron-tp=2 bash -c '[ $SLURM_PROCID = 1 ] || grep -c " bind:0 " /proc/self/numa_maps'
+    like "$out" "^[1-9][0-9]*$" "memory is bound to the NUMA node of the GPUs"
+    try as_user srun -N1 -n2 -c 96 --gres=gpu:8 --megatron-tp=2 --mem-bind=none bash -c 'grep -c " bind:0 " /proc/self/numa_maps; true'
+    is "$out" $'0\n0' "unless --mem-bind says otherwise"
+fi
+
 # --- parts of a node --------------------------------------------------------------------------------
 # Slurm's GPUs 0 and 1 are the last two in PCI order. Its list 0,1 could also mean the first two, so
 # it is given by name.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Steps on several nodes: who is who, where they meet, and what a failure on one of them does.
 . "$(dirname "$0")/common.sh"
-cluster_up --nodes 4 --gpus 4 --conf MpiParams=ports=19000-19099
+cluster_up --nodes 4 --gpus 4 --conf MpiParams=ports=19000-19015
 who='echo "rank $MEGATRON_RANK/$MEGATRON_WORLD_SIZE node $MEGATRON_NODE_RANK/$MEGATRON_NODES local $MEGATRON_LOCAL_RANK/$MEGATRON_LOCAL_SIZE on $SLURMD_NODENAME at $MASTER_ADDR:$MASTER_PORT"'
 
 # ranks OUTPUT: the ranks, in order.
@@ -61,6 +61,16 @@ like "$out" "^190[0-9][0-9] 190[0-9][0-9]" "reserved ports are taken"
 is "$(cut -d' ' -f1 <<<"$out")" "$(sed 's/.* \([0-9]*\).*/\1/' <<<"$out")" "the first of them"
 try as_user env MASTER_ADDR=here MASTER_PORT=77 srun -n1 --megatron-tp=1 bash -c 'echo $MEGATRON_MASTER_ADDR:$MEGATRON_MASTER_PORT'
 is "$out" "here:77" "the user's address and port are taken over"
+listen='use Socket; for (@ARGV) { socket(my $s, PF_INET, SOCK_STREAM, 0); setsockopt($s, SOL_SOCKET, SO_REUSEADDR, 1);
+    bind($s, sockaddr_in($_, INADDR_ANY)) or die "$_: $!"; listen($s, 5); push @s, $s; } print "x\n"; close STDOUT; sleep 60'
+coproc LISTEN { exec perl -e "$listen" {19000..19015}; }
+listener=$LISTEN_PID
+read -r -u "${LISTEN[0]}" line
+try as_user srun -N2 -n2 --mpi=none --resv-ports=2 --megatron-tp=1 sleep 30
+kill "$listener"
+like "$out" "megatron: port 190[01][0-9] of n1, where the ranks were to meet, is taken by another program; start the step again" \
+    "a busy port that was not srun's choice is said"
+[ "$rc" -ne 0 ]; ok "and ends the step"
 cluster_down
 cluster_up --nodes 4 --gpus 4
 try as_user salloc -n4 -N1 bash -c 'for i in 1 2 3 4; do srun -n1 --overlap --megatron-tp=1 bash -c "echo \$MASTER_PORT; sleep 0.3" & done; wait'
@@ -68,7 +78,6 @@ is "$(grep -cE '^[0-9]+$' <<<"$out")" 4 "four steps at once"
 is "$(grep -E '^[0-9]+$' <<<"$out" | sort -u | wc -l)" 4 "have four ports"
 # A program that listens on the port the next step would get: srun, on the node of task 0, goes on.
 port=$(grep -E '^[0-9]+$' <<<"$out" | head -n1)
-listen='use Socket; socket(S, PF_INET, SOCK_STREAM, 0); setsockopt(S, SOL_SOCKET, SO_REUSEADDR, 1); bind(S, sockaddr_in($ARGV[0], INADDR_ANY)) or die; listen(S, 5); print "x\n"; close STDOUT; sleep 60'
 script='first=$(srun -n1 --megatron-tp=1 bash -c "echo \$MASTER_PORT")
 coproc LISTEN { exec perl -e "$1" $((first + 1)); }
 read -u ${LISTEN[0]} line
