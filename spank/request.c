@@ -26,8 +26,7 @@ enum field {
     FIELD_WRAP,
 };
 
-/* Long options that we read, and all others that take a word of their own (the rest takes none, or
- * only one behind '='). Slurm 22.05 to 26.05. */
+/* Long options that we read. Slurm 22.05 to 26.05. */
 static const struct {
     const char *name;
     enum field field;
@@ -53,160 +52,30 @@ static const struct {
     {"wrap", FIELD_WRAP},
 };
 
-static const char *const worded[] = {
-    "account",
-    "acctg-freq",
-    "argv",
-    "array",
-    "autocomplete",
-    "batch",
-    "bb",
-    "bbf",
-    "bcast-exclude",
-    "begin",
-    "chdir",
-    "cluster",
-    "cluster-constraint",
-    "clusters",
-    "comment",
-    "constraint",
-    "container",
-    "container-id",
-    "container-type",
-    "context",
-    "core-spec",
-    "cores-per-socket",
-    "cpu-freq",
-    "cpus-per-gpu",
-    "cpus-per-task",
-    "deadline",
-    "delay-boot",
-    "dependency",
-    "distribution",
-    "environment",
-    "epilog",
-    "error",
-    "exclude",
-    "export",
-    "export-file",
-    "extra",
-    "extra-node-info",
-    "gid",
-    "gpu-freq",
-    "gpus-per-socket",
-    "gres-flags",
-    "het-group",
-    "ignore-signals",
-    "input",
-    "job-name",
-    "jobid",
-    "kill-on-invalid-dep",
-    "licenses",
-    "mail-type",
-    "mail-user",
-    "mcs-label",
-    "mem",
-    "mem-per-cpu",
-    "mem-per-gpu",
-    "mem-update",
-    "mincpus",
-    "mpi",
-    "msg-timeout",
-    "network",
-    "nodefile",
-    "nodelist",
-    "ntasks-per-core",
-    "ntasks-per-socket",
-    "ntasks-per-tres",
-    "open-mode",
-    "output",
-    "pack-group",
-    "partition",
-    "power",
-    "prefer",
-    "priority",
-    "profile",
-    "prolog",
-    "qos",
-    "relative",
-    "reservation",
-    "resources",
-    "segment",
-    "signal",
-    "slurmd-debug",
-    "sockets-per-node",
-    "switches",
-    "task-epilog",
-    "task-prolog",
-    "thread-spec",
-    "threads",
-    "threads-per-core",
-    "time",
-    "time-min",
-    "tmp",
-    "treewidth",
-    "uid",
-    "wait-all-nodes",
-    "wckey",
-};
+/* All others that take a word of their own. */
+static const char worded[] =
+    "account acctg-freq argv array autocomplete batch bb bbf bcast-exclude begin chdir "
+    "cluster cluster-constraint clusters comment constraint container container-id "
+    "container-type context core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task "
+    "deadline delay-boot dependency distribution environment epilog error exclude export "
+    "export-file extra extra-node-info gid gpu-freq gpus-per-socket gres-flags het-group "
+    "ignore-signals input job-name jobid kill-on-invalid-dep licenses mail-type mail-user "
+    "mcs-label mem mem-per-cpu mem-per-gpu mem-update mincpus mpi msg-timeout network "
+    "nodefile nodelist ntasks-per-core ntasks-per-socket ntasks-per-tres open-mode output "
+    "pack-group partition power prefer priority profile prolog qos relative reservation "
+    "resources segment signal slurmd-debug sockets-per-node switches task-epilog task-prolog "
+    "thread-spec threads threads-per-core time time-min tmp treewidth uid wait-all-nodes "
+    "wckey ";
 
 /* Options without a word of their own: flags, and those with an optional one behind '='. */
-static const char *const plain[] = {
-    "async",
-    "bcast",
-    "bell",
-    "compress",
-    "consolidate-segments",
-    "contiguous",
-    "debugger-test",
-    "disable-status",
-    "exact",
-    "exclusive",
-    "external",
-    "external-launcher",
-    "get-user-env",
-    "help",
-    "hold",
-    "ignore-pbs",
-    "immediate",
-    "interactive",
-    "kill-command",
-    "kill-on-bad-exit",
-    "label",
-    "multi-prog",
-    "nice",
-    "no-allocate",
-    "no-bell",
-    "no-kill",
-    "no-requeue",
-    "no-shell",
-    "oom-kill-step",
-    "overcommit",
-    "overlap",
-    "oversubscribe",
-    "parsable",
-    "preserve-env",
-    "propagate",
-    "pty",
-    "quiet",
-    "quit-on-interrupt",
-    "reboot",
-    "requeue",
-    "resv-ports",
-    "send-libs",
-    "spread-job",
-    "spread-segments",
-    "stepmgr",
-    "test-only",
-    "unbuffered",
-    "usage",
-    "use-min-nodes",
-    "verbose",
-    "version",
-    "wait-for-children",
-    "whole",
-    "x11",
-};
+static const char plain[] =
+    "async bcast bell compress consolidate-segments contiguous debugger-test disable-status "
+    "exact exclusive external external-launcher get-user-env help hold ignore-pbs immediate "
+    "interactive kill-command kill-on-bad-exit label multi-prog nice no-allocate no-bell "
+    "no-kill no-requeue no-shell oom-kill-step overcommit overlap oversubscribe parsable "
+    "preserve-env propagate pty quiet quit-on-interrupt reboot requeue resv-ports send-libs "
+    "spread-job spread-segments stepmgr test-only unbuffered usage use-min-nodes verbose "
+    "version wait-for-children whole x11 ";
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -391,6 +260,21 @@ static bool consider(const char *candidate, struct match as, const char *name, s
     return false;
 }
 
+/* The same for all names of a list that are separated by blanks. */
+static bool consider_all(const char *list, struct match as, const char *name, size_t length,
+                         struct match *best, int *found)
+{
+    for (size_t end; *list; list += end + (list[end] == ' ')) {
+        char candidate[64];
+
+        end = strcspn(list, " ");
+        snprintf(candidate, sizeof(candidate), "%.*s", (int)end, list);
+        if (consider(candidate, as, name, length, best, found))
+            return true;
+    }
+    return false;
+}
+
 /* Find a long option, whose name may be cut as far as it stays unique. */
 static struct match find_long(enum program program, const char *name, size_t length)
 {
@@ -404,13 +288,11 @@ static struct match find_long(enum program program, const char *name, size_t len
             return best;
     }
     as = (struct match){FIELD_NONE, TAKES_WORD};
-    for (size_t i = 0; i < COUNT(worded); i++)
-        if (consider(worded[i], as, name, length, &best, &found))
-            return best;
+    if (consider_all(worded, as, name, length, &best, &found))
+        return best;
     as.takes = TAKES_NOTHING;
-    for (size_t i = 0; i < COUNT(plain); i++)
-        if (consider(plain[i], as, name, length, &best, &found))
-            return best;
+    if (consider_all(plain, as, name, length, &best, &found))
+        return best;
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         char own[64];
 

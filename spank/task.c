@@ -21,10 +21,10 @@
 #include "environment.h"
 #include "facts.h"
 #include "image.h"
+#include "meeting.h"
 #include "node.h"
 #include "parse.h"
 #include "place.h"
-#include "rendezvous.h"
 #include "report.h"
 #include "request.h"
 #include "start.h"
@@ -115,130 +115,6 @@ static int check_versions(const struct task *task, struct error *err)
     return 0;
 }
 
-/* Where rank 0 is to be looked for. */
-struct lookup {
-    struct share *share;
-    uint32_t job, step; /* of the component that has rank 0 */
-    char first[256];    /* the first node of it, where the step itself is over already */
-};
-
-/* Ask for the node of task 0; in a child, the answer goes into shared memory. */
-static int look_up_master(void *argument)
-{
-    struct lookup *lookup = argument;
-    struct controller_node node;
-
-    if (controller_first_node(lookup->job, lookup->step, NO_VAL, &node) &&
-        controller_first_node(lookup->job, lookup->step, 0, &node)) {
-        if (!lookup->first[0])
-            return 1;
-        controller_node(lookup->first, &node);
-    }
-    snprintf(lookup->share->master, sizeof(lookup->share->master), "%s", node.address);
-    snprintf(lookup->share->first, sizeof(lookup->share->first), "%s", node.name);
-    return 0;
-}
-
-/* Is every node of list 'part' in list 'whole'? Puts the first one into 'first'. */
-static bool nodes_within(const char *part, const char *whole, char *first, size_t size)
-{
-    __auto_type all = slurm_hostlist_create(whole); /* its type changed in 23.11 */
-    __auto_type some = slurm_hostlist_create(part);
-    bool inside = all && some;
-    char *host;
-
-    first[0] = '\0';
-    while (inside && (host = slurm_hostlist_shift(some))) {
-        if (!first[0])
-            snprintf(first, size, "%s", host);
-        inside = slurm_hostlist_find(all, host) >= 0;
-        free(host);
-    }
-    if (all)
-        slurm_hostlist_destroy(all);
-    if (some)
-        slurm_hostlist_destroy(some);
-    return inside && first[0];
-}
-
-/* The component of a het job that has rank 0: the first one whose nodes are all in the step. */
-static void first_component(spank_t spank, struct lookup *lookup)
-{
-    static const char *const groups[] = {"HET", "PACK"};
-    char name[64], nodes[4096], step[4096], number[32];
-    int64_t job;
-
-    facts_variable(spank, "SLURM_STEP_NODELIST", step, sizeof(step));
-    for (size_t g = 0; g < 2; g++)
-        for (int i = 0; i < 128; i++) {
-            snprintf(name, sizeof(name), "SLURM_JOB_NODELIST_%s_GROUP_%d", groups[g], i);
-            if (!facts_variable(spank, name, nodes, sizeof(nodes))[0])
-                break;
-            if (!nodes_within(nodes, step, lookup->first, sizeof(lookup->first)))
-                continue;
-            snprintf(name, sizeof(name), "SLURM_JOB_ID_%s_GROUP_%d", groups[g], i);
-            facts_variable(spank, name, number, sizeof(number));
-            if (parse_int64(name, number, 1, UINT32_MAX, &job, NULL) == 0)
-                lookup->job = (uint32_t)job;
-            return;
-        }
-    lookup->first[0] = '\0';
-}
-
-static void find_master(struct task *task)
-{
-    struct share *share = task->plugin->share;
-    struct lookup lookup = {.share = share, .job = task->facts.job, .step = task->facts.step};
-
-    if (facts_variable(task->spank, "MASTER_ADDR", share->master, sizeof(share->master))[0])
-        return;
-    if (task->facts.note.master[0]) {
-        strcpy(share->master, task->facts.note.master);
-        strcpy(share->first, task->facts.note.first);
-        return;
-    }
-    first_component(task->spank, &lookup);
-    if (with_deadline(look_up_master, &lookup, CONTROLLER_SECONDS) != 0)
-        warn(task, "the node of rank 0 could not be found out; export MASTER_ADDR");
-}
-
-/* Every node comes to the same port: the user's, one that Slurm reserved, srun's choice, or one
- * made of the numbers of job and step. That of rank 0 looks whether it is free. */
-static int find_port(struct task *task, struct error *err)
-{
-    struct share *share = task->plugin->share;
-    const struct facts *facts = &task->facts;
-    struct rendezvous step = {
-        .cluster = facts->cluster,
-        .job = facts->job,
-        .step = facts->step,
-        .restarts = facts->restarts,
-        .low = task->plugin->config.port_low,
-        .high = task->plugin->config.port_high,
-    };
-    char text[256];
-    bool here = false;
-
-    if (parse_int64("MASTER_PORT", facts_variable(task->spank, "MASTER_PORT", text, sizeof(text)),
-                    1, 65535, &share->port, NULL) == 0)
-        return 0;
-    /* Components of a het job have reserved ports of their own each. */
-    if (!facts->het)
-        share->port = rendezvous_reserved(
-            facts_variable(task->spank, "SLURM_STEP_RESV_PORTS", text, sizeof(text)));
-    if (share->port == 0)
-        share->port = facts->note.port > 0 ? facts->note.port : rendezvous_port(&step, 0);
-    for (uint32_t i = 0; i < share->tasks; i++)
-        here |= share->task[i].found.rank == 0;
-    if (here && !rendezvous_port_free(share->port))
-        return error_set(err,
-                         "port %" PRId64
-                         " of %s, where the ranks were to meet, is taken by another "
-                         "program; start the step again, or export MASTER_PORT with a free one",
-                         share->port, facts->node);
-    return 0;
-}
-
 /* Say what will go wrong between NCCL and the fabric: a silent fallback to TCP, memory that cannot
  * be locked. It is the same on most nodes, and a hundred lines would say no more than one. */
 static void check_fabric(const struct task *task)
@@ -312,9 +188,10 @@ static int decide(struct task *task, struct error *err)
     if (!(plugin->config.off & PART_CHECKS) && check_counts(settings, &counts, err))
         return error_prefix(err, "%s", facts->node);
     if (!(plugin->config.off & PART_RENDEZVOUS)) {
-        find_master(task);
-        if (find_port(task, err))
+        if (meeting_find(task->spank, facts, &plugin->config, plugin->share, err))
             return -1;
+        if (!plugin->share->master[0])
+            warn(task, "the node of rank 0 could not be found out; export MASTER_ADDR");
     }
     if (place_tasks(plugin->share, &input, &task->notes, err))
         return error_prefix(err, "%s", facts->node);
