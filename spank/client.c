@@ -74,8 +74,8 @@ static void read_script(struct request *request, const char *path)
     free(text);
 }
 
-/* Variables count as explicit outside an allocation; inside one they say what the allocation has,
- * which the step need not use. */
+/* What the command line, the script and variables say. Variables count as explicit outside an
+ * allocation; inside one they say what the allocation has, which the step need not use. */
 static void read_request(struct request *request, bool inside)
 {
     enum program program = this_program();
@@ -241,6 +241,9 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
                             "have no effect");
         return 0;
     }
+    read_request(&request, false);
+    if (request.interactive)
+        return 0;
     if (plugin->failed)
         return error_set(err, "%s", plugin->failure.text);
     if (settings_resolve(settings, &plugin->config, err))
@@ -249,7 +252,8 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
         return 0;
     if (prepare_image(plugin, err))
         return -1;
-    read_request(&request, settings->check);
+    if (settings->check)
+        read_request(&request, true);
     request_counts(&request, &counts);
     if (settings->check)
         leave(report_check(stdout, plugin_version_text(), plugin_slurm_text(), settings,
@@ -352,9 +356,11 @@ int client_local_user_init(struct plugin *plugin, spank_t spank, struct error *e
 
     if (!settings_used(&plugin->settings, &plugin->config) || plugin->settings.off)
         return 0;
+    read_request(&request, true);
+    if (request.interactive)
+        return 0;
     if (plugin->failed)
         return error_set(err, "%s", plugin->failure.text);
-    read_request(&request, true);
     if (is_het(&request))
         return 0;
     if (!(plugin->config.off & PART_CHECKS) && check_step(plugin, spank, &request, err))

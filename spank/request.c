@@ -322,6 +322,7 @@ static int read_long(struct request *request, int position, int limit, char *con
     size_t length = strcspn(name, "=");
     struct match match = find_long(request->program, name, length);
 
+    request->interactive |= strncmp(name, "interactive", length + 1) == 0;
     if (name[length] == '=') {
         set_field(request, match.field, name + length + 1);
         return position + 1;

@@ -35,7 +35,8 @@ struct request {
     size_t count;   /* of components, at least 1 */
     size_t current; /* the one that words are read for */
     unsigned wishes;
-    bool wrapped; /* sbatch --wrap: there is no script to read */
+    bool wrapped;     /* sbatch --wrap: there is no script to read */
+    bool interactive; /* srun --interactive: salloc's own step */
 };
 
 void request_init(struct request *request, enum program program);

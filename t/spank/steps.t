@@ -72,7 +72,14 @@ like "$out" "megatron: port 190[01][0-9] of n1, where the ranks were to meet, is
     "a busy port that was not srun's choice is said"
 [ "$rc" -ne 0 ]; ok "and ends the step"
 cluster_down
-cluster_up --nodes 4 --gpus 4
+cluster_up --nodes 4 --gpus 4 --conf PrologFlags=Contain --conf LaunchParameters=use_interactive_step
+# --- steps that are not srun's ----------------------------------------------------------------------
+out=$(echo 'echo "interactive $(env | grep -cE "^MEGATRON_(RANK|TP|CPUS)|^MASTER_")"; srun bash -c "echo inside \$MEGATRON_TP"; exit' |
+    timeout 30 "$top/t/cluster" run --user salloc -n2 --megatron-tp=2 2>&1)
+like "$out" "^interactive 0" "an interactive step is left alone"
+is "$(grep -c '^inside 2' <<<"$out")" 2 "the steps inside are not"
+unlike "$(cat "$MEGATRON_CLUSTER/log/n1")" "extern.*megatron" "nor does the extern step see anything"
+
 try as_user salloc -n4 -N1 bash -c 'for i in 1 2 3 4; do srun -n1 --overlap --megatron-tp=1 bash -c "echo \$MASTER_PORT; sleep 0.3" & done; wait'
 is "$(grep -cE '^[0-9]+$' <<<"$out")" 4 "four steps at once"
 is "$(grep -E '^[0-9]+$' <<<"$out" | sort -u | wc -l)" 4 "have four ports"

@@ -136,6 +136,21 @@ static void test_command(void)
     }
 }
 
+/* salloc's own step is known by its option. */
+static void test_interactive(void)
+{
+    char *own[] = {"srun", "--interactive", "--preserve-env", "--pty", "bash", NULL};
+    char *other[] = {"srun", "--pty", "program", "--interactive", NULL};
+    struct request request;
+
+    request_init(&request, PROGRAM_SRUN);
+    request_arguments(&request, 5, own, 5);
+    ok(request.interactive, "srun --interactive");
+    request_init(&request, PROGRAM_SRUN);
+    request_arguments(&request, 4, other, 4);
+    ok(!request.interactive, "which may also be an option of the program");
+}
+
 /* Where getopt stopped, nothing behind is read, whatever it looks like. */
 static void test_limit(void)
 {
@@ -221,6 +236,7 @@ int main(void)
 {
     test_lines();
     test_command();
+    test_interactive();
     test_limit();
     test_scripts();
     test_order();
