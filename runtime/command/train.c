@@ -49,6 +49,9 @@ static int run(struct arguments *arguments, const struct options_result *result,
         note_ignored(result);
     if (arguments->dry_run)
         return train_dry_run(arguments, err);
+    if (strcmp(world.source, "default") != 0 && strcmp(world.source, "RANK") != 0 &&
+        world_die_with_parent(err) < 0)
+        return -1;
     return train_run(arguments, &world, err);
 }
 

@@ -174,7 +174,8 @@ int engine_start(struct engine *e, int initialize, const struct step_state *resu
 {
     if ((initialize ? model_initialize : model_adopt)(e->model, err) < 0)
         return -1;
-    return optimizer_start(e->optimizer, resumed, e->config.model.seed, err);
+    return optimizer_start(e->optimizer, resumed, resumed ? resumed->seed : e->config.model.seed,
+                           err);
 }
 
 /* --- Batches --------------------------------------------------------------------------------- */

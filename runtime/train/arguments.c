@@ -15,6 +15,8 @@ void arguments_default(struct arguments *a)
     a->kv_channels = a->num_query_groups = a->seq_length = a->max_position_embeddings = -1;
     a->vocab_size = a->global_batch_size = a->train_iters = a->train_samples = -1;
     a->exit_interval = a->exit_duration = a->recompute_num_layers = -1;
+    a->save_interval = a->keep_last = -1;
+    a->save_optimizer = a->load_optimizer = a->load_rng = 1;
     a->lr_decay_iters = a->lr_decay_samples = a->lr_warmup_iters = a->lr_warmup_samples = -1;
     a->layers_per_virtual_stage = a->eod_id = a->threads = a->world_size = -1;
     a->recompute_granularity = a->recompute_method = -1;
@@ -394,6 +396,12 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
     if (a->timeout_minutes <= 0)
         return error_set(err, "--distributed-timeout-minutes=%g must be above 0",
                          a->timeout_minutes);
+    if (a->save_interval > 0 && !a->save)
+        return error_set(err, "--save-interval needs --save, the directory to save in");
+    if (a->finetune && !a->load)
+        return error_set(err, "--finetune needs --load, the checkpoint to start from");
+    if (a->load && a->load_hf)
+        return error_set(err, "--load and --load-hf exclude each other; leave out one");
     if (a->eod_id < 0)
         a->eod_id = a->vocab_size - 1;
     if (!a->mock_data && a->data_path.count == 0 && a->train_data_path.count == 0 && !a->dry_run)

@@ -48,6 +48,10 @@ struct arguments {
     const char *tokenizer_type, *tokenizer_model, *vocab_file, *merge_file;
     /* weights */
     const char *load_hf, *save_hf;
+    /* checkpoints */
+    const char *save, *load;
+    int64_t save_interval, keep_last;
+    int save_optimizer, load_optimizer, load_rng, finetune, override_scheduler, async_save;
     /* output */
     int64_t log_interval;
     int log_throughput, log_params_norm;

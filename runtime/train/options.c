@@ -112,7 +112,7 @@ const struct option arguments_table[] = {
     INT("recompute-num-layers", recompute_num_layers, 1, "layers of a stage, with block"),
     INT("exit-interval", exit_interval, 1, "end when the iteration is a multiple of this"),
     INT("exit-duration-in-mins", exit_duration, 1, "end after this time"),
-    FLAG("exit-signal-handler", exit_signal_handler, "end well on SIGTERM"),
+    FLAG("exit-signal-handler", exit_signal_handler, "save and end on SIGTERM and SIGUSR1"),
 
     HEADING("Layout"),
     INT("tensor-model-parallel-size", tp, 1, "ranks that share each layer (1)"),
@@ -145,6 +145,19 @@ const struct option arguments_table[] = {
     TEXT("tokenizer-model", tokenizer_model, "FILE", "of a SentencePiece or rank tokenizer"),
     TEXT("vocab-file", vocab_file, "FILE", "vocab.json of a byte-level BPE"),
     TEXT("merge-file", merge_file, "FILE", "its merges.txt"),
+
+    HEADING("Checkpoints"),
+    TEXT("save", save, "DIR", "where to save checkpoints; one at the end, too"),
+    INT("save-interval", save_interval, 1, "steps between checkpoints"),
+    INT("keep-last", keep_last, 1, "remove all checkpoints but the newest N"),
+    FLAG("async-save", async_save, "write checkpoints behind the training"),
+    UNFLAG("no-save-optim", save_optimizer, "save the weights only"),
+    TEXT("load", load, "DIR", "go on from the newest checkpoint there"),
+    UNFLAG("no-load-optim", load_optimizer, "start the optimizer and its schedule anew"),
+    UNFLAG("no-load-rng", load_rng, "draw random numbers by --seed, not by the checkpoint's"),
+    FLAG("finetune", finetune, "take the weights only and begin at iteration 0"),
+    FLAG("override-opt_param-scheduler", override_scheduler,
+         "take learning rate and decay from here, not from the checkpoint"),
 
     HEADING("Weights"),
     TEXT("load-hf", load_hf, "DIR", "start from Hugging Face weights (safetensors)"),

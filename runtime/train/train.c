@@ -2,11 +2,11 @@
 #include "hf.h"
 #include "log.h"
 #include "plan.h"
+#include "saving.h"
 
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,19 +32,11 @@ struct train {
     struct event_file *events;
     FILE *metrics;
     int prints; /* this rank writes the log */
-    int64_t iteration, consumed;
+    struct saving saving;
+    int64_t iteration, consumed, consumed_valid;
     double began, interval_began;
     int64_t logged; /* iteration of the last log line */
 };
-
-/* Set by SIGTERM where --exit-signal-handler asks for it. */
-static volatile sig_atomic_t terminated;
-
-static void on_terminate(int number)
-{
-    (void)number;
-    terminated = 1;
-}
 
 static double now(void)
 {
@@ -124,11 +116,16 @@ static int create_engine(struct train *t, struct error *err)
     t->engine = engine_create(&config, &t->parallel, t->device, err);
     if (!t->engine)
         return -1;
-    if (!a->load_hf)
-        return engine_start(t->engine, 1, NULL, err);
-    if (hf_load(a->load_hf, &a->model_config, engine_model(t->engine), t->device, err) < 0)
+    if (a->load_hf &&
+        hf_load(a->load_hf, &a->model_config, engine_model(t->engine), t->device, err) < 0)
         return error_prefix(err, "--load-hf");
-    return engine_start(t->engine, 0, NULL, err);
+    if (saving_open(&t->saving, a, t->world, t->engine, &t->parallel, t->device, !a->load_hf, err) <
+        0)
+        return -1;
+    t->iteration = t->logged = t->saving.start.iteration;
+    t->consumed = t->saving.start.consumed;
+    t->consumed_valid = t->saving.start.consumed_valid;
+    return 0;
 }
 
 static int open_data(struct train *t, struct error *err)
@@ -304,32 +301,9 @@ static int evaluate(struct train *t, struct feed *feed, const char *what, struct
     return 0;
 }
 
-/* Should the run end here? All ranks must agree: what only one of them knows is shared. */
-static int should_end(struct train *t, int *end, struct error *err)
+static struct progress progress_of(const struct train *t)
 {
-    const struct arguments *a = t->a;
-    unsigned char mine = 0, *all;
-
-    *end = 0;
-    if (a->exit_interval > 0 && t->iteration % a->exit_interval == 0)
-        *end = 1;
-    if (a->exit_duration < 0 && !a->exit_signal_handler)
-        return 0;
-    if (a->exit_duration > 0 && now() - t->began > 60.0 * (double)a->exit_duration)
-        mine = 1;
-    if (terminated)
-        mine = 1;
-    all = calloc((size_t)t->comm->size, 1);
-    if (!all)
-        return error_set(err, "out of memory");
-    if (comm_host_gather(t->comm, &mine, all, 1, err) < 0) {
-        free(all);
-        return -1;
-    }
-    for (int i = 0; i < t->comm->size; i++)
-        *end |= all[i];
-    free(all);
-    return 0;
+    return (struct progress){t->iteration, t->consumed, t->consumed_valid};
 }
 
 static int take_step(struct train *t, struct error *err)
@@ -343,7 +317,7 @@ static int take_step(struct train *t, struct error *err)
         return -1;
     t->iteration++;
     t->consumed += batch;
-    if (t->iteration == 1 && t->prints) {
+    if (t->iteration == t->saving.start.iteration + 1 && t->prints) {
         struct step_state state;
 
         if (engine_state(t->engine, &state, 0, err) < 0)
@@ -358,6 +332,7 @@ static int take_step(struct train *t, struct error *err)
 static int loop(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
+    struct progress progress;
     int end = 0;
 
     t->interval_began = now();
@@ -370,11 +345,16 @@ static int loop(struct train *t, struct error *err)
             snprintf(what, sizeof(what), "iteration %" PRId64, t->iteration);
             if (evaluate(t, &t->valid_feed, what, err) < 0)
                 return -1;
+            t->consumed_valid += a->eval_iters * a->global_batch_size;
             t->interval_began = now();
         }
-        if (should_end(t, &end, err) < 0)
+        progress = progress_of(t);
+        if (saving_step(&t->saving, &progress, &end, err) < 0)
             return -1;
     }
+    progress = progress_of(t);
+    if (saving_end(&t->saving, &progress, err) < 0)
+        return -1;
     if (end && t->prints)
         printf("exiting program at iteration %" PRId64 "\n", t->iteration);
     if (!end && t->test_feed.loader && a->eval_iters > 0 &&
@@ -383,7 +363,7 @@ static int loop(struct train *t, struct error *err)
     if (a->save_hf && hf_save(a->save_hf, &a->model_config, engine_model(t->engine), &t->parallel,
                               t->device, err) < 0)
         return error_prefix(err, "--save-hf");
-    return 0;
+    return t->iteration < a->total_iterations ? TRAIN_ENDED_EARLY : 0;
 }
 
 static int report_profile(struct train *t, struct error *err)
@@ -407,14 +387,12 @@ static int set_up(struct train *t, struct error *err)
     if (plan_print(t->a, t->device, &t->parallel, t->comm->rank == 0, err) < 0 ||
         create_engine(t, err) < 0 || open_data(t, err) < 0)
         return -1;
-    if (feed_open(t, &t->train_feed, t->splits[DATASET_TRAIN], 0, err) < 0 ||
-        feed_open(t, &t->valid_feed, t->splits[DATASET_VALID], 0, err) < 0 ||
+    if (feed_open(t, &t->train_feed, t->splits[DATASET_TRAIN], t->consumed, err) < 0 ||
+        feed_open(t, &t->valid_feed, t->splits[DATASET_VALID], t->consumed_valid, err) < 0 ||
         feed_open(t, &t->test_feed, t->splits[DATASET_TEST], 0, err) < 0)
         return -1;
     if (!t->train_feed.loader)
         return error_set(err, "there is no training data: --split leaves none for it");
-    if (t->a->exit_signal_handler)
-        signal(SIGTERM, on_terminate);
     if (t->a->profile && t->device->profile_start && t->device->profile_start(t->device, err) < 0)
         return -1;
     return open_outputs(t, err);
@@ -431,6 +409,7 @@ static int tear_down(struct train *t, struct error *err)
     feed_close(&t->test_feed);
     for (int i = 0; i < DATASET_SPLITS; i++)
         dataset_destroy(t->splits[i]);
+    saving_close(&t->saving);
     engine_destroy(t->engine);
     parallel_destroy(&t->parallel);
     comm_close(t->comm);
@@ -447,11 +426,11 @@ int train_run(const struct arguments *arguments, const struct world *world, stru
     rc = set_up(&t, err);
     if (rc == 0)
         rc = loop(&t, err);
-    if (rc == 0)
-        rc = report_profile(&t, err);
+    if (rc >= 0 && report_profile(&t, err) < 0)
+        rc = -1;
     if (rc < 0 && t.comm)
         comm_abort(t.comm, err->text);
-    if (tear_down(&t, &late) < 0 && rc == 0) {
+    if (tear_down(&t, &late) < 0 && rc >= 0) {
         *err = late;
         rc = -1;
     }

@@ -4,8 +4,13 @@
 
 #include "arguments.h"
 
+/* Exit code of a run that ended before its last step, saved where --save is given, and would go on
+ * if started again (EX_TEMPFAIL of sysexits.h). */
+#define TRAIN_ENDED_EARLY 75
+
 /* Train as 'arguments' (derived) say. Log lines go to standard output on the rank that prints them.
- * Returns 0, or -1 with a sentence; other ranks are told to end then. */
+ * Returns 0 at the end of training, TRAIN_ENDED_EARLY, or -1 with a sentence; other ranks are told
+ * to end then. */
 int train_run(const struct arguments *arguments, const struct world *world, struct error *err);
 
 /* --dry-run: print the plan of all ranks. */

@@ -1,0 +1,73 @@
+/* Checkpoints of a run: saved behind the training, found and read again at the start.
+ *
+ * Every rank writes its own share of weights and optimizer to its own file; no rank gathers the
+ * model. A save copies the share into host memory in the order of the model's stream and goes on; a
+ * thread writes it. One save is under way at a time. What all ranks must agree on they gather over
+ * comm, from the thread that calls.
+ *
+ * All calls below but checkpoint_destroy and checkpoint_seconds are collective over the world. */
+#ifndef MEGATRON_CHECKPOINT_H
+#define MEGATRON_CHECKPOINT_H
+
+#include "index.h"
+#include "model.h"
+
+struct checkpoint_config {
+    const char *save, *load; /* directories, or NULL */
+    int64_t keep_last;       /* checkpoints to keep; 0: all */
+    int save_optimizer, load_optimizer, load_rng, finetune, override_scheduler;
+    int async; /* write behind the training */
+    const struct model_config *model;
+    const struct step_rules *rules;
+    /* What a person should know, one line at a time; called on one rank only. */
+    void (*say)(const char *text);
+};
+
+/* The optimizer's arrays on the device, as struct optimizer_shard has them. */
+struct checkpoint_arrays {
+    float *master, *moment1, *moment2;
+};
+
+struct checkpoint;
+
+/* Make what saving and loading need, and see that the directory to save in can be written to by
+ * all ranks. 'model', 'parallel' and 'device' must outlive it. */
+struct checkpoint *checkpoint_create(const struct checkpoint_config *config, struct model *model,
+                                     const struct parallel *parallel, struct device *device,
+                                     const struct checkpoint_arrays *arrays, struct error *err);
+void checkpoint_destroy(struct checkpoint *checkpoint);
+
+/* What a checkpoint said; see checkpoint_load. */
+struct checkpoint_loaded {
+    int found;   /* there was one */
+    int resumes; /* 'state' is to be gone on with */
+    struct progress progress;
+    struct step_state state;
+};
+
+/* Read the newest whole checkpoint of config->load: weights into the gradient arena, in fp32, as
+ * engine_start expects them, and the moments to their place. A damaged one is named and the one
+ * before it taken. A directory without checkpoints is no error if it is the one to save in. */
+int checkpoint_load(struct checkpoint *checkpoint, struct checkpoint_loaded *loaded,
+                    struct error *err);
+
+/* Begin to save the state that all work given to the model's stream leaves; without config->async
+ * also end it. Waits for a save that is still under way. A save that fails is said, and is no
+ * error: the run can go on. */
+int checkpoint_save(struct checkpoint *checkpoint, const struct progress *progress,
+                    struct error *err);
+
+/* After each step: finish a save whose files are written. Does not wait for them. */
+int checkpoint_poll(struct checkpoint *checkpoint, struct error *err);
+
+/* Wait for the save under way. */
+int checkpoint_wait(struct checkpoint *checkpoint, struct error *err);
+
+/* Iteration of the last save that succeeded, -1: none; did the last one fail? */
+int64_t checkpoint_saved(const struct checkpoint *checkpoint);
+int checkpoint_failed(const struct checkpoint *checkpoint);
+
+/* Seconds that saves took, the longest; 0 before the first. */
+double checkpoint_seconds(const struct checkpoint *checkpoint);
+
+#endif

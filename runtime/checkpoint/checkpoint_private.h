@@ -1,0 +1,63 @@
+/* What save.c and load.c share. */
+#ifndef MEGATRON_CHECKPOINT_PRIVATE_H
+#define MEGATRON_CHECKPOINT_PRIVATE_H
+
+#include "checkpoint.h"
+
+#include <limits.h>
+#include <pthread.h>
+
+enum { ARRAYS = 3, TEXT = 400 };
+
+enum phase { PHASE_NONE, PHASE_WRITE, PHASE_COMMIT };
+
+/* How far a rank's thread is; gathered over all ranks. */
+struct report {
+    int64_t done; /* 0 not yet, 1, or -1 for a failure */
+    struct index_file file;
+};
+
+struct checkpoint {
+    struct checkpoint_config config;
+    struct model *model;
+    const struct parallel *parallel;
+    struct device *device;
+    struct checkpoint_arrays arrays;
+    const struct parameters *parameters;
+    int64_t shard; /* this rank's number among those that divide the optimizer */
+    int leads;     /* this rank names directories, writes the index and speaks */
+
+    /* the save under way */
+    enum phase phase;
+    struct progress progress;
+    char temporary[PATH_MAX];
+    double began, seconds;
+    int64_t saved;
+    int failed;
+    struct pieces written;
+    float *snapshot; /* ARRAYS x shard elements, host memory */
+    struct step_state *state;
+    struct device_event *copied;
+    struct report *reports; /* of all ranks */
+
+    /* the thread, and what it and the caller exchange under the lock */
+    pthread_t thread;
+    int has_thread;
+    pthread_mutex_t lock;
+    pthread_cond_t change;
+    enum phase job; /* what the thread is to do, PHASE_NONE: nothing */
+    int quit;
+    struct report mine;
+    struct error failure;
+};
+
+int checkpoint_arrays_of(const struct checkpoint *c);
+
+/* Do all ranks have rc 0? Otherwise the lowest of their codes, with the text of the first rank that
+ * has it in 'err'. */
+int checkpoint_agree(struct checkpoint *c, int rc, struct error *err);
+
+__attribute__((format(printf, 2, 3))) void checkpoint_say(const struct checkpoint *c,
+                                                          const char *format, ...);
+
+#endif

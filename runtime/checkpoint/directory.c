@@ -1,0 +1,270 @@
+#include "directory.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LATEST "latest_checkpointed_iteration.txt"
+
+int directory_path(char out[PATH_MAX], struct error *err, const char *format, ...)
+{
+    va_list args;
+    int length;
+
+    va_start(args, format);
+    length = vsnprintf(out, PATH_MAX, format, args);
+    va_end(args);
+    if (length < 0 || length >= PATH_MAX)
+        return error_set(err, "%.60s...: too long a path", out);
+    return 0;
+}
+
+int directory_prepare(const char *path, struct error *err)
+{
+    char part[PATH_MAX], probe[PATH_MAX];
+    int fd;
+
+    if (directory_path(part, err, "%s", path) < 0)
+        return -1;
+    for (char *slash = part + 1; *part; slash++) {
+        char kept = *slash;
+
+        if (kept != '/' && kept != '\0')
+            continue;
+        *slash = '\0';
+        if (mkdir(part, 0777) < 0 && errno != EEXIST)
+            return error_set_errno(err, errno, "cannot make %s", part);
+        *slash = kept;
+        if (kept == '\0')
+            break;
+    }
+    if (directory_path(probe, err, "%s/.probe-XXXXXX", path) < 0)
+        return -1;
+    fd = mkstemp(probe);
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot write to %s", path);
+    close(fd);
+    unlink(probe);
+    return 0;
+}
+
+int64_t directory_latest(const char *path)
+{
+    char name[PATH_MAX];
+    long long iteration = -1;
+    FILE *file;
+
+    if (directory_path(name, NULL, "%s/" LATEST, path) < 0)
+        return -1;
+    file = fopen(name, "re");
+    if (!file)
+        return -1;
+    if (fscanf(file, "%18lld", &iteration) != 1 || iteration < 0)
+        iteration = -1;
+    fclose(file);
+    return iteration;
+}
+
+static int newer(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* The iteration of a name "iter_0000100", or -1. */
+static int64_t iteration_of(const char *name)
+{
+    char *end;
+    long long iteration;
+
+    if (strncmp(name, "iter_", 5) != 0 || strlen(name) < 12 || strlen(name) > 23)
+        return -1;
+    for (const char *c = name + 5; *c; c++)
+        if (*c < '0' || *c > '9')
+            return -1;
+    iteration = strtoll(name + 5, &end, 10);
+    return iteration;
+}
+
+int directory_list(const char *path, int64_t **list, size_t *count, struct error *err)
+{
+    DIR *directory = opendir(path);
+    struct dirent *entry;
+
+    *list = NULL;
+    *count = 0;
+    if (!directory)
+        return error_set_errno(err, errno, "cannot open %s", path);
+    while ((entry = readdir(directory))) {
+        int64_t iteration = iteration_of(entry->d_name), *more;
+
+        if (iteration < 0)
+            continue;
+        more = realloc(*list, (*count + 1) * sizeof(*more));
+        if (!more) {
+            closedir(directory);
+            free(*list);
+            *list = NULL;
+            return error_set(err, "out of memory");
+        }
+        *list = more;
+        more[(*count)++] = iteration;
+    }
+    closedir(directory);
+    if (*count > 1)
+        qsort(*list, *count, sizeof(**list), newer);
+    return 0;
+}
+
+int directory_sync(const char *path, struct error *err)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot open %s", path);
+    /* Some file systems cannot sync directories and say so; then there is nothing to do. */
+    if (fsync(fd) < 0 && errno != EINVAL)
+        rc = error_set_errno(err, errno, "cannot sync %s", path);
+    close(fd);
+    return rc;
+}
+
+static int write_file(const char *path, const void *bytes, size_t size, struct error *err)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), failed = 0;
+
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot write %s", path);
+    for (size_t at = 0; at < size && !failed;) {
+        ssize_t wrote = write(fd, (const char *)bytes + at, size - at);
+
+        if (wrote > 0)
+            at += (size_t)wrote;
+        else if (wrote == 0 || errno != EINTR)
+            failed = errno ? errno : EIO;
+    }
+    if (!failed && fsync(fd) < 0)
+        failed = errno;
+    if (close(fd) < 0 && !failed)
+        failed = errno;
+    return failed ? error_set_errno(err, failed, "cannot write %s", path) : 0;
+}
+
+int directory_write(const char *path, const char *name, const void *bytes, size_t size,
+                    struct error *err)
+{
+    char temporary[PATH_MAX], final[PATH_MAX];
+
+    if (directory_path(temporary, err, "%s/%s.new", path, name) < 0 ||
+        directory_path(final, err, "%s/%s", path, name) < 0)
+        return -1;
+    if (write_file(temporary, bytes, size, err) < 0) {
+        unlink(temporary);
+        return -1;
+    }
+    if (rename(temporary, final) < 0)
+        return error_set_errno(err, errno, "cannot rename %s", temporary);
+    return directory_sync(path, err);
+}
+
+int directory_commit(const char *path, const char *temporary, int64_t iteration, struct error *err)
+{
+    char final[PATH_MAX], older[PATH_MAX], text[32];
+    int replaces;
+
+    if (directory_path(final, err, "%s/iter_%07" PRId64, path, iteration) < 0 ||
+        directory_path(older, err, "%s/iter_%07" PRId64 ".tmp-older", path, iteration) < 0 ||
+        directory_sync(temporary, err) < 0)
+        return -1;
+    replaces = rename(final, older) == 0;
+    if (rename(temporary, final) < 0) {
+        error_set_errno(err, errno, "cannot rename %s", temporary);
+        if (replaces)
+            rename(older, final);
+        return -1;
+    }
+    if (directory_sync(path, err) < 0)
+        return -1;
+    snprintf(text, sizeof(text), "%" PRId64 "\n", iteration);
+    if (directory_write(path, LATEST, text, strlen(text), err) < 0)
+        return -1;
+    return replaces ? directory_remove(older, err) : 0;
+}
+
+int directory_remove(const char *path, struct error *err)
+{
+    DIR *directory = opendir(path);
+    struct dirent *entry;
+    int rc = 0;
+
+    if (!directory)
+        return errno == ENOENT ? 0 : error_set_errno(err, errno, "cannot remove %s", path);
+    while ((entry = readdir(directory))) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        if (unlinkat(dirfd(directory), entry->d_name, 0) < 0 && errno != ENOENT)
+            rc = error_set_errno(err, errno, "cannot remove %s/%s", path, entry->d_name);
+    }
+    closedir(directory);
+    if (rc == 0 && rmdir(path) < 0 && errno != ENOENT)
+        rc = error_set_errno(err, errno, "cannot remove %s", path);
+    return rc;
+}
+
+int directory_prune(const char *path, int64_t keep, int *removed, struct error *err)
+{
+    int64_t *list, latest = directory_latest(path);
+    size_t count;
+    int rc;
+
+    if (removed)
+        *removed = 0;
+    rc = directory_list(path, &list, &count, err);
+    for (size_t i = (size_t)keep; rc == 0 && i < count; i++) {
+        char name[PATH_MAX], away[PATH_MAX];
+
+        if (list[i] == latest)
+            continue;
+        if (directory_path(name, err, "%s/iter_%07" PRId64, path, list[i]) < 0 ||
+            directory_path(away, err, "%s.tmp-removed", name) < 0)
+            rc = -1;
+        else if (rename(name, away) < 0)
+            rc = error_set_errno(err, errno, "cannot remove %s", name);
+        else
+            rc = directory_remove(away, err);
+        if (rc == 0 && removed)
+            ++*removed;
+    }
+    free(list);
+    return rc;
+}
+
+int directory_clean(const char *path, struct error *err)
+{
+    DIR *directory = opendir(path);
+    struct dirent *entry;
+    int rc = 0;
+
+    if (!directory)
+        return error_set_errno(err, errno, "cannot open %s", path);
+    while (rc == 0 && (entry = readdir(directory))) {
+        char name[PATH_MAX];
+
+        if (strncmp(entry->d_name, "iter_", 5) != 0 || !strstr(entry->d_name, ".tmp-"))
+            continue;
+        if (directory_path(name, err, "%s/%s", path, entry->d_name) < 0)
+            rc = -1;
+        else
+            rc = directory_remove(name, err);
+    }
+    closedir(directory);
+    return rc;
+}

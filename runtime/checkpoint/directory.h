@@ -1,0 +1,47 @@
+/* The directory that holds checkpoints: iter_0000100/ and its like, and
+ * latest_checkpointed_iteration.txt, which names one of them. Nothing here has a half-done state
+ * under a final name: what is being written or removed is called iter_...tmp-... */
+#ifndef MEGATRON_DIRECTORY_H
+#define MEGATRON_DIRECTORY_H
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "error.h"
+
+/* Format a path into 'out'; -1 with a sentence where it is too long. */
+int directory_path(char out[PATH_MAX], struct error *err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Make 'path' and its parents where missing, and see that a file can be made in it. */
+int directory_prepare(const char *path, struct error *err);
+
+/* The iteration that latest_checkpointed_iteration.txt names; -1: no such file, or no number in it.
+ */
+int64_t directory_latest(const char *path);
+
+/* Iterations of all checkpoints there, newest first, as a list to free. Returns 0 or -1. */
+int directory_list(const char *path, int64_t **list, size_t *count, struct error *err);
+
+/* Write 'size' bytes to path/name: complete and on disk, or not at all. */
+int directory_write(const char *path, const char *name, const void *bytes, size_t size,
+                    struct error *err);
+
+/* Flush the directory's own entries to disk. */
+int directory_sync(const char *path, struct error *err);
+
+/* Give the complete checkpoint in 'temporary' its name, in place of an older one of that name, and
+ * let latest_checkpointed_iteration.txt name it. */
+int directory_commit(const char *path, const char *temporary, int64_t iteration, struct error *err);
+
+/* Remove a directory and the files in it. */
+int directory_remove(const char *path, struct error *err);
+
+/* Remove all checkpoints but the newest 'keep' and the one that latest_... names. 'removed' (may be
+ * NULL) counts them. */
+int directory_prune(const char *path, int64_t keep, int *removed, struct error *err);
+
+/* Remove what unfinished saves left behind. */
+int directory_clean(const char *path, struct error *err);
+
+#endif

@@ -1,0 +1,114 @@
+#include "fields.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+static int is_real(const struct field *field)
+{
+    return field->type == FIELD_FLOAT || field->type == FIELD_DOUBLE;
+}
+
+static int64_t integer_of(const struct field *field, const void *values)
+{
+    const char *at = (const char *)values + field->offset;
+
+    switch (field->type) {
+    case FIELD_INT:
+        return *(const int *)at;
+    case FIELD_INT32:
+        return *(const int32_t *)at;
+    default:
+        return *(const int64_t *)at;
+    }
+}
+
+static double real_of(const struct field *field, const void *values)
+{
+    const char *at = (const char *)values + field->offset;
+
+    return field->type == FIELD_FLOAT ? (double)*(const float *)at : *(const double *)at;
+}
+
+static int print_value(const struct field *field, const void *values, char *text, size_t size)
+{
+    if (!is_real(field))
+        return snprintf(text, size, "%" PRId64, integer_of(field, values));
+    if (!isfinite(real_of(field, values)))
+        return snprintf(text, size, "null");
+    return snprintf(text, size, field->type == FIELD_FLOAT ? "%.9g" : "%.17g",
+                    real_of(field, values));
+}
+
+void fields_write(const struct field *table, const void *values, FILE *stream)
+{
+    char text[64];
+
+    for (const struct field *field = table; field->name; field++) {
+        print_value(field, values, text, sizeof(text));
+        fprintf(stream, "%s\"%s\": %s", field == table ? "{" : ", ", field->name, text);
+    }
+    fprintf(stream, "}");
+}
+
+static int read_value(const struct field *field, struct json_value value, void *values)
+{
+    char *at = (char *)values + field->offset;
+    int64_t integer = 0;
+    double real = NAN;
+
+    if (is_real(field)) {
+        if (json_real(value, &real) < 0 && json_type(value) != JSON_NULL)
+            return -1;
+        if (field->type == FIELD_FLOAT)
+            *(float *)at = (float)real;
+        else
+            *(double *)at = real;
+        return 0;
+    }
+    if (json_integer(value, &integer) < 0 ||
+        (field->type != FIELD_INT64 && (integer < INT32_MIN || integer > INT32_MAX)))
+        return -1;
+    if (field->type == FIELD_INT)
+        *(int *)at = (int)integer;
+    else if (field->type == FIELD_INT32)
+        *(int32_t *)at = (int32_t)integer;
+    else
+        *(int64_t *)at = integer;
+    return 0;
+}
+
+int fields_read(const struct field *table, struct json_value object, void *values,
+                struct error *err)
+{
+    struct json_value value;
+
+    for (const struct field *field = table; field->name; field++)
+        if (json_member(object, field->name, &value) < 0 || read_value(field, value, values) < 0)
+            return error_set(err, "%s is missing or no number", field->name);
+    return 0;
+}
+
+int fields_compare(const struct field *table, const void *theirs, const void *ours, char *text,
+                   size_t size)
+{
+    size_t used = 0;
+    int count = 0;
+
+    text[0] = '\0';
+    for (const struct field *field = table; field->name; field++) {
+        char a[64], b[64];
+        int length;
+
+        print_value(field, theirs, a, sizeof(a));
+        print_value(field, ours, b, sizeof(b));
+        if (strcmp(a, b) == 0)
+            continue;
+        length = snprintf(text + used, size - used, "%s%s (%s, here %s)", count ? ", " : "",
+                          field->name, a, b);
+        used += length > 0 && (size_t)length < size - used ? (size_t)length : 0;
+        count++;
+    }
+    return count;
+}

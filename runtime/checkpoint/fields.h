@@ -1,0 +1,28 @@
+/* Structs as objects of JSON, by a table with one row per member. */
+#ifndef MEGATRON_FIELDS_H
+#define MEGATRON_FIELDS_H
+
+#include <stddef.h>
+#include <stdio.h>
+#include "error.h"
+#include "json.h"
+
+enum field_type { FIELD_INT, FIELD_INT32, FIELD_INT64, FIELD_FLOAT, FIELD_DOUBLE };
+
+/* The last row has no name. */
+struct field {
+    const char *name;
+    enum field_type type;
+    size_t offset;
+};
+
+/* Numbers come back as the same bits; what is not finite is written as null and read as NaN. */
+void fields_write(const struct field *table, const void *values, FILE *stream);
+int fields_read(const struct field *table, struct json_value object, void *values,
+                struct error *err);
+
+/* Describe in 'text' the members that differ, "name (a, here b)"; returns how many. */
+int fields_compare(const struct field *table, const void *theirs, const void *ours, char *text,
+                   size_t size);
+
+#endif

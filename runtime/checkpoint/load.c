@@ -1,0 +1,211 @@
+#include "checkpoint_private.h"
+#include "directory.h"
+#include "reshard.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* What went wrong with one checkpoint: it does not fit this run, or it is damaged. */
+enum { REFUSED = -1, DAMAGED = -2 };
+
+/* --- Which one ------------------------------------------------------------------------------- */
+
+/* The newest iteration below 'below' that the directory has; -1: none. The first time it is the
+ * one that latest_checkpointed_iteration.txt names. */
+static int64_t candidate(const char *directory, int64_t below, struct error *err)
+{
+    int64_t *list, latest = directory_latest(directory), found = -1;
+    size_t count;
+
+    if (below < 0 && latest >= 0)
+        return latest;
+    if (directory_list(directory, &list, &count, err) < 0)
+        return -1;
+    for (size_t i = 0; i < count && found < 0; i++)
+        if (below < 0 || list[i] < below)
+            found = list[i];
+    free(list);
+    return found;
+}
+
+/* The leader chooses for all. */
+static int choose(struct checkpoint *c, int64_t below, int64_t *iteration, struct error *err)
+{
+    int64_t mine = c->leads ? candidate(c->config.load, below, err) : -1;
+    int64_t *all = calloc((size_t)c->parallel->comm->size, sizeof(*all));
+    int rc;
+
+    if (!all)
+        return error_set(err, "out of memory");
+    rc = comm_host_gather(c->parallel->comm, &mine, all, sizeof(mine), err);
+    *iteration = all[c->parallel->comm->size - 1];
+    free(all);
+    return rc;
+}
+
+/* --- Reading it ------------------------------------------------------------------------------ */
+
+static int wants_optimizer(const struct checkpoint *c)
+{
+    return c->config.load_optimizer && !c->config.finetune;
+}
+
+static int check_index(struct checkpoint *c, const struct checkpoint_index *index,
+                       struct error *err)
+{
+    if (index_check_model(index, c->config.model, err) < 0)
+        return REFUSED;
+    if (!wants_optimizer(c))
+        return 0;
+    if (index->arrays < ARRAYS) {
+        error_set(err, "it was saved without the optimizer; give --no-load-optim or --finetune");
+        return REFUSED;
+    }
+    if (!c->config.override_scheduler && index_check_rules(index, c->config.rules, err) < 0)
+        return REFUSED;
+    return 0;
+}
+
+/* This rank's share in host memory to where it belongs: weights into its part of the gradient
+ * arena, from where the data-parallel ranks gather them. */
+static int upload(struct checkpoint *c, const float *host, int arrays, struct error *err)
+{
+    struct device_stream *stream = model_stream(c->model);
+    const struct parameters *p = c->parameters;
+    float *gradients = model_gradients(c->model);
+    size_t bytes = (size_t)p->shard_elements * sizeof(float);
+
+    for (int i = 0; i < p->bucket_count; i++) {
+        const struct bucket *b = &p->buckets[i];
+        int64_t size = b->size / p->shards;
+        float *part = gradients + b->first + c->shard * size;
+
+        device_copy(stream, part, host + b->shard_first, (size_t)size * sizeof(float),
+                    COPY_TO_DEVICE);
+        if (p->shards > 1)
+            comm_all_gather(c->parallel->data, stream, part, gradients + b->first, (size_t)size,
+                            TYPE_FP32);
+    }
+    if (arrays == ARRAYS) {
+        device_copy(stream, c->arrays.moment1, host + p->shard_elements, bytes, COPY_TO_DEVICE);
+        device_copy(stream, c->arrays.moment2, host + 2 * p->shard_elements, bytes, COPY_TO_DEVICE);
+    }
+    return device_stream_wait(stream, c->parallel->comm->deadline, err);
+}
+
+/* Read this rank's share. 0, REFUSED or DAMAGED. */
+static int read_share(struct checkpoint *c, const char *directory, struct checkpoint_index *index,
+                      float *host, int arrays, struct error *err)
+{
+    int64_t elements = c->parameters->shard_elements;
+    float *parts[ARRAYS] = {host, host + elements, host + 2 * elements};
+    struct pieces held;
+    int rc;
+
+    if (index_load(index, directory, err) < 0)
+        return DAMAGED;
+    rc = check_index(c, index, err);
+    if (rc < 0)
+        return rc;
+    memset(host, 0, (size_t)(ARRAYS * elements) * sizeof(float));
+    rc = pieces_create(&held, c->parameters, &c->parallel->at, c->shard, PIECES_HELD, err);
+    if (rc == 0 && reshard_read(directory, index, c->parameters, &held, parts, arrays, err) < 0)
+        rc = DAMAGED;
+    pieces_destroy(&held);
+    return rc;
+}
+
+static void fill_loaded(struct checkpoint *c, const struct checkpoint_index *index,
+                        struct checkpoint_loaded *loaded)
+{
+    *loaded = (struct checkpoint_loaded){.found = 1};
+    if (c->config.finetune)
+        return;
+    loaded->progress = index->progress;
+    if (!c->config.load_optimizer)
+        return;
+    loaded->resumes = 1;
+    loaded->state = index->state;
+    if (!c->config.load_rng)
+        loaded->state.seed = c->config.model->seed;
+}
+
+/* Try one checkpoint; all ranks come to the same result. */
+static int try_one(struct checkpoint *c, int64_t iteration, float *host,
+                   struct checkpoint_loaded *loaded, struct error *err)
+{
+    struct checkpoint_index index = {0};
+    char directory[PATH_MAX];
+    int arrays = wants_optimizer(c) ? ARRAYS : 1, rc;
+
+    rc = directory_path(directory, err, "%s/iter_%07" PRId64, c->config.load, iteration);
+    if (rc == 0)
+        rc = read_share(c, directory, &index, host, arrays, err);
+    rc = checkpoint_agree(c, rc, err);
+    if (rc == 0)
+        rc = upload(c, host, arrays, err);
+    if (rc == 0)
+        fill_loaded(c, &index, loaded);
+    else if (rc == REFUSED)
+        error_prefix(err, "--load %s", directory);
+    index_clear(&index);
+    return rc;
+}
+
+/* There is none: fine at the first start of a run that saves there. */
+static int found_none(struct checkpoint *c, const struct error *damage, struct error *err)
+{
+    struct stat a, b;
+
+    if (damage)
+        return error_set(err, "--load %s: no whole checkpoint is there; the last one tried: %.*s",
+                         c->config.load, TEXT, damage->text);
+    if (c->config.save && stat(c->config.load, &a) == 0 && stat(c->config.save, &b) == 0 &&
+        a.st_dev == b.st_dev && a.st_ino == b.st_ino) {
+        checkpoint_say(c, "no checkpoint in %s yet: the run begins", c->config.load);
+        return 0;
+    }
+    return error_set(err,
+                     "--load %s: there is no checkpoint (no iter_* directory); to begin a run that "
+                     "goes on by itself give the same directory as --save",
+                     c->config.load);
+}
+
+int checkpoint_load(struct checkpoint *c, struct checkpoint_loaded *loaded, struct error *err)
+{
+    size_t bytes = (size_t)(ARRAYS * c->parameters->shard_elements) * sizeof(float);
+    float *host = device_host_allocate(c->device, bytes, err);
+    int64_t iteration = -1, below = -1;
+    struct error damage;
+    int rc = host ? DAMAGED : -1, tried = 0;
+
+    memset(loaded, 0, sizeof(*loaded));
+    while (rc == DAMAGED) {
+        if (choose(c, below, &iteration, err) < 0) {
+            rc = -1;
+            break;
+        }
+        if (iteration < 0) {
+            rc = found_none(c, tried ? &damage : NULL, err);
+            break;
+        }
+        checkpoint_say(c, " loading checkpoint from %s at iteration %" PRId64, c->config.load,
+                       iteration);
+        rc = try_one(c, iteration, host, loaded, err);
+        if (rc == DAMAGED) {
+            tried = 1;
+            damage = *err;
+            checkpoint_say(c, "WARNING: checkpoint iter_%07" PRId64 " is damaged: %s", iteration,
+                           err->text);
+        }
+        below = iteration;
+    }
+    device_host_release(c->device, host);
+    if (rc == 0 && loaded->found)
+        checkpoint_say(c, "  successfully loaded checkpoint from %s at iteration %" PRId64,
+                       c->config.load, iteration);
+    return rc;
+}

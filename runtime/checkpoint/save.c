@@ -1,0 +1,458 @@
+#include "checkpoint_private.h"
+#include "directory.h"
+#include "shard_file.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int checkpoint_arrays_of(const struct checkpoint *c)
+{
+    return c->config.save_optimizer ? ARRAYS : 1;
+}
+
+void checkpoint_say(const struct checkpoint *c, const char *format, ...)
+{
+    char text[1500];
+    va_list args;
+
+    if (!c->leads || !c->config.say)
+        return;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    c->config.say(text);
+}
+
+int checkpoint_agree(struct checkpoint *c, int rc, struct error *err)
+{
+    struct opinion {
+        int64_t rc;
+        char text[TEXT];
+    } mine = {rc, ""}, *all;
+    int worst = 0;
+
+    if (rc < 0)
+        snprintf(mine.text, sizeof(mine.text), "%.*s", TEXT - 1, err->text);
+    all = calloc((size_t)c->parallel->comm->size, sizeof(*all));
+    if (!all)
+        return error_set(err, "out of memory");
+    if (comm_host_gather(c->parallel->comm, &mine, all, sizeof(mine), err) < 0) {
+        free(all);
+        return -1;
+    }
+    for (int i = 0; i < c->parallel->comm->size; i++)
+        if (all[i].rc < worst) {
+            worst = (int)all[i].rc;
+            all[i].text[TEXT - 1] = '\0';
+            error_set(err, "%s", all[i].text);
+        }
+    free(all);
+    return worst;
+}
+
+/* --- The thread ------------------------------------------------------------------------------ */
+
+static int write_share(struct checkpoint *c, struct index_file *file, struct error *err)
+{
+    int64_t elements = c->parameters->shard_elements;
+    const float *arrays[ARRAYS];
+    char path[PATH_MAX];
+
+    for (int i = 0; i < ARRAYS; i++)
+        arrays[i] = c->snapshot + i * elements;
+    if (directory_path(path, err, "%s/rank_%05d.safetensors", c->temporary,
+                       c->parallel->comm->rank) < 0 ||
+        device_event_wait(c->copied, c->parallel->comm->deadline, err) < 0)
+        return -1;
+    return shard_file_write(path, c->parameters, &c->written, arrays, checkpoint_arrays_of(c), file,
+                            err);
+}
+
+static int write_index(struct checkpoint *c, struct error *err)
+{
+    struct checkpoint_index index;
+    size_t size;
+    char *text = NULL;
+    int rc = index_create(&index, c->config.model, &c->parallel->layout, err);
+
+    index.progress = c->progress;
+    index.state = *c->state;
+    index.rules = *c->config.rules;
+    index.arrays = checkpoint_arrays_of(c);
+    for (int i = 0; i < index.file_count && rc == 0; i++) {
+        const struct index_file *file = &c->reports[i].file;
+
+        if (file->elements != index.files[i].elements)
+            rc = error_set(err, "rank %d wrote %" PRId64 " elements, and %" PRId64 " were expected",
+                           i, file->elements, index.files[i].elements);
+        index.files[i].data = file->data;
+        index.files[i].bytes = file->bytes;
+        index.files[i].checksum = file->checksum;
+    }
+    if (rc == 0)
+        text = index_write(&index, &size, err);
+    rc = text ? directory_write(c->temporary, INDEX_NAME, text, size, err) : -1;
+    free(text);
+    index_clear(&index);
+    return rc;
+}
+
+static int commit(struct checkpoint *c, struct error *err)
+{
+    if (write_index(c, err) < 0 ||
+        directory_commit(c->config.save, c->temporary, c->progress.iteration, err) < 0)
+        return -1;
+    return c->config.keep_last > 0 ? directory_prune(c->config.save, c->config.keep_last, NULL, err)
+                                   : 0;
+}
+
+static void *run_thread(void *context)
+{
+    struct checkpoint *c = context;
+
+    pthread_mutex_lock(&c->lock);
+    for (;;) {
+        struct report mine = {0};
+        struct error err;
+        enum phase job;
+        int rc;
+
+        while (c->job == PHASE_NONE && !c->quit)
+            pthread_cond_wait(&c->change, &c->lock);
+        if (c->quit)
+            break;
+        job = c->job;
+        pthread_mutex_unlock(&c->lock);
+        rc = job == PHASE_WRITE ? write_share(c, &mine.file, &err) : commit(c, &err);
+        mine.done = rc < 0 ? -1 : 1;
+        pthread_mutex_lock(&c->lock);
+        c->job = PHASE_NONE;
+        c->mine = mine;
+        if (rc < 0)
+            c->failure = err;
+        pthread_cond_broadcast(&c->change);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+static int start_thread(struct checkpoint *c, struct error *err)
+{
+    sigset_t all, before;
+    int rc;
+
+    /* Signals are for the thread that trains. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = pthread_create(&c->thread, NULL, run_thread, c);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0)
+        return error_set_errno(err, rc, "cannot start the thread that writes checkpoints");
+    c->has_thread = 1;
+    return 0;
+}
+
+static void give_job(struct checkpoint *c, enum phase job)
+{
+    pthread_mutex_lock(&c->lock);
+    c->mine = (struct report){.done = job == PHASE_NONE};
+    c->job = job;
+    pthread_cond_broadcast(&c->change);
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* --- Set-up ---------------------------------------------------------------------------------- */
+
+/* All ranks must see the directory that the leader sees: it must be on a file system they share. */
+static int check_directory(struct checkpoint *c, struct error *err)
+{
+    int64_t token = (int64_t)getpid() << 32 ^ (int64_t)time(NULL), *all;
+    char path[PATH_MAX] = "";
+    int rc = 0;
+
+    if (c->leads) {
+        rc = directory_prepare(c->config.save, err);
+        if (rc == 0)
+            rc = directory_clean(c->config.save, err);
+    }
+    rc = checkpoint_agree(c, rc, err);
+    if (rc < 0)
+        return error_prefix(err, "--save");
+    all = calloc((size_t)c->parallel->comm->size, sizeof(*all));
+    if (!all || comm_host_gather(c->parallel->comm, &token, all, sizeof(token), err) < 0)
+        rc = all ? -1 : error_set(err, "out of memory");
+    if (rc == 0)
+        rc = directory_path(path, err, "%s/.shared-%" PRIx64, c->config.save,
+                            all[c->parallel->comm->size - 1]);
+    free(all);
+    if (rc == 0 && c->leads && mkdir(path, 0777) < 0)
+        rc = error_set_errno(err, errno, "cannot write to %s", c->config.save);
+    rc = checkpoint_agree(c, rc, err);
+    if (rc == 0 && access(path, W_OK | X_OK) < 0)
+        rc = error_set_errno(err, errno,
+                             "rank %d cannot write where the other ranks can; %s must be on a file "
+                             "system that all nodes share",
+                             c->parallel->comm->rank, c->config.save);
+    rc = checkpoint_agree(c, rc, err);
+    if (c->leads)
+        rmdir(path);
+    return rc < 0 ? error_prefix(err, "--save") : 0;
+}
+
+static int create_save(struct checkpoint *c, struct error *err)
+{
+    size_t elements = (size_t)(c->parameters->shard_elements * checkpoint_arrays_of(c));
+
+    if (check_directory(c, err) < 0)
+        return -1;
+    if (pieces_create(&c->written, c->parameters, &c->parallel->at, c->shard, PIECES_WRITTEN, err) <
+        0)
+        return -1;
+    c->snapshot = device_host_allocate(c->device, elements * sizeof(float), err);
+    c->state = device_host_allocate(c->device, sizeof(*c->state), err);
+    c->copied = device_event_create(c->device, 0, err);
+    c->reports = calloc((size_t)c->parallel->comm->size, sizeof(*c->reports));
+    if (!c->snapshot || !c->state || !c->copied || !c->reports)
+        return error_set(err, "out of memory for a copy of %.1f MiB to save",
+                         (double)elements * 4 / (1 << 20));
+    /* A limit on the size of files is an error of the write like any other. */
+    signal(SIGXFSZ, SIG_IGN);
+    return start_thread(c, err);
+}
+
+struct checkpoint *checkpoint_create(const struct checkpoint_config *config, struct model *model,
+                                     const struct parallel *parallel, struct device *device,
+                                     const struct checkpoint_arrays *arrays, struct error *err)
+{
+    struct checkpoint *c = calloc(1, sizeof(*c));
+
+    if (!c) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    c->config = *config;
+    c->model = model;
+    c->parallel = parallel;
+    c->device = device;
+    c->arrays = *arrays;
+    c->parameters = model_parameters_of(model);
+    c->shard = pieces_shard(&parallel->layout, &parallel->at);
+    c->leads = parallel->comm->rank == parallel->comm->size - 1;
+    c->saved = -1;
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->change, NULL);
+    if (config->save && create_save(c, err) < 0) {
+        checkpoint_destroy(c);
+        return NULL;
+    }
+    return c;
+}
+
+void checkpoint_destroy(struct checkpoint *c)
+{
+    if (!c)
+        return;
+    if (c->has_thread) {
+        pthread_mutex_lock(&c->lock);
+        c->quit = 1;
+        pthread_cond_broadcast(&c->change);
+        pthread_mutex_unlock(&c->lock);
+        pthread_join(c->thread, NULL);
+    }
+    pthread_mutex_destroy(&c->lock);
+    pthread_cond_destroy(&c->change);
+    pieces_destroy(&c->written);
+    device_host_release(c->device, c->snapshot);
+    device_host_release(c->device, c->state);
+    device_event_destroy(c->copied);
+    free(c->reports);
+    free(c);
+}
+
+/* --- A save ---------------------------------------------------------------------------------- */
+
+/* Copy this rank's share to host memory, behind all work given so far. */
+static void take_snapshot(struct checkpoint *c)
+{
+    struct device_stream *stream = model_stream(c->model);
+    const struct parameters *p = c->parameters;
+    size_t bytes = (size_t)p->shard_elements * sizeof(float);
+
+    for (int i = 0; i < p->bucket_count && !c->arrays.master; i++) {
+        const struct bucket *b = &p->buckets[i];
+        int64_t size = b->size / p->shards;
+
+        device_copy(stream, c->snapshot + b->shard_first,
+                    (const float *)model_weights(c->model) + b->first + c->shard * size,
+                    (size_t)size * sizeof(float), COPY_TO_HOST);
+    }
+    if (c->arrays.master)
+        device_copy(stream, c->snapshot, c->arrays.master, bytes, COPY_TO_HOST);
+    if (c->config.save_optimizer) {
+        device_copy(stream, c->snapshot + p->shard_elements, c->arrays.moment1, bytes,
+                    COPY_TO_HOST);
+        device_copy(stream, c->snapshot + 2 * p->shard_elements, c->arrays.moment2, bytes,
+                    COPY_TO_HOST);
+    }
+    device_copy(stream, c->state, model_state(c->model), sizeof(*c->state), COPY_TO_HOST);
+    device_event_record(c->copied, stream);
+}
+
+/* The directory to write in: the leader names and makes it. */
+static int make_temporary(struct checkpoint *c, struct error *err)
+{
+    int64_t token = (int64_t)getpid() << 24 ^ (int64_t)time(NULL), *all;
+    int rc;
+
+    all = calloc((size_t)c->parallel->comm->size, sizeof(*all));
+    if (!all)
+        return error_set(err, "out of memory");
+    rc = comm_host_gather(c->parallel->comm, &token, all, sizeof(token), err);
+    if (rc == 0)
+        rc = directory_path(c->temporary, err, "%s/iter_%07" PRId64 ".tmp-%" PRIx64, c->config.save,
+                            c->progress.iteration, all[c->parallel->comm->size - 1]);
+    free(all);
+    if (rc == 0 && c->leads && mkdir(c->temporary, 0777) < 0)
+        rc = error_set_errno(err, errno, "cannot make %s", c->temporary);
+    return rc;
+}
+
+static void end_failed(struct checkpoint *c, const struct error *why)
+{
+    struct error ignored;
+
+    c->phase = PHASE_NONE;
+    c->failed = 1;
+    if (!c->leads)
+        return;
+    directory_remove(c->temporary, &ignored);
+    checkpoint_say(c, "WARNING: no checkpoint at iteration %" PRId64 ": %s; training goes on%s",
+                   c->progress.iteration, why->text,
+                   c->saved >= 0 ? ", and the one before it stays" : "");
+}
+
+int checkpoint_save(struct checkpoint *c, const struct progress *progress, struct error *err)
+{
+    struct error why;
+    int rc;
+
+    if (checkpoint_wait(c, err) < 0)
+        return -1;
+    c->progress = *progress;
+    c->began = now();
+    rc = checkpoint_agree(c, make_temporary(c, &why), &why);
+    if (comm_check(c->parallel->comm, err) < 0)
+        return -1;
+    if (rc < 0) {
+        end_failed(c, &why);
+        return 0;
+    }
+    checkpoint_say(c, "saving checkpoint at iteration %7" PRId64 " to %s", progress->iteration,
+                   c->config.save);
+    take_snapshot(c);
+    c->phase = PHASE_WRITE;
+    give_job(c, PHASE_WRITE);
+    return c->config.async ? 0 : checkpoint_wait(c, err);
+}
+
+/* What this rank's thread has to say; waits a second at most, and only if asked. */
+static struct report report_of(struct checkpoint *c, int wait)
+{
+    struct report report;
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 1;
+    pthread_mutex_lock(&c->lock);
+    while (wait && c->mine.done == 0 && pthread_cond_timedwait(&c->change, &c->lock, &until) == 0)
+        ;
+    report = c->mine;
+    pthread_mutex_unlock(&c->lock);
+    return report;
+}
+
+static void end_saved(struct checkpoint *c)
+{
+    double seconds = now() - c->began;
+
+    c->phase = PHASE_NONE;
+    c->failed = 0;
+    c->saved = c->progress.iteration;
+    c->seconds = seconds > c->seconds ? seconds : c->seconds;
+    checkpoint_say(c, "  successfully saved checkpoint from iteration %7" PRId64 " to %s (%.2f s)",
+                   c->progress.iteration, c->config.save, seconds);
+}
+
+/* One look at all ranks' threads. */
+static int advance(struct checkpoint *c, int wait, struct error *err)
+{
+    struct report mine = report_of(c, wait);
+    int busy = 0, failed = 0;
+    struct error why;
+
+    if (comm_host_gather(c->parallel->comm, &mine, c->reports, sizeof(mine), err) < 0)
+        return -1;
+    for (int i = 0; i < c->parallel->comm->size; i++) {
+        busy |= c->reports[i].done == 0;
+        failed |= c->reports[i].done < 0;
+    }
+    if (busy)
+        return 0;
+    if (failed) {
+        why = c->failure;
+        if (checkpoint_agree(c, mine.done < 0 ? -1 : 0, &why) < 0 &&
+            comm_check(c->parallel->comm, err) < 0)
+            return -1;
+        end_failed(c, &why);
+    } else if (c->phase == PHASE_WRITE) {
+        c->phase = PHASE_COMMIT;
+        give_job(c, c->leads ? PHASE_COMMIT : PHASE_NONE);
+    } else {
+        end_saved(c);
+    }
+    return 0;
+}
+
+int checkpoint_poll(struct checkpoint *c, struct error *err)
+{
+    return c->phase == PHASE_NONE ? 0 : advance(c, 0, err);
+}
+
+int checkpoint_wait(struct checkpoint *c, struct error *err)
+{
+    while (c->phase != PHASE_NONE)
+        if (advance(c, 1, err) < 0)
+            return -1;
+    return 0;
+}
+
+int64_t checkpoint_saved(const struct checkpoint *c)
+{
+    return c->saved;
+}
+
+int checkpoint_failed(const struct checkpoint *c)
+{
+    return c->failed;
+}
+
+double checkpoint_seconds(const struct checkpoint *c)
+{
+    return c->seconds;
+}

@@ -1,0 +1,35 @@
+/* One rank's file of a checkpoint: a safetensors file, checked block by block.
+ *
+ * Behind the header come 'arrays' arrays of the rank's pieces, all fp32, and then the tensor
+ * "checksums" with one 64-bit number for each SHARD_BLOCK bytes of them. The checksum that the
+ * index has of a file covers the header and these numbers, so every byte is covered, and a reader
+ * of a few rows checks the blocks it needs and no more. */
+#ifndef MEGATRON_SHARD_FILE_H
+#define MEGATRON_SHARD_FILE_H
+
+#include "index.h"
+
+#define SHARD_BLOCK ((size_t)4 << 20)
+
+/* Write the pieces of 'parameters' from 'arrays' (of the shard's elements each) to 'path' and flush
+ * them to disk. Fills data, elements, bytes and checksum of 'file'. */
+int shard_file_write(const char *path, const struct parameters *parameters,
+                     const struct pieces *pieces, const float *const *arrays, int array_count,
+                     struct index_file *file, struct error *err);
+
+struct shard_reader;
+
+/* Open a file for reading and check its length, header and checksums. Caller must close. */
+struct shard_reader *shard_reader_open(const char *directory, const struct index_file *file,
+                                       int arrays, struct error *err);
+void shard_reader_close(struct shard_reader *reader);
+
+/* Copy 'count' elements from element 'first' on of array number 'array'. Fastest in ascending
+ * order. */
+int shard_reader_get(struct shard_reader *reader, int array, int64_t first, int64_t count,
+                     float *out, struct error *err);
+
+/* Check every block. */
+int shard_reader_verify(struct shard_reader *reader, struct error *err);
+
+#endif

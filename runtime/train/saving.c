@@ -1,0 +1,169 @@
+#include "saving.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Before the first save has shown how long one takes: seconds to allow for it. */
+#define FIRST_SAVE 60.0
+
+/* Set by SIGTERM and SIGUSR1 where --exit-signal-handler asks for it. */
+static volatile sig_atomic_t terminated;
+
+static void on_signal(int number)
+{
+    (void)number;
+    terminated = 1;
+}
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void say(const char *text)
+{
+    printf("%s\n", text);
+    fflush(stdout);
+}
+
+static int create(struct saving *s, struct engine *engine, const struct parallel *parallel,
+                  struct device *device, struct error *err)
+{
+    const struct arguments *a = s->a;
+    struct optimizer_shard shard = optimizer_shard(engine_optimizer(engine));
+    struct checkpoint_arrays arrays = {shard.master, shard.moment1, shard.moment2};
+    struct checkpoint_config config = {
+        .save = a->save,
+        .load = a->load,
+        .keep_last = a->keep_last > 0 ? a->keep_last : 0,
+        .save_optimizer = a->save_optimizer,
+        .load_optimizer = a->load_optimizer,
+        .load_rng = a->load_rng,
+        .finetune = a->finetune,
+        .override_scheduler = a->override_scheduler,
+        .async = a->async_save,
+        .model = &a->model_config,
+        .rules = &a->rules,
+        .say = say,
+    };
+
+    s->checkpoint =
+        checkpoint_create(&config, engine_model(engine), parallel, device, &arrays, err);
+    return s->checkpoint ? 0 : -1;
+}
+
+static void watch_end(struct saving *s)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+
+    s->began = s->last_step = now();
+    /* A job too short for its saves still gets to train half of its time. */
+    if (s->world->job_end > 0)
+        s->margin_most = ((double)s->world->job_end - (double)time(NULL)) / 2;
+    if (!s->a->exit_signal_handler)
+        return;
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL);
+}
+
+int saving_open(struct saving *s, const struct arguments *a, const struct world *world,
+                struct engine *engine, const struct parallel *parallel, struct device *device,
+                int initialize, struct error *err)
+{
+    struct checkpoint_loaded loaded = {0};
+
+    *s = (struct saving){.a = a, .world = world, .comm = parallel->comm, .saved = -1};
+    watch_end(s);
+    if ((a->save || a->load) && create(s, engine, parallel, device, err) < 0)
+        return -1;
+    if (a->load && checkpoint_load(s->checkpoint, &loaded, err) < 0)
+        return -1;
+    s->start = loaded.progress;
+    s->saved = loaded.progress.iteration;
+    return engine_start(engine, initialize && !loaded.found, loaded.resumes ? &loaded.state : NULL,
+                        err);
+}
+
+void saving_close(struct saving *s)
+{
+    checkpoint_destroy(s->checkpoint);
+    s->checkpoint = NULL;
+}
+
+/* Must this rank end? Only it may know of a signal; clocks differ, too. */
+static int must_end(struct saving *s)
+{
+    const struct arguments *a = s->a;
+    double step = now() - s->last_step, margin;
+
+    s->last_step = now();
+    if (step > s->longest_step)
+        s->longest_step = step;
+    if (terminated || (a->exit_duration > 0 && now() - s->began > 60.0 * (double)a->exit_duration))
+        return 1;
+    if (s->world->job_end == 0 || !s->checkpoint || !a->save)
+        return 0;
+    margin = checkpoint_saved(s->checkpoint) < 0 ? FIRST_SAVE
+                                                 : 10 + 2 * checkpoint_seconds(s->checkpoint);
+    margin += 2 * s->longest_step;
+    if (margin > s->margin_most)
+        margin = s->margin_most;
+    return (double)time(NULL) + margin > (double)s->world->job_end;
+}
+
+/* All ranks must agree. */
+static int agree_on_end(struct saving *s, int *end, struct error *err)
+{
+    unsigned char mine = (unsigned char)must_end(s), *all;
+
+    if (s->a->exit_duration < 0 && !s->a->exit_signal_handler &&
+        (s->world->job_end == 0 || !s->a->save))
+        return 0;
+    all = calloc((size_t)s->comm->size, 1);
+    if (!all)
+        return error_set(err, "out of memory");
+    if (comm_host_gather(s->comm, &mine, all, 1, err) < 0) {
+        free(all);
+        return -1;
+    }
+    for (int i = 0; i < s->comm->size; i++)
+        *end |= all[i];
+    free(all);
+    return 0;
+}
+
+int saving_step(struct saving *s, const struct progress *progress, int *end, struct error *err)
+{
+    const struct arguments *a = s->a;
+
+    *end = a->exit_interval > 0 && progress->iteration % a->exit_interval == 0;
+    if (agree_on_end(s, end, err) < 0)
+        return -1;
+    if (!s->checkpoint || !a->save)
+        return 0;
+    if (checkpoint_poll(s->checkpoint, err) < 0)
+        return -1;
+    if (a->save_interval <= 0 || progress->iteration % a->save_interval != 0)
+        return 0;
+    s->saved = progress->iteration;
+    return checkpoint_save(s->checkpoint, progress, err);
+}
+
+int saving_end(struct saving *s, const struct progress *progress, struct error *err)
+{
+    if (!s->checkpoint || !s->a->save)
+        return 0;
+    if (s->saved != progress->iteration && checkpoint_save(s->checkpoint, progress, err) < 0)
+        return -1;
+    if (checkpoint_wait(s->checkpoint, err) < 0)
+        return -1;
+    if (checkpoint_failed(s->checkpoint))
+        return error_set(err, "the last checkpoint could not be saved to %s", s->a->save);
+    return 0;
+}

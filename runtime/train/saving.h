@@ -1,0 +1,33 @@
+/* The checkpoints of a training run, and when it has to end. */
+#ifndef MEGATRON_SAVING_H
+#define MEGATRON_SAVING_H
+
+#include "arguments.h"
+#include "checkpoint.h"
+
+struct saving {
+    const struct arguments *a;
+    const struct world *world;
+    struct comm *comm;
+    struct checkpoint *checkpoint; /* NULL without --save and --load */
+    struct progress start;         /* where the run goes on */
+    int64_t saved;                 /* iteration of the last save begun */
+    double began, margin_most, last_step, longest_step;
+};
+
+/* Find and read the checkpoint that the options name and start the engine from it, or from what is
+ * in the gradient arena (without 'initialize'), or from random weights. */
+int saving_open(struct saving *saving, const struct arguments *a, const struct world *world,
+                struct engine *engine, const struct parallel *parallel, struct device *device,
+                int initialize, struct error *err);
+void saving_close(struct saving *saving);
+
+/* After each step (and its evaluation): save if it is due, and say whether the run must 'end' here.
+ */
+int saving_step(struct saving *saving, const struct progress *progress, int *end,
+                struct error *err);
+
+/* At the end: save what is not saved yet and wait for it. */
+int saving_end(struct saving *saving, const struct progress *progress, struct error *err);
+
+#endif

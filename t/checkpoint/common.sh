@@ -1,0 +1,29 @@
+# Small training runs for tests of checkpoints. Sourced after tap.sh.
+command -v mpirun >/dev/null || skip_all "no mpirun"
+[ -f "$MEGATRON_BUILD/runtime/comm/comm_mpi.so" ] || skip_all "built without MPI"
+export MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/comm OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+megatron=$MEGATRON_BUILD/runtime/megatron
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 1
+
+model=(--num-layers 4 --hidden-size 32 --num-attention-heads 4)
+common=(--seq-length 32 --micro-batch-size 2 --global-batch-size 16 --lr 1e-3 --lr-decay-style cosine
+    --lr-warmup-iters 2 --vocab-size 300 --make-vocab-size-divisible-by 16 --mock-data --log-interval 1
+    --eval-iters 1 --eval-interval 3 --device cpu --cpu-threads 1 --distributed-timeout-minutes 1)
+t=--tensor-model-parallel-size p=--pipeline-model-parallel-size c=--context-parallel-size
+
+# train RANKS OPTION...: the output is in $out, the exit status in $rc.
+train() {
+    local ranks=$1 run=()
+    shift
+    [ "$ranks" = 1 ] || run=(mpirun --oversubscribe -n "$ranks")
+    out=$(timeout 120 "${run[@]}" "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 "$@" 2>&1)
+    rc=$?
+}
+
+# same A B NAME: two checkpoints are the same files.
+same() {
+    diff -r "$1" "$2" >/dev/null
+    ok "$3" || { diag "$(diff -rq "$1" "$2")"; diag "$(tail -n 5 <<<"$out")"; }
+}
