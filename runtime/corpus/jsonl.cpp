@@ -200,6 +200,9 @@ static document_fault walk_value(jsonl &state, value &from, const std::vector<pa
         return FAULT_DEPTH;
     switch (token[0]) {
     case '"':
+        /* A string that is not taken would be passed over together with a colon behind it. */
+        if (from.get_raw_json_string().error())
+            return FAULT_JSON;
         return escapes_are_valid(token) ? FAULT_NONE : FAULT_JSON;
     case '[':
         return walk_array(state, from, nullptr, depth);

@@ -80,22 +80,22 @@ static int file_of(struct assembly *assembly, size_t shard, size_t key, int kind
     return open_file(assembly, shard, key, kind, 0, err);
 }
 
-static int64_t tokens_in(const struct layout *layout, size_t shard, size_t key)
+static int64_t tokens_in(const struct places *layout, size_t shard, size_t key)
 {
     return layout->cuts[shard + 1].tokens[key] - layout->cuts[shard].tokens[key];
 }
 
-static int64_t sequences_in(const struct layout *layout, size_t shard, size_t key)
+static int64_t sequences_in(const struct places *layout, size_t shard, size_t key)
 {
     return layout->cuts[shard + 1].sequences[key] - layout->cuts[shard].sequences[key];
 }
 
-static int64_t documents_in(const struct layout *layout, size_t shard)
+static int64_t documents_in(const struct places *layout, size_t shard)
 {
     return layout->cuts[shard + 1].documents - layout->cuts[shard].documents;
 }
 
-static int64_t size_of(const struct layout *layout, size_t shard, size_t key, int kind)
+static int64_t size_of(const struct places *layout, size_t shard, size_t key, int kind)
 {
     if (kind == BIN)
         return tokens_in(layout, shard, key) * (int64_t)layout->id_size;
@@ -108,7 +108,7 @@ static int64_t size_of(const struct layout *layout, size_t shard, size_t key, in
 static int write_header(struct assembly *assembly, size_t shard, size_t key, int fd,
                         struct error *err)
 {
-    const struct layout *layout = assembly->layout;
+    const struct places *layout = assembly->layout;
     unsigned char header[IDX_HEADER_SIZE];
     uint64_t version = IDX_VERSION, sequences = (uint64_t)sequences_in(layout, shard, key),
              documents = (uint64_t)documents_in(layout, shard) + 1;
@@ -197,7 +197,7 @@ struct run {
 static int write_run(struct assembly *assembly, const struct run *run,
                      const struct columns *columns, struct error *err)
 {
-    const struct layout *layout = assembly->layout;
+    const struct places *layout = assembly->layout;
     const struct place *cut = &layout->cuts[run->shard];
     int64_t sequences = sequences_in(layout, run->shard, run->key);
     int64_t sequence = run->begin.sequences[run->key] - cut->sequences[run->key];
@@ -225,7 +225,7 @@ static int write_run(struct assembly *assembly, const struct run *run,
         documents_at + (run->begin.documents - cut->documents + 1) * IDX_DOCUMENT_SIZE, path, err);
 }
 
-static size_t shard_of(const struct layout *layout, int64_t document)
+static size_t shard_of(const struct places *layout, int64_t document)
 {
     size_t shard = 0;
 
@@ -238,7 +238,7 @@ static size_t shard_of(const struct layout *layout, int64_t document)
 static int copy_key(struct assembly *assembly, size_t key, const struct part_key *data,
                     struct place *place, struct columns *columns, struct error *err)
 {
-    const struct layout *layout = assembly->layout;
+    const struct places *layout = assembly->layout;
     const unsigned char *tokens = data->tokens;
     size_t at = 0;
 
@@ -280,7 +280,7 @@ static int copy_key(struct assembly *assembly, size_t key, const struct part_key
 static int copy_blocks(struct assembly *assembly, size_t chunk, struct part_reader *part, int *torn,
                        struct error *err)
 {
-    const struct layout *layout = assembly->layout;
+    const struct places *layout = assembly->layout;
     struct part_key keys[PART_KEYS];
     struct columns columns = {0};
     struct place place = layout->begins[chunk], end = layout->begins[chunk + 1];
@@ -307,11 +307,11 @@ static int copy_blocks(struct assembly *assembly, size_t chunk, struct part_read
 
 int assembly_copy(struct assembly *assembly, size_t chunk, struct error *err)
 {
-    const struct layout *layout = assembly->layout;
+    const struct places *layout = assembly->layout;
     struct job *job = &assembly->parts->jobs[chunk];
     char path[DISK_PATH];
     int torn, rc = -1;
-    struct part_reader *part = layout_open_part(assembly->work, assembly->parts, chunk,
+    struct part_reader *part = places_open_part(assembly->work, assembly->parts, chunk,
                                                 layout->keys, layout->id_size, &torn, err);
 
     if (part)
@@ -339,7 +339,7 @@ int assembly_sync(struct assembly *assembly, struct error *err)
 static int finish_file(struct assembly *assembly, size_t shard, size_t key, int kind,
                        struct error *err)
 {
-    const struct layout *layout = assembly->layout;
+    const struct places *layout = assembly->layout;
     char draft[DISK_PATH], final[DISK_PATH], idx[DISK_PATH];
     const char *prefix = assembly->config->output_prefix, *name = assembly->config->keys[key];
     struct stat status;

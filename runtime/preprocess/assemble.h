@@ -2,7 +2,7 @@
 #ifndef MEGATRON_PREPROCESS_ASSEMBLE_H
 #define MEGATRON_PREPROCESS_ASSEMBLE_H
 
-#include "layout.h"
+#include "places.h"
 
 /* Names of the output: the final one and the one in the work directory. 'extension' is "bin" or
  * "idx". */
@@ -13,7 +13,7 @@ struct assembly {
     const struct preprocess_config *config;
     struct work *work;
     struct board *parts; /* knows the names of the parts */
-    const struct layout *layout;
+    const struct places *layout;
     int *files; /* descriptors by shard, key and extension; -1: not open */
     pthread_mutex_t lock;
 };

@@ -24,7 +24,7 @@ struct run {
     struct tokenizer *tokenizer;
     struct encode encode;
     struct board parts, copies, single; /* single: the layout, then the end */
-    struct layout layout;
+    struct places layout;
     struct assembly assembly;
     struct report report;
     int complete;   /* it was, when this launch began */
@@ -33,8 +33,9 @@ struct run {
     char ending[512];
     pthread_t monitor;
     int monitoring;
-    _Atomic int monitor_stop;
-    pthread_mutex_t redo_lock;
+    int monitor_stop;
+    pthread_cond_t monitor_wake;
+    pthread_mutex_t monitor_lock, redo_lock;
 };
 
 static void nap(double seconds)
@@ -136,8 +137,17 @@ static void *monitor(void *argument)
     double looked = disk_now();
     char message[512];
 
+    pthread_mutex_lock(&run->monitor_lock);
     while (!run->monitor_stop) {
-        nap(0.05);
+        struct timespec until;
+
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 50000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&run->monitor_wake, &run->monitor_lock, &until);
+        if (run->monitor_stop)
+            break;
         report_tick(&run->report);
         if (disk_now() - looked < 1 || run->work.world->size == 1)
             continue;
@@ -145,6 +155,7 @@ static void *monitor(void *argument)
         if (work_ended(&run->work, message, sizeof(message)))
             encode_stop(&run->encode);
     }
+    pthread_mutex_unlock(&run->monitor_lock);
     return NULL;
 }
 
@@ -220,14 +231,14 @@ static void drop_layout(struct run *run)
 {
     if (run->assembling)
         assembly_clear(&run->assembly);
-    layout_clear(&run->layout);
+    places_clear(&run->layout);
     run->assembling = 0;
 }
 
 /* Returns 0, 1 if chunks must be made again, -1. */
 static int make_layout(struct run *run, const char *path, struct error *err)
 {
-    int rc = layout_make(&run->layout, run->config, &run->plan, &run->work, &run->parts,
+    int rc = places_make(&run->layout, run->config, &run->plan, &run->work, &run->parts,
                          tokenizer_id_size(run->tokenizer), err);
 
     if (rc == 0)
@@ -237,7 +248,7 @@ static int make_layout(struct run *run, const char *path, struct error *err)
     if (rc == 0)
         rc = assembly_create(&run->assembly, err);
     if (rc == 0)
-        rc = layout_write(&run->layout, path, err);
+        rc = places_write(&run->layout, path, err);
     /* What counts is what lies there now, perhaps written by another rank. */
     drop_layout(run);
     return rc;
@@ -250,7 +261,7 @@ static int do_layout(struct run *run, const char *path, struct error *err)
 
     for (;;) {
         size_t number;
-        int rc = layout_read(&run->layout, path, err);
+        int rc = places_read(&run->layout, path, err);
 
         if (rc < 0)
             return -1;
@@ -591,6 +602,8 @@ static void clean_up(struct run *run)
     plan_clear(&run->plan);
     tokenizer_destroy(run->tokenizer);
     pthread_mutex_destroy(&run->redo_lock);
+    pthread_mutex_destroy(&run->monitor_lock);
+    pthread_cond_destroy(&run->monitor_wake);
 }
 
 /* Another rank ended the launch: this one ends like it. */
@@ -609,10 +622,15 @@ int preprocess(const struct preprocess_config *config, const struct world *world
 
     guard_start();
     pthread_mutex_init(&run.redo_lock, NULL);
+    pthread_mutex_init(&run.monitor_lock, NULL);
+    pthread_cond_init(&run.monitor_wake, NULL);
     if (work_init(&run.work, config->output_prefix, world, config->lease, err) < 0)
         return -1;
     rc = run_all(&run, err);
+    pthread_mutex_lock(&run.monitor_lock);
     run.monitor_stop = 1;
+    pthread_cond_signal(&run.monitor_wake);
+    pthread_mutex_unlock(&run.monitor_lock);
     if (run.monitoring)
         pthread_join(run.monitor, NULL);
     report_pause(&run.report);

@@ -2,7 +2,7 @@
  *
  * Ranks share nothing but the file system of the output. Rank 0 makes a plan (plan.h). All ranks
  * turn chunks of it into part files (part.h, encode.h) in a work directory beside the output
- * (work.h), then copy the parts to their places in the final files (layout.h, assemble.h), which
+ * (work.h), then copy the parts to their places in the final files (places.h, assemble.h), which
  * get their names by a rename at the very end. Nothing is done in an order that matters: who is
  * killed, when, and who takes over has no influence on the bytes. */
 #ifndef MEGATRON_PREPROCESS_H

@@ -133,7 +133,7 @@ void report_pause(struct report *report)
     report->line_open = 0;
 }
 
-static void show_faults(const struct layout *layout)
+static void show_faults(const struct places *layout)
 {
     int64_t all = 0;
 
@@ -146,7 +146,7 @@ static void show_faults(const struct layout *layout)
                    document_fault_text((enum document_fault)i));
 }
 
-void report_end(struct report *report, const struct layout *layout)
+void report_end(struct report *report, const struct places *layout)
 {
     const struct place *end = &layout->cuts[layout->shards];
     double elapsed = disk_now() - report->begin + 1e-9;

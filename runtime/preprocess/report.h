@@ -3,7 +3,7 @@
 #define MEGATRON_PREPROCESS_REPORT_H
 
 #include "encode.h"
-#include "layout.h"
+#include "places.h"
 
 struct report {
     const struct preprocess_config *config;
@@ -27,6 +27,6 @@ void report_tick(struct report *report);
 void report_pause(struct report *report);
 
 /* The closing summary. */
-void report_end(struct report *report, const struct layout *layout);
+void report_end(struct report *report, const struct places *layout);
 
 #endif

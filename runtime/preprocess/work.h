@@ -7,7 +7,7 @@
  *     finished               the output of this identity is complete; only cleaning up is left
  *     IDENTITY/part-...      a finished chunk; the name counts its documents and bytes
  *     IDENTITY/claim-...     a rank of this launch is at work on a job
- *     IDENTITY/layout        layout.h
+ *     IDENTITY/layout        places.h
  *     IDENTITY/copied-...    a copy job whose bytes are on disk
  *     IDENTITY/out-...       the final files, until they are renamed
  *

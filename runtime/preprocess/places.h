@@ -1,6 +1,6 @@
 /* Where everything goes in the final files: made from the footers of all parts, once. */
-#ifndef MEGATRON_PREPROCESS_LAYOUT_H
-#define MEGATRON_PREPROCESS_LAYOUT_H
+#ifndef MEGATRON_PREPROCESS_PLACES_H
+#define MEGATRON_PREPROCESS_PLACES_H
 
 #include "part.h"
 #include "work.h"
@@ -11,7 +11,7 @@ struct place {
     int64_t tokens[PART_KEYS], sequences[PART_KEYS];
 };
 
-struct layout {
+struct places {
     size_t keys, id_size, shards;
     uint64_t tag;  /* in the names of the files while they are made: another layout's differ */
     size_t chunks; /* that are used: with --max-documents perhaps not all */
@@ -25,18 +25,18 @@ struct layout {
 /* Add up the parts of all chunks that 'board' knows as done. A part that is torn is removed and its
  * job set back to not done; then 1 is returned and the chunk must be made again. Prints a line for
  * each of the first broken documents. Returns 0 or -1 otherwise. Caller must clear. */
-int layout_make(struct layout *layout, const struct preprocess_config *config,
+int places_make(struct places *layout, const struct preprocess_config *config,
                 const struct plan *plan, struct work *work, struct board *board, size_t id_size,
                 struct error *err);
-void layout_clear(struct layout *layout);
+void places_clear(struct places *layout);
 
 /* The first layout written is the layout; writing another one changes nothing. */
-int layout_write(const struct layout *layout, const char *path, struct error *err);
+int places_write(const struct places *layout, const char *path, struct error *err);
 /* Returns 0; 1 where there is none; -1. */
-int layout_read(struct layout *layout, const char *path, struct error *err);
+int places_read(struct places *layout, const char *path, struct error *err);
 
 /* Open the part of 'chunk'. Its name is not known from the number alone: it is looked up. */
-struct part_reader *layout_open_part(struct work *work, struct board *board, size_t chunk,
+struct part_reader *places_open_part(struct work *work, struct board *board, size_t chunk,
                                      size_t keys, size_t id_size, int *torn, struct error *err);
 
 #endif

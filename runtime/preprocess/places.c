@@ -1,5 +1,5 @@
 #include "config.h"
-#include "layout.h"
+#include "places.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ enum { FAULTS_SHOWN = 100 };
 /* Final bytes of a copy job: many enough for all ranks, large enough to be worth a file's name. */
 static const int64_t copy_size = 32 << 20;
 
-struct part_reader *layout_open_part(struct work *work, struct board *board, size_t chunk,
+struct part_reader *places_open_part(struct work *work, struct board *board, size_t chunk,
                                      size_t keys, size_t id_size, int *torn, struct error *err)
 {
     const struct job *job = &board->jobs[chunk];
@@ -87,7 +87,7 @@ static void show_faults(const struct preprocess_config *config, const struct pla
 }
 
 /* Read all footers. Returns 0, 1 if a part must be made again, -1. */
-static int add_parts(struct layout *layout, const struct preprocess_config *config,
+static int add_parts(struct places *layout, const struct preprocess_config *config,
                      const struct plan *plan, struct work *work, struct board *board,
                      struct error *err)
 {
@@ -99,7 +99,7 @@ static int add_parts(struct layout *layout, const struct preprocess_config *conf
         struct part_reader *part;
         int torn;
 
-        part = layout_open_part(work, board, i, layout->keys, layout->id_size, &torn, err);
+        part = places_open_part(work, board, i, layout->keys, layout->id_size, &torn, err);
         if (!part && torn) {
             remove_part(work, board, i);
             return 1;
@@ -123,7 +123,7 @@ static int add_parts(struct layout *layout, const struct preprocess_config *conf
     return 0;
 }
 
-static size_t find_chunk_by_documents(const struct layout *layout, int64_t documents)
+static size_t find_chunk_by_documents(const struct places *layout, int64_t documents)
 {
     size_t i = 0;
 
@@ -132,7 +132,7 @@ static size_t find_chunk_by_documents(const struct layout *layout, int64_t docum
     return i;
 }
 
-static size_t find_chunk_by_tokens(const struct layout *layout, int64_t tokens)
+static size_t find_chunk_by_tokens(const struct places *layout, int64_t tokens)
 {
     size_t i = 0;
 
@@ -159,7 +159,7 @@ static void pass_document(const struct part_key *keys, size_t *at, size_t count,
 
 /* Find the first place between documents that has at least so many documents and, of the first key,
  * tokens before it. Returns 0, 1 if a part must be made again, -1. */
-static int find_cut(const struct layout *layout, struct work *work, struct board *board,
+static int find_cut(const struct places *layout, struct work *work, struct board *board,
                     int64_t documents, int64_t tokens, struct place *cut, struct error *err)
 {
     size_t chunk = documents > 0 ? find_chunk_by_documents(layout, documents)
@@ -169,7 +169,7 @@ static int find_cut(const struct layout *layout, struct work *work, struct board
     int torn, opened, rc = 1;
 
     *cut = layout->begins[chunk];
-    part = layout_open_part(work, board, chunk, layout->keys, layout->id_size, &torn, err);
+    part = places_open_part(work, board, chunk, layout->keys, layout->id_size, &torn, err);
     opened = part != NULL;
     while (opened && (rc = part_next(part, keys, &torn, err)) > 0) {
         size_t at[PART_KEYS] = {0};
@@ -188,7 +188,7 @@ static int find_cut(const struct layout *layout, struct work *work, struct board
     return !opened || rc < 0 ? -1 : 0;
 }
 
-static int find_cuts(struct layout *layout, const struct preprocess_config *config,
+static int find_cuts(struct places *layout, const struct preprocess_config *config,
                      struct work *work, struct board *board, struct error *err)
 {
     struct place *end = &layout->cuts[layout->shards];
@@ -214,7 +214,7 @@ static int find_cuts(struct layout *layout, const struct preprocess_config *conf
     return 0;
 }
 
-static int64_t output_bytes(const struct layout *layout, size_t chunk)
+static int64_t output_bytes(const struct places *layout, size_t chunk)
 {
     const struct place *a = &layout->begins[chunk], *b = &layout->begins[chunk + 1];
     int64_t bytes = 0;
@@ -225,7 +225,7 @@ static int64_t output_bytes(const struct layout *layout, size_t chunk)
     return bytes;
 }
 
-static void group_copies(struct layout *layout)
+static void group_copies(struct places *layout)
 {
     int64_t held = 0;
 
@@ -240,7 +240,7 @@ static void group_copies(struct layout *layout)
     layout->groups[layout->copies] = layout->chunks;
 }
 
-static int allocate(struct layout *layout)
+static int allocate(struct places *layout)
 {
     layout->begins = calloc(layout->chunks + 1, sizeof(*layout->begins));
     layout->cuts = calloc(layout->shards + 1, sizeof(*layout->cuts));
@@ -266,7 +266,7 @@ static uint64_t new_tag(void)
     return tag;
 }
 
-int layout_make(struct layout *layout, const struct preprocess_config *config,
+int places_make(struct places *layout, const struct preprocess_config *config,
                 const struct plan *plan, struct work *work, struct board *board, size_t id_size,
                 struct error *err)
 {
@@ -289,7 +289,7 @@ int layout_make(struct layout *layout, const struct preprocess_config *config,
     return rc;
 }
 
-void layout_clear(struct layout *layout)
+void places_clear(struct places *layout)
 {
     free(layout->begins);
     free(layout->cuts);
@@ -321,7 +321,7 @@ static void take_places(struct bytes *bytes, struct place *places, size_t count,
     }
 }
 
-int layout_write(const struct layout *layout, const char *path, struct error *err)
+int places_write(const struct places *layout, const char *path, struct error *err)
 {
     struct bytes bytes = {0};
     int rc;
@@ -343,7 +343,7 @@ int layout_write(const struct layout *layout, const char *path, struct error *er
     return rc;
 }
 
-static int take_layout(struct layout *layout, struct bytes *bytes)
+static int take_layout(struct places *layout, struct bytes *bytes)
 {
     const void *faults;
 
@@ -365,7 +365,7 @@ static int take_layout(struct layout *layout, struct bytes *bytes)
     return bytes->failed ? -1 : 0;
 }
 
-int layout_read(struct layout *layout, const char *path, struct error *err)
+int places_read(struct places *layout, const char *path, struct error *err)
 {
     struct bytes bytes = {0};
     uint64_t check;
@@ -383,7 +383,7 @@ int layout_read(struct layout *layout, const char *path, struct error *err)
     }
     bytes_clear(&bytes);
     if (rc != 0)
-        layout_clear(layout);
+        places_clear(layout);
     else
         group_copies(layout);
     return rc;

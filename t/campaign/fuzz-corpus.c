@@ -1,0 +1,172 @@
+/* libFuzzer target: hostile lines of JSON, hostile files of every codec cut at hostile places, and
+ * hostile files in a work directory. The first byte of an input chooses. */
+#include "jsonl.h"
+#include "places.h"
+#include "records.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static char path[64];
+
+static void put(const void *data, size_t size)
+{
+    int fd;
+
+    if (!path[0])
+        snprintf(path, sizeof(path), "/dev/shm/megatron-fuzz-corpus-%ld", (long)getpid());
+    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (fd < 0 || write(fd, data, size) != (ssize_t)size)
+        abort();
+    close(fd);
+}
+
+/* UTF-8 without surrogates, as tokenizers may expect it. */
+static int is_utf8(const unsigned char *text, size_t size)
+{
+    for (size_t i = 0; i < size;) {
+        unsigned char c = text[i];
+        size_t length = c < 0x80 ? 1 : c >= 0xc2 && c < 0xe0 ? 2 : (c & 0xf0) == 0xe0 ? 3 : 4;
+
+        if ((c >= 0x80 && c < 0xc2) || c > 0xf4 || size - i < length)
+            return 0;
+        for (size_t k = 1; k < length; k++)
+            if ((text[i + k] & 0xc0) != 0x80)
+                return 0;
+        if (c == 0xed && text[i + 1] >= 0xa0)
+            return 0;
+        i += length;
+    }
+    return 1;
+}
+
+/* What follows a line in memory must not matter; what is accepted must be text. */
+static void try_line(const uint8_t *data, size_t size)
+{
+    static const char *const keys[] = {"text", "a.b"};
+    static struct jsonl *jsonl;
+    enum document_fault faults[2];
+    size_t sums[2] = {0, 0};
+
+    if (!jsonl)
+        jsonl = jsonl_create(keys, 2, NULL);
+    for (int round = 0; round < 2; round++) {
+        char *line = malloc(size + JSONL_PADDING);
+
+        memcpy(line, data, size);
+        memset(line + size, round ? '"' : '}', JSONL_PADDING);
+        faults[round] = jsonl_parse(jsonl, line, size);
+        for (size_t key = 0; key < 2 && faults[round] == FAULT_NONE; key++) {
+            size_t count;
+            const struct jsonl_text *texts = jsonl_texts(jsonl, key, &count);
+
+            for (size_t i = 0; i < count; i++) {
+                if (!is_utf8((const unsigned char *)texts[i].data, texts[i].size))
+                    abort();
+                sums[round] += texts[i].size + 1;
+            }
+        }
+        free(line);
+    }
+    if (faults[0] != faults[1] || sums[0] != sums[1])
+        abort();
+}
+
+/* A checksum over all records of the segments; 0 if they cannot be read. */
+static uint64_t read_records(const struct corpus_files *files, const struct segment *segments,
+                             size_t count, enum record_mode mode)
+{
+    struct error err = {""};
+    struct record_reader *reader =
+        record_reader_create(files, segments, count, mode, 512, 4096, &err);
+    struct record_block block = {0};
+    uint64_t sum = 1;
+    int rc;
+
+    while ((rc = record_reader_next(reader, &block, &err)) > 0) {
+        struct record_cursor cursor = {0, 0};
+        struct record record;
+
+        sum = block.too_long ? sum * 31 + 1 : sum;
+        while (!block.too_long && record_next(mode, &block, &cursor, &record))
+            sum = checksum64(record.data, record.size, sum);
+    }
+    if (rc < 0 && err.text[0] == '\0')
+        abort();
+    record_block_clear(&block);
+    record_reader_destroy(reader);
+    return rc < 0 ? 0 : sum | 1;
+}
+
+static void try_file(const uint8_t *data, size_t size)
+{
+    struct corpus_files files;
+    struct error err = {""};
+    struct segment cut[2], whole = {0, 0, SOURCE_TO_END};
+    enum record_mode mode;
+    int64_t at;
+    uint64_t one, two;
+
+    if (size < 4)
+        return;
+    mode = (enum record_mode)(data[0] % 5);
+    at = 1 + data[1] + 256 * data[2];
+    put(data + 3, size - 3);
+    if (corpus_files_find(&files, (const char *const[]){path}, 1, &err) < 0) {
+        corpus_files_clear(&files);
+        return;
+    }
+    one = read_records(&files, &whole, 1, mode);
+    if (at < files.items[0].size && record_mode_cuts(mode) &&
+        source_can_cut(path, files.items[0].codec, files.items[0].size)) {
+        cut[0] = (struct segment){0, 0, at};
+        cut[1] = (struct segment){0, at, SOURCE_TO_END};
+        two = read_records(&files, cut, 2, mode);
+        /* Damage may be seen in one way and not in the other; a plain file has none. */
+        if (files.items[0].codec == CODEC_PLAIN && one != two)
+            abort();
+    }
+    corpus_files_clear(&files);
+}
+
+static void try_work(const uint8_t *data, size_t size)
+{
+    struct plan plan;
+    struct places layout;
+    struct part_reader *part;
+    struct part_key keys[PART_KEYS];
+    struct error err = {""};
+    int torn;
+
+    put(data, size);
+    if (plan_read(&plan, path, &err) == 0)
+        plan_clear(&plan);
+    if (places_read(&layout, path, &err) == 0)
+        places_clear(&layout);
+    part = part_open(path, 1, 0, 1, 2, &torn, &err);
+    while (part && part_next(part, keys, &torn, &err) > 0)
+        ;
+    part_close(part);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size == 0)
+        return 0;
+    switch (data[0] % 3) {
+    case 0:
+        try_line(data + 1, size - 1);
+        break;
+    case 1:
+        try_file(data + 1, size - 1);
+        break;
+    default:
+        try_work(data + 1, size - 1);
+    }
+    return 0;
+}
