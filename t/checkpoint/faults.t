@@ -1,0 +1,149 @@
+#!/bin/bash
+# What training says to bad checkpoints and bad places for them, and how it ends.
+. "$(dirname "$0")/../tap.sh"
+. "$(dirname "$0")/common.sh"
+
+# flip FILE OFFSET: change one bit.
+flip() {
+    local byte
+    byte=$(od -An -tu1 -j "$2" -N1 "$1")
+    printf "\\x$(printf %x $((byte ^ 16)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
+}
+
+train 1 --save whole --save-interval 3
+is "$rc" 0 "a run that saves" || diag "$(tail -n 5 <<<"$out")"
+is "$(ls whole | tr '\n' ' ')" "iter_0000003 iter_0000006 iter_0000008 latest_checkpointed_iteration.txt " \
+    "checkpoints by interval and at the end"
+is "$(cat whole/latest_checkpointed_iteration.txt)" 8 "the latest is named"
+
+# Damage to the newest: the one before it is taken, and the end is the same.
+damaged() {
+    rm -rf run && cp -r whole run && rm -rf run/iter_0000008 && echo 6 >run/latest_checkpointed_iteration.txt
+    (cd run/iter_0000006 && eval "$2")
+    train 1 --save run --load run
+    like "$out" "WARNING: checkpoint iter_0000006 is damaged: .*$3" "$1 is named"
+    like "$out" 'successfully loaded checkpoint from run at iteration 3' "$1: the one before it is used"
+    same whole/iter_0000008 run/iter_0000008 "$1: the end is the same"
+}
+damaged "a flipped bit" "flip rank_00000.safetensors 100000" 'rank_00000.safetensors is damaged within'
+damaged "a cut file" "truncate -s 10000 rank_00000.safetensors" 'has 10000 bytes'
+damaged "a missing file" "rm rank_00000.safetensors" 'cannot open .*rank_00000.safetensors'
+damaged "a missing index" "rm index.json" 'cannot open .*index.json'
+damaged "a flipped bit of the index" "flip index.json 300" 'checksum is wrong'
+
+for bad in iter_0000003 iter_0000006; do rm -rf run/$bad/index.json; done
+rm -rf run/iter_0000008
+train 1 --load run
+[ "$rc" -ne 0 ] && like "$out" 'run: no whole checkpoint is there; the last one tried: .*index.json' "none is whole"
+
+# Unfinished saves are no checkpoints and go away.
+rm -rf run && cp -r whole run && cp -r run/iter_0000008 run/iter_0000009.tmp-1234
+train 1 --save run --load run
+ok "what a killed save left is removed" test ! -e run/iter_0000009.tmp-1234
+rm -f run/latest_checkpointed_iteration.txt
+train 1 --load run
+like "$out" 'loaded checkpoint from run at iteration 8' "without the file that names it the newest is found"
+echo 3 >run/latest_checkpointed_iteration.txt
+train 1 --load run
+like "$out" 'loaded checkpoint from run at iteration 3' "an older one that is named is taken"
+
+refused() {
+    local name=$1 text=$2
+    shift 2
+    train 1 "$@"
+    [ "$rc" -ne 0 ] && [ "$rc" -ne 75 ]
+    ok "$name is an error" || diag "$out"
+    like "$out" "$text" "$name: what is wrong"
+}
+mkdir empty
+refused "a directory without checkpoints" 'empty: there is no checkpoint' --load empty
+refused "no directory" 'nowhere: there is no checkpoint' --load nowhere
+refused "no directory to save in" 'cannot make /dev/null/x' --save /dev/null/x
+refused "--save-interval alone" '--save-interval needs --save' --save-interval 5
+refused "another model" \
+    'iter_0000008: it is of another model: hidden-size \(32, here 64\).*embedding.word.weight \(300 x 32, here 300 x 64\)' \
+    --load whole --hidden-size 64
+refused "another number of heads" 'num-attention-heads \(4, here 2\)' --load whole --num-attention-heads 2
+refused "another learning rate" 'lr \(0.001[0-9]*, here 0.002[0-9]*\).*--override-opt_param-scheduler' \
+    --load whole --lr 2e-3
+train 1 --load run --lr 2e-3 --override-opt_param-scheduler
+like "$out" 'iteration +4/ .*learning rate: 1.50' "--override-opt_param-scheduler takes the new one"
+train 1 --load run --finetune
+like "$out" 'iteration +1/ .*consumed samples: +16 .*learning rate: 5.0' "--finetune begins at 0"
+train 1 --load run --no-load-optim
+like "$out" 'iteration +4/ .*consumed samples: +64 .*learning rate: 5.0' "--no-load-optim begins the schedule anew"
+train 1 --load run --seed 4321 --no-load-rng
+is "$rc" 0 "--no-load-rng"
+train 1 --save light --no-save-optim
+ok "--no-save-optim saves a third" test "$(stat -c %s light/iter_0000008/rank_00000.safetensors)" -lt \
+    $(($(stat -c %s whole/iter_0000008/rank_00000.safetensors) / 2))
+refused "a checkpoint without optimizer" 'saved without the optimizer; give --no-load-optim' --load light
+train 1 --load light --no-load-optim
+is "$rc" 0 "it loads with --no-load-optim"
+train 1 --save few --save-interval 1 --keep-last 2
+is "$(ls few | tr '\n' ' ')" "iter_0000007 iter_0000008 latest_checkpointed_iteration.txt " "--keep-last 2"
+
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+    chmod 755 "$scratch"
+    mkdir -m 555 sealed
+    try setpriv --reuid=65534 --clear-groups "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 --save sealed
+    like "$out" 'cannot write to sealed: Permission denied' "a directory that cannot be written to is said"
+    unlike "$out" ' iteration +1/' "before the first step"
+    mkdir small
+    if mount -t tmpfs -o size=1500k none small 2>/dev/null; then
+        train 1 --save small --save-interval 4
+        like "$out" 'successfully saved checkpoint from iteration +4' "the first one fits a small disk"
+        like "$out" 'WARNING: no checkpoint at iteration 8: .*No space left on device; training goes on' "the second does not"
+        like "$out" 'the last checkpoint could not be saved' "which is an error at the end only"
+        is "$(ls small | tr '\n' ' ')" "iter_0000004 latest_checkpointed_iteration.txt " "the good one stays"
+        train 1 --load small --save small2
+        same whole/iter_0000008 small2/iter_0000008 "and is whole"
+        umount small
+    fi
+fi
+out=$(ulimit -f 100; "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 --save limit --save-interval 4 2>&1)
+like "$out" 'WARNING: no checkpoint at iteration 4: .*File too large; training goes on' "a limit on the size of files"
+like "$out" 'iteration +8/ ' "the run goes on all the same"
+
+# Signals, and the end of the job.
+long=(--train-iters 100000 --exit-signal-handler --lr-decay-iters 100000)
+stopped() {
+    rm -rf run
+    "$megatron" train "${model[@]}" "${common[@]}" "${long[@]}" --save run >log 2>&1 &
+    wait_until 20 grep -q 'iteration        3/' log
+    kill "-$1" $!
+    wait $!
+    is $? 75 "SIG$1 ends a run with code 75"
+    out=$(cat log)
+    at=$(cat run/latest_checkpointed_iteration.txt)
+    like "$out" "exiting program at iteration $at\$" "SIG$1: and the last step is saved"
+}
+stopped TERM
+stopped USR1
+train 1 "${long[@]}" --load run --exit-interval 1
+like "$out" "iteration +$((at + 1))/" "it goes on with the next step"
+rm -rf run
+SECONDS=0
+MEGATRON_JOB_END=$(($(date +%s) + 6)) train 1 "${long[@]}" --save run
+is "$rc" 75 "a job that is about to end is saved" || diag "$(tail -n 3 <<<"$out")"
+ok "in time" test $SECONDS -lt 6
+
+# SIGKILL at any time, while training and while saving, until the run ends by itself.
+rm -rf run whole
+train 2 $t 2 --save whole --train-iters 30
+kills=0
+for ((try = 0; try < 40; try++)); do
+    mpirun --oversubscribe -n 2 "$megatron" train "${model[@]}" "${common[@]}" $t 2 --train-iters 30 --save run --load run \
+        --save-interval 1 --keep-last 3 --async-save >log 2>&1 &
+    pid=$!
+    if [ $try -lt 6 ]; then
+        sleep 0.$((RANDOM % 9 + 1))
+        victim=$(pgrep -P $pid -f "$megatron" | shuf -n 1)
+        [ -z "$victim" ] || { kill -9 "$victim" 2>/dev/null && kills=$((kills + 1)); }
+    fi
+    wait $pid && break
+done
+diag "$kills kills, $((try + 1)) starts"
+ok "a run that was killed again and again ends" test $try -lt 40
+same whole/iter_0000030 run/iter_0000030 "with the same checkpoint"
+done_testing
