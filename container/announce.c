@@ -1,24 +1,14 @@
 #include "announce.h"
+#include "files.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { DAY = 86400 };
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void remove_old(const char *directory)
 {
@@ -72,23 +62,14 @@ void announcement_beat(struct announcement *announcement)
 int announcement_end(struct announcement *announcement, const char *key,
                      const struct error *failure, struct error *err)
 {
-    char draft[4096], text[1200];
-    int length = key ? snprintf(text, sizeof(text), "image %s\n", key)
-                     : snprintf(text, sizeof(text), "failed %s\n", failure->text);
-    int fd, rc;
+    char text[1200];
+    int rc;
 
-    snprintf(draft, sizeof(draft), "%.3100s.XXXXXX", announcement->path);
-    fd = mkostemp(draft, O_CLOEXEC);
-    rc = fd >= 0 && write(fd, text, (size_t)length) == length && fsync(fd) == 0 ? 0 : -1;
-    if (fd >= 0 && close(fd) < 0)
-        rc = -1;
-    if (rc == 0)
-        rc = rename(draft, announcement->path);
-    if (rc < 0) {
-        error_set_errno(err, errno, "cannot write %.300s", announcement->path);
-        if (fd >= 0)
-            unlink(draft);
-    }
+    if (key)
+        snprintf(text, sizeof(text), "image %s\n", key);
+    else
+        snprintf(text, sizeof(text), "failed %s\n", failure->text);
+    rc = small_file_replace(announcement->path, text, err);
     lease_release(&announcement->lease);
     return rc;
 }
@@ -97,15 +78,10 @@ int announcement_end(struct announcement *announcement, const char *key,
 static int read_word(const struct announcement *announcement, char key[IMAGE_KEY_SIZE],
                      struct error *err)
 {
-    int fd = open(announcement->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     char text[1200];
-    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
 
-    if (fd >= 0)
-        close(fd);
-    if (got <= 0)
+    if (small_file_read(announcement->path, text, sizeof(text)) < 0 || !text[0])
         return 0;
-    text[got] = '\0';
     text[strcspn(text, "\n")] = '\0';
     if (strncmp(text, "image ", 6) == 0 && strlen(text + 6) < IMAGE_KEY_SIZE) {
         strcpy(key, text + 6);
@@ -121,15 +97,9 @@ static void read_sign(const struct announcement *announcement, char *sign, size_
     char path[4096 + 8];
     char *slash;
     DIR *listed;
-    int fd;
-    ssize_t got;
 
     snprintf(path, sizeof(path), "%.3100s.lease", announcement->path);
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    got = fd < 0 ? -1 : read(fd, sign, size - 1);
-    if (fd >= 0)
-        close(fd);
-    sign[got > 0 ? got : 0] = '\0';
+    small_file_read(path, sign, size);
     slash = strrchr(path, '/');
     *slash = '\0';
     listed = opendir(path);
@@ -143,7 +113,7 @@ int announcement_wait(struct announcement *announcement, double patience, double
                       char key[IMAGE_KEY_SIZE], struct error *err)
 {
     char seen[512] = "", sign[512];
-    double begun = now(), changed = begun;
+    double begun = seconds_now(), changed = begun;
     double pause = 0.02;
     int word;
 
@@ -151,17 +121,17 @@ int announcement_wait(struct announcement *announcement, double patience, double
         read_sign(announcement, sign, sizeof(sign));
         if (strcmp(sign, seen) != 0) {
             strcpy(seen, sign);
-            changed = now();
+            changed = seconds_now();
         }
-        if (now() - changed > patience)
+        if (seconds_now() - changed > patience)
             return error_set(err,
                              "the node that imports the image has shown no sign of life for %.0f "
                              "seconds; is %.300s on a file system that all nodes share?",
                              patience, announcement->path);
-        if (timeout > 0 && now() - begun > timeout)
+        if (timeout > 0 && seconds_now() - begun > timeout)
             return error_set(err, "the image was not imported within %.0f seconds by another node",
                              timeout);
-        nanosleep(&(struct timespec){(time_t)pause, (long)(pause * 1e9) % 1000000000}, NULL);
+        seconds_sleep(pause);
         pause = pause < 0.5 ? pause * 1.5 : 0.5;
     }
     return word < 0 ? -1 : 0;

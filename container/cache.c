@@ -1,5 +1,6 @@
 #include "cache.h"
 #include "checksum.h"
+#include "files.h"
 #include "squashfs.h"
 
 #include <dirent.h>
@@ -162,43 +163,6 @@ static int sum_file(int fd, const char *path, uint64_t *checksum, struct error *
     return 0;
 }
 
-/* Write a small file under its name in one step. */
-static int write_small(const char *path, const char *text, struct error *err)
-{
-    char draft[4096];
-    int fd, rc = -1;
-
-    if (snprintf(draft, sizeof(draft), "%s.XXXXXX", path) >= (int)sizeof(draft))
-        return error_set(err, "the path of the image cache is too long");
-    fd = mkostemp(draft, O_CLOEXEC);
-    if (fd < 0)
-        return error_set_errno(err, errno, "cannot write %.300s", path);
-    if (write(fd, text, strlen(text)) == (ssize_t)strlen(text) && fsync(fd) == 0)
-        rc = 0;
-    if (close(fd) < 0)
-        rc = -1;
-    if (rc == 0)
-        rc = rename(draft, path);
-    if (rc < 0) {
-        error_set_errno(err, errno, "cannot write %.300s", path);
-        unlink(draft);
-    }
-    return rc;
-}
-
-static int read_small(const char *path, char *text, size_t size)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    ssize_t got = fd < 0 ? -1 : read(fd, text, size - 1);
-
-    if (fd >= 0)
-        close(fd);
-    if (got < 0)
-        return -1;
-    text[got] = '\0';
-    return 0;
-}
-
 static void sync_directory(const char *directory)
 {
     int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -223,7 +187,7 @@ static int publish_open(const struct image_cache *cache, const char *key, const 
     snprintf(info, sizeof(info), "size %" PRId64 "\nchecksum %016" PRIx64 "\norigin %s\n", size,
              checksum, origin);
     join(info_path, sizeof(info_path), cache->directory, key, ".info");
-    if (write_small(info_path, info, err) < 0)
+    if (small_file_replace(info_path, info, err) < 0)
         return -1;
     if (rename(draft, path) < 0)
         return error_set_errno(err, errno, "cannot rename the image to %.300s", path);
@@ -266,7 +230,7 @@ int image_cache_remember(const struct image_cache *cache, const char *name, cons
     if (name_path(cache, name, path, sizeof(path)) < 0)
         return error_set(err, "the path of the image cache is too long");
     snprintf(text, sizeof(text), "%s\n%s\n", key, name);
-    return write_small(path, text, err);
+    return small_file_replace(path, text, err);
 }
 
 int image_cache_recall(const struct image_cache *cache, const char *name, char key[IMAGE_KEY_SIZE])
@@ -274,7 +238,8 @@ int image_cache_recall(const struct image_cache *cache, const char *name, char k
     char path[4096], text[INFO_SIZE];
     char *newline, *rest;
 
-    if (name_path(cache, name, path, sizeof(path)) < 0 || read_small(path, text, sizeof(text)) < 0)
+    if (name_path(cache, name, path, sizeof(path)) < 0 ||
+        small_file_read(path, text, sizeof(text)) < 0)
         return -1;
     newline = strchr(text, '\n');
     if (!newline || newline - text >= IMAGE_KEY_SIZE)
@@ -294,7 +259,7 @@ static void read_info(const struct image_cache *cache, struct image_entry *entry
     const char *origin;
 
     if (join(path, sizeof(path), cache->directory, entry->key, ".info") < 0 ||
-        read_small(path, text, sizeof(text)) < 0)
+        small_file_read(path, text, sizeof(text)) < 0)
         return;
     if (sscanf(text, "size %" SCNd64 "\nchecksum %" SCNx64, &entry->size, &entry->checksum) != 2)
         return;

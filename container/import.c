@@ -1,18 +1,17 @@
 #include "import.h"
 #include "enroot.h"
+#include "files.h"
 #include "lease.h"
 #include "process.h"
+#include "progress.h"
 #include "scratch.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { DIGEST_TIMEOUT = 60, SAY_EVERY = 5 };
@@ -24,7 +23,8 @@ struct work {
     struct scratch scratch;
     char draft[4096];
     struct process_result result;
-    double said, total, begun;
+    struct progress progress;
+    double said;
 };
 
 __attribute__((format(printf, 2, 3))) static void say(const struct image_request *request,
@@ -39,21 +39,6 @@ __attribute__((format(printf, 2, 3))) static void say(const struct image_request
     vsnprintf(line, sizeof(line), format, args);
     va_end(args);
     request->say(request->argument, line);
-}
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void nap(double seconds)
-{
-    struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
-
-    nanosleep(&t, NULL);
 }
 
 static void beat(const struct image_request *request)
@@ -124,8 +109,8 @@ static int resolve_daemon(const struct image_request *request, int ask_daemon,
     const struct image_reference *reference = request->reference;
     int docker = reference->scheme == IMAGE_DOCKERD;
     const char *name = strstr(reference->text, "://") + 3;
-    const char *const argv[] = {docker ? "docker" : "podman",   "image", "inspect", "--format",
-                                docker ? "{{.Id}}" : "{{.Id}}", name,    NULL};
+    const char *const argv[] = {
+        docker ? "docker" : "podman", "image", "inspect", "--format", "{{.Id}}", name, NULL};
 
     if (ask_daemon)
         return ask(request, argv, "sha256:", key, err) < 0
@@ -153,80 +138,10 @@ int image_resolve(const struct image_request *request, int ask_daemon, char key[
 
 /* --- The import itself ------------------------------------------------------------------------ */
 
-static void human_size(double bytes, char *text, size_t size)
-{
-    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
-    int unit = 0;
-
-    while (bytes >= 1000 && unit < 4) {
-        bytes /= 1000;
-        unit++;
-    }
-    snprintf(text, size, unit < 2 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
-}
-
-/* Bytes that the program which writes the image has read: it is the one whose argument is the
- * draft. -1 where it is not running. */
-static double bytes_read(const struct work *work)
-{
-    DIR *processes = opendir("/proc");
-    struct dirent *item;
-    double read_bytes = -1;
-
-    while (processes && read_bytes < 0 && (item = readdir(processes))) {
-        char path[300], text[8192];
-        int fd;
-        ssize_t got;
-        long long value;
-
-        if (item->d_name[0] < '1' || item->d_name[0] > '9')
-            continue;
-        snprintf(path, sizeof(path), "/proc/%.20s/comm", item->d_name);
-        fd = open(path, O_RDONLY | O_CLOEXEC);
-        got = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
-        if (fd >= 0)
-            close(fd);
-        text[got > 0 ? got : 0] = '\0';
-        if (strcmp(text, "mksquashfs\n") != 0)
-            continue;
-        snprintf(path, sizeof(path), "/proc/%.20s/cmdline", item->d_name);
-        fd = open(path, O_RDONLY | O_CLOEXEC);
-        got = fd < 0 ? 0 : read(fd, text, sizeof(text));
-        if (fd >= 0)
-            close(fd);
-        if (got <= 0 || !memmem(text, (size_t)got, work->draft, strlen(work->draft)))
-            continue;
-        snprintf(path, sizeof(path), "/proc/%.20s/io", item->d_name);
-        fd = open(path, O_RDONLY | O_CLOEXEC);
-        got = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
-        if (fd >= 0)
-            close(fd);
-        text[got > 0 ? got : 0] = '\0';
-        if (sscanf(text, "rchar: %lld", &value) == 1)
-            read_bytes = (double)value;
-    }
-    if (processes)
-        closedir(processes);
-    return read_bytes;
-}
-
-/* Enroot's last "[INFO] ..." line, which names the phase. */
-static void phase_of(const char *errors, char *phase, size_t size)
-{
-    const char *found = NULL;
-
-    for (const char *at = errors; (at = strstr(at, "[INFO] ")); at++)
-        found = at + 7;
-    snprintf(phase, size, "%.*s", found ? (int)strcspn(found, "\r\n") : 8,
-             found ? found : "starting");
-}
-
 static int on_tick(void *argument, double elapsed)
 {
     struct work *work = argument;
-    char phase[200], written[32], rate[32], estimate[64] = "";
-    struct stat info;
-    double bytes, reading;
+    char line[512];
 
     beat(work->request);
     if (lease_beat(&work->lease) < 0)
@@ -234,26 +149,8 @@ static int on_tick(void *argument, double elapsed)
     if (elapsed - work->said < SAY_EVERY)
         return 0;
     work->said = elapsed;
-    bytes = stat(work->draft, &info) == 0 ? (double)info.st_size : 0;
-    phase_of(work->result.errors, phase, sizeof(phase));
-    if (bytes == 0) {
-        say(work->request, "importing %s: %s (%.0f s)", work->request->reference->text, phase,
-            elapsed);
-        return 0;
-    }
-    if (work->total == 0) {
-        work->total = (double)scratch_size(&work->scratch);
-        work->begun = elapsed;
-    }
-    reading = bytes_read(work);
-    human_size(bytes, written, sizeof(written));
-    human_size(elapsed > work->begun ? bytes / (elapsed - work->begun + SAY_EVERY) : 0, rate,
-               sizeof(rate));
-    if (reading > 0 && reading < work->total && elapsed > work->begun)
-        snprintf(estimate, sizeof(estimate), ", about %.0f s left",
-                 (work->total - reading) / reading * (elapsed - work->begun + SAY_EVERY));
-    say(work->request, "importing %s: %s written, %s/s (%.0f s%s)", work->request->reference->text,
-        written, rate, elapsed, estimate);
+    progress_line(&work->progress, work->result.errors, elapsed, line, sizeof(line));
+    say(work->request, "importing %s: %s", work->request->reference->text, line);
     return 0;
 }
 
@@ -324,7 +221,7 @@ static int import_with_lease(struct work *work, const char *key, char *path, siz
     const struct image_request *request = work->request;
     char bytes[32];
     struct stat info;
-    double begun = now();
+    double begun = seconds_now();
     int rc;
 
     remove_drafts(request, key);
@@ -333,6 +230,7 @@ static int import_with_lease(struct work *work, const char *key, char *path, siz
         return -1;
     snprintf(work->draft, sizeof(work->draft), "%s/work/%s.%s.draft", request->cache->directory,
              key, strrchr(work->lease.owner, ' ') + 1);
+    work->progress = (struct progress){.draft = work->draft, .scratch = &work->scratch};
     say(request, "importing %s", request->reference->text);
     rc = run_import(work, err);
     if (rc == 0)
@@ -341,8 +239,9 @@ static int import_with_lease(struct work *work, const char *key, char *path, siz
     unlink(work->draft);
     scratch_destroy(&work->scratch);
     if (rc == 0 && stat(path, &info) == 0) {
-        human_size((double)info.st_size, bytes, sizeof(bytes));
-        say(request, "imported %s: %s in %.1f s", request->reference->text, bytes, now() - begun);
+        format_size((double)info.st_size, bytes, sizeof(bytes));
+        say(request, "imported %s: %s in %.1f s", request->reference->text, bytes,
+            seconds_now() - begun);
     }
     return rc;
 }
@@ -374,7 +273,7 @@ int image_obtain(const struct image_request *request, const char *key, char *pat
     struct work *work = calloc(1, sizeof(*work));
     struct lease_watch watch = {0};
     char lease[4096];
-    double begun = now(), said = 0;
+    double begun = seconds_now(), said = 0;
     int rc = -1;
 
     if (!work)
@@ -400,18 +299,18 @@ int image_obtain(const struct image_request *request, const char *key, char *pat
             lease_release(&work->lease);
             break;
         }
-        if (request->timeout > 0 && now() - begun > request->timeout) {
+        if (request->timeout > 0 && seconds_now() - begun > request->timeout) {
             rc = error_set(err, "%.300s was not imported within %.0f seconds by %.64s",
                            request->reference->text, request->timeout, watch.seen);
             break;
         }
-        if (now() - begun - said >= SAY_EVERY) {
-            said = now() - begun;
+        if (seconds_now() - begun - said >= SAY_EVERY) {
+            said = seconds_now() - begun;
             say(request, "waiting for the import of %s by %.*s (%.0f s)", request->reference->text,
                 (int)strcspn(watch.seen, " "), watch.seen, said);
         }
         beat(request);
-        nap(0.2);
+        seconds_sleep(0.2);
     }
     free(work);
     return rc == 1 ? 0 : -1;

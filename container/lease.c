@@ -1,4 +1,5 @@
 #include "lease.h"
+#include "files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,28 +12,16 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* A name of the place where process ids mean something: this boot and this pid namespace. */
 static void read_place(char *place, size_t size)
 {
-    char boot[64] = "";
+    char boot[64];
     struct stat space = {0};
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? 0 : read(fd, boot, 36);
 
-    if (fd >= 0)
-        close(fd);
-    boot[got > 0 ? got : 0] = '\0';
+    small_file_read("/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
+    boot[strcspn(boot, "\n")] = '\0';
     stat("/proc/self/ns/pid", &space);
     snprintf(place, size, "%s/%" PRIu64, boot, (uint64_t)space.st_ino);
 }
@@ -46,7 +35,7 @@ static void name_owner(char owner[LEASE_OWNER_SIZE])
     uname(&host);
     read_place(place, sizeof(place));
     if (getrandom(&number, sizeof(number), 0) != sizeof(number))
-        number = (uint64_t)(now() * 1e9);
+        number = (uint64_t)(seconds_now() * 1e9);
     snprintf(owner, LEASE_OWNER_SIZE, "%.64s %d %.100s %016" PRIx64, host.nodename, (int)getpid(),
              place, number);
 }
@@ -61,19 +50,6 @@ static int is_dead_neighbour(const char *seen)
         return 0;
     read_place(mine, sizeof(mine));
     return strcmp(place, mine) == 0 && kill(pid, 0) < 0 && errno == ESRCH;
-}
-
-static int read_file(const char *path, char *text, size_t size)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    ssize_t got = fd < 0 ? -1 : read(fd, text, size - 1);
-
-    if (fd >= 0)
-        close(fd);
-    if (got < 0)
-        return -1;
-    text[got] = '\0';
-    return 0;
 }
 
 static int write_file(const char *path, int flags, const char *owner, unsigned beats)
@@ -120,7 +96,7 @@ static void break_lease(const struct lease *lease, const char *seen)
     if (rename(lease->path, aside) < 0)
         return;
     /* Another process may have broken it first and taken it: then give that one back. */
-    if (read_file(aside, text, sizeof(text)) == 0 && strcmp(text, seen) != 0 &&
+    if (small_file_read(aside, text, sizeof(text)) == 0 && strcmp(text, seen) != 0 &&
         link(aside, lease->path) < 0) {
         /* A third one took it meanwhile; its holder notices at the next beat. */
     }
@@ -142,13 +118,13 @@ int lease_take(struct lease *lease, const char *path, double patience, struct le
             return error_set_errno(err, errno, "cannot write in the directory of %.300s", path);
         if (taken)
             return 1;
-        if (read_file(path, seen, sizeof(seen)) < 0)
+        if (small_file_read(path, seen, sizeof(seen)) < 0)
             continue;
         if (strcmp(seen, watch->seen) != 0) {
             snprintf(watch->seen, sizeof(watch->seen), "%s", seen);
-            watch->since = now();
+            watch->since = seconds_now();
         }
-        if (!is_dead_neighbour(seen) && now() - watch->since < patience)
+        if (!is_dead_neighbour(seen) && seconds_now() - watch->since < patience)
             return 0;
         break_lease(lease, seen);
     }
@@ -160,7 +136,8 @@ int lease_beat(struct lease *lease)
     char seen[LEASE_OWNER_SIZE + 32] = "";
     size_t length = strlen(lease->owner);
 
-    if (read_file(lease->path, seen, sizeof(seen)) < 0 || strncmp(seen, lease->owner, length) != 0)
+    if (small_file_read(lease->path, seen, sizeof(seen)) < 0 ||
+        strncmp(seen, lease->owner, length) != 0)
         return -1;
     return write_file(lease->path, 0, lease->owner, ++lease->beats);
 }
@@ -170,6 +147,7 @@ void lease_release(struct lease *lease)
     char seen[LEASE_OWNER_SIZE + 32] = "";
     size_t length = strlen(lease->owner);
 
-    if (read_file(lease->path, seen, sizeof(seen)) == 0 && strncmp(seen, lease->owner, length) == 0)
+    if (small_file_read(lease->path, seen, sizeof(seen)) == 0 &&
+        strncmp(seen, lease->owner, length) == 0)
         unlink(lease->path);
 }

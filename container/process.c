@@ -1,4 +1,5 @@
 #include "process.h"
+#include "files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +10,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { TICK_MS = 200, NEAR_END_MS = 2, GRACE_SECONDS = 5 };
@@ -19,14 +19,6 @@ struct child {
     int output, errors; /* pipes; -1 when at their end */
     size_t output_used, errors_used;
 };
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 int process_find(const char *name, const char *path, char *full, size_t size)
 {
@@ -153,10 +145,10 @@ static int has_ended(struct child *child, struct process_result *result)
 static void watch(const struct process_request *request, struct child *child,
                   struct process_result *result)
 {
-    double begin = now(), ticked = begin, asked_to_end = 0;
+    double begin = seconds_now(), ticked = begin, asked_to_end = 0;
 
     while (!has_ended(child, result)) {
-        double time = now();
+        double time = seconds_now();
 
         /* Without pipes to listen to, the end is near: look often. */
         drain(child, result, child->output < 0 && child->errors < 0 ? NEAR_END_MS : TICK_MS);

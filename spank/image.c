@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "announce.h"
 #include "cache.h"
 #include "enroot.h"
+#include "files.h"
 #include "import.h"
 #include "named.h"
 #include "settings.h"
@@ -161,7 +161,7 @@ static int wait_for_file(struct work *work, const char *key, char *path, size_t 
              image_cache_find(work->request.shared, key, path, size, err) == 1) ||
             image_cache_find(&work->own, key, path, size, err) == 1)
             return 0;
-        nanosleep(&(struct timespec){0, 100000000}, NULL);
+        seconds_sleep(0.1);
     }
     return error_set(err,
                      "the imported image %.20s... is not seen on this node; is %.300s on a file "

@@ -1,0 +1,58 @@
+#include "files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+int small_file_read(const char *path, char *text, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    ssize_t got = fd < 0 ? -1 : read(fd, text, size - 1);
+
+    if (fd >= 0)
+        close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    return got < 0 ? -1 : 0;
+}
+
+int small_file_replace(const char *path, const char *text, struct error *err)
+{
+    char draft[4096];
+    int fd, rc = -1;
+
+    if (snprintf(draft, sizeof(draft), "%s.XXXXXX", path) >= (int)sizeof(draft))
+        return error_set(err, "the path %.100s... is too long", path);
+    fd = mkostemp(draft, O_CLOEXEC);
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot write %.300s", path);
+    if (write(fd, text, strlen(text)) == (ssize_t)strlen(text) && fsync(fd) == 0)
+        rc = 0;
+    if (close(fd) < 0)
+        rc = -1;
+    if (rc == 0)
+        rc = rename(draft, path);
+    if (rc < 0) {
+        error_set_errno(err, errno, "cannot write %.300s", path);
+        unlink(draft);
+    }
+    return rc;
+}
+
+double seconds_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void seconds_sleep(double seconds)
+{
+    struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+
+    nanosleep(&t, NULL);
+}

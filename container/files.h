@@ -1,0 +1,19 @@
+/* Small files, written whole or not at all, and time. */
+#ifndef MEGATRON_FILES_H
+#define MEGATRON_FILES_H
+
+#include <stddef.h>
+#include "error.h"
+
+/* Read up to 'size' - 1 bytes of a file into 'text' and end it with a zero. Links are not followed.
+ * Returns 0, or -1 with an empty text where the file cannot be read. */
+int small_file_read(const char *path, char *text, size_t size);
+
+/* Give the file 'path' the contents 'text' in one step: draft, fsync, rename. Returns 0 or -1. */
+int small_file_replace(const char *path, const char *text, struct error *err);
+
+/* Seconds of a clock that only goes forward; sleep for so long. */
+double seconds_now(void);
+void seconds_sleep(double seconds);
+
+#endif
