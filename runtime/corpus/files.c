@@ -86,10 +86,18 @@ static int add_path(struct corpus_files *files, const char *path, int depth, str
 {
     struct stat status;
 
-    if (stat(path, &status) < 0)
-        return error_set_errno(err, errno, "cannot read %s", path);
+    if (stat(path, &status) < 0) {
+        int number = errno;
+
+        /* A link that leads nowhere is no file of a directory. */
+        if (depth > 0 && lstat(path, &status) == 0 && S_ISLNK(status.st_mode))
+            return 0;
+        return error_set_errno(err, number, "cannot read %s", path);
+    }
     if (S_ISDIR(status.st_mode))
         return add_directory(files, path, depth, err);
+    if (!S_ISREG(status.st_mode) && depth > 0)
+        return 0;
     if (!S_ISREG(status.st_mode))
         return error_set(err, "%s is neither a file nor a directory; use --input - for a pipe",
                          path);
@@ -118,8 +126,10 @@ static int add_word(struct corpus_files *files, const char *word, struct error *
     if (rc != 0)
         return error_set(err, "cannot expand %s", word);
     for (size_t i = 0; i < found.gl_pathc && rc == 0; i++)
-        rc = add_path(files, found.gl_pathv[i], 0, err);
+        rc = add_path(files, found.gl_pathv[i], 1, err);
     globfree(&found);
+    if (rc == 0 && files->count == before)
+        return error_set(err, "no file matches %s", word);
     return rc;
 }
 

@@ -20,10 +20,10 @@ struct corpus_files {
 };
 
 /* Find what the 'count' 'words' name: files, globs, directories (every file below them whose name
- * does not begin with a dot), "-" for standard input. The order is the words' own; what a glob or a
- * directory stands for is sorted by bytes. Reads the first bytes of each file to know its codec. A
- * word that names nothing, a file that cannot be opened and one whose codec is not in this build
- * are errors. Caller must clear in both cases. */
+ * does not begin with a dot, what is no file passed over), "-" for standard input. The order is the
+ * words' own; what a glob or a directory stands for is sorted by bytes. Reads the first bytes of
+ * each file to know its codec. A word that names nothing, a file that cannot be opened and one
+ * whose codec is not in this build are errors. Caller must clear in both cases. */
 int corpus_files_find(struct corpus_files *files, const char *const *words, size_t count,
                       struct error *err);
 void corpus_files_clear(struct corpus_files *files);

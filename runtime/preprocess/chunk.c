@@ -24,7 +24,7 @@ struct chunk *chunk_open(struct encode *encode, size_t number, struct error *err
     pthread_mutex_init(&chunk->write_lock, NULL);
     chunk->number = number;
     chunk->touched = disk_now();
-    for (size_t i = first; i < first + count; i++)
+    for (size_t i = first; i < first + count && plan->files.count <= PLAN_NAMED_FILES; i++)
         if (plan->segments[i].begin == 0)
             printf("Opening %s\n", plan->files.items[plan->segments[i].file].path);
     fflush(stdout);

@@ -12,6 +12,9 @@
 #include "preprocess.h"
 #include "records.h"
 
+/* Up to so many files are each named when they are opened; more are only counted. */
+enum { PLAN_NAMED_FILES = 64 };
+
 struct plan {
     uint64_t identity;
     struct corpus_files files;

@@ -489,6 +489,7 @@ static int do_phases(struct run *run, struct error *err)
             return -1;
         if (!complete && do_chunks(run, err) < 0)
             return -1;
+        report_share(&run->report);
         if (is_over(run))
             return 0;
         if (reset_single(run, JOB_LAYOUT, err) < 0)
@@ -585,8 +586,11 @@ static int run_all(struct run *run, struct error *err)
     if (prepare(run, err) < 0)
         return -1;
     report_init(&run->report);
-    if (run->work.world->rank == 0)
+    if (run->work.world->rank == 0) {
+        if (run->plan.files.count > PLAN_NAMED_FILES)
+            printf("Opening %zu files\n", run->plan.files.count);
         printf("Time to startup: %.6g\n", disk_now() - started);
+    }
     fflush(stdout);
     run->monitoring = pthread_create(&run->monitor, NULL, monitor, run) == 0;
     return do_phases(run, err);

@@ -19,13 +19,14 @@ void report_init(struct report *report)
 }
 
 /* Ranks tell each other how far they are through small files; nothing depends on them. */
-static void share(struct report *report)
+void report_share(struct report *report)
 {
     const struct encode_counts *counts = &report->encode->counts;
     char path[DISK_PATH], text[160];
     FILE *file;
 
-    if (disk_path(path, NULL, "%.3900s/progress-%s-%lld", report->work->base, report->work->launch,
+    if (report->work->world->size == 1 ||
+        disk_path(path, NULL, "%.3900s/progress-%s-%lld", report->work->base, report->work->launch,
                   (long long)report->work->world->rank) < 0)
         return;
     snprintf(text, sizeof(text),
@@ -109,7 +110,7 @@ void report_tick(struct report *report)
 
     if (world->rank != 0) {
         if (now - report->shared_at >= every) {
-            share(report);
+            report_share(report);
             report->shared_at = now;
         }
         return;

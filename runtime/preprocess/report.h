@@ -23,6 +23,9 @@ void report_init(struct report *report);
 /* Called several times a second: share this rank's counts, and on rank 0 show those of all. */
 void report_tick(struct report *report);
 
+/* Share this rank's counts now: when it has no more chunks to do. */
+void report_share(struct report *report);
+
 /* End the progress line, if there is one, before other output. */
 void report_pause(struct report *report);
 

@@ -405,6 +405,7 @@ static void test_files(void)
     mkdir("empty", 0755);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         write_file(names[i], "x", 1);
+    ok(symlink("nowhere", "d/y.jsonl") == 0 && mkfifo("d/z", 0600) == 0, "no files, too");
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct corpus_files files;
         struct error err = {""};
