@@ -133,7 +133,9 @@ static void keep_used_pairs(struct bpe *bpe)
     for (uint32_t symbol = 0; symbol < bpe->symbol_count; symbol++)
         if (bpe->made_at[symbol] != 0 && bpe->made_at[symbol] != BPE_NONE)
             bpe->pair_count++;
-    while (bpe->pair_mask > 1023 && bpe->pair_count * 4 <= bpe->pair_mask)
+    /* Densely filled: the filter answers for pairs that do not exist, and a small table stays in
+     * the processor's cache. */
+    while (bpe->pair_mask > 1023 && bpe->pair_count * 5 <= (bpe->pair_mask / 2 + 1) * 4)
         bpe->pair_mask /= 2;
     for (uint32_t symbol = 0; symbol < bpe->symbol_count; symbol++) {
         uint32_t at = bpe->made_at[symbol];
@@ -234,13 +236,16 @@ static size_t load_window(const struct bpe *bpe, const uint8_t *word, size_t len
 static size_t encode_windows(const struct bpe *bpe, const uint8_t *word, size_t length,
                              uint32_t *symbols)
 {
-    size_t count = 0, at = 0, retries = 16 + length / 256;
+    size_t count = 0, at = 0, retries = 1 + length / 256;
 
     while (at < length) {
         uint32_t window[BPE_SHORT];
         size_t units, size = load_window(bpe, word, length, at, window, &units), end = at + size;
         size_t made = bpe_merge_short(bpe, window, units);
 
+        /* Runs of one character have tokens as long as a window. */
+        if (made * 8 < units)
+            return SIZE_MAX;
         if (count > 0 && !stay_apart(bpe, symbols[count - 1], window[0])) {
             if (retries-- == 0)
                 return SIZE_MAX;

@@ -152,24 +152,71 @@ static int take_long(struct encoder *encoder, const uint8_t *word, size_t length
     return 0;
 }
 
-/* A short word that is not in the first table. With too many ids it goes into the second one, and
- * the first says so. */
+/* Remember the ids of a short word. With too many of them it goes into the second table, and the
+ * first says so. */
+static void put_short(struct encoder *encoder, uint64_t low, uint64_t high, const uint32_t *ids,
+                      size_t count)
+{
+    uint64_t bytes[2] = {low, high}, key[4];
+
+    words_put_short(&encoder->words, low, high, ids, count, encoder->wide);
+    if (count <= (encoder->wide ? WORD_SHORT_WIDE : WORD_SHORT_NARROW))
+        return;
+    word_long_key((const uint8_t *)bytes, high >> 56, key);
+    words_put_long(&encoder->words, key, ids, count, encoder->wide);
+}
+
+/* A short word that is not in the first table. */
 static int take_missing(struct encoder *encoder, uint64_t low, uint64_t high,
                         struct token_buffer *out)
 {
-    uint64_t bytes[2] = {low, high}, key[4];
-    size_t length = high >> 56, count;
+    uint64_t bytes[2] = {low, high};
+    size_t count = encode_word(encoder, (const uint8_t *)bytes, high >> 56);
 
-    count = encode_word(encoder, (const uint8_t *)bytes, length);
     if (count == SIZE_MAX || token_buffer_reserve(out, count, encoder->tokenizer->id_size) < 0)
         return -1;
-    words_put_short(&encoder->words, low, high, encoder->ids, count, encoder->wide);
-    if (count > (encoder->wide ? WORD_SHORT_WIDE : WORD_SHORT_NARROW)) {
-        word_long_key((const uint8_t *)bytes, length, key);
-        words_put_long(&encoder->words, key, encoder->ids, count, encoder->wide);
-    }
+    put_short(encoder, low, high, encoder->ids, count);
     put_ids(out, encoder->ids, count, encoder->wide);
     return 0;
+}
+
+static void encode_lanes(struct encoder *encoder, struct bpe_lane *lanes, size_t count)
+{
+    bpe_encode_lanes(&encoder->tokenizer->bpe, lanes, count);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bytes[2];
+
+        memcpy(bytes, lanes[i].word, 16);
+        put_short(encoder, bytes[0], bytes[1], lanes[i].ids, lanes[i].made);
+    }
+}
+
+/* Before the jobs are run: encode the short words that the first table does not hold, several at a
+ * time, and put them there. */
+static void find_missing(struct encoder *encoder)
+{
+    const struct word_short *shorts = encoder->words.shorts;
+    struct bpe_lane lanes[BPE_LANES];
+    size_t count = 0;
+
+    for (size_t i = 0; i < encoder->job_count; i++) {
+        const struct job *job = &encoder->jobs[i];
+        const struct word_short *entry = shorts + job->set;
+
+        if (job->set == JOB_LONG)
+            continue;
+        entry += (entry[1].low == job->low) & (entry[1].high == job->high);
+        if (__builtin_expect((entry->low == job->low) & (entry->high == job->high), 1))
+            continue;
+        memcpy(lanes[count].word, &job->low, 8);
+        memcpy(lanes[count].word + 8, &job->high, 8);
+        lanes[count++].length = job->high >> 56;
+        if (count < BPE_LANES)
+            continue;
+        encode_lanes(encoder, lanes, count);
+        count = 0;
+    }
+    encode_lanes(encoder, lanes, count);
 }
 
 static int take_huge(struct encoder *encoder, const uint8_t *word, size_t length,
@@ -183,61 +230,67 @@ static int take_huge(struct encoder *encoder, const uint8_t *word, size_t length
     return 0;
 }
 
+/* Any word that is not simply in the first table. */
+static int take_other(struct encoder *encoder, const struct job *job,
+                      const struct word_short *entry, struct token_buffer *out)
+{
+    uint64_t bytes[2] = {job->low, job->high};
+
+    if (job->set == JOB_LONG)
+        return job->high <= WORD_LONG
+                   ? take_long(encoder, (const uint8_t *)(uintptr_t)job->low, job->high, out)
+                   : take_huge(encoder, (const uint8_t *)(uintptr_t)job->low, job->high, out);
+    if (entry)
+        return take_long(encoder, (const uint8_t *)bytes, job->high >> 56, out);
+    return take_missing(encoder, job->low, job->high, out);
+}
+
 static inline __attribute__((always_inline)) int run_jobs(struct encoder *encoder,
                                                           struct token_buffer *out, int wide)
 {
     const struct word_short *shorts = encoder->words.shorts;
-    size_t jobs = encoder->job_count;
+    const struct job *job = encoder->jobs, *end = job + encoder->job_count;
     /* One store writes more than a word's ids; the room behind the last one is for that. */
-    size_t each = wide ? WORD_SHORT_WIDE : WORD_SHORT_NARROW, spare = 8;
+    size_t each = wide ? WORD_SHORT_WIDE : WORD_SHORT_NARROW, spare = 8, size = wide ? 4 : 2;
+    char *to;
 
     encoder->job_count = 0;
-    if (token_buffer_reserve(out, jobs * each + spare, wide ? 4 : 2) < 0)
+    if (token_buffer_reserve(out, (size_t)(end - job) * each + spare, size) < 0)
         return -1;
-    for (size_t i = 0; i < jobs; i++) {
-        struct job job = encoder->jobs[i];
-        const struct word_short *entry;
+    to = (char *)out->ids + out->count * size;
+    for (; job < end; job++) {
+        const struct word_short *entry = NULL;
 
-        if (__builtin_expect(job.set >= JOB_LONG, 0)) {
-            const uint8_t *word = (const uint8_t *)(uintptr_t)job.low;
-            int rc = job.high <= WORD_LONG ? take_long(encoder, word, job.high, out)
-                                           : take_huge(encoder, word, job.high, out);
-
-            if (rc < 0 || token_buffer_reserve(out, (jobs - i) * each + spare, wide ? 4 : 2) < 0)
-                return -1;
-            continue;
+        if (__builtin_expect(job->set != JOB_LONG, 1)) {
+            entry = shorts + job->set;
+            entry += (entry[1].low == job->low) & (entry[1].high == job->high);
+            if (__builtin_expect((entry->low != job->low) | (entry->high != job->high), 0))
+                entry = NULL;
         }
-        entry = shorts + job.set;
-        entry += entry[1].low == job.low && entry[1].high == job.high;
-        if (__builtin_expect(entry->low != job.low || entry->high != job.high, 0)) {
-            if (take_missing(encoder, job.low, job.high, out) < 0 ||
-                token_buffer_reserve(out, (jobs - i) * each + spare, wide ? 4 : 2) < 0)
+        if (__builtin_expect(!entry || entry->count == WORD_ELSEWHERE, 0)) {
+            out->count = (size_t)(to - (char *)out->ids) / size;
+            if (take_other(encoder, job, entry, out) < 0 ||
+                token_buffer_reserve(out, (size_t)(end - job) * each + spare, size) < 0)
                 return -1;
-            continue;
-        }
-        if (__builtin_expect(entry->count == WORD_ELSEWHERE, 0)) {
-            uint64_t bytes[2] = {job.low, job.high};
-
-            if (take_long(encoder, (const uint8_t *)bytes, job.high >> 56, out) < 0 ||
-                token_buffer_reserve(out, (jobs - i) * each + spare, wide ? 4 : 2) < 0)
-                return -1;
+            to = (char *)out->ids + out->count * size;
             continue;
         }
         if (wide) {
-            int32_t *to = (int32_t *)out->ids + out->count;
-
             for (size_t k = 0; k < WORD_SHORT_WIDE; k++)
-                to[k] = (int32_t)unpack(entry->ids, k, 1);
+                ((int32_t *)(void *)to)[k] = (int32_t)unpack(entry->ids, k, 1);
         } else {
-            memcpy((uint16_t *)out->ids + out->count, entry->ids, 16);
+            memcpy(to, entry->ids, 16);
         }
-        out->count += entry->count;
+        to += entry->count * size;
     }
+    out->count = (size_t)(to - (char *)out->ids) / size;
     return 0;
 }
 
 static int flush(struct encoder *encoder, struct token_buffer *out)
 {
+    if (encoder->tokenizer->bpe.units == BPE_BYTES)
+        find_missing(encoder);
     return encoder->wide ? run_jobs(encoder, out, 1) : run_jobs(encoder, out, 0);
 }
 
@@ -296,7 +349,7 @@ int encoder_span(struct encoder *encoder, const uint8_t *text, size_t length,
                 return -1;
             begin = end;
         }
-        if (encoder->job_count > JOBS / 2 && flush(encoder, out) < 0)
+        if (encoder->job_count > JOBS / 4 && flush(encoder, out) < 0)
             return -1;
     }
     return flush(encoder, out);

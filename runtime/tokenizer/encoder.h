@@ -5,7 +5,7 @@
 #include "model.h"
 #include "words.h"
 
-#define JOBS     4096
+#define JOBS     2048
 #define JOB_LONG UINT32_MAX
 
 /* A word on its way: its key and set in the first table; or, with JOB_LONG, its address and length.
