@@ -112,6 +112,57 @@ static void print_numa(FILE *stream, const uint64_t *numa)
         }
 }
 
+/* Cut 'name' around its first number that differs from that of 'next', if 'next' is the same name
+ * with a number one higher. Returns the number, or -1. */
+static long next_in_row(const char *name, const char *next, size_t *prefix, size_t *suffix)
+{
+    size_t same = 0;
+    char *end_a, *end_b;
+    long a, b;
+
+    while (name[same] && name[same] == next[same])
+        same++;
+    while (same > 0 && name[same - 1] >= '0' && name[same - 1] <= '9')
+        same--;
+    if (name[same] < '0' || name[same] > '9' || next[same] < '0' || next[same] > '9')
+        return -1;
+    a = strtol(name + same, &end_a, 10);
+    b = strtol(next + same, &end_b, 10);
+    if (b != a + 1 || strcmp(end_a, end_b) != 0)
+        return -1;
+    *prefix = same;
+    *suffix = (size_t)(end_a - name);
+    return a;
+}
+
+/* "rdmap79s0,rdmap80s0,rdmap81s0" as "rdmap[79-81]s0": Slurm passes on 1 KiB at a time, and a
+ * node's block should be one piece. */
+static void print_names(FILE *stream, const char *list)
+{
+    char copy[SHARE_LIST], *names[SHARE_LIST / 2], *rest = copy, *name;
+    size_t count = 0;
+
+    snprintf(copy, sizeof(copy), "%s", list);
+    while ((name = strsep(&rest, ",")))
+        names[count++] = name;
+    for (size_t i = 0, end; i < count; i = end) {
+        size_t prefix = 0, suffix = 0, p, s;
+        long first = i + 1 < count ? next_in_row(names[i], names[i + 1], &prefix, &suffix) : -1;
+
+        end = i + 1;
+        while (first >= 0 && end < count && next_in_row(names[end - 1], names[end], &p, &s) >= 0 &&
+               p == prefix)
+            end++;
+        if (i > 0)
+            fputc(',', stream);
+        if (end == i + 1)
+            fprintf(stream, "%s", names[i]);
+        else
+            fprintf(stream, "%.*s[%ld-%ld]%s", (int)prefix, names[i], first,
+                    first + (long)(end - i) - 1, names[i] + suffix);
+    }
+}
+
 static void print_task(FILE *stream, const char *node, uint32_t local,
                        const struct share_task *task)
 {
@@ -123,8 +174,9 @@ static void print_task(FILE *stream, const char *node, uint32_t local,
             result->gpus[0] ? result->gpus : "-");
     if (result->pci[0])
         fprintf(stream, " (%s)", result->pci);
-    fprintf(stream, " NICs %s CPUs %s%s NUMA ", result->nics[0] ? result->nics : "-", cpus,
-            result->bind ? "" : " (left alone)");
+    fprintf(stream, " NICs ");
+    print_names(stream, result->nics[0] ? result->nics : "-");
+    fprintf(stream, " CPUs %s%s NUMA ", cpus, result->bind ? "" : " (left alone)");
     print_numa(stream, result->numa);
     fputc('\n', stream);
 }
