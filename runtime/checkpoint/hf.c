@@ -1,5 +1,5 @@
 #include "hf.h"
-#include "safetensors.h"
+#include "hf_private.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,14 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Where one of our tensors lies in theirs. '%d' is the layer. */
-struct name {
-    const char *ours, *theirs;
-    int transposed; /* GPT-2 stores (in, out) */
-    int part, size; /* a fused tensor: which part of how many rows of ours stands before it */
-};
-
-static const struct name gpt2_names[] = {
+static const struct hf_name gpt2_names[] = {
     {"embedding.word.weight", "wte.weight", 0, 0, 0},
     {"embedding.position.weight", "wpe.weight", 0, 0, 0},
     {"layers.%d.norm1.weight", "h.%d.ln_1.weight", 0, 0, 0},
@@ -42,7 +35,7 @@ static const struct name gpt2_names[] = {
     {0, 0, 0, 0, 0},
 };
 
-static const struct name llama_names[] = {
+static const struct hf_name llama_names[] = {
     {"embedding.word.weight", "model.embed_tokens.weight", 0, 0, 0},
     {"layers.%d.norm1.weight", "model.layers.%d.input_layernorm.weight", 0, 0, 0},
     {"layers.%d.attention.query.weight", "model.layers.%d.self_attn.q_proj.weight", 0, 0, 0},
@@ -59,7 +52,7 @@ static const struct name llama_names[] = {
 };
 
 /* Their family for this network, or NULL where they have none. */
-static const struct name *names_of(const struct model_config *c, struct error *err)
+const struct hf_name *hf_names_of(const struct model_config *c, struct error *err)
 {
     int gpt2 = c->position == POSITION_LEARNED && c->norm == NORM_LAYER && !c->swiglu &&
                c->linear_bias && c->tied && c->shape.heads == c->shape.query_groups;
@@ -74,14 +67,14 @@ static const struct name *names_of(const struct model_config *c, struct error *e
 }
 
 /* The row of the table for our tensor, and their name for it. */
-static const struct name *find_name(const struct name *table, const char *ours, char *theirs,
-                                    size_t size)
+static const struct hf_name *find_name(const struct hf_name *table, const char *ours, char *theirs,
+                                       size_t size)
 {
     char text[128];
     int layer = -1;
 
     sscanf(ours, "layers.%d.", &layer);
-    for (const struct name *row = table; row->ours; row++) {
+    for (const struct hf_name *row = table; row->ours; row++) {
         if (strchr(row->ours, '%') ? layer < 0 : layer >= 0)
             continue;
         snprintf(text, sizeof(text), row->ours, layer);
@@ -94,7 +87,7 @@ static const struct name *find_name(const struct name *table, const char *ours, 
 }
 
 /* Shape of their tensor, given ours. */
-static void their_shape(const struct name *row, const struct parameter *p, int64_t *rows,
+static void their_shape(const struct hf_name *row, const struct parameter *p, int64_t *rows,
                         int64_t *cols)
 {
     int64_t all_rows = p->true_rows < p->all_rows ? p->true_rows : p->all_rows;
@@ -113,7 +106,8 @@ static void their_shape(const struct name *row, const struct parameter *p, int64
 }
 
 /* Element (row, col) of our whole tensor in theirs. */
-static int64_t their_index(const struct name *row, const struct parameter *p, int64_t r, int64_t c)
+static int64_t their_index(const struct hf_name *row, const struct parameter *p, int64_t r,
+                           int64_t c)
 {
     int64_t rows, cols;
 
@@ -133,11 +127,11 @@ static int64_t true_rows(const struct parameter *p)
     return rows < 0 ? 0 : rows < p->rows ? rows : p->rows;
 }
 
-static int load_one(const struct name *table, const struct safetensors *tensors,
-                    const struct parameter *p, float *out, struct error *err)
+int hf_load_one(const struct hf_name *table, const struct safetensors *tensors,
+                const struct parameter *p, float *out, struct error *err)
 {
     char theirs[112], prefixed[128];
-    const struct name *row = find_name(table, p->name, theirs, sizeof(theirs));
+    const struct hf_name *row = find_name(table, p->name, theirs, sizeof(theirs));
     const struct safetensor *tensor;
     int64_t rows, cols;
 
@@ -165,7 +159,7 @@ int hf_load(const char *path, const struct model_config *config, struct model *m
             struct device *device, struct error *err)
 {
     const struct parameters *p = model_parameters_of(model);
-    const struct name *table = names_of(config, err);
+    const struct hf_name *table = hf_names_of(config, err);
     struct safetensors *tensors;
     size_t bytes = (size_t)p->elements * sizeof(float);
     float *host;
@@ -183,7 +177,7 @@ int hf_load(const char *path, const struct model_config *config, struct model *m
     }
     memset(host, 0, bytes);
     for (int i = 0; i < p->count && rc == 0; i++)
-        rc = load_one(table, tensors, &p->list[i], host + p->list[i].offset, err);
+        rc = hf_load_one(table, tensors, &p->list[i], host + p->list[i].offset, err);
     if (rc == 0) {
         device_copy(model_stream(model), model_gradients(model), host, bytes, COPY_TO_DEVICE);
         rc = device_stream_wait(model_stream(model), 600, err);
@@ -198,8 +192,8 @@ int hf_load(const char *path, const struct model_config *config, struct model *m
 /* --- Saving ---------------------------------------------------------------------------------- */
 
 /* All tensors of the whole model, in an order that every rank finds by itself. */
-static int make_layout(const struct model_config *c, const struct name *table,
-                       struct safetensors_layout *layout, struct error *err)
+int hf_make_layout(const struct model_config *c, const struct hf_name *table,
+                   struct safetensors_layout *layout, struct error *err)
 {
     struct layout one = {1, 1, 1, 1};
     struct layout_position at = {0, 0, 0, 0};
@@ -211,7 +205,7 @@ static int make_layout(const struct model_config *c, const struct name *table,
     rc = parameters_create(&p, &whole, &one, &at, 1, err);
     for (int i = 0; i < p.count && rc == 0; i++) {
         char theirs[128];
-        const struct name *row = find_name(table, p.list[i].name, theirs, sizeof(theirs));
+        const struct hf_name *row = find_name(table, p.list[i].name, theirs, sizeof(theirs));
         int64_t rows, cols;
 
         if (!row) {
@@ -243,11 +237,11 @@ static int write_all(int fd, const void *data, size_t bytes, size_t at, struct e
 }
 
 /* This rank's part of one parameter; runs that are consecutive in the file are written at once. */
-static int save_one(int fd, const struct name *table, const struct safetensors_layout *layout,
-                    const struct parameter *p, const char *weights, struct error *err)
+int hf_save_one(int fd, const struct hf_name *table, const struct safetensors_layout *layout,
+                const struct parameter *p, const char *weights, struct error *err)
 {
     char theirs[128];
-    const struct name *row = find_name(table, p->name, theirs, sizeof(theirs));
+    const struct hf_name *row = find_name(table, p->name, theirs, sizeof(theirs));
     const struct safetensors_entry *entry = safetensors_layout_find(layout, theirs);
     size_t size = type_size(layout->type);
     int64_t rows = true_rows(p);
@@ -285,7 +279,7 @@ static int is_mine(const struct parallel *parallel, const struct parameter *p)
     return parallel->at.tp == 0 || (p->class != CLASS_SHARED && p->class != CLASS_SHARED_RAW);
 }
 
-static int save_parts(int fd, const struct name *table, const struct safetensors_layout *layout,
+static int save_parts(int fd, const struct hf_name *table, const struct safetensors_layout *layout,
                       const struct model_config *config, struct model *model,
                       const struct parallel *parallel, struct device *device, struct error *err)
 {
@@ -300,8 +294,8 @@ static int save_parts(int fd, const struct name *table, const struct safetensors
     rc = device_stream_wait(model_stream(model), 600, err);
     for (int i = 0; i < p->count && rc == 0; i++)
         if (is_mine(parallel, &p->list[i]))
-            rc = save_one(fd, table, layout, &p->list[i], host + (size_t)p->list[i].offset * size,
-                          err);
+            rc = hf_save_one(fd, table, layout, &p->list[i],
+                             host + (size_t)p->list[i].offset * size, err);
     device_host_release(device, host);
     return rc;
 }
@@ -351,7 +345,7 @@ static void print_config(const struct model_config *c, FILE *f)
     fprintf(f, "  \"torch_dtype\": \"%s\"\n}\n", type);
 }
 
-static int write_config(const char *directory, const struct model_config *config, struct error *err)
+int hf_write_config(const char *directory, const struct model_config *config, struct error *err)
 {
     char path[PATH_MAX], temporary[PATH_MAX];
     FILE *file;
@@ -373,8 +367,8 @@ static int write_config(const char *directory, const struct model_config *config
 }
 
 /* The file with its header, under a name that says it is not whole. */
-static int open_file(const char *path, const struct safetensors_layout *layout, int create,
-                     struct error *err)
+int hf_open_file(const char *path, const struct safetensors_layout *layout, int create,
+                 struct error *err)
 {
     int fd = open(path, create ? O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC : O_RDWR | O_CLOEXEC, 0666);
 
@@ -410,7 +404,7 @@ static int agree(const struct parallel *parallel, int rc, struct error *err)
     return rc;
 }
 
-static int save_file(const char *directory, const struct name *table,
+static int save_file(const char *directory, const struct hf_name *table,
                      const struct safetensors_layout *layout, const struct model_config *config,
                      struct model *model, const struct parallel *parallel, struct device *device,
                      struct error *err)
@@ -426,13 +420,13 @@ static int save_file(const char *directory, const struct name *table,
         if (mkdir(directory, 0777) < 0 && errno != EEXIST)
             rc = error_set_errno(err, errno, "cannot make %s", directory);
         else
-            rc = fd = open_file(temporary, layout, 1, err);
+            rc = fd = hf_open_file(temporary, layout, 1, err);
     } else {
         rc = 0;
     }
     rc = agree(parallel, rc < 0 ? -1 : 0, err);
     if (rc == 0 && !first)
-        rc = fd = open_file(temporary, layout, 0, err);
+        rc = fd = hf_open_file(temporary, layout, 0, err);
     if (rc >= 0)
         rc = save_parts(fd, table, layout, config, model, parallel, device, err);
     if (rc == 0 && fsync(fd) < 0)
@@ -441,7 +435,7 @@ static int save_file(const char *directory, const struct name *table,
         close(fd);
     rc = agree(parallel, rc, err);
     if (rc == 0 && first) {
-        rc = write_config(directory, config, err);
+        rc = hf_write_config(directory, config, err);
         if (rc == 0 && rename(temporary, path) < 0)
             rc = error_set_errno(err, errno, "cannot rename %s", temporary);
     }
@@ -451,13 +445,13 @@ static int save_file(const char *directory, const struct name *table,
 int hf_save(const char *directory, const struct model_config *config, struct model *model,
             const struct parallel *parallel, struct device *device, struct error *err)
 {
-    const struct name *table = names_of(config, err);
+    const struct hf_name *table = hf_names_of(config, err);
     struct safetensors_layout layout = {.type = config->type};
     int rc;
 
     if (!table)
         return -1;
-    rc = make_layout(config, table, &layout, err);
+    rc = hf_make_layout(config, table, &layout, err);
     if (rc == 0)
         rc = save_file(directory, table, &layout, config, model, parallel, device, err);
     safetensors_layout_clear(&layout);

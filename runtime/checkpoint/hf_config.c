@@ -1,0 +1,165 @@
+#include "hf_config.h"
+#include "directory.h"
+#include "json.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define CONFIG_LIMIT ((size_t)16 << 20)
+
+/* One whole number; 'other' where it is absent or null, an error where 'other' is below 0. */
+static int whole(struct json_value object, const char *name, int64_t other, int64_t *out,
+                 struct error *err)
+{
+    struct json_value value;
+
+    if (json_member(object, name, &value) < 0 || json_type(value) == JSON_NULL) {
+        *out = other;
+        return other < 0 ? error_set(err, "%s is missing", name) : 0;
+    }
+    if (json_integer(value, out) < 0 || *out < 1 || *out > INT32_MAX)
+        return error_set(err, "%s must be a whole number above 0", name);
+    return 0;
+}
+
+static double real(struct json_value object, const char *name, double other)
+{
+    struct json_value value;
+    double out;
+
+    return json_member(object, name, &value) < 0 || json_real(value, &out) < 0 ? other : out;
+}
+
+static int flag(struct json_value object, const char *name, int other)
+{
+    struct json_value value;
+    int out;
+
+    return json_member(object, name, &value) < 0 || json_bool(value, &out) < 0 ? other : out;
+}
+
+static const char *text(struct json_value object, const char *name, const char *other)
+{
+    struct json_value value;
+    const char *out;
+    size_t length;
+
+    return json_member(object, name, &value) < 0 || json_string(value, &out, &length) < 0 ? other
+                                                                                          : out;
+}
+
+static int read_gpt2(struct json_value root, struct model_config *c, struct error *err)
+{
+    struct model_shape *s = &c->shape;
+    const char *activation = text(root, "activation_function", "gelu_new");
+
+    if (whole(root, "n_layer", -1, &s->layers, err) < 0 ||
+        whole(root, "n_head", -1, &s->heads, err) < 0 ||
+        whole(root, "n_embd", -1, &s->hidden, err) < 0 ||
+        whole(root, "n_inner", 4 * s->hidden, &s->ffn_hidden, err) < 0 ||
+        whole(root, "vocab_size", -1, &s->vocabulary, err) < 0 ||
+        whole(root, "n_positions", -1, &c->positions, err) < 0)
+        return -1;
+    if (strcmp(activation, "gelu_new") != 0 && strcmp(activation, "gelu_pytorch_tanh") != 0)
+        return error_set(err, "activation_function %.40s is not supported; gelu_new is",
+                         activation);
+    if (!flag(root, "tie_word_embeddings", 1) || !flag(root, "scale_attn_weights", 1) ||
+        flag(root, "scale_attn_by_inverse_layer_idx", 0))
+        return error_set(err, "a GPT-2 with a head of its own or with other scales of attention is "
+                              "not supported");
+    s->family = MODEL_GPT;
+    s->query_groups = s->heads;
+    s->kv_channels = s->hidden / s->heads;
+    c->epsilon = real(root, "layer_norm_epsilon", 1e-5);
+    c->hidden_dropout = real(root, "resid_pdrop", 0.1);
+    c->attention_dropout = real(root, "attn_pdrop", 0.1);
+    c->position = POSITION_LEARNED;
+    c->norm = NORM_LAYER;
+    c->tied = c->linear_bias = 1;
+    return 0;
+}
+
+/* The longer rotations of Llama 3.1; under "rope_scaling", or in newer folders under
+ * "rope_parameters" together with the base. */
+static int read_rope(struct json_value root, struct model_config *c, struct error *err)
+{
+    struct json_value object;
+    const char *type;
+
+    c->shape.rotary_base = real(root, "rope_theta", 10000);
+    if ((json_member(root, "rope_scaling", &object) < 0 || json_type(object) != JSON_OBJECT) &&
+        (json_member(root, "rope_parameters", &object) < 0 || json_type(object) != JSON_OBJECT))
+        return 0;
+    c->shape.rotary_base = real(object, "rope_theta", c->shape.rotary_base);
+    type = text(object, "rope_type", text(object, "type", "default"));
+    if (strcmp(type, "default") == 0)
+        return 0;
+    if (strcmp(type, "llama3") != 0)
+        return error_set(err, "rope_scaling of type %.40s is not supported; llama3 is", type);
+    c->rope_scaling =
+        (struct rope_scaling){1, real(object, "factor", 8), real(object, "low_freq_factor", 1),
+                              real(object, "high_freq_factor", 4),
+                              real(object, "original_max_position_embeddings", 8192)};
+    return 0;
+}
+
+static int read_llama(struct json_value root, struct model_config *c, struct error *err)
+{
+    struct model_shape *s = &c->shape;
+
+    if (whole(root, "num_hidden_layers", -1, &s->layers, err) < 0 ||
+        whole(root, "num_attention_heads", -1, &s->heads, err) < 0 ||
+        whole(root, "num_key_value_heads", s->heads, &s->query_groups, err) < 0 ||
+        whole(root, "hidden_size", -1, &s->hidden, err) < 0 ||
+        whole(root, "head_dim", s->hidden / s->heads, &s->kv_channels, err) < 0 ||
+        whole(root, "intermediate_size", -1, &s->ffn_hidden, err) < 0 ||
+        whole(root, "vocab_size", -1, &s->vocabulary, err) < 0 ||
+        whole(root, "max_position_embeddings", 2048, &c->positions, err) < 0)
+        return -1;
+    if (strcmp(text(root, "hidden_act", "silu"), "silu") != 0)
+        return error_set(err, "hidden_act other than silu is not supported");
+    if (flag(root, "attention_bias", 0) || flag(root, "mlp_bias", 0))
+        return error_set(err, "a Llama with biases is not supported");
+    s->family = MODEL_LLAMA;
+    c->epsilon = real(root, "rms_norm_eps", 1e-6);
+    c->position = POSITION_ROPE;
+    c->norm = NORM_RMS;
+    c->swiglu = 1;
+    c->tied = flag(root, "tie_word_embeddings", 0);
+    return read_rope(root, c, err);
+}
+
+int hf_config_read(const char *directory, struct model_config *c, struct error *err)
+{
+    char path[PATH_MAX];
+    struct json *json;
+    const char *type;
+    int rc;
+
+    memset(c, 0, sizeof(*c));
+    /* What has no meaning for a network is as `megatron train` has it. */
+    c->shape.rotary_base = 10000;
+    c->rotary_percent = 1;
+    c->rope_scaling = (struct rope_scaling){0, 8, 1, 4, 8192};
+    if (directory_path(path, err, "%s/config.json", directory) < 0)
+        return -1;
+    json = json_read_file(path, CONFIG_LIMIT, err);
+    if (!json)
+        return -1;
+    type = text(json_root(json), "model_type", "");
+    if (strcmp(type, "gpt2") == 0)
+        rc = read_gpt2(json_root(json), c, err);
+    else if (strcmp(type, "llama") == 0)
+        rc = read_llama(json_root(json), c, err);
+    else
+        rc = error_set(err, "model_type %.40s is neither gpt2 nor llama", *type ? type : "(none)");
+    if (rc == 0 && (c->shape.heads == 0 || c->shape.heads % c->shape.query_groups != 0))
+        rc = error_set(err, "its heads are no multiple of its key heads");
+    c->init_std = real(json_root(json), "initializer_range", 0.02);
+    json_destroy(json);
+    c->shape.name = "imported";
+    c->shape.sequence = c->positions;
+    c->padded_vocabulary = c->shape.vocabulary;
+    c->chunks = c->micro_batch = 1;
+    return rc < 0 ? error_prefix(err, "%s", path) : 0;
+}

@@ -1,0 +1,271 @@
+#include "commands.h"
+#include "convert.h"
+#include "directory.h"
+#include "option.h"
+#include "shard_file.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum format { FORMAT_HF };
+
+struct checkpoint_options {
+    int64_t iteration, keep_last;
+    int format, type, tensors, all;
+};
+
+#define AT(field) offsetof(struct checkpoint_options, field)
+
+/* clang-format off */
+static const struct option options[] = {
+    {"format", OPTION_CHOICE, AT(format), 0, "the other side of import and export (hf)", "hf", 0, 0},
+    {"dtype", OPTION_CHOICE, AT(type), 0, "export: type of the numbers (fp32)", "fp32|bf16|fp16", 0, 0},
+    {"iteration", OPTION_INT, AT(iteration), "N", "another one than the latest", 0, 0, INT64_MAX},
+    {"tensors", OPTION_FLAG, AT(tensors), 0, "inspect: list all tensors", 0, 0, 0},
+    {"all", OPTION_FLAG, AT(all), 0, "verify: all checkpoints of the directory", 0, 0, 0},
+    {"keep-last", OPTION_INT, AT(keep_last), "N", "prune: how many to keep", 0, 1, INT64_MAX},
+    {0, 0, 0, 0, 0, 0, 0, 0},
+};
+/* clang-format on */
+
+static void print_usage(void)
+{
+    printf("Usage: megatron checkpoint inspect DIR [--iteration N] [--tensors]\n"
+           "       megatron checkpoint verify  DIR [--iteration N] [--all]\n"
+           "       megatron checkpoint prune   DIR --keep-last N\n"
+           "       megatron checkpoint import  FOLDER DIR [--format hf]\n"
+           "       megatron checkpoint export  DIR FOLDER [--format hf] [--dtype TYPE]\n"
+           "Look into checkpoints, check them, remove old ones, exchange them.\n");
+    options_print(options, stdout);
+}
+
+/* The directory of one checkpoint: DIR itself, its --iteration, or its latest. */
+static int find_one(const struct checkpoint_options *given, const char *directory,
+                    char path[PATH_MAX], struct error *err)
+{
+    int64_t iteration = given->iteration;
+
+    if (directory_path(path, err, "%s/" INDEX_NAME, directory) < 0)
+        return -1;
+    if (access(path, R_OK) == 0)
+        return directory_path(path, err, "%s", directory);
+    if (iteration < 0)
+        iteration = directory_latest(directory);
+    if (iteration < 0)
+        return error_set(err,
+                         "%s holds no checkpoint: it has neither " INDEX_NAME
+                         " nor latest_checkpointed_iteration.txt",
+                         directory);
+    return directory_path(path, err, "%s/iter_%07" PRId64, directory, iteration);
+}
+
+static int64_t elements_of(const struct checkpoint_index *index)
+{
+    int64_t total = 0;
+
+    for (int i = 0; i < index->tensor_count; i++)
+        total += index->tensors[i].rows * index->tensors[i].cols;
+    return total;
+}
+
+static int64_t bytes_of(const struct checkpoint_index *index)
+{
+    int64_t total = 0;
+
+    for (int i = 0; i < index->file_count; i++)
+        total += index->files[i].bytes;
+    return total;
+}
+
+static void print_model(const struct model_config *m)
+{
+    const struct model_shape *s = &m->shape;
+
+    printf("model:       %" PRId64 " layers, hidden %" PRId64 ", ffn %" PRId64 ", %" PRId64
+           " heads of %" PRId64 ", %" PRId64 " key heads, vocabulary %" PRId64 "\n",
+           s->layers, s->hidden, s->ffn_hidden, s->heads, s->kv_channels, s->query_groups,
+           s->vocabulary);
+    printf("             %s, %s, %s, %s head, %s\n",
+           m->position == POSITION_LEARNED ? "learned positions"
+           : m->position == POSITION_ROPE  ? "rope"
+                                           : "no positions",
+           m->norm == NORM_RMS ? "RMSNorm" : "LayerNorm", m->swiglu ? "SwiGLU" : "GELU",
+           m->tied ? "tied" : "its own", m->linear_bias ? "biases" : "no biases");
+}
+
+static int run_inspect(const struct checkpoint_options *given, const char *directory,
+                       struct error *err)
+{
+    struct checkpoint_index index;
+    char path[PATH_MAX];
+
+    if (find_one(given, directory, path, err) < 0)
+        return -1;
+    if (index_load(&index, path, err) < 0) {
+        index_clear(&index);
+        return -1;
+    }
+    printf("checkpoint:  %s\n", path);
+    printf("iteration:   %" PRId64 ", consumed samples %" PRId64 " (validation %" PRId64 ")\n",
+           index.progress.iteration, index.progress.consumed, index.progress.consumed_valid);
+    print_model(&index.model);
+    printf("parameters:  %" PRId64 " in %d tensors, %s\n", elements_of(&index), index.tensor_count,
+           index.arrays > 1 ? "with the optimizer's state" : "without the optimizer's state");
+    printf("written by:  tp %" PRId64 ", cp %" PRId64 ", dp %" PRId64 ", pp %" PRId64
+           " (any layout can load it)\n",
+           index.layout.tp, index.layout.cp, index.layout.dp, index.layout.pp);
+    printf("files:       %d, together %.1f MB\n", index.file_count, (double)bytes_of(&index) / 1e6);
+    if (index.arrays > 1)
+        printf("state:       Adam's step %" PRId64 ", samples of the schedule %" PRId64
+               ", loss scale %g, seed %" PRIu64 "\n",
+               index.state.adam_step, index.state.scheduled_samples, index.state.loss_scale,
+               index.state.seed);
+    for (int i = 0; i < index.tensor_count && given->tensors; i++)
+        printf("%-48s %" PRId64 " x %" PRId64 "\n", index.tensors[i].name, index.tensors[i].rows,
+               index.tensors[i].cols);
+    index_clear(&index);
+    return 0;
+}
+
+/* Every element of every tensor must be in some file. */
+static int check_cover(const struct checkpoint_index *index, struct error *err)
+{
+    for (int i = 0; i < index->tensor_count; i++) {
+        int64_t left = index->tensors[i].rows * index->tensors[i].cols;
+
+        for (int p = index->tensors[i].first; p >= 0; p = index->pieces[p].next)
+            left -= index->pieces[p].count;
+        if (left != 0)
+            return error_set(err, "the pieces of tensor %s do not add up", index->tensors[i].name);
+    }
+    return 0;
+}
+
+static int verify_one(const char *path, struct error *err)
+{
+    struct checkpoint_index index;
+    int rc = index_load(&index, path, err);
+
+    if (rc == 0)
+        rc = check_cover(&index, err);
+    for (int i = 0; i < index.file_count && rc == 0; i++) {
+        struct shard_reader *reader = shard_reader_open(path, &index.files[i], index.arrays, err);
+
+        rc = reader ? shard_reader_verify(reader, err) : -1;
+        shard_reader_close(reader);
+    }
+    if (rc == 0)
+        printf("%s: whole, %d files, %.1f MB\n", path, index.file_count,
+               (double)bytes_of(&index) / 1e6);
+    else
+        printf("%s: damaged: %s\n", path, err->text);
+    index_clear(&index);
+    return rc;
+}
+
+static int run_verify(const struct checkpoint_options *given, const char *directory,
+                      struct error *err)
+{
+    char path[PATH_MAX];
+    int64_t *list;
+    size_t count;
+    int damaged = 0;
+
+    if (!given->all) {
+        if (find_one(given, directory, path, err) < 0)
+            return -1;
+        return verify_one(path, err) < 0 ? 1 : 0;
+    }
+    if (directory_list(directory, &list, &count, err) < 0)
+        return -1;
+    for (size_t i = 0; i < count; i++)
+        if (directory_path(path, err, "%s/iter_%07" PRId64, directory, list[i]) < 0 ||
+            verify_one(path, err) < 0)
+            damaged++;
+    free(list);
+    if (count == 0)
+        return error_set(err, "%s holds no checkpoint", directory);
+    return damaged ? 1 : 0;
+}
+
+static int run_prune(const struct checkpoint_options *given, const char *directory,
+                     struct error *err)
+{
+    int removed;
+
+    if (given->keep_last < 0)
+        return error_set(err, "prune needs --keep-last N");
+    if (directory_prune(directory, given->keep_last, &removed, err) < 0 ||
+        directory_clean(directory, err) < 0)
+        return -1;
+    printf("removed %d checkpoints from %s\n", removed, directory);
+    return 0;
+}
+
+static int run_export(const struct checkpoint_options *given, const char *from, const char *to,
+                      struct error *err)
+{
+    static const enum device_type types[] = {TYPE_FP32, TYPE_BF16, TYPE_FP16};
+    char path[PATH_MAX];
+
+    if (find_one(given, from, path, err) < 0 ||
+        convert_export_hf(path, to, types[given->type], err) < 0)
+        return -1;
+    printf("exported %s to %s\n", path, to);
+    return 0;
+}
+
+static int run_import(const char *from, const char *to, struct error *err)
+{
+    if (convert_import_hf(from, to, err) < 0)
+        return -1;
+    printf("imported %s to %s; train from it with --load %s --finetune\n", from, to, to);
+    return 0;
+}
+
+static int run_action(const struct checkpoint_options *given, const struct options_result *result,
+                      struct error *err)
+{
+    const char *action = result->words[0];
+    int two = strcmp(action, "import") == 0 || strcmp(action, "export") == 0;
+
+    if (strcmp(action, "inspect") != 0 && strcmp(action, "verify") != 0 &&
+        strcmp(action, "prune") != 0 && !two)
+        return error_set(err, "unknown action %.50s; use inspect, verify, prune, import or export",
+                         action);
+    if (result->word_count != (two ? 3u : 2u))
+        return error_set(err, "%s takes %s", action,
+                         two ? "two directories, from and to" : "one directory");
+    if (strcmp(action, "inspect") == 0)
+        return run_inspect(given, result->words[1], err);
+    if (strcmp(action, "verify") == 0)
+        return run_verify(given, result->words[1], err);
+    if (strcmp(action, "prune") == 0)
+        return run_prune(given, result->words[1], err);
+    if (strcmp(action, "import") == 0)
+        return run_import(result->words[1], result->words[2], err);
+    return run_export(given, result->words[1], result->words[2], err);
+}
+
+static int run_checkpoint(int argc, const char *const *argv, struct error *err)
+{
+    struct checkpoint_options given = {.iteration = -1, .keep_last = -1};
+    struct options_result result;
+    int rc = options_parse(options, &given, argc, argv, &result, err);
+
+    if (rc == 0 && (result.help || result.word_count == 0))
+        print_usage();
+    else if (rc == 0)
+        rc = run_action(&given, &result, err);
+    options_result_clear(&result);
+    return rc;
+}
+
+const struct command command_checkpoint = {
+    .name = "checkpoint",
+    .summary = "inspect, verify, prune, import and export checkpoints",
+    .run = run_checkpoint,
+};

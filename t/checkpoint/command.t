@@ -1,0 +1,74 @@
+#!/bin/bash
+# megatron checkpoint: what is inside, is it whole, fewer of them, to Hugging Face and back.
+. "$(dirname "$0")/../tap.sh"
+. "$(dirname "$0")/common.sh"
+
+check() { try "$megatron" checkpoint "$@"; }
+
+train 2 $t 2 --save run --save-interval 2
+is "$rc" 0 "a run that saves" || diag "$(tail -n 5 <<<"$out")"
+check inspect run
+is "$rc" 0 "inspect"
+like "$out" '^iteration: +8, consumed samples 128 \(validation 32\)$' "iteration and samples"
+like "$out" '^model: +4 layers, hidden 32, ffn 128, 4 heads of 8, 4 key heads, vocabulary 300$' "the model"
+like "$out" '^parameters: +61504 in 68 tensors, with the optimizer' "parameters, without padding"
+like "$out" '^written by: +tp 2, cp 1, dp 1, pp 1' "the layout"
+check inspect run --iteration 4 --tensors
+like "$out" '^iteration: +4, ' "another iteration"
+like "$out" '^embedding.word.weight +300 x 32$' "tensors"
+check inspect run/iter_0000002
+like "$out" '^iteration: +2, ' "by the name of its directory"
+check verify --all run
+is "$rc" 0 "verify"
+is "$(grep -c ': whole, 2 files' <<<"$out")" 4 "all are whole"
+printf X | dd of=run/iter_0000004/rank_00001.safetensors bs=1 seek=60000 conv=notrunc status=none
+check verify run
+is "$rc" 0 "verify looks at the latest"
+check verify --all run
+is "$rc" 1 "a damaged one is an error"
+like "$out" 'iter_0000004: damaged: .*rank_00001.safetensors is damaged within bytes' "and is named"
+is "$(grep -c ': whole' <<<"$out")" 3 "the others are whole"
+check prune run
+like "$out" 'prune needs --keep-last N' "prune asks how many"
+mkdir run/iter_0000009.tmp-1
+check prune run --keep-last 2
+is "$(ls run | tr '\n' ' ')" "iter_0000006 iter_0000008 latest_checkpointed_iteration.txt " "prune"
+
+check export run hf
+is "$rc" 0 "export" || diag "$out"
+is "$(ls hf | tr '\n' ' ')" "config.json model.safetensors " "as a Hugging Face folder"
+check import hf again
+is "$rc" 0 "import" || diag "$out"
+check verify again
+is "$rc" 0 "what was imported is whole"
+check export again hf2
+same hf hf2 "exported again, the files are the same"
+train 1 --load again --finetune --exit-interval 1
+is "$rc" 75 "training starts from what was imported" || diag "$(tail -n 3 <<<"$out")"
+imported=$(sed -nE 's/.*lm loss: ([^ ]+) .*/\1/p' <<<"$out")
+train 1 --load run --finetune --exit-interval 1
+like "$imported" '^[0-9]' "with a loss"
+is "$imported" "$(sed -nE 's/.*lm loss: ([^ ]+) .*/\1/p' <<<"$out")" "which is that of the original"
+check import hf again
+like "$out" 'again holds checkpoints already' "no import over a run"
+check export run half --dtype bf16
+like "$(cat half/config.json)" bfloat16 "export as bf16"
+
+bad() {
+    local name=$1 text=$2
+    shift 2
+    check "$@"
+    [ "$rc" -ne 0 ]
+    ok "$name is an error"
+    like "$out" "$text" "$name: what is wrong"
+}
+bad "an unknown action" 'unknown action look; use inspect' look run
+bad "no directory" 'inspect takes one directory' inspect
+bad "a directory that is none" 'nowhere holds no checkpoint' inspect nowhere
+bad "a folder without config.json" 'cannot open run/config.json' import run x
+mkdir odd && echo '{"model_type": "bert"}' >odd/config.json
+bad "another kind of model" 'model_type bert is neither gpt2 nor llama' import odd x
+cp -r hf cut && truncate -s 5000 cut/model.safetensors
+bad "a cut file" 'cut/model.safetensors' import cut x
+ok "a failed import leaves nothing" test ! -e x/iter_0000000
+done_testing
