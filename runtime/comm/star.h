@@ -1,0 +1,31 @@
+/* The ranks' line to rank 0: TCP connections on which they meet, exchange small things outside the
+ * training loop, and learn that another rank has ended. */
+#ifndef MEGATRON_STAR_H
+#define MEGATRON_STAR_H
+
+#include <stddef.h>
+
+#include "error.h"
+
+struct star;
+
+/* Meet: rank 0 listens on 'port', the others connect to 'master' (NULL: this node). Returns NULL
+ * after 'deadline' seconds, saying which ranks were missing. Caller must destroy. */
+struct star *star_create(int rank, int size, const char *master, int port, double deadline,
+                         struct error *err);
+
+/* Says goodbye first, so that the others do not take the end for a failure. */
+void star_destroy(struct star *star);
+
+/* All ranks' 'bytes', in order, on every rank. */
+int star_gather(struct star *star, const void *part, void *all, size_t bytes, double deadline,
+                struct error *err);
+
+/* Has another rank failed or vanished? Returns 0, or -1 with a sentence. Never waits. From any
+ * thread. */
+int star_check(struct star *star, struct error *err);
+
+/* Tell all other ranks that this one fails, and why. From any thread. */
+void star_abort(struct star *star, const char *reason);
+
+#endif
