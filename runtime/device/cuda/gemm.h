@@ -66,7 +66,7 @@ void gemm_destroy(struct gemm *gemm);
 cublasStatus_t gemm_run(struct gemm *gemm, cudaStream_t stream,
                         const struct gemm_operands *operands, int accumulate, void *workspace);
 
-/* Time 'call' on the context's stream: best of a few, in seconds; negative on failure. */
+/* Time 'call' on the context's stream: the mean of 'repeats', in seconds; negative on failure. */
 double gemm_time(struct gemm_context *context, int (*call)(void *argument), void *argument,
                  int repeats);
 

@@ -13,9 +13,9 @@ extern "C" {
 
 /* Can a row of this length be held in registers? */
 int kernel_residual_norm_fits(int64_t cols);
-void kernel_residual_norm(cudaStream_t stream, const struct residual_norm_shape *shape,
-                          const struct residual_norm_operands *operands);
 /* 'processors': multiprocessors of the GPU. */
+void kernel_residual_norm(cudaStream_t stream, const struct residual_norm_shape *shape,
+                          const struct residual_norm_operands *operands, int processors);
 size_t kernel_residual_norm_backward_workspace(const struct residual_norm_shape *shape,
                                                int processors);
 void kernel_residual_norm_backward(cudaStream_t stream, const struct residual_norm_shape *shape,

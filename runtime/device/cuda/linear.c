@@ -354,7 +354,7 @@ static int choose(struct cuda_plan *plan, struct linear *linear, const struct sc
             make_variant(plan, (enum variant)v, &now, scratch, v == SPLIT ? err : NULL))
             continue;
         plan->parts = &now;
-        time = gemm_time(&device->gemm, run_trial, &trial, 5);
+        time = gemm_time(&device->gemm, run_trial, &trial, 20);
         snprintf(times + strlen(times), sizeof(times) - strlen(times), ",%d:%.0fus", v, time * 1e6);
         if (time < 0 || (best >= 0 && time >= best)) {
             gemm_destroy(now.gemm);

@@ -12,6 +12,63 @@ struct softmax_sum {
     float maximum, sum;
 };
 
+/* 2^x; exp(x) = exponent(x * LOG2E) */
+constexpr float LOG2E = 1.4426950408889634f;
+
+__device__ inline float exponent(float x)
+{
+    float y;
+
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* Add eight logits. */
+__device__ inline void add_vector(softmax_sum &mine, const float *v)
+{
+    float maximum = mine.maximum;
+
+#pragma unroll
+    for (int k = 0; k < VECTOR; k++)
+        maximum = fmaxf(maximum, v[k]);
+    if (maximum == -INFINITY)
+        return;
+    const float shift = -maximum * LOG2E;
+    float sum = mine.sum * exponent(mine.maximum * LOG2E + shift);
+#pragma unroll
+    for (int k = 0; k < VECTOR; k++)
+        sum += exponent(v[k] * LOG2E + shift);
+    mine.sum = sum;
+    mine.maximum = maximum;
+}
+
+/* Columns c .. c + 7 of which those from 'limit' on take no part. */
+__device__ inline void cut(float *v, int64_t c, int64_t limit)
+{
+    if (c + VECTOR > limit) {
+#pragma unroll
+        for (int k = 0; k < VECTOR; k++)
+            v[k] = c + k < limit ? v[k] : -INFINITY;
+    }
+}
+
+/* Eight logits become their gradient: factor * (softmax - onehot of 'target'). */
+__device__ inline void gradient_vector(float *v, int64_t c, int64_t limit, int64_t target,
+                                       float lse, float factor)
+{
+    const float shift = -lse * LOG2E;
+
+    cut(v, c, limit); /* exp(-inf) is 0 */
+#pragma unroll
+    for (int k = 0; k < VECTOR; k++)
+        v[k] = exponent(v[k] * LOG2E + shift) * factor;
+    if (target >= c && target < c + VECTOR) {
+#pragma unroll
+        for (int k = 0; k < VECTOR; k++)
+            v[k] -= c + k == target ? factor : 0.0f;
+    }
+}
+
 __device__ inline softmax_sum merge(softmax_sum a, softmax_sum b)
 {
     const float maximum = fmaxf(a.maximum, b.maximum);
@@ -52,21 +109,11 @@ __global__ void __launch_bounds__(THREADS)
 
 #pragma unroll 4
     for (int64_t c = (int64_t)threadIdx.x * VECTOR; c < limit; c += (int64_t)THREADS * VECTOR) {
-        float v[VECTOR], maximum = mine.maximum;
+        float v[VECTOR];
 
         load_vector(x + c, v, cols - c, wide);
-#pragma unroll
-        for (int k = 0; k < VECTOR; k++) {
-            v[k] = c + k < limit ? v[k] : -INFINITY;
-            maximum = fmaxf(maximum, v[k]);
-        }
-        if (maximum == -INFINITY)
-            continue;
-        mine.sum *= __expf(mine.maximum - maximum);
-        mine.maximum = maximum;
-#pragma unroll
-        for (int k = 0; k < VECTOR; k++)
-            mine.sum += __expf(v[k] - maximum);
+        cut(v, c, limit);
+        add_vector(mine, v);
     }
     mine = merge_block(mine);
     if (threadIdx.x == 0) {
@@ -113,12 +160,7 @@ __global__ void __launch_bounds__(THREADS)
         float v[VECTOR];
 
         load_vector(x + c, v, cols - c, wide);
-#pragma unroll
-        for (int k = 0; k < VECTOR; k++) {
-            const float p = __expf(v[k] - lse) - (c + k == target ? 1.0f : 0.0f);
-
-            v[k] = c + k < limit ? p * factor : 0.0f;
-        }
+        gradient_vector(v, c, limit, target, lse, factor);
         store_vector(x + c, v, cols - c, wide);
     }
 }
@@ -153,21 +195,11 @@ __global__ void __launch_bounds__(THREADS, 2)
             /* Each thread reads what it copied itself. */
 #pragma unroll 2
         for (int c = (part ? half : 0) + threadIdx.x * VECTOR; c < end; c += THREADS * VECTOR) {
-            float v[VECTOR], maximum = mine.maximum;
+            float v[VECTOR];
 
             load_vector(kept + c, v, VECTOR, true);
-#pragma unroll
-            for (int k = 0; k < VECTOR; k++) {
-                v[k] = c + k < limit ? v[k] : -INFINITY;
-                maximum = fmaxf(maximum, v[k]);
-            }
-            if (maximum == -INFINITY)
-                continue;
-            mine.sum *= __expf(mine.maximum - maximum);
-            mine.maximum = maximum;
-#pragma unroll
-            for (int k = 0; k < VECTOR; k++)
-                mine.sum += __expf(v[k] - maximum);
+            cut(v, c, limit);
+            add_vector(mine, v);
         }
     }
     mine = merge_block(mine); /* a barrier: all of the row is there for everyone */
@@ -188,12 +220,7 @@ __global__ void __launch_bounds__(THREADS, 2)
         float v[VECTOR];
 
         load_vector(kept + c, v, VECTOR, true);
-#pragma unroll
-        for (int k = 0; k < VECTOR; k++) {
-            const float p = __expf(v[k] - lse) - (c + k == target ? 1.0f : 0.0f);
-
-            v[k] = c + k < limit ? p * factor : 0.0f;
-        }
+        gradient_vector(v, c, limit, target, lse, factor);
         store_vector(x + c, v, VECTOR, true);
     }
 }
@@ -245,6 +272,8 @@ static void launch_whole(cudaStream_t stream, const cross_entropy_shape *s,
     const size_t bytes = (size_t)s->cols * sizeof(T);
 
     cudaFuncSetAttribute(whole<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    cudaFuncSetAttribute(whole<T>, cudaFuncAttributePreferredSharedMemoryCarveout,
+                         cudaSharedmemCarveoutMaxShared);
     whole<T><<<(unsigned)s->rows, THREADS, bytes, stream>>>(*o, weighted, (int)s->cols, s->first,
                                                             (int)true_columns(s), s->backward != 0);
 }

@@ -66,115 +66,150 @@ __device__ inline moments merge_row(moments m, moments *slots, int warp, int war
     return m;
 }
 
-/* group: the threads of one row. A block of several groups does several rows at once. A thread
- * holds ELEMENTS of a row, V in one access; loops over single elements are not unrolled. */
+/* Rows on their way: each thread has its own elements of some rows in shared memory, so that loads
+ * are in flight while a row is worked on, without registers for them. */
+constexpr int FORWARD_STAGES = 3;
+
+/* group: the threads of one row. A block of several groups does several rows at once, and its
+ * groups walk over rows. A thread holds ELEMENTS of a row, V in one access; loops over single
+ * elements are not unrolled and nothing is staged for them. */
 template <typename T, int V, bool DROP, int ELEMENTS, int THREADS>
-__global__ void __launch_bounds__(THREADS, V > 1 && THREADS == FORWARD_THREADS ? 5 : 1)
+__global__ void __launch_bounds__(THREADS, V > 1 && THREADS == FORWARD_THREADS ? 4 : 1)
     residual_norm(residual_norm_operands o, int64_t rows, int cols, int group_threads,
                   enum norm norm, float epsilon, dropout drop)
 {
-    constexpr int VECTORS = ELEMENTS / V, UNROLL = V > 1 ? VECTORS : 1;
-    __shared__ moments slots[32];
+    constexpr int VECTORS = ELEMENTS / V, UNROLL = V > 1 ? VECTORS : 1, SIZE = V * sizeof(T);
+    constexpr bool STAGED = V > 1;
+    __shared__ moments slots[2][32];
+    extern __shared__ __align__(16) char memory[];
     const int group = threadIdx.x / group_threads, lane = threadIdx.x % group_threads;
+    const int groups = THREADS / group_threads;
     const int warps = group_threads / WARP, warp = threadIdx.x / WARP;
-    const int64_t row = (int64_t)blockIdx.x * (blockDim.x / group_threads) + group;
-    packed<T, V> v[VECTORS], residual[VECTORS];
+    const int64_t stride = (int64_t)gridDim.x * groups;
+    const int64_t first = (int64_t)blockIdx.x * groups + group;
+    int stage = 0, parity = 0;
 
-    if (row >= rows)
-        return;
-    const int64_t base = row * cols;
+    auto place = [&](int at, int which, int k) {
+        return memory + ((((size_t)at * 2 + which) * VECTORS + k) * THREADS + threadIdx.x) * SIZE;
+    };
+    auto fetch = [&](int64_t row, int at) {
+        if (row < rows) {
+#pragma unroll
+            for (int k = 0; k < VECTORS; k++) {
+                const int c = (k * group_threads + lane) * V;
 
-    /* All loads are on their way before the first is used; a store in between would hold them up.
-     */
-#pragma unroll UNROLL
-    for (int k = 0; k < VECTORS; k++) {
-        const int c = (k * group_threads + lane) * V;
+                if (c < cols && o.x)
+                    copy_async<SIZE>(place(at, 0, k), (const T *)o.x + row * cols + c);
+                if (c < cols && o.residual)
+                    copy_async<SIZE>(place(at, 1, k), (const T *)o.residual + row * cols + c);
+            }
+        }
+        copy_commit();
+    };
 
-        if (c < cols && o.x)
-            v[k] = load_whole<V>((const T *)o.x + base + c);
-        if (c < cols && o.residual)
-            residual[k] = load_whole<V>((const T *)o.residual + base + c);
+    if (STAGED) {
+        for (int i = 0; i < FORWARD_STAGES - 1; i++)
+            fetch(first + i * stride, i);
     }
-    float sum = 0, count = 0;
-#pragma unroll UNROLL
-    for (int k = 0; k < VECTORS; k++) {
-        const int c = (k * group_threads + lane) * V;
+    for (int64_t row = first; row < rows; row += stride) {
+        const int64_t base = row * cols;
+        packed<T, V> v[VECTORS];
+        float sum = 0, count = 0;
 
-        if (c >= cols)
-            continue;
-        if (o.x) {
-            float x[V];
+        if (STAGED) {
+            /* The next row goes where the last one was: this thread has read it already. */
+            fetch(row + (FORWARD_STAGES - 1) * stride,
+                  (stage + FORWARD_STAGES - 1) % FORWARD_STAGES);
+            copy_wait<FORWARD_STAGES - 1>();
+        }
+#pragma unroll UNROLL
+        for (int k = 0; k < VECTORS; k++) {
+            const int c = (k * group_threads + lane) * V;
+            packed<T, V> residual;
+
+            if (c >= cols)
+                continue;
+            if (o.residual)
+                residual = STAGED ? *(const packed<T, V> *)place(stage, 1, k)
+                                  : load_whole<V>((const T *)o.residual + base + c);
+            if (o.x) {
+                float x[V];
+
+                v[k] = STAGED ? *(const packed<T, V> *)place(stage, 0, k)
+                              : load_whole<V>((const T *)o.x + base + c);
+#pragma unroll
+                for (int i = 0; i < V; i++)
+                    x[i] = to_float(v[k].element[i]);
+                if (o.bias) {
+                    const packed<T, V> bias = load_whole<V>((const T *)o.bias + c);
 
 #pragma unroll
+                    for (int i = 0; i < V; i++)
+                        x[i] += to_float(bias.element[i]);
+                }
+                if (DROP && drop.threshold)
+                    apply_dropout<V>(drop, drop.state->seed, (uint32_t)drop.state->iteration,
+                                     o.row_index[row] * cols + c, x);
+                if (o.residual) {
+#pragma unroll
+                    for (int i = 0; i < V; i++)
+                        x[i] += to_float(residual.element[i]);
+                }
+                /* Rounded: the norm sees what the gradient will read back. */
+#pragma unroll
+                for (int i = 0; i < V; i++)
+                    v[k].element[i] = from_float<T>(x[i]);
+                *reinterpret_cast<packed<T, V> *>((T *)o.sum + base + c) = v[k];
+            } else {
+                v[k] = residual;
+            }
+#pragma unroll
             for (int i = 0; i < V; i++)
-                x[i] = to_float(v[k].element[i]);
-            if (o.bias) {
-                const packed<T, V> bias = load_whole<V>((const T *)o.bias + c);
+                sum += to_float(v[k].element[i]);
+            count += V;
+        }
+        stage = (stage + 1) % FORWARD_STAGES;
+        if (norm == NORM_NONE)
+            continue;
+        moments m = {count, norm == NORM_LAYER && count > 0 ? __fdividef(sum, count) : 0.0f, 0};
+#pragma unroll UNROLL
+        for (int k = 0; k < VECTORS; k++)
+            if ((k * group_threads + lane) * V < cols) {
+#pragma unroll
+                for (int i = 0; i < V; i++) {
+                    const float apart = to_float(v[k].element[i]) - m.mean;
+
+                    m.squares += apart * apart;
+                }
+            }
+        m = merge_row(m, slots[parity], warp, warps, group);
+        parity ^= 1; /* the next row writes the other half: one barrier a row is enough */
+        const float mean = m.mean, rstd = rsqrtf(m.squares / (float)cols + epsilon);
+#pragma unroll UNROLL
+        for (int k = 0; k < VECTORS; k++) {
+            const int c = (k * group_threads + lane) * V;
+            float y[V];
+
+            if (c >= cols)
+                continue;
+            const packed<T, V> weight = load_whole<V>((const T *)o.weight + c);
+#pragma unroll
+            for (int i = 0; i < V; i++)
+                y[i] = (to_float(v[k].element[i]) - mean) * rstd * to_float(weight.element[i]);
+            if (norm == NORM_LAYER) {
+                const packed<T, V> bias = load_whole<V>((const T *)o.norm_bias + c);
 
 #pragma unroll
                 for (int i = 0; i < V; i++)
-                    x[i] += to_float(bias.element[i]);
+                    y[i] += to_float(bias.element[i]);
             }
-            if (DROP && drop.threshold)
-                apply_dropout<V>(drop, drop.state->seed, (uint32_t)drop.state->iteration,
-                                 o.row_index[row] * cols + c, x);
-            if (o.residual) {
-#pragma unroll
-                for (int i = 0; i < V; i++)
-                    x[i] += to_float(residual[k].element[i]);
-            }
-            /* Rounded: the norm sees what the gradient will read back. */
-#pragma unroll
-            for (int i = 0; i < V; i++)
-                v[k].element[i] = from_float<T>(x[i]);
-            *reinterpret_cast<packed<T, V> *>((T *)o.sum + base + c) = v[k];
-        } else {
-            v[k] = residual[k];
+            store_whole<V>((T *)o.y + base + c, y);
         }
-#pragma unroll
-        for (int i = 0; i < V; i++)
-            sum += to_float(v[k].element[i]);
-        count += V;
-    }
-    if (norm == NORM_NONE)
-        return;
-    moments m = {count, norm == NORM_LAYER && count > 0 ? __fdividef(sum, count) : 0.0f, 0};
-#pragma unroll UNROLL
-    for (int k = 0; k < VECTORS; k++)
-        if ((k * group_threads + lane) * V < cols) {
-#pragma unroll
-            for (int i = 0; i < V; i++) {
-                const float apart = to_float(v[k].element[i]) - m.mean;
-
-                m.squares += apart * apart;
-            }
+        if (lane == 0) {
+            o.rstd[row] = rstd;
+            if (norm == NORM_LAYER)
+                o.mean[row] = mean;
         }
-    m = merge_row(m, slots, warp, warps, group);
-    const float mean = m.mean, rstd = rsqrtf(m.squares / (float)cols + epsilon);
-#pragma unroll UNROLL
-    for (int k = 0; k < VECTORS; k++) {
-        const int c = (k * group_threads + lane) * V;
-        float y[V];
-
-        if (c >= cols)
-            continue;
-        const packed<T, V> weight = load_whole<V>((const T *)o.weight + c);
-#pragma unroll
-        for (int i = 0; i < V; i++)
-            y[i] = (to_float(v[k].element[i]) - mean) * rstd * to_float(weight.element[i]);
-        if (norm == NORM_LAYER) {
-            const packed<T, V> bias = load_whole<V>((const T *)o.norm_bias + c);
-
-#pragma unroll
-            for (int i = 0; i < V; i++)
-                y[i] += to_float(bias.element[i]);
-        }
-        store_whole<V>((T *)o.y + base + c, y);
-    }
-    if (lane == 0) {
-        o.rstd[row] = rstd;
-        if (norm == NORM_LAYER)
-            o.mean[row] = mean;
     }
 }
 
@@ -184,15 +219,15 @@ struct sums {
     bool weight, norm_bias, bias;
 };
 
-/* Rows on their way: each thread has its own elements of some rows of three tensors in shared
- * memory, so that loads are in flight while a row is worked on, without registers for them. */
+/* Of the three tensors a row of the gradient needs. */
 __host__ __device__ constexpr int stages_for(int elements)
 {
     return elements == 16 ? 3 : 4;
 }
 
 /* A thread holds ELEMENTS of a row, V in one access. Each group walks over rows and keeps its
- * column sums in registers; the groups of a block add theirs at the end, in a fixed order. */
+ * column sums in registers; the groups of a block add theirs at the end, in a fixed order. The
+ * kernel is bound by instructions as much as by memory: values stay in fp32 once converted. */
 template <typename T, int V, bool DROP, int ELEMENTS, int THREADS>
 __global__ void __launch_bounds__(THREADS, ELEMENTS == 8 && V > 1 ? 3 : 1)
     residual_norm_backward(residual_norm_backward_operands o, int64_t rows, int cols,
@@ -201,8 +236,8 @@ __global__ void __launch_bounds__(THREADS, ELEMENTS == 8 && V > 1 ? 3 : 1)
 {
     constexpr int VECTORS = ELEMENTS / V, UNROLL = V > 1 ? VECTORS : 1;
     constexpr bool STAGED = V > 1;
-    constexpr int STAGES = stages_for(ELEMENTS);
-    constexpr int SIZE = V * sizeof(T);
+    constexpr int STAGES = stages_for(ELEMENTS), SIZE = V * sizeof(T);
+    constexpr int TENSOR = VECTORS * THREADS * SIZE, STAGE = 3 * TENSOR;
     __shared__ float2 slots[2][32];
     extern __shared__ __align__(16) char memory[];
     const int group = threadIdx.x / group_threads, lane = threadIdx.x % group_threads;
@@ -210,29 +245,31 @@ __global__ void __launch_bounds__(THREADS, ELEMENTS == 8 && V > 1 ? 3 : 1)
     const int warps = group_threads / WARP, warp = threadIdx.x / WARP;
     const int64_t stride = (int64_t)gridDim.x * groups;
     const int64_t first = (int64_t)blockIdx.x * groups + group;
+    const float share = 1.0f / (float)cols;
+    char *const own = memory + threadIdx.x * SIZE;
     float sum_weight[VECTORS][V] = {{0}}, sum_norm_bias[VECTORS][V] = {{0}},
-          sum_bias[VECTORS][V] = {{0}};
-    packed<T, V> weight[VECTORS] = {};
-    int parity = 0, stage = 0;
+          sum_bias[VECTORS][V] = {{0}}, weight[VECTORS][V] = {{0}};
+    int parity = 0, filled = (STAGES - 1) * STAGE, used = 0;
 
-    /* Where vector k of tensor 'which' of the thread's row lies in a stage. */
-    auto place = [&](int at, int which, int k) {
-        return memory + ((((size_t)at * 3 + which) * VECTORS + k) * THREADS + threadIdx.x) * SIZE;
-    };
+    /* Start the loads of a row into the stage at byte 'at'. */
     auto fetch = [&](int64_t row, int at) {
         if (row < rows) {
+            const int64_t from = row * cols + lane * V;
+
 #pragma unroll
             for (int k = 0; k < VECTORS; k++) {
-                const int c = (k * group_threads + lane) * V;
+                const int c = k * group_threads * V;
 
-                if (c >= cols)
+                if (c + lane * V >= cols)
                     continue;
                 if (norm != NORM_NONE) {
-                    copy_async<SIZE>(place(at, 0, k), (const T *)o.dy + row * cols + c);
-                    copy_async<SIZE>(place(at, 1, k), (const T *)o.sum + row * cols + c);
+                    copy_async<SIZE>(own + at + k * THREADS * SIZE, (const T *)o.dy + from + c);
+                    copy_async<SIZE>(own + at + TENSOR + k * THREADS * SIZE,
+                                     (const T *)o.sum + from + c);
                 }
                 if (o.dsum)
-                    copy_async<SIZE>(place(at, 2, k), (const T *)o.dsum + row * cols + c);
+                    copy_async<SIZE>(own + at + 2 * TENSOR + k * THREADS * SIZE,
+                                     (const T *)o.dsum + from + c);
             }
         }
         copy_commit();
@@ -243,63 +280,59 @@ __global__ void __launch_bounds__(THREADS, ELEMENTS == 8 && V > 1 ? 3 : 1)
         for (int k = 0; k < VECTORS; k++) {
             const int c = (k * group_threads + lane) * V;
 
-            if (c < cols)
-                weight[k] = load_whole<V>((const T *)o.weight + c);
+            if (c >= cols)
+                continue;
+            const packed<T, V> w = load_whole<V>((const T *)o.weight + c);
+#pragma unroll
+            for (int i = 0; i < V; i++)
+                weight[k][i] = to_float(w.element[i]);
         }
     }
     if (STAGED) {
         for (int i = 0; i < STAGES - 1; i++)
-            fetch(first + i * stride, i);
+            fetch(first + i * stride, i * STAGE);
     }
     for (int64_t row = first; row < rows; row += stride) {
         const int64_t base = row * cols;
-        packed<T, V> dy[VECTORS] = {}, x[VECTORS] = {}, dsum[VECTORS] = {};
-        float mean = 0, rstd = 0, c1 = 0, c2 = 0;
+        float xhat[VECTORS][V], scaled[VECTORS][V]; /* scaled: dy * weight */
+        float rstd = 0, c1 = 0, c2 = 0;
 
+        if (norm != NORM_NONE)
+            rstd = o.rstd[row];
+        const float shift = norm == NORM_LAYER ? -o.mean[row] * rstd : 0.0f;
         if (STAGED) {
             /* The next row goes where the last one was: this thread has read it already. */
-            fetch(row + (STAGES - 1) * stride, (stage + STAGES - 1) % STAGES);
+            fetch(row + (STAGES - 1) * stride, filled);
+            filled = filled == (STAGES - 1) * STAGE ? 0 : filled + STAGE;
             copy_wait<STAGES - 1>();
         }
-#pragma unroll UNROLL
-        for (int k = 0; k < VECTORS; k++) {
-            const int c = (k * group_threads + lane) * V;
-
-            if (c >= cols)
-                continue;
-            if (STAGED) {
-                if (norm != NORM_NONE) {
-                    dy[k] = *(const packed<T, V> *)place(stage, 0, k);
-                    x[k] = *(const packed<T, V> *)place(stage, 1, k);
-                }
-                if (o.dsum)
-                    dsum[k] = *(const packed<T, V> *)place(stage, 2, k);
-            } else {
-                if (norm != NORM_NONE) {
-                    dy[k] = load_whole<V>((const T *)o.dy + base + c);
-                    x[k] = load_whole<V>((const T *)o.sum + base + c);
-                }
-                if (o.dsum)
-                    dsum[k] = load_whole<V>((const T *)o.dsum + base + c);
-            }
-        }
-        stage = (stage + 1) % STAGES;
         if (norm != NORM_NONE) {
-            mean = norm == NORM_LAYER ? o.mean[row] : 0.0f;
-            rstd = o.rstd[row];
 #pragma unroll UNROLL
-            for (int k = 0; k < VECTORS; k++)
+            for (int k = 0; k < VECTORS; k++) {
+                const int c = (k * group_threads + lane) * V;
+                packed<T, V> dy = {}, x = {};
+
+                if (c < cols) {
+                    if (STAGED) {
+                        dy = *(const packed<T, V> *)(own + used + k * THREADS * SIZE);
+                        x = *(const packed<T, V> *)(own + used + TENSOR + k * THREADS * SIZE);
+                    } else {
+                        dy = load_whole<V>((const T *)o.dy + base + c);
+                        x = load_whole<V>((const T *)o.sum + base + c);
+                    }
+                }
 #pragma unroll
                 for (int i = 0; i < V; i++) {
-                    const float g = to_float(dy[k].element[i]);
-                    const float xhat = (to_float(x[k].element[i]) - mean) * rstd;
-                    const float gw = g * to_float(weight[k].element[i]);
+                    const float g = to_float(dy.element[i]);
 
-                    sum_weight[k][i] += g * xhat;
+                    xhat[k][i] = to_float(x.element[i]) * rstd + shift;
+                    scaled[k][i] = g * weight[k][i];
+                    sum_weight[k][i] += g * xhat[k][i];
                     sum_norm_bias[k][i] += g;
-                    c1 += gw;
-                    c2 += gw * xhat;
+                    c1 += scaled[k][i];
+                    c2 += scaled[k][i] * xhat[k][i];
                 }
+            }
             c1 = warp_sum(c1);
             c2 = warp_sum(c2);
             if (warps > 1) {
@@ -315,22 +348,28 @@ __global__ void __launch_bounds__(THREADS, ELEMENTS == 8 && V > 1 ? 3 : 1)
                 }
                 parity ^= 1; /* the next row writes the other half: one barrier a row is enough */
             }
-            c1 = norm == NORM_LAYER ? c1 / (float)cols : 0.0f;
-            c2 /= (float)cols;
+            c1 = norm == NORM_LAYER ? -c1 * share * rstd : 0.0f;
+            c2 *= -share * rstd;
         }
 #pragma unroll UNROLL
         for (int k = 0; k < VECTORS; k++) {
             const int c = (k * group_threads + lane) * V;
+            packed<T, V> dsum = {};
             float d[V];
 
             if (c >= cols)
                 continue;
+            if (o.dsum)
+                dsum = STAGED
+                           ? *(const packed<T, V> *)(own + used + 2 * TENSOR + k * THREADS * SIZE)
+                           : load_whole<V>((const T *)o.dsum + base + c);
 #pragma unroll
-            for (int i = 0; i < V; i++) {
-                const float xhat = (to_float(x[k].element[i]) - mean) * rstd;
-                const float gw = to_float(dy[k].element[i]) * to_float(weight[k].element[i]);
-
-                d[i] = rstd * (gw - c1 - xhat * c2) + to_float(dsum[k].element[i]);
+            for (int i = 0; i < V; i++)
+                d[i] = to_float(dsum.element[i]);
+            if (norm != NORM_NONE) {
+#pragma unroll
+                for (int i = 0; i < V; i++)
+                    d[i] = scaled[k][i] * rstd + (xhat[k][i] * c2 + (d[i] + c1));
             }
             if (write_residual)
                 store_whole<V>((T *)o.dresidual + base + c, d);
@@ -341,10 +380,13 @@ __global__ void __launch_bounds__(THREADS, ELEMENTS == 8 && V > 1 ? 3 : 1)
                 if (write_x)
                     store_whole<V>((T *)o.dx + base + c, d);
             }
+            if (out.bias) {
 #pragma unroll
-            for (int i = 0; i < V; i++)
-                sum_bias[k][i] += d[i];
+                for (int i = 0; i < V; i++)
+                    sum_bias[k][i] += d[i];
+            }
         }
+        used = used == (STAGES - 1) * STAGE ? 0 : used + STAGE;
     }
 
     /* shared: (groups, cols) of one sum at a time. */
@@ -456,8 +498,32 @@ extern "C" int kernel_residual_norm_fits(int64_t cols)
     return cols <= (int64_t)1024 * 32;
 }
 
+/* Shared memory beyond the usual limit, and all of it rather than cache: blocks side by side. */
+template <typename Kernel> static void allow_shared(Kernel *kernel, size_t bytes)
+{
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                         cudaSharedmemCarveoutMaxShared);
+}
+
+template <typename T, int V, bool DROP, int ELEMENTS, int THREADS>
+static void launch_forward(cudaStream_t stream, const residual_norm_shape *shape,
+                           const residual_norm_operands *o, dropout drop, int processors)
+{
+    auto kernel = residual_norm<T, V, DROP, ELEMENTS, THREADS>;
+    const int group = round_threads(divide_up(shape->cols, ELEMENTS), 1024);
+    const size_t shared = V > 1 ? (size_t)FORWARD_STAGES * 2 * ELEMENTS * THREADS * sizeof(T) : 0;
+    const int resident = THREADS == FORWARD_THREADS ? 4 : 1;
+    const int64_t blocks = smaller(divide_up(shape->rows, THREADS / group), processors * resident);
+
+    if (shared)
+        allow_shared(kernel, shared);
+    kernel<<<(unsigned)blocks, THREADS, shared, stream>>>(*o, shape->rows, (int)shape->cols, group,
+                                                          shape->norm, (float)shape->epsilon, drop);
+}
+
 extern "C" void kernel_residual_norm(cudaStream_t stream, const residual_norm_shape *shape,
-                                     const residual_norm_operands *operands)
+                                     const residual_norm_operands *operands, int processors)
 {
     residual_norm_operands o = *operands;
     dropout drop = make_dropout(shape, o.state, o.purpose);
@@ -476,20 +542,15 @@ extern "C" void kernel_residual_norm(cudaStream_t stream, const residual_norm_sh
     if (shape->norm != NORM_NONE)
         wide = wide && is_wide(o.weight) && is_wide(o.y) &&
                (shape->norm == NORM_RMS || is_wide(o.norm_bias));
-#define LAUNCH(V, DROP, ELEMENTS, THREADS)                                                       \
-    do {                                                                                         \
-        const int group = round_threads(divide_up(shape->cols, ELEMENTS), 1024);                 \
-        const unsigned blocks = (unsigned)divide_up(shape->rows, THREADS / group);               \
-                                                                                                 \
-        WITH_TYPE(shape->type,                                                                   \
-                  (residual_norm<T, V, DROP, ELEMENTS, THREADS>                                  \
-                   <<<blocks, THREADS, 0, stream>>>(o, shape->rows, (int)shape->cols, group,     \
-                                                    shape->norm, (float)shape->epsilon, drop))); \
-    } while (0)
+#define LAUNCH(V, DROP, ELEMENTS, THREADS)                                                         \
+    WITH_TYPE(shape->type, (launch_forward<T, V, DROP, ELEMENTS, THREADS>(stream, shape, &o, drop, \
+                                                                          processors)))
+    /* Shared memory holds the stages of 512 threads of 16-bit elements, or of 256 of any. */
     if (shape->cols > 1024 * 16)
         LAUNCH(1, true, 32, 1024);
-    else if (shape->cols > FORWARD_THREADS * 16 && wide && drop.threshold == 0)
-        LAUNCH(8, false, 16, 1024);
+    else if (shape->cols > FORWARD_THREADS * 16 && shape->cols <= 512 * 16 && wide &&
+             shape->type != TYPE_FP32 && drop.threshold == 0)
+        LAUNCH(8, false, 16, 512);
     else if (shape->cols > FORWARD_THREADS * 16)
         LAUNCH(1, true, 16, 1024);
     else if (wide && drop.threshold == 0)
@@ -537,10 +598,7 @@ extern "C" void kernel_residual_norm_backward(cudaStream_t stream, const residua
 #define KERNEL(V, DROP, ELEMENTS, THREADS) residual_norm_backward<T, V, DROP, ELEMENTS, THREADS>
 #define LAUNCH(...)                                                                        \
     WITH_TYPE(shape->type, ({                                                              \
-                  if (shared > 32 * 1024)                                                  \
-                      cudaFuncSetAttribute(KERNEL(__VA_ARGS__),                            \
-                                           cudaFuncAttributeMaxDynamicSharedMemorySize,    \
-                                           (int)shared);                                   \
+                  allow_shared(KERNEL(__VA_ARGS__), shared);                               \
                   KERNEL(__VA_ARGS__)<<<launch.blocks, threads, shared, stream>>>(         \
                       o, shape->rows, (int)shape->cols, launch.group_threads, shape->norm, \
                       write_residual, write_x, drop, out);                                 \

@@ -11,7 +11,6 @@
         (void)workspace;                                                                         \
         kernel_##name(STREAM, &plan->operation.member, operands);                                \
     }
-PLAIN_WORK(residual_norm, residual_norm)
 PLAIN_WORK(rope, rope)
 PLAIN_WORK(swiglu, swiglu)
 PLAIN_WORK(swiglu_backward, swiglu)
@@ -38,6 +37,14 @@ static void work_activation(struct cuda_plan *plan, struct cuda_stream *stream, 
     else if (o->x != o->y)
         cudaMemcpyAsync(o->y, o->x, (size_t)s->count * type_size(s->type), cudaMemcpyDeviceToDevice,
                         STREAM);
+}
+
+static void work_residual_norm(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
+                               const void *operands)
+{
+    (void)workspace;
+    kernel_residual_norm(STREAM, &plan->operation.residual_norm, operands,
+                         cuda_device_of(plan)->processors);
 }
 
 static void work_residual_norm_backward(struct cuda_plan *plan, struct cuda_stream *stream,
