@@ -236,7 +236,7 @@ static size_t load_window(const struct bpe *bpe, const uint8_t *word, size_t len
 static size_t encode_windows(const struct bpe *bpe, const uint8_t *word, size_t length,
                              uint32_t *symbols)
 {
-    size_t count = 0, at = 0, retries = 1 + length / 256;
+    size_t count = 0, at = 0, retries = 1 + length / 64;
 
     while (at < length) {
         uint32_t window[BPE_SHORT];
