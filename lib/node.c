@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SMALL_FILE = 4096, MAX_GPUS = 1024 };
+enum { SMALL_FILE = 4096, MAX_GPUS = 1024, MAX_MINORS = 256 };
 
 /* Read at most 'size' - 1 bytes of a small file. Returns how many; 0 where it cannot be read. */
 static size_t read_small(const char *path, char *text, size_t size)
@@ -114,6 +114,31 @@ int node_gpus(const char *root, struct node_gpu **gpus, size_t *count, struct er
     if (*count > 0)
         qsort(*gpus, *count, sizeof(**gpus), by_address);
     return 0;
+}
+
+int node_reachable_gpus(char *list, size_t size)
+{
+    char path[64];
+    size_t used = 0;
+    int denied = 0;
+
+    list[0] = '\0';
+    for (int minor = 0; minor < MAX_MINORS; minor++) {
+        int written;
+
+        snprintf(path, sizeof(path), "/dev/nvidia%d", minor);
+        /* Device cgroups answer EPERM, of both versions and to access() too; permissions of the
+         * file would be EACCES. */
+        if (access(path, R_OK | W_OK) && errno != EACCES) {
+            denied += errno == EPERM;
+            continue;
+        }
+        written = snprintf(list + used, size - used, "%s%d", used ? "," : "", minor);
+        if (written < 0 || (size_t)written >= size - used)
+            return 0;
+        used += (size_t)written;
+    }
+    return denied > 0;
 }
 
 static int by_instance(const void *a, const void *b)

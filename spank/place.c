@@ -32,14 +32,15 @@ struct node {
     size_t granted_count;
 };
 
-__attribute__((format(printf, 2, 3))) static void say(struct place_notes *notes, const char *format,
+/* Add a line to one of the notes. */
+__attribute__((format(printf, 2, 3))) static void say(char notes[PLACE_NOTES], const char *format,
                                                       ...)
 {
-    size_t used = strlen(notes->text);
+    size_t used = strlen(notes);
     va_list args;
 
     va_start(args, format);
-    vsnprintf(notes->text + used, sizeof(notes->text) - used, format, args);
+    vsnprintf(notes + used, PLACE_NOTES - used, format, args);
     va_end(args);
 }
 
@@ -125,13 +126,39 @@ static bool is_numbers(const char *list)
     return list[0] && list[strspn(list, "0123456789,")] == '\0';
 }
 
-/* The list that names the GPUs of a task: Slurm's numbers; else what is in CUDA_VISIBLE_DEVICES,
- * which also holds the names of MIG instances. */
+/* The list that names the GPUs of a task: what is in CUDA_VISIBLE_DEVICES where that has names, as
+ * MIG instances do; the files that a device cgroup leaves to it, since Slurm (22.05 does) then
+ * counts from 0 in its own list too; else Slurm's numbers; else the user's. */
 static const char *gpu_list(const struct share_found *found)
 {
     if (found->visible[0] && !is_numbers(found->visible))
         return found->visible;
+    if (found->confined)
+        return found->reach;
     return found->gpus[0] ? found->gpus : found->visible;
+}
+
+/* Are the GPUs of others out of CUDA's sight, so that it counts the task's own from 0? */
+static bool others_hidden(const struct share_found *found)
+{
+    return found->confined || (found->gpus[0] && strcmp(found->gpus, found->visible) != 0);
+}
+
+static size_t count_words(const char *list)
+{
+    size_t count = list[0] != '\0';
+
+    for (; *list; list++)
+        count += *list == ',';
+    return count;
+}
+
+/* Can the task open more GPUs than Slurm chose for it? Then nothing says which ones these are: its
+ * numbers may be those of files, or count what can be opened. */
+static bool is_uncertain(const struct share_found *found)
+{
+    return found->confined && gpu_list(found) == found->reach && found->gpus[0] &&
+           count_words(found->gpus) < count_words(found->reach);
 }
 
 static struct granted *find_granted(struct node *node, const char *word)
@@ -170,13 +197,18 @@ static const struct node_gpu *gpu_by_uuid(const struct node *node, const char *u
 
 /* Find a word's GPU by the driver. CUDA_VISIBLE_DEVICES without Slurm's list is the user's own, and
  * counts in PCI order. */
-static int identify(struct node *node, const char *word, bool by_minor, struct granted *granted)
+static int identify(struct node *node, const char *word, const struct share_found *found,
+                    struct granted *granted)
 {
+    bool by_minor = gpu_list(found) != found->visible;
     const struct node_gpu *gpu;
     const struct topology_device *device;
 
     if (!is_number(word)) {
         gpu = gpu_by_uuid(node, word);
+        /* "MIG-<UUID of its own>" does not name the GPU; where only one is open, it is that. */
+        if (!gpu && strncmp(word, "MIG-", 4) == 0 && found->confined && is_number(found->reach))
+            gpu = gpu_by_minor(node, atoi(found->reach));
     } else {
         granted->slurm = atoi(word);
         if (!by_minor) {
@@ -198,10 +230,8 @@ static int identify(struct node *node, const char *word, bool by_minor, struct g
 static int add_gpus(struct node *node, const struct share_found *found, char unknown[64])
 {
     char copy[SHARE_LIST], *rest = copy, *word;
-    const char *list = gpu_list(found);
-    bool by_minor = list == found->gpus;
 
-    strcpy(copy, list);
+    strcpy(copy, gpu_list(found));
     while ((word = strsep(&rest, ","))) {
         struct granted granted = {.slurm = -1};
 
@@ -213,7 +243,7 @@ static int add_gpus(struct node *node, const struct share_found *found, char unk
         if (!is_number(word) &&
             snprintf(granted.name, sizeof(granted.name), "%s", word) >= (int)sizeof(granted.name))
             return -1;
-        if (identify(node, word, by_minor, &granted))
+        if (identify(node, word, found, &granted))
             return -1;
         node->granted[node->granted_count++] = granted;
     }
@@ -237,7 +267,7 @@ size_t place_granted_gpus(const struct share *share, const struct place_input *i
         char copy[SHARE_LIST], *rest = copy, *word;
 
         /* A list that the user exported is no grant. */
-        if (!share->task[i].found.gpus[0])
+        if (!share->task[i].found.gpus[0] && !share->task[i].found.confined)
             continue;
         strcpy(copy, gpu_list(&share->task[i].found));
         while ((word = strsep(&rest, ","))) {
@@ -252,36 +282,67 @@ size_t place_granted_gpus(const struct share *share, const struct place_input *i
     return count > 0 ? count : (size_t)(input->gpus_on_node > 0 ? input->gpus_on_node : 0);
 }
 
+/* Say why the GPUs of Slurm's list are not used. On a node without driver and GPUs, as in tests,
+ * that is no news. */
+static void say_unknown(const struct node *node, const char *word, struct place_notes *notes)
+{
+    bool mig = strncmp(word, "MIG-", 4) == 0;
+    bool news = mig || node->driver_count > 0 || node->topology->gpu_count > 0;
+
+    say(news ? notes->warnings : notes->text,
+        mig ? "%s does not say on which GPU it is, and more than one can be opened: placed "
+              "without GPUs\n"
+            : "GPU %s of Slurm's list is not known to the driver: placed without GPUs\n",
+        word);
+}
+
+/* With --gpu-bind=none Slurm names none, and all of the step's are within reach. */
+static void grant_unnamed(struct node *node, const struct place_input *input,
+                          struct place_notes *notes)
+{
+    size_t count = node->topology->gpu_count;
+
+    if ((size_t)input->gpus_on_node != count || count > GPUS_MAX) {
+        say(count > 0 ? notes->warnings : notes->text,
+            "Slurm does not say which %" PRId64 " GPUs the step has: placed without\n",
+            input->gpus_on_node);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        node->granted[i].slurm = -1;
+        node->granted[i].grant.pci = topology_gpu(node->topology, i)->pci;
+    }
+    node->granted_count = count;
+}
+
 /* All GPUs of the step on this node, in PCI order. */
 static void granted_gpus(struct node *node, const struct share *share,
                          const struct place_input *input, struct place_notes *notes)
 {
     char unknown[64];
     struct error err;
-    bool bad = false;
+    bool bad = false, confined = false;
 
     if (node_gpus(input->config->sysroot ? input->config->sysroot : "", &node->driver,
                   &node->driver_count, &err))
-        say(notes, "%s\n", err.text);
-    for (uint32_t i = 0; i < share->tasks && !bad; i++)
-        bad = add_gpus(node, &share->task[i].found, unknown) != 0;
-    if (bad) {
-        say(notes, "GPU %s of Slurm's list is not known to the driver: placed without GPUs\n",
-            unknown);
+        say(notes->warnings, "%s\n", err.text);
+    for (uint32_t i = 0; i < share->tasks && !bad; i++) {
+        const struct share_found *found = &share->task[i].found;
+
+        confined |= found->confined;
+        bad = is_uncertain(found);
+        if (bad)
+            say(notes->warnings,
+                "task %u can open the GPUs %s, and which of them Slurm's %s means is not certain: "
+                "placed without GPUs\n",
+                i, found->reach, found->gpus);
+        else if ((bad = add_gpus(node, found, unknown) != 0))
+            say_unknown(node, unknown, notes);
+    }
+    if (bad)
         node->granted_count = 0;
-    }
-    /* With --gpu-bind=none Slurm names none, and all of the step's are within reach. */
-    if (!bad && node->granted_count == 0 && input->gpus_on_node > 0) {
-        if ((size_t)input->gpus_on_node == node->topology->gpu_count) {
-            for (size_t i = 0; i < node->topology->gpu_count && i < GPUS_MAX; i++) {
-                node->granted[i].slurm = -1;
-                node->granted[i].grant.pci = topology_gpu(node->topology, i)->pci;
-            }
-            node->granted_count = node->topology->gpu_count;
-        } else
-            say(notes, "Slurm does not say which %" PRId64 " GPUs the step has: placed without\n",
-                input->gpus_on_node);
-    }
+    else if (node->granted_count == 0 && input->gpus_on_node > 0 && !confined)
+        grant_unnamed(node, input, notes);
     qsort(node->granted, node->granted_count, sizeof(node->granted[0]), compare_granted);
     for (size_t i = 0; i < node->granted_count; i++) {
         node->grants[i] = node->granted[i].grant;
@@ -290,7 +351,15 @@ static void granted_gpus(struct node *node, const struct share *share,
     }
 }
 
-/* The task's own GPUs as positions among the granted, in the order of its list. */
+static int compare_positions(const void *a, const void *b)
+{
+    const size_t *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+/* The task's own GPUs as positions among the granted, in the order of its list; in PCI order, which
+ * is CUDA's, where the numbers of that list are not CUDA's. */
 static size_t own_gpus(struct node *node, const struct share_found *found, size_t *positions)
 {
     char copy[SHARE_LIST], *rest = copy, *word;
@@ -303,6 +372,8 @@ static size_t own_gpus(struct node *node, const struct share_found *found, size_
         if (granted && count < GPUS_MAX)
             positions[count++] = (size_t)(granted - node->granted);
     }
+    if (is_numbers(gpu_list(found)) && others_hidden(found))
+        qsort(positions, count, sizeof(*positions), compare_positions);
     return count;
 }
 
@@ -328,7 +399,7 @@ __attribute__((format(printf, 2, 3))) static void add_word(char list[SHARE_LIST]
 static void set_visible(const struct node *node, const struct share_found *found,
                         const size_t *positions, size_t count, char visible[SHARE_LIST])
 {
-    bool hidden = found->gpus[0] && strcmp(found->gpus, found->visible) != 0;
+    bool hidden = others_hidden(found);
     bool plain = true;
 
     visible[0] = '\0';
@@ -450,7 +521,8 @@ static int make_wishes(struct node *node, const struct share *share,
 
         wish->cpus = cpus ? &found->cpus : NULL;
         wish->gpu_count = own_gpus(node, found, wishes->positions[i]);
-        *own_lists |= wish->gpu_count != node->granted_count && gpu_list(found)[0];
+        *own_lists |=
+            wish->gpu_count != node->granted_count && (gpu_list(found)[0] || found->confined);
     }
     for (uint32_t i = 0; i < share->tasks && *own_lists; i++)
         wishes->wish[i].gpus = wishes->positions[i];
@@ -498,11 +570,11 @@ int place_tasks(struct share *share, const struct place_input *input, struct pla
                  &share->task[i].result);
     set_node(placement, share);
     for (size_t i = 0; i < placement->warning_count; i++)
-        say(notes, "%s\n", placement->warnings[i]);
+        say(notes->text, "%s\n", placement->warnings[i]);
     if (input->wishes & (WISH_CPU_BIND | WISH_HINT))
-        say(notes, "CPUs are left as --cpu-bind or --hint chose them\n");
+        say(notes->text, "CPUs are left as --cpu-bind or --hint chose them\n");
     if (own_lists)
-        say(notes, "GPUs are left as Slurm gave them to single tasks\n");
+        say(notes->text, "GPUs are left as Slurm gave them to single tasks\n");
     rc = 0;
 out:
     placement_destroy(placement);

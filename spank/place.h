@@ -15,8 +15,12 @@ struct place_input {
     const char *cgroup_root; /* "" but in tests */
 };
 
+enum { PLACE_NOTES = 2048 };
+
+/* One sentence per line. */
 struct place_notes {
-    char text[4096]; /* one sentence per line: what was left alone, shared or is far away */
+    char text[PLACE_NOTES];     /* what was left alone, shared or is far away */
+    char warnings[PLACE_NOTES]; /* why GPUs that the step has are not given to its tasks */
 };
 
 /* The number of GPUs that Slurm granted on this node, by all tasks' lists. */

@@ -200,7 +200,7 @@ int slurm_spank_exit(spank_t spank, int argc, char **argv)
     /* Too late to fail anything: the tasks are over. */
     if (asked_to_fail("exit", &err))
         slurm_error("megatron: %s", err.text);
-    share_destroy(context.share);
+    share_destroy(context.share, context.tasks);
     if (context.used && context.lifetime[0] >= 0) {
         close(context.lifetime[0]);
         close(context.lifetime[1]);

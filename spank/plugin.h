@@ -24,6 +24,7 @@ struct plugin {
     struct error failure;
     bool used; /* remote: this is a step of srun's that asked for the plugin */
     struct share *share;
+    uint32_t tasks;  /* that share it */
     int lifetime[2]; /* the pipe that a container lives as long as; its write end stays here */
 };
 

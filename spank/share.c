@@ -10,9 +10,14 @@
 #include <time.h>
 #include <unistd.h>
 
+static size_t share_bytes(size_t tasks)
+{
+    return sizeof(struct share) + tasks * sizeof(struct share_task);
+}
+
 struct share *share_create(size_t tasks, struct error *err)
 {
-    size_t bytes = sizeof(struct share) + tasks * sizeof(struct share_task);
+    size_t bytes = share_bytes(tasks);
     struct share *share;
 
     if (tasks < 1 || tasks > SHARE_TASKS_MAX) {
@@ -26,14 +31,13 @@ struct share *share_create(size_t tasks, struct error *err)
         return NULL;
     }
     share->tasks = (uint32_t)tasks;
-    share->bytes = bytes;
     return share;
 }
 
-void share_destroy(struct share *share)
+void share_destroy(struct share *share, size_t tasks)
 {
     if (share)
-        munmap(share, share->bytes);
+        munmap(share, share_bytes(tasks));
 }
 
 bool share_arrive(struct share *share, size_t index)

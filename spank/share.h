@@ -17,6 +17,8 @@ struct share_found {
     struct cpuset cpus;       /* its affinity */
     char gpus[SHARE_LIST];    /* Slurm's numbers of its GPUs; "" where Slurm names none */
     char visible[SHARE_LIST]; /* its CUDA_VISIBLE_DEVICES; "" where it has none */
+    bool confined;            /* a device cgroup keeps it from some GPUs */
+    char reach[SHARE_LIST];   /* and these, by the numbers of their files, are left */
 };
 
 /* What it gets. */
@@ -47,7 +49,6 @@ struct share {
     uint32_t reported; /* has someone told the user about the failure */
     uint32_t unbound;  /* has someone said that memory is not bound */
     uint32_t tasks;
-    size_t bytes;
     struct error error;
     uint32_t image_state;  /* enum share_state */
     int32_t image_leader;  /* the task that starts the container */
@@ -62,7 +63,9 @@ struct share {
 
 /* Map memory for 'tasks' tasks. Returns NULL with a sentence in 'err'. Before the fork. */
 struct share *share_create(size_t tasks, struct error *err);
-void share_destroy(struct share *share);
+
+/* 'tasks' as at creation: what the memory itself says may be the doing of a task. */
+void share_destroy(struct share *share, size_t tasks);
 
 /* Count the caller, task 'index', in. Returns true for the one that came last: it must decide and
  * call share_finish, since the others wait for that. */

@@ -30,6 +30,7 @@ void step_user_init(struct plugin *plugin, spank_t spank)
         plugin_defer(plugin, &err);
         return;
     }
+    plugin->tasks = tasks;
     plugin->share = share_create(tasks, &err);
     if (!plugin->share)
         plugin_defer(plugin, &err);

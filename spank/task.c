@@ -36,6 +36,7 @@ struct task {
     spank_t spank;
     struct facts facts;
     struct place_notes notes;
+    bool arrived; /* the others of the node count on it no more */
 };
 
 /* --- failing -------------------------------------------------------------------------------- */
@@ -70,7 +71,7 @@ static void silence(void)
     }
 }
 
-/* Say it once for the node, end the step on all nodes, fail. */
+/* Say it once for the node, let nobody wait for this task, end the step on all nodes, fail. */
 static int fail(struct task *task, const struct error *err)
 {
     struct share *share = task->plugin->share;
@@ -78,6 +79,10 @@ static int fail(struct task *task, const struct error *err)
     if (share && !share_claim_report(share)) {
         silence();
         return -1;
+    }
+    if (share && !task->arrived) {
+        share->error = *err;
+        share_finish(share, SHARE_FAILED);
     }
     /* An empty sentence was said by another node, which also ends the step. */
     if (!err->text[0]) {
@@ -151,9 +156,10 @@ static void show(const struct task *task)
     free(text);
 }
 
-static void say_notes(struct task *task)
+/* Say the lines of 'rest', which is cut up. */
+static void say_notes(const struct task *task, char *rest)
 {
-    char *rest = task->notes.text, *line;
+    char *line;
 
     while ((line = strsep(&rest, "\n")))
         if (line[0])
@@ -196,8 +202,9 @@ static int decide(struct task *task, struct error *err)
     if (place_tasks(plugin->share, &input, &task->notes, err))
         return error_prefix(err, "%s", facts->node);
     check_fabric(task);
+    say_notes(task, task->notes.warnings);
     if (settings->verbose)
-        say_notes(task);
+        say_notes(task, task->notes.text);
     if (settings->show)
         show(task);
     return 0;
@@ -368,6 +375,7 @@ static int find_own(struct task *task, struct error *err)
     if (!facts_variable(task->spank, "SLURM_STEP_GPUS", found->gpus, sizeof(found->gpus))[0])
         facts_variable(task->spank, "SLURM_JOB_GPUS", found->gpus, sizeof(found->gpus));
     facts_variable(task->spank, "CUDA_VISIBLE_DEVICES", found->visible, sizeof(found->visible));
+    found->confined = node_reachable_gpus(found->reach, sizeof(found->reach));
     return 0;
 }
 
@@ -376,11 +384,11 @@ static int meet(struct task *task, struct error *err)
 {
     struct share *share = task->plugin->share;
 
+    task->arrived = true;
     if (share_arrive(share, task->facts.local)) {
         int rc = decide(task, &share->error);
 
         share->image_leader = getpid();
-
         share_finish(share, rc ? SHARE_FAILED : SHARE_DONE);
     } else if (share_wait(share, MEET_SECONDS, err))
         return -1;

@@ -24,6 +24,24 @@ if [ "$(nproc)" -ge 2 ]; then
 fi
 try as_user srun -N1 -n1 --gres=gpu:1 --megatron-tp=1 bash -c 'for i in 0 1 2 3; do : </dev/nvidia$i && echo "open $i"; done 2>/dev/null; true'
 unlike "$out" "open [123]" "GPUs that were not granted stay closed"
+
+# Slurm counts GPUs from 0 in every task where it hides the others; what can be opened is not in doubt.
+fake_driver "$scratch/root" 3=0000:53:00.0 2=0000:64:00.0 1=0000:75:00.0 0=0000:86:00.0
+chmod -R a+rX "$scratch"
+cluster_down
+cluster_up --cgroup --nodes 1 --gpus 4 --plugin-args "topology=$top/t/topologies/p5.48xlarge.xml sysroot=$scratch/root"
+mine='echo "$MEGATRON_LOCAL_RANK gpu=$MEGATRON_GPU pci=$MEGATRON_GPU_PCI visible=$CUDA_VISIBLE_DEVICES"'
+try as_user srun -n2 -O --gpus-per-task=1 --megatron-tp=2 bash -c "$mine"
+is "$(sort <<<"$out")" "0 gpu=0 pci=0000:86:00.0 visible=0
+1 gpu=0 pci=0000:75:00.0 visible=0" "--gpus-per-task: each task claims the GPU that it can open"
+try as_user srun -n2 -O --gres=gpu:4 --gpu-bind=map_gpu:3,1 --megatron-tp=2 bash -c "$mine"
+is "$(sort <<<"$out")" "0 gpu=0 pci=0000:53:00.0 visible=0
+1 gpu=0 pci=0000:75:00.0 visible=0" "--gpu-bind=map_gpu: also"
+try as_user srun -n2 -O --gres=gpu:3 --gpu-bind=none --megatron-bind=core bash -c "$mine"
+like "$out" "^0 gpu=[0-2,]+ pci=0000:.* visible=$" "--gpu-bind=none: those of the step are known"
+unlike "$out" "0000:53:00.0" "--gpu-bind=none: and no other is claimed"
+try as_user srun -n1 --gres=gpu:4 bash -c 'srun --overlap --gres=none --megatron-tp=1 bash -c "$1"' x "$mine"
+unlike "$out" "pci=0000" "a step without GPUs in a job with some claims none"
 try as_user srun -N1 -n1 --megatron-bind=64 true
 [ "$rc" -ne 0 ]; ok "a CPU outside the grant is refused"
 like "$out" "megatron: n1: " "with a line that says so"

@@ -212,7 +212,7 @@ static void test_meeting(void)
         deciders += WIFEXITED(status) && WEXITSTATUS(status) == 7;
     }
     ok(deciders == 1 && good == TASKS - 1, "one decides, all others wait for it");
-    share_destroy(share);
+    share_destroy(share, TASKS);
 
     share = share_create(3, NULL);
     share_arrive(share, 0);
@@ -223,7 +223,7 @@ static void test_meeting(void)
     ok(share_wait(share, 0, &err) == -1 && strstr(err.text, "has died"),
        "and so is one that died while it decided");
     ok(share_claim_report(share) && !share_claim_report(share), "only one reports");
-    share_destroy(share);
+    share_destroy(share, 3);
     ok(!share_create(SHARE_TASKS_MAX + 1, &err) && strstr(err.text, "8193 tasks"),
        "memory has a bound");
 }
@@ -253,24 +253,43 @@ static const struct {
     const char *gpus, *visible; /* of all tasks, or of each: "a;b" */
     unsigned wishes;
     const char *expected; /* for each task "MEGATRON_GPU PCI CUDA_VISIBLE_DEVICES" */
+    const char *reach;    /* what a device cgroup leaves to the tasks; NULL: there is none */
+    const char *warning;  /* a part of it; NULL: none */
 } places[] = {
     {"all GPUs, device files in reverse", "0,1,2,3", "0,1,2,3", 0,
-     "0,1 0000:20:00.0,0000:40:00.0 0,1,2,3;2,3 0000:90:00.0,0000:c0:00.0 0,1,2,3"},
-    {"two of them, by their files", "2,3", "2,3", 0, "0 0000:20:00.0 0,1;1 0000:40:00.0 0,1"},
+     "0,1 0000:20:00.0,0000:40:00.0 0,1,2,3;2,3 0000:90:00.0,0000:c0:00.0 0,1,2,3", NULL, NULL},
+    {"two of them, by their files", "2,3", "2,3", 0, "0 0000:20:00.0 0,1;1 0000:40:00.0 0,1", NULL,
+     NULL},
     {"two of them, the others hidden", "0,1", "0,1", 0,
      "0 0000:90:00.0 GPU-cccccccc-0000-0000-0000-000000000000,GPU-dddddddd-0000-0000-0000-"
      "000000000000;1 0000:c0:00.0 GPU-cccccccc-0000-0000-0000-000000000000,GPU-dddddddd-0000-"
-     "0000-0000-000000000000"},
-    {"counted from 0 behind a cgroup", "1,2", "0,1", 0, "0 0000:40:00.0 0,1;1 0000:90:00.0 0,1"},
+     "0000-0000-000000000000",
+     NULL, NULL},
+    {"counted from 0 behind a cgroup", "1,2", "0,1", 0, "0 0000:40:00.0 0,1;1 0000:90:00.0 0,1",
+     NULL, NULL},
     {"each task its own", "3;0", "3;0", WISH_GPU_BIND,
-     "0 0000:20:00.0 0;0 0000:c0:00.0 GPU-dddddddd-0000-0000-0000-000000000000"},
-    {"the user's list", "", "1,2", 0, "0 0000:40:00.0 1,2;1 0000:90:00.0 1,2"},
+     "0 0000:20:00.0 0;0 0000:c0:00.0 GPU-dddddddd-0000-0000-0000-000000000000", NULL, NULL},
+    {"the user's list", "", "1,2", 0, "0 0000:40:00.0 1,2;1 0000:90:00.0 1,2", NULL, NULL},
     {"MIG instances", "0,1",
      "MIG-GPU-aaaaaaaa-0000-0000-0000-000000000000/1/0,"
      "MIG-GPU-aaaaaaaa-0000-0000-0000-000000000000/2/0",
-     0, "0 0000:20:00.0 ;1 0000:20:00.0 "},
-    {"GPUs that the driver does not know", "8,9", "8,9", 0, "  ;  "},
-    {"none", "", "", 0, "  ;  "},
+     0, "0 0000:20:00.0 ;1 0000:20:00.0 ", NULL, NULL},
+    {"GPUs that the driver does not know", "8,9", "8,9", 0, "  ;  ", NULL, "GPU 8 of Slurm's list"},
+    {"none", "", "", 0, "  ;  ", NULL, NULL},
+    {"a MIG instance that does not name its GPU", "0", "MIG-12345678-0000-0000-0000-000000000000",
+     0, "  ;  ", NULL, "MIG-12345678-0000-0000-0000-000000000000 does not say on which GPU it is"},
+    {"the same, where only one GPU can be opened", "0", "MIG-1234;MIG-5678", 0,
+     "0 0000:40:00.0 ;0 0000:40:00.0 ", "2", NULL},
+    {"a device cgroup of each task, both lists counted from 0", "0", "0", WISH_GPU_BIND,
+     "0 0000:20:00.0 0;0 0000:90:00.0 0", "3;1", NULL},
+    {"the same, two GPUs each: CUDA counts in PCI order", "0,1", "0,1", WISH_GPU_BIND,
+     "0,1 0000:90:00.0,0000:c0:00.0 0,1;0,1 0000:20:00.0,0000:40:00.0 0,1", "0,1;2,3", NULL},
+    {"one device cgroup for all tasks", "1,2", "0,1", 0, "0 0000:40:00.0 0,1;1 0000:90:00.0 0,1",
+     "1,2", NULL},
+    {"the same with --gpu-bind=none", "", "", 0, "0 0000:40:00.0 ;1 0000:90:00.0 ", "1,2", NULL},
+    {"a device cgroup that is wider than the list", "1", "1", WISH_GPU_BIND, "  ;  ", "1,2",
+     "task 0 can open the GPUs 1,2, and which of them Slurm's 1 means is not certain"},
+    {"the job's GPUs, of which the step has none", "0,1", "", 0, "  ;  ", "", NULL},
 };
 
 /* Part 'index' of a list "a;b", or all of it where it has one part. */
@@ -304,7 +323,7 @@ static void test_places(const char *topology)
                                     .node = "n1",
                                     .wishes = places[i].wishes,
                                     .cgroup_root = "/nonexistent"};
-        struct place_notes notes = {""};
+        struct place_notes notes = {"", ""};
         struct share *share = share_create(2, NULL);
         struct error err = {""};
         char got[8192];
@@ -317,6 +336,9 @@ static void test_places(const char *topology)
                 cpuset_add(&found->cpus, cpu);
             part_of(places[i].gpus, task, found->gpus, sizeof(found->gpus));
             part_of(places[i].visible, task, found->visible, sizeof(found->visible));
+            found->confined = places[i].reach != NULL;
+            if (found->confined)
+                part_of(places[i].reach, task, found->reach, sizeof(found->reach));
         }
         rc = place_tasks(share, &input, &notes, &err);
         snprintf(got, sizeof(got), "%s %s %s;%s %s %s", share->task[0].result.gpus,
@@ -325,10 +347,15 @@ static void test_places(const char *topology)
                  share->task[1].result.visible);
         if (!is(rc ? err.text : got, places[i].expected, places[i].name))
             diag("%s", notes.text);
+        if (places[i].warning)
+            ok(strstr(notes.warnings, places[i].warning) != NULL, "%s: which is said",
+               places[i].name);
+        else
+            ok(!notes.warnings[0], "%s: without a warning", places[i].name);
         ok(rc == 0 && !cpuset_is_empty(&share->task[0].result.cpus) &&
                !cpuset_is_empty(&share->task[1].result.cpus),
            "%s: both have CPUs", places[i].name);
-        share_destroy(share);
+        share_destroy(share, 2);
     }
     settings_clear(&settings);
     config_clear(&config);
