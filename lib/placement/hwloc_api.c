@@ -4,8 +4,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#define LIBRARY "libhwloc.so.15"
-
 static const struct {
     const char *name;
     size_t offset;
@@ -15,19 +13,19 @@ static const struct {
 #undef X
 };
 
-int hwloc_api_open(struct hwloc_api *api, struct error *err)
+int hwloc_api_open(struct hwloc_api *api, const char *library, struct error *err)
 {
     memset(api, 0, sizeof(*api));
-    api->handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    api->handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (!api->handle)
         return error_set(err, "%s cannot be opened: %s; install libhwloc15 on the compute nodes",
-                         LIBRARY, dlerror());
+                         library, dlerror());
     for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
         void *symbol = dlsym(api->handle, functions[i].name);
 
         if (!symbol) {
             hwloc_api_close(api);
-            return error_set(err, "%s has no %s; install hwloc 2.1 or newer", LIBRARY,
+            return error_set(err, "%s has no %s; install hwloc 2.1 or newer", library,
                              functions[i].name);
         }
         memcpy((char *)api + functions[i].offset, &symbol, sizeof(symbol));
@@ -36,7 +34,7 @@ int hwloc_api_open(struct hwloc_api *api, struct error *err)
         unsigned version = api->get_api_version();
 
         hwloc_api_close(api);
-        return error_set(err, "%s has version %u.%u; version %u is needed", LIBRARY, version >> 16,
+        return error_set(err, "%s has version %u.%u; version %u is needed", library, version >> 16,
                          version >> 8 & 0xff, HWLOC_API_VERSION >> 16);
     }
     return 0;
@@ -51,7 +49,7 @@ void hwloc_api_close(struct hwloc_api *api)
 
 void hwloc_api_share(struct hwloc_api *api)
 {
-    void *again = api->handle ? dlopen(LIBRARY, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD) : NULL;
+    void *again = api->handle ? dlopen(HWLOC_LIBRARY, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD) : NULL;
 
     if (again)
         dlclose(again);

@@ -28,8 +28,10 @@ struct hwloc_api {
     void *handle;
 };
 
-/* Open libhwloc.so.15 (any 2.x). Returns 0 or -1. */
-int hwloc_api_open(struct hwloc_api *api, struct error *err);
+#define HWLOC_LIBRARY "libhwloc.so.15" /* any 2.x */
+
+/* Open 'library', which is HWLOC_LIBRARY but in tests. Returns 0 or -1. */
+int hwloc_api_open(struct hwloc_api *api, const char *library, struct error *err);
 void hwloc_api_close(struct hwloc_api *api);
 
 /* Let plugins of hwloc find its functions; without this they cannot be loaded. */

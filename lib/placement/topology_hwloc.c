@@ -214,7 +214,7 @@ static struct topology *from_hwloc(const char *name, const char *text, size_t si
     struct hwloc_api api;
     struct topology *topology;
 
-    if (hwloc_api_open(&api, err) < 0)
+    if (hwloc_api_open(&api, HWLOC_LIBRARY, err) < 0)
         return NULL;
     topology = read_without_plugins(&api, name, text, size, err);
     /* hwloc's own reader takes what hwloc writes; its plugin for libxml2 takes any XML. */

@@ -2,6 +2,10 @@
 #include "topologies.h"
 #include "tap.h"
 
+#ifdef HAVE_HWLOC
+#include "placement/hwloc_api.h"
+#endif
+
 static const struct {
     const char *name;
     int real;
@@ -242,12 +246,36 @@ static void test_find(void)
     topology_destroy(topology);
 }
 
+/* hwloc is opened where it is used: what a node without it says. */
+static void test_library(void)
+{
+#ifdef HAVE_HWLOC
+    static const struct {
+        const char *name, *sentence;
+    } table[] = {
+        {"libhwloc-absent.so.15", "libhwloc-absent.so.15 cannot be opened: "},
+        {"libhwloc-absent.so.15", "; install libhwloc15 on the compute nodes"},
+        {"libm.so.6", "libm.so.6 has no hwloc_get_api_version; install hwloc 2.1 or newer"},
+    };
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        struct error err = {""};
+        struct hwloc_api api;
+
+        ok(hwloc_api_open(&api, table[i].name, &err) == -1 && strstr(err.text, table[i].sentence) &&
+               !api.handle,
+           "a library that is missing or another one: %s", err.text);
+    }
+#endif
+}
+
 int main(void)
 {
     struct error err = {""};
     struct topology *here;
 
     test_addresses();
+    test_library();
     here = topology_discover(&err);
     if (!here && strstr(err.text, "hwloc"))
         return ok(1, "# SKIP %s", err.text), done_testing();
