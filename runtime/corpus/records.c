@@ -364,7 +364,11 @@ static size_t near_end(const struct record_reader *reader, const struct record_b
 
     if (boundary < 0)
         return want;
-    enough = (left > (int64_t)block->size ? (size_t)left : block->size) + 4096;
+    if (left >= (int64_t)block->size)
+        enough = (size_t)left + 4096;
+    else
+        /* The last line is long: twice as much of it each time. */
+        enough = block->size + 4096 + (size_t)((int64_t)block->size - (left > 0 ? left : 0));
     return enough < want ? enough : want;
 }
 
@@ -386,6 +390,10 @@ static int next_of_segment(struct record_reader *reader, struct record_block *bl
         if (reader->skipping || reader->dropping) {
             skip(reader, block);
             if (reader->ended && block->size == 0)
+                return 0;
+            /* One line reaches from before the segment to beyond it. */
+            if (reader->skipping && source_boundary(reader->source) >= 0 &&
+                reader->base >= source_boundary(reader->source))
                 return 0;
             want = block->size + reader->block_size;
             continue;
