@@ -105,9 +105,9 @@ static int wait_all(MPI_Request *requests, int count, double deadline, int *done
             return rc;
         if (turn > 1000 && now() > until)
             return rc;
-        if (turn > 20000)
+        if (turn > 3000)
             nanosleep(&(struct timespec){0, 50000}, NULL);
-        else if (turn > 100)
+        else if (turn > 50)
             sched_yield();
     }
 }

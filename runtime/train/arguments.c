@@ -141,6 +141,30 @@ static int derive_shape(struct arguments *a, struct error *err)
     return 0;
 }
 
+/* A tokenizer that is named gives the size of the vocabulary and the end of document. */
+static int ask_tokenizer(struct arguments *a, const struct options_result *given, struct error *err)
+{
+    static const char *const names[] = {"tokenizer-type", "tokenizer-model", "vocab-file",
+                                        "merge-file"};
+    struct tokenizer *tokenizer;
+    int named = 0;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        named |= options_given(given, names[i]);
+    if (!named || (options_given(given, "vocab-size") && a->eod_id >= 0))
+        return 0;
+    a->tokenizer.vocab_size = a->vocab_size > 0 ? a->vocab_size : 0;
+    tokenizer = tokenizer_create(&a->tokenizer, err);
+    if (!tokenizer)
+        return -1;
+    if (!options_given(given, "vocab-size"))
+        a->vocab_size = tokenizer_vocab_size(tokenizer);
+    if (a->eod_id < 0)
+        a->eod_id = tokenizer_eod(tokenizer);
+    tokenizer_destroy(tokenizer);
+    return 0;
+}
+
 static int derive_model(struct arguments *a, struct error *err)
 {
     struct model_config *m = &a->model_config;
@@ -382,9 +406,10 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
 {
     if (!a->model && world->model)
         a->model = world->model;
-    if (apply_preset(a, given, err) < 0 || derive_shape(a, err) < 0 ||
-        derive_layout(a, world, err) < 0 || derive_model(a, err) < 0 || check_layout(a, err) < 0 ||
-        derive_recompute(a, err) < 0 || derive_length(a, err) < 0 || derive_rules(a, err) < 0)
+    if (apply_preset(a, given, err) < 0 || ask_tokenizer(a, given, err) < 0 ||
+        derive_shape(a, err) < 0 || derive_layout(a, world, err) < 0 || derive_model(a, err) < 0 ||
+        check_layout(a, err) < 0 || derive_recompute(a, err) < 0 || derive_length(a, err) < 0 ||
+        derive_rules(a, err) < 0)
         return -1;
     if (a->model_config.chunks > 1 &&
         a->global_batch_size / (a->micro_batch_size * a->layout.dp) % a->layout.pp != 0)

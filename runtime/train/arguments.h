@@ -4,6 +4,7 @@
 
 #include "engine.h"
 #include "option.h"
+#include "tokenizer.h"
 #include "world.h"
 
 enum device_choice { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
@@ -45,7 +46,7 @@ struct arguments {
     int mock_data, reset_position_ids, reset_attention_mask, eod_mask_loss;
     int64_t eod_id;
     int64_t eval_iters, eval_interval;
-    const char *tokenizer_type, *tokenizer_model, *vocab_file, *merge_file;
+    struct tokenizer_config tokenizer;
     /* weights */
     const char *load_hf, *save_hf;
     /* checkpoints */
