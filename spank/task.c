@@ -372,8 +372,7 @@ static int find_own(struct task *task, struct error *err)
     found->rank = task->facts.rank;
     if (cpuset_of_thread(&found->cpus, err))
         return -1;
-    if (!facts_variable(task->spank, "SLURM_STEP_GPUS", found->gpus, sizeof(found->gpus))[0])
-        facts_variable(task->spank, "SLURM_JOB_GPUS", found->gpus, sizeof(found->gpus));
+    facts_variable(task->spank, "SLURM_STEP_GPUS", found->gpus, sizeof(found->gpus));
     facts_variable(task->spank, "CUDA_VISIBLE_DEVICES", found->visible, sizeof(found->visible));
     found->confined = node_reachable_gpus(found->reach, sizeof(found->reach));
     return 0;

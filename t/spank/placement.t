@@ -62,6 +62,14 @@ try as_user srun -N1 -n4 -c 4 --gres=gpu:2 --megatron-bind=gpu bash -c "$mine"
 like "$out" "4 tasks per node are more than the 2 GPUs" "which gpu does not allow"
 try as_user srun -N1 -n2 -c 8 --megatron-tp=2 bash -c "$mine"
 like "$out" "^1 gpu= pci= nics=rdmap.* visible= order=$" "no GPUs asked for: none given"
+script=$(batch none <<EOT
+#!/bin/bash
+#SBATCH -N1 -n2 --gres=gpu:2 --megatron-tp=2
+srun --gres=none bash -c '$mine'
+EOT
+)
+try_batch as_user "$script"
+like "$out" "^1 gpu= pci= " "a step without GPUs in a job with some: none given"
 
 # --- wishes -----------------------------------------------------------------------------------------
 try as_user srun -N1 -n2 -c 4 --gpus-per-task=1 --megatron-tp=2 --megatron-verbose bash -c "$mine"
