@@ -17,6 +17,7 @@ enum { CONTROLLER_SECONDS = 8 };
 struct lookup {
     struct share *share;
     uint32_t job, step; /* of the component that has rank 0 */
+    uint32_t component; /* NO_VAL is any, which is safe where the job has one with this step */
     char first[256];    /* the first node of it, where the step itself is over already */
 };
 
@@ -26,7 +27,7 @@ static int look_up_master(void *argument)
     struct lookup *lookup = argument;
     struct controller_node node;
 
-    if (controller_first_node(lookup->job, lookup->step, NO_VAL, &node) &&
+    if (controller_first_node(lookup->job, lookup->step, lookup->component, &node) &&
         controller_first_node(lookup->job, lookup->step, 0, &node)) {
         if (!lookup->first[0])
             return 1;
@@ -95,6 +96,8 @@ static void find_master(spank_t spank, const struct facts *facts, struct share *
         return;
     }
     first_component(spank, &lookup);
+    /* A het step of a plain job: when its first component is over, any would be another one. */
+    lookup.component = facts->het && !lookup.first[0] ? 0 : NO_VAL;
     with_deadline(look_up_master, &lookup, CONTROLLER_SECONDS);
 }
 

@@ -39,6 +39,8 @@ step "a relative node of a job" 2 as_user salloc -N3 srun -r1 -N2 -n2 --megatron
 is "$(meeting "$out")" n2 "which is n2"
 
 # --- het jobs ---------------------------------------------------------------------------------------
+# Rank 0 has to be there for as long as others look for it.
+who+='; sleep 1.5'
 step "het job by srun" 5 as_user srun -N1 -n1 --megatron-show bash -c "$who" : -N2 --ntasks-per-node=2 bash -c "$who"
 like "$out" "^rank 4/5 node 2/3 local 1/2 " "one contract over all components"
 step "het step of a plain job" 3 as_user salloc -N2 --ntasks-per-node=2 srun -n1 -N1 --megatron-show bash -c "$who" : -n2 -N1 bash -c "$who"
