@@ -447,7 +447,8 @@ struct device_plan {
 };
 
 struct device_options {
-    int index;             /* which GPU, of those the process sees */
+    int index;             /* which GPU, of those the process sees; -1: by local_rank in turn */
+    int local_rank;        /* of this process among those of its node */
     int threads;           /* cpu: threads of this rank; 0: all cores the process may use */
     int deterministic;     /* no operation may depend on timing */
     int random_order;      /* cpu: run streams in random legal order, for tests */

@@ -1,6 +1,7 @@
 #include "engine.h"
 #include "pipeline.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -437,4 +438,15 @@ int engine_state(struct engine *e, struct step_state *state, int reset, struct e
     if (state != e->report)
         *state = *e->report;
     return comm_check(e->parallel->comm, err);
+}
+
+int engine_params_norm(struct engine *e, double *norm, struct error *err)
+{
+    struct step_state state;
+
+    optimizer_sum_weights(e->optimizer);
+    if (engine_state(e, &state, 0, err) < 0)
+        return -1;
+    *norm = sqrt(state.norm_squared);
+    return 0;
 }

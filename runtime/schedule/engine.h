@@ -46,4 +46,7 @@ int engine_evaluate(struct engine *engine, struct batch_loader *loader, int64_t 
 /* The state after all steps given so far; waits. 'reset' clears what the log counts. */
 int engine_state(struct engine *engine, struct step_state *state, int reset, struct error *err);
 
+/* Euclidean norm of all parameters of the model, each counted once; waits. Collective. */
+int engine_params_norm(struct engine *engine, double *norm, struct error *err);
+
 #endif

@@ -6,7 +6,8 @@
 /* One run of a bucket's part whose squares count in the norm. */
 struct segment {
     struct device_plan *plan;
-    int64_t first; /* in the gradient arena */
+    int64_t first;       /* in the gradient arena */
+    int64_t shard_first; /* in the shard arenas */
 };
 
 struct optimizer {
@@ -51,7 +52,8 @@ static int counts(const struct optimizer *o, enum parameter_class class)
     return o->parallel->at.tp == 0 || class == CLASS_DIVIDED || class == CLASS_RAW;
 }
 
-static int add_segment(struct optimizer *o, int64_t first, int64_t last, struct error *err)
+static int add_segment(struct optimizer *o, const struct bucket *bucket, int64_t first,
+                       int64_t last, struct error *err)
 {
     struct operation op = {.kind = OPERATION_SQUARE_SUM, .square_sum = {last - first}};
     struct segment *segment = &o->segments[o->segment_count];
@@ -59,6 +61,7 @@ static int add_segment(struct optimizer *o, int64_t first, int64_t last, struct 
     if (last <= first)
         return 0;
     segment->first = first;
+    segment->shard_first = bucket->shard_first + first - part_first(o, bucket);
     segment->plan = plan_create(o->device, &op, err);
     if (!segment->plan)
         return -1;
@@ -79,7 +82,7 @@ static int plan_segments(struct optimizer *o, const struct bucket *bucket, struc
         if (counted && first < 0)
             first = at;
         if (!counted && first >= 0) {
-            if (add_segment(o, first, at, err) < 0)
+            if (add_segment(o, bucket, first, at, err) < 0)
                 return -1;
             first = -1;
         }
@@ -354,4 +357,22 @@ void optimizer_finish(struct optimizer *o)
     phase(o, STEP_CLIP);
     update(o);
     phase(o, STEP_END);
+}
+
+void optimizer_sum_weights(struct optimizer *o)
+{
+    struct step_state *state = model_state(o->model);
+    float *weights = model_weights(o->model);
+
+    phase(o, STEP_BEGIN);
+    for (int i = 0; i < o->segment_count; i++) {
+        const struct segment *segment = &o->segments[i];
+
+        run_square_sum(segment->plan, o->stream,
+                       &(struct square_sum_operands){o->shard.master
+                                                         ? o->shard.master + segment->shard_first
+                                                         : weights + segment->first,
+                                                     &state->norm_squared});
+    }
+    comm_all_reduce(o->parallel->world, o->stream, &state->norm_squared, 1, TYPE_FP64, COMM_SUM);
 }

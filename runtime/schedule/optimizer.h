@@ -43,4 +43,7 @@ void optimizer_finish(struct optimizer *optimizer);
 /* Forget what the log counted. */
 void optimizer_reset_log(struct optimizer *optimizer);
 
+/* Between steps: put the sum of squares of all weights into the state's norm_squared. */
+void optimizer_sum_weights(struct optimizer *optimizer);
+
 #endif

@@ -64,13 +64,20 @@ static const char *cache_directory(char *path, size_t size)
     return length > 0 && (size_t)length < size ? path : NULL;
 }
 
+/* The GPU that the contract names: the first number of its list. */
+static int gpu_index(const struct world *world)
+{
+    return world->gpus && world->gpus[0] >= '0' && world->gpus[0] <= '9' ? atoi(world->gpus) : -1;
+}
+
 static int open_device(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
     char cache[PATH_MAX];
     struct device_options options = {
         .cache_dir = cache_directory(cache, sizeof(cache)),
-        .index = 0,
+        .index = gpu_index(t->world),
+        .local_rank = (int)t->world->local_rank,
         .threads = a->threads > 0 ? (int)a->threads : 0,
         .deterministic = a->deterministic,
         .random_order = a->random_order,
@@ -222,10 +229,11 @@ static int log_steps(struct train *t, int64_t batch, struct error *err)
     struct step_state state;
     struct log_line line;
     char text[1024];
-    double seconds;
+    double seconds, params_norm = -1;
     int64_t steps = t->iteration - t->logged;
 
-    if (engine_state(t->engine, &state, 1, err) < 0)
+    if (engine_state(t->engine, &state, 1, err) < 0 ||
+        (a->log_params_norm && engine_params_norm(t->engine, &params_norm, err) < 0))
         return -1;
     seconds = (now() - t->interval_began) / (double)steps;
     line = (struct log_line){
@@ -241,7 +249,7 @@ static int log_steps(struct train *t, int64_t batch, struct error *err)
         .loss = state.taken > 0 ? state.loss_total / (double)state.taken : NAN,
         .loss_scale = state.loss_scale,
         .grad_norm = state.grad_norm,
-        .params_norm = -1,
+        .params_norm = params_norm,
         .taken = state.taken,
         .skipped = state.skipped,
         .nans = state.nans,

@@ -214,8 +214,8 @@ static void close_call(struct device *base)
     free(device);
 }
 
-/* Say which of driver, device and permission is missing. */
-static int find_gpu(int index, struct error *err)
+/* The number of the GPU to use, or -1 saying which of driver, device and permission is missing. */
+static int find_gpu(const struct device_options *options, struct error *err)
 {
     int count = 0, driver = 0, runtime = 0;
     cudaError_t status = cudaGetDeviceCount(&count);
@@ -232,12 +232,12 @@ static int find_gpu(int index, struct error *err)
                          driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
     if (status)
         return error_set(err, "no GPU can be used on this node: %s", cudaGetErrorString(status));
-    if (index < 0 || index >= count)
+    if (options->index >= count || count == 0)
         return error_set(err,
                          "GPU %d was asked for, but this process sees %d; check "
                          "CUDA_VISIBLE_DEVICES and --gpus",
-                         index, count);
-    return 0;
+                         options->index, count);
+    return options->index >= 0 ? options->index : options->local_rank % count;
 }
 
 static int open_libraries(struct cuda_device *device, const struct device_options *options,
@@ -285,8 +285,9 @@ device_backend_open(const struct device_options *options, struct error *err);
 struct device *device_backend_open(const struct device_options *options, struct error *err)
 {
     struct cuda_device *device;
+    int index = find_gpu(options, err);
 
-    if (find_gpu(options->index, err))
+    if (index < 0)
         return NULL;
     device = calloc(1, sizeof(*device));
     if (!device) {
@@ -294,7 +295,7 @@ struct device *device_backend_open(const struct device_options *options, struct 
         return NULL;
     }
     pthread_mutex_init(&device->lock, NULL);
-    device->index = options->index;
+    device->index = index;
     device->deterministic = options->deterministic;
     device->base = (struct device){
         .abi = DEVICE_ABI,
