@@ -8,7 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { DAY = 86400 };
+/* There may be a thousand waiting nodes, and the one that imports says how far it is: so be terse.
+ */
+enum { DAY = 86400, FIRST_WORD = 20, NEXT_WORDS = 300 };
 
 static void remove_old(const char *directory)
 {
@@ -110,11 +112,12 @@ static void read_sign(const struct announcement *announcement, char *sign, size_
 }
 
 int announcement_wait(struct announcement *announcement, double patience, double timeout,
+                      void (*say)(void *argument, const char *line), void *argument,
                       char key[IMAGE_KEY_SIZE], struct error *err)
 {
-    char seen[512] = "", sign[512];
-    double begun = seconds_now(), changed = begun;
-    double pause = 0.02;
+    char seen[512] = "", sign[512], line[256];
+    double begun = seconds_now(), changed = begun, said = begun;
+    double pause = 0.02, silence = FIRST_WORD;
     int word;
 
     while ((word = read_word(announcement, key, err)) == 0) {
@@ -131,6 +134,14 @@ int announcement_wait(struct announcement *announcement, double patience, double
         if (timeout > 0 && seconds_now() - begun > timeout)
             return error_set(err, "the image was not imported within %.0f seconds by another node",
                              timeout);
+        if (seconds_now() - said > silence) {
+            said = seconds_now();
+            silence = NEXT_WORDS;
+            snprintf(line, sizeof(line), "waiting for the image, which %.*s imports (%.0f s)",
+                     seen[0] ? (int)strcspn(seen, " ") : 12, seen[0] ? seen : "another node",
+                     said - begun);
+            say(argument, line);
+        }
         seconds_sleep(pause);
         pause = pause < 0.5 ? pause * 1.5 : 0.5;
     }

@@ -24,10 +24,11 @@ void announcement_beat(struct announcement *announcement);
 int announcement_end(struct announcement *announcement, const char *key,
                      const struct error *failure, struct error *err);
 
-/* On the others: wait for it. 'patience' seconds without a sign of life, or 'timeout' seconds in
- * all (0: any time), are an error. Returns 0 with the key, or -1; where the other node failed it
- * says why itself, and 'err' is left empty. */
+/* On the others: wait for it, and call 'say' when that takes long. 'patience' seconds without a
+ * sign of life, or 'timeout' seconds in all (0: any time), are an error. Returns 0 with the key, or
+ * -1; where the other node failed it says why itself, and 'err' is left empty. */
 int announcement_wait(struct announcement *announcement, double patience, double timeout,
+                      void (*say)(void *argument, const char *line), void *argument,
                       char key[IMAGE_KEY_SIZE], struct error *err);
 
 #endif

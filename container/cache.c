@@ -35,7 +35,10 @@ int make_directories(const char *directory, struct error *err)
         if (end)
             *end = '\0';
         if (mkdir(path, 0700) < 0 && errno != EEXIST)
-            return error_set_errno(err, errno, "cannot make the directory %.300s", path);
+            return error_set_errno(err, errno,
+                                   "cannot make the directory %.300s; set MEGATRON_IMAGE_CACHE to "
+                                   "one that you can write to",
+                                   path);
         if (end)
             *end = '/';
     }
@@ -80,19 +83,25 @@ static int check_directory(const char *path, uid_t owner, int sticky_will_do, st
 
 int image_cache_open(struct image_cache *cache, const char *directory, struct error *err)
 {
+    static const char *const parts[] = {"names", "work"};
     char path[4096];
 
     cache->owner = geteuid();
     cache->writable = 1;
     snprintf(cache->directory, sizeof(cache->directory), "%s", directory);
-    join(path, sizeof(path), directory, "names", "");
-    if (make_directories(path, err) < 0 || check_directory(directory, cache->owner, 0, err) < 0)
+    /* Whose it is is known before anything is made in it. */
+    if (make_directories(directory, err) < 0 ||
+        check_directory(directory, cache->owner, 0, err) < 0)
         return -1;
-    join(path, sizeof(path), directory, "work", "");
-    if (make_directories(path, err) < 0)
-        return -1;
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        if (join(path, sizeof(path), directory, parts[i], "") < 0 ||
+            make_directories(path, err) < 0)
+            return -1;
     if (access(path, W_OK) < 0)
-        return error_set_errno(err, errno, "cannot write to the image cache %.300s", directory);
+        return error_set_errno(err, errno,
+                               "cannot write to the image cache %.300s; set MEGATRON_IMAGE_CACHE "
+                               "to a directory that you can write to",
+                               directory);
     return 0;
 }
 

@@ -7,14 +7,22 @@
 #include "scratch.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { DIGEST_TIMEOUT = 60, SAY_EVERY = 5 };
+enum { DIGEST_TIMEOUT = 60, SAY_EVERY = 5, DAY = 86400 };
 
 /* An import under way, for the progress lines. */
 struct work {
@@ -25,6 +33,7 @@ struct work {
     struct process_result result;
     struct progress progress;
     double said;
+    int lost; /* somebody took this import for dead, and the lease */
 };
 
 __attribute__((format(printf, 2, 3))) static void say(const struct image_request *request,
@@ -89,18 +98,32 @@ static int is_cached(const struct image_request *request, const char *key)
            image_cache_find(request->cache, key, path, sizeof(path), NULL) == 1;
 }
 
+/* Nobody can be asked: take the last answer, if that image is still there. */
+static int use_last(const struct image_request *request, char key[IMAGE_KEY_SIZE],
+                    const struct error *why)
+{
+    if (image_cache_recall(request->cache, request->reference->text, key) < 0 ||
+        !is_cached(request, key))
+        return -1;
+    say(request, "%s; using the image it was the last time, %.20s...", why->text, key);
+    return 0;
+}
+
 static int resolve_registry(const struct image_request *request, char key[IMAGE_KEY_SIZE],
                             struct error *err)
 {
     const char *text = request->reference->text;
     const char *const argv[] = {"enroot", "digest", text, NULL};
+    struct error trouble;
 
     if (ask(request, argv, "", key, err) == 0)
         return image_cache_remember(request->cache, text, key, err);
-    if (image_cache_recall(request->cache, text, key) < 0 || !is_cached(request, key))
-        return -1;
-    say(request, "%s; using the image it was the last time, %.20s...", err->text, key);
-    return 0;
+    if (use_last(request, key, err) == 0)
+        return 0;
+    /* An Enroot that is missing or too old is the better reason. */
+    return enroot_check(request->path, request->environment, &trouble) < 0
+               ? error_set(err, "%s", trouble.text)
+               : -1;
 }
 
 static int resolve_daemon(const struct image_request *request, int ask_daemon,
@@ -112,10 +135,11 @@ static int resolve_daemon(const struct image_request *request, int ask_daemon,
     const char *const argv[] = {
         docker ? "docker" : "podman", "image", "inspect", "--format", "{{.Id}}", name, NULL};
 
+    if (ask_daemon && ask(request, argv, "sha256:", key, err) == 0)
+        return image_cache_remember(request->cache, reference->text, key, err);
+    /* srun in a batch job runs where no daemon is; sbatch imported it on the submit host. */
     if (ask_daemon)
-        return ask(request, argv, "sha256:", key, err) < 0
-                   ? -1
-                   : image_cache_remember(request->cache, reference->text, key, err);
+        return use_last(request, key, err);
     if (image_cache_recall(request->cache, reference->text, key) < 0)
         return error_set(err,
                          "%.300s was never imported; run `megatron image import %.300s` where its "
@@ -144,7 +168,8 @@ static int on_tick(void *argument, double elapsed)
     char line[512];
 
     beat(work->request);
-    if (lease_beat(&work->lease) < 0)
+    work->lost = lease_beat(&work->lease) < 0;
+    if (work->lost)
         return -1;
     if (elapsed - work->said < SAY_EVERY)
         return 0;
@@ -152,6 +177,24 @@ static int on_tick(void *argument, double elapsed)
     progress_line(&work->progress, work->result.errors, elapsed, line, sizeof(line));
     say(work->request, "importing %s: %s", work->request->reference->text, line);
     return 0;
+}
+
+/* Room that was missing, against what is there. The image's size is known once it is unpacked. */
+static void explain_space(const struct work *work, struct error *err)
+{
+    const char *const places[] = {work->request->cache->directory, work->request->temporary};
+    char room[2][32] = {"?", "?"}, need[32];
+    struct error said = *err;
+    struct statvfs disk;
+
+    for (int i = 0; i < 2; i++)
+        if (statvfs(places[i], &disk) == 0)
+            format_size((double)disk.f_bavail * (double)disk.f_frsize, room[i], sizeof(room[i]));
+    format_size(work->progress.total, need, sizeof(need));
+    error_set(err, "%.600s (no space left: %s free in %.100s, %s in %.100s%s%s)", said.text,
+              room[0], places[0], room[1], places[1],
+              work->progress.total > 0 ? "; unpacked it needs " : "",
+              work->progress.total > 0 ? need : "");
 }
 
 static int run_import(struct work *work, struct error *err)
@@ -181,16 +224,19 @@ static int run_import(struct work *work, struct error *err)
     snprintf(what, sizeof(what), "import of %.500s", request->reference->text);
     if (rc < 0)
         return -1;
-    if (work->result.timed_out && request->timeout > 0)
+    if (work->lost)
+        return error_set(err, "%s was taken over by another process", what);
+    if (work->result.timed_out)
         return error_set(err,
                          "%s took longer than %.0f seconds; raise --megatron-import-timeout, or "
                          "import it beforehand with `megatron image import`",
                          what, request->timeout);
-    if (work->result.timed_out)
-        return error_set(err, "%s was taken over by another process", what);
-    if (work->result.status != 0)
-        return enroot_explain(what, work->result.status, work->result.errors, err);
-    return 0;
+    if (work->result.status == 0)
+        return 0;
+    enroot_explain(what, work->result.status, work->result.errors, err);
+    if (strstr(work->result.errors, "No space left"))
+        explain_space(work, err);
+    return -1;
 }
 
 /* Whoever holds the lease of a key is the only one with a right to its drafts. */
@@ -215,6 +261,46 @@ static void remove_drafts(const struct image_request *request, const char *key)
         closedir(work);
 }
 
+/* Summing up and syncing a large image takes minutes in which others must see that this import
+ * lives: a child does it. */
+static int publish(struct work *work, const char *key, char *path, size_t size, struct error *err)
+{
+    const struct image_request *request = work->request;
+    struct pollfd answer = {.events = POLLIN};
+    int ends[2];
+    pid_t parent = getpid(), child;
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return error_set_errno(err, errno, "cannot publish the image");
+    child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        err->text[0] = '\0';
+        if (getppid() == parent)
+            image_cache_publish(request->cache, key, work->draft, request->reference->text, path,
+                                size, err);
+        _exit(write(ends[1], err->text, sizeof(err->text)) < 0);
+    }
+    close(ends[1]);
+    error_set(err, "the process that publishes the image was killed");
+    answer.fd = ends[0];
+    while (child > 0 && poll(&answer, 1, 1000) <= 0) {
+        beat(request);
+        /* Publishing is a rename: it does no harm where another does the same. */
+        (void)lease_beat(&work->lease);
+    }
+    if (child < 0)
+        error_set_errno(err, errno, "cannot publish the image");
+    else if (read(ends[0], err->text, sizeof(err->text)) == 0)
+        error_set(err, "the process that publishes the image was killed");
+    close(ends[0]);
+    while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) {
+    }
+    if (err->text[0] == '\0' && image_cache_find(request->cache, key, path, size, err) == 1)
+        return 0;
+    return err->text[0] ? -1 : error_set(err, "the image was removed as soon as it was published");
+}
+
 static int import_with_lease(struct work *work, const char *key, char *path, size_t size,
                              struct error *err)
 {
@@ -234,8 +320,7 @@ static int import_with_lease(struct work *work, const char *key, char *path, siz
     say(request, "importing %s", request->reference->text);
     rc = run_import(work, err);
     if (rc == 0)
-        rc = image_cache_publish(request->cache, key, work->draft, request->reference->text, path,
-                                 size, err);
+        rc = publish(work, key, path, size, err);
     unlink(work->draft);
     scratch_destroy(&work->scratch);
     if (rc == 0 && stat(path, &info) == 0) {
@@ -244,6 +329,26 @@ static int import_with_lease(struct work *work, const char *key, char *path, siz
             seconds_now() - begun);
     }
     return rc;
+}
+
+/* Remove what killed imports left: on this node, and in the cache what nobody has touched for a
+ * day, since leases and drafts change while their owners live. */
+static void sweep(const struct image_request *request)
+{
+    char directory[2100], path[4096];
+    struct dirent *item;
+    struct stat info;
+    DIR *work;
+
+    scratch_sweep(request->temporary);
+    snprintf(directory, sizeof(directory), "%s/work", request->cache->directory);
+    work = opendir(directory);
+    while (work && (item = readdir(work)))
+        if (snprintf(path, sizeof(path), "%s/%s", directory, item->d_name) < (int)sizeof(path) &&
+            lstat(path, &info) == 0 && S_ISREG(info.st_mode) && time(NULL) - info.st_mtime > DAY)
+            unlink(path);
+    if (work)
+        closedir(work);
 }
 
 static int find_anywhere(const struct image_request *request, const char *key, char *path,
@@ -280,7 +385,7 @@ int image_obtain(const struct image_request *request, const char *key, char *pat
         return error_set(err, "out of memory");
     work->request = request;
     work->scratch.alive = -1;
-    scratch_sweep(request->temporary);
+    sweep(request);
     snprintf(lease, sizeof(lease), "%s/work/%s.lease", request->cache->directory, key);
     for (;;) {
         int taken;
@@ -297,7 +402,10 @@ int image_obtain(const struct image_request *request, const char *key, char *pat
             if (rc == 0)
                 rc = import_with_lease(work, key, path, size, err) < 0 ? -1 : 1;
             lease_release(&work->lease);
-            break;
+            if (!work->lost)
+                break;
+            work->lost = 0;
+            say(request, "%s", err->text);
         }
         if (request->timeout > 0 && seconds_now() - begun > request->timeout) {
             rc = error_set(err, "%.300s was not imported within %.0f seconds by %.64s",
@@ -314,9 +422,4 @@ int image_obtain(const struct image_request *request, const char *key, char *pat
     }
     free(work);
     return rc == 1 ? 0 : -1;
-}
-
-void image_sweep(const char *temporary)
-{
-    scratch_sweep(temporary);
 }

@@ -23,8 +23,8 @@ struct image_request {
 
 /* Which image the reference stands for now: its key in the cache. A pinned reference needs no
  * registry; where the registry cannot be asked, the answer it last gave to this user is taken and
- * said, if that image is in a cache. dockerd:// and podman:// ask the daemon if 'ask_daemon', else
- * they stand for what was last imported from it. Returns 0 or -1. */
+ * said, if that image is in a cache. dockerd:// and podman:// ask the daemon if 'ask_daemon'; else,
+ * and where it cannot be asked, they stand for what was last imported from it. Returns 0 or -1. */
 int image_resolve(const struct image_request *request, int ask_daemon, char key[IMAGE_KEY_SIZE],
                   struct error *err);
 
@@ -32,8 +32,5 @@ int image_resolve(const struct image_request *request, int ask_daemon, char key[
  * somebody else imports it, wait. Returns 0 or -1. */
 int image_obtain(const struct image_request *request, const char *key, char *path, size_t size,
                  struct error *err);
-
-/* Remove what imports that were killed on this node left in 'temporary'. */
-void image_sweep(const char *temporary);
 
 #endif

@@ -127,6 +127,7 @@ int lease_take(struct lease *lease, const char *path, double patience, struct le
         if (!is_dead_neighbour(seen) && seconds_now() - watch->since < patience)
             return 0;
         break_lease(lease, seen);
+        watch->broken = 1;
     }
     return 0;
 }

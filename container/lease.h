@@ -21,6 +21,7 @@ struct lease {
 struct lease_watch {
     char seen[LEASE_OWNER_SIZE + 32];
     double since; /* when it last changed, by this process's clock */
+    int broken;   /* set when a lease was taken from one who is gone */
 };
 
 /* Take the lease at 'path'. Returns 1 if taken, 0 if someone else holds it and lives, -1 on error.

@@ -1,9 +1,12 @@
 #include "named.h"
 #include "enroot.h"
+#include "files.h"
+#include "lease.h"
 #include "process.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/utsname.h>
 
 static int run_enroot(const char *const *argv, const char *path, const char *const *environment,
                       double timeout, struct process_result *result, struct error *err)
@@ -41,22 +44,74 @@ static int is_there(const char *name, const char *path, const char *const *envir
     return has_line(result.output, name);
 }
 
-int container_keep(const char *name, const char *image, const char *path,
-                   const char *const *environment, double timeout, char *full, size_t size,
-                   struct error *err)
+static int on_tick(void *argument, double elapsed)
 {
-    const char *const create[] = {"enroot", "create", "--name", full, image, NULL};
-    struct process_result result;
-    int there;
+    (void)elapsed;
+    (void)lease_beat(argument);
+    return 0;
+}
 
-    snprintf(full, size, "megatron_%s", name);
-    there = is_there(full, path, environment, err);
-    if (there != 0)
-        return there < 0 ? -1 : 0;
-    if (run_enroot(create, path, environment, timeout, &result, err) < 0)
+/* With the lease: make it, in place of what is there if 'anew'. */
+static int make(const struct named_request *request, const char *full, int anew,
+                struct lease *lease, struct error *err)
+{
+    const char *const argv[] = {"enroot",
+                                "create",
+                                "--name",
+                                full,
+                                anew ? "--force" : request->image,
+                                anew ? request->image : NULL,
+                                NULL};
+    struct process_request process = {.argv = argv,
+                                      .environment = request->environment,
+                                      .path = request->path,
+                                      .timeout = request->timeout,
+                                      .tick = on_tick,
+                                      .argument = lease};
+    struct process_result result;
+
+    if (process_run(&process, &result, err) < 0)
         return -1;
-    /* Another step may have made it meanwhile. */
-    if (result.status != 0 && !strstr(result.errors, "already exists"))
+    if (result.timed_out)
+        return error_set(err, "making the container %s took longer than %.0f seconds",
+                         request->name, request->timeout);
+    if (result.status != 0)
         return enroot_explain("making the container", result.status, result.errors, err);
     return 0;
+}
+
+int container_keep(const struct named_request *request, char *full, size_t size, struct error *err)
+{
+    struct lease_watch watch = {0};
+    struct lease lease;
+    struct utsname host;
+    char path[4096];
+    double begun = seconds_now();
+    int taken, rc;
+
+    snprintf(full, size, "megatron_%s", request->name);
+    uname(&host);
+    /* By host: Enroot's containers may be on the node's own disk. */
+    snprintf(path, sizeof(path), "%s/containers", request->cache->directory);
+    if (make_directories(path, err) < 0)
+        return -1;
+    snprintf(path, sizeof(path), "%s/containers/%s.%s", request->cache->directory, request->name,
+             host.nodename);
+    while ((taken = lease_take(&lease, path, request->patience, &watch, err)) == 0) {
+        if (seconds_now() - begun > request->timeout)
+            return error_set(err, "the container %s is being made for over %.0f seconds",
+                             request->name, request->timeout);
+        seconds_sleep(0.2);
+    }
+    if (taken < 0)
+        return -1;
+    rc = watch.broken ? 0 : is_there(full, request->path, request->environment, err);
+    if (rc == 0) {
+        rc = make(request, full, watch.broken, &lease, err);
+        /* Where making failed, the lease stays behind: what is there now is no container. */
+        if (rc < 0)
+            return -1;
+    }
+    lease_release(&lease);
+    return rc < 0 ? -1 : 0;
 }

@@ -3,12 +3,21 @@
 #define MEGATRON_NAMED_H
 
 #include <stddef.h>
+#include "cache.h"
 #include "error.h"
 
-/* Make the container 'name' of this user from 'image' unless there is one. 'full' gets the name it
- * has for Enroot. Returns 0 or -1. */
-int container_keep(const char *name, const char *image, const char *path,
-                   const char *const *environment, double timeout, char *full, size_t size,
-                   struct error *err);
+struct named_request {
+    const char *name;
+    const char *image;               /* a squashfs file */
+    const char *path;                /* where enroot is looked for */
+    const char *const *environment;  /* what Enroot sees */
+    const struct image_cache *cache; /* where making one is recorded, so that a half one is known */
+    double timeout;                  /* seconds to make it */
+    double patience; /* seconds without a sign of life of another process that makes it */
+};
+
+/* Make the container of this user and host unless there is one; one whose making was interrupted is
+ * made anew. 'full' gets the name it has for Enroot. Returns 0 or -1. */
+int container_keep(const struct named_request *request, char *full, size_t size, struct error *err);
 
 #endif

@@ -43,6 +43,8 @@ static void run_child(const struct process_request *request, const char *program
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent || dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0)
         _exit(126);
+    /* Descriptors of the task (PMI, pipes of Slurm) are not for the program. */
+    close_range(3, ~0U, 0);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);

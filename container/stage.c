@@ -40,10 +40,12 @@ static int make_room(const struct image_cache *stage, int64_t limit, int64_t nee
     free(entries);
     if (limit > 0 && total + need > limit)
         return error_set(err, "an image of %" PRId64 " MB does not fit below image_stage_max",
-                         need >> 20);
+                         need / 1000000);
     if (statvfs(stage->directory, &disk) == 0 &&
         need >= (int64_t)disk.f_bavail * (int64_t)disk.f_frsize)
-        return error_set(err, "no room for %" PRId64 " MB in %.300s", need >> 20, stage->directory);
+        return error_set(err, "no room in %.300s: %" PRId64 " MB needed, %" PRId64 " MB free",
+                         stage->directory, need / 1000000,
+                         (int64_t)disk.f_bavail * (int64_t)disk.f_frsize / 1000000);
     return 0;
 }
 
@@ -92,8 +94,16 @@ int image_stage(const char *directory, int64_t limit, const char *key, const cha
 {
     char own[1024], lock[2100];
     struct image_cache stage;
+    struct stat place;
     int guard, from, rc;
 
+    if (lstat(directory, &place) < 0)
+        return error_set_errno(err, errno, "cannot use image_stage=%.300s", directory);
+    if (!S_ISDIR(place.st_mode) || ((place.st_mode & 022) && !(place.st_mode & S_ISVTX)))
+        return error_set(err,
+                         "image_stage=%.300s is not used: others could exchange what is in it; "
+                         "`chmod 1777` it",
+                         directory);
     snprintf(own, sizeof(own), "%.900s/%u", directory, (unsigned)geteuid());
     if (image_cache_open(&stage, own, err) < 0)
         return -1;

@@ -109,8 +109,7 @@ static void launch_child(const struct launch *launch)
     if (dup2(launch->lifetime, 0) < 0 || dup2(launch->ready, 1) < 0 || dup2(launch->log, 2) < 0)
         _exit(126);
     /* Descriptors of the task (PMI, pipes of Slurm) are not for the container. */
-    for (int fd = 3; fd < 1024; fd++)
-        close(fd);
+    close_range(3, ~0U, 0);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     execve(launch->program, (char *const *)launch->argv, (char *const *)launch->environment);

@@ -13,6 +13,7 @@
 #include "cache.h"
 #include "enroot.h"
 #include "files.h"
+#include "host.h"
 #include "import.h"
 #include "named.h"
 #include "settings.h"
@@ -22,7 +23,9 @@
 
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
-enum { START_SECONDS = 120, PATIENCE_SECONDS = 60, VISIBLE_SECONDS = 60 };
+/* An importer shows every second that it lives; one that is only slow is not to be taken for dead.
+ */
+enum { START_SECONDS = 120, PATIENCE_SECONDS = 60, LEASE_SECONDS = 20, VISIBLE_SECONDS = 60 };
 
 /* Everything needed to ask for and import an image, in one place. */
 struct work {
@@ -81,7 +84,7 @@ static void fill_request(struct work *work, const struct image_settings *setting
     work->request.path = enroot_path(config);
     work->request.temporary = temporary_directory(environment);
     work->request.timeout = (double)settings->timeout;
-    work->request.patience = PATIENCE_SECONDS;
+    work->request.patience = LEASE_SECONDS;
 }
 
 static int find_file(const struct image_settings *settings, char *path, size_t size,
@@ -186,8 +189,9 @@ static int find_registry_image(const struct image_node *node, struct work *work,
         return -1;
     if (node->imports)
         return import_for_all(work, key, path, size, err);
-    if (announcement_wait(&work->announcement, PATIENCE_SECONDS, work->request.timeout, key, err) <
-        0)
+    /* The node that imports gives up first, and says why. */
+    if (announcement_wait(&work->announcement, PATIENCE_SECONDS, work->request.timeout + 30, on_say,
+                          work, key, err) < 0)
         return -1;
     return wait_for_file(work, key, path, size, err);
 }
@@ -247,16 +251,51 @@ static int start_container(const struct image_node *node, const char *image, pid
     return rc;
 }
 
+static int check_host(const struct image_node *node, struct error *err)
+{
+    const char *fuse = node->config->image_fuse ? node->config->image_fuse : "/dev/fuse";
+
+    /* A container that is kept is extracted, not mounted. */
+    return host_check(enroot_path(node->config),
+                      node->settings->container || strcmp(fuse, "none") == 0 ? NULL : fuse, err);
+}
+
+/* The container that is kept under a name: made from 'image' unless it is there. */
+static int keep_container(const struct image_node *node, const char *image, char *name, size_t size,
+                          struct error *err)
+{
+    struct work *work = calloc(1, sizeof(*work));
+    struct named_request request = {
+        .name = node->settings->container,
+        .image = image,
+        .path = enroot_path(node->config),
+        .environment = node->environment,
+        .timeout = (double)node->settings->timeout,
+        .patience = LEASE_SECONDS,
+    };
+    int rc;
+
+    if (!work)
+        return error_set(err, "out of memory");
+    request.cache = &work->own;
+    rc = open_caches(work, node->config, node->environment, err);
+    if (rc == 0)
+        rc = container_keep(&request, name, size, err);
+    free(work);
+    return rc;
+}
+
 static int start_image(const struct image_node *node, pid_t *holder, struct error *err)
 {
     const struct image_settings *settings = node->settings;
-    char key[IMAGE_KEY_SIZE] = "", path[PATH_MAX], staged[PATH_MAX];
+    char key[IMAGE_KEY_SIZE] = "", path[PATH_MAX], staged[PATH_MAX], name[128];
     const char *image = path;
     struct work *work;
     int rc;
 
     /* What can be wrong with the user's words is found before anything is imported. */
-    if (mounts_check_sources("--megatron-mounts", &settings->mounts, err) < 0)
+    if (mounts_check_sources("--megatron-mounts", &settings->mounts, err) < 0 ||
+        check_host(node, err) < 0)
         return -1;
     if (settings->reference.scheme == IMAGE_FILE) {
         rc = find_file(settings, path, sizeof(path), err);
@@ -277,10 +316,9 @@ static int start_image(const struct image_node *node, pid_t *holder, struct erro
     }
     if (!settings->container)
         return start_container(node, image, holder, err);
-    if (container_keep(settings->container, image, enroot_path(node->config), node->environment,
-                       (double)settings->timeout, staged, sizeof(staged), err) < 0)
+    if (keep_container(node, image, name, sizeof(name), err) < 0)
         return -1;
-    return start_container(node, staged, holder, err);
+    return start_container(node, name, holder, err);
 }
 
 int image_start(const struct image_node *node, pid_t *holder, struct error *err)

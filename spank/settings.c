@@ -93,6 +93,7 @@ static const char *const argument_names[] = {"tp",
                                              "image_publisher",
                                              "image_stage",
                                              "image_stage_max",
+                                             "image_fuse",
                                              "enroot_path",
                                              "fail",
                                              "client-version"};
@@ -259,7 +260,14 @@ static void config_argument(struct config *config, const char *argument)
         config_path(config, &config->image_stage, argument, value);
     else if (strcmp(name, "enroot_path") == 0)
         config_path(config, &config->enroot_path, argument, value);
-    else if (strcmp(name, "image_publisher") == 0)
+    else if (strcmp(name, "image_fuse") == 0) {
+        if (!value || (value[0] != '/' && strcmp(value, "none") != 0))
+            config_bad(config, argument, "is neither a device nor none");
+        else {
+            free(config->image_fuse);
+            config->image_fuse = strdup(value);
+        }
+    } else if (strcmp(name, "image_publisher") == 0)
         config_publisher(config, argument, value);
     else if (strcmp(name, "image_stage_max") == 0)
         config_stage_max(config, argument, value);
@@ -298,6 +306,7 @@ void config_clear(struct config *config)
     free(config->sysroot);
     free(config->rundir);
     free(config->image_cache);
+    free(config->image_fuse);
     free(config->image_stage);
     free(config->enroot_path);
     free(config->client_version);

@@ -76,6 +76,7 @@ struct config {
     char *defaults[OPTION_COUNT]; /* NULL: none */
     char *topology, *sysroot, *rundir;
     char *image_cache, *image_stage, *enroot_path;
+    char *image_fuse;        /* the device that starting needs; "none" */
     uid_t image_publisher;   /* besides root, who may own images of the cache */
     int64_t image_stage_max; /* bytes; 0: no limit */
     char *client_version;    /* for tests: the version a client claims to be */

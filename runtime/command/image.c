@@ -122,7 +122,7 @@ static int run_import(const struct image_options *given, const char *uri,
                      : getenv("TMPDIR") ? getenv("TMPDIR")
                                         : "/tmp",
         .timeout = (double)given->timeout,
-        .patience = 60,
+        .patience = 20,
         .processors = count_processors(),
         .say = say_line,
     };

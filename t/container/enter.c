@@ -1,5 +1,6 @@
 /* Start an image as a container and run a command in it, as the plugin does it for a task:
  *     enter [--mounts LIST] [--workdir DIR] [--entrypoint] [--rw] [--root] IMAGE COMMAND... */
+#include "host.h"
 #include "mounts.h"
 #include "start.h"
 
@@ -53,7 +54,8 @@ int main(int argc, char **argv)
         return 2;
     fcntl(lifetime[0], F_SETFD, FD_CLOEXEC);
     request.image = argv[at];
-    if (container_start(&request, lifetime[0], &holder, &err) < 0 ||
+    if (host_check(request.path, NULL, &err) < 0 ||
+        container_start(&request, lifetime[0], &holder, &err) < 0 ||
         container_environment(holder, set_variable, NULL, &err) < 0 ||
         container_join(holder, request.entrypoint, workdir, &err) < 0)
         return fail(&err);

@@ -4,13 +4,14 @@
 #
 #   registry_up DIR     a registry with the images small:1 (busybox, /etc/rc, an environment) and bare:1
 #                       (one static program, no shell); $registry is its prefix, $enroot_path a PATH
+#                       for it, $image_arguments what plugstack.conf is to say
 #   registry_down       it does not answer any more;  registry_again: it does
 #   ordinary COMMAND    run as an ordinary user with that Enroot; his home is DIR/home
 
 make_roots() {
     mkdir -p "$1"/small/1/{bin,etc,usr/src,root,tmp,proc,sys,dev,run,var} "$1"/bare/1/{bin,tmp,proc,sys,dev,etc}
     cp "$(command -v busybox)" "$1/small/1/bin/busybox"
-    for name in sh cat env id ls pwd echo sleep hostname true; do ln -sf busybox "$1/small/1/bin/$name"; done
+    for name in sh cat env id ls pwd echo sleep hostname kill true; do ln -sf busybox "$1/small/1/bin/$name"; done
     echo 'GREETING=from the image' >"$1/small/1/etc/environment"
     printf 'cd "/usr/src" && unset OLDPWD || exit 1\nexec "$@"\n' >"$1/small/1/etc/rc"
     cp "$(command -v busybox)" "$1/bare/1/bin/pwd"
@@ -57,11 +58,14 @@ registry_up() {
         cp t/container/enroot "$1/bin/enroot"
         registry=docker://here#
         enroot_path=$1/bin
+        # The stand-in mounts nothing.
+        image_arguments="enroot_path=$enroot_path:/usr/sbin:/usr/bin:/sbin:/bin image_fuse=none"
         return
     fi
     registry_port=$((20000 + RANDOM % 10000))
     registry=docker://127.0.0.1:$registry_port#
     enroot_path=$MEGATRON_TEST_ENROOT
+    image_arguments="enroot_path=$enroot_path:/usr/sbin:/usr/bin:/sbin:/bin"
     printf 'version: 0.1\nstorage:\n  filesystem: {rootdirectory: %s/store}\nhttp: {addr: 127.0.0.1:%s}\n' "$1" "$registry_port" >"$1/registry.yml"
     registry_again
     push_images "$1" || { cat "$1/push.log"; return 1; }

@@ -7,10 +7,7 @@ cd "$(dirname "$0")/../.." || exit 1
 unshare --user --map-current-user true 2>/dev/null || skip_all "no user namespaces here"
 trap registry_end EXIT
 registry_up "$(mktemp -d)" || exit 1
-stage=$registry_dir/stage
-mkdir -m 1777 "$stage"
-path=$enroot_path:/usr/sbin:/usr/bin:/sbin:/bin
-cluster_up --nodes 4 --gpus 0 --cpus 4 --plugin-args "enroot_path=$path"
+cluster_up --nodes 4 --gpus 0 --cpus 4 --plugin-args "$image_arguments"
 trap 'registry_end; cluster_down' EXIT
 home=$registry_dir/home
 chown "$(as_user id -u)" "$home"

@@ -13,7 +13,7 @@ stage=$registry_dir/stage
 mkdir -m 755 "$admin"
 mkdir -m 1777 "$stage"
 cluster_up --nodes 1 --gpus 0 --cpus 4 \
-    --plugin-args "enroot_path=$enroot_path:/usr/sbin:/usr/bin:/sbin:/bin image_cache=$admin image_publisher=root image_stage=$stage image_stage_max=3M"
+    --plugin-args "$image_arguments image_cache=$admin image_publisher=root image_stage=$stage image_stage_max=3M"
 trap 'registry_end; cluster_down' EXIT
 home=$registry_dir/home
 chown "$(as_user id -u)" "$home"

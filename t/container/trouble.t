@@ -1,0 +1,113 @@
+#!/bin/bash
+# What goes wrong on nodes: programs, devices and room that are missing, time that is over. Each is said
+# in one sentence with the remedy, before anything is imported where it can be known then.
+cd "$(dirname "$0")/../.." || exit 1
+. t/tap.sh
+. t/container/registry.sh
+unshare --user --map-current-user true 2>/dev/null || skip_all "no user namespaces here"
+trap registry_end EXIT
+registry_up "$(mktemp -d)" || exit 1
+programs=$registry_dir/programs
+mkdir "$programs"
+cp -s "$enroot_path"/* "$programs/"
+[ -n "${MEGATRON_TEST_ENROOT-}" ] || { printf '#!/bin/sh\n' >"$programs/squashfuse" && chmod +x "$programs/squashfuse"; }
+install -m 666 /dev/null "$registry_dir/fuse"
+small=$registry_dir/small
+mkdir "$small"
+[ "$(id -u)" != 0 ] || mount -t tmpfs -o size=400k,mode=755 tmpfs "$small" 2>/dev/null && mounted=yes
+trap 'umount "$small" 2>/dev/null; registry_end' EXIT
+cluster_up --nodes 2 --gpus 0 --cpus 4 --plugin-args "enroot_path=$programs:/usr/sbin:/usr/bin:/sbin:/bin image_fuse=$registry_dir/fuse"
+trap 'cluster_down; umount "$small" 2>/dev/null; registry_end' EXIT
+home=$registry_dir/home
+chown "$(as_user id -u)" "$home" "$small"
+cache=$home/.cache/megatron/images
+job() {
+    try as_user env HOME="$home" ENROOT_ALLOW_HTTP=yes ENROOT_STANDIN_REGISTRY="$registry_dir/registry" "$@"
+}
+# refused SENTENCE NAME VARIABLE... -- OPTION...
+refused() {
+    local text=$1 name=$2 variables=()
+    shift 2
+    while [ "$1" != -- ]; do variables+=("$1") && shift; done
+    shift
+    job env "${variables[@]}" srun -N2 -n2 "$@"
+    is "$rc" 1 "$name"
+    like "$out" "$text" "with the remedy"
+    ok "once a node" test "$(grep -o 'error: megatron: n[12]' <<<"$out" | sort | uniq -d | wc -l)" = 0 || diag "$out"
+}
+image=--megatron-image=${registry}small:1
+
+mv "$programs/enroot" "$programs/away"
+refused 'enroot is not installed in .*; install Enroot' "no enroot" -- "$image" true
+printf '#!/bin/sh\n[ "$1" != version ] || { echo 3.4.1; exit 0; }\necho "[ERROR] Invalid command: $1" >&2\nexit 1\n' >"$programs/enroot"
+chmod +x "$programs/enroot"
+refused 'enroot is version 3.4.1; install 4.0 or newer' "one that is too old" -- "$image" true
+mv "$programs/away" "$programs/enroot"
+chmod 600 "$registry_dir/fuse"
+refused 'cannot open .*/fuse.*chmod 0666' "a device that is not for all" -- "$image" true
+unlike "$out" importing "before the import"
+chmod 666 "$registry_dir/fuse"
+mkdir -m 555 "$registry_dir/closed"
+refused 'cannot make the directory .*/closed/cache.*set MEGATRON_IMAGE_CACHE' "a cache that cannot be made" MEGATRON_IMAGE_CACHE="$registry_dir/closed/cache" -- "$image" true
+if [ -n "${mounted-}" ]; then
+    refused 'no space left: [0-9]* kB free in [^ ]*/small' "a disk that is full in the middle" MEGATRON_IMAGE_CACHE="$small" -- "$image" true
+    is "$(ls "$small/work" | grep -v '^step-')$(ls "$small" | grep sqsh)" "" "nothing is left of it"
+fi
+out=$(ordinary unshare --user --map-root-user sh -c 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$0" /x true' "$MEGATRON_BUILD/t/container/enter" 2>&1)
+like "$out" 'no user namespaces here: .*max_user_namespaces is 0' "a kernel without user namespaces"
+
+job srun -n1 "$image" true
+is "$rc" 0 "with all of it an image starts"
+file=$(ls "$cache"/*.sqsh)
+head -c 9000 "$file" >"$home/short.sqsh"
+refused 'is truncated: 9000 of [0-9]* bytes' "a truncated file" -- --megatron-image="$home/short.sqsh" true
+if [ -z "${MEGATRON_TEST_ENROOT-}" ]; then
+    rm "$file"
+    refused 'took longer than 2 seconds; raise --megatron-import-timeout' "an import that takes too long" ENROOT_STANDIN_DELAY=30 -- --megatron-import-timeout=2 "$image" true
+    is "$(ls "$cache/work" | grep -v '^step-')" "" "nothing is left of it"
+    # docker on the submit host alone.
+    printf '#!/bin/sh\necho sha256:%064d\n' 7 >"$registry_dir/docker" && chmod 755 "$registry_dir/docker"
+    job env PATH="$registry_dir:$programs:$PATH" srun -n1 --megatron-image=dockerd://small:1 pwd
+    is "$rc:$(tail -n 1 <<<"$out")" 0:/usr/src "an image of a daemon of the submit host"
+    job env PATH="$programs:$PATH" srun -n1 --megatron-image=dockerd://small:1 pwd
+    is "$rc:$(tail -n 1 <<<"$out")" 0:/usr/src "and again from where no daemon is"
+fi
+
+# What tasks have of Slurm.
+job srun -n1 "$image" true
+job srun -n2 --mpi=pmi2 "$image" sh -c 'echo "cmd=init pmi_version=2 pmi_subversion=0" >&$PMI_FD && read line <&$PMI_FD && echo "$line"'
+is "$(grep -c 'cmd=response_to_init.*rc=0' <<<"$out")" 2 "PMI-2 answers inside" || diag "$out"
+job sh -c "srun -n1 $image sh -c 'trap \"echo got it; exit 9\" USR1; touch /tmp/x; while :; do sleep 0.1; done' & sleep 3; scancel -s USR1 --user=\$(id -un); wait \$!"
+is "$rc:$(grep -c '^got it$' <<<"$out")" 9:1 "signals reach tasks, exit codes come back" || diag "$out"
+
+# A kept container whose making was interrupted is made anew.
+job srun -n1 -w n1 "$image" --megatron-container-name=half true
+is "$rc" 0 "a container is kept"
+data=$(find "$home" -type d -name megatron_half | head -n 1)
+rm -rf "$data/bin"
+echo "$(in_cluster uname -n 2>/dev/null || hostname) 999999 x/1 0000000000000000 4" >"$registry_dir/lease"
+for name in n1 "$(hostname)"; do install -o "$(as_user id -u)" -m 600 "$registry_dir/lease" "$cache/containers/half.$name"; done
+job srun -n1 -w n1 "$image" --megatron-container-name=half true
+is "$rc" 0 "a half one is made anew" || diag "$out"
+
+# A job that is requeued in the middle works the second time.
+cat >"$home/script" <<S
+#!/bin/bash
+echo begun \$SLURM_RESTART_COUNT
+srun -N2 -n2 $image sh -c 'echo ran'
+[ -n "\$SLURM_RESTART_COUNT" ] || sleep 60
+S
+job sh -c "cd '$home' && sbatch --parsable -N2 -n2 --requeue --open-mode=append -o requeued script"
+id=$(tail -n 1 <<<"$out")
+wait_until 40 sh -c "[ \$(grep -c ran '$home/requeued') = 2 ]"
+in_cluster scontrol requeue "$id"
+# Slurm holds it back for two minutes otherwise.
+wait_until 20 sh -c "'$top/t/cluster' run squeue -h -j $id -o %t | grep -q PD"
+in_cluster scontrol update jobid="$id" starttime=now
+wait_until 60 sh -c "[ \$(grep -c ran '$home/requeued') = 4 ]"
+is "$(grep -c ran "$home/requeued")" 4 "a requeued job runs again" || diag "$(cat "$home/requeued")"
+as_user scancel "$id" 2>/dev/null
+wait_until 20 sh -c "! '$top/t/cluster' run sinfo -h -o %t | grep -q -v idle"
+is "$(in_cluster sinfo -h -o %D,%t)" 2,idle "no node was drained"
+is "$(ls -d /tmp/megatron-image-"$(as_user id -u)"-* 2>/dev/null)" "" "nothing is left in the temporary directory"
+done_testing
