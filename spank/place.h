@@ -23,8 +23,9 @@ struct place_notes {
     char warnings[PLACE_NOTES]; /* why GPUs that the step has are not given to its tasks */
 };
 
-/* The number of GPUs that Slurm granted on this node, by all tasks' lists. */
-size_t place_granted_gpus(const struct share *share, const struct place_input *input);
+/* Add a line to one of the notes. */
+void place_say(char notes[PLACE_NOTES], const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* Fill the results of all tasks in 'share'. Returns 0 or -1. */
 int place_tasks(struct share *share, const struct place_input *input, struct place_notes *notes,

@@ -9,7 +9,7 @@
 #include "cpuset.h"
 #include "error.h"
 
-enum { SHARE_TASKS_MAX = 8192, SHARE_LIST = 1024, SHARE_NUMA_MAX = 1024 };
+enum { SHARE_TASKS_MAX = 8192, SHARE_LIST = 4096, SHARE_NUMA_MAX = 1024 };
 
 /* What a task found in task_init. */
 struct share_found {
@@ -60,6 +60,10 @@ struct share {
     bool efa;              /* EFA NICs are among them */
     struct share_task task[];
 };
+
+/* Add a word to a list that is separated by commas, unless it has no room. */
+void share_list_add(char list[SHARE_LIST], const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* Map memory for 'tasks' tasks. Returns NULL with a sentence in 'err'. Before the fork. */
 struct share *share_create(size_t tasks, struct error *err);

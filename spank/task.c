@@ -20,6 +20,7 @@
 #include "deadline.h"
 #include "environment.h"
 #include "facts.h"
+#include "grants.h"
 #include "image.h"
 #include "meeting.h"
 #include "node.h"
@@ -188,7 +189,7 @@ static int decide(struct task *task, struct error *err)
         .tasks = facts->world,
         .nodes = facts->nodes,
         .tasks_per_node = facts->local_size,
-        .gpus_per_node = (int64_t)place_granted_gpus(plugin->share, &input),
+        .gpus_per_node = (int64_t)grants_count(plugin->share, input.gpus_on_node),
     };
 
     if (!(plugin->config.off & PART_CHECKS) && check_counts(settings, &counts, err))
@@ -361,6 +362,15 @@ static int apply(struct task *task, struct error *err)
     return 0;
 }
 
+/* A list that is too long must not look like none; no GPU has that name. */
+static void read_list(const struct task *task, const char *name, char list[SHARE_LIST])
+{
+    if (spank_getenv(task->spank, name, list, SHARE_LIST) == ESPANK_NOSPACE)
+        strcpy(list, "?");
+    else
+        facts_variable(task->spank, name, list, SHARE_LIST);
+}
+
 static int find_own(struct task *task, struct error *err)
 {
     struct share *share = task->plugin->share;
@@ -372,8 +382,8 @@ static int find_own(struct task *task, struct error *err)
     found->rank = task->facts.rank;
     if (cpuset_of_thread(&found->cpus, err))
         return -1;
-    facts_variable(task->spank, "SLURM_STEP_GPUS", found->gpus, sizeof(found->gpus));
-    facts_variable(task->spank, "CUDA_VISIBLE_DEVICES", found->visible, sizeof(found->visible));
+    read_list(task, "SLURM_STEP_GPUS", found->gpus);
+    read_list(task, "CUDA_VISIBLE_DEVICES", found->visible);
     found->confined = node_reachable_gpus(found->reach, sizeof(found->reach));
     return 0;
 }

@@ -288,7 +288,9 @@ static const struct {
      "1,2", NULL},
     {"the same with --gpu-bind=none", "", "", 0, "0 0000:40:00.0 ;1 0000:90:00.0 ", "1,2", NULL},
     {"a device cgroup that is wider than the list", "1", "1", WISH_GPU_BIND, "  ;  ", "1,2",
-     "task 0 can open the GPUs 1,2, and which of them Slurm's 1 means is not certain"},
+     "task 0 can open the GPUs 1,2, and which of them the list 1 means is not certain"},
+    {"the user's list within a device cgroup", "", "1", 0, "  ;  ", "1,2", "the list 1 means"},
+    {"a list that was too long", "0,1", "?", 0, "  ;  ", NULL, "GPU ? of Slurm's list"},
     {"the job's GPUs, of which the step has none", "0,1", "", 0, "  ;  ", "", NULL},
 };
 
@@ -326,7 +328,7 @@ static void test_places(const char *topology)
         struct place_notes notes = {"", ""};
         struct share *share = share_create(2, NULL);
         struct error err = {""};
-        char got[8192];
+        char got[6 * SHARE_LIST + 8];
         int rc;
 
         for (int task = 0; task < 2; task++) {
