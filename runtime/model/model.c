@@ -501,7 +501,8 @@ static void leave(struct model *m, const struct chunk *chunk, int number, struct
         embedding_backward(m, slot, m->config.hidden_dropout > 0 ? s->dx : s->d, accumulate);
 }
 
-void model_backward(struct model *m, int number, int slot_number, int accumulate)
+void model_backward(struct model *m, int number, int slot_number, int accumulate,
+                    void (*ready)(void *context, int chunk, int64_t layer), void *context)
 {
     struct chunk *chunk = &m->chunks[number];
     struct slot *slot = &chunk->slots[slot_number];
@@ -534,6 +535,9 @@ void model_backward(struct model *m, int number, int slot_number, int accumulate
                 .state = m->state,
                 .purpose = (uint32_t)(RNG_MLP_DROPOUT + global_layer(m, number, i)),
             });
+        /* The step just taken held the first norm of the layer behind this one. */
+        if (ready && !outermost)
+            ready(context, number, i + 1);
         if (again)
             layer_recompute(m, slot, local_layer(m, number, i), global_layer(m, number, i),
                             &slot->layers[i]);
@@ -541,4 +545,6 @@ void model_backward(struct model *m, int number, int slot_number, int accumulate
                        &slot->layers[i], accumulate);
     }
     leave(m, chunk, number, slot, accumulate);
+    if (ready)
+        ready(context, number, 0);
 }

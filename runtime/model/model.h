@@ -81,7 +81,10 @@ void *model_output_gradient(struct model *model, int chunk, int slot);
 void model_forward(struct model *model, int chunk, int slot, int evaluate, int accumulate);
 
 /* Backward pass; gradients of weights are added to what is there, or replace it unless 'accumulate'
- * (the first micro-batch of a step). */
-void model_backward(struct model *model, int chunk, int slot, int accumulate);
+ * (the first micro-batch of a step). 'ready' (or NULL) is called when all gradients of a layer of
+ * the chunk have been given to the stream, from the last layer to layer 0; with layer 0 those of
+ * embedding and head are too. */
+void model_backward(struct model *model, int chunk, int slot, int accumulate,
+                    void (*ready)(void *context, int chunk, int64_t layer), void *context);
 
 #endif

@@ -35,6 +35,7 @@ struct model_config {
     int64_t recompute_layers; /* of each chunk from its first on; the others keep everything */
     int documents;            /* attention stays within documents */
     int64_t chunks;           /* virtual stages on each rank */
+    int64_t bucket_elements;  /* of gradients that are reduced together, at least */
     uint64_t seed;
 };
 

@@ -16,6 +16,7 @@ struct builder {
     const struct layout *layout;
     const struct layout_position *at;
     int bucket, failed;
+    int64_t bucket_elements; /* so far */
 };
 
 static void *grow(struct builder *b, void *items, int count, size_t size)
@@ -73,6 +74,7 @@ static void add_piece(struct builder *b, const char *name, int64_t layer, int ki
     p->list[p->count++] = piece;
     p->tensors[piece.tensor].elements += piece.rows * piece.cols;
     p->tensors[piece.tensor].pieces++;
+    b->bucket_elements += piece.rows * piece.cols;
 }
 
 static int add_vector(struct builder *b, int used, const char *name, int64_t layer, int64_t size,
@@ -165,13 +167,28 @@ static int add_vocabulary(struct builder *b, const char *name, int kind, enum pa
     return tensor;
 }
 
+static void begin_bucket(struct builder *b, int64_t chunk, int64_t layer)
+{
+    struct parameters *p = b->p;
+
+    /* Room was made for one bucket per layer. */
+    p->buckets[p->bucket_count].chunk = (int)chunk;
+    p->buckets[p->bucket_count].layer = layer;
+    b->bucket = p->bucket_count++;
+    b->bucket_elements = 0;
+}
+
+/* Layers fill buckets from the first on. The ends of the model go to a chunk's first bucket, which
+ * is complete last. Where nothing is reduced one bucket is enough. */
 static void add_chunk(struct builder *b, int64_t chunk)
 {
     const struct model_config *c = b->config;
     struct parameters *p = b->p;
     int64_t layers = c->shape.layers / (b->layout->pp * c->chunks), h = c->shape.hidden;
-    int last = model_chunk_last(c, b->layout, b->at->pp, chunk);
+    int last = model_chunk_last(c, b->layout, b->at->pp, chunk), first_bucket;
 
+    begin_bucket(b, chunk, 0);
+    first_bucket = b->bucket;
     if (model_chunk_first(b->at->pp, chunk)) {
         p->word = add_vocabulary(b, "embedding.word.weight", 0, CLASS_DIVIDED);
         if (c->position == POSITION_LEARNED) {
@@ -179,9 +196,13 @@ static void add_chunk(struct builder *b, int64_t chunk)
             add_piece(b, "embedding.position.weight", -1, 1, c->positions, h, -1, c->init_std, 0);
         }
     }
-    for (int64_t i = 0; i < layers; i++)
+    for (int64_t i = 0; i < layers; i++) {
+        if (i > 0 && p->shards > 1 && b->bucket_elements >= c->bucket_elements)
+            begin_bucket(b, chunk, i);
         add_layer(b, &p->layers[chunk * layers + i],
                   model_layer(c, b->layout, b->at->pp, chunk, i));
+    }
+    b->bucket = first_bucket;
     if (!last)
         return;
     p->final_norm = add_vector(b, 1, "final_norm.weight", -1, h, 0, 1);
@@ -204,7 +225,6 @@ static void place(struct builder *b)
         struct bucket *bucket = &p->buckets[i];
 
         bucket->first = at;
-        bucket->chunk = i;
         bucket->shard_first = shard;
         for (int class = 0; class < CLASS_COUNT; class ++) {
             bucket->class_first[class] = at - bucket->first;
@@ -241,22 +261,19 @@ int parameters_create(struct parameters *parameters, const struct model_config *
                       const struct layout *layout, const struct layout_position *at, int shards,
                       struct error *err)
 {
-    struct builder b = {parameters, config, layout, at, 0, 0};
+    struct builder b = {parameters, config, layout, at, 0, 0, 0};
     size_t layers = (size_t)(config->shape.layers / layout->pp);
 
     memset(parameters, 0, sizeof(*parameters));
     parameters->word = parameters->position = parameters->head = -1;
     parameters->final_norm = parameters->final_norm_bias = -1;
     parameters->shards = shards;
-    parameters->bucket_count = (int)config->chunks;
     parameters->layers = calloc(layers, sizeof(*parameters->layers));
-    parameters->buckets = calloc((size_t)config->chunks, sizeof(*parameters->buckets));
+    parameters->buckets = calloc(layers, sizeof(*parameters->buckets));
     if (!parameters->layers || !parameters->buckets)
         return error_set(err, "out of memory");
-    for (int64_t chunk = 0; chunk < config->chunks; chunk++) {
-        b.bucket = (int)chunk;
+    for (int64_t chunk = 0; chunk < config->chunks; chunk++)
         add_chunk(&b, chunk);
-    }
     if (b.failed)
         return error_set(err, "out of memory");
     place(&b);

@@ -47,7 +47,8 @@ struct bucket {
     int64_t class_size[CLASS_COUNT];
     int64_t decayed;     /* elements from the start */
     int64_t shard_first; /* where this rank's part lies in the shard arenas */
-    int chunk;           /* ready after this chunk's backward pass */
+    int chunk;           /* its gradients are complete when the backward pass of this chunk */
+    int64_t layer;       /* is through this layer of it */
 };
 
 /* Tensors of one layer, as numbers in 'tensors'; -1 where the network has none. */

@@ -319,6 +319,12 @@ static void exchange(struct engine *e, const struct pipeline_operation *op)
     comm_exchange(e->parallel->pipeline, e->stream, messages, count);
 }
 
+/* In the last backward pass of a step: what is complete goes out while the rest is computed. */
+static void reduce_layer(void *context, int chunk, int64_t layer)
+{
+    optimizer_reduce(context, chunk, layer);
+}
+
 static int run_pipeline(struct run *run, struct error *err)
 {
     struct engine *e = run->engine;
@@ -338,9 +344,8 @@ static int run_pipeline(struct run *run, struct error *err)
             model_forward(e->model, chunk, slot, run->evaluate, op->item.micro > 0);
             continue;
         }
-        model_backward(e->model, chunk, slot, op->item.micro > 0);
-        if (--run->left[chunk] == 0)
-            optimizer_reduce(e->optimizer, chunk);
+        model_backward(e->model, chunk, slot, op->item.micro > 0,
+                       --run->left[chunk] == 0 ? reduce_layer : NULL, e->optimizer);
     }
     return 0;
 }

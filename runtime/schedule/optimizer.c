@@ -279,18 +279,21 @@ static void reduce_bucket(struct optimizer *o, const struct bucket *bucket)
                             TYPE_FP32);
 }
 
-void optimizer_reduce(struct optimizer *o, int chunk)
+void optimizer_reduce(struct optimizer *o, int chunk, int64_t layer)
 {
     int tied = tied_tensor(o);
 
-    device_event_record(o->ready, o->stream);
-    device_event_follow(o->reduce_stream, o->ready);
     for (int i = 0; i < o->parameters->bucket_count; i++) {
         const struct bucket *bucket = &o->parameters->buckets[i];
 
+        if (bucket->chunk != chunk || bucket->layer != layer)
+            continue;
         /* The tied one waits for the other end of the pipeline: only when all passes are done. */
-        if (bucket->chunk == chunk && (tied < 0 || o->parameters->tensors[tied].bucket != i))
-            reduce_bucket(o, bucket);
+        if (tied >= 0 && o->parameters->tensors[tied].bucket == i)
+            continue;
+        device_event_record(o->ready, o->stream);
+        device_event_follow(o->reduce_stream, o->ready);
+        reduce_bucket(o, bucket);
     }
 }
 

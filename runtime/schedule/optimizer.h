@@ -34,10 +34,11 @@ int optimizer_start(struct optimizer *optimizer, const struct step_state *state,
                     struct error *err);
 struct optimizer_shard optimizer_shard(struct optimizer *optimizer);
 
-/* The parts of a step, all on the model's stream. begin: before the first micro-batch. reduce: all
- * backward passes of 'chunk' are done. finish: reduce what is left, clip, update, gather. */
+/* The parts of a step, all on the model's stream. begin: before the first micro-batch. reduce: the
+ * gradients of 'layer' of 'chunk' are complete. finish: reduce what is left, clip, update, gather.
+ */
 void optimizer_begin(struct optimizer *optimizer);
-void optimizer_reduce(struct optimizer *optimizer, int chunk);
+void optimizer_reduce(struct optimizer *optimizer, int chunk, int64_t layer);
 void optimizer_finish(struct optimizer *optimizer);
 
 /* Forget what the log counted. */

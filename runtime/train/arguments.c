@@ -40,6 +40,7 @@ void arguments_default(struct arguments *a)
     a->loss_scale_window = 1000;
     a->hysteresis = 2;
     a->timeout_minutes = 10;
+    a->bucket_size = 40000000;
     a->eval_iters = 100;
     a->eval_interval = 1000;
     a->log_interval = 100;
@@ -210,6 +211,7 @@ static int derive_model(struct arguments *a, struct error *err)
         .micro_batch = a->micro_batch_size,
         .documents = a->reset_attention_mask,
         .chunks = 1,
+        .bucket_elements = a->bucket_size,
         .seed = (uint64_t)a->seed,
     };
     return 0;

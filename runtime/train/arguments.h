@@ -40,6 +40,7 @@ struct arguments {
     int64_t tp, pp, cp, layers_per_virtual_stage;
     int sequence_parallel, distributed_optimizer, overlap_grad_reduce, overlap_param_gather;
     double timeout_minutes;
+    int64_t bucket_size;
     /* data */
     struct option_list data_path, train_data_path, valid_data_path, test_data_path;
     const char *split, *data_cache_path;

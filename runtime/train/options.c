@@ -124,6 +124,7 @@ const struct option arguments_table[] = {
     FLAG("use-distributed-optimizer", distributed_optimizer,
          "divide the optimizer over dp; always on here"),
     FLAG("overlap-grad-reduce", overlap_grad_reduce, "reduce gradients under backward; always on"),
+    INT("ddp-bucket-size", bucket_size, 1, "parameters whose gradients are reduced together (40000000)"),
     FLAG("overlap-param-gather", overlap_param_gather, "gather weights under compute; always on"),
     REAL("distributed-timeout-minutes", timeout_minutes, "deadline of every wait (10)"),
 

@@ -60,6 +60,8 @@ for family in gpt llama; do
     check "pp 2 interleaved" 2 $p 2 $v 1
     check "pp 2 x dp 2 interleaved, full recomputation" 4 $p 2 $v 1 --recompute-granularity full
     check "dp 4" 4
+    check "dp 2 in small buckets, random order" 2 --ddp-bucket-size 1 --random-order
+    check "dp 2 x pp 2 in small buckets, full recomputation" 4 $p 2 --ddp-bucket-size 1 --recompute-granularity full
     check "pp 4" 4 $p 4
     check "tp 2 x pp 2" 4 $t 2 $p 2
     check "cp 2 x tp 2, random order" 4 $t 2 $c 2 --random-order
