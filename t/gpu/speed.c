@@ -547,6 +547,78 @@ static void attention(const struct model *m, int64_t rows, int check)
             (double)m->layers, 1e-2, check);
 }
 
+/* Dropout by the library: out is linear in v with one and the same mask in both directions, so the
+ * sums of out * dout and v * dv agree; and probabilities keep their mean, so with v = 1 out is 1.
+ */
+static void attention_dropout(const struct model *m, int64_t rows)
+{
+    int64_t head = m->hidden / m->heads, width = (m->heads + 2 * m->kv_heads) * head;
+    double a = 0, b = 0, norm = 0, mean = 0;
+    struct operation forward, backward;
+    struct device_plan *f, *g;
+    struct step_state *state;
+    struct error err;
+    float *out, *dout, *qkv, *dqkv;
+    int ones;
+
+    begin();
+    forward = (struct operation){.kind = OPERATION_ATTENTION, .attention = attention_shape};
+    forward.attention.dropout = 0.1;
+    backward = forward;
+    backward.kind = OPERATION_ATTENTION_BACKWARD;
+    s[0] = input(rows * width, 1, 0);
+    s[1] = output(rows * m->hidden, 0);
+    s[2] = output(rows * m->heads, 1);
+    s[3] = input(rows * m->hidden, 1, 0);
+    s[4] = output(rows * width, 0);
+    s[5] = input((int64_t)sizeof(*state) / 4, 0, 1);
+    ones = input(rows * width, 0, 0);
+    fill(slots[ones].memory, rows * width, TYPE_BF16, 1);
+    state = device_host_allocate(device, sizeof(*state), &err);
+    memset(state, 0, sizeof(*state));
+    state->seed = 1234;
+    device_copy(stream, slots[s[5]].memory, state, sizeof(*state), COPY_TO_DEVICE);
+    reference = 0;
+    f = plan(&forward);
+    g = plan(&backward);
+    run_attention(f, stream,
+                  &(struct attention_operands){channel(s[0], 0), channel(s[0], k_offset), p(ones),
+                                               p(s[1]), p(s[2]), NULL, NULL, p(s[5]), 7});
+    out = fetch(p(s[1]), TYPE_BF16, CHECKED);
+    for (int64_t i = 0; i < CHECKED; i++)
+        mean += out[i] / (double)CHECKED;
+    device_host_release(device, out);
+    run_attention(f, stream,
+                  &(struct attention_operands){channel(s[0], 0), channel(s[0], k_offset),
+                                               channel(s[0], v_offset), p(s[1]), p(s[2]), NULL,
+                                               NULL, p(s[5]), 7});
+    run_attention_backward(g, stream,
+                           &(struct attention_backward_operands){
+                               channel(s[0], 0), channel(s[0], k_offset), channel(s[0], v_offset),
+                               p(s[1]), p(s[3]), p(s[2]), channel(s[4], 0), channel(s[4], k_offset),
+                               channel(s[4], v_offset), NULL, NULL, p(s[5]), 7});
+    out = fetch(p(s[1]), TYPE_BF16, rows * m->hidden);
+    dout = fetch(p(s[3]), TYPE_BF16, rows * m->hidden);
+    qkv = fetch(p(s[0]), TYPE_BF16, rows * width);
+    dqkv = fetch(p(s[4]), TYPE_BF16, rows * width);
+    for (int64_t i = 0; i < rows * m->hidden; i++) {
+        a += (double)out[i] * dout[i];
+        norm += (double)out[i] * out[i];
+    }
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = v_offset; c < width; c++)
+            b += (double)qkv[r * width + c] * dqkv[r * width + c];
+    /* Rounding to 8 bits leaves some of the spread of a random sum. */
+    a = fabs(a - b) / sqrt(norm);
+    printf("  attention with dropout: mean %.4f (1), forward and gradient differ by %.4f%s\n", mean,
+           a, fabs(mean - 1) < 0.02 && a < 0.1 ? "" : "  WRONG");
+    failures += !(fabs(mean - 1) < 0.02 && a < 0.1);
+    device_host_release(device, out), device_host_release(device, dout);
+    device_host_release(device, qkv), device_host_release(device, dqkv);
+    device_host_release(device, state);
+    plan_destroy(f), plan_destroy(g);
+}
+
 static void llama_parts(const struct model *m, int64_t rows, int check)
 {
     int64_t head = m->hidden / m->heads, width = (m->heads + 2 * m->kv_heads) * head;
@@ -712,6 +784,7 @@ static void measure_model(const struct model *m, int check)
     }
     linear("head", rows, m->hidden, m->vocabulary, 0, -1, 0, 1, 0);
     attention(m, rows, check);
+    attention_dropout(m, rows);
     norms(m, rows, check);
     if (m->llama)
         llama_parts(m, rows, check);

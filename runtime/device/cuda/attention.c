@@ -208,10 +208,14 @@ static void flash_forward_work(struct cuda_plan *plan, struct cuda_stream *strea
     const struct attention_operands *o = operands;
     struct cuda_device *device = cuda_device_of(plan);
     struct attention *attention = plan->parts;
+    int64_t *seed = workspace;
     struct error err;
 
+    if (shape_of(plan)->dropout > 0)
+        kernel_draw_seed(stream->native, o->state, o->purpose, seed);
     cudnnSetStream(device->cudnn, stream->native);
-    if (flash_forward(attention->flash, o->q, o->k, o->v, o->out, o->lse, workspace, &err))
+    if (flash_forward(attention->flash, o->q, o->k, o->v, o->out, o->lse, seed,
+                      (char *)workspace + DEVICE_ALIGNMENT, &err))
         cuda_fail_text(device, err.text);
 }
 
@@ -221,11 +225,14 @@ static void flash_backward_work(struct cuda_plan *plan, struct cuda_stream *stre
     const struct attention_backward_operands *o = operands;
     struct cuda_device *device = cuda_device_of(plan);
     struct attention *attention = plan->parts;
+    int64_t *seed = workspace;
     struct error err;
 
+    if (shape_of(plan)->dropout > 0)
+        kernel_draw_seed(stream->native, o->state, o->purpose, seed);
     cudnnSetStream(device->cudnn, stream->native);
     if (flash_backward(attention->flash, o->q, o->k, o->v, o->out, o->lse, o->dout, o->dq, o->dk,
-                       o->dv, workspace, &err))
+                       o->dv, seed, (char *)workspace + DEVICE_ALIGNMENT, &err))
         cuda_fail_text(device, err.text);
 }
 
@@ -259,19 +266,20 @@ static int try_flash(struct cuda_plan *plan)
         .dv = strides(s->kv),
         .type = s->type == TYPE_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF,
         .scale = (float)s->scale,
+        .dropout = s->dropout,
         .causal = s->causal,
         .deterministic = device->deterministic,
     };
 
-    if (s->type == TYPE_FP32 || s->dropout > 0 || s->documents || s->head_size % 8 ||
-        s->q_rows == 1)
+    /* The library's dropout does not follow device.h's numbering: the same for a repeated run, but
+     * not for another layout of ranks. In deterministic mode ours does it. */
+    if (s->type == TYPE_FP32 || (s->dropout > 0 && device->deterministic) || s->documents ||
+        s->head_size % 8 || s->q_rows == 1)
         return -1;
     attention->flash = flash_create(device->cudnn, &shape, back, NULL);
     if (!attention->flash)
         return -1;
-    plan->workspace = flash_workspace(attention->flash);
-    if (plan->workspace == 0)
-        plan->workspace = DEVICE_ALIGNMENT;
+    plan->workspace = DEVICE_ALIGNMENT + flash_workspace(attention->flash);
     plan->work = back ? flash_backward_work : flash_forward_work;
     return 0;
 }

@@ -180,6 +180,28 @@ static cudnnBackendDescriptor_t make_reshape(struct build *build, const struct g
     return d;
 }
 
+static cudnnBackendDescriptor_t make_random(struct build *build, const struct graph_operation *op,
+                                            const cudnnBackendDescriptor_t *tensors)
+{
+    cudnnBackendDescriptor_t math = make(build, CUDNN_BACKEND_RNG_DESCRIPTOR);
+    cudnnBackendDescriptor_t d = make(build, CUDNN_BACKEND_OPERATION_RNG_DESCRIPTOR);
+    cudnnRngDistribution_t distribution = CUDNN_RNG_DISTRIBUTION_BERNOULLI;
+
+    if (!math || !d ||
+        set(build, math, CUDNN_ATTR_RNG_DISTRIBUTION, CUDNN_TYPE_RNG_DISTRIBUTION, 1,
+            &distribution) ||
+        set(build, math, CUDNN_ATTR_RNG_BERNOULLI_DIST_PROBABILITY, CUDNN_TYPE_DOUBLE, 1,
+            &op->probability) ||
+        finalize(build, math, "random numbers") ||
+        set_tensor(build, d, CUDNN_ATTR_OPERATION_RNG_YDESC, tensors, op->y) ||
+        set(build, d, CUDNN_ATTR_OPERATION_RNG_DESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &math) ||
+        set_tensor(build, d, CUDNN_ATTR_OPERATION_RNG_SEED, tensors, op->a) ||
+        set_tensor(build, d, CUDNN_ATTR_OPERATION_RNG_OFFSET_DESC, tensors, op->b) ||
+        finalize(build, d, "random operation"))
+        return NULL;
+    return d;
+}
+
 static cudnnBackendDescriptor_t make_operation(struct build *build,
                                                const struct graph_operation *op,
                                                const cudnnBackendDescriptor_t *tensors)
@@ -193,6 +215,8 @@ static cudnnBackendDescriptor_t make_operation(struct build *build,
         return make_reduce(build, op, tensors);
     case GRAPH_RESHAPE:
         return make_reshape(build, op, tensors);
+    case GRAPH_RANDOM:
+        return make_random(build, op, tensors);
     default:
         return NULL;
     }

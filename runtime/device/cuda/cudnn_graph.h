@@ -29,6 +29,7 @@ enum graph_kind {
     GRAPH_POINTWISE,
     GRAPH_REDUCE,
     GRAPH_RESHAPE,
+    GRAPH_RANDOM, /* y = 1 with 'probability', else 0; a is the seed, b the offset */
 };
 
 #define GRAPH_NONE (-1)
@@ -39,9 +40,9 @@ struct graph_operation {
     int mode;                /* cudnnPointwiseMode_t or cudnnReduceTensorOp_t */
     cudnnDataType_t compute; /* precision of the arithmetic */
     int a, b, t, y;
-    int64_t axis; /* of GEN_INDEX */
-    int rows, columns,
-        inner; /* tensors holding the true extents of a padded matmul, or GRAPH_NONE */
+    int64_t axis;             /* of GEN_INDEX */
+    int rows, columns, inner; /* tensors with the true extents of a padded matmul, or GRAPH_NONE */
+    double probability;       /* of GRAPH_RANDOM */
 };
 
 struct cudnn_graph;

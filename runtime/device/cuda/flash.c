@@ -59,6 +59,15 @@ enum row {
     DK_HEADS,
     K_PLAIN,
     DQ_SUM,
+    SEED,
+    OFFSET,
+    KEPT,
+    KEPT_SCALE,
+    KEPT_SHARE,
+    P_KEPT,
+    P_SCALED,
+    DP_KEPT,
+    DP_SCALED,
     ROW_COUNT,
 };
 
@@ -68,6 +77,7 @@ struct flash {
     int32_t queries, keys;
     int padded; /* the library needs the length told: a multiple of 128 would not */
     float scale, minus_infinity, one;
+    float kept_scale, kept_share; /* of dropout: 1 / (1 - p), 1 - p */
     int32_t *lengths; /* padded: batch query lengths, then batch key lengths, on the device */
     size_t delta_bytes, dq_bytes; /* parts of the workspace that the graph sees as tensors */
     size_t workspace;
@@ -147,6 +157,12 @@ static void fill_common(struct graph_tensor *t, const struct flash *flash)
         fill_scores(t, shape, ROW_AHEAD, ROW_SHIFTED);
         t[ROW_AHEAD].type = t[ROW_SHIFTED].type = CUDNN_DATA_INT32;
     }
+    if (shape->dropout > 0) {
+        t[SEED] = t[OFFSET] = tensor(GRAPH_MEMORY, CUDNN_DATA_INT64, 1, 1, 1, 1);
+        t[KEPT_SCALE] = tensor(GRAPH_SCALAR, FLOAT, 1, 1, 1, 1);
+        fill_scores(t, shape, KEPT, KEPT);
+        fill_scores(t, shape, P_KEPT, P_SCALED);
+    }
     if (shape->causal || flash->padded)
         t[MINUS_INFINITY] = tensor(GRAPH_SCALAR, FLOAT, 1, 1, 1, 1);
     if (flash->padded) {
@@ -167,7 +183,7 @@ static void fill_forward(struct graph_tensor *t, const struct flash *flash)
     fill_scores(t, shape, SHIFTED, EXPONENT);
     fill_rows(t, shape, SUM, LOG_SUM);
     fill_scores(t, shape, P, P);
-    t[P].type = shape->type;
+    t[shape->dropout > 0 ? P_SCALED : P].type = shape->type;
 }
 
 static void fill_backward(struct graph_tensor *t, const struct flash *flash)
@@ -180,7 +196,9 @@ static void fill_backward(struct graph_tensor *t, const struct flash *flash)
     t[DQ] = operand(s, s->dq, s->heads, s->queries, 0);
     t[DK] = operand(s, s->dk, s->groups, s->keys, 0);
     t[DV] = operand(s, s->dv, s->groups, s->keys, 0);
-    t[ONE] = tensor(GRAPH_SCALAR, FLOAT, 1, 1, 1, 1);
+    t[s->dropout > 0 ? KEPT_SHARE : ONE] = tensor(GRAPH_SCALAR, FLOAT, 1, 1, 1, 1);
+    if (s->dropout > 0)
+        fill_scores(t, s, DP_KEPT, DP_SCALED);
     t[O_DO] = tensor(GRAPH_INNER, FLOAT, s->batch, s->heads, s->queries, s->width);
     fill_rows(t, s, O_DO_SUM, DELTA);
     t[DELTA].place = GRAPH_MEMORY;
@@ -207,37 +225,63 @@ static void pointwise(struct graph_operation **next, cudnnPointwiseMode_t mode,
                       cudnnDataType_t compute, int a, int b, int y)
 {
     *(*next)++ =
-        (struct graph_operation){GRAPH_POINTWISE, mode, compute, a, b, NO, y, 0, NO, NO, NO};
+        (struct graph_operation){GRAPH_POINTWISE, mode, compute, a, b, NO, y, 0, NO, NO, NO, 0};
 }
 
 static void generate_index(struct graph_operation **next, cudnnDataType_t compute, int like, int y,
                            int axis)
 {
     *(*next)++ = (struct graph_operation){
-        GRAPH_POINTWISE, CUDNN_POINTWISE_GEN_INDEX, compute, like, NO, NO, y, axis, NO, NO, NO};
+        GRAPH_POINTWISE, CUDNN_POINTWISE_GEN_INDEX, compute, like, NO, NO, y, axis, NO, NO, NO, 0};
 }
 
 static void choose(struct graph_operation **next, int condition, int a, int b, int y)
 {
-    *(*next)++ = (struct graph_operation){
-        GRAPH_POINTWISE, CUDNN_POINTWISE_BINARY_SELECT, FLOAT, a, b, condition, y, 0, NO, NO, NO};
+    *(*next)++ = (struct graph_operation){GRAPH_POINTWISE,
+                                          CUDNN_POINTWISE_BINARY_SELECT,
+                                          FLOAT,
+                                          a,
+                                          b,
+                                          condition,
+                                          y,
+                                          0,
+                                          NO,
+                                          NO,
+                                          NO,
+                                          0};
 }
 
 static void matmul(struct graph_operation **next, int a, int b, int y, int rows, int columns,
                    int inner)
 {
     *(*next)++ =
-        (struct graph_operation){GRAPH_MATMUL, 0, FLOAT, a, b, NO, y, 0, rows, columns, inner};
+        (struct graph_operation){GRAPH_MATMUL, 0, FLOAT, a, b, NO, y, 0, rows, columns, inner, 0};
 }
 
 static void reduce(struct graph_operation **next, cudnnReduceTensorOp_t mode, int a, int y)
 {
-    *(*next)++ = (struct graph_operation){GRAPH_REDUCE, mode, FLOAT, a, NO, NO, y, 0, NO, NO, NO};
+    *(*next)++ =
+        (struct graph_operation){GRAPH_REDUCE, mode, FLOAT, a, NO, NO, y, 0, NO, NO, NO, 0};
 }
 
 static void reshape(struct graph_operation **next, int a, int y)
 {
-    *(*next)++ = (struct graph_operation){GRAPH_RESHAPE, 0, FLOAT, a, NO, NO, y, 0, NO, NO, NO};
+    *(*next)++ = (struct graph_operation){GRAPH_RESHAPE, 0, FLOAT, a, NO, NO, y, 0, NO, NO, NO, 0};
+}
+
+/* Which probabilities stay. */
+static void draw(struct graph_operation **next, const struct flash *flash)
+{
+    *(*next)++ = (struct graph_operation){.kind = GRAPH_RANDOM,
+                                          .compute = FLOAT,
+                                          .a = SEED,
+                                          .b = OFFSET,
+                                          .t = NO,
+                                          .y = KEPT,
+                                          .rows = NO,
+                                          .columns = NO,
+                                          .inner = NO,
+                                          .probability = 1 - flash->shape.dropout};
 }
 
 /* Positions beyond the true lengths become minus infinity. Returns the row with the result. */
@@ -288,17 +332,25 @@ static void forward_operations(struct graph_operation *next, const struct flash 
     pointwise(&next, CUDNN_POINTWISE_LOG, FLOAT, SUM, NO, LOG_SUM);
     pointwise(&next, CUDNN_POINTWISE_ADD, FLOAT, MAXIMUM, LOG_SUM, LSE);
     pointwise(&next, CUDNN_POINTWISE_DIV, FLOAT, EXPONENT, SUM, P);
-    matmul(&next, P, V, O, queries, NO, keys);
+    if (flash->shape.dropout > 0) {
+        draw(&next, flash);
+        pointwise(&next, CUDNN_POINTWISE_MUL, FLOAT, P, KEPT, P_KEPT);
+        pointwise(&next, CUDNN_POINTWISE_MUL, FLOAT, P_KEPT, KEPT_SCALE, P_SCALED);
+    }
+    matmul(&next, flash->shape.dropout > 0 ? P_SCALED : P, V, O, queries, NO, keys);
 }
 
 static void backward_operations(struct graph_operation *next, const struct flash *flash)
 {
     int queries = flash->padded ? (int)QUERIES : NO, keys = flash->padded ? (int)KEYS : NO;
     int grouped = flash->shape.heads != flash->shape.groups, scores = SCALED;
+    int dropped = flash->shape.dropout > 0;
 
+    if (dropped)
+        draw(&next, flash);
     pointwise(&next, CUDNN_POINTWISE_MUL, FLOAT, D_O, O, O_DO);
     reduce(&next, CUDNN_REDUCE_TENSOR_ADD, O_DO, O_DO_SUM);
-    pointwise(&next, CUDNN_POINTWISE_MUL, FLOAT, O_DO_SUM, ONE, DELTA);
+    pointwise(&next, CUDNN_POINTWISE_MUL, FLOAT, O_DO_SUM, dropped ? KEPT_SHARE : ONE, DELTA);
 
     matmul(&next, Q, KT, S, queries, keys, NO);
     pointwise(&next, CUDNN_POINTWISE_MUL, FLOAT, S, SCALE, SCALED);
@@ -309,15 +361,23 @@ static void backward_operations(struct graph_operation *next, const struct flash
     if (flash->shape.causal)
         scores = mask_causal(&next, flash, scores);
     pointwise(&next, CUDNN_POINTWISE_EXP, FLOAT, scores, NO, EXPONENT);
-    reshape(&next, EXPONENT, P_T);
+    if (dropped) {
+        pointwise(&next, CUDNN_POINTWISE_MUL, FLOAT, EXPONENT, KEPT, P_KEPT);
+        pointwise(&next, CUDNN_POINTWISE_MUL, FLOAT, P_KEPT, KEPT_SCALE, P_SCALED);
+    }
+    reshape(&next, dropped ? P_SCALED : EXPONENT, P_T);
     matmul(&next, P_T, D_O, grouped ? DV_HEADS : DV, keys, NO, queries);
     if (grouped)
         reduce(&next, CUDNN_REDUCE_TENSOR_ADD, DV_HEADS, DV);
 
     matmul(&next, D_O, VT, DP, queries, keys, NO);
-    pointwise(&next, CUDNN_POINTWISE_SUB, FLOAT, DP, DELTA, DP_LESS);
+    if (dropped)
+        pointwise(&next, CUDNN_POINTWISE_MUL, FLOAT, DP, KEPT, DP_KEPT);
+    pointwise(&next, CUDNN_POINTWISE_SUB, FLOAT, dropped ? DP_KEPT : DP, DELTA, DP_LESS);
     pointwise(&next, CUDNN_POINTWISE_MUL, FLOAT, DP_LESS, EXPONENT, DP_P);
-    pointwise(&next, CUDNN_POINTWISE_MUL, FLOAT, DP_P, SCALE, DS);
+    if (dropped)
+        pointwise(&next, CUDNN_POINTWISE_MUL, FLOAT, DP_P, KEPT_SCALE, DP_SCALED);
+    pointwise(&next, CUDNN_POINTWISE_MUL, FLOAT, dropped ? DP_SCALED : DP_P, SCALE, DS);
     reshape(&next, DS, DS_T);
     matmul(&next, DS_T, Q, grouped ? DK_HEADS : DK, keys, NO, queries);
     if (grouped)
@@ -387,6 +447,8 @@ struct flash *flash_create(cudnnHandle_t handle, const struct flash_shape *shape
     flash->scale = shape->scale;
     flash->minus_infinity = -INFINITY;
     flash->one = 1;
+    flash->kept_share = (float)(1 - shape->dropout);
+    flash->kept_scale = (float)(1 / (1 - shape->dropout));
     flash->queries = (int32_t)shape->queries;
     flash->keys = (int32_t)shape->keys;
     if ((flash->padded && make_lengths(flash, err)) || plan(flash, handle, backward, err)) {
@@ -410,8 +472,12 @@ size_t flash_workspace(const struct flash *flash)
     return flash->workspace;
 }
 
-static void common_pointers(void **pointers, const struct flash *flash)
+static void common_pointers(void **pointers, const struct flash *flash, const int64_t *seed)
 {
+    pointers[SEED] = (void *)seed;
+    pointers[OFFSET] = (void *)(seed + 1);
+    pointers[KEPT_SCALE] = (void *)&flash->kept_scale;
+    pointers[KEPT_SHARE] = (void *)&flash->kept_share;
     pointers[SCALE] = (void *)&flash->scale;
     pointers[MINUS_INFINITY] = (void *)&flash->minus_infinity;
     pointers[ONE] = (void *)&flash->one;
@@ -424,11 +490,11 @@ static void common_pointers(void **pointers, const struct flash *flash)
 }
 
 int flash_forward(const struct flash *flash, const void *q, const void *k, const void *v, void *o,
-                  float *lse, void *workspace, struct error *err)
+                  float *lse, const int64_t *seed, void *workspace, struct error *err)
 {
     void *pointers[ROW_COUNT] = {NULL};
 
-    common_pointers(pointers, flash);
+    common_pointers(pointers, flash, seed);
     pointers[Q] = (void *)q;
     pointers[KT] = (void *)k;
     pointers[V] = (void *)v;
@@ -439,12 +505,12 @@ int flash_forward(const struct flash *flash, const void *q, const void *k, const
 
 int flash_backward(const struct flash *flash, const void *q, const void *k, const void *v,
                    const void *o, const float *lse, const void *d_o, void *dq, void *dk, void *dv,
-                   void *workspace, struct error *err)
+                   const int64_t *seed, void *workspace, struct error *err)
 {
     void *pointers[ROW_COUNT] = {NULL};
     char *space = workspace;
 
-    common_pointers(pointers, flash);
+    common_pointers(pointers, flash, seed);
     pointers[Q] = (void *)q;
     pointers[KT] = (void *)k;
     pointers[VT] = (void *)v;

@@ -5,14 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_CANDIDATES = 32, FINALISTS = 4, FIRST_REPEATS = 4, FINAL_REPEATS = 20 };
+enum { MAX_CANDIDATES = 32, FINALISTS = 4, FIRST_REPEATS = 4, TURNS = 4 };
+static const double TURN_SECONDS = 0.012, FAR_BEHIND = 1.08;
 
 struct gemm {
     struct gemm_context *context;
     struct gemm_shape shape;
     cublasLtMatmulDesc_t description;
     cublasLtMatrixLayout_t a, b, d;
-    cublasLtMatmulAlgo_t algorithm[2]; /* without and with accumulation */
+    cublasLtMatmulAlgo_t algorithm;
 };
 
 /* One timed call. */
@@ -20,7 +21,6 @@ struct trial {
     struct gemm *gemm;
     const struct gemm_operands *operands;
     const cublasLtMatmulAlgo_t *algorithm;
-    float beta;
 };
 
 static cudaDataType_t data_type(enum device_type type)
@@ -155,7 +155,7 @@ static int run_trial(void *argument)
 {
     struct trial *t = argument;
 
-    return launch(t->gemm, t->gemm->context->stream, t->operands, t->algorithm, t->beta,
+    return launch(t->gemm, t->gemm->context->stream, t->operands, t->algorithm, 0,
                   t->gemm->context->workspace)
                ? -1
                : 0;
@@ -187,44 +187,61 @@ out:
     return seconds;
 }
 
-/* Time the candidates, the best few a second time, and put the winner first. */
-static void rank(struct gemm *gemm, const struct gemm_operands *scratch, float beta,
-                 cublasLtMatmulHeuristicResult_t *results, int found)
+static void sort_results(cublasLtMatmulHeuristicResult_t *results, double *times, int count)
 {
-    double times[MAX_CANDIDATES];
-    struct trial trial = {gemm, scratch, NULL, beta};
+    for (int i = 1; i < count; i++) { /* insertion sort: a handful of entries */
+        for (int j = i; j > 0 && times[j] < times[j - 1]; j--) {
+            cublasLtMatmulHeuristicResult_t result = results[j];
+            double time = times[j];
 
-    for (int round = 0, count = found; round < 2; round++, count = FINALISTS) {
-        if (count > found)
-            count = found;
-        for (int i = 0; i < count; i++) {
-            trial.algorithm = &results[i].algo;
-            times[i] =
-                gemm_time(gemm->context, run_trial, &trial, round ? FINAL_REPEATS : FIRST_REPEATS);
-            if (times[i] < 0)
-                times[i] = 1e9;
-        }
-        for (int i = 1; i < count; i++) { /* insertion sort: a handful of entries */
-            for (int j = i; j > 0 && times[j] < times[j - 1]; j--) {
-                cublasLtMatmulHeuristicResult_t result = results[j];
-                double time = times[j];
-
-                results[j] = results[j - 1];
-                times[j] = times[j - 1];
-                results[j - 1] = result;
-                times[j - 1] = time;
-            }
+            results[j] = results[j - 1];
+            times[j] = times[j - 1];
+            results[j - 1] = result;
+            times[j - 1] = time;
         }
     }
 }
 
-static void make_key(const struct gemm_shape *s, int accumulate, char *key, size_t size)
+/* Time the candidates briefly, then the best few in turns of TURN_SECONDS, and put the winner
+ * first. In training the GPU is at its power limit, and there the product that takes the least
+ * energy is the fastest: turns are long enough to get there, and the first of them counts for
+ * nothing. */
+static void rank(struct gemm *gemm, const struct gemm_operands *scratch,
+                 cublasLtMatmulHeuristicResult_t *results, int found)
+{
+    double times[MAX_CANDIDATES], totals[FINALISTS] = {0};
+    struct trial trial = {gemm, scratch, NULL};
+    int finalists = found < FINALISTS ? found : FINALISTS;
+
+    for (int i = 0; i < found; i++) {
+        trial.algorithm = &results[i].algo;
+        times[i] = gemm_time(gemm->context, run_trial, &trial, FIRST_REPEATS);
+        if (times[i] < 0)
+            times[i] = 1e9;
+    }
+    sort_results(results, times, found);
+    /* Who is far behind will not catch up. */
+    while (finalists > 1 && times[finalists - 1] > FAR_BEHIND * times[0])
+        finalists--;
+    for (int turn = 0; turn < TURNS && finalists > 1; turn++)
+        for (int i = 0; i < finalists; i++) {
+            int repeats = (int)(TURN_SECONDS / times[0]);
+            double now;
+
+            trial.algorithm = &results[i].algo;
+            now = gemm_time(gemm->context, run_trial, &trial, repeats > 2 ? repeats : 2);
+            totals[i] += now < 0 ? 1e9 : turn > 0 ? now : 0;
+        }
+    sort_results(results, totals, finalists);
+}
+
+static void make_key(const struct gemm_shape *s, char *key, size_t size)
 {
     snprintf(key, size,
              "gemm:%" PRId64 "x%" PRId64 "x%" PRId64 ":%c%c:%" PRId64 ":%" PRId64 ":%" PRId64
-             ":%d%d%d:%d:%d:%d",
+             ":%d%d%d:%d:%d",
              s->m, s->n, s->k, s->transpose_a ? 'T' : 'N', s->transpose_b ? 'T' : 'N', s->lda,
-             s->ldb, s->ldd, s->type, s->out, s->bias_type, s->epilogue, s->batch, accumulate);
+             s->ldb, s->ldd, s->type, s->out, s->bias_type, s->epilogue, s->batch);
 }
 
 /* An algorithm as text: the library says it may be stored and restored by its bytes. */
@@ -264,22 +281,21 @@ static int recall(struct gemm *gemm, const char *key, cublasLtMatmulAlgo_t *algo
            check.workspaceSize <= GEMM_WORKSPACE;
 }
 
-static int choose(struct gemm *gemm, const struct gemm_operands *scratch, int accumulate,
-                  struct error *err)
+static int choose(struct gemm *gemm, const struct gemm_operands *scratch, struct error *err)
 {
     cublasLtMatmulHeuristicResult_t results[MAX_CANDIDATES];
     int wanted = scratch ? gemm->context->candidates : 1, found;
     char key[256], value[2 * sizeof(cublasLtMatmulAlgo_t) + 1];
 
-    make_key(&gemm->shape, accumulate, key, sizeof(key));
-    if (recall(gemm, key, &gemm->algorithm[accumulate]))
+    make_key(&gemm->shape, key, sizeof(key));
+    if (recall(gemm, key, &gemm->algorithm))
         return 0;
     found = candidates(gemm, results, wanted > MAX_CANDIDATES ? MAX_CANDIDATES : wanted);
     if (found == 0)
         return error_set(err, "cuBLASLt has no kernel for the product %s", key);
     if (scratch && found > 1)
-        rank(gemm, scratch, (float)accumulate, results, found);
-    gemm->algorithm[accumulate] = results[0].algo;
+        rank(gemm, scratch, results, found);
+    gemm->algorithm = results[0].algo;
     if (!scratch)
         return 0;
     write_algorithm(&results[0].algo, value);
@@ -302,11 +318,8 @@ struct gemm *gemm_create(struct gemm_context *context, const struct gemm_shape *
                   shape->m, shape->n, shape->k);
         goto fail;
     }
-    /* Only main gradients, in fp32, are ever added to. */
-    if (choose(gemm, scratch, 0, err) || (shape->out == TYPE_FP32 && choose(gemm, scratch, 1, err)))
+    if (choose(gemm, scratch, err))
         goto fail;
-    if (shape->out != TYPE_FP32)
-        gemm->algorithm[1] = gemm->algorithm[0];
     return gemm;
 fail:
     gemm_destroy(gemm);
@@ -331,6 +344,5 @@ void gemm_destroy(struct gemm *gemm)
 cublasStatus_t gemm_run(struct gemm *gemm, cudaStream_t stream,
                         const struct gemm_operands *operands, int accumulate, void *workspace)
 {
-    return launch(gemm, stream, operands, &gemm->algorithm[accumulate], (float)accumulate,
-                  workspace);
+    return launch(gemm, stream, operands, &gemm->algorithm, (float)accumulate, workspace);
 }

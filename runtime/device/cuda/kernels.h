@@ -82,6 +82,10 @@ void kernel_fill(cudaStream_t stream, const struct fill_shape *shape,
 /* Random 16-bit or fp32 numbers around 0, for timing on data that costs what real data costs. */
 void kernel_noise(cudaStream_t stream, enum device_type type, int64_t count, void *out);
 
+/* Two numbers for a library's own random draws: they depend on (seed, purpose, iteration). */
+void kernel_draw_seed(cudaStream_t stream, const struct step_state *state, uint32_t purpose,
+                      int64_t *out);
+
 /* Attention with its scores in memory, one sample at a time. */
 
 /* Scores (heads, q_rows, kv_rows) in fp32 become probabilities of the shape's type, and 'lse'

@@ -152,7 +152,21 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
+__global__ void draw_seed(const step_state *state, uint32_t purpose, int64_t *out)
+{
+    const uint64_t bits = rng_bits(state->seed, purpose, (uint32_t)state->iteration, 0);
+
+    out[0] = (int64_t)(bits >> 1);
+    out[1] = 0;
+}
+
 } // namespace
+
+extern "C" void kernel_draw_seed(cudaStream_t stream, const step_state *state, uint32_t purpose,
+                                 int64_t *out)
+{
+    draw_seed<<<1, 1, 0, stream>>>(state, purpose, out);
+}
 
 extern "C" void kernel_softmax(cudaStream_t stream, const attention_shape *s, int64_t sample,
                                const float *scores, void *probabilities,
