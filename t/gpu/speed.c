@@ -584,9 +584,9 @@ static void attention_dropout(const struct model *m, int64_t rows)
     run_attention(f, stream,
                   &(struct attention_operands){channel(s[0], 0), channel(s[0], k_offset), p(ones),
                                                p(s[1]), p(s[2]), NULL, NULL, p(s[5]), 7});
-    out = fetch(p(s[1]), TYPE_BF16, CHECKED);
-    for (int64_t i = 0; i < CHECKED; i++)
-        mean += out[i] / (double)CHECKED;
+    out = fetch(p(s[1]), TYPE_BF16, rows * m->hidden);
+    for (int64_t i = 0; i < rows * m->hidden; i++)
+        mean += out[i] / (double)(rows * m->hidden);
     device_host_release(device, out);
     run_attention(f, stream,
                   &(struct attention_operands){channel(s[0], 0), channel(s[0], k_offset),
