@@ -173,7 +173,7 @@ static void mlp_backward(struct model *m, const struct layer_tensors *t, struct 
         m->fc2.wgrad, m->compute,
         &(struct linear_wgrad_operands){dy, a->activated, gradient(m, t->fc2), NULL, accumulate});
     if (m->config.swiglu) {
-        dpre = s->dpre;
+        dpre = a->pre; /* not needed any more */
         run_swiglu_backward(m->swiglu[PASS_BACKWARD], m->compute,
                             &(struct swiglu_backward_operands){s->dactivated, a->pre, dpre});
     }

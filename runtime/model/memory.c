@@ -156,8 +156,6 @@ static void place_scratch(struct model *m, struct arena *arena)
     s->dqkv = take(arena, z->rows * z->qkv, size);
     s->dattention = take(arena, z->rows * z->attention, size);
     s->dactivated = take(arena, z->rows * z->ffn, size);
-    if (c->swiglu)
-        s->dpre = take(arena, z->rows * z->fc1, size);
     if (m->parameters.head >= 0) {
         s->logits = take(arena, z->head_rows * z->vocabulary, size);
         s->partial = take(arena, 3 * z->head_rows, sizeof(float));

@@ -38,7 +38,7 @@ struct scratch {
     void *x;               /* (P, h) output of a row-parallel layer */
     void *d;               /* (P, h) gradient of the residual stream */
     void *dx, *dy;         /* (P, h) */
-    void *dqkv, *dattention, *dactivated, *dpre;
+    void *dqkv, *dattention, *dactivated;
     void *logits; /* (head_rows, vocabulary) */
     float *partial, *partials;
     void *kv_part, *kv_ranks, *kv, *dkv[2]; /* keys and values over all context-parallel ranks */
