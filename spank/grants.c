@@ -315,6 +315,23 @@ void grants_visible(const struct grants *grants, const struct share_found *found
                    : topology_gpu_index(grants->topology, &grants->grants[positions[i]].pci));
 }
 
+void grants_names(const struct grants *grants, char names[SHARE_LIST])
+{
+    names[0] = '\0';
+    for (size_t i = 0; i < grants->count; i++) {
+        const struct granted *granted = &grants->granted[i];
+        const char *uuid = granted->name;
+
+        for (size_t k = 0; k < grants->driver_count && !uuid[0]; k++)
+            if (pci_compare(&grants->driver[k].pci, &granted->grant.pci) == 0)
+                uuid = grants->driver[k].uuid;
+        if (uuid[0])
+            share_list_add(names, "%s", uuid);
+        else
+            share_list_add(names, "%d", topology_gpu_index(grants->topology, &granted->grant.pci));
+    }
+}
+
 void grants_clear(struct grants *grants)
 {
     free(grants->driver);

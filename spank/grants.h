@@ -49,4 +49,7 @@ size_t grants_of_task(struct grants *grants, const struct share_found *found, si
 void grants_visible(const struct grants *grants, const struct share_found *found,
                     const size_t *positions, size_t count, char visible[SHARE_LIST]);
 
+/* All of them as NVIDIA's tools name them: UUIDs, or numbers in PCI order. */
+void grants_names(const struct grants *grants, char names[SHARE_LIST]);
+
 #endif

@@ -17,6 +17,7 @@
 #include "import.h"
 #include "named.h"
 #include "settings.h"
+#include "share.h"
 #include "squashfs.h"
 #include "stage.h"
 #include "start.h"
@@ -222,7 +223,7 @@ static int start_container(const struct image_node *node, const char *image, pid
 {
     const struct image_settings *settings = node->settings;
     const char *capabilities = value(node->environment, "NVIDIA_DRIVER_CAPABILITIES");
-    char visible[1100], drivers[256];
+    char visible[SHARE_LIST + 32], drivers[256];
     const char *variables[] = {visible, drivers, NULL};
     struct container_mounts mounts = {0};
     struct container_request request = {
@@ -240,7 +241,7 @@ static int start_container(const struct image_node *node, const char *image, pid
     };
     int rc;
 
-    snprintf(visible, sizeof(visible), "NVIDIA_VISIBLE_DEVICES=%.1000s", node->gpus);
+    snprintf(visible, sizeof(visible), "NVIDIA_VISIBLE_DEVICES=%s", node->gpus);
     snprintf(drivers, sizeof(drivers), "NVIDIA_DRIVER_CAPABILITIES=%.200s",
              capabilities ? capabilities : "compute,utility");
     if (mounts_copy(&mounts, &settings->mounts) < 0 || add_pmix(node, &mounts) < 0)

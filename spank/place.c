@@ -238,6 +238,7 @@ int place_tasks(struct share *share, const struct place_input *input, struct pla
         set_task(node, &placement->tasks[i], &share->task[i].found, own_lists,
                  &share->task[i].result);
     set_node(placement, share);
+    grants_names(&node->grants, share->gpus);
     for (size_t i = 0; i < placement->warning_count; i++)
         place_say(notes->text, "%s\n", placement->warnings[i]);
     if (input->wishes & (WISH_CPU_BIND | WISH_HINT))

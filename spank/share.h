@@ -57,6 +57,7 @@ struct share {
     char first[256];       /* its name, or "" */
     int64_t port;          /* 0 where there is none */
     char nccl[SHARE_LIST]; /* NCCL_IB_HCA for all, or "" */
+    char gpus[SHARE_LIST]; /* all GPUs of the step here, as NVIDIA's tools name them, or "" */
     bool efa;              /* EFA NICs are among them */
     struct share_task task[];
 };

@@ -229,19 +229,21 @@ static int use_all_cpus(const struct share *share)
     return cpuset_bind_thread(&all, &err) ? 1 : (int)cpuset_count(&all);
 }
 
-/* GPUs of all tasks of the node, as NVIDIA's hook takes them: numbers of the driver. */
-static void list_gpus(const struct share *share, char *list, size_t size)
+/* GPUs of all tasks of the node, as NVIDIA's hook takes them; by Slurm's numbers where the driver
+ * does not know them. */
+static void list_gpus(const struct share *share, char list[SHARE_LIST])
 {
     struct cpuset all, own;
-    size_t used = 0;
 
     cpuset_clear(&all);
     for (uint32_t i = 0; i < share->tasks; i++)
         if (cpuset_parse("", share->task[i].found.gpus, &own, NULL) == 0)
             cpuset_unite(&all, &own);
-    list[0] = '\0';
-    for (int gpu = cpuset_next(&all, -1); gpu >= 0 && used + 8 < size; gpu = cpuset_next(&all, gpu))
-        used += (size_t)snprintf(list + used, size - used, "%s%d", used ? "," : "", gpu);
+    strcpy(list, share->gpus);
+    if (list[0])
+        return;
+    for (int gpu = cpuset_next(&all, -1); gpu >= 0; gpu = cpuset_next(&all, gpu))
+        share_list_add(list, "%d", gpu);
 }
 
 /* In the leader: get the image and start the container. */
@@ -272,7 +274,7 @@ static int start_container(struct task *task, struct error *err)
     node.environment = environment;
     snprintf(step, sizeof(step), "%.200s-%u-%u-%u", facts->cluster, facts->job, facts->step,
              facts->restarts);
-    list_gpus(share, gpus, sizeof(gpus));
+    list_gpus(share, gpus);
     for (uint32_t i = 0; i < share->tasks; i++)
         node.imports |= share->task[i].found.rank == 0;
     node.processors = use_all_cpus(share);
