@@ -125,7 +125,7 @@ const struct option arguments_table[] = {
          "divide the optimizer over dp; always on here"),
     FLAG("overlap-grad-reduce", overlap_grad_reduce, "reduce gradients under backward; always on"),
     INT("ddp-bucket-size", bucket_size, 1, "parameters whose gradients are reduced together (40000000)"),
-    FLAG("overlap-param-gather", overlap_param_gather, "gather weights under compute; always on"),
+    FLAG("overlap-param-gather", overlap_param_gather, "gather weights under the update; always on"),
     REAL("distributed-timeout-minutes", timeout_minutes, "deadline of every wait (10)"),
 
     HEADING("Data"),

@@ -86,8 +86,13 @@ static int open_device(struct train *t, struct error *err)
     const char *name = plan_device(a);
 
     t->device = device_open(name, &options, err);
-    if (!t->device)
+    if (!t->device) {
+        struct error why = *err;
+
+        if (strcmp(name, "cuda") == 0 && !strstr(why.text, "--device cpu"))
+            error_set(err, "%.900s; or train on the CPUs with --device cpu", why.text);
         return -1;
+    }
     if (!device_supports(t->device, a->model_config.type))
         return error_set(err, "the %s device computes in fp32 only; leave out --%s", name,
                          a->bf16 ? "bf16" : "fp16");

@@ -32,6 +32,11 @@ like "$out" '^ iteration        4/       4 \| consumed samples:            8 \| 
 like "$out" 'time to first step: [0-9.]+ s' "time to first step"
 like "$out" 'GiB available, .* GiB planned' "memory planned against available"
 
+# --- Gradients that are not finite: the step is skipped, and the line has neither loss nor norm.
+try "$megatron" train "${small[@]}" --lr 1e30 --clip-grad 0
+like "$out" 'iteration        4/ .* global batch size:     2 \| loss scale: 1\.0 \| number of skipped iterations:   1 \| number of nan iterations:   1 \|' \
+    "a run that blows up skips its steps"
+
 # --- Batch size ramp-up, evaluation, JSON
 try "$megatron" train "${small[@]}" --train-iters 1 --train-samples 40
 like "$out" 'give either --train-iters or --train-samples' "steps or samples, not both"
@@ -71,6 +76,9 @@ done <<'EOT'
 --num-layers-per-virtual-pipeline-stage 1|needs --pipeline-model-parallel-size of 2
 --metrics-file /nonexistent/x|cannot write /nonexistent/x
 EOT
+try env MEGATRON_LIBRARY_DIR=/nonexistent "$megatron" train "${small[@]}" --device cuda
+is "$rc" 1 "no GPU"
+like "$out" '--device cpu' "and how to go on without"
 try "$megatron" train --help
 like "$out" '--tensor-model-parallel-size N' "--help"
 try "$megatron" train --megatron-model list
