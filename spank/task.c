@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -302,6 +303,8 @@ static int open_container(struct task *task, struct error *err)
 
     if (!image->used)
         return 0;
+    /* This may take long, and proctrack/linuxproc kills nothing that is called slurmstepd. */
+    prctl(PR_SET_NAME, "megatron-image");
     if (share->image_leader == getpid()) {
         int rc = start_container(task, &share->error);
 

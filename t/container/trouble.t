@@ -102,9 +102,7 @@ id=$(tail -n 1 <<<"$out")
 wait_until 40 sh -c "[ \$(grep -c ran '$home/requeued') = 2 ]"
 in_cluster scontrol requeue "$id"
 # Slurm holds it back for two minutes otherwise.
-wait_until 20 sh -c "'$top/t/cluster' run squeue -h -j $id -o %t | grep -q PD"
-in_cluster scontrol update jobid="$id" starttime=now
-wait_until 60 sh -c "[ \$(grep -c ran '$home/requeued') = 4 ]"
+wait_until 60 sh -c "'$top/t/cluster' run scontrol update jobid=$id starttime=now; sleep 1; [ \$(grep -c ran '$home/requeued') = 4 ]" 2>/dev/null
 is "$(grep -c ran "$home/requeued")" 4 "a requeued job runs again" || diag "$(cat "$home/requeued")"
 as_user scancel "$id" 2>/dev/null
 wait_until 20 sh -c "! '$top/t/cluster' run sinfo -h -o %t | grep -q -v idle"

@@ -64,4 +64,33 @@ job srun -n1 --megatron-image="${registry}bare:1" /bin/pwd
 is "$rc" 0 "a second image"
 job srun -n1 --megatron-image="${registry}bare:1" /bin/pwd
 ok "copies stay below the limit" test "$(du -cb "$stage"/*/*.sqsh | tail -n 1 | cut -f1)" -le 3000000
+
+# Somebody else makes the user's place on the node's disk first, as a link or a directory, or keeps
+# exchanging it: the image is started from the cache, and nothing is made where the link points.
+mine=$stage/$(as_user id -u)
+somebody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
+for kind in "ln -s '$home'" "mkdir -m 777"; do
+    rm -rf "$mine"
+    somebody sh -c "$kind '$mine'"
+    job srun -n1 --megatron-image="${registry}bare:1" /bin/pwd
+    is "$rc:$(tail -n 1 <<<"$out")" 0:/ "a place that somebody else made (${kind%% *}) is not used"
+    like "$out" "the image cache $mine (is not a directory|belongs to user 65534)" "which is said"
+done
+is "$(ls "$home")" "" "nothing is made through the link"
+rm -rf "$mine"
+setpriv --reuid=65534 --regid=65534 --clear-groups sh -c "while :; do ln -s '$home' '$mine'; mv -T '$mine' '$mine.x'; rm -rf '$mine.x'; mkdir '$mine'; rmdir '$mine'; done" 2>/dev/null &
+racer=$!
+for i in 1 2 3 4 5 6; do
+    job srun -n1 --megatron-image="${registry}bare:1" /bin/pwd
+    [ "$rc:$(tail -n 1 <<<"$out")" = 0:/ ] || break
+done
+kill $racer
+wait $racer 2>/dev/null
+is "$rc:$(tail -n 1 <<<"$out")" 0:/ "six steps while somebody keeps exchanging it" || diag "$out"
+is "$(ls "$home")" "" "nothing is made through the link"
+chmod 777 "$stage"
+rm -rf "$mine"
+job srun -n1 --megatron-image="${registry}bare:1" /bin/pwd
+like "$out" 'chmod 1777' "a place for copies that is not sticky is not used"
+is "$rc" 0 "but the image is"
 done_testing
