@@ -70,16 +70,19 @@ int enroot_check(const char *path, const char *const *environment, struct error 
     return 0;
 }
 
+#define CREDENTIALS \
+    "put the registry's credentials into .credentials in ENROOT_CONFIG_PATH or ~/.config/enroot"
+
 static const struct {
     const char *sign, *remedy;
 } remedies[] = {
     {"Connection refused", "is the registry running, and its name right?"},
     {"Could not resolve host", "is the registry's name right, and the network up?"},
     {"could not resolve host", "is the registry's name right, and the network up?"},
-    {"401", "put the registry's credentials into ~/.config/enroot/.credentials"},
-    {"403", "put the registry's credentials into ~/.config/enroot/.credentials"},
-    {"Unauthorized", "put the registry's credentials into ~/.config/enroot/.credentials"},
-    {"404", "is the image's name and tag right?"},
+    {"code: 401", CREDENTIALS},
+    {"code: 403", CREDENTIALS},
+    {"Unauthorized", CREDENTIALS},
+    {"code: 404", "is the image's name and tag right?"},
     {"Not Found", "is the image's name and tag right?"},
     {"No space left",
      "make room, or set MEGATRON_IMAGE_CACHE or ENROOT_TEMP_PATH to another place"},
@@ -102,12 +105,27 @@ static const char *find_remedy(const char *errors)
     return NULL;
 }
 
+/* A registry that refuses a user makes Enroot end without a word. */
+static int was_refused(const char *errors)
+{
+    const char *asked = strstr(errors, "Authenticating with user");
+
+    return asked && !strstr(asked, "Authentication succeeded") && !strstr(asked, "[ERROR]") &&
+           !strstr(asked, "curl: ");
+}
+
 int enroot_explain(const char *what, int status, const char *errors, struct error *err)
 {
     char line[400];
     const char *remedy = find_remedy(errors);
 
     process_complaint(errors, line, sizeof(line));
+    if (!remedy && status == 1 && was_refused(errors)) {
+        snprintf(line, sizeof(line), "the registry refused the user");
+        remedy = CREDENTIALS;
+    }
+    if (status > 128 && status < 160)
+        return error_set(err, "%s was ended by signal %d", what, status - 128);
     /* Enroot passes curl's exit codes through. */
     if (!remedy && status == 6)
         remedy = "is the registry's name right, and the network up?";

@@ -208,7 +208,7 @@ void process_complaint(const char *errors, char *line, size_t size)
         size_t length = strcspn(at, "\r\n");
         int marked = strncmp(at, "[ERROR] ", 8) == 0;
 
-        if (length > 0 && marked >= best_marked) {
+        if (length > 0 && marked >= best_marked && strncmp(at, "[INFO]", 6) != 0) {
             best = at + (marked ? 8 : 0);
             best_length = length - (marked ? 8 : 0);
             best_marked = marked;

@@ -66,6 +66,19 @@ for signal in KILL TERM; do
 done
 path=$(tail -n 1 <<<"$out")
 
+# A registry that wants to know who asks.
+registry_lock
+image prune --max-size 0 >/dev/null
+rm -f "$cache"/names/*
+out=$(image import "${registry}small:1"); rc=$?
+is "$rc" 1 "a registry refuses strangers"
+like "$out" 'refused the user; put the registry.s credentials into .credentials in ENROOT_CONFIG_PATH' "with the remedy"
+ordinary mkdir -p "$home/.config/enroot"
+echo "machine 127.0.0.1 login ada password secret" | ordinary tee "$home/.config/enroot/.credentials" >/dev/null
+out=$(image import "${registry}small:1"); rc=$?
+is "$rc" 0 "credentials are read where Enroot has them"
+path=$(tail -n 1 <<<"$out")
+
 inside() { ordinary "$enter" "$@" 2>&1; }
 is "$(inside "$path" pwd)" /usr/src "a container starts where the image says"
 is "$(inside "$path" sh -c 'echo $GREETING')" "from the image" "with its environment"

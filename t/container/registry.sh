@@ -5,7 +5,7 @@
 #   registry_up DIR     a registry with the images small:1 (busybox, /etc/rc, an environment) and bare:1
 #                       (one static program, no shell); $registry is its prefix, $enroot_path a PATH
 #                       for it, $image_arguments what plugstack.conf is to say
-#   registry_down       it does not answer any more;  registry_again: it does
+#   registry_down       it does not answer any more;  registry_again: it does;  registry_lock: to ada alone
 #   ordinary COMMAND    run as an ordinary user with that Enroot; his home is DIR/home
 
 make_roots() {
@@ -45,6 +45,18 @@ registry_down() {
     else
         kill "$registry_pid" && wait "$registry_pid" 2>/dev/null
     fi
+}
+
+# From now on the registry wants to know that one is ada, password secret.
+registry_lock() {
+    registry_down
+    if [ -z "${MEGATRON_TEST_ENROOT-}" ]; then
+        touch "$registry_dir/registry.away/locked"
+    else
+        python3 -W ignore -c 'import crypt; print("ada:" + crypt.crypt("secret", crypt.mksalt(crypt.METHOD_BLOWFISH, rounds=16)).replace("$2b$", "$2y$"))' >"$registry_dir/htpasswd"
+        printf 'auth:\n  htpasswd: {realm: test, path: %s/htpasswd}\n' "$registry_dir" >>"$registry_dir/registry.yml"
+    fi
+    registry_again
 }
 
 registry_up() {
