@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "cgroup.h"
+#include "config.h"
 #include "grants.h"
 #include "parse.h"
 #include "placement.h"
@@ -33,11 +34,12 @@ void place_say(char notes[PLACE_NOTES], const char *format, ...)
 
 void place_topology_path(const struct config *config, const char *node, char *path, size_t size)
 {
-    uint64_t hash = 14695981039346656037u; /* FNV-1a: slurmds with other sources get other files */
-    const char *words[] = {config->topology ? config->topology : "",
+    /* FNV-1a: slurmds with other sources, and of another version, get other files. */
+    uint64_t hash = 14695981039346656037u;
+    const char *words[] = {PACKAGE_VERSION, config->topology ? config->topology : "",
                            config->sysroot ? config->sysroot : ""};
 
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < 3; i++)
         for (const char *c = words[i]; *c; c++)
             hash = (hash ^ (unsigned char)*c) * 1099511628211u;
     snprintf(path, size, "%s/%.255s-%016" PRIx64 ".topology",
