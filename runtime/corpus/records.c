@@ -495,6 +495,7 @@ static int next_text(enum record_mode mode, const struct record_block *block,
     }
     if (!record->data)
         return 0;
+    record->length = end;
     record->size = trim_end(record->data, end);
     return 1;
 }
@@ -506,7 +507,7 @@ int record_next(enum record_mode mode, const struct record_block *block,
         if (cursor->at >= block->size)
             return 0;
         record->data = block->data;
-        record->size = block->size;
+        record->size = record->length = block->size;
         record->line = 0;
         cursor->at = block->size;
         return 1;
@@ -518,6 +519,7 @@ int record_next(enum record_mode mode, const struct record_block *block,
         if (!next_line(block, cursor, &record->data, &record->size))
             return 0;
     } while (is_blank(record->data, record->size));
+    record->length = record->size;
     record->size = trim_end(record->data, record->size);
     return 1;
 }

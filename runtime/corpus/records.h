@@ -69,6 +69,7 @@ void record_block_clear(struct record_block *block);
 struct record {
     const char *data;
     size_t size;
+    size_t length; /* with what was cut off at its end, except a newline */
     int64_t line;
 };
 struct record_cursor {

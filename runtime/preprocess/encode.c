@@ -123,6 +123,11 @@ static int encode_block(struct worker *worker, struct block *block)
         return 0;
     }
     while (rc == 0 && record_next(mode, &block->records, &cursor, &record)) {
+        /* The reader finds those that fill a block; whether one does depends on the cuts. */
+        if (record.length > (size_t)worker->encode->config->max_line) {
+            add_fault(block, FAULT_LENGTH, 0, record.line);
+            continue;
+        }
         if (record.size <= long_line) {
             rc = encode_record(worker, block, &record);
             continue;
