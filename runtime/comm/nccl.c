@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PENDING = 4096, MAX_GROUPS = 64, WATCH_MICROSECONDS = 20000 };
+enum { PENDING = 4096, MAX_GROUPS = 64, WATCH_MICROSECONDS = 20000, GRACE_SECONDS = 10 };
 
 struct nccl_group {
     struct comm_group base;
@@ -54,41 +54,69 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Free kernels that wait for somebody who will not come. The lock is held. */
-static void abort_communicators(struct nccl_comm *comm)
+/* Take the communicators out of the groups. The lock is held. */
+static int take_communicators(struct nccl_comm *comm, ncclComm_t *taken)
 {
+    int count = 0;
+
     for (int i = 0; i < comm->group_count; i++) {
         if (comm->groups[i]->comm)
-            ncclCommAbort(comm->groups[i]->comm);
+            taken[count++] = comm->groups[i]->comm;
         comm->groups[i]->comm = NULL;
     }
     if (comm->world)
-        ncclCommAbort(comm->world);
+        taken[count++] = comm->world;
     comm->world = NULL;
+    return count;
 }
 
+/* What waits for a rank that is gone, in NCCL or on the GPU, may never come back, and then main
+ * cannot end this process. */
+static void *last_resort(void *text)
+{
+    sleep(GRACE_SECONDS);
+    fprintf(stderr, "megatron: %s\n", (const char *)text);
+    _exit(1);
+    return NULL;
+}
+
+static void start_last_resort(const char *text)
+{
+    char *copy = strdup(text);
+    pthread_t thread;
+
+    if (copy && pthread_create(&thread, NULL, last_resort, copy) == 0)
+        pthread_detach(thread);
+}
+
+/* Keep the first failure, tell this process and the others, and free kernels that wait for somebody
+ * who will not come. */
 __attribute__((format(printf, 2, 3))) static void fail(struct nccl_comm *comm, const char *format,
                                                        ...)
 {
+    ncclComm_t taken[MAX_GROUPS + 1];
     struct error err;
     va_list args;
-    int first;
+    int first, count = 0;
 
     va_start(args, format);
     vsnprintf(err.text, sizeof(err.text), format, args);
     va_end(args);
     pthread_mutex_lock(&comm->lock);
     first = !comm->failed;
-    if (first)
+    if (first) {
         comm->failure = err;
+        count = take_communicators(comm, taken);
+    }
     comm->failed = 1;
-    if (first)
-        abort_communicators(comm);
     pthread_mutex_unlock(&comm->lock);
     if (!first)
         return;
+    start_last_resort(err.text);
     device_fail(comm->base.device, err.text);
     star_abort(comm->star, err.text);
+    for (int i = 0; i < count; i++)
+        ncclCommAbort(taken[i]);
 }
 
 static int failure(struct nccl_comm *comm, struct error *err)
