@@ -29,6 +29,7 @@ EOT
 hit() {
     local signal=$1 log=$MEGATRON_CLUSTER/hit.log victim began
     shift
+    : >"$log"
     in_cluster timeout 60 srun -N2 --ntasks-per-node=2 --megatron-tp=2 --megatron-pp=2 "$megatron" train "${model[@]}" --train-iters 1000000 \
         "$@" >"$log" 2>&1 &
     local job=$!
@@ -40,6 +41,7 @@ hit() {
     for victim in $(pgrep -f "^$megatron train") none; do
         tr '\0' '\n' 2>/dev/null <"/proc/$victim/environ" | grep -q '^MEGATRON_RANK=1$' && break
     done
+    diag "rank 1 is process $victim"
     began=$SECONDS
     kill -"$signal" "$victim"
     wait "$job"
