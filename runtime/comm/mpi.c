@@ -362,8 +362,10 @@ static void abort_all(struct comm *base, const char *reason)
 static void close_comm(struct comm *base)
 {
     struct mpi_comm *comm = (struct mpi_comm *)base;
+    struct error ignored;
 
-    if (comm->started_mpi && !comm->failed)
+    /* Finalizing waits for all ranks without end: only where they have all come this far. */
+    if (comm->started_mpi && !comm->failed && host_gather(base, NULL, NULL, 0, &ignored) == 0)
         MPI_Finalize();
     free(comm);
 }
