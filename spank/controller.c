@@ -107,15 +107,15 @@ int64_t controller_job_end(uint32_t job)
     return (int64_t)end;
 }
 
-int controller_end_step(uint32_t job, uint32_t step)
+int controller_signal_step(uint32_t job, uint32_t step, uint16_t signal)
 {
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 11, 0)
     slurm_step_id_t id = step_of(job, step, NO_VAL);
 
-    return slurm_kill_job_step(&id, SIGKILL, 0) == SLURM_SUCCESS ? 0 : -1;
+    return slurm_kill_job_step(&id, signal, 0) == SLURM_SUCCESS ? 0 : -1;
 #elif SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
-    return slurm_kill_job_step(job, step, SIGKILL, 0) == SLURM_SUCCESS ? 0 : -1;
+    return slurm_kill_job_step(job, step, signal, 0) == SLURM_SUCCESS ? 0 : -1;
 #else
-    return slurm_kill_job_step(job, step, SIGKILL) == SLURM_SUCCESS ? 0 : -1;
+    return slurm_kill_job_step(job, step, signal) == SLURM_SUCCESS ? 0 : -1;
 #endif
 }

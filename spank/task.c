@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/mempolicy.h>
+#include <signal.h>
 #include <slurm/slurm.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,15 +45,18 @@ struct task {
 /* --- failing -------------------------------------------------------------------------------- */
 
 /* Tasks of other nodes that are not yet the user's program are passed over by proctrack/linuxproc,
- * so one signal may be too early for them. */
+ * so one signal may be too early for them. Those that wait for an image fail by themselves when
+ * they are asked to. */
 static int end_step(void *argument)
 {
-    const struct facts *facts = argument;
+    const struct task *task = argument;
+    const struct facts *facts = &task->facts;
+    bool ask = task->plugin->settings.image.used;
     struct timespec pause = {.tv_nsec = 100000000};
     int rc = 1;
 
     for (int i = 0; i < 4; i++) {
-        if (controller_end_step(facts->job, facts->step))
+        if (controller_signal_step(facts->job, facts->step, ask && i == 0 ? SIGTERM : SIGKILL))
             break; /* it is over, or it could not be told */
         rc = 0;
         nanosleep(&pause, NULL);
@@ -78,6 +82,8 @@ static int fail(struct task *task, const struct error *err)
 {
     struct share *share = task->plugin->share;
 
+    /* What this node asks of the others is not for itself. */
+    signal(SIGTERM, SIG_IGN);
     if (share && !share_claim_report(share)) {
         silence();
         return -1;
@@ -92,7 +98,7 @@ static int fail(struct task *task, const struct error *err)
         return -1;
     }
     slurm_error("megatron: %s", err->text);
-    if (task->facts.nodes > 1 && with_deadline(end_step, &task->facts, CONTROLLER_SECONDS) != 0)
+    if (task->facts.nodes > 1 && with_deadline(end_step, task, CONTROLLER_SECONDS) != 0)
         slurm_error("megatron: the other nodes of the step could not be told; use scancel");
     silence();
     return -1;
@@ -296,24 +302,51 @@ static int take_variable(void *argument, const char *name, const char *value)
 }
 
 /* One task of the node starts the container, all wait for it and take its environment. */
-static int open_container(struct task *task, struct error *err)
+static int wait_for_container(struct task *task, struct error *err)
 {
     struct share *share = task->plugin->share;
     const struct image_settings *image = &task->plugin->settings.image;
 
-    if (!image->used)
-        return 0;
-    /* This may take long, and proctrack/linuxproc kills nothing that is called slurmstepd. */
-    prctl(PR_SET_NAME, "megatron-image");
     if (share->image_leader == getpid()) {
         int rc = start_container(task, &share->error);
 
         share_image_finish(share, rc ? SHARE_FAILED : SHARE_DONE);
     } else if (share_image_wait(share, image->timeout + IMAGE_MARGIN_SECONDS, err))
         return -1;
-    if (share->image_state == SHARE_FAILED)
-        return error_set(err, "%s", share->error.text);
-    return container_environment(share->holder, take_variable, task, err);
+    return share->image_state == SHARE_FAILED ? error_set(err, "%s", share->error.text) : 0;
+}
+
+static void on_terminate(int number)
+{
+    (void)number;
+    _exit(1);
+}
+
+/* An import may take an hour, in which scancel and the failure of another node must end the step;
+ * and proctrack/linuxproc signals nothing that is called slurmstepd. */
+static int open_container(struct task *task, struct error *err)
+{
+    const struct sigaction ending = {.sa_handler = on_terminate};
+    struct sigaction usual;
+    sigset_t terminate, mask;
+    char name[17] = "";
+    int rc;
+
+    if (!task->plugin->settings.image.used)
+        return 0;
+    prctl(PR_GET_NAME, name);
+    sigemptyset(&terminate);
+    sigaddset(&terminate, SIGTERM);
+    sigaction(SIGTERM, &ending, &usual);
+    sigprocmask(SIG_UNBLOCK, &terminate, &mask);
+    prctl(PR_SET_NAME, "megatron-image");
+    rc = wait_for_container(task, err);
+    prctl(PR_SET_NAME, name);
+    sigprocmask(SIG_SETMASK, &mask, NULL);
+    sigaction(SIGTERM, &usual, NULL);
+    if (rc)
+        return rc;
+    return container_environment(task->plugin->share->holder, take_variable, task, err);
 }
 
 /* The last thing before the user's program: what is opened from here on is the image's. */
