@@ -1,0 +1,113 @@
+/* The file of tuning results: what was put is found again, by this process and by others; a file
+ * that is not what it should be counts as empty, line by line. */
+#include "tap.h"
+#include "tuning.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char directory[64] = "/tmp/megatron-tuning.XXXXXX";
+
+static void write_file(const char *name, const char *text)
+{
+    char path[128];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/%s", directory, name);
+    file = fopen(path, "w");
+    if (file) {
+        fputs(text, file);
+        fclose(file);
+    }
+}
+
+static void test_files(void)
+{
+    static const struct {
+        const char *text, *key, *value; /* NULL: not found */
+    } rows[] = {
+        {"", "a", NULL},
+        {"a 1\n", "a", "1"},
+        {"a 1\nb 2\n", "b", "2"},
+        {"a 1\nb 2", "b", NULL},      /* cut off */
+        {"a\nb 2\n", "a", NULL},      /* no value */
+        {"a\nb 2\n", "b", "2"},       /* the next line is good all the same */
+        {"\n\n  \nb 2\n", "b", "2"},  /* empty lines */
+        {"a 1\na 2\n", "a", "1"},     /* the first one counts */
+        {"a 1 and more\n", "a", "1"}, /* more words are for people */
+        {"\x01\x02\xff\nb 2\n", "b", "2"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct tuning *tuning;
+        const char *value;
+
+        write_file("rows", rows[i].text);
+        tuning = tuning_open(directory, "rows");
+        value = tuning_get(tuning, rows[i].key);
+        ok(rows[i].value ? value && strcmp(value, rows[i].value) == 0 : !value, "file %zu", i);
+        tuning_destroy(tuning);
+    }
+}
+
+static void test_two_processes(void)
+{
+    struct tuning *a = tuning_open(directory, "shared"), *b = tuning_open(directory, "shared"), *c;
+    struct error err;
+
+    is_int(tuning_put(a, "x", "1", &err), 0, "put");
+    is_int(tuning_put(b, "y", "2", &err), 0, "put in another");
+    is(tuning_get(a, "x"), "1", "get");
+    ok(!tuning_get(a, "y"), "what another put is not there before it is saved");
+    is_int(tuning_save(a, &err), 0, "save");
+    is_int(tuning_save(b, &err), 0, "save the other");
+    tuning_put(a, "x", "3", &err);
+    is(tuning_get(a, "x"), "3", "put again");
+    c = tuning_open(directory, "shared");
+    is(tuning_get(c, "x"), "1", "found by a third");
+    is(tuning_get(c, "y"), "2", "found by a third, of the other");
+    tuning_destroy(a), tuning_destroy(b), tuning_destroy(c);
+}
+
+static void test_places(void)
+{
+    struct tuning *none = tuning_open(NULL, "x"), *deep, *bad;
+    char path[128];
+    struct error err;
+
+    tuning_put(none, "x", "1", &err);
+    is(tuning_get(none, "x"), "1", "without a directory results live as long as the process");
+    is_int(tuning_save(none, &err), 0, "and saving does nothing");
+    snprintf(path, sizeof(path), "%s/a/b/c", directory);
+    deep = tuning_open(path, "x");
+    tuning_put(deep, "x", "1", &err);
+    is_int(tuning_save(deep, &err), 0, "directories are made");
+    write_file("file", "");
+    snprintf(path, sizeof(path), "%s/file/d", directory);
+    bad = tuning_open(path, "x");
+    tuning_put(bad, "x", "1", &err);
+    ok(tuning_save(bad, &err) == -1 && strstr(err.text, "cannot write tuning results to"),
+       "what cannot be written is an error");
+    tuning_destroy(none), tuning_destroy(deep), tuning_destroy(bad);
+}
+
+int main(void)
+{
+    char command[128];
+
+    if (!mkdtemp(directory))
+        return skip_all("no temporary directory");
+    test_files();
+    test_two_processes();
+    test_places();
+    snprintf(command, sizeof(command), "%s/a/b/c/x", directory);
+    unlink(command);
+    for (const char *const *name =
+             (const char *const[]){"a/b/c", "a/b", "a", "rows", "shared", "file", "", NULL};
+         *name; name++) {
+        snprintf(command, sizeof(command), "%s/%s", directory, *name);
+        remove(command);
+    }
+    return done_testing();
+}
