@@ -5,6 +5,7 @@
 #include "command.h"
 
 extern const struct command command_checkpoint;
+extern const struct command command_comm_test;
 extern const struct command command_detokenize;
 extern const struct command command_image;
 extern const struct command command_tokenize;

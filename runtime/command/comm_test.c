@@ -1,0 +1,328 @@
+/* megatron comm-test: collectives over the job's ranks, timed and checked, before anybody trains.
+ */
+#include "commands.h"
+#include "comm.h"
+#include "device.h"
+#include "option.h"
+#include "world.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum place { PLACE_AUTO, PLACE_CPU, PLACE_CUDA };
+
+struct settings {
+    int64_t min_bytes, max_bytes, iterations, warmup, timeout;
+    int device;
+};
+
+enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, SEND_RECEIVE, KINDS };
+
+static const char *const kind_names[] = {"all-reduce", "all-gather", "reduce-scatter",
+                                         "send and receive"};
+
+/* One test under way. */
+struct bench {
+    const struct settings *settings;
+    struct device *device;
+    struct device_stream *stream;
+    struct comm *comm;
+    struct comm_group *group;
+    float *from, *to; /* of the greatest size, on the device */
+    float *host;      /* of CHECKED elements */
+    int64_t wrong;
+};
+
+enum { CHECKED = 1 << 18 }; /* elements looked at, at either end of a result */
+
+#define AT(member) offsetof(struct settings, member)
+
+static const struct option table[] = {
+    {"min-bytes", OPTION_INT, AT(min_bytes), "N", "smallest size (8)", NULL, 4, INT64_MAX},
+    {"max-bytes", OPTION_INT, AT(max_bytes), "N", "greatest size (1 GiB)", NULL, 4, INT64_MAX},
+    {"iterations", OPTION_INT, AT(iterations), "N", "timed calls of each size (20)", NULL, 1,
+     100000},
+    {"warmup", OPTION_INT, AT(warmup), "N", "calls before them (5)", NULL, 0, 100000},
+    {"timeout-minutes", OPTION_INT, AT(timeout), "N", "deadline of every wait (10)", NULL, 1,
+     10000},
+    {"device", OPTION_CHOICE, AT(device), "auto|cpu|cuda",
+     "whose memory (cuda where there is a GPU)", "auto|cpu|cuda", 0, 0},
+    {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+};
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int fill(struct bench *b, float *out, int64_t count, double value, struct error *err)
+{
+    struct operation operation = {.kind = OPERATION_FILL, .fill = {count, TYPE_FP32, value}};
+    struct device_plan *plan = plan_create(b->device, &operation, err);
+
+    if (!plan)
+        return -1;
+    run_fill(plan, b->stream, &(struct fill_operands){out});
+    if (device_stream_wait(b->stream, 60.0 * (double)b->settings->timeout, err) < 0)
+        return -1;
+    plan_destroy(plan);
+    return 0;
+}
+
+/* Elements one rank gives: gathers and scatters divide 'count' among the ranks. */
+static int64_t part_of(const struct bench *b, enum kind kind, int64_t count)
+{
+    return kind == ALL_GATHER || kind == REDUCE_SCATTER ? count / b->comm->size : count;
+}
+
+static void start(struct bench *b, enum kind kind, int64_t count)
+{
+    size_t part = (size_t)part_of(b, kind, count);
+    int size = b->comm->size, rank = b->comm->rank;
+    struct comm_message messages[2] = {
+        {(rank + 1) % size, 1, b->from, part, TYPE_FP32},
+        {(rank + size - 1) % size, 0, b->to, part, TYPE_FP32},
+    };
+
+    switch (kind) {
+    case ALL_REDUCE:
+        comm_all_reduce(b->group, b->stream, b->to, part, TYPE_FP32, COMM_SUM);
+        break;
+    case ALL_GATHER:
+        comm_all_gather(b->group, b->stream, b->from, b->to, part, TYPE_FP32);
+        break;
+    case REDUCE_SCATTER:
+        comm_reduce_scatter(b->group, b->stream, b->from, b->to, part, TYPE_FP32);
+        break;
+    default:
+        comm_exchange(b->group, b->stream, messages, 2);
+        break;
+    }
+}
+
+static int finish(struct bench *b, struct error *err)
+{
+    return device_stream_wait(b->stream, 60.0 * (double)b->settings->timeout, err) < 0 ||
+                   comm_check(b->comm, err) < 0
+               ? -1
+               : 0;
+}
+
+/* What element i of the result must be, when every rank gave its number plus one. */
+static float expected(const struct bench *b, enum kind kind, int64_t part, int64_t i)
+{
+    int size = b->comm->size;
+
+    if (kind == ALL_GATHER)
+        return (float)(i / part + 1);
+    if (kind == SEND_RECEIVE)
+        return (float)((b->comm->rank + size - 1) % size + 1);
+    return (float)(size * (size + 1) / 2);
+}
+
+static int look(struct bench *b, enum kind kind, int64_t part, int64_t first, int64_t count,
+                struct error *err)
+{
+    device_copy(b->stream, b->host, b->to + first, (size_t)count * sizeof(float), COPY_TO_HOST);
+    if (finish(b, err) < 0)
+        return -1;
+    for (int64_t i = 0; i < count; i++)
+        b->wrong += b->host[i] != expected(b, kind, part, first + i);
+    return 0;
+}
+
+/* One call on known data, into poisoned memory. */
+static int check(struct bench *b, enum kind kind, int64_t count, struct error *err)
+{
+    int64_t part = part_of(b, kind, count);
+    int64_t all = kind == ALL_GATHER ? part * b->comm->size : part;
+    int64_t end = all < CHECKED ? all : CHECKED;
+    double mine = b->comm->rank + 1;
+
+    if (fill(b, b->from, count, mine, err) < 0 ||
+        fill(b, b->to, count, kind == ALL_REDUCE ? mine : NAN, err) < 0)
+        return -1;
+    start(b, kind, count);
+    if (finish(b, err) < 0 || look(b, kind, part, 0, end, err) < 0)
+        return -1;
+    return all > end ? look(b, kind, part, all - end, end, err) : 0;
+}
+
+/* Seconds of one call: the mean of this rank, the most of any rank. */
+static int measure(struct bench *b, enum kind kind, int64_t count, double *seconds,
+                   struct error *err)
+{
+    double mine, *all = malloc((size_t)b->comm->size * sizeof(*all));
+    int rc = -1;
+
+    if (!all)
+        return error_set(err, "out of memory");
+    if (fill(b, b->to, count, 0, err) < 0 || fill(b, b->from, count, 0, err) < 0)
+        goto out;
+    for (int64_t i = 0; i < b->settings->warmup; i++)
+        start(b, kind, count);
+    if (finish(b, err) < 0 || comm_host_gather(b->comm, NULL, NULL, 0, err) < 0)
+        goto out;
+    mine = now();
+    for (int64_t i = 0; i < b->settings->iterations; i++)
+        start(b, kind, count);
+    if (finish(b, err) < 0)
+        goto out;
+    mine = (now() - mine) / (double)b->settings->iterations;
+    if (comm_host_gather(b->comm, &mine, all, sizeof(mine), err) < 0)
+        goto out;
+    *seconds = 0;
+    for (int r = 0; r < b->comm->size; r++)
+        *seconds = all[r] > *seconds ? all[r] : *seconds;
+    rc = 0;
+out:
+    free(all);
+    return rc;
+}
+
+/* Share of the algorithm's bandwidth that a link carries. */
+static double bus_factor(enum kind kind, int size)
+{
+    double n = size;
+
+    return kind == ALL_REDUCE ? 2 * (n - 1) / n : kind == SEND_RECEIVE ? 1 : (n - 1) / n;
+}
+
+static int test_kind(struct bench *b, enum kind kind, struct error *err)
+{
+    int prints = b->comm->rank == 0;
+
+    if (prints)
+        printf("# %s\n#%13s %12s %12s %14s %14s %7s\n", kind_names[kind], "bytes", "elements",
+               "time (us)", "algbw (GB/s)", "busbw (GB/s)", "wrong");
+    for (int64_t bytes = b->settings->min_bytes; bytes <= b->settings->max_bytes; bytes *= 2) {
+        int64_t count = bytes / (int64_t)sizeof(float), before = b->wrong;
+        double seconds = 0, rate;
+
+        if (part_of(b, kind, count) == 0)
+            continue;
+        if (check(b, kind, count, err) < 0 || measure(b, kind, count, &seconds, err) < 0)
+            return -1;
+        rate = (double)bytes / seconds * 1e-9;
+        if (prints)
+            printf("%14lld %12lld %12.1f %14.2f %14.2f %7lld\n", (long long)bytes, (long long)count,
+                   seconds * 1e6, rate, rate * bus_factor(kind, b->comm->size),
+                   (long long)(b->wrong - before));
+        fflush(stdout);
+    }
+    return 0;
+}
+
+static int open_bench(struct bench *b, const struct world *world, struct error *err)
+{
+    int gpu = b->settings->device == PLACE_CUDA ||
+              (b->settings->device == PLACE_AUTO && access("/dev/nvidiactl", F_OK) == 0);
+    struct device_options device = {
+        .index =
+            world->gpus && world->gpus[0] >= '0' && world->gpus[0] <= '9' ? atoi(world->gpus) : -1,
+        .local_rank = (int)world->local_rank};
+    struct comm_options comm = {.rank = (int)world->rank,
+                                .size = (int)world->size,
+                                .master = world->master_addr,
+                                .port = (int)world->master_port,
+                                .deadline = 60.0 * (double)b->settings->timeout};
+    size_t bytes = (size_t)b->settings->max_bytes;
+    int *ranks = malloc((size_t)world->size * sizeof(*ranks));
+
+    b->device = device_open(gpu ? "cuda" : "cpu", &device, err);
+    b->stream = b->device ? device_stream_create(b->device, 0, err) : NULL;
+    comm.device = b->device;
+    if (b->stream)
+        b->comm = comm_open(world->size == 1 ? "self" : gpu ? "nccl" : "mpi", &comm, err);
+    for (int r = 0; ranks && r < world->size; r++)
+        ranks[r] = r;
+    if (b->comm && ranks)
+        b->group = comm_group_create(b->comm, "world", ranks, (int)world->size, err);
+    free(ranks);
+    if (!b->group)
+        return -1;
+    b->from = device_allocate(b->device, bytes, err);
+    b->to = b->from ? device_allocate(b->device, bytes, err) : NULL;
+    b->host = b->to ? device_host_allocate(b->device, CHECKED * sizeof(float), err) : NULL;
+    return b->host ? 0 : -1;
+}
+
+static void close_bench(struct bench *b)
+{
+    if (b->device) {
+        device_release(b->device, b->from);
+        device_release(b->device, b->to);
+        device_host_release(b->device, b->host);
+    }
+    comm_group_destroy(b->group);
+    comm_close(b->comm);
+    device_stream_destroy(b->stream);
+    device_close(b->device);
+}
+
+static int run_tests(const struct settings *settings, struct error *err)
+{
+    struct bench b = {.settings = settings};
+    struct world world;
+    int64_t *wrong = NULL, all = 0;
+    int rc = -1;
+
+    if (world_read(&world, err) < 0)
+        return -1;
+    if (open_bench(&b, &world, err) < 0)
+        goto out;
+    if (world.rank == 0)
+        printf("# %d ranks over %s, memory of %s (%s)\n", b.comm->size, b.comm->name,
+               b.device->name, b.device->model);
+    for (int kind = 0; kind < KINDS; kind++)
+        if ((kind != SEND_RECEIVE || b.comm->size > 1) && test_kind(&b, (enum kind)kind, err) < 0)
+            goto out;
+    wrong = calloc((size_t)b.comm->size, sizeof(*wrong));
+    if (!wrong || comm_host_gather(b.comm, &b.wrong, wrong, sizeof(b.wrong), err) < 0)
+        goto out;
+    for (int r = 0; r < b.comm->size; r++)
+        all += wrong[r];
+    if (world.rank == 0)
+        printf("# %lld wrong elements on all ranks\n", (long long)all);
+    rc = all > 0;
+out:
+    if (rc < 0 && b.comm && b.comm->size > 1)
+        comm_abort(b.comm, err->text);
+    free(wrong);
+    close_bench(&b);
+    return rc;
+}
+
+static int run_comm_test(int argc, const char *const *argv, struct error *err)
+{
+    struct settings settings = {8, (int64_t)1 << 30, 20, 5, 10, PLACE_AUTO};
+    struct options_result result;
+    int rc = options_parse(table, &settings, argc, argv, &result, err);
+
+    if (rc == 0 && result.help) {
+        printf("Usage: megatron comm-test [OPTION...]\n"
+               "Time and check collectives over the job's ranks, started by srun or mpirun.\n");
+        options_print(table, stdout);
+    } else if (rc == 0 && result.word_count > 0) {
+        rc = error_set(err, "unexpected word %s; options begin with two dashes", result.words[0]);
+    } else if (rc == 0 && settings.min_bytes > settings.max_bytes) {
+        rc = error_set(err, "--min-bytes=%lld is above --max-bytes=%lld",
+                       (long long)settings.min_bytes, (long long)settings.max_bytes);
+    } else if (rc == 0) {
+        rc = run_tests(&settings, err);
+    }
+    options_result_clear(&result);
+    return rc;
+}
+
+const struct command command_comm_test = {
+    .name = "comm-test",
+    .summary = "time and check collectives over the job's ranks",
+    .run = run_comm_test,
+};

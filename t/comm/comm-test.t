@@ -1,0 +1,42 @@
+#!/bin/bash
+# megatron comm-test on CPU ranks: one rank, several under mpirun, and wrong command lines.
+top=$(cd "$(dirname "$0")/../.." && pwd)
+build=${MEGATRON_BUILD:-$top/_build}
+megatron=$build/runtime/megatron
+[ -x "$megatron" ] || { echo "1..0 # SKIP no build in $build"; exit 0; }
+export MEGATRON_LIBRARY_DIR=$build/runtime/comm
+n=0
+ok() { # status, name
+    n=$((n + 1))
+    if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; fi
+}
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+
+"$megatron" comm-test --device cpu --min-bytes 8 --max-bytes 64 --iterations 2 >"$out" 2>&1
+ok $? "one rank"
+grep -q '^# 0 wrong elements on all ranks' "$out"
+ok $? "nothing is wrong with one rank"
+
+"$megatron" comm-test --min-bytes 16 --max-bytes 8 >"$out" 2>&1
+[ $? -ne 0 ] && grep -q 'min-bytes=16 is above --max-bytes=8' "$out"
+ok $? "sizes the wrong way round are refused"
+
+if command -v mpirun >/dev/null && [ -f "$build/runtime/comm/comm_mpi.so" ]; then
+    root=
+    [ "$(id -u)" != 0 ] || root=--allow-run-as-root
+    for ranks in 2 3; do
+        timeout 120 mpirun $root --oversubscribe -n $ranks "$megatron" comm-test --device cpu \
+            --min-bytes 4 --max-bytes 65536 --iterations 2 --warmup 1 >"$out" 2>&1
+        ok $? "$ranks ranks"
+        grep -q "^# $ranks ranks over mpi" "$out" && grep -q '^# 0 wrong elements on all ranks' "$out"
+        ok $? "nothing is wrong with $ranks ranks"
+        # 15 sizes; gathers and scatters need an element for each rank.
+        rows=$((15 + 15 + 2 * (ranks == 2 ? 14 : 13)))
+        [ "$(grep -c '^ *[0-9]' "$out")" = "$rows" ]
+        ok $? "$rows rows"
+    done
+else
+    ok 0 "several ranks # SKIP no MPI"
+fi
+echo "1..$n"
