@@ -31,7 +31,7 @@ struct checkpoint {
     enum phase phase;
     struct progress progress;
     char temporary[PATH_MAX];
-    double began, seconds;
+    double began, stalled, seconds;
     int64_t saved;
     int failed;
     struct pieces written;
