@@ -12,6 +12,7 @@ const struct command *const commands[] = {
     &command_train,
     &command_comm_test,
     &command_checkpoint,
+    &command_supervise,
     &command_version,
     NULL,
 };

@@ -1,0 +1,211 @@
+#include "commands.h"
+#include "directory.h"
+#include "option.h"
+#include "train.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct supervise_options {
+    int64_t starts;
+};
+
+/* clang-format off */
+static const struct option options[] = {
+    {"starts", OPTION_INT, offsetof(struct supervise_options, starts), "N",
+     "starts in a row without a new checkpoint before it gives up (3)", 0, 1, 1000000},
+    {0, 0, 0, 0, 0, 0, 0, 0},
+};
+/* clang-format on */
+
+static void print_usage(void)
+{
+    printf("Usage: megatron supervise [--starts N] -- srun ... megatron train ... --save DIR ...\n"
+           "Start a training run, and start it again from its last checkpoint until it is done:\n"
+           "at once after a crash, by way of the queue where its job's time is over.\n");
+    options_print(options, stdout);
+}
+
+static void on_signal(int number)
+{
+    (void)number;
+}
+
+/* The value of an option among the words of a command; the last one counts. NULL: not there. */
+static const char *value_of(const char *const *words, const char *name)
+{
+    size_t length = strlen(name);
+    const char *value = NULL;
+
+    for (; *words; words++) {
+        if (strcmp(words[0], name) == 0 && words[1])
+            value = words[1];
+        else if (strncmp(words[0], name, length) == 0 && words[0][length] == '=')
+            value = words[0] + length + 1;
+    }
+    return value;
+}
+
+/* The words of the command for a run that has a checkpoint of its own: it goes on from that, not
+ * from where it once began. */
+static const char **resumed_words(const char *const *words, size_t count, const char *save)
+{
+    const char **out = calloc(count + 3, sizeof(*out));
+    size_t n = 0;
+
+    if (!out)
+        return NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(words[i], "--finetune") == 0 || strncmp(words[i], "--load=", 7) == 0 ||
+            strncmp(words[i], "--load-hf=", 10) == 0)
+            continue;
+        if ((strcmp(words[i], "--load") == 0 || strcmp(words[i], "--load-hf") == 0) &&
+            i + 1 < count) {
+            i++;
+            continue;
+        }
+        out[n++] = words[i];
+    }
+    out[n++] = "--load";
+    out[n] = save;
+    return out;
+}
+
+/* Run a command and wait for it; its exit code as a shell has it. */
+static int run_command(const char *const *words, struct error *err)
+{
+    pid_t pid = fork();
+    int status;
+
+    if (pid < 0)
+        return error_set_errno(err, errno, "cannot start %s", words[0]);
+    if (pid == 0) {
+        execvp(words[0], (char *const *)(uintptr_t)words);
+        fprintf(stderr, "megatron supervise: cannot start %s: %s\n", words[0], strerror(errno));
+        _exit(127);
+    }
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return error_set_errno(err, errno, "cannot wait for %s", words[0]);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static int run_once(const char *const *words, size_t count, const char *save, struct error *err)
+{
+    const char **resumed;
+    int code;
+
+    if (directory_latest(save) < 0)
+        return run_command(words, err);
+    resumed = resumed_words(words, count, save);
+    if (!resumed)
+        return error_set(err, "out of memory");
+    code = run_command(resumed, err);
+    free(resumed);
+    return code;
+}
+
+/* How many starts in a row have ended at this iteration; kept beside the checkpoints, because a job
+ * that was requeued must go on counting. */
+static int64_t count_start(const char *save, int64_t iteration)
+{
+    char path[PATH_MAX], text[64];
+    long long before = -2, starts = 0;
+    struct error ignored;
+    FILE *file;
+
+    if (directory_path(path, &ignored, "%s/.starts", save) < 0)
+        return 1;
+    file = fopen(path, "re");
+    if (file && fscanf(file, "%18lld %18lld", &before, &starts) != 2)
+        before = -2;
+    if (file)
+        fclose(file);
+    starts = before == iteration ? starts + 1 : 1;
+    snprintf(text, sizeof(text), "%" PRId64 " %lld\n", iteration, starts);
+    directory_write(save, ".starts", text, strlen(text), &ignored);
+    return starts;
+}
+
+/* Put the job back into the queue. Slurm ends this process then. */
+static int requeue(const char *job, int code, struct error *err)
+{
+    const char *words[] = {"scontrol", "requeue", job, NULL};
+    int rc;
+
+    printf("megatron supervise: job %s goes back into the queue\n", job);
+    fflush(stdout);
+    rc = run_command(words, err);
+    if (rc != 0)
+        return rc < 0 ? -1 : error_set(err, "scontrol requeue %s ended with code %d", job, rc);
+    sleep(60);
+    return code;
+}
+
+static int supervise(const struct supervise_options *given, const char *const *words, size_t count,
+                     struct error *err)
+{
+    const char *save = value_of(words, "--save"), *job = getenv("SLURM_JOB_ID");
+
+    if (!save)
+        return error_set(err, "the command saves no checkpoints to go on from; give it --save DIR");
+    for (;;) {
+        int64_t starts, iteration;
+        int code = run_once(words, count, save, err);
+
+        if (code <= 0 || code == 126 || code == 127)
+            return code;
+        iteration = directory_latest(save);
+        starts = count_start(save, iteration);
+        printf(
+            "megatron supervise: the run ended with code %d; its last checkpoint is of iteration "
+            "%" PRId64 "\n",
+            code, iteration < 0 ? 0 : iteration);
+        fflush(stdout);
+        if (starts > given->starts)
+            return error_set(err,
+                             "%" PRId64 " starts in a row brought no new checkpoint in %s; look at "
+                             "the messages of the run above",
+                             starts, save);
+        if (code == TRAIN_ENDED_EARLY)
+            return job ? requeue(job, code, err) : code;
+        sleep((unsigned)starts);
+    }
+}
+
+static int run_supervise(int argc, const char *const *argv, struct error *err)
+{
+    struct supervise_options given = {.starts = 3};
+    struct options_result result;
+    struct sigaction action = {.sa_handler = on_signal};
+    int rc = options_parse(options, &given, argc, argv, &result, err);
+
+    /* A signal for the job is for its run, which saves; what that does is waited for. */
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL);
+    if (rc == 0 && (result.help || result.word_count == 0)) {
+        print_usage();
+    } else if (rc == 0) {
+        const char **words = calloc(result.word_count + 1, sizeof(*words));
+
+        if (words)
+            memcpy(words, result.words, result.word_count * sizeof(*words));
+        rc = words ? supervise(&given, words, result.word_count, err)
+                   : error_set(err, "out of memory");
+        free(words);
+    }
+    options_result_clear(&result);
+    return rc;
+}
+
+const struct command command_supervise = {
+    .name = "supervise",
+    .summary = "start a training run again from its last checkpoint until it is done",
+    .run = run_supervise,
+};
