@@ -1,9 +1,12 @@
+#include "config.h"
+
 #include "commands.h"
 #include "directory.h"
 #include "option.h"
 #include "train.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -77,8 +80,9 @@ static const char **resumed_words(const char *const *words, size_t count, const 
     return out;
 }
 
-/* Run a command and wait for it; its exit code as a shell has it. */
-static int run_command(const char *const *words, struct error *err)
+/* Run a command and wait for it; its exit code as a shell has it. With 'output' (a pipe's end) that
+ * is its standard output. */
+static int run_command(const char *const *words, int output, struct error *err)
 {
     pid_t pid = fork();
     int status;
@@ -86,6 +90,8 @@ static int run_command(const char *const *words, struct error *err)
     if (pid < 0)
         return error_set_errno(err, errno, "cannot start %s", words[0]);
     if (pid == 0) {
+        if (output >= 0)
+            dup2(output, STDOUT_FILENO);
         execvp(words[0], (char *const *)(uintptr_t)words);
         fprintf(stderr, "megatron supervise: cannot start %s: %s\n", words[0], strerror(errno));
         _exit(127);
@@ -96,41 +102,72 @@ static int run_command(const char *const *words, struct error *err)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+/* A job that was cancelled or preempted is not ours to requeue: only one that still runs. */
+static int is_running(const char *job)
+{
+    const char *words[] = {"squeue", "-h", "-j", job, "-o", "%T", NULL};
+    char text[64] = "";
+    struct error ignored;
+    ssize_t got;
+    int ends[2], code;
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return 0;
+    /* A word fits the pipe, so that the order of wait and read does not matter. */
+    code = run_command(words, ends[1], &ignored);
+    close(ends[1]);
+    got = read(ends[0], text, sizeof(text) - 1);
+    close(ends[0]);
+    return code != 0 || (got > 0 && strncmp(text, "RUNNING", 7) == 0);
+}
+
 static int run_once(const char *const *words, size_t count, const char *save, struct error *err)
 {
     const char **resumed;
     int code;
 
     if (directory_latest(save) < 0)
-        return run_command(words, err);
+        return run_command(words, -1, err);
     resumed = resumed_words(words, count, save);
     if (!resumed)
         return error_set(err, "out of memory");
-    code = run_command(resumed, err);
+    code = run_command(resumed, -1, err);
     free(resumed);
     return code;
 }
 
-/* How many starts in a row have ended at this iteration; kept beside the checkpoints, because a job
- * that was requeued must go on counting. */
-static int64_t count_start(const char *save, int64_t iteration)
+/* Starts in a row that ended at the same iteration. */
+struct idle {
+    int64_t iteration, starts;
+};
+
+/* The count is kept beside the checkpoints, too: a job that was requeued must go on counting. */
+static void read_idle(const char *save, struct idle *idle)
 {
-    char path[PATH_MAX], text[64];
-    long long before = -2, starts = 0;
-    struct error ignored;
+    char path[PATH_MAX];
     FILE *file;
 
-    if (directory_path(path, &ignored, "%s/.starts", save) < 0)
-        return 1;
+    *idle = (struct idle){-2, 0};
+    if (directory_path(path, NULL, "%s/.starts", save) < 0)
+        return;
     file = fopen(path, "re");
-    if (file && fscanf(file, "%18lld %18lld", &before, &starts) != 2)
-        before = -2;
-    if (file)
-        fclose(file);
-    starts = before == iteration ? starts + 1 : 1;
-    snprintf(text, sizeof(text), "%" PRId64 " %lld\n", iteration, starts);
+    if (!file)
+        return;
+    if (fscanf(file, "%18" SCNd64 " %18" SCNd64, &idle->iteration, &idle->starts) != 2)
+        *idle = (struct idle){-2, 0};
+    fclose(file);
+}
+
+static void count_start(const char *save, int64_t iteration, struct idle *idle)
+{
+    char text[64];
+    struct error ignored;
+
+    idle->starts = idle->iteration == iteration ? idle->starts + 1 : 1;
+    idle->iteration = iteration;
+    snprintf(text, sizeof(text), "%" PRId64 " %" PRId64 "\n", iteration, idle->starts);
+    /* Where the directory is not there yet, no job was requeued for it. */
     directory_write(save, ".starts", text, strlen(text), &ignored);
-    return starts;
 }
 
 /* Put the job back into the queue. Slurm ends this process then. */
@@ -141,7 +178,7 @@ static int requeue(const char *job, int code, struct error *err)
 
     printf("megatron supervise: job %s goes back into the queue\n", job);
     fflush(stdout);
-    rc = run_command(words, err);
+    rc = run_command(words, -1, err);
     if (rc != 0)
         return rc < 0 ? -1 : error_set(err, "scontrol requeue %s ended with code %d", job, rc);
     sleep(60);
@@ -152,30 +189,34 @@ static int supervise(const struct supervise_options *given, const char *const *w
                      struct error *err)
 {
     const char *save = value_of(words, "--save"), *job = getenv("SLURM_JOB_ID");
+    struct idle idle;
 
     if (!save)
         return error_set(err, "the command saves no checkpoints to go on from; give it --save DIR");
+    read_idle(save, &idle);
     for (;;) {
-        int64_t starts, iteration;
+        int64_t iteration;
         int code = run_once(words, count, save, err);
 
         if (code <= 0 || code == 126 || code == 127)
             return code;
         iteration = directory_latest(save);
-        starts = count_start(save, iteration);
+        count_start(save, iteration, &idle);
         printf(
             "megatron supervise: the run ended with code %d; its last checkpoint is of iteration "
             "%" PRId64 "\n",
             code, iteration < 0 ? 0 : iteration);
         fflush(stdout);
-        if (starts > given->starts)
+        if (idle.starts > given->starts)
             return error_set(err,
                              "%" PRId64 " starts in a row brought no new checkpoint in %s; look at "
                              "the messages of the run above",
-                             starts, save);
+                             idle.starts, save);
         if (code == TRAIN_ENDED_EARLY)
-            return job ? requeue(job, code, err) : code;
-        sleep((unsigned)starts);
+            return job && is_running(job) ? requeue(job, code, err) : code;
+        if (job && !is_running(job))
+            return code;
+        sleep((unsigned)idle.starts);
     }
 }
 

@@ -1,0 +1,84 @@
+#!/bin/bash
+# The job script goes on by itself: after a rank, a slurmstepd or a node was lost, after SIGTERM, and up to
+# the end of training; and it gives up where nothing helps. ROUNDS: further kills at random (0).
+. "$(dirname "$0")/../tap.sh"
+[ -f "$MEGATRON_INST/lib/megatron/comm_mpi.so" ] || skip_all "no installed tree with MPI; run ./quickstart build"
+cluster_up --nodes 3 --gpus 0 --cpus 4 --conf SlurmdTimeout=10
+megatron=$MEGATRON_INST/bin/megatron
+work=$(mktemp -d)
+trap 'cluster_down; rm -rf "$work"' EXIT
+chmod 777 "$work"
+cd "$work" || exit 1
+options=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --micro-batch-size 2
+    --global-batch-size 32 --vocab-size 300 --make-vocab-size-divisible-by 16 --eod-id 299 --train-iters 100000
+    --mock-data --log-interval 1 --eval-iters 0 --device cpu --cpu-threads 1
+    --save-interval 5 --keep-last 2 --async-save --distributed-timeout-minutes 0.2)
+layout=(-N2 --ntasks-per-node=2 --megatron-tp=2 --megatron-pp=2)
+log=$work/train.log
+
+state() { in_cluster squeue -h -j "$job" -o %T 2>/dev/null; }
+latest() { cat "$work/run/latest_checkpointed_iteration.txt" 2>/dev/null || echo 0; }
+# A requeued job waits for a while; not here.
+hurry() { in_cluster scontrol update jobid="$job" starttime=now 2>/dev/null; }
+starts() { cat "$log" 2>/dev/null | grep -c 'successfully loaded checkpoint'; }
+# goes_on STARTS ITERATION: that many times it has resumed, and it has saved beyond that iteration.
+goes_on() {
+    local end=$((SECONDS + 90)) gone=0
+    until [ "$(starts)" -ge "$1" ] && [ "$(latest)" -gt "$2" ]; do
+        hurry
+        # Between two lives a job may be out of sight for a moment.
+        if [ -n "$(state)" ]; then gone=0; else gone=$((gone + 1)); fi
+        [ $SECONDS -lt $end ] && [ $gone -lt 20 ] || return 1
+        sleep 0.3
+    done
+}
+ranks() { pgrep -f "^$megatron train" | while read -r pid; do
+    tr '\0' '\n' 2>/dev/null <"/proc/$pid/environ" | grep -q "^SLURM_JOB_ID=$job\$" && echo "$pid"; done; }
+
+job=$(as_user sbatch --parsable --chdir="$work" --export="ALL,MEGATRON=$megatron" -o "$log" "${layout[@]}" "$top/sbatch/train.sbatch" \
+    "${options[@]}" --save "$work/run" 2>&1)
+like "$job" '^[0-9]+$' "the job script is taken" || diag "$job"
+goes_on 0 5
+ok "the run saves" || { diag "$(tail -n 5 "$log")"; done_testing; }
+
+hit() {
+    local what=$1 at before
+    at=$(latest)
+    before=$(starts)
+    began=$SECONDS
+    case $what in
+    "a rank killed") kill -KILL "$(ranks | shuf -n 1)" ;;
+    "a slurmstepd killed") "$top/t/cluster" kill-stepd n2 "$job" ;;
+    "a node lost") "$top/t/cluster" kill-node n2; sleep 1; "$top/t/cluster" start-node n2 ;;
+    "SIGTERM for the job") as_user scancel --signal=TERM "$job" ;;
+    esac >/dev/null 2>&1
+    goes_on $((before + 1)) "$at"
+    ok "$what: it goes on by itself" || diag "$(state)" "$(tail -n 8 "$log")"
+    diag "$((SECONDS - began)) s until it has saved again"
+}
+losses=("a rank killed" "a slurmstepd killed" "SIGTERM for the job" "a node lost")
+for what in "${losses[@]}"; do hit "$what"; done
+for ((round = 0; round < ${ROUNDS:-0}; round++)); do hit "${losses[RANDOM % 4]}"; done
+grep -q 'goes back into the queue' "$log"
+ok "SIGTERM saved and requeued the job"
+as_user scancel "$job"
+ended() { [ -z "$(state)$(ranks)" ]; }
+wait_until 60 ended
+ok "the job ends when it is told to" || diag "$(state)" "$(ranks)"
+
+# The same steps undisturbed lead to the same checkpoint.
+at=$(latest)
+TRY_LIMIT=1000 try in_cluster srun "${layout[@]}" "$megatron" train --lr 1e-3 --min-lr 1e-4 --lr-decay-style cosine \
+    --lr-warmup-fraction .1 --weight-decay 0.1 --clip-grad 1.0 --adam-beta2 0.95 --hidden-dropout 0 --attention-dropout 0 \
+    "${options[@]}" --save "$work/whole" --save-interval 100000 --exit-interval "$at"
+is "$rc" 75 "$at steps in one go" || diag "$(tail -n 4 <<<"$out")"
+name=$(printf 'iter_%07d' "$at")
+ok "end with the same checkpoint" diff -r "$work/run/$name" "$work/whole/$name"
+
+# What cannot go on ends.
+try as_user sbatch --wait --chdir="$work" --export="ALL,MEGATRON=$megatron" -o "$work/bad.log" "${layout[@]}" "$top/sbatch/train.sbatch" \
+    "${options[@]}" --save "$work/bad" --num-attention-heads 3
+[ "$rc" -ne 0 ]
+ok "a run that cannot start ends" || diag "$out"
+like "$(cat "$work/bad.log")" '4 starts in a row brought no new checkpoint' "after a few tries" || diag "$(cat "$work/bad.log")"
+done_testing

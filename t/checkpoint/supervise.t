@@ -1,0 +1,49 @@
+#!/bin/bash
+# megatron supervise, outside of a job: what it starts again, with which words, and when it stops.
+. "$(dirname "$0")/../tap.sh"
+megatron=$MEGATRON_BUILD/runtime/megatron
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+unset SLURM_JOB_ID
+# Ends with the codes of the file "codes", one line each; advances the checkpoint where a line says so.
+cat >run <<'EOT'
+#!/bin/bash
+echo "words: $*"
+read -r code at <codes
+sed -i 1d codes
+[ -z "$at" ] || { mkdir -p save; echo "$at" >save/latest_checkpointed_iteration.txt; }
+exit "$code"
+EOT
+chmod +x run
+codes() { rm -rf save; printf '%s\n' "$@" >codes; }
+
+codes 1 137 0
+try "$megatron" supervise -- ./run --save save --load other
+is "$rc" 0 "two crashes, then the end"
+is "$(grep -c '^words:' <<<"$out")" 3 "three starts"
+is "$(grep -c '^words: --save save --load other$' <<<"$out")" 3 "from where it began, as long as nothing is saved"
+codes "1 10" "1 20" 0
+try "$megatron" supervise -- ./run --finetune --load-hf x --save=save --load y --lr 1
+is "$rc" 0 "crashes behind checkpoints"
+is "$(grep '^words:' <<<"$out" | sed -n 2p)" "words: --save=save --lr 1 --load save" "then it goes on from its own"
+codes "75 10"
+try "$megatron" supervise -- ./run --save save
+is "$rc" 75 "ended early outside of a job: its code"
+codes 1 1 1 1 1 1
+try "$megatron" supervise --starts 1 -- ./run --save save
+is "$rc" 1 "without progress it gives up"
+like "$out" '2 starts in a row brought no new checkpoint in save' "and says so"
+codes "1 10" "1 20" "1 30" 0
+try "$megatron" supervise --starts 1 -- ./run --save save
+is "$rc" 0 "with progress it does not"
+codes "1 10" 1
+try "$megatron" supervise --starts 1 -- ./run --save save
+printf '1\n0\n' >codes
+try "$megatron" supervise --starts 1 -- ./run --save save
+is "$rc" 1 "a later start of the job counts on"
+try "$megatron" supervise -- ./nothing --save save
+is "$rc" 127 "a command that cannot be started"
+try "$megatron" supervise -- ./run
+like "$out" 'give it --save DIR' "no --save"
+done_testing
