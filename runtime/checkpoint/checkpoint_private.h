@@ -38,6 +38,7 @@ struct checkpoint {
     float *snapshot; /* ARRAYS x shard elements, host memory */
     struct step_state *state;
     struct device_event *copied;
+    int copying;            /* the snapshot is not complete yet */
     struct report *reports; /* of all ranks */
 
     /* the thread, and what it and the caller exchange under the lock */

@@ -77,8 +77,7 @@ static int write_share(struct checkpoint *c, struct index_file *file, struct err
     for (int i = 0; i < ARRAYS; i++)
         arrays[i] = c->snapshot + i * elements;
     if (directory_path(path, err, "%s/rank_%05d.safetensors", c->temporary,
-                       c->parallel->comm->rank) < 0 ||
-        device_event_wait(c->copied, c->parallel->comm->deadline, err) < 0)
+                       c->parallel->comm->rank) < 0)
         return -1;
     return shard_file_write(path, c->parameters, &c->written, arrays, checkpoint_arrays_of(c), file,
                             err);
@@ -314,6 +313,21 @@ static void take_snapshot(struct checkpoint *c)
     device_event_record(c->copied, stream);
 }
 
+/* Let the thread write as soon as the snapshot is complete. The device is for the caller's thread
+ * alone. */
+static int start_write(struct checkpoint *c, int wait, struct error *err)
+{
+    if (!c->copying)
+        return 0;
+    if (wait && device_event_wait(c->copied, c->parallel->comm->deadline, err) < 0)
+        return -1;
+    if (!wait && !device_event_done(c->copied))
+        return 0;
+    c->copying = 0;
+    give_job(c, PHASE_WRITE);
+    return 0;
+}
+
 /* The directory to write in: the leader names and makes it. */
 static int make_temporary(struct checkpoint *c, struct error *err)
 {
@@ -367,7 +381,9 @@ int checkpoint_save(struct checkpoint *c, const struct progress *progress, struc
                    c->config.save);
     take_snapshot(c);
     c->phase = PHASE_WRITE;
-    give_job(c, PHASE_WRITE);
+    c->copying = 1;
+    if (start_write(c, !c->config.async, err) < 0)
+        return -1;
     c->stalled = now() - c->began;
     return c->config.async ? 0 : checkpoint_wait(c, err);
 }
@@ -405,10 +421,14 @@ static void end_saved(struct checkpoint *c)
 /* One look at all ranks' threads. */
 static int advance(struct checkpoint *c, int wait, struct error *err)
 {
-    struct report mine = report_of(c, wait);
+    struct report mine = {0};
     int busy = 0, failed = 0;
     struct error why;
 
+    if (start_write(c, wait, err) < 0)
+        return -1;
+    if (!c->copying)
+        mine = report_of(c, wait);
     if (comm_host_gather(c->parallel->comm, &mine, c->reports, sizeof(mine), err) < 0)
         return -1;
     for (int i = 0; i < c->parallel->comm->size; i++) {

@@ -33,7 +33,7 @@ bit_exact() {
 }
 bit_exact "one rank" 1
 bit_exact "one rank, async" 1 --async-save --save-interval 1
-bit_exact "tp 2 x pp 2" 4 $t 2 $p 2
+bit_exact "tp 2 x pp 2, random order" 4 $t 2 $p 2 --random-order --async-save --save-interval 1
 bit_exact "dp 2 x cp 2" 4 $c 2
 bit_exact "pp 2 interleaved x dp 2" 4 $p 2 --num-layers-per-virtual-pipeline-stage 1 --async-save --save-interval 2
 
