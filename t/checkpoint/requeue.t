@@ -18,16 +18,19 @@ log=$work/train.log
 
 state() { in_cluster squeue -h -j "$job" -o %T 2>/dev/null; }
 latest() { cat "$work/run/latest_checkpointed_iteration.txt" 2>/dev/null || echo 0; }
-# A requeued job waits for a while; not here.
+# A requeued job waits for minutes; here only until what is left of its last life is gone: a launch before
+# that is refused and fails the job.
 hurry() { in_cluster scontrol update jobid="$job" starttime=now 2>/dev/null; }
 starts() { cat "$log" 2>/dev/null | grep -c 'successfully loaded checkpoint'; }
 # goes_on STARTS ITERATION: that many times it has resumed, and it has saved beyond that iteration.
 goes_on() {
-    local end=$((SECONDS + 90)) gone=0
+    local end=$((SECONDS + 120)) gone=0 pending=0 now
     until [ "$(starts)" -ge "$1" ] && [ "$(latest)" -gt "$2" ]; do
-        hurry
+        now=$(state)
+        if [ "$now" = PENDING ]; then pending=$((pending + 1)); else pending=0; fi
+        [ $pending -lt 15 ] || hurry
         # Between two lives a job may be out of sight for a moment.
-        if [ -n "$(state)" ]; then gone=0; else gone=$((gone + 1)); fi
+        if [ -n "$now" ]; then gone=0; else gone=$((gone + 1)); fi
         [ $SECONDS -lt $end ] && [ $gone -lt 20 ] || return 1
         sleep 0.3
     done
@@ -53,7 +56,7 @@ hit() {
     "SIGTERM for the job") as_user scancel --signal=TERM "$job" ;;
     esac >/dev/null 2>&1
     goes_on $((before + 1)) "$at"
-    ok "$what: it goes on by itself" || diag "$(state)" "$(tail -n 8 "$log")"
+    ok "$what: it goes on by itself" || { diag "$(state)" "$(tail -n 8 "$log")"; done_testing; }
     diag "$((SECONDS - began)) s until it has saved again"
 }
 losses=("a rank killed" "a slurmstepd killed" "SIGTERM for the job" "a node lost")
