@@ -10,6 +10,7 @@ const struct command *const commands[] = {
     &command_detokenize,
     &command_topo,
     &command_train,
+    &command_evaluate,
     &command_comm_test,
     &command_checkpoint,
     &command_supervise,

@@ -7,6 +7,7 @@
 extern const struct command command_checkpoint;
 extern const struct command command_comm_test;
 extern const struct command command_detokenize;
+extern const struct command command_evaluate;
 extern const struct command command_image;
 extern const struct command command_supervise;
 extern const struct command command_tokenize;

@@ -5,10 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void print_help(void)
+static void print_help(int evaluate)
 {
-    printf("Usage: megatron train [OPTION...]\n"
-           "Train a GPT or Llama model; one process per rank, started by srun or mpirun.\n");
+    if (evaluate)
+        printf(
+            "Usage: megatron evaluate --load DIR [OPTION...]\n"
+            "Loss and perplexity of a checkpoint, or of --load-hf, on validation and test data;\n"
+            "the same as `megatron train --skip-train`.\n");
+    else
+        printf("Usage: megatron train [OPTION...]\n"
+               "Train a GPT or Llama model; one process per rank, started by srun or mpirun.\n");
     options_print(arguments_table, stdout);
 }
 
@@ -55,16 +61,17 @@ static int run(struct arguments *arguments, const struct options_result *result,
     return train_run(arguments, &world, err);
 }
 
-static int run_train(int argc, const char *const *argv, struct error *err)
+static int run_parsed(int argc, const char *const *argv, int evaluate, struct error *err)
 {
     struct arguments arguments;
     struct options_result result;
     int rc;
 
     arguments_default(&arguments);
+    arguments.skip_train = evaluate;
     rc = options_parse(arguments_table, &arguments, argc, argv, &result, err);
     if (rc == 0 && result.help)
-        print_help();
+        print_help(evaluate);
     else if (rc == 0)
         rc = run(&arguments, &result, err);
     options_result_clear(&result);
@@ -76,8 +83,24 @@ static int run_train(int argc, const char *const *argv, struct error *err)
     return rc;
 }
 
+static int run_train(int argc, const char *const *argv, struct error *err)
+{
+    return run_parsed(argc, argv, 0, err);
+}
+
+static int run_evaluate(int argc, const char *const *argv, struct error *err)
+{
+    return run_parsed(argc, argv, 1, err);
+}
+
 const struct command command_train = {
     .name = "train",
     .summary = "train a GPT or Llama model",
     .run = run_train,
+};
+
+const struct command command_evaluate = {
+    .name = "evaluate",
+    .summary = "loss and perplexity of a checkpoint",
+    .run = run_evaluate,
 };

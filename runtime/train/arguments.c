@@ -403,9 +403,32 @@ static int derive_rules(struct arguments *a, struct error *err)
     return 0;
 }
 
+/* An evaluation needs weights and none of the rest of a training run. */
+static int derive_evaluation(struct arguments *a, struct error *err)
+{
+    if (!a->skip_train)
+        return 0;
+    if (!a->load && !a->load_hf)
+        return error_set(err, "an evaluation needs --load or --load-hf, the weights to evaluate");
+    if (a->save || a->save_hf)
+        return error_set(err, "an evaluation saves nothing; leave out --save and --save-hf");
+    if (a->eval_iters == 0)
+        return error_set(err, "an evaluation needs --eval-iters of 1 or more");
+    a->finetune = a->load != NULL;
+    if (a->train_iters < 0 && a->train_samples < 0)
+        a->train_iters = 1;
+    a->lr = 0;
+    a->lr_warmup_fraction = -1;
+    a->lr_decay_style = LR_CONSTANT;
+    a->lr_decay_iters = a->lr_decay_samples = a->lr_warmup_iters = a->lr_warmup_samples = -1;
+    return 0;
+}
+
 int arguments_derive(struct arguments *a, const struct options_result *given,
                      const struct world *world, struct error *err)
 {
+    if (derive_evaluation(a, err) < 0)
+        return -1;
     if (!a->model && world->model)
         a->model = world->model;
     if (apply_preset(a, given, err) < 0 || ask_tokenizer(a, given, err) < 0 ||

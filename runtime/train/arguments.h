@@ -47,6 +47,7 @@ struct arguments {
     int mock_data, reset_position_ids, reset_attention_mask, eod_mask_loss;
     int64_t eod_id;
     int64_t eval_iters, eval_interval;
+    int skip_train;
     struct tokenizer_config tokenizer;
     /* weights */
     const char *load_hf, *save_hf;

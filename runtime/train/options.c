@@ -142,6 +142,7 @@ const struct option arguments_table[] = {
     INT("eod-id", eod_id, 0, "the end-of-document token (last of the vocabulary)"),
     INT("eval-iters", eval_iters, 0, "steps of an evaluation (100)"),
     INT("eval-interval", eval_interval, 1, "steps between evaluations (1000)"),
+    FLAG("skip-train", skip_train, "evaluate the weights of --load or --load-hf, and end"),
     CHOICE("tokenizer-type", tokenizer.type, TOKENIZER_TYPES,
            "the vocabulary's size and end of document are taken from it"),
     TEXT("tokenizer-model", tokenizer.model, "FILE", "of a SentencePiece or rank tokenizer"),

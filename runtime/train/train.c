@@ -379,6 +379,18 @@ static int loop(struct train *t, struct error *err)
     return t->iteration < a->total_iterations ? TRAIN_ENDED_EARLY : 0;
 }
 
+/* --skip-train: the loss of what was loaded, on the data held back. */
+static int evaluate_only(struct train *t, struct error *err)
+{
+    if (!t->valid_feed.loader && !t->test_feed.loader)
+        return error_set(err, "there is no data to evaluate on: --split leaves none for validation "
+                              "and test");
+    if (t->valid_feed.loader &&
+        evaluate(t, &t->valid_feed, "the start for validation data", err) < 0)
+        return -1;
+    return t->test_feed.loader ? evaluate(t, &t->test_feed, "the start for test data", err) : 0;
+}
+
 static int report_profile(struct train *t, struct error *err)
 {
     double seconds[OPERATION_COUNT];
@@ -404,7 +416,7 @@ static int set_up(struct train *t, struct error *err)
         feed_open(t, &t->valid_feed, t->splits[DATASET_VALID], t->consumed_valid, err) < 0 ||
         feed_open(t, &t->test_feed, t->splits[DATASET_TEST], 0, err) < 0)
         return -1;
-    if (!t->train_feed.loader)
+    if (!t->train_feed.loader && !t->a->skip_train)
         return error_set(err, "there is no training data: --split leaves none for it");
     if (t->a->profile && t->device->profile_start && t->device->profile_start(t->device, err) < 0)
         return -1;
@@ -438,7 +450,7 @@ int train_run(const struct arguments *arguments, const struct world *world, stru
 
     rc = set_up(&t, err);
     if (rc == 0)
-        rc = loop(&t, err);
+        rc = (arguments->skip_train ? evaluate_only : loop)(&t, err);
     if (rc >= 0 && report_profile(&t, err) < 0)
         rc = -1;
     if (rc < 0 && t.comm)
