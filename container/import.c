@@ -18,6 +18,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -301,6 +302,35 @@ static int publish(struct work *work, const char *key, char *path, size_t size, 
     return err->text[0] ? -1 : error_set(err, "the image was removed as soon as it was published");
 }
 
+/* A registry does not tell how large the squashfs file will be, but the last one of this name does.
+ * Without one, some room must be there to begin. */
+static int check_room(const struct image_request *request, struct error *err)
+{
+    const int64_t least = 64 << 10;
+    struct image_entry *entries;
+    struct statvfs disk;
+    char need_text[32], room_text[32];
+    int64_t need = least, room;
+    size_t count;
+
+    if (statvfs(request->cache->directory, &disk) < 0 ||
+        image_cache_list(request->cache, &entries, &count, err) < 0)
+        return 0;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(entries[i].origin, request->reference->text) == 0 && entries[i].size > need)
+            need = entries[i].size;
+    free(entries);
+    room = (int64_t)disk.f_bavail * (int64_t)disk.f_frsize;
+    if (room >= need)
+        return 0;
+    format_size((double)need, need_text, sizeof(need_text));
+    format_size((double)room, room_text, sizeof(room_text));
+    return error_set(err,
+                     "%.300s needs %s in the image cache, and %s are free in %.300s; run `megatron "
+                     "image prune`, or set MEGATRON_IMAGE_CACHE to another place",
+                     request->reference->text, need_text, room_text, request->cache->directory);
+}
+
 static int import_with_lease(struct work *work, const char *key, char *path, size_t size,
                              struct error *err)
 {
@@ -311,7 +341,8 @@ static int import_with_lease(struct work *work, const char *key, char *path, siz
     int rc;
 
     remove_drafts(request, key);
-    if (enroot_check(request->path, request->environment, err) < 0 ||
+    if (check_room(request, err) < 0 ||
+        enroot_check(request->path, request->environment, err) < 0 ||
         scratch_create(&work->scratch, request->temporary, err) < 0)
         return -1;
     snprintf(work->draft, sizeof(work->draft), "%s/work/%s.%s.draft", request->cache->directory,

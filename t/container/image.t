@@ -51,6 +51,21 @@ out=$(cat "$registry_dir"/out?)
 is "$(imports "$out")" 1 "four at once: one import"
 is "$(grep -c 'sqsh$' <<<"$out")" 4 "and four images"
 
+# The next image of a name is taken to be as large as the last.
+if [ "$(id -u)" = 0 ] && mkdir "$registry_dir/little" && mount -t tmpfs -o size=3M,mode=700,uid=65534 tmpfs "$registry_dir/little" 2>/dev/null; then
+    little() { ordinary MEGATRON_IMAGE_CACHE="$registry_dir/little" "$megatron" image import "${registry}small:1" 2>&1; }
+    out=$(little)
+    last=$(tail -n 1 <<<"$out")
+    mv "$last" "${last/sha256-?/sha256-f}"
+    mv "${last%.sqsh}.info" "$(sed 's/sha256-./sha256-f/' <<<"${last%.sqsh}").info"
+    room=$(df --output=avail -k "$registry_dir/little" | tail -n 1)
+    head -c $(((room - 200) * 1024)) /dev/zero >"$registry_dir/little/ballast"
+    out=$(little)
+    like "$out" "needs [0-9.]+ [kM]B in the image cache, and [0-9.]+ [kM]B are free in $registry_dir/little" "too little room is said before the import"
+    is "$(imports "$out")" 0 "which does not begin"
+    umount "$registry_dir/little"
+fi
+
 for signal in KILL TERM; do
     image prune --max-size 0 >/dev/null
     ordinary ENROOT_STANDIN_DELAY=30 "$megatron" image import "${registry}small:1" >/dev/null 2>&1 &
