@@ -57,7 +57,7 @@ out=$(ordinary unshare --user --map-root-user sh -c 'echo 0 >/proc/sys/user/max_
 like "$out" 'no user namespaces here: .*max_user_namespaces is 0' "a kernel without user namespaces"
 
 job srun -n1 "$image" true
-is "$rc" 0 "with all of it an image starts"
+is "$rc" 0 "with all of it an image starts" || diag "$out"
 file=$(ls "$cache"/*.sqsh)
 head -c 9000 "$file" >"$home/short.sqsh"
 refused 'is truncated: 9000 of [0-9]* bytes' "a truncated file" -- --megatron-image="$home/short.sqsh" true
