@@ -66,6 +66,9 @@ is "$(grep -c '^ran$' <<<"$out")" 2 "remote:exit: it ran"
 plugstack fail=local:exit
 try as_user srun -n2 --megatron-tp=2 echo ran
 is "$rc" 0 "local:exit: too late to fail srun"
+plugstack fail=allocator:exit
+try as_user sbatch -W -N1 -n1 -o /dev/null --megatron-tp=1 --wrap true
+is "$rc" 0 "allocator:exit: too late to fail sbatch"
 plugstack fail=slurmd:init
 "$top/t/cluster" kill-node n2 && "$top/t/cluster" start-node n2
 wait_until 15 grep -q "megatron: $(printf "$said" slurmd:init)" "$MEGATRON_CLUSTER/log/n2"
