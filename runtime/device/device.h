@@ -36,7 +36,7 @@
 extern "C" {
 #endif
 
-#define DEVICE_ABI       1   /* of this header; a backend with another one is refused */
+#define DEVICE_ABI       2   /* of this header; a backend with another one is refused */
 #define DEVICE_OPERANDS  512 /* bytes; no operands are larger */
 #define DEVICE_ALIGNMENT 256 /* bytes; of memory from device_allocate and of tensors in arenas */
 
@@ -472,6 +472,7 @@ struct device {
     void (*close)(struct device *device);
     void (*fail)(struct device *device, const char *text);
     int (*memory)(struct device *device, struct device_memory *memory, struct error *err);
+    int (*health)(struct device *device, char *text, size_t size, struct error *err);
     int (*supports)(struct device *device, enum device_type type);
 
     void *(*allocate)(struct device *device, size_t bytes, struct error *err);
@@ -545,6 +546,14 @@ static inline int device_memory(struct device *device, struct device_memory *mem
                                 struct error *err)
 {
     return device->memory(device, memory, err);
+}
+
+/* Look for what makes a working device slow or unreliable: one line each in 'text', nothing to say
+ * leaves it empty. Returns -1 if the device should not be used at all. */
+static inline int device_health(struct device *device, char *text, size_t size, struct error *err)
+{
+    text[0] = '\0';
+    return device->health ? device->health(device, text, size, err) : 0;
 }
 
 /* Leave a failure in the device, as if an operation had failed; the first one stays. For comm. From

@@ -70,6 +70,20 @@ static int gpu_index(const struct world *world)
     return world->gpus && world->gpus[0] >= '0' && world->gpus[0] <= '9' ? atoi(world->gpus) : -1;
 }
 
+/* Say at the start what would cost the night: every rank for its own device. */
+static int check_health(const struct train *t, struct error *err)
+{
+    char text[2048], *rest = text, *line;
+
+    if (device_health(t->device, text, sizeof(text), err) < 0)
+        return -1;
+    while ((line = strsep(&rest, "\n")) != NULL)
+        if (line[0])
+            fprintf(stderr, "megatron: warning: rank %lld, %s: %s\n", (long long)t->world->rank,
+                    t->device->model, line);
+    return 0;
+}
+
 static int open_device(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
@@ -96,7 +110,7 @@ static int open_device(struct train *t, struct error *err)
     if (!device_supports(t->device, a->model_config.type))
         return error_set(err, "the %s device computes in fp32 only; leave out --%s", name,
                          a->bf16 ? "bf16" : "fp16");
-    return 0;
+    return check_health(t, err);
 }
 
 static int open_comm(struct train *t, struct error *err)

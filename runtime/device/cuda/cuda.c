@@ -1,10 +1,13 @@
 #include "cuda.h"
+#include "nvml.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { CANDIDATES = 24 };
+/* Less than this may be what the driver itself and this process have taken. */
+static const size_t CONTEXT_BYTES = (size_t)2 << 30;
 
 void cuda_fail_text(struct cuda_device *device, const char *text)
 {
@@ -48,6 +51,27 @@ static int memory_call(struct device *base, struct device_memory *memory, struct
     (void)base;
     if (status)
         return error_set(err, "cannot ask the GPU for its memory: %s", cudaGetErrorString(status));
+    return 0;
+}
+
+/* Before this process has taken any memory but its context's. */
+static int health_call(struct device *base, char *text, size_t size, struct error *err)
+{
+    struct cuda_device *device = (struct cuda_device *)base;
+    struct device_memory memory;
+    char bus[32];
+    size_t used, taken;
+
+    if (cudaDeviceGetPCIBusId(bus, sizeof(bus), device->index) || memory_call(base, &memory, err))
+        return error_set(err, "GPU %d (%s) does not answer", device->index, base->model);
+    if (nvml_check(NULL, bus, text, size, err))
+        return -1;
+    used = strlen(text);
+    taken = memory.total - memory.available;
+    if (taken > CONTEXT_BYTES)
+        snprintf(text + used, size - used,
+                 "%.1f of its %.1f GiB are in use by other processes; look at nvidia-smi\n",
+                 (double)taken / (1 << 30), (double)memory.total / (1 << 30));
     return 0;
 }
 
@@ -304,6 +328,7 @@ struct device *device_backend_open(const struct device_options *options, struct 
         .close = close_call,
         .fail = fail,
         .memory = memory_call,
+        .health = health_call,
         .supports = supports,
         .allocate = allocate,
         .release = release,

@@ -1,0 +1,183 @@
+#include "nvml.h"
+
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The library's own numbers; its header is not part of every CUDA toolkit. */
+enum { NVML_SUCCESS = 0, NVML_GPU_IS_LOST = 15, NVML_MISMATCH = 18 };
+enum { NVML_UNCORRECTED = 1, NVML_SINCE_START = 0, NVML_MAX_LINKS = 18 };
+
+struct calls {
+    int (*init)(void);
+    int (*shutdown)(void);
+    const char *(*error_string)(int status);
+    int (*handle)(const char *bus, void **gpu);
+    int (*ecc_errors)(void *gpu, int type, int counter, unsigned long long *count);
+    int (*remapped_rows)(void *gpu, unsigned *corrected, unsigned *uncorrected, unsigned *pending,
+                         unsigned *failed);
+    int (*throttle_reasons)(void *gpu, unsigned long long *reasons);
+    int (*link_state)(void *gpu, unsigned link, unsigned *active);
+};
+
+/* Lines for people, as many as fit. */
+struct notes {
+    char *text;
+    size_t used, size;
+};
+
+__attribute__((format(printf, 2, 3))) static void note(struct notes *notes, const char *format, ...)
+{
+    char line[256];
+    va_list args;
+    int length;
+
+    va_start(args, format);
+    length = vsnprintf(line, sizeof(line) - 1, format, args);
+    va_end(args);
+    if (length < 0 || (size_t)length >= sizeof(line) - 1)
+        return;
+    line[length++] = '\n';
+    if ((size_t)length >= notes->size - notes->used)
+        return;
+    memcpy(notes->text + notes->used, line, (size_t)length);
+    notes->used += (size_t)length;
+    notes->text[notes->used] = '\0';
+}
+
+/* The first three calls must be there; the others came with drivers of different years. */
+static int find_calls(void *handle, struct calls *calls)
+{
+    const struct {
+        const char *name;
+        void *to;
+    } table[] = {
+        {"nvmlInit_v2", &calls->init},
+        {"nvmlShutdown", &calls->shutdown},
+        {"nvmlErrorString", &calls->error_string},
+        {"nvmlDeviceGetHandleByPciBusId_v2", &calls->handle},
+        {"nvmlDeviceGetTotalEccErrors", &calls->ecc_errors},
+        {"nvmlDeviceGetRemappedRows", &calls->remapped_rows},
+        {"nvmlDeviceGetCurrentClocksThrottleReasons", &calls->throttle_reasons},
+        {"nvmlDeviceGetNvLinkState", &calls->link_state},
+    };
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
+        void *symbol = dlsym(handle, table[i].name);
+
+        memcpy(table[i].to, &symbol, sizeof(symbol));
+    }
+    return calls->init && calls->shutdown && calls->error_string && calls->handle ? 0 : -1;
+}
+
+static void check_memory_errors(const struct calls *calls, void *gpu, struct notes *notes)
+{
+    unsigned long long errors = 0;
+    unsigned corrected = 0, uncorrected = 0, pending = 0, failed = 0;
+
+    if (calls->ecc_errors &&
+        calls->ecc_errors(gpu, NVML_UNCORRECTED, NVML_SINCE_START, &errors) == NVML_SUCCESS &&
+        errors > 0)
+        note(notes,
+             "%llu memory errors that ECC could not correct since the driver was loaded; reset the "
+             "GPU (nvidia-smi --gpu-reset), and drain the node if they come back",
+             errors);
+    if (!calls->remapped_rows ||
+        calls->remapped_rows(gpu, &corrected, &uncorrected, &pending, &failed) != NVML_SUCCESS)
+        return;
+    if (failed)
+        note(notes, "it has no spare memory rows left for broken ones; drain the node and have the "
+                    "GPU replaced");
+    else if (pending)
+        note(notes, "broken memory rows wait for a reset to be replaced; reset the GPU "
+                    "(nvidia-smi --gpu-reset) when the node is free");
+}
+
+static void check_clocks(const struct calls *calls, void *gpu, struct notes *notes)
+{
+    /* The software power limit and idle clocks are the normal life of a GPU and not listed. */
+    static const struct {
+        unsigned long long bit;
+        const char *text;
+    } reasons[] = {
+        {0x20, "its clocks are lowered because it is hot (software limit); look at the cooling"},
+        {0x40, "its clocks are lowered because it is hot (hardware limit); look at the cooling"},
+        {0x80, "its clocks are lowered by the power brake; look at the node's power supplies"},
+    };
+    const unsigned long long slowdown = 0x8;
+    unsigned long long now = 0;
+    int named = 0;
+
+    if (!calls->throttle_reasons || calls->throttle_reasons(gpu, &now) != NVML_SUCCESS)
+        return;
+    for (size_t i = 0; i < sizeof(reasons) / sizeof(*reasons); i++) {
+        if (now & reasons[i].bit) {
+            note(notes, "%s", reasons[i].text);
+            named = 1;
+        }
+    }
+    if ((now & slowdown) && !named)
+        note(notes, "its clocks are lowered by the hardware (heat or power); look at nvidia-smi -q "
+                    "-d PERFORMANCE");
+}
+
+/* A GPU without NVLink says of every link that it is not supported. */
+static void check_links(const struct calls *calls, void *gpu, struct notes *notes)
+{
+    unsigned up = 0, down = 0, first = 0, active;
+
+    for (unsigned link = 0; calls->link_state && link < NVML_MAX_LINKS; link++) {
+        if (calls->link_state(gpu, link, &active) != NVML_SUCCESS)
+            continue;
+        if (active)
+            up++;
+        else if (down++ == 0)
+            first = link;
+    }
+    if (up > 0 && down > 0)
+        note(notes,
+             "%u of its %u NVLinks are down (the first is link %u); collectives will be slow, look "
+             "at nvidia-smi nvlink --status",
+             down, up + down, first);
+}
+
+int nvml_check(const char *library, const char *bus, char *text, size_t size, struct error *err)
+{
+    struct notes notes = {text, 0, size};
+    struct calls calls;
+    void *handle = dlopen(library ? library : "libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL), *gpu;
+    int status, rc = 0;
+
+    text[0] = '\0';
+    if (!handle)
+        return 0;
+    if (find_calls(handle, &calls))
+        goto out;
+    status = calls.init();
+    if (status == NVML_MISMATCH) {
+        rc = error_set(err, "the NVIDIA driver in the kernel and its libraries are of different "
+                            "versions; reboot the node or load the new driver");
+        goto out;
+    }
+    /* CUDA has found the driver: that this library cannot reach it is worth a line, no more. */
+    if (status != NVML_SUCCESS) {
+        note(&notes, "its state cannot be read: NVML says: %s", calls.error_string(status));
+        goto out;
+    }
+    status = calls.handle(bus, &gpu);
+    if (status == NVML_GPU_IS_LOST)
+        rc = error_set(err,
+                       "the GPU at %s has fallen off the bus; drain the node and reset or "
+                       "replace it",
+                       bus);
+    if (status == NVML_SUCCESS) {
+        check_memory_errors(&calls, gpu, &notes);
+        check_clocks(&calls, gpu, &notes);
+        check_links(&calls, gpu, &notes);
+    }
+    calls.shutdown();
+out:
+    dlclose(handle);
+    return rc;
+}

@@ -1,0 +1,87 @@
+/* What the driver's management library reports becomes lines with a remedy, and nothing else does.
+ */
+#include "nvml.h"
+#include "tap.h"
+
+#include <stdlib.h>
+
+static const char *const variables[] = {"FAKE_INIT",   "FAKE_HANDLE",  "FAKE_ECC",   "FAKE_PENDING",
+                                        "FAKE_FAILED", "FAKE_REASONS", "FAKE_LINKS", "FAKE_DOWN"};
+
+static void test_reports(const char *library)
+{
+    static const struct {
+        const char *name;
+        const char *set[2][2];
+        int rc, lines;
+        const char *part; /* of the lines or the error */
+    } rows[] = {
+        {"a good GPU", {{"FAKE_LINKS", "18"}}, 0, 0, ""},
+        {"no links at all", {{NULL}}, 0, 0, ""},
+        {"idle and at its power limit", {{"FAKE_REASONS", "5"}}, 0, 0, ""},
+        {"memory errors", {{"FAKE_ECC", "3"}}, 0, 1, "3 memory errors"},
+        {"a reset is due", {{"FAKE_PENDING", "1"}}, 0, 1, "wait for a reset"},
+        {"no spare rows", {{"FAKE_FAILED", "1"}, {"FAKE_PENDING", "1"}}, 0, 1, "replaced"},
+        {"heat", {{"FAKE_REASONS", "72"}}, 0, 1, "hardware limit"},
+        {"heat and the power brake", {{"FAKE_REASONS", "160"}}, 0, 2, "power brake"},
+        {"a slowdown without a reason", {{"FAKE_REASONS", "8"}}, 0, 1, "heat or power"},
+        {"links down",
+         {{"FAKE_LINKS", "18"}, {"FAKE_DOWN", "2"}},
+         0,
+         1,
+         "2 of its 18 NVLinks are down (the first is link 16)"},
+        {"links that nobody uses", {{"FAKE_LINKS", "4"}, {"FAKE_DOWN", "4"}}, 0, 0, ""},
+        {"no driver reached", {{"FAKE_INIT", "9"}}, 0, 1, "Driver Not Loaded"},
+        {"kernel and libraries differ", {{"FAKE_INIT", "18"}}, -1, 0, "different versions"},
+        {"a lost GPU", {{"FAKE_HANDLE", "15"}}, -1, 0, "fallen off the bus"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct error err = {""};
+        char text[1024];
+        int rc, lines = 0;
+
+        for (size_t v = 0; v < sizeof(variables) / sizeof(*variables); v++)
+            unsetenv(variables[v]);
+        for (size_t s = 0; s < 2 && rows[i].set[s][0]; s++)
+            setenv(rows[i].set[s][0], rows[i].set[s][1], 1);
+        rc = nvml_check(library, "0000:53:00.0", text, sizeof(text), &err);
+        for (const char *c = text; *c; c++)
+            lines += *c == '\n';
+        if (!ok(rc == rows[i].rc && lines == rows[i].lines &&
+                    strstr(rc ? err.text : text, rows[i].part),
+                "%s", rows[i].name))
+            diag("got %d, \"%s\", \"%s\"", rc, text, err.text);
+    }
+}
+
+static void test_bounds(const char *library)
+{
+    char text[64];
+    struct error err;
+
+    setenv("FAKE_HANDLE", "0", 1);
+    setenv("FAKE_ECC", "3", 1);
+    is_int(nvml_check(library, "0000:53:00.0", text, sizeof(text), &err), 0,
+           "a text too short for the line");
+    is(text, "", "holds no half line");
+    is_int(nvml_check("/nonexistent/libnvidia-ml.so.1", "0000:53:00.0", text, sizeof(text), &err),
+           0, "a missing library is no error");
+    is(text, "", "and says nothing");
+    is_int(nvml_check("libm.so.6", "0000:53:00.0", text, sizeof(text), &err), 0,
+           "nor is a library that is another one");
+}
+
+int main(int argc, char **argv)
+{
+    char library[4096];
+
+    (void)argc;
+    snprintf(library, sizeof(library), "%s", argv[0]);
+    if (!strrchr(library, '/'))
+        return 1;
+    snprintf(strrchr(library, '/') + 1, 16, "fake_nvml.so");
+    test_reports(library);
+    test_bounds(library);
+    return done_testing();
+}
