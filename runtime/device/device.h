@@ -508,6 +508,11 @@ struct device {
                                        struct error *err);
     void (*plan_destroy)(struct device_plan *plan);
 
+    /* The choices that timing made for the plans so far, as lines "key value" (a text to free), and
+     * a way to have the next plans made by such lines. NULL where nothing is chosen by timing. */
+    char *(*choices)(struct device *device, struct error *err);
+    int (*choose)(struct device *device, const char *text, struct error *err);
+
     /* Time by kind of operation since profile_start, in seconds; NULL where not measured. */
     int (*profile_start)(struct device *device, struct error *err);
     int (*profile_stop)(struct device *device, double seconds[OPERATION_COUNT], struct error *err);

@@ -1,4 +1,5 @@
 #include "train.h"
+#include "choices.h"
 #include "hf.h"
 #include "log.h"
 #include "plan.h"
@@ -134,19 +135,40 @@ static int open_comm(struct train *t, struct error *err)
     return parallel_create(&t->parallel, t->comm, &t->a->layout, err);
 }
 
-static int create_engine(struct train *t, struct error *err)
+/* The engine; in deterministic mode one that computes as the run before and as all ranks do. */
+static int make_engine(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
     struct engine_config config = plan_engine(a);
+    int again;
 
+    if (a->deterministic && a->load && choices_restore(&t->parallel, t->device, a->load, err) < 0)
+        return -1;
     t->engine = engine_create(&config, &t->parallel, t->device, err);
-    if (!t->engine)
+    if (!t->engine || !a->deterministic)
+        return t->engine ? 0 : -1;
+    if (choices_agree(&t->parallel, t->device, &again, err) < 0)
+        return -1;
+    if (again) {
+        engine_destroy(t->engine);
+        t->engine = engine_create(&config, &t->parallel, t->device, err);
+    }
+    return t->engine ? 0 : -1;
+}
+
+static int create_engine(struct train *t, struct error *err)
+{
+    const struct arguments *a = t->a;
+
+    if (make_engine(t, err) < 0)
         return -1;
     if (a->load_hf &&
         hf_load(a->load_hf, &a->model_config, engine_model(t->engine), t->device, err) < 0)
         return error_prefix(err, "--load-hf");
     if (saving_open(&t->saving, a, t->world, t->engine, &t->parallel, t->device, !a->load_hf, err) <
         0)
+        return -1;
+    if (a->deterministic && a->save && choices_keep(&t->parallel, t->device, a->save, err) < 0)
         return -1;
     t->iteration = t->logged = t->saving.start.iteration;
     t->consumed = t->saving.start.consumed;

@@ -92,6 +92,36 @@ static void test_places(void)
     tuning_destroy(none), tuning_destroy(deep), tuning_destroy(bad);
 }
 
+/* What one process used is what another one takes; the rest of the file is not in it. */
+static void test_text(void)
+{
+    struct tuning *one, *two;
+    struct error err = {""};
+    char *text;
+
+    write_file("rows", "a 1\nb 2\nc 3\n");
+    one = tuning_open(directory, "rows");
+    tuning_get(one, "b");
+    tuning_put(one, "d", "4,fast", NULL);
+    text = tuning_text(one);
+    is(text, "for rows\nb 2\nd 4,fast\n", "a text has what was used");
+    two = tuning_open(NULL, "rows");
+    tuning_put(two, "b", "9", NULL);
+    is_int(tuning_take(two, text, &err), 0, "and can be taken");
+    is(tuning_get(two, "b"), "2", "in place of what was known");
+    is(tuning_get(two, "d"), "4,fast", "or was not");
+    tuning_destroy(two);
+    two = tuning_open(NULL, "other");
+    is_int(tuning_take(two, text, &err), -1, "but not for another GPU");
+    is(err.text, "algorithms were chosen for rows before, and this is other", "which is said");
+    ok(!tuning_get(two, "b"), "nothing of it is taken then");
+    is_int(tuning_take(two, "b 2\n", &err), -1, "nor is a text of unknown origin");
+    is_int(tuning_take(two, "", &err), -1, "or an empty one");
+    free(text);
+    tuning_destroy(one);
+    tuning_destroy(two);
+}
+
 int main(void)
 {
     char command[128];
@@ -101,6 +131,7 @@ int main(void)
     test_files();
     test_two_processes();
     test_places();
+    test_text();
     snprintf(command, sizeof(command), "%s/a/b/c/x", directory);
     unlink(command);
     for (const char *const *name =

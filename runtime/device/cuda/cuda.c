@@ -222,6 +222,20 @@ static struct device_plan *plan_create_call(struct device *base, const struct op
     return &plan->base;
 }
 
+static char *choices_call(struct device *base, struct error *err)
+{
+    char *text = tuning_text(((struct cuda_device *)base)->gemm.tuning);
+
+    if (!text)
+        error_set(err, "out of memory");
+    return text;
+}
+
+static int choose_call(struct device *base, const char *text, struct error *err)
+{
+    return tuning_take(((struct cuda_device *)base)->gemm.tuning, text, err);
+}
+
 static void close_call(struct device *base)
 {
     struct cuda_device *device = (struct cuda_device *)base;
@@ -336,6 +350,8 @@ struct device *device_backend_open(const struct device_options *options, struct 
         .host_release = host_release,
         .plan_create = plan_create_call,
         .plan_destroy = plan_destroy_call,
+        .choices = choices_call,
+        .choose = choose_call,
     };
     cuda_stream_calls(&device->base);
     cuda_profile_calls(&device->base);

@@ -11,10 +11,11 @@
 
 struct entry {
     char *key, *value;
+    int used; /* by this process */
 };
 
 struct tuning {
-    char directory[PATH_MAX / 2], path[PATH_MAX];
+    char directory[PATH_MAX / 2], path[PATH_MAX], name[256];
     struct entry *entries;
     size_t count, room;
     int changed;
@@ -59,6 +60,7 @@ static int put(struct tuning *tuning, const char *key, const char *value, int re
     entry = &tuning->entries[tuning->count];
     entry->key = strdup(key);
     entry->value = copy;
+    entry->used = 0;
     if (!entry->key) {
         free(copy);
         return -1;
@@ -88,6 +90,7 @@ struct tuning *tuning_open(const char *directory, const char *name)
 
     if (!tuning)
         return NULL;
+    snprintf(tuning->name, sizeof(tuning->name), "%s", name);
     if (directory && strlen(directory) + strlen(name) + 2 < sizeof(tuning->directory)) {
         snprintf(tuning->directory, sizeof(tuning->directory), "%s", directory);
         snprintf(tuning->path, sizeof(tuning->path), "%s/%s", directory, name);
@@ -96,18 +99,56 @@ struct tuning *tuning_open(const char *directory, const char *name)
     return tuning;
 }
 
-const char *tuning_get(const struct tuning *tuning, const char *key)
+const char *tuning_get(struct tuning *tuning, const char *key)
 {
-    const struct entry *entry = find(tuning, key);
+    struct entry *entry = find(tuning, key);
 
-    return entry ? entry->value : NULL;
+    if (!entry)
+        return NULL;
+    entry->used = 1;
+    return entry->value;
 }
 
 int tuning_put(struct tuning *tuning, const char *key, const char *value, struct error *err)
 {
     if (put(tuning, key, value, 1))
         return error_set(err, "out of memory");
+    find(tuning, key)->used = 1;
     tuning->changed = 1;
+    return 0;
+}
+
+char *tuning_text(const struct tuning *tuning)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *stream = open_memstream(&text, &size);
+
+    if (!stream)
+        return NULL;
+    fprintf(stream, "for %s\n", tuning->name);
+    for (size_t i = 0; i < tuning->count; i++)
+        if (tuning->entries[i].used)
+            fprintf(stream, "%s %s\n", tuning->entries[i].key, tuning->entries[i].value);
+    if (fclose(stream) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+int tuning_take(struct tuning *tuning, const char *text, struct error *err)
+{
+    char key[512], value[512];
+    int length;
+
+    if (sscanf(text, "%511s %511s%n", key, value, &length) != 2 || strcmp(key, "for") != 0)
+        return error_set(err, "what was chosen before cannot be read");
+    if (strcmp(value, tuning->name) != 0)
+        return error_set(err, "algorithms were chosen for %s before, and this is %s", value,
+                         tuning->name);
+    while (sscanf(text += length, "%511s %511s%n", key, value, &length) == 2)
+        if (put(tuning, key, value, 1))
+            return error_set(err, "out of memory");
     return 0;
 }
 

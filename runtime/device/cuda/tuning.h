@@ -12,8 +12,16 @@ struct tuning;
 struct tuning *tuning_open(const char *directory, const char *name);
 
 /* The value of 'key', or NULL. Valid until the next tuning_put. */
-const char *tuning_get(const struct tuning *tuning, const char *key);
+const char *tuning_get(struct tuning *tuning, const char *key);
 int tuning_put(struct tuning *tuning, const char *key, const char *value, struct error *err);
+
+/* What was got or put by this process, as lines like the file's behind one that names it; to free.
+ * NULL only when memory runs out. */
+char *tuning_text(const struct tuning *tuning);
+
+/* Take such lines in place of what is known. Returns -1 and takes none if they were made for
+ * another file, that is another kind of GPU or version of the libraries. */
+int tuning_take(struct tuning *tuning, const char *text, struct error *err);
 
 /* Write the file if anything is new: to a temporary name, synced, renamed. What other processes
  * wrote meanwhile under other keys stays. */

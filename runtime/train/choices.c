@@ -1,0 +1,286 @@
+#include "choices.h"
+#include "directory.h"
+#include "file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHOICES_NAME "algorithms.txt"
+
+enum { MOST_BYTES = 64 << 20 }; /* of a file that is not ours */
+
+static const double DEADLINE = 600; /* seconds; comm has its own, shorter ones */
+
+/* --- Texts ----------------------------------------------------------------------------------- */
+
+/* The line that begins at 'line': its key's length, and where the next one begins. */
+static size_t split_line(const char *line, const char **next)
+{
+    const char *end = strchr(line, '\n');
+    size_t length = end ? (size_t)(end - line) : strlen(line);
+    const char *space = memchr(line, ' ', length);
+
+    *next = line + length + (end != NULL);
+    return space ? (size_t)(space - line) : length;
+}
+
+/* The line with this key, or NULL. */
+static const char *find_line(const char *text, const char *key, size_t length)
+{
+    const char *next;
+
+    for (const char *line = text; *line; line = next)
+        if (split_line(line, &next) == length && strncmp(line, key, length) == 0)
+            return line;
+    return NULL;
+}
+
+char *choices_merge(const char *const *texts, size_t count)
+{
+    size_t size = 1, used = 0;
+    char *all;
+
+    for (size_t i = 0; i < count; i++)
+        size += strlen(texts[i]) + 1;
+    all = calloc(1, size);
+    for (size_t i = 0; all && i < count; i++) {
+        const char *next;
+
+        for (const char *line = texts[i]; *line; line = next) {
+            size_t key = split_line(line, &next), length = (size_t)(next - line);
+
+            if (key == 0 || find_line(all, line, key))
+                continue;
+            memcpy(all + used, line, length);
+            used += length;
+            if (all[used - 1] != '\n')
+                all[used++] = '\n';
+        }
+    }
+    return all;
+}
+
+int choices_differ(const char *text, const char *other)
+{
+    const char *next, *next_other;
+
+    for (const char *line = text; *line; line = next) {
+        size_t key = split_line(line, &next);
+        const char *same;
+
+        if (key == 0)
+            continue;
+        same = find_line(other, line, key);
+        if (!same)
+            return 1;
+        split_line(same, &next_other);
+        if (next - line != next_other - same || strncmp(line, same, (size_t)(next - line)) != 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* --- Ranks ----------------------------------------------------------------------------------- */
+
+/* What moving texts between ranks takes: memory of the host and of the device. */
+struct mover {
+    const struct parallel *parallel;
+    struct device *device;
+    struct device_stream *stream;
+    char *host, *memory;
+    size_t bytes;
+};
+
+static void mover_close(struct mover *m)
+{
+    device_release(m->device, m->memory);
+    device_host_release(m->device, m->host);
+    device_stream_destroy(m->stream);
+}
+
+static int mover_room(struct mover *m, size_t bytes, struct error *err)
+{
+    device_release(m->device, m->memory);
+    device_host_release(m->device, m->host);
+    m->bytes = bytes;
+    m->memory = device_allocate(m->device, bytes, err);
+    m->host = m->memory ? device_host_allocate(m->device, bytes, err) : NULL;
+    return m->host ? 0 : -1;
+}
+
+static int mover_open(struct mover *m, const struct parallel *parallel, struct device *device,
+                      struct error *err)
+{
+    *m = (struct mover){.parallel = parallel, .device = device};
+    m->stream = device_stream_create(device, 0, err);
+    return m->stream ? mover_room(m, DEVICE_ALIGNMENT, err) : -1;
+}
+
+static int mover_wait(struct mover *m, struct error *err)
+{
+    if (device_stream_wait(m->stream, DEADLINE, err) < 0)
+        return -1;
+    return comm_check(m->parallel->comm, err);
+}
+
+/* The greatest of all ranks' numbers. */
+static int greatest(struct mover *m, int64_t *number, struct error *err)
+{
+    memcpy(m->host, number, sizeof(*number));
+    device_copy(m->stream, m->memory, m->host, sizeof(*number), COPY_TO_DEVICE);
+    comm_all_reduce(m->parallel->world, m->stream, m->memory, 1, TYPE_INT64, COMM_MAX);
+    device_copy(m->stream, m->host, m->memory, sizeof(*number), COPY_TO_HOST);
+    if (mover_wait(m, err) < 0)
+        return -1;
+    memcpy(number, m->host, sizeof(*number));
+    return 0;
+}
+
+/* Replace '*text' by rank 0's; the others' may be NULL. */
+static int spread(struct mover *m, char **text, struct error *err)
+{
+    int root = m->parallel->comm->rank == 0;
+    int64_t size = root && *text ? (int64_t)strlen(*text) + 1 : 0;
+    char *copy;
+
+    if (greatest(m, &size, err) < 0)
+        return -1;
+    if (size == 0) {
+        free(*text);
+        *text = NULL;
+        return 0;
+    }
+    if (mover_room(m, (size_t)(size + 3) / 4 * 4, err) < 0)
+        return -1;
+    if (root)
+        memcpy(m->host, *text, (size_t)size);
+    device_copy(m->stream, m->memory, m->host, m->bytes, COPY_TO_DEVICE);
+    comm_broadcast(m->parallel->world, m->stream, m->memory, m->bytes / 4, TYPE_INT32, 0);
+    device_copy(m->stream, m->host, m->memory, m->bytes, COPY_TO_HOST);
+    if (mover_wait(m, err) < 0)
+        return -1;
+    copy = strndup(m->host, (size_t)size);
+    if (!copy)
+        return error_set(err, "out of memory");
+    free(*text);
+    *text = copy;
+    return 0;
+}
+
+/* Merge the texts of the stages of this pipeline. */
+static char *merge_stages(struct mover *m, const char *own, struct error *err)
+{
+    size_t stages = (size_t)m->parallel->pipeline->size, room;
+    int64_t size = (int64_t)strlen(own) + 1;
+    const char **texts = calloc(stages, sizeof(*texts));
+    char *merged = NULL, *mine;
+
+    if (!texts) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    if (greatest(m, &size, err) < 0)
+        goto out;
+    room = (size_t)(size + 3) / 4 * 4;
+    if (mover_room(m, stages * room, err) < 0)
+        goto out;
+    memset(m->host, 0, m->bytes);
+    mine = m->memory + (size_t)m->parallel->pipeline->rank * room;
+    memcpy(m->host, own, strlen(own));
+    device_copy(m->stream, mine, m->host, room, COPY_TO_DEVICE);
+    comm_all_gather(m->parallel->pipeline, m->stream, mine, m->memory, room / 4, TYPE_INT32);
+    device_copy(m->stream, m->host, m->memory, m->bytes, COPY_TO_HOST);
+    if (mover_wait(m, err) < 0)
+        goto out;
+    for (size_t i = 0; i < stages; i++) {
+        m->host[(i + 1) * room - 1] = '\0';
+        texts[i] = m->host + i * room;
+    }
+    merged = choices_merge(texts, stages);
+    if (!merged)
+        error_set(err, "out of memory");
+out:
+    free(texts);
+    return merged;
+}
+
+int choices_restore(const struct parallel *parallel, struct device *device, const char *directory,
+                    struct error *err)
+{
+    struct file_bytes file = {0};
+    struct mover mover;
+    struct error why;
+    char path[PATH_MAX], *text = NULL;
+    int rc = -1, readable = 1;
+
+    if (!device->choose)
+        return 0;
+    if (mover_open(&mover, parallel, device, err) < 0 ||
+        directory_path(path, err, "%s/" CHOICES_NAME, directory) < 0)
+        goto out;
+    if (parallel->comm->rank == 0 && (access(path, F_OK) == 0 || errno != ENOENT))
+        readable = file_read(path, MOST_BYTES, &file, &why) == 0;
+    text = file.data ? strdup(file.data) : NULL;
+    if (spread(&mover, &text, err) < 0)
+        goto out;
+    rc = 0;
+    if (text && device->choose(device, text, &why) < 0)
+        readable = 0;
+    if (!readable && parallel->comm->rank == 0)
+        fprintf(stderr, "megatron: warning: %s; the run goes on, but not with the same bits\n",
+                why.text);
+out:
+    file_bytes_clear(&file);
+    free(text);
+    mover_close(&mover);
+    return rc;
+}
+
+int choices_agree(const struct parallel *parallel, struct device *device, int *again,
+                  struct error *err)
+{
+    struct mover mover;
+    char *own = NULL, *agreed = NULL;
+    int64_t differ;
+    int rc = -1;
+
+    *again = 0;
+    if (!device->choose)
+        return 0;
+    own = device->choices(device, err);
+    if (!own || mover_open(&mover, parallel, device, err) < 0)
+        goto out;
+    agreed = merge_stages(&mover, own, err);
+    if (!agreed || spread(&mover, &agreed, err) < 0)
+        goto out;
+    differ = choices_differ(own, agreed);
+    if (greatest(&mover, &differ, err) < 0 || device->choose(device, agreed, err) < 0)
+        goto out;
+    *again = differ > 0;
+    rc = 0;
+out:
+    if (own)
+        mover_close(&mover);
+    free(own);
+    free(agreed);
+    return rc;
+}
+
+int choices_keep(const struct parallel *parallel, struct device *device, const char *directory,
+                 struct error *err)
+{
+    char *text;
+    int rc;
+
+    if (!device->choose || parallel->comm->rank != 0)
+        return 0;
+    text = device->choices(device, err);
+    if (!text)
+        return -1;
+    rc = directory_write(directory, CHOICES_NAME, text, strlen(text), err);
+    free(text);
+    return rc;
+}
