@@ -7,7 +7,6 @@
 #include "tokenizer.h"
 #include "world.h"
 
-enum device_choice { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 enum normalization { NORMALIZATION_LAYER, NORMALIZATION_RMS };
 enum recompute_granularity { GRANULARITY_FULL, GRANULARITY_SELECTIVE };
 enum recompute_method { METHOD_UNIFORM, METHOD_BLOCK };

@@ -5,16 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-const char *plan_device(const struct arguments *a)
-{
-    if (a->device == DEVICE_CPU)
-        return "cpu";
-    if (a->device == DEVICE_CUDA)
-        return "cuda";
-    return access("/dev/nvidiactl", F_OK) == 0 ? "cuda" : "cpu";
-}
 
 static int64_t most_micros(const struct arguments *a)
 {

@@ -6,9 +6,6 @@
 
 #include <stdio.h>
 
-/* "cpu" or "cuda": what --device says, else cuda on a machine that has a GPU. */
-const char *plan_device(const struct arguments *arguments);
-
 struct engine_config plan_engine(const struct arguments *arguments);
 
 /* Points into 'arguments'. */

@@ -3,10 +3,10 @@
 #include "hf.h"
 #include "log.h"
 #include "plan.h"
+#include "ranks.h"
 #include "saving.h"
 
 #include <inttypes.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,28 +49,6 @@ static double now(void)
 
 /* --- Set-up ---------------------------------------------------------------------------------- */
 
-/* Where tuning results are kept: $MEGATRON_CACHE_DIR, or megatron in the user's cache. */
-static const char *cache_directory(char *path, size_t size)
-{
-    const char *own = getenv("MEGATRON_CACHE_DIR"), *cache = getenv("XDG_CACHE_HOME");
-    const char *home = getenv("HOME");
-    int length = -1;
-
-    if (own && own[0])
-        length = snprintf(path, size, "%s", own);
-    else if (cache && cache[0])
-        length = snprintf(path, size, "%s/megatron", cache);
-    else if (home && home[0])
-        length = snprintf(path, size, "%s/.cache/megatron", home);
-    return length > 0 && (size_t)length < size ? path : NULL;
-}
-
-/* The GPU that the contract names: the first number of its list. */
-static int gpu_index(const struct world *world)
-{
-    return world->gpus && world->gpus[0] >= '0' && world->gpus[0] <= '9' ? atoi(world->gpus) : -1;
-}
-
 /* Say at the start what would cost the night: every rank for its own device. */
 static int check_health(const struct train *t, struct error *err)
 {
@@ -85,54 +63,27 @@ static int check_health(const struct train *t, struct error *err)
     return 0;
 }
 
-static int open_device(struct train *t, struct error *err)
+/* The rank's device and the other ranks. */
+static int open_ranks(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
-    char cache[PATH_MAX];
-    struct device_options options = {
-        .cache_dir = cache_directory(cache, sizeof(cache)),
-        .index = gpu_index(t->world),
-        .local_rank = (int)t->world->local_rank,
-        .threads = a->threads > 0 ? (int)a->threads : 0,
+    struct ranks_config config = {
+        .device = (enum device_choice)a->device,
+        .type = a->model_config.type,
+        .threads = a->threads,
         .deterministic = a->deterministic,
         .random_order = a->random_order,
-        .order_seed = (uint64_t)a->seed,
+        .seed = (uint64_t)a->seed,
+        .deadline = 60.0 * a->timeout_minutes,
+        .layout = a->layout,
     };
-    const char *name = plan_device(a);
+    struct ranks ranks;
+    int rc = ranks_open(&ranks, &config, t->world, err);
 
-    t->device = device_open(name, &options, err);
-    if (!t->device) {
-        struct error why = *err;
-
-        if (strcmp(name, "cuda") == 0 && !strstr(why.text, "--device cpu"))
-            error_set(err, "%.900s; or train on the CPUs with --device cpu", why.text);
-        return -1;
-    }
-    if (!device_supports(t->device, a->model_config.type))
-        return error_set(err, "the %s device computes in fp32 only; leave out --%s", name,
-                         a->bf16 ? "bf16" : "fp16");
-    return check_health(t, err);
-}
-
-static int open_comm(struct train *t, struct error *err)
-{
-    struct comm_options options = {
-        .rank = (int)t->world->rank,
-        .size = (int)t->world->size,
-        .master = t->world->master_addr,
-        .port = (int)t->world->master_port,
-        .deadline = 60.0 * t->a->timeout_minutes,
-        .device = t->device,
-        .deterministic = t->a->deterministic,
-    };
-    const char *name = t->world->size == 1                   ? "self"
-                       : strcmp(t->device->name, "cpu") == 0 ? "mpi"
-                                                             : "nccl";
-
-    t->comm = comm_open(name, &options, err);
-    if (!t->comm)
-        return -1;
-    return parallel_create(&t->parallel, t->comm, &t->a->layout, err);
+    t->device = ranks.device;
+    t->comm = ranks.comm;
+    t->parallel = ranks.parallel;
+    return rc < 0 ? -1 : check_health(t, err);
 }
 
 /* The engine; in deterministic mode one that computes as the run before and as all ranks do. */
@@ -442,7 +393,7 @@ static int report_profile(struct train *t, struct error *err)
 
 static int set_up(struct train *t, struct error *err)
 {
-    if (open_device(t, err) < 0 || open_comm(t, err) < 0)
+    if (open_ranks(t, err) < 0)
         return -1;
     t->prints = t->comm->rank == t->comm->size - 1;
     if (plan_print(t->a, t->device, &t->parallel, t->comm->rank == 0, err) < 0 ||

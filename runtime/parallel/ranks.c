@@ -1,0 +1,104 @@
+#include "ranks.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *ranks_device(enum device_choice choice)
+{
+    if (choice == DEVICE_CPU)
+        return "cpu";
+    if (choice == DEVICE_CUDA)
+        return "cuda";
+    return access("/dev/nvidiactl", F_OK) == 0 ? "cuda" : "cpu";
+}
+
+/* Where tuning results are kept: $MEGATRON_CACHE_DIR, or megatron in the user's cache. */
+static const char *cache_directory(char *path, size_t size)
+{
+    const char *own = getenv("MEGATRON_CACHE_DIR"), *cache = getenv("XDG_CACHE_HOME");
+    const char *home = getenv("HOME");
+    int length = -1;
+
+    if (own && own[0])
+        length = snprintf(path, size, "%s", own);
+    else if (cache && cache[0])
+        length = snprintf(path, size, "%s/megatron", cache);
+    else if (home && home[0])
+        length = snprintf(path, size, "%s/.cache/megatron", home);
+    return length > 0 && (size_t)length < size ? path : NULL;
+}
+
+/* The GPU that the contract names: the first number of its list. */
+static int gpu_index(const struct world *world)
+{
+    return world->gpus && world->gpus[0] >= '0' && world->gpus[0] <= '9' ? atoi(world->gpus) : -1;
+}
+
+static int open_device(struct ranks *r, const struct ranks_config *config,
+                       const struct world *world, struct error *err)
+{
+    char cache[PATH_MAX];
+    struct device_options options = {
+        .cache_dir = cache_directory(cache, sizeof(cache)),
+        .index = gpu_index(world),
+        .local_rank = (int)world->local_rank,
+        .threads = config->threads > 0 ? (int)config->threads : 0,
+        .deterministic = config->deterministic,
+        .random_order = config->random_order,
+        .order_seed = config->seed,
+    };
+    const char *name = ranks_device(config->device);
+
+    r->device = device_open(name, &options, err);
+    if (!r->device) {
+        struct error why = *err;
+
+        if (strcmp(name, "cuda") == 0 && !strstr(why.text, "--device cpu"))
+            error_set(err, "%.900s; or compute on the CPUs with --device cpu", why.text);
+        return -1;
+    }
+    if (!device_supports(r->device, config->type))
+        return error_set(err, "the %s device computes in fp32 only; leave out --%s", name,
+                         config->type == TYPE_BF16 ? "bf16" : "fp16");
+    return 0;
+}
+
+static int open_comm(struct ranks *r, const struct ranks_config *config, const struct world *world,
+                     struct error *err)
+{
+    struct comm_options options = {
+        .rank = (int)world->rank,
+        .size = (int)world->size,
+        .master = world->master_addr,
+        .port = (int)world->master_port,
+        .deadline = config->deadline,
+        .device = r->device,
+        .deterministic = config->deterministic,
+    };
+    const char *name = world->size == 1                      ? "self"
+                       : strcmp(r->device->name, "cpu") == 0 ? "mpi"
+                                                             : "nccl";
+
+    r->comm = comm_open(name, &options, err);
+    return r->comm ? 0 : -1;
+}
+
+int ranks_open(struct ranks *r, const struct ranks_config *config, const struct world *world,
+               struct error *err)
+{
+    memset(r, 0, sizeof(*r));
+    if (open_device(r, config, world, err) < 0 || open_comm(r, config, world, err) < 0)
+        return -1;
+    return parallel_create(&r->parallel, r->comm, &config->layout, err);
+}
+
+void ranks_close(struct ranks *r)
+{
+    parallel_destroy(&r->parallel);
+    comm_close(r->comm);
+    device_close(r->device);
+    memset(r, 0, sizeof(*r));
+}

@@ -1,0 +1,35 @@
+/* From the environment of a rank to its device and its place among the others. */
+#ifndef MEGATRON_RANKS_H
+#define MEGATRON_RANKS_H
+
+#include "parallel.h"
+#include "world.h"
+
+enum device_choice { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
+
+/* "cpu" or "cuda": what was chosen, else cuda on a machine that has a GPU. */
+const char *ranks_device(enum device_choice choice);
+
+struct ranks_config {
+    enum device_choice device;
+    enum device_type type; /* of the weights, which the device must have */
+    int64_t threads;       /* of a CPU rank; 0 or less: all cores it may use */
+    int deterministic, random_order;
+    uint64_t seed; /* of the random order */
+    double deadline;
+    struct layout layout;
+};
+
+struct ranks {
+    struct device *device;
+    struct comm *comm;
+    struct parallel parallel;
+};
+
+/* Open the device, meet the other ranks and make the groups. Returns 0 or -1; ranks_close in both
+ * cases. */
+int ranks_open(struct ranks *ranks, const struct ranks_config *config, const struct world *world,
+               struct error *err);
+void ranks_close(struct ranks *ranks);
+
+#endif
