@@ -187,7 +187,10 @@ struct residual_norm_backward_operands {
  * h / (heads / kv_heads)). Element (sample b, row s, head h, channel c) of a tensor stands at
  * b * batch + s * row + h * head + c of its pointer, in elements. Query s sits at position
  * s + kv_rows - q_rows among the keys; with 'causal' it sees keys up to itself, with 'documents'
- * only keys from document_start on. */
+ * only keys from document_start on.
+ * With 'cached' (forward only, with 'causal' and without dropout) keys and values are those of a
+ * cache with kv_rows places, and each query sits where 'positions' says. Places behind the largest
+ * position of a sample are not looked at, but must hold finite numbers. */
 struct attention_stride {
     int64_t batch, row, head;
 };
@@ -197,7 +200,7 @@ struct attention_shape {
     enum device_type type;
     struct attention_stride q, kv, out; /* of q and dq; of k, v, dk, dv; of out and dout */
     double scale;                       /* of the scores, 1 / sqrt(head_size) usually */
-    int causal, documents;
+    int causal, documents, cached;
     /* Probability (sample, head, query, key) is dropped by element
      * ((sample * all_heads + first_head + head) * sequence + query) * sequence + key, where
      * sample and query come from row_index = sample * sequence + query position. */
@@ -213,6 +216,7 @@ struct attention_operands {
     const int64_t *row_index;      /* (batch, q_rows); for dropout */
     const struct step_state *state;
     uint32_t purpose;
+    const int32_t *positions; /* (batch, q_rows) place of each query; for 'cached' */
 };
 
 struct attention_backward_operands {
@@ -373,11 +377,13 @@ struct add_operands {
     void *y;
 };
 
-/* out[r] = x[index[r]]; rows with index < 0 become 0. */
+/* out[r] = x[index[r]]; rows with index < 0 become 0. With 'scatter' the other way: out[index[r]] =
+ * x[r]; rows with index < 0 go nowhere, and no two may go to one place. */
 struct gather_rows_shape {
     int64_t rows, cols;
     enum device_type type;
     int64_t x_stride, out_stride; /* elements from row to row; 0: cols */
+    int scatter;
 };
 
 struct gather_rows_operands {

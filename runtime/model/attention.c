@@ -67,11 +67,37 @@ static struct attention_operands piece(struct model *m, struct slot *slot, int64
     };
 }
 
-void attention_forward(struct model *m, struct slot *slot, int64_t global, struct layer_memory *a,
-                       int evaluate)
+/* Keys and values of these tokens go to the layer's part of the cache; attention is on that. */
+static void attention_cached(struct model *m, struct slot *slot, int64_t layer,
+                             struct layer_memory *a)
+{
+    const struct model_sizes *z = &m->sizes;
+    void *k = at(m, m->cache, layer * z->samples * z->cache * z->kv);
+
+    run_gather_rows(
+        m->cache_put, m->compute,
+        &(struct gather_rows_operands){at(m, a->qkv, z->attention), slot->batch.place, k});
+    run_attention(m->cached[m->reached], m->compute,
+                  &(struct attention_operands){
+                      .q = a->qkv,
+                      .k = k,
+                      .v = at(m, k, z->kv / 2),
+                      .out = a->attention,
+                      .lse = a->lse,
+                      .state = m->state,
+                      .positions = slot->batch.positions,
+                  });
+}
+
+void attention_forward(struct model *m, struct slot *slot, int64_t tensors, int64_t global,
+                       struct layer_memory *a, int evaluate)
 {
     struct device_plan **plans = evaluate ? m->attention_evaluate : m->attention[PASS_FORWARD];
 
+    if (m->config.cache > 0) {
+        attention_cached(m, slot, tensors, a);
+        return;
+    }
     if (m->sizes.pieces > 1)
         gather_kv(m, a->qkv);
     for (int64_t i = 0; i < m->sizes.pieces; i++) {

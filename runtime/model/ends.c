@@ -94,3 +94,17 @@ void head_forward(struct model *m, struct slot *slot, int evaluate, int accumula
         compute_follows(m);
     }
 }
+
+/* The logits of the tokens that the batch names. */
+void head_logits(struct model *m, struct slot *slot)
+{
+    struct scratch *s = &m->scratch;
+    void *x = gather_rows_begin(m, slot->y_out, s->whole1);
+
+    compute_follows(m);
+    run_gather_rows(m->head_gather, m->compute,
+                    &(struct gather_rows_operands){x, slot->batch.last, s->head_x});
+    run_linear_forward(m->head.forward, m->compute,
+                       &(struct linear_forward_operands){s->head_x, weight(m, m->parameters.head),
+                                                         NULL, s->logits, NULL});
+}

@@ -96,7 +96,7 @@ void layer_forward(struct model *m, struct slot *slot, int64_t tensors, int64_t 
     const struct layer_tensors *t = &m->parameters.layers[tensors];
 
     project_in(m, slot, t, a);
-    attention_forward(m, slot, global, a, evaluate);
+    attention_forward(m, slot, tensors, global, a, evaluate);
     row_parallel(m, m->projection.forward, a->attention, weight(m, t->projection));
     to_middle(m, slot, t, global, a, evaluate);
     expand(m, t, a);
@@ -137,7 +137,7 @@ void layer_recompute(struct model *m, struct slot *slot, int64_t tensors, int64_
         return;
     }
     project_in(m, slot, t, a);
-    attention_forward(m, slot, global, a, 0);
+    attention_forward(m, slot, tensors, global, a, 0);
     row_parallel(m, m->projection.forward, a->attention, weight(m, t->projection));
     to_middle(m, slot, t, global, a, 0);
     expand(m, t, a);

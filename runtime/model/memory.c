@@ -34,6 +34,8 @@ struct model_sizes model_sizes(const struct model_config *config, const struct l
         .rotary = (int64_t)((double)d * config->rotary_percent) / 2 * 2,
         .layers = shape->layers / (layout->pp * config->chunks),
         .pieces = layout->cp > 1 ? 2 : 1,
+        .samples = config->micro_batch,
+        .cache = config->cache,
     };
 
     z.part_rows = z.rows / layout->tp;
@@ -44,14 +46,14 @@ struct model_sizes model_sizes(const struct model_config *config, const struct l
     z.fc1 = config->swiglu ? 2 * z.ffn : z.ffn;
     /* Logits of at most 1 GiB at a time, in equal parts of the rows: each part costs a pass over
      * the gradient of the head's weight, and small ones leave a GPU idle. */
-    z.head_rows = z.rows;
+    z.head_rows = config->cache > 0 ? z.samples : z.rows;
     while (z.head_rows % 2 == 0 &&
            z.head_rows * z.vocabulary * (int64_t)type_size(config->type) > (int64_t)1 << 30)
         z.head_rows /= 2;
     return z;
 }
 
-enum keep { KEEP_ALL, KEEP_INPUT, KEEP_COSTLY };
+enum keep { KEEP_ALL, KEEP_INPUT, KEEP_COSTLY, KEEP_NOTHING };
 
 /* What a layer keeps by itself; the rest it borrows from 'shared'. */
 static void place_layer(const struct model *m, struct arena *arena, struct layer_memory *l,
@@ -63,6 +65,8 @@ static void place_layer(const struct model *m, struct arena *arena, struct layer
 
     if (shared)
         *l = *shared;
+    if (keep == KEEP_NOTHING)
+        return;
     l->sum1 = take(arena, part, size);
     if (keep == KEEP_INPUT)
         return;
@@ -88,8 +92,13 @@ static void place_batch(const struct model_sizes *sizes, struct arena *arena, st
     int64_t rows = sizes->rows;
 
     b->tokens = take(arena, rows, sizeof(int32_t));
-    b->targets = take(arena, rows, sizeof(int32_t));
     b->positions = take(arena, rows, sizeof(int32_t));
+    if (sizes->cache > 0) {
+        b->place = take(arena, rows, sizeof(int32_t));
+        b->last = take(arena, sizes->samples, sizeof(int32_t));
+        return;
+    }
+    b->targets = take(arena, rows, sizeof(int32_t));
     b->document_start = take(arena, rows, sizeof(int32_t));
     b->weight = take(arena, rows, sizeof(float));
     b->row_index = take(arena, rows, sizeof(int64_t));
@@ -119,20 +128,38 @@ static void place_slot(const struct model *m, struct arena *arena, const struct 
     place_batch(z, arena, &slot->batch);
     for (int64_t i = 0; i < z->layers; i++) {
         int again = c->recompute != RECOMPUTE_NONE && i < c->recompute_layers;
-        enum keep keep = !again                           ? KEEP_ALL
+        enum keep keep = c->cache > 0                     ? KEEP_NOTHING
+                         : !again                         ? KEEP_ALL
                          : c->recompute == RECOMPUTE_FULL ? KEEP_INPUT
                                                           : KEEP_COSTLY;
 
-        place_layer(m, arena, &slot->layers[i], again ? &m->scratch.layer : NULL, keep);
+        place_layer(m, arena, &slot->layers[i], keep == KEEP_ALL ? NULL : &m->scratch.layer, keep);
     }
     slot->sum_out = take(arena, z->part_rows * z->hidden, size);
-    if (!chunk->first)
+    if (!chunk->first && c->cache == 0)
         slot->gradient = take(arena, z->part_rows * z->hidden, size);
     if (chunk->last) {
         slot->y_out = take(arena, z->part_rows * z->hidden, size);
         slot->mean = take(arena, z->part_rows, sizeof(float));
         slot->rstd = take(arena, z->part_rows, sizeof(float));
     }
+}
+
+/* What only backward passes use. */
+static void place_gradients(struct model *m, struct arena *arena)
+{
+    const struct model_sizes *z = &m->sizes;
+    struct scratch *s = &m->scratch;
+    size_t size = type_size(m->config.type);
+    int64_t part = z->part_rows * z->hidden;
+
+    s->d = take(arena, part, size);
+    s->dy = take(arena, part, size);
+    if (m->config.hidden_dropout > 0)
+        s->dx = take(arena, part, size);
+    s->dqkv = take(arena, z->rows * z->qkv, size);
+    s->dattention = take(arena, z->rows * z->attention, size);
+    s->dactivated = take(arena, z->rows * z->ffn, size);
 }
 
 static void place_scratch(struct model *m, struct arena *arena)
@@ -142,24 +169,20 @@ static void place_scratch(struct model *m, struct arena *arena)
     const struct layout *layout = &m->parallel->layout;
     struct scratch *s = &m->scratch;
     size_t size = type_size(c->type);
-    int64_t part = z->part_rows * z->hidden;
 
     if (layout->tp > 1) {
         s->whole1 = take(arena, z->rows * z->hidden, size);
         s->whole2 = take(arena, z->rows * z->hidden, size);
     }
-    s->x = take(arena, part, size);
-    s->d = take(arena, part, size);
-    s->dy = take(arena, part, size);
-    if (c->hidden_dropout > 0)
-        s->dx = take(arena, part, size);
-    s->dqkv = take(arena, z->rows * z->qkv, size);
-    s->dattention = take(arena, z->rows * z->attention, size);
-    s->dactivated = take(arena, z->rows * z->ffn, size);
+    s->x = take(arena, z->part_rows * z->hidden, size);
+    if (c->cache == 0)
+        place_gradients(m, arena);
     if (m->parameters.head >= 0) {
         s->logits = take(arena, z->head_rows * z->vocabulary, size);
         s->partial = take(arena, 3 * z->head_rows, sizeof(float));
         s->partials = take(arena, 3 * z->head_rows * layout->tp, sizeof(float));
+        if (c->cache > 0)
+            s->head_x = take(arena, z->head_rows * z->hidden, size);
     }
     if (z->pieces > 1) {
         int64_t all = z->rows * layout->cp;
@@ -173,9 +196,9 @@ static void place_scratch(struct model *m, struct arena *arena)
         m->kv_by_position = take(arena, all, sizeof(int32_t));
         m->kv_by_rank = take(arena, all, sizeof(int32_t));
     }
-    if (c->recompute != RECOMPUTE_NONE)
+    if (c->recompute != RECOMPUTE_NONE || c->cache > 0)
         place_layer(m, arena, &s->layer, NULL, KEEP_ALL);
-    if (c->position == POSITION_ROPE) {
+    if (c->position == POSITION_ROPE && !m->base) {
         m->cosine = take(arena, c->positions * z->rotary / 2, sizeof(float));
         m->sine = take(arena, c->positions * z->rotary / 2, sizeof(float));
     }

@@ -70,10 +70,8 @@ static void destroy_chunks(struct model *m)
     free(m->chunks);
 }
 
-/* Everything that needs no device. */
-static struct model *create_shell(const struct model_config *config,
-                                  const struct parallel *parallel, const int *slots, int shards,
-                                  struct error *err)
+struct model *model_create_shell(const struct model_config *config, const struct parallel *parallel,
+                                 const int *slots, int shards, struct error *err)
 {
     struct model *m = calloc(1, sizeof(*m));
 
@@ -98,7 +96,7 @@ int model_plan_memory(const struct model_config *config, const struct layout *la
                       struct model_memory *memory, struct error *err)
 {
     struct parallel parallel = {.layout = *layout, .at = *at};
-    struct model *m = create_shell(config, &parallel, slots, shards, err);
+    struct model *m = model_create_shell(config, &parallel, slots, shards, err);
     size_t shard;
 
     if (!m)
@@ -239,7 +237,7 @@ static int clear_arenas(struct model *m, struct error *err)
 struct model *model_create(const struct model_config *config, const struct parallel *parallel,
                            struct device *device, const int *slots, int shards, struct error *err)
 {
-    struct model *m = create_shell(config, parallel, slots, shards, err);
+    struct model *m = model_create_shell(config, parallel, slots, shards, err);
 
     if (!m)
         return NULL;
@@ -249,8 +247,8 @@ struct model *model_create(const struct model_config *config, const struct paral
     m->compute_mark = m->side ? device_event_create(device, 0, err) : NULL;
     m->side_mark = m->compute_mark ? device_event_create(device, 0, err) : NULL;
     if (!m->side_mark || create_arenas(m, err) < 0 || clear_arenas(m, err) < 0 ||
-        upload_rotations(m, err) < 0 || upload_orders(m, err) < 0 ||
-        model_create_plans(m, err) < 0) {
+        model_create_cache(m, err) < 0 || upload_rotations(m, err) < 0 ||
+        upload_orders(m, err) < 0 || model_create_plans(m, err) < 0) {
         model_destroy(m);
         return NULL;
     }
@@ -262,15 +260,19 @@ void model_destroy(struct model *m)
     if (!m)
         return;
     model_destroy_plans(m);
-    device_event_destroy(m->compute_mark);
-    device_event_destroy(m->side_mark);
-    device_stream_destroy(m->compute);
-    device_stream_destroy(m->side);
-    if (m->device) {
+    if (!m->base) {
+        device_event_destroy(m->compute_mark);
+        device_event_destroy(m->side_mark);
+        device_stream_destroy(m->compute);
+        device_stream_destroy(m->side);
+    }
+    if (m->device && !m->base) {
         device_release(m->device, m->weights);
         device_release(m->device, m->gradients);
-        device_release(m->device, m->activations);
+        device_release(m->device, m->cache);
     }
+    if (m->device)
+        device_release(m->device, m->activations);
     destroy_chunks(m);
     parameters_destroy(&m->parameters);
     free(m);
@@ -466,7 +468,9 @@ void model_forward(struct model *m, int number, int slot_number, int evaluate, i
                               .purpose = (uint32_t)(RNG_MLP_DROPOUT + global_layer(m, number, i)),
                           });
     }
-    if (chunk->last)
+    if (chunk->last && m->config.cache > 0)
+        head_logits(m, slot);
+    else if (chunk->last)
         head_forward(m, slot, evaluate, accumulate);
 }
 

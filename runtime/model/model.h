@@ -22,6 +22,10 @@ struct model_batch {
      * are the arrays above. */
     int64_t *piece_row_index;
     int32_t *piece_document_start;
+    /* With config.cache instead of targets, documents, weights and row numbers: */
+    int32_t *place; /* row of the cache for the token's key and value, sample * cache + position;
+                       -1: none, the token is padding */
+    int32_t *last;  /* (samples) row of the token whose logits are wanted */
 };
 
 /* Lay out a batch from 'base' (aligned to DEVICE_ALIGNMENT; NULL: only count) and return its bytes.
@@ -79,6 +83,28 @@ void *model_output_gradient(struct model *model, int chunk, int slot);
  * 'evaluate', takes the head's gradients at once ('accumulate' as below), so that logits are never
  * kept. 'evaluate' also leaves out dropout. */
 void model_forward(struct model *model, int chunk, int slot, int evaluate, int accumulate);
+
+/* --- Generation: models with config.cache, one chunk, one slot and no context parallelism ------
+ */
+
+/* A model of the same weights and cache whose passes take 'window' tokens of each sample. The work
+ * of both is done in the order in which it is given. 'base' must outlive it. Caller must destroy.
+ */
+struct model *model_create_window(struct model *base, int64_t window, struct error *err);
+
+/* Give the memory of the gradients back once the weights are adopted. */
+void model_release_gradients(struct model *model);
+
+/* Forward pass of the tokens in the slot's batch: their keys and values go to their places in the
+ * cache, and they see those of their sample up to their own position. 'longest': all positions are
+ * below it. The chunk with the head leaves the logits that the batch asks for. */
+void model_extend(struct model *model, int64_t longest);
+
+/* (samples, vocabulary) of config's type; NULL on ranks without the head. */
+void *model_logits(struct model *model);
+
+/* --- Training ----------------------------------------------------------------------------------
+ */
 
 /* Backward pass; gradients of weights are added to what is there, or replace it unless 'accumulate'
  * (the first micro-batch of a step). 'ready' (or NULL) is called when all gradients of a layer of

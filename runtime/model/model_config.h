@@ -37,6 +37,9 @@ struct model_config {
     int64_t chunks;           /* virtual stages on each rank */
     int64_t bucket_elements;  /* of gradients that are reduced together, at least */
     uint64_t seed;
+    /* Of a model that generates: places for keys and values of each sample. 0: it trains.
+     * shape.sequence is then the tokens of each sample that one pass takes. */
+    int64_t cache;
 };
 
 /* The local part of everything that tensor and context parallelism divide. */
@@ -54,6 +57,8 @@ struct model_sizes {
     int64_t rotary;     /* rotated channels of a head */
     int64_t layers;     /* of a chunk */
     int64_t head_rows;  /* tokens whose logits are held at a time */
+    int64_t samples;    /* of a micro-batch */
+    int64_t cache;      /* config's */
 };
 
 struct model_sizes model_sizes(const struct model_config *config, const struct layout *layout);

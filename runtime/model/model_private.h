@@ -40,6 +40,7 @@ struct scratch {
     void *dx, *dy;         /* (P, h) */
     void *dqkv, *dattention, *dactivated;
     void *logits; /* (head_rows, vocabulary) */
+    void *head_x; /* (head_rows, h) where a model generates: what logits are wanted of */
     float *partial, *partials;
     void *kv_part, *kv_ranks, *kv, *dkv[2]; /* keys and values over all context-parallel ranks */
     struct layer_memory layer;              /* for recomputation */
@@ -61,6 +62,10 @@ enum boundary {
     BOUNDARIES,
 };
 
+/* Plans of attention on a cache, each for twice the length of the one before: a step costs what the
+ * text so far is long, not what the cache could hold. */
+enum { REACHES = 24, FIRST_REACH = 256 };
+
 struct model {
     struct model_config config;
     struct model_sizes sizes;
@@ -72,6 +77,8 @@ struct model {
     char *weights;
     float *gradients;
     char *activations;
+    char *cache;        /* (layers, samples, cache, kv) */
+    struct model *base; /* whose weights, cache, streams and rotations these are, or NULL */
     struct step_state *state;
     struct chunk *chunks;
     struct scratch scratch;
@@ -87,8 +94,18 @@ struct model {
     struct device_plan *embedding, *embedding_position, *embedding_backward;
     struct device_plan *position_backward;
     struct device_plan *loss_partial, *loss_finish, *loss_finish_evaluate;
+    struct device_plan *cached[REACHES], *cache_put, *head_gather;
+    int64_t reach[REACHES];
+    int reaches, reached; /* plans there are, and the one for this pass */
     struct device_plan *kv_pack, *kv_unpack, *kv_order, *dkv_add, *dkv_clear;
 };
+
+/* Everything of a model that needs no device. */
+struct model *model_create_shell(const struct model_config *config, const struct parallel *parallel,
+                                 const int *slots, int shards, struct error *err);
+
+/* window.c: the cache of a model that generates; nothing for one that trains. */
+int model_create_cache(struct model *model, struct error *err);
 
 int model_create_plans(struct model *model, struct error *err);
 void model_destroy_plans(struct model *model);
@@ -144,7 +161,7 @@ void layer_backward(struct model *m, struct slot *slot, int64_t tensors, int64_t
                     struct layer_memory *memory, int accumulate);
 
 /* attention.c: all heads of this rank, over all context-parallel ranks. */
-void attention_forward(struct model *m, struct slot *slot, int64_t global,
+void attention_forward(struct model *m, struct slot *slot, int64_t tensors, int64_t global,
                        struct layer_memory *memory, int evaluate);
 void attention_backward(struct model *m, struct slot *slot, int64_t global,
                         struct layer_memory *memory);
@@ -153,5 +170,6 @@ void attention_backward(struct model *m, struct slot *slot, int64_t global,
 void embedding_forward(struct model *m, struct slot *slot);
 void embedding_backward(struct model *m, struct slot *slot, void *dx, int accumulate);
 void head_forward(struct model *m, struct slot *slot, int evaluate, int accumulate);
+void head_logits(struct model *m, struct slot *slot);
 
 #endif

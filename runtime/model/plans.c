@@ -29,6 +29,8 @@ static void make_linear(struct planner *p, struct linear_plans *plans, struct li
     struct operation op = {.kind = OPERATION_LINEAR_FORWARD, .linear = shape};
 
     make(p, &plans->forward, &op);
+    if (p->m->config.cache > 0)
+        return;
     op.kind = OPERATION_LINEAR_DGRAD;
     op.linear.activation = behind;
     op.linear.bias = bias_behind;
@@ -59,7 +61,7 @@ static void make_linears(struct planner *p)
     /* The bias gradient of fc1 comes with the dgrad of fc2, except behind SwiGLU. */
     make_linear(p, &m->fc1,
                 (struct linear_shape){z->rows, z->hidden, z->fc1, c->type, c->linear_bias,
-                                      activation, !c->swiglu},
+                                      activation, !c->swiglu && c->cache == 0},
                 ACTIVATION_NONE, 0, c->linear_bias && c->swiglu);
     make_linear(p, &m->fc2,
                 (struct linear_shape){z->rows, z->ffn, z->hidden, c->type, 0, ACTIVATION_NONE, 0},
@@ -91,12 +93,52 @@ static void make_norms(struct planner *p)
                 .dropout = b == BOUNDARY_START ? 0 : c->hidden_dropout,
             }};
 
-        make(p, &m->norms[b][PASS_FORWARD], &op);
-        op.kind = OPERATION_RESIDUAL_NORM_BACKWARD;
-        make(p, &m->norms[b][PASS_BACKWARD], &op);
+        if (c->cache == 0) {
+            make(p, &m->norms[b][PASS_FORWARD], &op);
+            op.kind = OPERATION_RESIDUAL_NORM_BACKWARD;
+            make(p, &m->norms[b][PASS_BACKWARD], &op);
+        }
         op.kind = OPERATION_RESIDUAL_NORM;
         op.residual_norm.dropout = 0;
         make(p, &m->norms_evaluate[b], &op);
+    }
+}
+
+static void make_cached_attention(struct planner *p)
+{
+    struct model *m = p->m;
+    const struct model_config *c = &m->config;
+    const struct model_sizes *z = &m->sizes;
+    struct operation put = {.kind = OPERATION_GATHER_ROWS,
+                            .gather_rows = {z->rows, z->kv, c->type, z->qkv, 0, 1}};
+    struct operation op = {.kind = OPERATION_ATTENTION,
+                           .attention = {
+                               .batch = z->samples,
+                               .q_rows = z->sequence,
+                               .heads = z->heads,
+                               .kv_heads = z->groups,
+                               .head_size = z->head_size,
+                               .type = c->type,
+                               .q = {z->sequence * z->qkv, z->qkv, z->head_size},
+                               .kv = {z->cache * z->kv, z->kv, z->head_size},
+                               .out = {z->sequence * z->attention, z->attention, z->head_size},
+                               .scale = 1 / sqrt((double)z->head_size),
+                               .causal = 1,
+                               .cached = 1,
+                               .all_heads = c->shape.heads,
+                               .first_head = z->heads * m->parallel->at.tp,
+                               .sequence = z->cache,
+                           }};
+    int64_t reach = FIRST_REACH;
+
+    make(p, &m->cache_put, &put);
+    while (reach < z->sequence)
+        reach *= 2;
+    for (; m->reaches < REACHES; reach *= 2) {
+        op.attention.kv_rows = m->reach[m->reaches] = reach < z->cache ? reach : z->cache;
+        make(p, &m->cached[m->reaches++], &op);
+        if (reach >= z->cache)
+            break;
     }
 }
 
@@ -150,11 +192,11 @@ static void make_context(struct planner *p)
     enum device_type type = m->config.type;
     int64_t all = z->rows * m->parallel->layout.cp;
     struct operation pack = {.kind = OPERATION_GATHER_ROWS,
-                             .gather_rows = {z->rows, z->kv, type, z->qkv, 0}};
+                             .gather_rows = {z->rows, z->kv, type, z->qkv, 0, 0}};
     struct operation unpack = {.kind = OPERATION_GATHER_ROWS,
-                               .gather_rows = {z->rows, z->kv, type, 0, z->qkv}};
+                               .gather_rows = {z->rows, z->kv, type, 0, z->qkv, 0}};
     struct operation order = {.kind = OPERATION_GATHER_ROWS,
-                              .gather_rows = {all, z->kv, type, 0, 0}};
+                              .gather_rows = {all, z->kv, type, 0, 0, 0}};
     struct operation add = {.kind = OPERATION_ADD, .add = {all * z->kv, type}};
     struct operation clear = {.kind = OPERATION_FILL, .fill = {all * z->kv, type, 0}};
 
@@ -179,18 +221,20 @@ static void make_elementwise(struct planner *p)
     struct operation activation = {.kind = OPERATION_ACTIVATION,
                                    .activation = {z->rows * z->ffn, c->type, ACTIVATION_GELU}};
 
-    if (c->swiglu) {
+    if (c->swiglu)
         make(p, &m->swiglu[PASS_FORWARD], &swiglu);
-        swiglu.kind = OPERATION_SWIGLU_BACKWARD;
-        make(p, &m->swiglu[PASS_BACKWARD], &swiglu);
-    } else {
-        make(p, &m->activation, &activation);
-    }
-    if (c->position == POSITION_ROPE) {
+    if (c->position == POSITION_ROPE)
         make(p, &m->rope[PASS_FORWARD], &rope);
-        rope.rope.backward = 1;
+    if (c->cache > 0)
+        return;
+    swiglu.kind = OPERATION_SWIGLU_BACKWARD;
+    if (c->swiglu)
+        make(p, &m->swiglu[PASS_BACKWARD], &swiglu);
+    else
+        make(p, &m->activation, &activation);
+    rope.rope.backward = 1;
+    if (c->position == POSITION_ROPE)
         make(p, &m->rope[PASS_BACKWARD], &rope);
-    }
 }
 
 static void make_ends(struct planner *p)
@@ -206,20 +250,26 @@ static void make_ends(struct planner *p)
     struct operation position = {
         .kind = OPERATION_EMBEDDING,
         .embedding = {z->part_rows, z->hidden, 0, c->positions, c->type, 0, 1}};
+    struct operation wanted = {.kind = OPERATION_GATHER_ROWS,
+                               .gather_rows = {z->head_rows, z->hidden, c->type, 0, 0, 0}};
     struct operation loss = {
         .kind = OPERATION_CROSS_ENTROPY_PARTIAL,
         .cross_entropy = {z->head_rows, z->vocabulary, first, c->shape.vocabulary, c->type, tp, 1}};
 
-    if (m->parameters.word >= 0) {
+    if (m->parameters.word >= 0)
         make(p, &m->embedding, &word);
-        word.kind = OPERATION_EMBEDDING_BACKWARD;
-        make(p, &m->embedding_backward, &word);
-    }
-    if (learned) {
+    if (learned)
         make(p, &m->embedding_position, &position);
-        position.kind = OPERATION_EMBEDDING_BACKWARD;
+    if (m->parameters.head >= 0 && c->cache > 0)
+        make(p, &m->head_gather, &wanted);
+    if (c->cache > 0)
+        return;
+    word.kind = OPERATION_EMBEDDING_BACKWARD;
+    if (m->parameters.word >= 0)
+        make(p, &m->embedding_backward, &word);
+    position.kind = OPERATION_EMBEDDING_BACKWARD;
+    if (learned)
         make(p, &m->position_backward, &position);
-    }
     if (m->parameters.head >= 0) {
         make(p, &m->loss_partial, &loss);
         loss.kind = OPERATION_CROSS_ENTROPY_FINISH;
@@ -235,7 +285,10 @@ int model_create_plans(struct model *model, struct error *err)
 
     make_linears(&p);
     make_norms(&p);
-    make_attention(&p);
+    if (model->config.cache > 0)
+        make_cached_attention(&p);
+    else
+        make_attention(&p);
     make_context(&p);
     make_elementwise(&p);
     make_ends(&p);
@@ -257,7 +310,7 @@ void model_destroy_plans(struct model *m)
         m->activation,        m->embedding,    m->embedding_position, m->embedding_backward,
         m->position_backward, m->loss_partial, m->loss_finish,        m->loss_finish_evaluate,
         m->kv_pack,           m->kv_unpack,    m->kv_order,           m->dkv_add,
-        m->dkv_clear,
+        m->dkv_clear,         m->cache_put,    m->head_gather,
     };
 
     for (size_t i = 0; i < sizeof(linears) / sizeof(linears[0]); i++)
@@ -272,6 +325,8 @@ void model_destroy_plans(struct model *m)
         plan_destroy(m->attention[PASS_BACKWARD][i]);
         plan_destroy(m->attention_evaluate[i]);
     }
+    for (int i = 0; i < m->reaches; i++)
+        plan_destroy(m->cached[i]);
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
         plan_destroy(others[i]);
 }

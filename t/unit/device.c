@@ -469,6 +469,7 @@ struct attention_case {
     const int64_t *row_index;
     uint32_t purpose;
     double *lse;
+    const int32_t *positions;
 };
 
 static void attention_reference(void *context, double *out)
@@ -482,7 +483,9 @@ static void attention_reference(void *context, double *out)
             for (int64_t i = 0; i < s->q_rows; i++) {
                 const double *q = c->q + b * s->q.batch + i * s->q.row + h * s->q.head;
                 int64_t kv = b * s->kv.batch + h / (s->heads / s->kv_heads) * s->kv.head;
-                int64_t last = s->causal ? i + s->kv_rows - s->q_rows : s->kv_rows - 1;
+                int64_t last = s->cached   ? c->positions[b * s->q_rows + i]
+                               : s->causal ? i + s->kv_rows - s->q_rows
+                                           : s->kv_rows - 1;
                 int64_t first = s->documents ? c->start[b * s->q_rows + i] : 0;
                 int64_t row = c->row_index[b * s->q_rows + i];
                 double sum = 0, *o = out + b * s->out.batch + i * s->out.row + h * s->out.head;
@@ -550,7 +553,7 @@ static void test_attention(int64_t batch, int64_t q_rows, int64_t kv_rows, int64
     size_t k_at = (size_t)(heads * size), v_at = (size_t)((heads + kv_heads) * size);
     size_t element = type_size(type);
     double *expected = malloc((size_t)out.n * sizeof(double)), *sums, *grad;
-    struct attention_case c = {s, q.v, kv.v + k_at, kv.v + v_at, start, rows, 0x20001, NULL};
+    struct attention_case c = {s, q.v, kv.v + k_at, kv.v + v_at, start, rows, 0x20001, NULL, NULL};
     struct probe probe = {attention_reference, &c, dout.v, out.n};
     struct device_plan *forward = plan(&op), *backward;
 
@@ -566,7 +569,7 @@ static void test_attention(int64_t batch, int64_t q_rows, int64_t kv_rows, int64
     run_attention(forward, stream,
                   &(struct attention_operands){q.d, (char *)kv.d + k_at * element,
                                                (char *)kv.d + v_at * element, out.d, lse.d, start_d,
-                                               rows_d, state, 0x20001});
+                                               rows_d, state, 0x20001, NULL});
     c.lse = sums;
     attention_reference(&c, expected);
     c.lse = NULL;
@@ -598,6 +601,63 @@ static void test_attention(int64_t batch, int64_t q_rows, int64_t kv_rows, int64
     device_release(device, rows_d), device_release(device, start_d), device_release(device, state);
     tensor_free(&q), tensor_free(&kv), tensor_free(&out), tensor_free(&dout), tensor_free(&dq);
     tensor_free(&dkv), tensor_free(&lse);
+}
+
+/* Queries anywhere on a cache of 'places', whose keys and values lie side by side. */
+static void test_attention_cached(int64_t batch, int64_t q_rows, int64_t places, int64_t heads,
+                                  int64_t kv_heads, int64_t size)
+{
+    int64_t width = (heads + 2 * kv_heads) * size, kv_width = 2 * kv_heads * size;
+    int64_t room = places + 3; /* a cache is longer than what a plan looks at */
+    struct attention_shape s = {
+        .batch = batch,
+        .q_rows = q_rows,
+        .kv_rows = places,
+        .heads = heads,
+        .kv_heads = kv_heads,
+        .head_size = size,
+        .type = type,
+        .q = {q_rows * width, width, size},
+        .kv = {room * kv_width, kv_width, size},
+        .out = {q_rows * heads * size, heads * size, size},
+        .scale = 1 / sqrt((double)size),
+        .causal = 1,
+        .cached = 1,
+        .all_heads = heads,
+        .sequence = places,
+    };
+    struct operation op = {.kind = OPERATION_ATTENTION, .attention = s};
+    struct tensor q = tensor(batch * q_rows * width, 1), kv = tensor(batch * room * kv_width, 1);
+    struct tensor out = tensor(batch * q_rows * heads * size, 9);
+    struct tensor lse = tensor_as(TYPE_FP32, batch * heads * q_rows, 9, 0);
+    int64_t *rows = calloc((size_t)(batch * q_rows), sizeof(*rows)), v_at = kv_heads * size;
+    int32_t *positions = malloc((size_t)(batch * q_rows) * sizeof(*positions)), *positions_d;
+    double *expected = malloc((size_t)out.n * sizeof(double));
+    double *sums = malloc((size_t)lse.n * sizeof(double));
+    struct attention_case c = {s, q.v, kv.v, kv.v + v_at, NULL, rows, 0, sums, positions};
+    struct device_plan *forward = plan(&op);
+
+    /* Each sample is somewhere else; the last query of a sample is padding. */
+    for (int64_t i = 0; i < batch * q_rows; i++)
+        positions[i] = (int32_t)((i / q_rows * 5 + i % q_rows) % places);
+    positions[batch * q_rows - 1] = q_rows > 1 ? 0 : (int32_t)places - 1;
+    positions_d = upload(positions, (size_t)(batch * q_rows) * sizeof(*positions));
+    run_attention(forward, stream,
+                  &(struct attention_operands){
+                      .q = q.d,
+                      .k = kv.d,
+                      .v = (char *)kv.d + (size_t)v_at * type_size(type),
+                      .out = out.d,
+                      .lse = lse.d,
+                      .positions = positions_d,
+                  });
+    attention_reference(&c, expected);
+    agree(&out, expected, "attention on a cache");
+    agree(&lse, sums, "attention on a cache, log-sum-exp");
+    plan_destroy(forward);
+    free(rows), free(positions), free(expected), free(sums);
+    device_release(device, positions_d);
+    tensor_free(&q), tensor_free(&kv), tensor_free(&out), tensor_free(&lse);
 }
 
 /* --- Rows and elements ----------------------------------------------------------------------- */
@@ -895,6 +955,8 @@ static void test_small(void)
     double e[1000];
     int32_t index[10] = {3, 99, -1, 0, 3, 42, 7, -1, 12, 98},
             *index_d = upload(index, sizeof(index));
+    int32_t places[10] = {9, -1, 4, 3, 0, -1, 1, 8, 7, 5},
+            *places_d = upload(places, sizeof(places));
 
     run_add(p, stream, &(struct add_operands){x.d, y.d});
     for (int i = 0; i < 1000; i++)
@@ -915,7 +977,7 @@ static void test_small(void)
     p = plan(&op);
     run_fill(p, stream, &(struct fill_operands){z.d});
     plan_destroy(p);
-    op = (struct operation){.kind = OPERATION_GATHER_ROWS, .gather_rows = {10, 9, type, 10, 11}};
+    op = (struct operation){.kind = OPERATION_GATHER_ROWS, .gather_rows = {10, 9, type, 10, 11, 0}};
     p = plan(&op);
     run_gather_rows(p, stream, &(struct gather_rows_operands){x.d, index_d, z.d});
     for (int i = 0; i < 110; i++)
@@ -925,6 +987,15 @@ static void test_small(void)
             e[i] = 1.5; /* between the rows nothing is written */
     z.n = 110, z.as = type;
     agree(&z, e, "gather rows");
+    plan_destroy(p);
+
+    op = (struct operation){.kind = OPERATION_GATHER_ROWS, .gather_rows = {10, 9, type, 10, 11, 1}};
+    p = plan(&op);
+    run_gather_rows(p, stream, &(struct gather_rows_operands){x.d, places_d, z.d});
+    for (int r = 0; r < 10; r++)
+        for (int i = 0; i < 9 && places[r] >= 0; i++)
+            e[places[r] * 11 + i] = x.v[r * 10 + i];
+    agree(&z, e, "scatter rows");
     z.n = 1000, z.as = TYPE_FP32;
     plan_destroy(p);
 
@@ -956,7 +1027,7 @@ static void test_small(void)
     z.n = 1000;
     agree(&z, e, "convert");
     plan_destroy(p);
-    device_release(device, index_d);
+    device_release(device, index_d), device_release(device, places_d);
     tensor_free(&x), tensor_free(&y), tensor_free(&z);
 }
 
@@ -1015,6 +1086,7 @@ int main(void)
     if (!device)
         return skip_all(err.text);
     stream = device_stream_create(device, 0, &err);
+    test_linear_forward(1, 40, 24, 1, 1);
     test_linear_forward(5, 24, 32, 1, 1);
     test_linear_forward(17, 8, 40, 1, 0);
     test_linear_forward(64, 64, 128, 0, 0);
@@ -1059,6 +1131,10 @@ int main(void)
     test_attention(1, 7, 7, 2, 2, 8, 0, 0, 0);
     if (type == TYPE_FP32)
         test_attention(2, 9, 9, 2, 1, 8, 1, 0, 0.25);
+    test_attention_cached(3, 1, 16, 4, 4, 8);
+    test_attention_cached(3, 1, 16, 4, 1, 16);
+    test_attention_cached(2, 7, 24, 4, 2, 8);
+    test_attention_cached(1, 150, 160, 2, 1, 8);
     test_swiglu(3, 16);
     test_swiglu(5, 40);
     test_swiglu(5, 13);

@@ -25,6 +25,16 @@ struct attention {
     atomic_int_fast64_t next;
 };
 
+/* The key behind the last one that 'query' of sample 'batch' sees. */
+static int64_t sees_to(const struct attention *a, int64_t batch, int64_t query)
+{
+    const struct attention_shape *s = a->shape;
+
+    if (s->cached)
+        return a->o.positions[batch * s->q_rows + query] + 1;
+    return s->causal ? query + s->kv_rows - s->q_rows + 1 : s->kv_rows;
+}
+
 /* Queries 'first' .. 'first + rows - 1' of one head and the keys 0 .. 'keys - 1' they can see. */
 struct block {
     int64_t batch, head, first, rows, keys;
@@ -36,12 +46,13 @@ static struct block block_at(const struct attention *a, int64_t batch, int64_t h
     const struct attention_shape *s = a->shape;
     int64_t kv_head = head / (s->heads / s->kv_heads);
     int64_t kv = batch * s->kv.batch + kv_head * s->kv.head;
-    struct block b = {batch, head, first, a->block, s->kv_rows, NULL, NULL, NULL};
+    struct block b = {batch, head, first, a->block, 0, NULL, NULL, NULL};
 
     if (b.first + b.rows > s->q_rows)
         b.rows = s->q_rows - b.first;
-    if (s->causal)
-        b.keys = b.first + b.rows + s->kv_rows - s->q_rows;
+    for (int64_t row = 0; row < b.rows; row++)
+        if (sees_to(a, batch, first + row) > b.keys)
+            b.keys = sees_to(a, batch, first + row);
     b.q = (const float *)a->o.q + batch * s->q.batch + head * s->q.head + first * s->q.row;
     b.k = (const float *)a->o.k + kv;
     b.v = (const float *)a->o.v + kv;
@@ -56,7 +67,7 @@ static void visible(const struct attention *a, const struct block *b, int64_t ro
     int64_t query = b->first + row;
 
     *from = s->documents ? a->o.document_start[b->batch * s->q_rows + query] : 0;
-    *to = s->causal ? query + s->kv_rows - s->q_rows + 1 : s->kv_rows;
+    *to = sees_to(a, b->batch, query);
 }
 
 /* p (rows, keys) = scale * q k^T */
@@ -256,7 +267,7 @@ static void work_backward(struct cpu_plan *plan, const void *operands)
     const struct attention_shape *s = &plan->operation.attention;
     struct attention a = {
         .o = {b->q, b->k, b->v, (void *)b->out, (float *)b->lse, b->document_start, b->row_index,
-              b->state, b->purpose},
+              b->state, b->purpose, NULL},
         .dout = b->dout,
         .dq = b->dq,
         .dk = b->dk,
@@ -279,6 +290,8 @@ int cpu_plan_attention(struct cpu_plan *plan, struct error *err)
         return error_set(err, "attention of %lld queries on %lld keys, %lld heads on %lld",
                          (long long)s->q_rows, (long long)s->kv_rows, (long long)s->heads,
                          (long long)s->kv_heads);
+    if (s->cached && (plan->operation.kind != OPERATION_ATTENTION || !s->causal || s->dropout > 0))
+        return error_set(err, "attention on a cache is causal, forward and without dropout");
     plan->work = plan->operation.kind == OPERATION_ATTENTION ? work_forward : work_backward;
     parts = (size_t)threads_count(plan->threads);
     return cpu_workspace(plan, parts * (floats * sizeof(float) + gemm_workspace_bytes), err);

@@ -86,12 +86,16 @@ static void gather_row(void *context, int64_t row)
     size_t size = type_size(shape->type), bytes = (size_t)shape->cols * size;
     size_t from = (size_t)(shape->x_stride ? shape->x_stride : shape->cols) * size;
     size_t to = (size_t)(shape->out_stride ? shape->out_stride : shape->cols) * size;
-    char *out = (char *)o->out + (size_t)row * to;
+    char *out = (char *)o->out;
+    const char *x = o->x;
+    int32_t index = o->index[row];
 
-    if (o->index[row] < 0)
-        memset(out, 0, bytes);
-    else
-        memcpy(out, (const char *)o->x + (size_t)o->index[row] * from, bytes);
+    if (index >= 0 && shape->scatter)
+        memcpy(out + (size_t)index * to, x + (size_t)row * from, bytes);
+    else if (index >= 0)
+        memcpy(out + (size_t)row * to, x + (size_t)index * from, bytes);
+    else if (!shape->scatter)
+        memset(out + (size_t)row * to, 0, bytes);
 }
 
 static void work_gather_rows(struct cpu_plan *plan, const void *operands)

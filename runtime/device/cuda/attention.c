@@ -273,8 +273,8 @@ static int try_flash(struct cuda_plan *plan)
 
     /* The library's dropout does not follow device.h's numbering: the same for a repeated run, but
      * not for another layout of ranks. In deterministic mode ours does it. */
-    if (s->type == TYPE_FP32 || (s->dropout > 0 && device->deterministic) || s->documents ||
-        s->head_size % 8 || s->q_rows == 1)
+    if (s->cached || s->type == TYPE_FP32 || (s->dropout > 0 && device->deterministic) ||
+        s->documents || s->head_size % 8 || s->q_rows == 1)
         return -1;
     attention->flash = flash_create(device->cudnn, &shape, back, NULL);
     if (!attention->flash)
@@ -298,8 +298,12 @@ static void destroy(struct cuda_plan *plan)
 
 int cuda_plan_attention(struct cuda_plan *plan, struct error *err)
 {
-    struct attention *attention = calloc(1, sizeof(*attention));
+    const struct attention_shape *s = shape_of(plan);
+    struct attention *attention;
 
+    if (s->cached && (plan->base.kind != OPERATION_ATTENTION || !s->causal || s->dropout > 0))
+        return error_set(err, "attention on a cache is causal, forward and without dropout");
+    attention = calloc(1, sizeof(*attention));
     if (!attention)
         return error_set(err, "out of memory");
     plan->parts = attention;

@@ -297,7 +297,7 @@ template <typename T> __global__ void add(const T *x, T *y, int64_t count, bool 
 
 template <typename T>
 __global__ void gather_rows(const T *x, const int32_t *index, T *out, int64_t rows, int64_t cols,
-                            int64_t x_stride, int64_t out_stride, bool wide)
+                            int64_t x_stride, int64_t out_stride, bool scatter, bool wide)
 {
     const int64_t vectors = (cols + VECTOR - 1) / VECTOR;
     const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
@@ -305,9 +305,12 @@ __global__ void gather_rows(const T *x, const int32_t *index, T *out, int64_t ro
 
     if (row >= rows)
         return;
-    const int64_t from = index[row];
+    const int64_t other = index[row], from = scatter ? row : other, to = scatter ? other : row;
+
+    if (to < 0)
+        return;
     const T *at = x + (from < 0 ? 0 : from) * x_stride + c;
-    store_packed(out + row * out_stride + c, load_packed(at, from < 0 ? 0 : cols - c, wide),
+    store_packed(out + to * out_stride + c, load_packed(at, from < 0 ? 0 : cols - c, wide),
                  cols - c, wide);
 }
 
@@ -473,7 +476,8 @@ extern "C" void kernel_gather_rows(cudaStream_t stream, const gather_rows_shape 
 
     WITH_TYPE(s->type, (gather_rows<<<blocks, THREADS, 0, stream>>>((const T *)o->x, o->index,
                                                                     (T *)o->out, s->rows, s->cols,
-                                                                    x_stride, out_stride, wide)));
+                                                                    x_stride, out_stride,
+                                                                    s->scatter != 0, wide)));
 }
 
 extern "C" void kernel_normal(cudaStream_t stream, const normal_shape *s, const normal_operands *o)

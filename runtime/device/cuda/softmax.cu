@@ -14,11 +14,13 @@ struct mask {
 };
 
 __device__ inline mask visible(const attention_shape &s, const int32_t *document_start,
-                               int64_t sample, int64_t query)
+                               const int32_t *positions, int64_t sample, int64_t query)
 {
     mask m = {0, s.kv_rows};
 
-    if (s.causal)
+    if (s.cached)
+        m.to = positions[sample * s.q_rows + query] + 1;
+    else if (s.causal)
         m.to = query + s.kv_rows - s.q_rows + 1;
     if (s.documents)
         m.from = document_start[sample * s.q_rows + query];
@@ -85,7 +87,7 @@ __global__ void __launch_bounds__(THREADS)
 {
     const int64_t query = blockIdx.x, head = blockIdx.y;
     const int64_t base = (head * s.q_rows + query) * s.kv_rows;
-    const mask m = visible(s, o.document_start, sample, query);
+    const mask m = visible(s, o.document_start, o.positions, sample, query);
     const dropper d = make_dropper(s, o.row_index, o.state, o.purpose, sample, head, query);
     const float scale = (float)s.scale;
     float maximum = -INFINITY, sum = 0;
@@ -136,7 +138,7 @@ __global__ void __launch_bounds__(THREADS)
     const int64_t query = blockIdx.x, head = blockIdx.y;
     const int64_t row = (sample * s.heads + head) * s.q_rows + query;
     const int64_t base = (head * s.q_rows + query) * s.kv_rows;
-    const mask m = visible(s, o.document_start, sample, query);
+    const mask m = visible(s, o.document_start, nullptr, sample, query);
     const dropper d = make_dropper(s, o.row_index, o.state, o.purpose, sample, head, query);
     const float scale = (float)s.scale, lse = o.lse[row], share = delta[row];
 
