@@ -57,7 +57,8 @@ int checkpoint_load(struct checkpoint *checkpoint, struct checkpoint_loaded *loa
 int checkpoint_save(struct checkpoint *checkpoint, const struct progress *progress,
                     struct error *err);
 
-/* After each step: finish a save whose files are written. Does not wait for them. */
+/* Now and then, after the same steps on all ranks: finish a save whose files are written. Does not
+ * wait for them. */
 int checkpoint_poll(struct checkpoint *checkpoint, struct error *err);
 
 /* Wait for the save under way. */

@@ -422,21 +422,23 @@ static void end_saved(struct checkpoint *c)
 static int advance(struct checkpoint *c, int wait, struct error *err)
 {
     struct report mine = {0};
-    int busy = 0, failed = 0;
+    int64_t busy;
+    int failed = 0;
     struct error why;
 
     if (start_write(c, wait, err) < 0)
         return -1;
     if (!c->copying)
         mine = report_of(c, wait);
-    if (comm_host_gather(c->parallel->comm, &mine, c->reports, sizeof(mine), err) < 0)
+    busy = mine.done == 0;
+    if (comm_host_max(c->parallel->comm, &busy, 1, err) < 0)
         return -1;
-    for (int i = 0; i < c->parallel->comm->size; i++) {
-        busy |= c->reports[i].done == 0;
-        failed |= c->reports[i].done < 0;
-    }
     if (busy)
         return 0;
+    if (comm_host_gather(c->parallel->comm, &mine, c->reports, sizeof(mine), err) < 0)
+        return -1;
+    for (int i = 0; i < c->parallel->comm->size; i++)
+        failed |= c->reports[i].done < 0;
     if (failed) {
         why = c->failure;
         if (checkpoint_agree(c, mine.done < 0 ? -1 : 0, &why) < 0 &&

@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-#define COMM_ABI 1
+#define COMM_ABI 2
 
 struct comm;
 struct comm_group;
@@ -75,6 +75,7 @@ struct comm {
                      const struct comm_message *messages, size_t count);
     int (*host_gather)(struct comm *comm, const void *part, void *all, size_t bytes,
                        struct error *err);
+    int (*host_max)(struct comm *comm, int64_t *numbers, int count, struct error *err);
     int (*check)(struct comm *comm, struct error *err);
     void (*abort)(struct comm *comm, const char *reason);
 };
@@ -163,6 +164,13 @@ static inline int comm_host_gather(struct comm *comm, const void *part, void *al
                                    struct error *err)
 {
     return comm->host_gather(comm, part, all, bytes, err);
+}
+
+/* Replace each of a few numbers by the greatest that any rank has in its place; waits. What ranks
+ * agree on inside the loop, now and then: its cost grows with the ranks, not with their square. */
+static inline int comm_host_max(struct comm *comm, int64_t *numbers, int count, struct error *err)
+{
+    return comm->host_max(comm, numbers, count, err);
 }
 
 /* The step that messages name from now on. */

@@ -315,24 +315,23 @@ static void group_destroy(struct comm_group *base)
     free(group);
 }
 
-static int host_gather(struct comm *base, const void *part, void *all, size_t bytes,
-                       struct error *err)
+static int check(struct comm *base, struct error *err)
 {
     struct mpi_comm *comm = (struct mpi_comm *)base;
-    MPI_Request request;
-    int rc, done = 0;
 
-    if (comm->failed) {
+    if (comm->failed)
         *err = comm->failure;
-        return -1;
-    }
-    if (bytes == 0)
-        rc = MPI_Ibarrier(MPI_COMM_WORLD, &request);
-    else
-        rc = MPI_Iallgather(part, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD,
-                            &request);
+    return comm->failed ? -1 : 0;
+}
+
+/* Wait for what all ranks have to join in; 'rc' says whether it could be begun. */
+static int meet(struct comm *base, int rc, MPI_Request *request, struct error *err)
+{
+    struct mpi_comm *comm = (struct mpi_comm *)base;
+    int done = 0;
+
     if (rc == MPI_SUCCESS)
-        rc = wait_all(&request, 1, base->deadline, &done);
+        rc = wait_all(request, 1, base->deadline, &done);
     if (rc == MPI_SUCCESS && done)
         return 0;
     fail(
@@ -343,13 +342,32 @@ static int host_gather(struct comm *base, const void *part, void *all, size_t by
     return -1;
 }
 
-static int check(struct comm *base, struct error *err)
+static int host_gather(struct comm *base, const void *part, void *all, size_t bytes,
+                       struct error *err)
 {
-    struct mpi_comm *comm = (struct mpi_comm *)base;
+    MPI_Request request;
+    int rc;
 
-    if (comm->failed)
-        *err = comm->failure;
-    return comm->failed ? -1 : 0;
+    if (check(base, err) < 0)
+        return -1;
+    if (bytes == 0)
+        rc = MPI_Ibarrier(MPI_COMM_WORLD, &request);
+    else
+        rc = MPI_Iallgather(part, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD,
+                            &request);
+    return meet(base, rc, &request, err);
+}
+
+static int host_max(struct comm *base, int64_t *numbers, int count, struct error *err)
+{
+    MPI_Request request;
+
+    if (check(base, err) < 0)
+        return -1;
+    return meet(base,
+                MPI_Iallreduce(MPI_IN_PLACE, numbers, count, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD,
+                               &request),
+                &request, err);
 }
 
 static void abort_all(struct comm *base, const char *reason)
@@ -419,6 +437,7 @@ struct comm *comm_backend_open(const struct comm_options *options, struct error 
         .broadcast = broadcast,
         .exchange = exchange,
         .host_gather = host_gather,
+        .host_max = host_max,
         .check = check,
         .abort = abort_all,
     };

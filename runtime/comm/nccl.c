@@ -439,6 +439,19 @@ static int host_gather(struct comm *base, const void *part, void *all, size_t by
     return 0;
 }
 
+static int host_max(struct comm *base, int64_t *numbers, int count, struct error *err)
+{
+    struct nccl_comm *comm = (struct nccl_comm *)base;
+
+    if (failure(comm, err))
+        return -1;
+    if (star_max(comm->star, numbers, count, base->deadline, err)) {
+        fail(comm, "%s (at step %lld)", err->text, (long long)base->step);
+        return -1;
+    }
+    return 0;
+}
+
 static int check(struct comm *base, struct error *err)
 {
     return failure((struct nccl_comm *)base, err);
@@ -521,6 +534,7 @@ struct comm *comm_backend_open(const struct comm_options *options, struct error 
         .broadcast = broadcast,
         .exchange = exchange,
         .host_gather = host_gather,
+        .host_max = host_max,
         .check = check,
         .abort = abort_all,
     };

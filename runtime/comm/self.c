@@ -67,6 +67,12 @@ static int self_host_gather(struct comm *comm, const void *part, void *all, size
     return 0;
 }
 
+static int self_host_max(struct comm *comm, int64_t *numbers, int count, struct error *err)
+{
+    (void)comm, (void)numbers, (void)count, (void)err;
+    return 0;
+}
+
 static int self_check(struct comm *comm, struct error *err)
 {
     (void)comm, (void)err;
@@ -102,6 +108,7 @@ struct comm *self_comm_open(const struct comm_options *options, struct error *er
         .broadcast = self_broadcast,
         .exchange = self_exchange,
         .host_gather = self_host_gather,
+        .host_max = self_host_max,
         .check = self_check,
         .abort = self_abort,
     };

@@ -335,6 +335,41 @@ int star_gather(struct star *star, const void *part, void *all, size_t bytes, do
     return result;
 }
 
+static int greatest(struct star *star, int64_t *numbers, int count, double until, struct error *err)
+{
+    size_t bytes = (size_t)count * sizeof(*numbers);
+    int64_t theirs[STAR_NUMBERS];
+
+    if (star->rank != 0) {
+        if (send_message(star, 0, DATA, numbers, bytes, until))
+            return lost(star, 0, errno, err);
+        return receive_data(star, 0, numbers, bytes, until, err);
+    }
+    for (int i = 0; i < star->count; i++) {
+        if (receive_data(star, i, theirs, bytes, until, err))
+            return -1;
+        for (int k = 0; k < count; k++)
+            if (theirs[k] > numbers[k])
+                numbers[k] = theirs[k];
+    }
+    for (int i = 0; i < star->count; i++)
+        if (send_message(star, i, DATA, numbers, bytes, until))
+            return lost(star, i, errno, err);
+    return 0;
+}
+
+int star_max(struct star *star, int64_t *numbers, int count, double deadline, struct error *err)
+{
+    int result;
+
+    if (count > STAR_NUMBERS)
+        return error_set(err, "%d numbers are too many to agree on", count);
+    pthread_mutex_lock(&star->reading);
+    result = greatest(star, numbers, count, now() + deadline, err);
+    pthread_mutex_unlock(&star->reading);
+    return result;
+}
+
 static int look(struct star *star, struct error *err)
 {
     for (int i = 0; i < star->count; i++) {

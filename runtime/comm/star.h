@@ -4,6 +4,7 @@
 #define MEGATRON_STAR_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "error.h"
 
@@ -20,6 +21,10 @@ void star_destroy(struct star *star);
 /* All ranks' 'bytes', in order, on every rank. */
 int star_gather(struct star *star, const void *part, void *all, size_t bytes, double deadline,
                 struct error *err);
+
+/* Each number becomes the greatest that any rank has in its place; at most STAR_NUMBERS. */
+#define STAR_NUMBERS 8
+int star_max(struct star *star, int64_t *numbers, int count, double deadline, struct error *err);
 
 /* Has another rank failed or vanished? Returns 0, or -1 with a sentence. Never waits. From any
  * thread. */

@@ -9,6 +9,9 @@
 /* Before the first save has shown how long one takes: seconds to allow for it. */
 #define FIRST_SAVE 60.0
 
+/* Nanoseconds between the times at which ranks ask each other. */
+#define PERIOD_NS INT64_C(1000000000)
+
 /* Set by SIGTERM and SIGUSR1 where --exit-signal-handler asks for it. */
 static volatile sig_atomic_t terminated;
 
@@ -62,7 +65,8 @@ static void watch_end(struct saving *s)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 
-    s->began = s->last_step = now();
+    s->began = s->agreed = now();
+    s->period = 1;
     /* A job too short for its saves still gets to train half of its time. */
     if (s->world->job_end > 0)
         s->margin_most = ((double)s->world->job_end - (double)time(NULL)) / 2;
@@ -97,44 +101,48 @@ void saving_close(struct saving *s)
 }
 
 /* Must this rank end? Only it may know of a signal; clocks differ, too. */
-static int must_end(struct saving *s)
+static int must_end(const struct saving *s)
 {
     const struct arguments *a = s->a;
-    double step = now() - s->last_step, margin;
+    double margin;
 
-    s->last_step = now();
-    if (step > s->longest_step)
-        s->longest_step = step;
     if (terminated || (a->exit_duration > 0 && now() - s->began > 60.0 * (double)a->exit_duration))
         return 1;
     if (s->world->job_end == 0 || !s->checkpoint || !a->save)
         return 0;
     margin = checkpoint_saved(s->checkpoint) < 0 ? FIRST_SAVE
                                                  : 10 + 2 * checkpoint_seconds(s->checkpoint);
-    margin += 2 * s->longest_step;
+    margin += (double)(s->period + 2) * s->longest_step;
     if (margin > s->margin_most)
         margin = s->margin_most;
     return (double)time(NULL) + margin > (double)s->world->job_end;
 }
 
-/* All ranks must agree. */
+/* Is there anything that all ranks have to agree on? */
+static int watches(const struct saving *s)
+{
+    return s->a->save || s->a->exit_duration >= 0 || s->a->exit_signal_handler;
+}
+
+/* Ask all ranks whether one must end, and how long steps take on the slowest, which sets the time
+ * until they are asked again. */
 static int agree_on_end(struct saving *s, int *end, struct error *err)
 {
-    unsigned char mine = (unsigned char)must_end(s), *all;
+    double step = (now() - s->agreed) / (double)s->steps;
+    int64_t numbers[2];
 
-    if (s->a->exit_duration < 0 && !s->a->exit_signal_handler &&
-        (s->world->job_end == 0 || !s->a->save))
-        return 0;
-    all = calloc((size_t)s->comm->size, 1);
-    if (!all)
-        return error_set(err, "out of memory");
-    if (comm_host_gather(s->comm, &mine, all, 1, err) < 0) {
-        free(all);
+    if (step > s->longest_step)
+        s->longest_step = step;
+    numbers[0] = must_end(s);
+    numbers[1] = (int64_t)(1e9 * step);
+    if (comm_host_max(s->comm, numbers, 2, err) < 0)
         return -1;
-    }
-    for (int i = 0; i < s->comm->size; i++)
-        *end |= all[i];
-    free(all);
+    *end |= numbers[0] != 0;
+    s->period = numbers[1] < PERIOD_NS ? PERIOD_NS / (numbers[1] + 1) : 1;
+    if (s->period > 2 * s->steps)
+        s->period = 2 * s->steps; /* the first steps say little */
+    s->steps = 0;
+    s->agreed = now();
     return 0;
 }
 
@@ -143,12 +151,13 @@ int saving_step(struct saving *s, const struct progress *progress, int *end, str
     const struct arguments *a = s->a;
 
     *end = a->exit_interval > 0 && progress->iteration % a->exit_interval == 0;
-    if (agree_on_end(s, end, err) < 0)
-        return -1;
+    if (++s->steps >= s->period && watches(s)) {
+        if (agree_on_end(s, end, err) < 0 ||
+            (s->checkpoint && checkpoint_poll(s->checkpoint, err) < 0))
+            return -1;
+    }
     if (!s->checkpoint || !a->save)
         return 0;
-    if (checkpoint_poll(s->checkpoint, err) < 0)
-        return -1;
     if (a->save_interval <= 0 || progress->iteration % a->save_interval != 0)
         return 0;
     s->saved = progress->iteration;

@@ -12,7 +12,9 @@ struct saving {
     struct checkpoint *checkpoint; /* NULL without --save and --load */
     struct progress start;         /* where the run goes on */
     int64_t saved;                 /* iteration of the last save begun */
-    double began, margin_most, last_step, longest_step;
+    double began, margin_most;
+    int64_t steps, period; /* steps since the ranks last agreed, and from one time to the next */
+    double agreed, longest_step;
 };
 
 /* Find and read the checkpoint that the options name and start the engine from it, or from what is
@@ -23,7 +25,8 @@ int saving_open(struct saving *saving, const struct arguments *a, const struct w
 void saving_close(struct saving *saving);
 
 /* After each step (and its evaluation): save if it is due, and say whether the run must 'end' here.
- */
+ * Ranks ask each other about once a second, not at every step: at thousands of ranks that would
+ * show. */
 int saving_step(struct saving *saving, const struct progress *progress, int *end,
                 struct error *err);
 
