@@ -18,7 +18,6 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -262,44 +261,67 @@ static void remove_drafts(const struct image_request *request, const char *key)
         closedir(work);
 }
 
+/* In the child: publish, and write down what is wrong ("" for nothing). The caller's 'err' may be
+ * in memory that the two share. */
+static void publish_child(struct work *work, const char *key, int answer)
+{
+    const struct image_request *request = work->request;
+    struct error trouble = {.text = ""};
+    char path[4096];
+
+    image_cache_publish(request->cache, key, work->draft, request->reference->text, path,
+                        sizeof(path), &trouble);
+    _exit(write(answer, trouble.text, sizeof(trouble.text)) < 0);
+}
+
 /* Summing up and syncing a large image takes minutes in which others must see that this import
  * lives: a child does it. */
 static int publish(struct work *work, const char *key, char *path, size_t size, struct error *err)
 {
     const struct image_request *request = work->request;
     struct pollfd answer = {.events = POLLIN};
+    struct error said = {.text = ""};
     int ends[2];
     pid_t parent = getpid(), child;
+    ssize_t got;
 
     if (pipe2(ends, O_CLOEXEC) < 0)
         return error_set_errno(err, errno, "cannot publish the image");
     child = fork();
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        err->text[0] = '\0';
         if (getppid() == parent)
-            image_cache_publish(request->cache, key, work->draft, request->reference->text, path,
-                                size, err);
-        _exit(write(ends[1], err->text, sizeof(err->text)) < 0);
+            publish_child(work, key, ends[1]);
+        _exit(1);
     }
     close(ends[1]);
-    error_set(err, "the process that publishes the image was killed");
+    if (child < 0) {
+        error_set_errno(err, errno, "cannot publish the image");
+        close(ends[0]);
+        return -1;
+    }
     answer.fd = ends[0];
-    while (child > 0 && poll(&answer, 1, 1000) <= 0) {
+    while (poll(&answer, 1, 1000) <= 0) {
         beat(request);
         /* Publishing is a rename: it does no harm where another does the same. */
         (void)lease_beat(&work->lease);
     }
-    if (child < 0)
-        error_set_errno(err, errno, "cannot publish the image");
-    else if (read(ends[0], err->text, sizeof(err->text)) == 0)
-        error_set(err, "the process that publishes the image was killed");
+    got = read(ends[0], said.text, sizeof(said.text));
     close(ends[0]);
-    while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) {
+    while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
     }
-    if (err->text[0] == '\0' && image_cache_find(request->cache, key, path, size, err) == 1)
+    if (got != sizeof(said.text))
+        return error_set(err, "the process that publishes the image was killed");
+    if (said.text[0])
+        return error_set(err, "%s", said.text);
+    switch (image_cache_find(request->cache, key, path, size, err)) {
+    case 1:
         return 0;
-    return err->text[0] ? -1 : error_set(err, "the image was removed as soon as it was published");
+    case 0:
+        return error_set(err, "the image was removed as soon as it was published");
+    default:
+        return -1;
+    }
 }
 
 /* A registry does not tell how large the squashfs file will be, but the last one of this name does.

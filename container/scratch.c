@@ -9,9 +9,14 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { OPEN_DIRECTORIES = 16 };
+enum { OPEN_DIRECTORIES = 16, DAY = 86400 };
+
+/* What it is called before it is locked. */
+#define DRAFT ".new-"
 
 static int remove_one(const char *path, const struct stat *info, int type, struct FTW *place)
 {
@@ -41,26 +46,50 @@ static void remove_tree(const char *path)
     nftw(path, remove_one, OPEN_DIRECTORIES, FTW_PHYS | FTW_MOUNT | FTW_DEPTH);
 }
 
+/* By host as well: should 'parent' be on a file system that nodes share, each sweeps its own. */
 static void prefix_of(char *prefix, size_t size)
 {
-    snprintf(prefix, size, "megatron-image-%u-", (unsigned)geteuid());
+    struct utsname host;
+
+    uname(&host);
+    snprintf(prefix, size, "megatron-image-%u-%.64s-", (unsigned)geteuid(), host.nodename);
 }
 
+static int lock_file(const char *directory)
+{
+    char path[2048 + 16];
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/alive", directory);
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* Others of this user sweep at any time: it gets a name they look at when it is locked already. */
 int scratch_create(struct scratch *scratch, const char *parent, struct error *err)
 {
-    char prefix[64], lock[2048 + 16];
+    char prefix[128], draft[sizeof(scratch->path)];
+    const char *number;
 
     prefix_of(prefix, sizeof(prefix));
     scratch->alive = -1;
-    if (snprintf(scratch->path, sizeof(scratch->path), "%s/%sXXXXXX", parent, prefix) >=
-        (int)sizeof(scratch->path))
+    scratch->path[0] = '\0';
+    if (snprintf(draft, sizeof(draft), "%s/" DRAFT "%sXXXXXX", parent, prefix) >=
+        (int)sizeof(draft))
         return error_set(err, "the path %.100s... is too long", parent);
-    if (!mkdtemp(scratch->path))
+    if (!mkdtemp(draft))
         return error_set_errno(err, errno, "cannot make a directory in %.300s", parent);
-    snprintf(lock, sizeof(lock), "%s/alive", scratch->path);
-    scratch->alive = open(lock, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (scratch->alive < 0 || flock(scratch->alive, LOCK_EX | LOCK_NB) < 0) {
-        error_set_errno(err, errno, "cannot write in %.300s", scratch->path);
+    number = draft + strlen(draft) - 6;
+    scratch->alive = lock_file(draft);
+    if (scratch->alive >= 0)
+        snprintf(scratch->path, sizeof(scratch->path), "%s/%s%s", parent, prefix, number);
+    if (scratch->alive < 0 || rename(draft, scratch->path) < 0) {
+        error_set_errno(err, errno, "cannot make a directory in %.300s", parent);
+        snprintf(scratch->path, sizeof(scratch->path), "%s", draft);
         scratch_destroy(scratch);
         return -1;
     }
@@ -77,6 +106,7 @@ void scratch_destroy(struct scratch *scratch)
     scratch->alive = -1;
 }
 
+/* Remove a directory whose process is gone: nobody holds its lock. */
 static void sweep_one(const char *path)
 {
     char lock[4096];
@@ -87,7 +117,7 @@ static void sweep_one(const char *path)
         return;
     snprintf(lock, sizeof(lock), "%s/alive", path);
     fd = open(lock, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    /* Without a lock file it was just made, or is all but gone; rmdir removes it if it is empty. */
+    /* Without a lock file it is all but gone. */
     if (fd < 0) {
         rmdir(path);
         return;
@@ -97,20 +127,33 @@ static void sweep_one(const char *path)
     close(fd);
 }
 
+/* One that never got its name belongs to a process that was killed at once; a day will tell. */
+static void sweep_draft(const char *path)
+{
+    struct stat info;
+
+    if (lstat(path, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid() &&
+        time(NULL) - info.st_mtime > DAY)
+        remove_tree(path);
+}
+
 void scratch_sweep(const char *parent)
 {
     DIR *directory = opendir(parent);
-    char prefix[64], path[2048];
+    char prefix[128], path[2048];
     struct dirent *item;
 
     if (!directory)
         return;
     prefix_of(prefix, sizeof(prefix));
     while ((item = readdir(directory))) {
-        if (strncmp(item->d_name, prefix, strlen(prefix)) != 0)
+        if (snprintf(path, sizeof(path), "%s/%s", parent, item->d_name) >= (int)sizeof(path))
             continue;
-        if (snprintf(path, sizeof(path), "%s/%s", parent, item->d_name) < (int)sizeof(path))
+        if (strncmp(item->d_name, prefix, strlen(prefix)) == 0)
             sweep_one(path);
+        else if (strncmp(item->d_name, DRAFT, strlen(DRAFT)) == 0 &&
+                 strncmp(item->d_name + strlen(DRAFT), prefix, strlen(prefix)) == 0)
+            sweep_draft(path);
     }
     closedir(directory);
 }

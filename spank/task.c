@@ -308,8 +308,10 @@ static int wait_for_container(struct task *task, struct error *err)
     const struct image_settings *image = &task->plugin->settings.image;
 
     if (share->image_leader == getpid()) {
-        int rc = start_container(task, &share->error);
+        int rc = start_container(task, err);
 
+        if (rc)
+            share->error = *err;
         share_image_finish(share, rc ? SHARE_FAILED : SHARE_DONE);
     } else if (share_image_wait(share, image->timeout + IMAGE_MARGIN_SECONDS, err))
         return -1;

@@ -2,15 +2,20 @@
 #include "cache.h"
 #include "checksum.h"
 #include "enroot.h"
+#include "import.h"
 #include "lease.h"
 #include "mounts.h"
 #include "process.h"
 #include "reference.h"
+#include "scratch.h"
 #include "squashfs.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -270,6 +275,109 @@ static void test_cache(void)
        "a shared cache of somebody else is refused");
 }
 
+/* Another process of the user sweeps all the time: nobody's directory may go, and none may stay. */
+static void test_scratch(void)
+{
+    struct scratch scratch;
+    char parent[128], file[4096];
+    int made = 0, kept = 0, left = 0;
+    struct dirent *item;
+    DIR *listed;
+    pid_t sweepers[2];
+
+    snprintf(parent, sizeof(parent), "%s/scratch", directory);
+    mkdir(parent, 0700);
+    for (int i = 0; i < 2; i++) {
+        sweepers[i] = fork();
+        while (sweepers[i] == 0)
+            scratch_sweep(parent);
+    }
+    for (int i = 0; i < 1000; i++) {
+        if (scratch_create(&scratch, parent, &err) < 0)
+            continue;
+        made++;
+        snprintf(file, sizeof(file), "%s/file", scratch.path);
+        write_file(file, "x", 1);
+        kept += access(file, F_OK) == 0;
+        scratch_destroy(&scratch);
+    }
+    for (int i = 0; i < 2; i++) {
+        kill(sweepers[i], SIGKILL);
+        waitpid(sweepers[i], NULL, 0);
+    }
+    if (!is_int(made, 1000, "directories are made while others sweep"))
+        diag("%s", err.text);
+    is_int(kept, 1000, "and kept");
+    if (fork() == 0) {
+        scratch_create(&scratch, parent, &err);
+        kill(getpid(), SIGKILL);
+    }
+    wait(NULL);
+    scratch_sweep(parent);
+    listed = opendir(parent);
+    while ((item = readdir(listed)))
+        left += item->d_name[0] != '.';
+    closedir(listed);
+    is_int(left, 0, "what a killed process left is swept");
+}
+
+static int slow_parent;
+
+/* Lets a child run before its parent goes on, as a busy machine does now and then. */
+static void pause_parent(void)
+{
+    const struct timespec pause = {.tv_nsec = 10000000};
+
+    if (slow_parent)
+        nanosleep(&pause, NULL);
+}
+
+static void test_import(void)
+{
+    static const char program[] = "#!/bin/sh\n"
+                                  "[ \"$1\" != version ] || { echo 4.1.2; exit 0; }\n"
+                                  "cp \"${0%enroot}image\" \"$3\"\n"
+                                  /* It takes a while to sum that up. */
+                                  "truncate -s 300M \"$3\"\n";
+    unsigned char image[4096] = "hsqs";
+    struct image_reference reference = {.scheme = IMAGE_DOCKER, .text = "docker://here#x:1"};
+    struct image_cache cache;
+    const char *const environment[] = {"PATH=/usr/bin:/bin", NULL};
+    struct image_request request = {.reference = &reference,
+                                    .cache = &cache,
+                                    .environment = environment,
+                                    .path = directory,
+                                    .temporary = directory,
+                                    .timeout = 60,
+                                    .patience = 20,
+                                    .processors = 1};
+    /* As the plugin has it: in memory that a child does not get a copy of. */
+    struct error *common =
+        mmap(NULL, sizeof(*common), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    char path[4096];
+    int rc;
+
+    image[28] = 4;
+    image[40] = 0xA0;
+    image[41] = 0x0F;
+    snprintf(path, sizeof(path), "%s/image", directory);
+    write_file(path, image, sizeof(image));
+    snprintf(path, sizeof(path), "%s/enroot", directory);
+    write_file(path, program, sizeof(program) - 1);
+    chmod(path, 0700);
+    snprintf(path, sizeof(path), "%s/imports", directory);
+    if (!ok(image_cache_open(&cache, path, &err) == 0, "a cache for imports"))
+        return;
+    pthread_atfork(NULL, pause_parent, NULL);
+    slow_parent = 1;
+    rc = image_obtain(&request, "sha256-" HEX, path, sizeof(path), common);
+    slow_parent = 0;
+    if (!is_int(rc, 0, "an import whose children are faster than it"))
+        diag("%s", common->text);
+    is_int(access(path, F_OK), 0, "is there");
+    munmap(common, sizeof(*common));
+}
+
 static void test_checksum(void)
 {
     unsigned char bytes[1000];
@@ -317,6 +425,8 @@ int main(void)
     test_processes();
     test_leases();
     test_cache();
+    test_scratch();
+    test_import();
     test_checksum();
     test_explanations();
     if (fork() == 0)
