@@ -17,7 +17,8 @@ shared=$(readlink -f "$top/../shared" || true)
 tap_count=0
 tap_failed=0
 
-# ok NAME [COMMAND...]: the command succeeds (without one: the last command did).
+# ok NAME [COMMAND...]: the command succeeds (without one: the last command did). Where it does not,
+# a function on_failure of the test may say more.
 ok() {
     local rc=$? name=$1 text=''
     shift
@@ -30,6 +31,7 @@ ok() {
     tap_failed=$((tap_failed + 1))
     echo "not ok $tap_count - $name"
     [ $# -eq 0 ] || diag "$* ended with $rc: $text"
+    ! declare -F on_failure >/dev/null || on_failure
     return 1
 }
 

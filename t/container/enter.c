@@ -31,8 +31,8 @@ int main(int argc, char **argv)
     struct error err = {""};
     struct container_request request = {.environment = (const char *const *)environ,
                                         .path = getenv("PATH"),
-                                        .temporary = "/tmp",
-                                        .timeout = 30};
+                                        .temporary = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp",
+                                        .timeout = 120};
     int lifetime[2], at = 1;
     pid_t holder;
 

@@ -70,14 +70,14 @@ for signal in KILL TERM; do
     image prune --max-size 0 >/dev/null
     ordinary ENROOT_STANDIN_DELAY=30 "$megatron" image import "${registry}small:1" >/dev/null 2>&1 &
     killed=$!
-    until [ -n "$(ls "$cache"/work/*.lease 2>/dev/null)" ] && pgrep -f "enroot import -o $cache" >/dev/null; do sleep 0.02; done
+    wait_until 60 sh -c "ls '$cache'/work/*.lease && pgrep -f '[e]nroot import -o $cache'" >/dev/null
     pkill -$signal -f "$megatron image import ${registry}small:1"
     wait $killed 2>/dev/null
     out=$(image import "${registry}small:1"); rc=$?
     is "$rc" 0 "after SIG$signal to an import the next one works"
     is "$(imports "$out")" 1 "by itself"
     is "$(ls "$cache/work")" "" "nothing is left of the first in the cache"
-    is "$(ls -d /tmp/megatron-image-65534-* 2>/dev/null)" "" "or in the temporary directory"
+    is "$(ls -A "$registry_dir/tmp")" "" "or in the temporary directory"
 done
 path=$(tail -n 1 <<<"$out")
 
@@ -111,7 +111,7 @@ echo "no image" >"$home/wrong"
 like "$(inside "$home/wrong" true)" 'start of .*/wrong failed' "what is no image does not start"
 bare=$(image import "${registry}bare:1" | tail -n 1)
 is "$(inside "$bare" /bin/pwd)" / "an image without a shell works"
-sleep 0.3
-left=$(ps -u "$(ordinary id -u)" -o stat=,args= | grep -v '^Z' | grep -E 'megatron-holder|squashfuse')
-is "$left" "" "nothing outlives its container"
+left() { ps -u "$(ordinary id -u)" -o stat=,args= | grep -v '^Z' | grep -E 'megatron-holder|squashfuse'; }
+wait_until 60 sh -c "! ps -u $(ordinary id -u) -o stat=,args= | grep -v '^Z' | grep -qE 'megatron-[h]older|[s]quashfuse'"
+is "$(left)" "" "nothing outlives its container"
 done_testing

@@ -6,7 +6,15 @@
 #                       (one static program, no shell); $registry is its prefix, $enroot_path a PATH
 #                       for it, $image_arguments what plugstack.conf is to say
 #   registry_down       it does not answer any more;  registry_again: it does;  registry_lock: to ada alone
-#   ordinary COMMAND    run as an ordinary user with that Enroot; his home is DIR/home
+#   ordinary COMMAND    run as an ordinary user with that Enroot; his home is DIR/home, his files for
+#                       a while are in DIR/tmp
+
+# Where a verdict fails: all that the last command said, and what the cluster's daemons complain of.
+on_failure() {
+    diag "the last command ended with ${rc-?} and said:"
+    diag "${out-}"
+    [ -z "${MEGATRON_CLUSTER-}" ] || diag "$(tail -n 200 "$MEGATRON_CLUSTER"/log/* | grep -E '^==>|error' | tail -n 30)"
+}
 
 make_roots() {
     mkdir -p "$1"/small/1/{bin,etc,usr/src,root,tmp,proc,sys,dev,run,var} "$1"/bare/1/{bin,tmp,proc,sys,dev,etc}
@@ -63,6 +71,8 @@ registry_up() {
     registry_dir=$1
     make_roots "$1/registry"
     mkdir -p "$1/home" "$1/bin"
+    mkdir -m 1777 "$1/tmp"
+    TRY_LIMIT=300
     chmod 755 "$1"
     user=()
     [ "$(id -u)" != 0 ] || { user=(setpriv --reuid=65534 --regid=65534 --clear-groups); chown 65534:65534 "$1/home"; }
@@ -90,6 +100,6 @@ registry_end() {
 }
 
 ordinary() {
-    "${user[@]}" env -i HOME="$registry_dir/home" PATH="$enroot_path:/usr/sbin:/usr/bin:/sbin:/bin" ENROOT_ALLOW_HTTP=yes \
+    "${user[@]}" env -i HOME="$registry_dir/home" TMPDIR="$registry_dir/tmp" PATH="$enroot_path:/usr/sbin:/usr/bin:/sbin:/bin" ENROOT_ALLOW_HTTP=yes \
         ENROOT_STANDIN_REGISTRY="$registry_dir/registry" "$@"
 }

@@ -19,7 +19,7 @@ job() {
 }
 imports() { grep -c 'megatron: n[0-9]: importing docker' <<<"$out"; }
 idle() {
-    wait_until 10 sh -c "! '$top/t/cluster' run sinfo -h -o %t | grep -q comp"
+    wait_until 60 sh -c "! '$top/t/cluster' run sinfo -h -o %t | grep -q comp"
     is "$(in_cluster sinfo -h -o %D,%t)" 4,idle "no node was drained${1:+ $1}"
 }
 
@@ -66,7 +66,7 @@ job sh -c "cd '$home'; sbatch -W -N2 -n2 -o one script >/dev/null & sbatch -W -N
 delay=0
 out=$(cat "$home/one" "$home/two")
 is "$(grep -c '^/$' <<<"$out")" 4 "batch jobs in an image without a shell"
-is "$(imports)" 1 "two jobs at once: one import" || diag "$out"
+is "$(imports)" 1 "two jobs at once: one import"
 
 # What bad input gets.
 refused() {
@@ -101,12 +101,12 @@ idle
 left() { in_cluster ps -eo stat=,args= | grep -v '^Z' | grep -E '[m]egatron-holder|[s]quashfuse' || true; }
 job srun -n1 --megatron-image="${registry}small:1" true
 as_user env HOME="$home" ENROOT_ALLOW_HTTP=yes ENROOT_STANDIN_REGISTRY="$registry_dir/registry" srun -N2 -n4 --megatron-image="${registry}small:1" sleep 60 >/dev/null 2>&1 &
-for i in {1..100}; do [ "$(left | grep -c holder)" -ge 2 ] && break; sleep 0.1; done
+for i in {1..600}; do [ "$(left | grep -c holder)" -ge 2 ] && break; sleep 0.1; done
 ok "a container on each node" test "$(left | grep -c holder)" -ge 2
 as_user scancel --user="$(as_user id -un)"
 wait $!
-for i in {1..50}; do [ -z "$(left)" ] && break; sleep 0.1; done
+for i in {1..600}; do [ -z "$(left)" ] && break; sleep 0.1; done
 is "$(left)" "" "scancel leaves no container"
-is "$(ls -d /tmp/megatron-image-* 2>/dev/null)" "" "and no files"
+is "$(ls -A "$MEGATRON_CLUSTER/tmp")" "" "and no files"
 idle "by any of this"
 done_testing

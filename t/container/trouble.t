@@ -33,7 +33,7 @@ refused() {
     job env "${variables[@]}" srun -N2 -n2 "$@"
     is "$rc" 1 "$name"
     like "$out" "$text" "with the remedy"
-    ok "once a node" test "$(grep -o 'error: megatron: n[12]' <<<"$out" | sort | uniq -d | wc -l)" = 0 || diag "$out"
+    ok "once a node" test "$(grep -o 'error: megatron: n[12]' <<<"$out" | sort | uniq -d | wc -l)" = 0
 }
 image=--megatron-image=${registry}small:1
 
@@ -57,7 +57,7 @@ out=$(ordinary unshare --user --map-root-user sh -c 'echo 0 >/proc/sys/user/max_
 like "$out" 'no user namespaces here: .*max_user_namespaces is 0' "a kernel without user namespaces"
 
 job srun -n1 "$image" true
-is "$rc" 0 "with all of it an image starts" || diag "$out"
+is "$rc" 0 "with all of it an image starts"
 file=$(ls "$cache"/*.sqsh)
 head -c 9000 "$file" >"$home/short.sqsh"
 refused 'is truncated: 9000 of [0-9]* bytes' "a truncated file" -- --megatron-image="$home/short.sqsh" true
@@ -76,9 +76,10 @@ fi
 # What tasks have of Slurm.
 job srun -n1 "$image" true
 job srun -n2 --mpi=pmi2 "$image" sh -c 'echo "cmd=init pmi_version=2 pmi_subversion=0" >&$PMI_FD && read line <&$PMI_FD && echo "$line"'
-is "$(grep -c 'cmd=response_to_init.*rc=0' <<<"$out")" 2 "PMI-2 answers inside" || diag "$out"
-job sh -c "srun -n1 $image sh -c 'trap \"echo got it; exit 9\" USR1; touch /tmp/x; while :; do sleep 0.1; done' & sleep 3; scancel -s USR1 --user=\$(id -un); wait \$!"
-is "$rc:$(grep -c '^got it$' <<<"$out")" 9:1 "signals reach tasks, exit codes come back" || diag "$out"
+is "$(grep -c 'cmd=response_to_init.*rc=0' <<<"$out")" 2 "PMI-2 answers inside"
+job sh -c "srun -n1 $image --megatron-mounts='$home:/mnt' sh -c 'trap \"echo got it; exit 9\" USR1; echo >/mnt/ready; while :; do sleep 0.1; done' &
+    until [ -e '$home/ready' ] || ! kill -0 \$!; do sleep 0.1; done; scancel -s USR1 --user=\$(id -un); wait \$!"
+is "$rc:$(grep -c '^got it$' <<<"$out")" 9:1 "signals reach tasks, exit codes come back"
 
 # A kept container whose making was interrupted is made anew.
 job srun -n1 -w n1 "$image" --megatron-container-name=half true
@@ -88,7 +89,7 @@ rm -rf "$data/bin"
 echo "$(in_cluster uname -n 2>/dev/null || hostname) 999999 x/1 0000000000000000 4" >"$registry_dir/lease"
 for name in n1 "$(hostname)"; do install -o "$(as_user id -u)" -m 600 "$registry_dir/lease" "$cache/containers/half.$name"; done
 job srun -n1 -w n1 "$image" --megatron-container-name=half true
-is "$rc" 0 "a half one is made anew" || diag "$out"
+is "$rc" 0 "a half one is made anew"
 
 # A job that is requeued in the middle works the second time.
 cat >"$home/script" <<S
@@ -99,13 +100,13 @@ srun -N2 -n2 $image sh -c 'echo ran'
 S
 job sh -c "cd '$home' && sbatch --parsable -N2 -n2 --requeue --open-mode=append -o requeued script"
 id=$(tail -n 1 <<<"$out")
-wait_until 40 sh -c "[ \$(grep -c ran '$home/requeued') = 2 ]"
+wait_until 120 sh -c "[ \$(grep -c ran '$home/requeued') = 2 ]"
 in_cluster scontrol requeue "$id"
 # Slurm holds it back for two minutes otherwise.
-wait_until 60 sh -c "'$top/t/cluster' run scontrol update jobid=$id starttime=now; sleep 1; [ \$(grep -c ran '$home/requeued') = 4 ]" 2>/dev/null
+wait_until 120 sh -c "'$top/t/cluster' run scontrol update jobid=$id starttime=now; sleep 1; [ \$(grep -c ran '$home/requeued') = 4 ]" 2>/dev/null
 is "$(grep -c ran "$home/requeued")" 4 "a requeued job runs again" || diag "$(cat "$home/requeued")"
 as_user scancel "$id" 2>/dev/null
-wait_until 20 sh -c "! '$top/t/cluster' run sinfo -h -o %t | grep -q -v idle"
+wait_until 60 sh -c "! '$top/t/cluster' run sinfo -h -o %t | grep -q -v idle"
 is "$(in_cluster sinfo -h -o %D,%t)" 2,idle "no node was drained"
-is "$(ls -d /tmp/megatron-image-"$(as_user id -u)"-* 2>/dev/null)" "" "nothing is left in the temporary directory"
+is "$(ls -A "$MEGATRON_CLUSTER/tmp")" "" "nothing is left in the temporary directory"
 done_testing
