@@ -55,7 +55,7 @@ unlike() {
 # try COMMAND...: run it for at most a minute; its output is in $out, its exit status in $rc.
 # A function of this file may be the command.
 try() {
-    local limit=${TRY_LIMIT:-60}
+    local limit=${TRY_LIMIT:-180}
     case $1 in
     in_cluster | as_user)
         local how=()

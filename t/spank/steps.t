@@ -40,7 +40,7 @@ is "$(meeting "$out")" n2 "which is n2"
 
 # --- het jobs ---------------------------------------------------------------------------------------
 # Rank 0 has to be there for as long as others look for it.
-who+='; sleep 1.5'
+who+='; sleep 4'
 step "het job by srun" 5 as_user srun -N1 -n1 --megatron-show bash -c "$who" : -N2 --ntasks-per-node=2 bash -c "$who"
 like "$out" "^rank 4/5 node 2/3 local 1/2 " "one contract over all components"
 step "het step of a plain job" 3 as_user salloc -N2 --ntasks-per-node=2 srun -n1 -N1 --megatron-show bash -c "$who" : -n2 -N1 bash -c "$who"
@@ -101,15 +101,15 @@ ok "a busy port is survived where srun can see it" || diag "$out"
 printf 'n2\nn2\nn2\nn1\nn3\nn3\nn4\nn4\n' >"$MEGATRON_CLUSTER/home/hosts"
 for who in as_user in_cluster; do
     SECONDS=0
-    try $who env SLURM_HOSTFILE="$MEGATRON_CLUSTER/home/hosts" srun -n8 -m arbitrary --megatron-tp=2 sleep 50
-    [ "$rc" -ne 0 ] && [ $SECONDS -lt 15 ]
+    try $who env SLURM_HOSTFILE="$MEGATRON_CLUSTER/home/hosts" srun -n8 -m arbitrary --megatron-tp=2 sleep 100
+    [ "$rc" -ne 0 ] && [ $SECONDS -lt 45 ]
     ok "$who: a failure on n2 ends the step on all nodes within seconds" || diag "rc $rc, $SECONDS s"
     is "$(grep -c 'megatron: ' <<<"$out")" 1 "$who: one line says why" || diag "$out"
 done
 script=$(batch failing <<EOT
 #!/bin/bash
 #SBATCH -N4 -n8
-SLURM_HOSTFILE=$MEGATRON_CLUSTER/home/hosts srun -m arbitrary --megatron-tp=2 sleep 50
+SLURM_HOSTFILE=$MEGATRON_CLUSTER/home/hosts srun -m arbitrary --megatron-tp=2 sleep 100
 echo "failed with \$?"
 srun -N4 -n4 --megatron-tp=1 true
 echo "and went on with \$?"
@@ -119,9 +119,9 @@ try_batch as_user -N4 --ntasks-per-node=4 -n8 "$script"
 like "$out" "^failed with [1-9]" "within a job the step fails"
 like "$out" "^and went on with 0" "and the next one runs"
 SECONDS=0
-try as_user srun -N1 -n3 --megatron-tp=2 sleep 50 : -N2 -n3 sleep 50
+try as_user srun -N1 -n3 --megatron-tp=2 sleep 100 : -N2 -n3 sleep 100
 like "$out" "megatron: n1: --megatron-tp=2 does not divide 3 tasks per node" "a component of a het job that fails"
-[ "$rc" -ne 0 ] && [ $SECONDS -lt 25 ]
+[ "$rc" -ne 0 ] && [ $SECONDS -lt 45 ]
 ok "ends the others too" || diag "rc $rc, $SECONDS s: $out"
 nodes_well "no node is drained"
 done_testing
