@@ -1,7 +1,9 @@
 #include "convert.h"
 #include "directory.h"
+#include "half.h"
 #include "hf_config.h"
 #include "hf_private.h"
+#include "megatron_source.h"
 #include "reshard.h"
 
 #include <errno.h>
@@ -12,11 +14,35 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define SIZE_LIMIT  ((int64_t)1 << 23)
+#define LAYERS_MOST 4096
+
 /* --- Import ---------------------------------------------------------------------------------- */
 
+/* Where the weights come from. */
+struct source {
+    const struct model_config *model;
+    int (*load)(const struct source *source, const struct parameter *p, float *out,
+                struct error *err);
+    const struct hf_name *table;
+    const struct safetensors *tensors;
+    struct megatron_source *megatron;
+};
+
+static int load_hf(const struct source *source, const struct parameter *p, float *out,
+                   struct error *err)
+{
+    return hf_load_one(source->table, source->tensors, p, out, err);
+}
+
+static int load_megatron(const struct source *source, const struct parameter *p, float *out,
+                         struct error *err)
+{
+    return megatron_source_load(source->megatron, p, out, err);
+}
+
 /* One stage of layers as its rank would write it. */
-static int import_stage(const struct hf_name *table, const struct safetensors *tensors,
-                        const struct model_config *model, const struct layout *layout, int rank,
+static int import_stage(const struct source *source, const struct layout *layout, int rank,
                         const char *directory, struct index_file *file, struct error *err)
 {
     struct layout_position at = layout_position(layout, rank);
@@ -24,7 +50,7 @@ static int import_stage(const struct hf_name *table, const struct safetensors *t
     struct pieces pieces = {0};
     char path[PATH_MAX];
     float *values = NULL;
-    int rc = parameters_create(&p, model, layout, &at, 1, err);
+    int rc = parameters_create(&p, source->model, layout, &at, 1, err);
 
     if (rc == 0)
         rc = pieces_create(&pieces, &p, &at, 0, PIECES_WRITTEN, err);
@@ -34,8 +60,8 @@ static int import_stage(const struct hf_name *table, const struct safetensors *t
                     : error_set(err, "out of memory");
     }
     for (int i = 0; i < pieces.count && rc == 0; i++)
-        rc = hf_load_one(table, tensors, &p.list[pieces.list[i].parameter],
-                         values + pieces.list[i].shard, err);
+        rc = source->load(source, &p.list[pieces.list[i].parameter], values + pieces.list[i].shard,
+                          err);
     if (rc == 0)
         rc = shard_file_write(path, &p, &pieces, (const float *const *)&values, 1, file, err);
     free(values);
@@ -44,8 +70,8 @@ static int import_stage(const struct hf_name *table, const struct safetensors *t
     return rc;
 }
 
-static int import_all(const struct hf_name *table, const struct safetensors *tensors,
-                      struct checkpoint_index *index, const char *temporary, struct error *err)
+static int import_all(const struct source *source, struct checkpoint_index *index,
+                      const char *temporary, struct error *err)
 {
     size_t size;
     char *text;
@@ -54,8 +80,7 @@ static int import_all(const struct hf_name *table, const struct safetensors *ten
     index->arrays = 1;
     index->state.loss_scale = 1;
     for (int i = 0; i < index->file_count && rc == 0; i++)
-        rc = import_stage(table, tensors, &index->model, &index->layout, i, temporary,
-                          &index->files[i], err);
+        rc = import_stage(source, &index->layout, i, temporary, &index->files[i], err);
     if (rc < 0)
         return -1;
     text = index_write(index, &size, err);
@@ -64,9 +89,8 @@ static int import_all(const struct hf_name *table, const struct safetensors *ten
     return rc;
 }
 
-static int import_to(const char *directory, const struct hf_name *table,
-                     const struct safetensors *tensors, struct checkpoint_index *index,
-                     struct error *err)
+static int import_to(const char *directory, const struct source *source,
+                     struct checkpoint_index *index, struct error *err)
 {
     char temporary[PATH_MAX];
     struct error ignored;
@@ -80,7 +104,7 @@ static int import_to(const char *directory, const struct hf_name *table,
         return error_set(err, "%s holds checkpoints already; name another directory", directory);
     if (mkdir(temporary, 0777) < 0)
         return error_set_errno(err, errno, "cannot make %s", temporary);
-    rc = import_all(table, tensors, index, temporary, err);
+    rc = import_all(source, index, temporary, err);
     if (rc == 0)
         rc = directory_commit(directory, temporary, 0, err);
     if (rc < 0)
@@ -88,67 +112,71 @@ static int import_to(const char *directory, const struct hf_name *table,
     return rc;
 }
 
-int convert_import_hf(const char *from, const char *directory, struct error *err)
+/* Sizes whose products stay within 64 bits, for all tensors of all layers together. */
+static int check_sizes(const struct model_config *model, struct error *err)
+{
+    const struct model_shape *s = &model->shape;
+    const int64_t sizes[] = {s->hidden,      s->ffn_hidden, s->heads,
+                             s->kv_channels, s->vocabulary, model->positions};
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        if (sizes[i] < 1 || sizes[i] > SIZE_LIMIT)
+            return error_set(err, "a size of the model is %" PRId64 ", which cannot be", sizes[i]);
+    if (s->heads * s->kv_channels > SIZE_LIMIT || s->layers < 1 || s->layers > LAYERS_MOST)
+        return error_set(err, "%" PRId64 " layers with %" PRId64 " heads of %" PRId64 " cannot be",
+                         s->layers, s->heads, s->kv_channels);
+    return 0;
+}
+
+static int import(const struct source *source, const char *directory, struct error *err)
 {
     struct checkpoint_index index = {0};
+    /* As if every layer had been a stage of a pipeline: only one is in memory at a time. */
+    struct layout layout = {1, 1, 1, source->model->shape.layers};
+    int rc = check_sizes(source->model, err);
+
+    if (rc == 0)
+        rc = index_create(&index, source->model, &layout, err);
+    if (rc == 0)
+        rc = import_to(directory, source, &index, err);
+    index_clear(&index);
+    return rc;
+}
+
+int convert_import_hf(const char *from, const char *directory, struct error *err)
+{
     struct model_config model;
-    struct layout layout = {1, 1, 1, 1};
-    const struct hf_name *table;
+    struct source source = {.model = &model, .load = load_hf};
     struct safetensors *tensors = NULL;
     int rc = hf_config_read(from, &model, err);
 
     if (rc < 0)
         return -1;
-    /* As if every layer had been a stage of a pipeline: only one is in memory at a time. */
-    layout.pp = model.shape.layers;
-    table = hf_names_of(&model, err);
-    if (table)
-        tensors = safetensors_open(from, err);
-    rc = tensors ? index_create(&index, &model, &layout, err) : -1;
-    if (rc == 0)
-        rc = import_to(directory, table, tensors, &index, err);
-    index_clear(&index);
+    source.table = hf_names_of(&model, err);
+    if (source.table)
+        source.tensors = tensors = safetensors_open(from, err);
+    rc = tensors ? import(&source, directory, err) : -1;
     safetensors_destroy(tensors);
     return rc;
 }
 
+int convert_import_megatron(const char *from, const char *directory,
+                            const struct megatron_hints *hints, char said[200], struct error *err)
+{
+    struct source source = {.load = load_megatron};
+    int rc;
+
+    source.megatron = megatron_source_open(from, hints, err);
+    if (!source.megatron)
+        return -1;
+    source.model = megatron_source_model(source.megatron);
+    snprintf(said, 200, "%s", megatron_source_describe(source.megatron));
+    rc = import(&source, directory, err);
+    megatron_source_destroy(source.megatron);
+    return rc;
+}
+
 /* --- Export ---------------------------------------------------------------------------------- */
-
-/* To the nearest, ties to even; NaN stays NaN. */
-static uint16_t to_bf16(float value)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &value, sizeof(bits));
-    if ((bits & 0x7FFFFFFF) > 0x7F800000)
-        return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
-
-static uint16_t to_fp16(float value)
-{
-    uint32_t bits, sign, fraction, rest, half;
-    int exponent, shift;
-
-    memcpy(&bits, &value, sizeof(bits));
-    sign = bits >> 16 & 0x8000;
-    exponent = (int)(bits >> 23 & 255) - 112;
-    fraction = (bits & 0x7FFFFF) | 0x800000;
-    if ((bits & 0x7FFFFFFF) > 0x7F800000)
-        return (uint16_t)(sign | 0x7E00);
-    if (exponent >= 31)
-        return (uint16_t)(sign | 0x7C00);
-    if (exponent < -10)
-        return (uint16_t)sign;
-    shift = exponent <= 0 ? 14 - exponent : 13;
-    half = exponent <= 0 ? fraction >> shift : (uint32_t)(exponent - 1) << 10;
-    if (exponent > 0)
-        half += fraction >> shift;
-    rest = fraction & ((1u << shift) - 1);
-    if (rest > 1u << (shift - 1) || (rest == 1u << (shift - 1) && (half & 1)))
-        half++;
-    return (uint16_t)(sign | half);
-}
 
 /* In place: a half takes less room than what it is made of. */
 static void round_to(enum device_type type, float *values, int64_t count)
@@ -156,15 +184,15 @@ static void round_to(enum device_type type, float *values, int64_t count)
     uint16_t *out = (uint16_t *)(void *)values;
 
     for (int64_t i = 0; i < count && type != TYPE_FP32; i++) {
-        uint16_t half = type == TYPE_BF16 ? to_bf16(values[i]) : to_fp16(values[i]);
+        uint16_t half = type == TYPE_BF16 ? float_to_bfloat(values[i]) : float_to_half(values[i]);
 
         memcpy(&out[i], &half, sizeof(half));
     }
 }
 
-static int export_one(int fd, const char *from, const struct checkpoint_index *index,
-                      const struct hf_name *table, const struct safetensors_layout *layout,
-                      const struct parameters *p, int number, struct error *err)
+static int export_one(const struct hf_files *files, const char *from,
+                      const struct checkpoint_index *index, const struct parameters *p, int number,
+                      struct error *err)
 {
     const struct parameter *q = &p->list[number];
     struct piece piece = {number, 0, q->true_rows * q->cols, 0};
@@ -176,16 +204,15 @@ static int export_one(int fd, const char *from, const struct checkpoint_index *i
         return error_set(err, "out of memory");
     rc = reshard_read(from, index, p, &pieces, &values, 1, err);
     if (rc == 0) {
-        round_to(layout->type, values, piece.count);
-        rc = hf_save_one(fd, table, layout, q, (const char *)values, err);
+        round_to(index->model.type, values, piece.count);
+        rc = hf_files_write(files, q, (const char *)values, err);
     }
     free(values);
     return rc;
 }
 
-static int export_all(int fd, const char *from, const struct checkpoint_index *index,
-                      const struct hf_name *table, const struct safetensors_layout *layout,
-                      struct error *err)
+static int export_all(const struct hf_files *files, const char *from,
+                      const struct checkpoint_index *index, struct error *err)
 {
     struct layout one = {1, 1, 1, 1};
     struct layout_position at = {0, 0, 0, 0};
@@ -193,59 +220,51 @@ static int export_all(int fd, const char *from, const struct checkpoint_index *i
     int rc = parameters_create(&p, &index->model, &one, &at, 1, err);
 
     for (int i = 0; i < p.count && rc == 0; i++)
-        rc = export_one(fd, from, index, table, layout, &p, i, err);
+        rc = export_one(files, from, index, &p, i, err);
     parameters_destroy(&p);
     return rc;
 }
 
 static int export_to(const char *to, const char *from, const struct checkpoint_index *index,
-                     const struct hf_name *table, const struct safetensors_layout *layout,
-                     struct error *err)
+                     struct hf_files *files, struct error *err)
 {
-    char path[PATH_MAX], temporary[PATH_MAX];
-    int fd, rc;
+    struct error ignored;
+    int rc = directory_prepare(to, err);
 
-    if (directory_prepare(to, err) < 0 ||
-        directory_path(path, err, "%s/model.safetensors", to) < 0 ||
-        directory_path(temporary, err, "%s.new", path) < 0)
-        return -1;
-    fd = hf_open_file(temporary, layout, 1, err);
-    if (fd < 0)
-        return -1;
-    rc = export_all(fd, from, index, table, layout, err);
-    if (rc == 0 && fsync(fd) < 0)
-        rc = error_set_errno(err, errno, "cannot write %s", temporary);
-    if (close(fd) < 0 && rc == 0)
-        rc = error_set_errno(err, errno, "cannot write %s", temporary);
     if (rc == 0)
-        rc = hf_write_config(to, &index->model, err);
-    if (rc == 0 && rename(temporary, path) < 0)
-        rc = error_set_errno(err, errno, "cannot rename %s", temporary);
+        rc = hf_files_open(files, to, 1, err);
+    if (rc == 0)
+        rc = export_all(files, from, index, err);
+    if (hf_files_close(files, rc == 0 ? err : &ignored) < 0)
+        rc = -1;
+    if (rc == 0)
+        rc = hf_files_commit(files, to, &index->model, err);
     if (rc < 0)
-        unlink(temporary);
-    return rc < 0 ? -1 : directory_sync(to, err);
+        hf_files_abandon(files, to);
+    return rc;
 }
 
-int convert_export_hf(const char *from, const char *to, enum device_type type, struct error *err)
+int convert_export_hf(const char *from, const char *to, enum device_type type, int64_t shard_bytes,
+                      struct error *err)
 {
     struct checkpoint_index index;
-    struct safetensors_layout layout = {.type = type};
-    const struct hf_name *table = NULL;
+    struct hf_files files = {0};
     int rc = index_load(&index, from, err);
 
+    if (rc == 0)
+        rc = check_sizes(&index.model, err);
     if (rc == 0) {
         index.model.type = type;
         index.model.chunks = 1;
         index.model.padded_vocabulary = index.model.shape.vocabulary;
-        table = hf_names_of(&index.model, err);
-        rc = table ? hf_make_layout(&index.model, table, &layout, err) : -1;
+        rc = hf_files_plan(&files, &index.model, shard_bytes, err);
     }
     /* The model that its fields describe must be that of its tensors. */
     if (rc == 0)
         rc = index_check_model(&index, &index.model, err);
     if (rc == 0)
-        rc = export_to(to, from, &index, table, &layout, err);
-    safetensors_layout_clear(&layout);
+        rc = export_to(to, from, &index, &files, err);
+    hf_files_clear(&files);
     index_clear(&index);
     return rc;
 }

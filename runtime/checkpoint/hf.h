@@ -10,9 +10,12 @@
 int hf_load(const char *path, const struct model_config *config, struct model *model,
             struct device *device, struct error *err);
 
-/* Write the weights to 'directory': model.safetensors, whole and in the model's type, and
- * config.json. Collective: each rank writes its own part of the file, which must be on a file
- * system they share. */
+/* The most bytes of a file of weights, unless it is said otherwise: as transformers has it. */
+#define HF_SHARD_BYTES ((int64_t)50 * 1000 * 1000 * 1000)
+
+/* Write the weights to 'directory', in the model's type: model.safetensors (or several files and
+ * their index) and config.json. Collective: each rank writes its own part of the files, which must
+ * be on a file system they share. */
 int hf_save(const char *directory, const struct model_config *config, struct model *model,
             const struct parallel *parallel, struct device *device, struct error *err);
 

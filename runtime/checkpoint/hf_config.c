@@ -3,6 +3,7 @@
 #include "json.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define CONFIG_LIMIT ((size_t)16 << 20)
@@ -162,4 +163,75 @@ int hf_config_read(const char *directory, struct model_config *c, struct error *
     c->padded_vocabulary = c->shape.vocabulary;
     c->chunks = c->micro_batch = 1;
     return rc < 0 ? error_prefix(err, "%s", path) : 0;
+}
+
+/* --- Writing --------------------------------------------------------------------------------- */
+
+static const char *type_name(const struct model_config *c)
+{
+    return c->type == TYPE_FP32 ? "float32" : c->type == TYPE_BF16 ? "bfloat16" : "float16";
+}
+
+static void print_gpt2(const struct model_config *c, FILE *f)
+{
+    const struct model_shape *s = &c->shape;
+
+    fprintf(f,
+            "{\n  \"architectures\": [\"GPT2LMHeadModel\"],\n  \"model_type\": \"gpt2\",\n"
+            "  \"activation_function\": \"gelu_new\",\n  \"vocab_size\": %lld,\n"
+            "  \"n_positions\": %lld,\n  \"n_ctx\": %lld,\n  \"n_embd\": %lld,\n"
+            "  \"n_layer\": %lld,\n  \"n_head\": %lld,\n  \"n_inner\": %lld,\n"
+            "  \"layer_norm_epsilon\": %.9g,\n  \"embd_pdrop\": %g,\n  \"resid_pdrop\": %g,\n"
+            "  \"attn_pdrop\": %g,\n  \"initializer_range\": %g,\n"
+            "  \"tie_word_embeddings\": true,\n  \"torch_dtype\": \"%s\"\n}\n",
+            (long long)s->vocabulary, (long long)c->positions, (long long)c->positions,
+            (long long)s->hidden, (long long)s->layers, (long long)s->heads,
+            (long long)s->ffn_hidden, c->epsilon, c->hidden_dropout, c->hidden_dropout,
+            c->attention_dropout, c->init_std, type_name(c));
+}
+
+static void print_llama(const struct model_config *c, FILE *f)
+{
+    const struct model_shape *s = &c->shape;
+
+    fprintf(f,
+            "{\n  \"architectures\": [\"LlamaForCausalLM\"],\n  \"model_type\": \"llama\",\n"
+            "  \"hidden_act\": \"silu\",\n  \"vocab_size\": %lld,\n"
+            "  \"max_position_embeddings\": %lld,\n  \"hidden_size\": %lld,\n"
+            "  \"intermediate_size\": %lld,\n  \"num_hidden_layers\": %lld,\n"
+            "  \"num_attention_heads\": %lld,\n  \"num_key_value_heads\": %lld,\n"
+            "  \"head_dim\": %lld,\n  \"rms_norm_eps\": %.9g,\n  \"rope_theta\": %.9g,\n"
+            "  \"attention_bias\": false,\n  \"mlp_bias\": false,\n  \"initializer_range\": %g,\n"
+            "  \"tie_word_embeddings\": %s,\n",
+            (long long)s->vocabulary, (long long)c->positions, (long long)s->hidden,
+            (long long)s->ffn_hidden, (long long)s->layers, (long long)s->heads,
+            (long long)s->query_groups, (long long)s->kv_channels, c->epsilon, s->rotary_base,
+            c->init_std, c->tied ? "true" : "false");
+    if (c->rope_scaling.used)
+        fprintf(f,
+                "  \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": %g, "
+                "\"low_freq_factor\": %g, \"high_freq_factor\": %g, "
+                "\"original_max_position_embeddings\": %g},\n",
+                c->rope_scaling.factor, c->rope_scaling.low, c->rope_scaling.high,
+                c->rope_scaling.original);
+    fprintf(f, "  \"torch_dtype\": \"%s\"\n}\n", type_name(c));
+}
+
+int hf_config_write(const char *directory, const struct model_config *config, struct error *err)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *f = open_memstream(&text, &size);
+    int rc;
+
+    if (!f)
+        return error_set(err, "out of memory");
+    if (config->swiglu)
+        print_llama(config, f);
+    else
+        print_gpt2(config, f);
+    rc = fclose(f) == 0 ? directory_write(directory, "config.json", text, size, err)
+                        : error_set(err, "out of memory");
+    free(text);
+    return rc;
 }

@@ -8,4 +8,7 @@
  * Networks that we would compute otherwise are refused. */
 int hf_config_read(const char *directory, struct model_config *config, struct error *err);
 
+/* Write it, for a network that they have. */
+int hf_config_write(const char *directory, const struct model_config *config, struct error *err);
+
 #endif

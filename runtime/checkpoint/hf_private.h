@@ -1,10 +1,12 @@
-/* What hf.c shares with the reader and writer of single tensors. */
+/* What the files that read and write Hugging Face's folders share. */
 #ifndef MEGATRON_HF_PRIVATE_H
 #define MEGATRON_HF_PRIVATE_H
 
 #include "model_config.h"
 #include "parameters.h"
 #include "safetensors.h"
+
+enum { HF_NAME = 128 };
 
 /* Where one of our tensors lies in theirs. '%d' is the layer. */
 struct hf_name {
@@ -16,21 +18,58 @@ struct hf_name {
 /* Their names for this network's tensors, or NULL where they have no such network. */
 const struct hf_name *hf_names_of(const struct model_config *config, struct error *err);
 
+/* The row of the table for our tensor, and their name for it; NULL: there is none. */
+const struct hf_name *hf_find_name(const struct hf_name *table, const char *ours,
+                                   char theirs[HF_NAME]);
+
+/* Shape of their tensor, given ours. Vectors have one row. */
+void hf_shape(const struct hf_name *row, const struct parameter *p, int64_t *rows, int64_t *cols);
+
+/* The number of element (row, col) of our whole tensor in theirs. */
+int64_t hf_index(const struct hf_name *row, const struct parameter *p, int64_t r, int64_t c);
+
+/* Rows of a parameter that are not padding. */
+int64_t hf_true_rows(const struct parameter *p);
+
 /* This rank's part of one parameter, from their tensors. */
 int hf_load_one(const struct hf_name *table, const struct safetensors *tensors,
                 const struct parameter *p, float *out, struct error *err);
 
-/* All tensors of the whole model, in an order that every rank finds by itself. */
-int hf_make_layout(const struct model_config *config, const struct hf_name *table,
-                   struct safetensors_layout *layout, struct error *err);
+/* The files of a folder that is being written. */
+struct hf_files {
+    struct hf_file {
+        char name[64];
+        struct safetensors_layout layout;
+        int fd; /* -1: not open */
+    } * list;
+    size_t count;
+    int64_t parameters, bytes; /* of all files together */
+    const struct hf_name *table;
+};
 
-/* A file with its header and the length of its data; existing ones are opened without 'create'. */
-int hf_open_file(const char *path, const struct safetensors_layout *layout, int create,
-                 struct error *err);
+/* Which tensor goes where: the same in every process that plans the same model. A file has at most
+ * 'shard_bytes' of data unless one tensor alone has more. Returns 0 or -1; hf_files_clear in both
+ * cases. */
+int hf_files_plan(struct hf_files *files, const struct model_config *config, int64_t shard_bytes,
+                  struct error *err);
 
-/* Write this rank's part of one parameter, in the layout's type, to its place. */
-int hf_save_one(int fd, const struct hf_name *table, const struct safetensors_layout *layout,
-                const struct parameter *p, const char *weights, struct error *err);
-int hf_write_config(const char *directory, const struct model_config *config, struct error *err);
+/* Open the files under temporary names; one process creates them before the others open them. */
+int hf_files_open(struct hf_files *files, const char *directory, int create, struct error *err);
+
+/* Write this rank's part of one parameter, in the model's type, to its place. */
+int hf_files_write(const struct hf_files *files, const struct parameter *p, const char *weights,
+                   struct error *err);
+
+/* Flush and close what is open. */
+int hf_files_close(struct hf_files *files, struct error *err);
+
+/* In one process, when all have closed: write config.json and the index, give the files their
+ * names, and remove those of other names that an earlier export left. */
+int hf_files_commit(const struct hf_files *files, const char *directory,
+                    const struct model_config *config, struct error *err);
+
+/* Remove the temporary files. */
+void hf_files_abandon(const struct hf_files *files, const char *directory);
+void hf_files_clear(struct hf_files *files);
 
 #endif

@@ -1,4 +1,5 @@
 #include "safetensors.h"
+#include "half.h"
 #include "json.h"
 
 #include <errno.h>
@@ -12,10 +13,17 @@
 #include <unistd.h>
 
 #define HEADER_LIMIT ((size_t)100 << 20)
+#define FILES_MOST   4096
 
 struct mapping {
+    char name[256]; /* in an index; "" for a file that is all */
     void *memory;
     size_t bytes;
+};
+
+/* The part of a file that a tensor says to be its own. */
+struct range {
+    int64_t begin, end;
 };
 
 struct safetensors {
@@ -76,35 +84,83 @@ static int read_shape(struct json_value value, int64_t *rows, int64_t *cols)
     return 0;
 }
 
-static int read_entry(struct safetensors *s, const char *path, const char *name,
-                      struct json_value value, const char *data, size_t bytes, struct error *err)
+/* The members of one entry; 'range' is within the data. */
+static int read_entry(struct safetensors *s, const char *name, struct json_value value,
+                      const char *data, size_t bytes, struct range *range, struct error *err)
 {
     struct safetensor tensor = {.rows = 1};
     struct json_value item, offsets;
     struct json_iterator i;
     const char *type;
     size_t length;
-    int64_t range[2] = {-1, -1};
+    int64_t bounds[2] = {-1, -1};
 
-    if (strcmp(name, "__metadata__") == 0)
-        return 0;
-    if (snprintf(tensor.name, sizeof(tensor.name), "%s", name) >= (int)sizeof(tensor.name))
-        return 0; /* no name of ours is that long */
     if (json_member(value, "dtype", &item) < 0 || json_string(item, &type, &length) < 0 ||
         json_member(value, "data_offsets", &offsets) < 0 || json_iterate(offsets, &i) < 0)
-        return error_set(err, "%s: tensor %s is not described", path, name);
+        return error_set(err, "tensor %.100s is not described", name);
     for (int k = 0; k < 2 && json_next(&i, NULL, NULL, &item); k++)
-        if (json_integer(item, &range[k]) < 0)
-            return error_set(err, "%s: tensor %s has wrong offsets", path, name);
-    if (element_type(type, &tensor.type) < 0 || read_shape(value, &tensor.rows, &tensor.cols) < 0)
-        return 0; /* a mask or a counter: nothing we would look for */
-    if (range[0] < 0 || range[1] < range[0] || (uint64_t)range[1] > bytes ||
-        (uint64_t)(range[1] - range[0]) !=
-            (uint64_t)tensor.rows * (uint64_t)tensor.cols * type_size(tensor.type))
-        return error_set(err, "%s: tensor %s lies outside of the file or has another size", path,
-                         name);
-    tensor.data = data + range[0];
+        if (json_integer(item, &bounds[k]) < 0)
+            return error_set(err, "tensor %.100s has wrong offsets", name);
+    if (bounds[0] < 0 || bounds[1] < bounds[0] || (uint64_t)bounds[1] > bytes)
+        return error_set(err, "tensor %.100s lies outside of the file: it is cut or damaged", name);
+    *range = (struct range){bounds[0], bounds[1]};
+    if (element_type(type, &tensor.type) < 0 || read_shape(value, &tensor.rows, &tensor.cols) < 0 ||
+        snprintf(tensor.name, sizeof(tensor.name), "%s", name) >= (int)sizeof(tensor.name))
+        return 0; /* a mask, a counter or a name of others: nothing we would look for */
+    if ((uint64_t)(bounds[1] - bounds[0]) !=
+        (uint64_t)tensor.rows * (uint64_t)tensor.cols * type_size(tensor.type))
+        return error_set(err, "tensor %.100s has another size than its shape", name);
+    tensor.data = data + bounds[0];
     return add_tensor(s, &tensor, err);
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const struct range *x = a, *y = b;
+
+    if (x->begin != y->begin)
+        return x->begin < y->begin ? -1 : 1;
+    return x->end < y->end ? -1 : x->end > y->end;
+}
+
+/* Tensors share no bytes and leave none out: what the format demands. */
+static int check_ranges(struct range *ranges, size_t count, size_t bytes, struct error *err)
+{
+    int64_t at = 0;
+
+    if (count > 1)
+        qsort(ranges, count, sizeof(*ranges), by_begin);
+    for (size_t i = 0; i < count; i++) {
+        if (ranges[i].begin < at)
+            return error_set(err, "tensors overlap");
+        if (ranges[i].begin > at)
+            break;
+        at = ranges[i].end;
+    }
+    return (size_t)at == bytes ? 0 : error_set(err, "some of its bytes belong to no tensor");
+}
+
+static int read_entries(struct safetensors *s, struct json_value root, const char *data,
+                        size_t bytes, struct error *err)
+{
+    struct range *ranges = malloc((json_count(root) + 1) * sizeof(*ranges));
+    struct json_iterator i;
+    struct json_value value;
+    const char *name;
+    size_t length, count = 0;
+    int rc = 0;
+
+    if (!ranges)
+        return error_set(err, "out of memory");
+    if (json_iterate(root, &i) < 0 || json_type(root) != JSON_OBJECT)
+        rc = error_set(err, "the header is no object");
+    while (rc == 0 && json_next(&i, &name, &length, &value))
+        if (strcmp(name, "__metadata__") != 0)
+            rc = read_entry(s, name, value, data, bytes, &ranges[count++], err);
+    if (rc == 0)
+        rc = check_ranges(ranges, count, bytes, err);
+    free(ranges);
+    return rc;
 }
 
 static int read_header(struct safetensors *s, const char *path, const char *file, size_t bytes,
@@ -112,11 +168,7 @@ static int read_header(struct safetensors *s, const char *path, const char *file
 {
     uint64_t length = 0;
     struct json *json;
-    struct json_iterator i;
-    struct json_value value;
-    const char *name;
-    size_t name_length;
-    int rc = 0;
+    int rc;
 
     for (int k = 0; k < 8 && bytes >= 8; k++)
         length |= (uint64_t)(unsigned char)file[k] << (8 * k);
@@ -125,15 +177,12 @@ static int read_header(struct safetensors *s, const char *path, const char *file
     json = json_read(file + 8, (size_t)length, err);
     if (!json)
         return error_prefix(err, "%s: header", path);
-    if (json_iterate(json_root(json), &i) < 0)
-        rc = error_set(err, "%s: the header is no object", path);
-    while (rc == 0 && json_next(&i, &name, &name_length, &value))
-        rc = read_entry(s, path, name, value, file + 8 + length, bytes - 8 - (size_t)length, err);
+    rc = read_entries(s, json_root(json), file + 8 + length, bytes - 8 - (size_t)length, err);
     json_destroy(json);
-    return rc;
+    return rc < 0 ? error_prefix(err, "%s", path) : 0;
 }
 
-static int map_file(struct safetensors *s, const char *path, struct error *err)
+static int map_file(struct safetensors *s, const char *path, const char *name, struct error *err)
 {
     struct mapping *more = realloc(s->files, (s->file_count + 1) * sizeof(*more));
     struct stat status;
@@ -155,51 +204,49 @@ static int map_file(struct safetensors *s, const char *path, struct error *err)
     close(fd);
     if (memory == MAP_FAILED)
         return error_set(err, "cannot map %s into memory", path);
-    s->files[s->file_count++] = (struct mapping){memory, (size_t)status.st_size};
+    more = &s->files[s->file_count++];
+    *more = (struct mapping){"", memory, (size_t)status.st_size};
+    snprintf(more->name, sizeof(more->name), "%s", name);
     return read_header(s, path, memory, (size_t)status.st_size, err);
 }
 
-/* The files that an index names, each once. */
+/* A file that an index names; hundreds of tensors name the same few. */
+static int map_named(struct safetensors *s, const char *directory, struct json_value value,
+                     struct error *err)
+{
+    const char *name;
+    char path[PATH_MAX];
+    size_t length;
+
+    if (json_string(value, &name, &length) < 0 || length == 0 || strlen(name) != length ||
+        length >= sizeof(s->files->name) || strchr(name, '/'))
+        return error_set(err, "it names a file that cannot be");
+    for (size_t i = s->file_count; i > 0; i--)
+        if (strcmp(s->files[i - 1].name, name) == 0)
+            return 0;
+    if (s->file_count == FILES_MOST)
+        return error_set(err, "it names more than %d files", FILES_MOST);
+    if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= (int)sizeof(path))
+        return error_set(err, "%.60s...: too long a path", directory);
+    return map_file(s, path, name, err);
+}
+
 static int map_indexed(struct safetensors *s, const char *directory, const char *index,
                        struct error *err)
 {
     struct json *json = json_read_file(index, HEADER_LIMIT, err);
     struct json_value map, value;
     struct json_iterator i;
-    char last[256] = "";
     int rc = 0;
 
     if (!json)
         return -1;
     if (json_member(json_root(json), "weight_map", &map) < 0 || json_iterate(map, &i) < 0)
-        rc = error_set(err, "%s has no weight_map", index);
-    /* Hundreds of tensors name a few files; a file is opened when it differs from all before. */
-    for (char seen[64][256], *file = last; rc == 0 && json_next(&i, NULL, NULL, &value);) {
-        const char *text;
-        size_t length, known = 0;
-        char path[PATH_MAX];
-
-        if (json_string(value, &text, &length) < 0 || length >= sizeof(last) || strchr(text, '/')) {
-            rc = error_set(err, "%s names a file that cannot be", index);
-            break;
-        }
-        snprintf(file, sizeof(last), "%s", text);
-        while (known < s->file_count && known < 64 && strcmp(seen[known], file) != 0)
-            known++;
-        if (known < s->file_count)
-            continue;
-        if (known == 64) {
-            rc = error_set(err, "%s names more than 64 files", index);
-            break;
-        }
-        snprintf(seen[known], sizeof(seen[known]), "%s", file);
-        if (snprintf(path, sizeof(path), "%s/%s", directory, file) >= (int)sizeof(path))
-            rc = error_set(err, "%s: too long a path", directory);
-        else
-            rc = map_file(s, path, err);
-    }
+        rc = error_set(err, "it has no weight_map");
+    while (rc == 0 && json_next(&i, NULL, NULL, &value))
+        rc = map_named(s, directory, value, err);
     json_destroy(json);
-    return rc;
+    return rc < 0 ? error_prefix(err, "%s", index) : 0;
 }
 
 struct safetensors *safetensors_open(const char *path, struct error *err)
@@ -216,14 +263,14 @@ struct safetensors *safetensors_open(const char *path, struct error *err)
     if (stat(path, &status) < 0)
         rc = error_set_errno(err, errno, "cannot open %s", path);
     else if (!S_ISDIR(status.st_mode))
-        rc = map_file(s, path, err);
+        rc = map_file(s, path, "", err);
     else if (snprintf(name, sizeof(name), "%s/model.safetensors.index.json", path) <
                  (int)sizeof(name) &&
              access(name, R_OK) == 0)
         rc = map_indexed(s, path, name, err);
     else {
         snprintf(name, sizeof(name), "%s/model.safetensors", path);
-        rc = map_file(s, name, err);
+        rc = map_file(s, name, "", err);
     }
     if (rc < 0) {
         safetensors_destroy(s);
@@ -251,101 +298,20 @@ const struct safetensor *safetensors_find(const struct safetensors *s, const cha
     return NULL;
 }
 
-float safetensor_value(const struct safetensor *tensor, int64_t index)
+void safetensor_read(const struct safetensor *tensor, int64_t first, int64_t step, int64_t count,
+                     float *out)
 {
-    uint32_t bits;
+    const char *at = (const char *)tensor->data + first * (int64_t)type_size(tensor->type);
     uint16_t half;
-    float value;
 
-    if (tensor->type == TYPE_FP32) {
-        memcpy(&value, (const char *)tensor->data + index * 4, 4);
-        return value;
-    }
-    memcpy(&half, (const char *)tensor->data + index * 2, 2);
-    if (tensor->type == TYPE_FP16) {
-        int exponent = half >> 10 & 31;
-        uint32_t sign = (uint32_t)(half & 0x8000) << 16, fraction = half & 0x3FF;
-
-        if (exponent == 0) {
-            value = (float)fraction / 16777216.0f;
-            return sign ? -value : value;
+    if (tensor->type == TYPE_FP32 && step == 1)
+        memcpy(out, at, (size_t)count * sizeof(*out));
+    else if (tensor->type == TYPE_FP32)
+        for (int64_t i = 0; i < count; i++)
+            memcpy(&out[i], at + i * step * 4, sizeof(*out));
+    else
+        for (int64_t i = 0; i < count; i++) {
+            memcpy(&half, at + i * step * 2, sizeof(half));
+            out[i] = tensor->type == TYPE_FP16 ? half_to_float(half) : bfloat_to_float(half);
         }
-        bits = sign | (uint32_t)(exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13;
-    } else {
-        bits = (uint32_t)half << 16;
-    }
-    memcpy(&value, &bits, 4);
-    return value;
-}
-
-int safetensors_layout_add(struct safetensors_layout *layout, const char *name, int64_t rows,
-                           int64_t cols, struct error *err)
-{
-    struct safetensors_entry *more;
-    size_t elements = (size_t)(rows ? rows : 1) * (size_t)cols;
-
-    more = realloc(layout->entries, (layout->count + 1) * sizeof(*more));
-    if (!more)
-        return error_set(err, "out of memory");
-    layout->entries = more;
-    more = &layout->entries[layout->count++];
-    *more = (struct safetensors_entry){.rows = rows, .cols = cols, .offset = layout->data_bytes};
-    snprintf(more->name, sizeof(more->name), "%s", name);
-    layout->data_bytes += elements * type_size(layout->type);
-    return 0;
-}
-
-int safetensors_layout_finish(struct safetensors_layout *layout, struct error *err)
-{
-    size_t room = 64 + layout->count * 320, used = 8, length;
-    const char *type = layout->type == TYPE_FP32   ? "F32"
-                       : layout->type == TYPE_BF16 ? "BF16"
-                                                   : "F16";
-
-    layout->header = malloc(room);
-    if (!layout->header)
-        return error_set(err, "out of memory");
-    used += (size_t)snprintf(layout->header + used, room - used,
-                             "{\"__metadata__\":{\"format\":\"pt\"}");
-    for (size_t i = 0; i < layout->count; i++) {
-        const struct safetensors_entry *e = &layout->entries[i];
-        size_t elements = (size_t)(e->rows ? e->rows : 1) * (size_t)e->cols;
-        char shape[64];
-
-        if (e->rows)
-            snprintf(shape, sizeof(shape), "%lld,%lld", (long long)e->rows, (long long)e->cols);
-        else
-            snprintf(shape, sizeof(shape), "%lld", (long long)e->cols);
-        used += (size_t)snprintf(
-            layout->header + used, room - used,
-            ",\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}", e->name, type,
-            shape, e->offset, e->offset + elements * type_size(layout->type));
-    }
-    used += (size_t)snprintf(layout->header + used, room - used, "}");
-    /* The data begins at a multiple of 8. */
-    while (used % 8 != 0)
-        layout->header[used++] = ' ';
-    length = used - 8;
-    for (int i = 0; i < 8; i++)
-        layout->header[i] = (char)(length >> (8 * i) & 255);
-    layout->header_bytes = used;
-    for (size_t i = 0; i < layout->count; i++)
-        layout->entries[i].offset += used;
-    return 0;
-}
-
-const struct safetensors_entry *safetensors_layout_find(const struct safetensors_layout *layout,
-                                                        const char *name)
-{
-    for (size_t i = 0; i < layout->count; i++)
-        if (strcmp(layout->entries[i].name, name) == 0)
-            return &layout->entries[i];
-    return NULL;
-}
-
-void safetensors_layout_clear(struct safetensors_layout *layout)
-{
-    free(layout->entries);
-    free(layout->header);
-    memset(layout, 0, sizeof(*layout));
 }

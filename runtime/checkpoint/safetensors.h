@@ -20,16 +20,17 @@ struct safetensor {
 struct safetensors;
 
 /* Open 'path': a file, or a directory with model.safetensors or with several files and
- * model.safetensors.index.json. Everything a header says is checked against the file. Returns NULL
- * with 'err' set. Caller must destroy. */
+ * model.safetensors.index.json. Everything a header says is checked against the file: tensors must
+ * fill it without gaps and without overlap. Returns NULL with 'err' set. Caller must destroy. */
 struct safetensors *safetensors_open(const char *path, struct error *err);
 void safetensors_destroy(struct safetensors *tensors);
 
 /* The tensor called 'name', or NULL. */
 const struct safetensor *safetensors_find(const struct safetensors *tensors, const char *name);
 
-/* Element 'index' of a tensor. */
-float safetensor_value(const struct safetensor *tensor, int64_t index);
+/* 'count' elements of a tensor, from number 'first' on, each 'step' behind the one before it. */
+void safetensor_read(const struct safetensor *tensor, int64_t first, int64_t step, int64_t count,
+                     float *out);
 
 /* A file being written by several processes: each makes the same list of tensors, in the same
  * order, and writes its parts of the data. */
@@ -37,7 +38,7 @@ struct safetensors_layout {
     struct safetensors_entry {
         char name[128];
         int64_t rows, cols; /* rows 0: a vector */
-        size_t offset;      /* in the file */
+        size_t offset;      /* in the file, after safetensors_layout_finish */
     } * entries;
     size_t count;
     enum device_type type;

@@ -1,6 +1,7 @@
 #include "commands.h"
 #include "convert.h"
 #include "directory.h"
+#include "hf.h"
 #include "option.h"
 #include "shard_file.h"
 
@@ -8,21 +9,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
-enum format { FORMAT_HF };
+enum format { FORMAT_HF, FORMAT_MEGATRON };
 
 struct checkpoint_options {
-    int64_t iteration, keep_last;
+    int64_t iteration, keep_last, heads, vocabulary;
     int format, type, tensors, all;
+    const char *shard_size;
 };
 
 #define AT(field) offsetof(struct checkpoint_options, field)
 
 /* clang-format off */
 static const struct option options[] = {
-    {"format", OPTION_CHOICE, AT(format), 0, "the other side of import and export (hf)", "hf", 0, 0},
+    {"format", OPTION_CHOICE, AT(format), 0, "the other side of import and export (hf)", "hf|megatron", 0, 0},
     {"dtype", OPTION_CHOICE, AT(type), 0, "export: type of the numbers (fp32)", "fp32|bf16|fp16", 0, 0},
+    {"max-shard-size", OPTION_TEXT, AT(shard_size), "SIZE", "export: most bytes of a file, as in 5GB (50GB)", 0, 0, 0},
+    {"vocab-size", OPTION_INT, AT(vocabulary), "N", "import of megatron: entries without padding", 0, 1, INT32_MAX},
+    {"num-attention-heads", OPTION_INT, AT(heads), "N", "import of megatron: where the files do not tell", 0, 1, INT32_MAX},
     {"iteration", OPTION_INT, AT(iteration), "N", "another one than the latest", 0, 0, INT64_MAX},
     {"tensors", OPTION_FLAG, AT(tensors), 0, "inspect: list all tensors", 0, 0, 0},
     {"all", OPTION_FLAG, AT(all), 0, "verify: all checkpoints of the directory", 0, 0, 0},
@@ -36,8 +42,8 @@ static void print_usage(void)
     printf("Usage: megatron checkpoint inspect DIR [--iteration N] [--tensors]\n"
            "       megatron checkpoint verify  DIR [--iteration N] [--all]\n"
            "       megatron checkpoint prune   DIR --keep-last N\n"
-           "       megatron checkpoint import  FOLDER DIR [--format hf]\n"
-           "       megatron checkpoint export  DIR FOLDER [--format hf] [--dtype TYPE]\n"
+           "       megatron checkpoint import  FOLDER DIR [--format hf|megatron]\n"
+           "       megatron checkpoint export  DIR FOLDER [--dtype TYPE] [--max-shard-size SIZE]\n"
            "Look into checkpoints, check them, remove old ones, exchange them.\n");
     options_print(options, stdout);
 }
@@ -205,24 +211,63 @@ static int run_prune(const struct checkpoint_options *given, const char *directo
     return 0;
 }
 
+/* "5GB", "300MB", "1GiB" or a number of bytes. */
+static int parse_size(const char *text, int64_t *bytes, struct error *err)
+{
+    static const struct {
+        const char *name;
+        int64_t factor;
+    } units[] = {{"", 1},          {"B", 1},           {"KB", 1000},
+                 {"MB", 1000000},  {"GB", 1000000000}, {"KiB", 1 << 10},
+                 {"MiB", 1 << 20}, {"GiB", 1 << 30}};
+    char digits[20];
+    size_t length = strspn(text, "0123456789");
+
+    snprintf(digits, sizeof(digits), "%.*s", (int)(length < 19 ? length : 19), text);
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+        if (length == 0 || length > 12 || strcasecmp(text + length, units[i].name) != 0)
+            continue;
+        *bytes = strtoll(digits, NULL, 10);
+        if (*bytes < 1 || *bytes > INT64_MAX / units[i].factor)
+            break;
+        *bytes *= units[i].factor;
+        return 0;
+    }
+    return error_set(err, "--max-shard-size %.30s: give a size such as 5GB, 300MB or 1GiB", text);
+}
+
 static int run_export(const struct checkpoint_options *given, const char *from, const char *to,
                       struct error *err)
 {
     static const enum device_type types[] = {TYPE_FP32, TYPE_BF16, TYPE_FP16};
     char path[PATH_MAX];
+    int64_t bytes = HF_SHARD_BYTES;
 
+    if (given->format != FORMAT_HF)
+        return error_set(err, "export writes --format hf only");
+    if (given->shard_size && parse_size(given->shard_size, &bytes, err) < 0)
+        return -1;
     if (find_one(given, from, path, err) < 0 ||
-        convert_export_hf(path, to, types[given->type], err) < 0)
+        convert_export_hf(path, to, types[given->type], bytes, err) < 0)
         return -1;
     printf("exported %s to %s\n", path, to);
     return 0;
 }
 
-static int run_import(const char *from, const char *to, struct error *err)
+static int run_import(const struct checkpoint_options *given, const char *from, const char *to,
+                      struct error *err)
 {
-    if (convert_import_hf(from, to, err) < 0)
+    struct megatron_hints hints = {given->heads, given->vocabulary};
+    char said[200] = "";
+
+    if (given->format == FORMAT_HF && (given->heads > 0 || given->vocabulary > 0))
+        return error_set(err, "--num-attention-heads and --vocab-size are for --format megatron");
+    if ((given->format == FORMAT_HF ? convert_import_hf(from, to, err)
+                                    : convert_import_megatron(from, to, &hints, said, err)) < 0)
         return -1;
     printf("imported %s to %s; train from it with --load %s --finetune\n", from, to, to);
+    if (*said)
+        printf("it was read as: %s\n", said);
     return 0;
 }
 
@@ -246,7 +291,7 @@ static int run_action(const struct checkpoint_options *given, const struct optio
     if (strcmp(action, "prune") == 0)
         return run_prune(given, result->words[1], err);
     if (strcmp(action, "import") == 0)
-        return run_import(result->words[1], result->words[2], err);
+        return run_import(given, result->words[1], result->words[2], err);
     return run_export(given, result->words[1], result->words[2], err);
 }
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # The job script goes on by itself: after a rank, a slurmstepd or a node was lost, after SIGTERM, and up to
-# the end of training; and it gives up where nothing helps. ROUNDS: further kills at random (0).
+# the end of training; and it gives up where nothing helps. ROUNDS: further kills at random (0), of a rank,
+# of the slurmstepd of either node or of either node, a moment after a save or within one.
 . "$(dirname "$0")/../tap.sh"
 [ -f "$MEGATRON_INST/lib/megatron/comm_mpi.so" ] || skip_all "no installed tree with MPI; run ./quickstart build"
 cluster_up --nodes 3 --gpus 0 --cpus 4 --conf SlurmdTimeout=10
@@ -44,24 +45,31 @@ like "$job" '^[0-9]+$' "the job script is taken" || diag "$job"
 goes_on 0 5
 ok "the run saves" || { diag "$(tail -n 5 "$log")"; done_testing; }
 
+# The newest step of the job: the one that trains.
+step() { in_cluster squeue -h -s -j "$job" -o %i | grep -E "^$job\.[0-9]+\$" | sort -V | tail -n 1; }
+# hit WHAT [NODE]
 hit() {
-    local what=$1 at before
+    local what=$1 node=${2:-n2} at before
     at=$(latest)
     before=$(starts)
     began=$SECONDS
     case $what in
     "a rank killed") kill -KILL "$(ranks | shuf -n 1)" ;;
-    "a slurmstepd killed") "$top/t/cluster" kill-stepd n2 "$job" ;;
-    "a node lost") "$top/t/cluster" kill-node n2; sleep 1; "$top/t/cluster" start-node n2 ;;
+    "a slurmstepd killed") "$top/t/cluster" kill-stepd "$node" "$(step)" ;;
+    "a node lost") "$top/t/cluster" kill-node "$node"; sleep 1; "$top/t/cluster" start-node "$node" ;;
     "SIGTERM for the job") as_user scancel --signal=TERM "$job" ;;
     esac >/dev/null 2>&1
     goes_on $((before + 1)) "$at"
     ok "$what: it goes on by itself" || { diag "$(state)" "$(tail -n 8 "$log")"; done_testing; }
-    diag "$((SECONDS - began)) s until it has saved again"
+    diag "$((SECONDS - began)) s until it has saved again after $what${2:+ ($node)}"
 }
 losses=("a rank killed" "a slurmstepd killed" "SIGTERM for the job" "a node lost")
 for what in "${losses[@]}"; do hit "$what"; done
-for ((round = 0; round < ${ROUNDS:-0}; round++)); do hit "${losses[RANDOM % 4]}"; done
+kills=("a rank killed" "a slurmstepd killed" "a node lost")
+for ((round = 0; round < ${ROUNDS:-0}; round++)); do
+    sleep $((RANDOM % 3)).$((RANDOM % 10))
+    hit "${kills[RANDOM % 3]}" "n$((RANDOM % 2 + 1))"
+done
 grep -q 'goes back into the queue' "$log"
 ok "SIGTERM saved and requeued the job"
 as_user scancel "$job"

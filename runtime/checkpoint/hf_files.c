@@ -1,0 +1,386 @@
+#include "config.h"
+
+#include "directory.h"
+#include "hf_config.h"
+#include "hf_private.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WHOLE_NAME "model.safetensors"
+#define INDEX_JSON "model.safetensors.index.json"
+
+/* --- The plan -------------------------------------------------------------------------------- */
+
+/* A plan under way: the parameters of the whole model, and the file that small tensors go to. */
+struct planning {
+    struct hf_files *files;
+    struct parameters parameters;
+    enum device_type type;
+    int64_t shard_bytes;
+    struct hf_file open; /* not among the files yet */
+};
+
+/* Put a file behind those that are full; it is cleared. */
+static int add_file(struct hf_files *files, struct hf_file *file, struct error *err)
+{
+    struct hf_file *more;
+
+    if (file->layout.count == 0)
+        return 0;
+    more = realloc(files->list, (files->count + 1) * sizeof(*more));
+    if (!more)
+        return error_set(err, "out of memory");
+    files->list = more;
+    more[files->count++] = *file;
+    *file = (struct hf_file){.layout.type = file->layout.type, .fd = -1};
+    return 0;
+}
+
+/* As transformers does it, to the numbers of the files: a tensor that is larger than a file may be
+ * gets one of its own, at once; the others fill a file that is numbered when it is full. */
+static int place(struct planning *plan, const char *name, int64_t rows, int64_t cols,
+                 struct error *err)
+{
+    int64_t bytes = rows * cols * (int64_t)type_size(plan->type);
+    struct hf_file alone = {.layout.type = plan->type, .fd = -1};
+    int rc;
+
+    plan->files->parameters += rows * cols;
+    plan->files->bytes += bytes;
+    if (bytes > plan->shard_bytes) {
+        rc = safetensors_layout_add(&alone.layout, name, rows == 1 ? 0 : rows, cols, err);
+        if (rc == 0)
+            rc = add_file(plan->files, &alone, err);
+        safetensors_layout_clear(&alone.layout);
+        return rc;
+    }
+    if ((int64_t)plan->open.layout.data_bytes + bytes > plan->shard_bytes &&
+        add_file(plan->files, &plan->open, err) < 0)
+        return -1;
+    return safetensors_layout_add(&plan->open.layout, name, rows == 1 ? 0 : rows, cols, err);
+}
+
+/* Their tensor for a row of the table, if the model has it and the row is its first. */
+static int place_row(struct planning *plan, const struct hf_name *row, int64_t layer,
+                     struct error *err)
+{
+    char ours[HF_NAME], theirs[HF_NAME];
+    int64_t rows, cols;
+
+    if (row->part > 0)
+        return 0;
+    snprintf(ours, sizeof(ours), row->ours, (int)layer);
+    snprintf(theirs, sizeof(theirs), row->theirs, (int)layer);
+    for (int i = 0; i < plan->parameters.count; i++) {
+        if (strcmp(plan->parameters.list[i].name, ours) != 0)
+            continue;
+        hf_shape(row, &plan->parameters.list[i], &rows, &cols);
+        return place(plan, theirs, rows, cols, err);
+    }
+    return 0;
+}
+
+/* Rows of layers follow each other in the table; they are repeated for each layer. */
+static int place_all(struct planning *plan, int64_t layers, struct error *err)
+{
+    for (const struct hf_name *row = plan->files->table, *end; row->ours; row = end) {
+        int repeated = strchr(row->ours, '%') != NULL;
+
+        for (end = row + 1; repeated && end->ours && strchr(end->ours, '%'); end++)
+            ;
+        for (int64_t layer = 0; layer < (repeated ? layers : 1); layer++)
+            for (const struct hf_name *r = row; r < end; r++)
+                if (place_row(plan, r, layer, err) < 0)
+                    return -1;
+    }
+    return 0;
+}
+
+static int name_files(struct hf_files *files, struct error *err)
+{
+    if (files->count > 99999)
+        return error_set(err, "it would be more than 99999 files; let them be larger");
+    for (size_t i = 0; i < files->count; i++) {
+        struct hf_file *file = &files->list[i];
+
+        if (files->count == 1)
+            snprintf(file->name, sizeof(file->name), WHOLE_NAME);
+        else
+            snprintf(file->name, sizeof(file->name), "model-%05zu-of-%05zu.safetensors", i + 1,
+                     files->count);
+        if (safetensors_layout_finish(&file->layout, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int hf_files_plan(struct hf_files *files, const struct model_config *config, int64_t shard_bytes,
+                  struct error *err)
+{
+    struct planning plan = {.files = files,
+                            .type = config->type,
+                            .shard_bytes = shard_bytes,
+                            .open = {.layout.type = config->type, .fd = -1}};
+    struct layout one = {1, 1, 1, 1};
+    struct layout_position at = {0, 0, 0, 0};
+    struct model_config whole = *config;
+    char theirs[HF_NAME];
+    int rc;
+
+    memset(files, 0, sizeof(*files));
+    files->table = hf_names_of(config, err);
+    if (!files->table)
+        return -1;
+    whole.chunks = 1;
+    rc = parameters_create(&plan.parameters, &whole, &one, &at, 1, err);
+    for (int i = 0; i < plan.parameters.count && rc == 0; i++)
+        if (!hf_find_name(files->table, plan.parameters.list[i].name, theirs))
+            rc = error_set(err, "Hugging Face has no tensor for %s", plan.parameters.list[i].name);
+    if (rc == 0)
+        rc = place_all(&plan, config->shape.layers, err);
+    if (rc == 0)
+        rc = add_file(files, &plan.open, err);
+    safetensors_layout_clear(&plan.open.layout);
+    parameters_destroy(&plan.parameters);
+    return rc < 0 ? -1 : name_files(files, err);
+}
+
+void hf_files_clear(struct hf_files *files)
+{
+    for (size_t i = 0; i < files->count; i++) {
+        if (files->list[i].fd >= 0)
+            close(files->list[i].fd);
+        safetensors_layout_clear(&files->list[i].layout);
+    }
+    free(files->list);
+    memset(files, 0, sizeof(*files));
+}
+
+/* --- Data ------------------------------------------------------------------------------------ */
+
+static int write_all(int fd, const void *data, size_t bytes, size_t at, struct error *err)
+{
+    while (bytes > 0) {
+        ssize_t wrote = pwrite(fd, data, bytes, (off_t)at);
+
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote <= 0)
+            return error_set_errno(err, wrote < 0 ? errno : ENOSPC, "cannot write the weights");
+        data = (const char *)data + wrote;
+        bytes -= (size_t)wrote;
+        at += (size_t)wrote;
+    }
+    return 0;
+}
+
+static int open_one(struct hf_file *file, const char *directory, int create, struct error *err)
+{
+    const struct safetensors_layout *layout = &file->layout;
+    char path[PATH_MAX];
+
+    if (directory_path(path, err, "%s/%s.new", directory, file->name) < 0)
+        return -1;
+    file->fd =
+        open(path, create ? O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC : O_RDWR | O_CLOEXEC, 0666);
+    if (file->fd < 0)
+        return error_set_errno(err, errno, "cannot write %s", path);
+    if (!create)
+        return 0;
+    /* A full disk is noticed here rather than after minutes; not all file systems can tell. */
+    if (fallocate(file->fd, 0, 0, (off_t)(layout->header_bytes + layout->data_bytes)) < 0 &&
+        (errno == ENOSPC || errno == EFBIG))
+        return error_set_errno(err, errno, "cannot write %s", path);
+    if (ftruncate(file->fd, (off_t)(layout->header_bytes + layout->data_bytes)) < 0)
+        return error_set_errno(err, errno, "cannot write %s", path);
+    return write_all(file->fd, layout->header, layout->header_bytes, 0, err);
+}
+
+int hf_files_open(struct hf_files *files, const char *directory, int create, struct error *err)
+{
+    for (size_t i = 0; i < files->count; i++)
+        if (open_one(&files->list[i], directory, create, err) < 0)
+            return -1;
+    return 0;
+}
+
+/* Rows of ours are columns of theirs. */
+static int write_columns(int fd, const struct hf_name *row, const struct parameter *p,
+                         size_t offset, size_t size, const char *weights, struct error *err)
+{
+    int64_t rows = hf_true_rows(p);
+    char *column = malloc((size_t)rows * size + 1);
+    int rc = column ? 0 : error_set(err, "out of memory");
+
+    for (int64_t c = 0; c < p->cols && rc == 0; c++) {
+        for (int64_t r = 0; r < rows; r++)
+            memcpy(column + (size_t)r * size, weights + (size_t)(r * p->cols + c) * size, size);
+        rc = write_all(fd, column, (size_t)rows * size,
+                       offset + (size_t)hf_index(row, p, p->first_row, p->first_col + c) * size,
+                       err);
+    }
+    free(column);
+    return rc;
+}
+
+int hf_files_write(const struct hf_files *files, const struct parameter *p, const char *weights,
+                   struct error *err)
+{
+    char theirs[HF_NAME];
+    const struct hf_name *row = hf_find_name(files->table, p->name, theirs);
+    const struct safetensors_entry *entry = NULL;
+    const struct hf_file *file;
+    int64_t rows = hf_true_rows(p), together;
+    size_t i = 0, size;
+    int rc = 0;
+
+    while (row && i < files->count &&
+           !(entry = safetensors_layout_find(&files->list[i].layout, theirs)))
+        i++;
+    if (!entry)
+        return error_set(err, "no file is to hold %s", p->name);
+    file = &files->list[i];
+    size = type_size(file->layout.type);
+    if (row->transposed && p->all_rows > 1)
+        return write_columns(file->fd, row, p, entry->offset, size, weights, err);
+    /* Whole rows follow each other in the file, too. */
+    together = p->cols == p->all_cols && rows > 0 ? rows : 1;
+    for (int64_t r = 0; r < rows && rc == 0; r += together)
+        rc = write_all(
+            file->fd, weights + (size_t)(r * p->cols) * size, (size_t)(together * p->cols) * size,
+            entry->offset + (size_t)hf_index(row, p, p->first_row + r, p->first_col) * size, err);
+    return rc;
+}
+
+int hf_files_close(struct hf_files *files, struct error *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < files->count; i++) {
+        struct hf_file *file = &files->list[i];
+
+        if (file->fd < 0)
+            continue;
+        if (fsync(file->fd) < 0 && rc == 0)
+            rc = error_set_errno(err, errno, "cannot write %s", file->name);
+        if (close(file->fd) < 0 && rc == 0)
+            rc = error_set_errno(err, errno, "cannot write %s", file->name);
+        file->fd = -1;
+    }
+    return rc;
+}
+
+/* --- Names ----------------------------------------------------------------------------------- */
+
+struct mapped {
+    const char *tensor, *file;
+};
+
+static int by_tensor(const void *a, const void *b)
+{
+    return strcmp(((const struct mapped *)a)->tensor, ((const struct mapped *)b)->tensor);
+}
+
+/* Which tensor is in which file, as transformers writes it. */
+static char *make_index(const struct hf_files *files, size_t *size, struct error *err)
+{
+    struct mapped *map;
+    size_t count = 0, n = 0;
+    char *text = NULL;
+    FILE *f;
+
+    for (size_t i = 0; i < files->count; i++)
+        count += files->list[i].layout.count;
+    map = calloc(count + 1, sizeof(*map));
+    f = map ? open_memstream(&text, size) : NULL;
+    for (size_t i = 0; f && i < files->count; i++)
+        for (size_t k = 0; k < files->list[i].layout.count; k++)
+            map[n++] = (struct mapped){files->list[i].layout.entries[k].name, files->list[i].name};
+    if (f) {
+        qsort(map, count, sizeof(*map), by_tensor);
+        fprintf(f,
+                "{\n  \"metadata\": {\n    \"total_parameters\": %" PRId64
+                ",\n    \"total_size\": %" PRId64 "\n  },\n  \"weight_map\": {\n",
+                files->parameters, files->bytes);
+        for (size_t i = 0; i < count; i++)
+            fprintf(f, "    \"%s\": \"%s\"%s\n", map[i].tensor, map[i].file,
+                    i + 1 < count ? "," : "");
+        fprintf(f, "  }\n}\n");
+    }
+    free(map);
+    if (f && fclose(f) == 0)
+        return text;
+    free(text);
+    error_set(err, "out of memory");
+    return NULL;
+}
+
+/* Is it a name that an export can have given, and not one of these files? */
+static int is_stale(const struct hf_files *files, const char *name)
+{
+    int number, of, end = 0;
+
+    if (strcmp(name, INDEX_JSON) == 0)
+        return files->count == 1;
+    if (strcmp(name, WHOLE_NAME) != 0 &&
+        (sscanf(name, "model-%5d-of-%5d.safetensors%n", &number, &of, &end) != 2 || end == 0 ||
+         name[end] != '\0'))
+        return 0;
+    for (size_t i = 0; i < files->count; i++)
+        if (strcmp(files->list[i].name, name) == 0)
+            return 0;
+    return 1;
+}
+
+/* A reader that finds the weights of two models would have to choose. */
+static void remove_stale(const struct hf_files *files, const char *path)
+{
+    DIR *directory = opendir(path);
+    struct dirent *entry;
+
+    while (directory && (entry = readdir(directory)))
+        if (is_stale(files, entry->d_name))
+            unlinkat(dirfd(directory), entry->d_name, 0);
+    if (directory)
+        closedir(directory);
+}
+
+int hf_files_commit(const struct hf_files *files, const char *directory,
+                    const struct model_config *config, struct error *err)
+{
+    char path[PATH_MAX], temporary[PATH_MAX], *text;
+    size_t size;
+    int rc = hf_config_write(directory, config, err);
+
+    for (size_t i = 0; i < files->count && rc == 0; i++) {
+        rc = directory_path(path, err, "%s/%s", directory, files->list[i].name);
+        if (rc == 0)
+            rc = directory_path(temporary, err, "%s/%s.new", directory, files->list[i].name);
+        if (rc == 0 && rename(temporary, path) < 0)
+            rc = error_set_errno(err, errno, "cannot rename %s", temporary);
+    }
+    if (rc == 0 && files->count > 1) {
+        text = make_index(files, &size, err);
+        rc = text ? directory_write(directory, INDEX_JSON, text, size, err) : -1;
+        free(text);
+    }
+    if (rc == 0)
+        remove_stale(files, directory);
+    return rc < 0 ? -1 : directory_sync(directory, err);
+}
+
+void hf_files_abandon(const struct hf_files *files, const char *directory)
+{
+    char path[PATH_MAX];
+
+    for (size_t i = 0; i < files->count; i++)
+        if (directory_path(path, NULL, "%s/%s.new", directory, files->list[i].name) == 0)
+            unlink(path);
+}

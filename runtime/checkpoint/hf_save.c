@@ -1,0 +1,90 @@
+#include "hf.h"
+#include "directory.h"
+#include "hf_private.h"
+
+#include <stdlib.h>
+
+/* Is the parameter this rank's to write? Each must be written once. */
+static int is_mine(const struct parallel *parallel, const struct parameter *p)
+{
+    if (parallel->at.dp != 0 || parallel->at.cp != 0 || p->class == CLASS_TIED)
+        return 0;
+    return parallel->at.tp == 0 || (p->class != CLASS_SHARED && p->class != CLASS_SHARED_RAW);
+}
+
+static int save_parts(const struct hf_files *files, const struct model_config *config,
+                      struct model *model, const struct parallel *parallel, struct device *device,
+                      struct error *err)
+{
+    const struct parameters *p = model_parameters_of(model);
+    size_t size = type_size(config->type), bytes = (size_t)p->elements * size;
+    char *host = device_host_allocate(device, bytes, err);
+    int rc;
+
+    if (!host)
+        return -1;
+    device_copy(model_stream(model), host, model_weights(model), bytes, COPY_TO_HOST);
+    rc = device_stream_wait(model_stream(model), 600, err);
+    for (int i = 0; i < p->count && rc == 0; i++)
+        if (is_mine(parallel, &p->list[i]))
+            rc = hf_files_write(files, &p->list[i], host + (size_t)p->list[i].offset * size, err);
+    device_host_release(device, host);
+    return rc;
+}
+
+/* Every rank comes here, whatever it met: -1 on all if one failed. */
+static int agree(const struct parallel *parallel, int rc, struct error *err)
+{
+    unsigned char mine = rc < 0, *all = calloc((size_t)parallel->comm->size, 1);
+    int bad = -1;
+
+    if (!all)
+        return error_set(err, "out of memory");
+    if (comm_host_gather(parallel->comm, &mine, all, 1, err) < 0)
+        rc = -1;
+    for (int i = 0; i < parallel->comm->size; i++)
+        if (all[i])
+            bad = i;
+    free(all);
+    if (rc == 0 && bad >= 0)
+        return error_set(err, "rank %d could not write its part of the weights", bad);
+    return rc;
+}
+
+static int save_files(const char *directory, struct hf_files *files,
+                      const struct model_config *config, struct model *model,
+                      const struct parallel *parallel, struct device *device, struct error *err)
+{
+    int first = parallel->comm->rank == 0, rc = 0;
+    struct error ignored;
+
+    if (first)
+        rc = directory_prepare(directory, err);
+    if (rc == 0 && first)
+        rc = hf_files_open(files, directory, 1, err);
+    rc = agree(parallel, rc, err);
+    if (rc == 0 && !first)
+        rc = hf_files_open(files, directory, 0, err);
+    if (rc == 0)
+        rc = save_parts(files, config, model, parallel, device, err);
+    if (hf_files_close(files, rc == 0 ? err : &ignored) < 0)
+        rc = -1;
+    rc = agree(parallel, rc, err);
+    if (rc == 0 && first)
+        rc = hf_files_commit(files, directory, config, err);
+    if (rc < 0 && first)
+        hf_files_abandon(files, directory);
+    return agree(parallel, rc, err);
+}
+
+int hf_save(const char *directory, const struct model_config *config, struct model *model,
+            const struct parallel *parallel, struct device *device, struct error *err)
+{
+    struct hf_files files;
+    int rc = hf_files_plan(&files, config, HF_SHARD_BYTES, err);
+
+    if (rc == 0)
+        rc = save_files(directory, &files, config, model, parallel, device, err);
+    hf_files_clear(&files);
+    return rc;
+}

@@ -1,0 +1,221 @@
+#include "megatron_private.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define GPT2_VOCABULARY 50257
+#define GPT2_HEAD       64
+
+/* --- Arguments: a namespace that later versions carry ----------------------------------------- */
+
+static const struct pickle_value *arguments_of(const struct megatron_source *s)
+{
+    return pickle_member(torch_file_root(s->shards[0].file), "args");
+}
+
+static int64_t whole(const struct pickle_value *args, const char *name, int64_t other)
+{
+    const struct pickle_value *value = pickle_member(args, name);
+
+    return value && value->type == PICKLE_INTEGER ? value->integer : other;
+}
+
+static double real(const struct pickle_value *args, const char *name, double other)
+{
+    const struct pickle_value *value = pickle_member(args, name);
+
+    if (value && value->type == PICKLE_INTEGER)
+        return (double)value->integer;
+    return value && value->type == PICKLE_REAL ? value->real : other;
+}
+
+static int flag(const struct pickle_value *args, const char *name, int other)
+{
+    const struct pickle_value *value = pickle_member(args, name);
+
+    return value && value->type == PICKLE_BOOL ? (int)value->integer : other;
+}
+
+/* Networks that we would compute otherwise. */
+static int check_kind(const struct pickle_value *args, struct error *err)
+{
+    static const char *const refused[] = {
+        "apply_layernorm_1p", "apply_residual_connection_post_layernorm",
+        "squared_relu",       "geglu",
+        "quick_geglu",        "qk_layernorm",
+        "rotary_interleaved", "multi_latent_attention",
+        "onnx_safe",
+    };
+
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+        if (flag(args, refused[i], 0))
+            return error_set(err, "it was trained with %s, which is not supported", refused[i]);
+    if (whole(args, "num_experts", 0) > 0)
+        return error_set(err, "it has experts, which are not supported");
+    if (real(args, "rotary_seq_len_interpolation_factor", 1) != 1)
+        return error_set(err, "it was trained with rotary_seq_len_interpolation_factor, which is "
+                              "not supported");
+    return 0;
+}
+
+/* --- Tensors --------------------------------------------------------------------------------- */
+
+/* Shape of one rank's part; vectors have one row. */
+static int shape_of(const struct megatron_source *s, const char *ours, int64_t *rows, int64_t *cols,
+                    struct error *err)
+{
+    const struct pickle_value *value = megatron_find_ours(s, ours, 0);
+    struct torch_tensor t;
+
+    if (!value)
+        return error_set(err, "there is no tensor for %s", ours);
+    if (torch_file_tensor(s->shards[0].file, value, &t, err) < 0)
+        return error_prefix(err, "%s", ours);
+    if (t.dimensions != 1 && t.dimensions != 2)
+        return error_set(err, "%s is neither a vector nor a matrix", ours);
+    *rows = t.dimensions == 2 ? t.shape[0] : 1;
+    *cols = t.shape[t.dimensions - 1];
+    if (*rows > INT32_MAX || *cols > INT32_MAX)
+        return error_set(err, "%s is too large", ours);
+    return 0;
+}
+
+/* --- The model ------------------------------------------------------------------------------- */
+
+/* The true size of a vocabulary whose padded one is known: what is said, what the tokenizer of the
+ * arguments has, or GPT-2's where the padding fits it; otherwise all rows count. */
+static int64_t vocabulary_of(const struct megatron_source *s, const struct pickle_value *args,
+                             const struct megatron_hints *hints, int64_t rows)
+{
+    const struct pickle_value *tokenizer = pickle_member(args, "tokenizer_type");
+    int64_t said = whole(args, "vocab_size", 0);
+    int64_t divisor = whole(args, "make_vocab_size_divisible_by", 128);
+
+    if (hints->vocabulary > 0)
+        return hints->vocabulary;
+    if (said > 0 && said <= rows)
+        return said;
+    if ((!args || pickle_is_text(tokenizer, "GPT2BPETokenizer")) && divisor > 0 &&
+        divisor <= INT32_MAX && rows == vocabulary_padded(GPT2_VOCABULARY, divisor, s->tp))
+        return GPT2_VOCABULARY;
+    return rows;
+}
+
+static int read_positions(struct megatron_source *s, const struct pickle_value *args,
+                          struct error *err)
+{
+    struct model_config *c = &s->model;
+    int64_t cols;
+
+    if (megatron_find_ours(s, "embedding.position.weight", 0)) {
+        c->position = POSITION_LEARNED;
+        return shape_of(s, "embedding.position.weight", &c->positions, &cols, err);
+    }
+    c->position = pickle_is_text(pickle_member(args, "position_embedding_type"), "none")
+                      ? POSITION_NONE
+                      : POSITION_ROPE;
+    c->positions = whole(args, "max_position_embeddings", whole(args, "seq_length", 0));
+    if (c->positions < 1 || c->positions > INT32_MAX)
+        return error_set(err, "its max_position_embeddings is missing");
+    c->shape.rotary_base = real(args, "rotary_base", 10000);
+    c->rotary_percent = real(args, "rotary_percent", 1);
+    if (flag(args, "use_rope_scaling", 0)) {
+        c->rope_scaling.used = 1;
+        c->rope_scaling.factor = real(args, "rope_scaling_factor", 8);
+    }
+    return 0;
+}
+
+static int read_sizes(struct megatron_source *s, const struct pickle_value *args,
+                      const struct megatron_hints *hints, struct error *err)
+{
+    struct model_shape *m = &s->model.shape;
+    int64_t rows, cols, fc1;
+
+    if (shape_of(s, "embedding.word.weight", &rows, &m->hidden, err) < 0 ||
+        shape_of(s, "mlp.up.weight", &fc1, &cols, err) < 0)
+        return -1;
+    rows *= s->tp;
+    s->model.swiglu = flag(args, "swiglu", 0);
+    m->layers = s->chunks * s->pp * s->chunk_layers;
+    m->ffn_hidden = fc1 * s->tp / (s->model.swiglu ? 2 : 1);
+    m->heads = whole(args, "num_attention_heads", m->hidden / GPT2_HEAD);
+    if (hints->heads > 0)
+        m->heads = hints->heads;
+    if (m->heads < 1 || m->heads > INT32_MAX)
+        return error_set(err, "its number of heads is not known; give --num-attention-heads");
+    m->query_groups =
+        flag(args, "group_query_attention", 0) ? whole(args, "num_query_groups", 0) : m->heads;
+    m->kv_channels = whole(args, "kv_channels", m->hidden / m->heads);
+    m->vocabulary = vocabulary_of(s, args, hints, rows);
+    if (m->hidden < 1 || m->ffn_hidden < 1 || m->kv_channels < 1 || m->kv_channels > INT32_MAX ||
+        m->query_groups < 1 || m->heads % m->query_groups != 0 || m->query_groups % s->tp != 0)
+        return error_set(err, "its %lld heads of %lld channels in %lld groups cannot be",
+                         (long long)m->heads, (long long)m->kv_channels,
+                         (long long)m->query_groups);
+    if (m->vocabulary > rows)
+        return error_set(err, "its vocabulary has %lld entries, and %lld are asked for",
+                         (long long)rows, (long long)m->vocabulary);
+    if (whole(args, "num_layers", m->layers) != m->layers)
+        return error_set(err, "it holds %lld layers of %lld: files of some ranks are missing",
+                         (long long)m->layers, (long long)whole(args, "num_layers", 0));
+    return 0;
+}
+
+static int read_version(struct megatron_source *s, struct error *err)
+{
+    s->version = real(torch_file_root(s->shards[0].file), "checkpoint_version", 0);
+    if (s->version != 0 && s->version != 1 && s->version != 2 && s->version != 3)
+        return error_set(err, "its checkpoint_version is %g, and 0, 1, 2 and 3 are known",
+                         s->version);
+    if (s->version < 2 && s->model.shape.query_groups != s->model.shape.heads)
+        return error_set(err, "checkpoint_version %g has no groups of queries", s->version);
+    return 0;
+}
+
+static void describe(struct megatron_source *s, const struct pickle_value *args)
+{
+    const struct model_shape *m = &s->model.shape;
+
+    snprintf(s->description, sizeof(s->description),
+             "checkpoint version %g %s arguments, tp %lld, pp %lld; %lld layers, hidden %lld, "
+             "%lld heads, vocabulary %lld",
+             s->version, args ? "with" : "without", (long long)s->tp, (long long)s->pp,
+             (long long)m->layers, (long long)m->hidden, (long long)m->heads,
+             (long long)m->vocabulary);
+}
+
+int megatron_read_model(struct megatron_source *s, const struct megatron_hints *hints,
+                        struct error *err)
+{
+    const struct pickle_value *args = arguments_of(s);
+    struct model_config *c = &s->model;
+
+    memset(c, 0, sizeof(*c));
+    c->shape.rotary_base = 10000;
+    c->rotary_percent = 1;
+    c->rope_scaling = (struct rope_scaling){0, 8, 1, 4, 8192};
+    if (check_kind(args, err) < 0 || read_sizes(s, args, hints, err) < 0 ||
+        read_positions(s, args, err) < 0 || read_version(s, err) < 0)
+        return -1;
+    c->shape.name = "imported";
+    c->shape.family = c->swiglu ? MODEL_LLAMA : MODEL_GPT;
+    c->shape.sequence = c->positions;
+    c->padded_vocabulary = c->shape.vocabulary;
+    c->norm =
+        pickle_is_text(pickle_member(args, "normalization"), "RMSNorm") ? NORM_RMS : NORM_LAYER;
+    c->epsilon = real(args, "norm_epsilon", real(args, "layernorm_epsilon", 1e-5));
+    c->linear_bias = megatron_find_ours(s, "mlp.down.bias", 0) != NULL;
+    c->qkv_bias = megatron_find_ours(s, "attention.query.bias", 0) != NULL && !c->linear_bias;
+    /* The last stage may have a copy of tied ones under that name: it counts only where nothing is
+     * said. */
+    c->tied = !flag(args, "untie_embeddings_and_output_weights",
+                    megatron_find_ours(s, "head.weight", 1) != NULL);
+    c->hidden_dropout = real(args, "hidden_dropout", 0.1);
+    c->attention_dropout = real(args, "attention_dropout", 0.1);
+    c->init_std = real(args, "init_method_std", 0.02);
+    c->chunks = c->micro_batch = 1;
+    describe(s, args);
+    return 0;
+}

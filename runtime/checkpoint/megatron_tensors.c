@@ -1,0 +1,311 @@
+#include "megatron_private.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- Names ----------------------------------------------------------------------------------- */
+
+static const struct megatron_name outer_names[] = {
+    {"embedding.word.weight",
+     CUT_ROWS,
+     0,
+     {"language_model/embedding/word_embeddings/weight", "embedding.word_embeddings.weight"}},
+    {"embedding.position.weight",
+     CUT_NONE,
+     0,
+     {"language_model/embedding/position_embeddings/weight",
+      "embedding.position_embeddings.weight"}},
+    {"final_norm.weight",
+     CUT_NONE,
+     0,
+     {"language_model/transformer/final_layernorm.weight",
+      "language_model/encoder/final_layernorm.weight", "language_model/encoder/final_norm.weight",
+      "decoder.final_layernorm.weight"}},
+    {"final_norm.bias",
+     CUT_NONE,
+     0,
+     {"language_model/transformer/final_layernorm.bias",
+      "language_model/encoder/final_layernorm.bias", "language_model/encoder/final_norm.bias",
+      "decoder.final_layernorm.bias"}},
+    {"head.weight", CUT_ROWS, 0, {"language_model/output_layer/weight", "output_layer.weight"}},
+    {0},
+};
+
+/* Of a layer, behind one of the prefixes below and its number. */
+static const struct megatron_name layer_names[] = {
+    {"norm1.weight",
+     CUT_NONE,
+     0,
+     {"input_layernorm.weight", "input_norm.weight",
+      "self_attention.linear_qkv.layer_norm_weight"}},
+    {"norm1.bias",
+     CUT_NONE,
+     0,
+     {"input_layernorm.bias", "input_norm.bias", "self_attention.linear_qkv.layer_norm_bias"}},
+#define QKV(ours, part, kind)                                                          \
+    {                                                                                  \
+        ours, CUT_QKV, part,                                                           \
+        {                                                                              \
+            "attention.query_key_value." kind, "self_attention.query_key_value." kind, \
+                "self_attention.linear_qkv." kind                                      \
+        }                                                                              \
+    }
+    QKV("attention.query.weight", 0, "weight"),
+    QKV("attention.key.weight", 1, "weight"),
+    QKV("attention.value.weight", 2, "weight"),
+    QKV("attention.query.bias", 0, "bias"),
+    QKV("attention.key.bias", 1, "bias"),
+    QKV("attention.value.bias", 2, "bias"),
+    {"attention.projection.weight",
+     CUT_COLS,
+     0,
+     {"attention.dense.weight", "self_attention.dense.weight",
+      "self_attention.linear_proj.weight"}},
+    {"attention.projection.bias",
+     CUT_NONE,
+     0,
+     {"attention.dense.bias", "self_attention.dense.bias", "self_attention.linear_proj.bias"}},
+    {"norm2.weight",
+     CUT_NONE,
+     0,
+     {"post_attention_layernorm.weight", "post_attention_norm.weight",
+      "mlp.linear_fc1.layer_norm_weight", "pre_mlp_layernorm.weight"}},
+    {"norm2.bias",
+     CUT_NONE,
+     0,
+     {"post_attention_layernorm.bias", "post_attention_norm.bias", "mlp.linear_fc1.layer_norm_bias",
+      "pre_mlp_layernorm.bias"}},
+    {"mlp.gate.weight", CUT_FC1, 0, {"mlp.dense_h_to_4h.weight", "mlp.linear_fc1.weight"}},
+    {"mlp.up.weight", CUT_FC1, 1, {"mlp.dense_h_to_4h.weight", "mlp.linear_fc1.weight"}},
+    {"mlp.gate.bias", CUT_FC1, 0, {"mlp.dense_h_to_4h.bias", "mlp.linear_fc1.bias"}},
+    {"mlp.up.bias", CUT_FC1, 1, {"mlp.dense_h_to_4h.bias", "mlp.linear_fc1.bias"}},
+    {"mlp.down.weight", CUT_COLS, 0, {"mlp.dense_4h_to_h.weight", "mlp.linear_fc2.weight"}},
+    {"mlp.down.bias", CUT_NONE, 0, {"mlp.dense_4h_to_h.bias", "mlp.linear_fc2.bias"}},
+    {0},
+};
+
+static const char *const layer_prefixes[] = {
+    "language_model/transformer/layers",
+    "language_model/encoder/layers",
+    "decoder.layers",
+};
+
+static const struct megatron_name *find_row(const struct megatron_name *table, const char *ours)
+{
+    for (; table->ours; table++)
+        if (strcmp(table->ours, ours) == 0)
+            return table;
+    return NULL;
+}
+
+const struct megatron_name *megatron_name_of(const char *ours, int64_t *layer)
+{
+    int end = 0;
+
+    *layer = -1;
+    if (sscanf(ours, "layers.%" SCNd64 ".%n", layer, &end) == 1 && end > 0)
+        return find_row(layer_names, ours + end);
+    return find_row(outer_names, ours);
+}
+
+/* Down a dict, name by name. */
+static const struct pickle_value *walk(const struct pickle_value *value, const char *path)
+{
+    while (value && *path) {
+        size_t length = strcspn(path, "/");
+        char name[128];
+
+        snprintf(name, sizeof(name), "%.*s", (int)length, path);
+        value = pickle_member(value, name);
+        path += length + (path[length] == '/');
+    }
+    return value;
+}
+
+static const struct pickle_value *model_of(const struct megatron_source *s, int64_t tp, int64_t pp,
+                                           int64_t chunk)
+{
+    char name[32] = "model";
+
+    if (s->chunks > 1)
+        snprintf(name, sizeof(name), "model%" PRId64, chunk);
+    return pickle_member(torch_file_root(s->shards[pp * s->tp + tp].file), name);
+}
+
+const struct pickle_value *megatron_find(const struct megatron_source *s, int64_t tp, int64_t pp,
+                                         int64_t chunk, const struct megatron_name *name,
+                                         int64_t local)
+{
+    const struct pickle_value *model = model_of(s, tp, pp, chunk), *found = NULL;
+    int prefixes = local < 0 ? 1 : (int)(sizeof(layer_prefixes) / sizeof(layer_prefixes[0]));
+    char path[160];
+
+    for (int i = 0; i < 4 && name->theirs[i] && !found; i++)
+        for (int k = 0; k < prefixes && !found; k++) {
+            if (local < 0)
+                snprintf(path, sizeof(path), "%s", name->theirs[i]);
+            else
+                snprintf(path, sizeof(path), "%s.%" PRId64 ".%s", layer_prefixes[k], local,
+                         name->theirs[i]);
+            found = walk(model, path);
+        }
+    return found;
+}
+
+const struct pickle_value *megatron_find_ours(const struct megatron_source *s, const char *ours,
+                                              int last_stage)
+{
+    const struct megatron_name *name = find_row(outer_names, ours);
+
+    if (!name)
+        return megatron_find(s, 0, 0, 0, find_row(layer_names, ours), 0);
+    return megatron_find(s, 0, last_stage ? s->pp - 1 : 0, last_stage ? s->chunks - 1 : 0, name,
+                         -1);
+}
+
+/* --- Rows ------------------------------------------------------------------------------------ */
+
+/* Which rank has row 'row' of one of our tensors with 'rows' rows, and which row there it is. */
+static int64_t rank_of_row(const struct megatron_source *s, const struct megatron_name *name,
+                           int64_t rows, int64_t row, int64_t *local)
+{
+    const struct model_shape *m = &s->model.shape;
+    int64_t part = rows / s->tp, d = m->kv_channels;
+    int64_t heads, head, group, queries, slot;
+
+    if (name->cut == CUT_NONE || name->cut == CUT_COLS) {
+        *local = row;
+        return 0;
+    }
+    *local = row % part;
+    if (name->cut == CUT_FC1 && s->model.swiglu)
+        *local += name->part * part;
+    if (name->cut != CUT_QKV)
+        return row / part;
+    heads = part / d;
+    head = row / d % heads;
+    if (s->version == 0) { /* (3, heads, d) */
+        *local = (name->part * heads + head) * d + row % d;
+    } else if (s->version == 1) { /* (heads, d, 3) */
+        *local = (head * d + row % d) * 3 + name->part;
+    } else { /* (groups, queries of a group + 2, d) */
+        queries = m->heads / m->query_groups;
+        group = name->part == 0 ? head / queries : head;
+        slot = name->part == 0 ? head % queries : queries + name->part - 1;
+        *local = (group * (queries + 2) + slot) * d + row % d;
+    }
+    return row / part;
+}
+
+/* Shape of one rank's part of their tensor, given our whole one; vectors are one column. */
+static void shape_of_part(const struct megatron_source *s, const struct megatron_name *name,
+                          int64_t rows, int64_t cols, int64_t *part_rows, int64_t *part_cols)
+{
+    const struct model_shape *m = &s->model.shape;
+
+    *part_rows = rows;
+    *part_cols = cols;
+    if (name->cut == CUT_QKV)
+        *part_rows = (m->heads + 2 * m->query_groups) * m->kv_channels / s->tp;
+    else if (name->cut == CUT_FC1)
+        *part_rows = rows / s->tp * (s->model.swiglu ? 2 : 1);
+    else if (name->cut == CUT_ROWS)
+        *part_rows = (rows + s->tp - 1) / s->tp;
+    else if (name->cut == CUT_COLS)
+        *part_cols = cols / s->tp;
+}
+
+/* --- One parameter --------------------------------------------------------------------------- */
+
+struct loading {
+    struct megatron_source *source;
+    const struct megatron_name *name;
+    const struct parameter *parameter;
+    int vector;
+    int64_t rows, cols; /* of our whole tensor, a vector as one column */
+    struct torch_tensor *parts;
+};
+
+static int find_part(struct loading *l, int64_t tp, int64_t layer, struct error *err)
+{
+    struct megatron_source *s = l->source;
+    struct torch_tensor *t = &l->parts[tp];
+    const struct pickle_value *value;
+    int64_t stage = 0, chunk = 0, rows, cols, got_cols, number, local = -1;
+    const char *shard;
+
+    if (layer >= 0) {
+        number = layer / s->chunk_layers;
+        stage = number % s->pp;
+        chunk = number / s->pp;
+        local = layer % s->chunk_layers;
+    } else if (strncmp(l->parameter->name, "embedding.", 10) != 0) {
+        stage = s->pp - 1;
+        chunk = s->chunks - 1;
+    }
+    shard = s->shards[stage * s->tp + tp].name;
+    value = megatron_find(s, tp, stage, chunk, l->name, local);
+    if (!value)
+        return error_set(err, "%s: there is no tensor for %s", shard, l->parameter->name);
+    if (torch_file_tensor(s->shards[stage * s->tp + tp].file, value, t, err) < 0)
+        return error_prefix(err, "%s: %s", shard, l->parameter->name);
+    shape_of_part(s, l->name, l->rows, l->cols, &rows, &cols);
+    got_cols = t->dimensions == 2 ? t->shape[1] : 1;
+    /* A vocabulary may be padded, on all ranks alike. */
+    if (l->name->cut == CUT_ROWS && t->dimensions == 2) {
+        if (tp > 0)
+            rows = l->parts[0].shape[0];
+        else if (t->shape[0] > rows && t->shape[0] <= INT32_MAX)
+            rows = t->shape[0];
+    }
+    if (t->dimensions != (l->vector ? 1 : 2) || got_cols != cols || t->shape[0] != rows)
+        return error_set(err,
+                         "%s: the tensor for %s is %" PRId64 " x %" PRId64 ", and %" PRId64
+                         " x %" PRId64 " is expected",
+                         shard, l->parameter->name, t->dimensions ? t->shape[0] : 0, got_cols, rows,
+                         cols);
+    return 0;
+}
+
+static void copy_rows(const struct loading *l, float *out)
+{
+    const struct megatron_source *s = l->source;
+    /* Rows of a vocabulary go on into its padding. */
+    int64_t rows = l->name->cut == CUT_ROWS ? l->parts[0].shape[0] * s->tp : l->rows;
+    int64_t part = l->name->cut == CUT_COLS ? l->cols / s->tp : l->cols;
+
+    for (int64_t r = 0; r < l->rows; r++) {
+        int64_t local, rank = rank_of_row(s, l->name, rows, r, &local);
+
+        for (int64_t at = 0; at < l->cols; at += part)
+            torch_tensor_read(&l->parts[rank + at / part], l->vector ? 0 : local,
+                              l->vector ? local : 0, part, out + r * l->cols + at);
+    }
+}
+
+int megatron_source_load(struct megatron_source *s, const struct parameter *p, float *out,
+                         struct error *err)
+{
+    struct loading l = {.source = s, .parameter = p, .vector = p->all_rows == 1};
+    int64_t layer;
+    int rc = 0;
+
+    l.name = megatron_name_of(p->name, &layer);
+    if (!l.name)
+        return error_set(err, "Megatron-LM has no tensor for %s", p->name);
+    if (p->rows != p->all_rows || p->cols != p->all_cols)
+        return error_set(err, "%s is to be read whole", p->name);
+    l.rows = l.vector ? p->cols : p->true_rows < p->rows ? p->true_rows : p->rows;
+    l.cols = l.vector ? 1 : p->cols;
+    l.parts = calloc((size_t)s->tp, sizeof(*l.parts));
+    if (!l.parts)
+        return error_set(err, "out of memory");
+    for (int64_t tp = 0; tp < s->tp && rc == 0; tp++)
+        rc = find_part(&l, tp, layer, err);
+    if (rc == 0)
+        copy_rows(&l, out);
+    free(l.parts);
+    return rc;
+}

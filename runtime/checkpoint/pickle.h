@@ -1,0 +1,73 @@
+/* Pickles of Python, read without running anything: a value that a pickle would make by calling
+ * something is kept as a note of what would have been called with what.
+ *
+ * Values live as long as their pickle, and strings as long as the bytes it was read from, too. The
+ * memory taken is at most a fixed multiple of these bytes. Values may refer to each other in
+ * circles: look for what you want by name, and walk nothing blindly. */
+#ifndef MEGATRON_PICKLE_H
+#define MEGATRON_PICKLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "error.h"
+
+enum pickle_type {
+    PICKLE_NONE,
+    PICKLE_BOOL,    /* 'integer' is 0 or 1 */
+    PICKLE_INTEGER, /* fits 64 bits */
+    PICKLE_BIG,     /* one that does not: its bytes, the lowest first, in 'text' */
+    PICKLE_REAL,
+    PICKLE_STRING,     /* characters or bytes, without a NUL behind them */
+    PICKLE_LIST,       /* lists, tuples and sets */
+    PICKLE_DICT,       /* 'items' holds keys and values in turn */
+    PICKLE_GLOBAL,     /* a name: 'text' of the module, 'name' in it */
+    PICKLE_OBJECT,     /* what 'callable' would have made of 'arguments', with 'state' */
+    PICKLE_PERSISTENT, /* something outside of the pickle: 'arguments' says what */
+};
+
+struct pickle_text {
+    const char *at;
+    size_t length;
+};
+
+struct pickle_value {
+    enum pickle_type type;
+    union {
+        int64_t integer;
+        double real;
+        struct {
+            struct pickle_text text, name;
+        };
+        struct {
+            struct pickle_value **items;
+            size_t count, room;
+        };
+        struct {
+            const struct pickle_value *callable, *arguments, *state;
+        };
+    };
+};
+
+struct pickle;
+
+/* Read the pickle that begins at 'bytes', of at most 'size' bytes; 'used' is its length. Returns
+ * NULL with 'err' set. Caller must destroy. */
+struct pickle *pickle_read(const void *bytes, size_t size, size_t *used, struct error *err);
+void pickle_destroy(struct pickle *pickle);
+
+const struct pickle_value *pickle_root(const struct pickle *pickle);
+
+/* The persistent values in the order of the pickle; NULL behind the last. */
+const struct pickle_value *pickle_persistent(const struct pickle *pickle, size_t index);
+
+/* The value of a key of a dict, or of an attribute of an object; NULL if there is none. */
+const struct pickle_value *pickle_member(const struct pickle_value *value, const char *name);
+
+/* Element of a list, or NULL. */
+const struct pickle_value *pickle_item(const struct pickle_value *value, size_t index);
+
+/* Is it this string? This name of this module? */
+int pickle_is_text(const struct pickle_value *value, const char *text);
+int pickle_is_global(const struct pickle_value *value, const char *module, const char *name);
+
+#endif

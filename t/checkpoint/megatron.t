@@ -1,0 +1,118 @@
+#!/bin/bash
+# megatron checkpoint import --format megatron: files as torch.save and Megatron-LM write them, in both forms
+# and all orders of query, key and value, give the weights that were put in; hostile ones give an error.
+. "$(dirname "$0")/../tap.sh"
+. "$(dirname "$0")/common.sh"
+perl -MJSON::PP -MCompress::Zlib -e 1 2>/dev/null || skip_all "no perl with its modules"
+
+check() { try "$megatron" checkpoint "$@"; }
+make() { rm -rf from; "$top/t/checkpoint/make-megatron" "$hf" from "$@"; }
+
+train 1 --save gpt --exit-interval 1
+check export gpt gpt-hf
+is "$rc" 0 "a GPT to exchange" || diag "$out"
+check export gpt gpt-half --dtype fp16
+check export gpt gpt-bf16 --dtype bf16
+llama=(--swiglu --normalization RMSNorm --position-embedding-type rope --untie-embeddings-and-output-weights
+    --disable-bias-linear --group-query-attention --num-query-groups 2)
+train 1 --save llama --exit-interval 1 "${llama[@]}"
+check export llama llama-hf
+is "$rc" 0 "a Llama to exchange" || diag "$out"
+
+# same_as FOLDER NAME [OPTION...]: what is imported from "from" and exported is what was exported before.
+same_as() {
+    local folder=$1 name=$2
+    shift 2
+    rm -rf run back
+    check import --format megatron "${path:-from}" run --vocab-size 300 "$@"
+    is "$rc" 0 "$name: import" || diag "$out"
+    check export run back "${dtype[@]}"
+    ok "$name: the same weights" cmp "$folder/model.safetensors" back/model.safetensors
+}
+dtype=()
+hf=gpt-hf
+for version in none 0 1 2 3; do
+    make form=stream version=$version
+    same_as gpt-hf "stream, version $version"
+    make form=zip version=$version tp=2
+    same_as gpt-hf "zip, version $version, tp 2"
+done
+make version=0 tp=4 pp=2 form=stream
+same_as gpt-hf "version 0, tp 4, pp 2"
+make version=3 tp=2 pp=2 chunks=2 names=new zip64=1
+same_as gpt-hf "version 3, tp 2, pp 2, 2 chunks, names of version 3, zip64"
+make version=3 tp=2 names=core wrap=1
+same_as gpt-hf "names of Megatron core"
+make version=2 args=0
+same_as gpt-hf "without arguments" --num-attention-heads 4
+path=from/release/mp_rank_00/model_optim_rng.pt same_as gpt-hf "by the name of the file" --num-attention-heads 4
+path=from/release same_as gpt-hf "by the name of the directory" --num-attention-heads 4
+make dtype=half form=stream
+dtype=(--dtype fp16)
+same_as gpt-half "half"
+make dtype=bfloat16
+dtype=(--dtype bf16)
+same_as gpt-bf16 "bfloat16"
+dtype=()
+hf=llama-hf
+make version=3 tp=2 pp=2 names=new
+same_as llama-hf "a Llama with groups of queries, tp 2, pp 2"
+make version=3 names=core
+same_as llama-hf "a Llama of Megatron core"
+check inspect run
+like "$out" '2 key heads, vocabulary 300' "it is the same model"
+train 1 "${llama[@]}" --load run --finetune --exit-interval 1
+is "$rc" 75 "training starts from it" || diag "$(tail -n 3 <<<"$out")"
+
+# What the files do not say, and what they should not.
+hf=gpt-hf
+refused() {
+    local name=$1 text=$2
+    shift 2
+    rm -rf run
+    check import --format megatron "${path:-from}" run "$@"
+    [ "$rc" = 1 ] && [ ! -e run/iter_0000000 ]
+    ok "$name is an error that leaves nothing"
+    like "$out" "$text" "$name: what is wrong"
+}
+make args=0
+refused "a number of heads that nobody knows" 'give --num-attention-heads'
+refused "too large a vocabulary" 'vocabulary has 384 entries, and 385' --num-attention-heads 4 --vocab-size 385
+make
+check import --format megatron from padded
+like "$out" '4 heads, vocabulary 384' "without --vocab-size all rows count"
+make evil=os.system
+check import --format megatron from evil --vocab-size 300
+is "$rc" 0 "a global in a part that nobody needs is no error"
+ok "and is not called" test ! -e pwned
+make form=stream
+pt=from/release/mp_rank_00/model_optim_rng.pt
+perl -0777 -pi -e 's/torch\._utils\n_rebuild_tensor_v2\n/posix\nsystem\n/g' $pt
+refused "a tensor that would be made by another global" 'made by posix.system, which is not known here, and nothing is run'
+ok "which is not called" test ! -e pwned
+make && printf X | dd of=$pt bs=1 seek=100000 conv=notrunc status=none
+refused "a flipped byte of an archive" 'is damaged: its checksum is wrong'
+make && truncate -s 100000 $pt
+refused "a cut archive" 'no whole archive'
+make form=stream && truncate -s 100000 $pt
+refused "a cut stream" 'storage [0-9]+ does not fit the file'
+make tp=2 && rm -r from/release/mp_rank_01
+refused "a missing rank" 'is [0-9]+ x [0-9]+, and [0-9]+ x [0-9]+ is expected'
+make tp=2 pp=2 && rm -r from/release/mp_rank_01_000
+refused "a missing rank of a grid" 'has 3 mp_rank directories'
+make pp=2 && rm -r from/release/mp_rank_00_001
+refused "a missing stage" 'it holds 2 layers of 4'
+make version=7
+refused "another version" 'checkpoint_version is 7'
+echo "hello" >$pt
+refused "some other file" 'torch.save did not write it'
+(cd from && perl -MIO::Compress::Zip=zip -e 'zip ["release/mp_rank_00/model_optim_rng.pt"] => "outer.zip"' 2>/dev/null)
+[ ! -e from/outer.zip ] || path=from/outer.zip refused "an archive around it" 'unpack'
+rm -rf from && mkdir from
+refused "an empty directory" 'from holds no checkpoint of Megatron-LM'
+path=nowhere refused "no directory" 'cannot open nowhere'
+check export gpt x --format megatron
+like "$out" 'export writes --format hf only' "no export to it"
+check import gpt-hf x --vocab-size 5
+like "$out" 'are for --format megatron' "no hints for Hugging Face"
+done_testing
