@@ -56,6 +56,7 @@ unlike() {
 # A function of this file may be the command.
 try() {
     local limit=${TRY_LIMIT:-180}
+    tried=$*
     case $1 in
     in_cluster | as_user)
         local how=()

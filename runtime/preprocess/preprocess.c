@@ -159,6 +159,18 @@ static void *monitor(void *argument)
     return NULL;
 }
 
+static void stop_monitor(struct run *run)
+{
+    if (!run->monitoring)
+        return;
+    pthread_mutex_lock(&run->monitor_lock);
+    run->monitor_stop = 1;
+    pthread_cond_signal(&run->monitor_wake);
+    pthread_mutex_unlock(&run->monitor_lock);
+    pthread_join(run->monitor, NULL);
+    run->monitoring = 0;
+}
+
 /* Has another rank ended the launch? Remembers how. */
 static int is_over(struct run *run)
 {
@@ -183,7 +195,9 @@ static int chunks_complete(struct run *run, int64_t left)
                          board_prefix(&run->parts, run->config->max_documents) > 0);
 }
 
-static int do_chunks(struct run *run, struct error *err)
+/* Until all chunks are done, or another rank was so quick that there is a layout of them at
+ * 'layout' and some parts are copied and gone. */
+static int do_chunks(struct run *run, const char *layout, struct error *err)
 {
     double pause = 0.02;
 
@@ -197,7 +211,7 @@ static int do_chunks(struct run *run, struct error *err)
         left = board_scan(&run->work, &run->parts, err);
         if (left < 0)
             return -1;
-        if (chunks_complete(run, left) || is_over(run))
+        if (chunks_complete(run, left) || disk_exists(layout) || is_over(run))
             return 0;
         rc = board_take_over(&run->work, &run->parts, &number, err);
         if (rc < 0 || (rc > 0 && encode_run(&run->encode, &number, err) < 0))
@@ -431,9 +445,10 @@ static int do_copies(struct run *run, struct error *err)
     }
 }
 
-/* All is done: tell the others, then clean up. */
+/* All is done: tell the others, then clean up. The monitor writes into the directory that goes. */
 static int say_goodbye(struct run *run, struct error *err)
 {
+    stop_monitor(run);
     if (work_end(&run->work, "", (double)run->config->lease, err) < 0)
         return -1;
     work_remove(&run->work);
@@ -487,7 +502,7 @@ static int do_phases(struct run *run, struct error *err)
 
         if (board_scan(&run->work, &run->parts, err) < 0)
             return -1;
-        if (!complete && do_chunks(run, err) < 0)
+        if (!complete && do_chunks(run, path, err) < 0)
             return -1;
         report_share(&run->report);
         if (is_over(run))
@@ -631,12 +646,7 @@ int preprocess(const struct preprocess_config *config, const struct world *world
     if (work_init(&run.work, config->output_prefix, world, config->lease, err) < 0)
         return -1;
     rc = run_all(&run, err);
-    pthread_mutex_lock(&run.monitor_lock);
-    run.monitor_stop = 1;
-    pthread_cond_signal(&run.monitor_wake);
-    pthread_mutex_unlock(&run.monitor_lock);
-    if (run.monitoring)
-        pthread_join(run.monitor, NULL);
+    stop_monitor(&run);
     report_pause(&run.report);
     if (is_over(&run)) {
         rc = follow(&run, err);

@@ -295,13 +295,19 @@ int work_was_finished(struct work *work, uint64_t identity)
     return same;
 }
 
-/* The mark that all is done goes last: who is killed in here has nothing left to do but this. */
+/* The mark that all is done goes last: who is killed in here has nothing left to do but this. The
+ * directory of the parts gets another name first, so that a rank that is late, or thought dead,
+ * cannot put a file into it while it is emptied. */
 void work_remove(struct work *work)
 {
-    DIR *directory = opendir(work->root);
+    DIR *directory;
     struct dirent *entry;
     char path[DISK_PATH];
 
+    if (work->base[0] && disk_path(path, NULL, "%.2000s/.removed-%016" PRIx64 "-%s", work->root,
+                                   work->identity, work->launch) == 0)
+        rename(work->base, path);
+    directory = opendir(work->root);
     while (directory && (entry = readdir(directory)))
         if (strcmp(entry->d_name, "finished") != 0 && strcmp(entry->d_name, ".") != 0 &&
             strcmp(entry->d_name, "..") != 0 &&

@@ -9,6 +9,14 @@ null=(--tokenizer-type NullTokenizer --vocab-size 60000)
 pre=("$megatron" preprocess "${null[@]}" --append-eod)
 unset "${!SLURM_@}" "${!MEGATRON_@}" "${!OMPI_@}" RANK WORLD_SIZE LOCAL_RANK
 
+# With every failure: what ran last, how it ended and what it said.
+on_failure() {
+    [ -z "${tried:-}" ] || { diag "the last command, which ended with $rc: $tried"; diag "$(tail -n 30 <<<"$out")"; }
+    [ -z "${ranked:-}" ] || { diag "the last ranks, which ended with $ranked"; diag "$(tail -n 10 "$scratch"/rank*.log)"; }
+    [ -z "${SEED:-}" ] || diag "SEED=$SEED, round ${round:-0}"
+    diag "$(ls -lR "$scratch" | head -n 60)"
+}
+
 # make_corpus SEED DOCUMENTS NAME: NAME.jsonl and the expected NAME.bin and NAME.idx (with the end of
 # document 60000 appended). Some texts are empty, some are lists, some lines are long.
 make_corpus() {
@@ -44,18 +52,27 @@ print $out "MMIDIDX\0\0" . pack('Q<CQ<Q<', 1, 8, $count, $documents + 1) . $leng
 PERL
 }
 
-# ranks N ARGUMENT...: the same as N processes of one launch. Fails if one of them does.
+# ranks N ARGUMENT...: the same as N processes of one launch. Fails if one of them does; all exit
+# statuses are in $ranked. The words of `blow` go before the command of rank $struck (all: of each).
+blow=()
 ranks() {
-    local n=$1 r rc=0 pids=()
+    local n=$1 r pids=() words
     shift
     launch=$((${launch:-0} + 1))
+    rm -f rank*.log
+    ranked='' tried=''
     for ((r = 0; r < n; r++)); do
+        words=()
+        case ${struck:-} in all | $r) words=("${blow[@]}") ;; esac
         RANK=$r WORLD_SIZE=$n LOCAL_RANK=$r MASTER_PORT=$((10000 + launch)) \
-            "${pre[@]}" "$@" >"rank$r.log" 2>&1 &
+            timeout -k 5 300 "${words[@]}" "${pre[@]}" "$@" >"rank$r.log" 2>&1 &
         pids+=($!)
     done
-    for r in "${pids[@]}"; do wait "$r" || rc=$?; done
-    return $rc
+    for r in "${pids[@]}"; do
+        wait "$r"
+        ranked+="${ranked:+ }$?"
+    done
+    [ -z "${ranked//[0 ]/}" ]
 }
 
 # same NAME PREFIX: PREFIX_text_document.* are byte for byte what NAME should become.
