@@ -1,4 +1,5 @@
 #include "request.h"
+#include "request_private.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -358,7 +359,7 @@ static int read_short(struct request *request, int position, int limit, char *co
     return position + 1;
 }
 
-static void add_component(struct request *request)
+void request_add_component(struct request *request)
 {
     static const struct request_component unknown = {-1, -1, -1, -1, -1, -1, -1};
 
@@ -371,11 +372,10 @@ void request_init(struct request *request, enum program program)
 {
     memset(request, 0, sizeof(*request));
     request->program = program;
-    add_component(request);
+    request_add_component(request);
 }
 
-/* Words of options up to 'limit' or the first word that is none. */
-static int read_options(struct request *request, int position, int limit, char *const *argv)
+int request_options(struct request *request, int position, int limit, char *const *argv)
 {
     while (position < limit) {
         const char *word = argv[position];
@@ -402,8 +402,8 @@ int request_arguments(struct request *request, int argc, char *const *argv, int 
         again = false;
         request->current = components++;
         if (components > request->count)
-            add_component(request);
-        position = read_options(request, position, limit, argv);
+            request_add_component(request);
+        position = request_options(request, position, limit, argv);
         if (first == 0)
             first = position;
         /* Components of a het job are separated by a colon behind each command (srun) or behind
@@ -463,183 +463,4 @@ void request_environment(struct request *request, char *const *variables)
                     set_field(request, table[i].field, *variable + length + name + 1);
     }
     request->current = 0;
-}
-
-/* --- scripts -------------------------------------------------------------------------------- */
-
-enum { LINE_MAX_BYTES = 4096, LINE_WORDS = 64 };
-
-/* Cut the rest of an #SBATCH line into words as a shell would, without expanding anything. */
-static int split_line(char *line, char **words)
-{
-    char *from = line, *to = line;
-    int count = 0;
-
-    while (count < LINE_WORDS) {
-        char quote = 0;
-
-        while (*from == ' ' || *from == '\t')
-            from++;
-        if (*from == '\0' || *from == '#')
-            break;
-        words[count++] = to;
-        for (; *from && (quote || (*from != ' ' && *from != '\t')); from++) {
-            if (*from == '\\' && from[1] && quote != '\'')
-                *to++ = *++from;
-            else if (quote ? *from == quote : (*from == '"' || *from == '\''))
-                quote = quote ? 0 : *from;
-            else
-                *to++ = *from;
-        }
-        if (*from)
-            from++;
-        *to++ = '\0';
-    }
-    return count;
-}
-
-static void read_line(struct request *request, const char *text, size_t length)
-{
-    char line[LINE_MAX_BYTES], *words[LINE_WORDS];
-    int count;
-
-    if (length >= sizeof(line))
-        return;
-    memcpy(line, text, length);
-    line[length] = '\0';
-    if (strlen(line) != length)
-        return;
-    count = split_line(line, words);
-    if (count > 0 && (strcmp(words[0], "hetjob") == 0 || strcmp(words[0], "packjob") == 0)) {
-        add_component(request);
-        return;
-    }
-    read_options(request, 0, count, words);
-}
-
-void request_script(struct request *request, const char *text, size_t size)
-{
-    static const char mark[] = "#SBATCH";
-    const char *end = text + size;
-
-    while (text < end) {
-        const char *newline = memchr(text, '\n', (size_t)(end - text));
-        size_t length = (size_t)((newline ? newline : end) - text);
-        size_t blank = 0;
-
-        if (length > sizeof(mark) - 1 && memcmp(text, mark, sizeof(mark) - 1) == 0 &&
-            (text[sizeof(mark) - 1] == ' ' || text[sizeof(mark) - 1] == '\t')) {
-            size_t tail = length > 0 && text[length - 1] == '\r' ? 1 : 0;
-
-            read_line(request, text + sizeof(mark) - 1, length - (sizeof(mark) - 1) - tail);
-        } else {
-            while (blank < length &&
-                   (text[blank] == ' ' || text[blank] == '\t' || text[blank] == '\r'))
-                blank++;
-            if (blank < length && text[0] != '#')
-                return; /* the first command */
-        }
-        text += length + 1;
-    }
-}
-
-/* --- what follows --------------------------------------------------------------------------- */
-
-static int64_t multiply(int64_t a, int64_t b)
-{
-    int64_t product;
-
-    if (a < 0 || b < 0 || __builtin_mul_overflow(a, b, &product))
-        return REQUEST_UNKNOWN;
-    return product;
-}
-
-static int64_t component_gpus(const struct request_component *c)
-{
-    return c->gpus >= 0 ? c->gpus : multiply(c->gpus_per_node, c->nodes);
-}
-
-static int64_t component_tasks(const struct request *request, const struct request_component *c)
-{
-    if (c->tasks >= 0)
-        return c->tasks;
-    if (c->tasks_per_gpu > 0)
-        return multiply(component_gpus(c), c->tasks_per_gpu);
-    if (c->tasks_per_node >= 0)
-        return multiply(c->nodes, c->tasks_per_node);
-    if (c->gpus_per_task > 0)
-        return c->gpus >= 0 && c->gpus % c->gpus_per_task == 0 ? c->gpus / c->gpus_per_task
-                                                               : REQUEST_UNKNOWN;
-    /* srun starts one task on each node; what a batch script will start is not known. */
-    return request->program == PROGRAM_SRUN ? c->nodes : REQUEST_UNKNOWN;
-}
-
-int64_t request_tasks(const struct request *request)
-{
-    int64_t sum = 0;
-
-    for (size_t i = 0; i < request->count; i++) {
-        int64_t tasks = component_tasks(request, &request->components[i]);
-
-        if (tasks <= 0 || __builtin_add_overflow(sum, tasks, &sum))
-            return REQUEST_UNKNOWN;
-    }
-    return sum;
-}
-
-int64_t request_nodes(const struct request *request)
-{
-    int64_t sum = 0;
-
-    for (size_t i = 0; i < request->count; i++) {
-        if (request->components[i].nodes <= 0 ||
-            __builtin_add_overflow(sum, request->components[i].nodes, &sum))
-            return REQUEST_UNKNOWN;
-    }
-    return sum;
-}
-
-static int64_t component_tasks_per_node(const struct request *request,
-                                        const struct request_component *c)
-{
-    int64_t tasks = component_tasks(request, c);
-
-    if (c->tasks_per_node >= 0 && c->tasks < 0)
-        return c->tasks_per_node;
-    if (tasks > 0 && c->nodes > 0 && tasks % c->nodes == 0)
-        return tasks / c->nodes;
-    return REQUEST_UNKNOWN;
-}
-
-int64_t request_tasks_per_node(const struct request *request)
-{
-    int64_t most = REQUEST_UNKNOWN;
-
-    for (size_t i = 0; i < request->count; i++) {
-        int64_t tasks = component_tasks_per_node(request, &request->components[i]);
-
-        if (tasks < 0)
-            return REQUEST_UNKNOWN;
-        most = tasks > most ? tasks : most;
-    }
-    return most;
-}
-
-int64_t request_gpus_per_node(const struct request *request)
-{
-    int64_t fewest = REQUEST_UNKNOWN;
-
-    for (size_t i = 0; i < request->count; i++) {
-        const struct request_component *c = &request->components[i];
-        int64_t gpus = c->gpus_per_node;
-
-        if (gpus < 0 && c->gpus >= 0 && c->nodes > 0 && c->gpus % c->nodes == 0)
-            gpus = c->gpus / c->nodes;
-        if (gpus < 0 && c->gpus_per_task > 0)
-            gpus = multiply(component_tasks_per_node(request, c), c->gpus_per_task);
-        if (gpus < 0)
-            return REQUEST_UNKNOWN;
-        fewest = fewest < 0 || gpus < fewest ? gpus : fewest;
-    }
-    return fewest;
 }
