@@ -11,6 +11,7 @@ const struct command *const commands[] = {
     &command_topo,
     &command_train,
     &command_evaluate,
+    &command_generate,
     &command_comm_test,
     &command_checkpoint,
     &command_supervise,

@@ -8,6 +8,7 @@ extern const struct command command_checkpoint;
 extern const struct command command_comm_test;
 extern const struct command command_detokenize;
 extern const struct command command_evaluate;
+extern const struct command command_generate;
 extern const struct command command_image;
 extern const struct command command_supervise;
 extern const struct command command_tokenize;

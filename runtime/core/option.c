@@ -81,6 +81,17 @@ static int read_list(const char *first, struct cursor *cursor, struct option_lis
     return 0;
 }
 
+static int add_text(struct option_list *list, const char *text, struct error *err)
+{
+    const char **items = realloc(list->items, (list->count + 1) * sizeof(*items));
+
+    if (!items)
+        return error_set(err, "out of memory");
+    list->items = items;
+    items[list->count++] = text;
+    return 0;
+}
+
 static int read_value(const struct option *row, void *target, const char *text, struct error *err)
 {
     char *slot = (char *)target + row->offset;
@@ -98,6 +109,8 @@ static int read_value(const struct option *row, void *target, const char *text, 
         return parse_double(what, text, (double *)slot, err);
     case OPTION_CHOICE:
         return read_choice(row, text, (int *)slot, err);
+    case OPTION_TEXTS:
+        return add_text((struct option_list *)slot, text, err);
     default:
         *(const char **)slot = text;
         return 0;

@@ -16,6 +16,7 @@ enum option_type {
     OPTION_TEXT,    /* const char *, pointing into argv */
     OPTION_CHOICE,  /* int: number of the word within 'choices' ("a|b|c") */
     OPTION_LIST,    /* struct option_list: all words up to the next option */
+    OPTION_TEXTS,   /* struct option_list: one word each time the option is given */
     OPTION_IGNORED, /* accepted with its words, without meaning here; noted */
     OPTION_RENAMED, /* refused: 'help' is the name to use instead */
 };
@@ -51,8 +52,8 @@ struct options_result {
 /* Read 'argc' words of 'argv' (without the command's own name) by 'table', which ends with a row
  * whose name is NULL, into the struct at 'target'. Takes `--name value`, `--name=value`, and `--`
  * before words that begin with a dash; '_' and '-' in names are the same. Where an option is given
- * twice the last one wins. Unknown names are answered with the nearest known ones. Returns 0 or -1;
- * 'result' must be cleared by the caller in both cases. */
+ * twice the last one wins (but see OPTION_TEXTS). Unknown names are answered with the nearest known
+ * ones. Returns 0 or -1; 'result' must be cleared by the caller in both cases. */
 int options_parse(const struct option *table, void *target, int argc, const char *const *argv,
                   struct options_result *result, struct error *err);
 

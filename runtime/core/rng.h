@@ -33,6 +33,7 @@ enum rng_purpose {
     RNG_INIT = 5 << 16, /* initial weights */
     RNG_MOCK_DATA = 6 << 16,
     RNG_TEST = 7 << 16,
+    RNG_SAMPLING = 8 << 16, /* tokens of generated texts */
 };
 
 struct rng_block {

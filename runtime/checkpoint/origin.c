@@ -1,0 +1,105 @@
+#include "origin.h"
+#include "directory.h"
+#include "hf_config.h"
+#include "index.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int is_there(const char *directory, const char *name)
+{
+    char path[PATH_MAX];
+    struct error ignored;
+
+    return directory_path(path, &ignored, "%s/%s", directory, name) == 0 && access(path, F_OK) == 0;
+}
+
+/* An index says what it likes; nothing here may divide by zero. */
+static int check_model(const struct model_config *c, struct error *err)
+{
+    const struct model_shape *s = &c->shape;
+    const int64_t sizes[] = {s->layers,     s->hidden,       s->ffn_hidden,
+                             s->heads,      s->query_groups, s->kv_channels,
+                             s->vocabulary, s->sequence,     c->positions};
+    int good = 1;
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        good &= sizes[i] >= 1 && sizes[i] <= INT32_MAX;
+    good = good && s->heads % s->query_groups == 0 && c->rotary_percent > 0 &&
+           c->rotary_percent <= 1 && c->epsilon >= 0 && s->rotary_base > 0;
+    return good ? 0 : error_set(err, "its index describes no network");
+}
+
+static int read_index(struct origin *origin, const char *directory, int64_t iteration,
+                      struct error *err)
+{
+    struct checkpoint_index index = {0};
+    char path[PATH_MAX];
+    int rc = directory_path(path, err, "%s/iter_%07" PRId64, directory, iteration);
+
+    if (rc == 0)
+        rc = index_load(&index, path, err);
+    if (rc == 0 && check_model(&index.model, err) < 0)
+        rc = error_prefix(err, "%s", path);
+    if (rc == 0) {
+        *origin = (struct origin){ORIGIN_CHECKPOINT, iteration, index.model};
+        origin->model.shape.name = "loaded";
+        origin->model.shape.family = index.model.swiglu ? MODEL_LLAMA : MODEL_GPT;
+        origin->model.padded_vocabulary = index.model.shape.vocabulary;
+        origin->model.chunks = origin->model.micro_batch = 1;
+    }
+    index_clear(&index);
+    return rc;
+}
+
+/* The one that latest_checkpointed_iteration.txt names, else the newest that can be read. */
+static int read_newest(struct origin *origin, const char *directory, const int64_t *list,
+                       size_t count, struct error *err)
+{
+    int64_t latest = directory_latest(directory);
+    struct error first;
+
+    if (latest >= 0 && read_index(origin, directory, latest, err) == 0)
+        return 0;
+    first = *err;
+    for (size_t i = 0; i < count; i++)
+        if (list[i] != latest && read_index(origin, directory, list[i], err) == 0)
+            return 0;
+    if (latest >= 0)
+        *err = first;
+    return -1;
+}
+
+int origin_read(struct origin *origin, const char *directory, struct error *err)
+{
+    struct stat status;
+    int64_t *list = NULL;
+    size_t count = 0;
+    int rc;
+
+    if (stat(directory, &status) < 0)
+        return error_set(err, "there is no directory %s", directory);
+    if (!S_ISDIR(status.st_mode))
+        return error_set(err, "%s is no directory; name the one that holds the weights", directory);
+    if (directory_list(directory, &list, &count, err) < 0)
+        return -1;
+    if (count > 0) {
+        rc = read_newest(origin, directory, list, count, err);
+    } else if (is_there(directory, "config.json")) {
+        memset(origin, 0, sizeof(*origin));
+        origin->kind = ORIGIN_HF;
+        rc = hf_config_read(directory, &origin->model, err);
+    } else if (is_there(directory, INDEX_NAME)) {
+        rc = error_set(err, "%s is a single checkpoint; name the directory above it", directory);
+    } else {
+        rc = error_set(err,
+                       "%s holds no checkpoint (iter_*) and is no Hugging Face folder "
+                       "(config.json)",
+                       directory);
+    }
+    free(list);
+    return rc;
+}

@@ -1,0 +1,19 @@
+/* A directory of weights, whatever wrote it, and the network they are of. */
+#ifndef MEGATRON_ORIGIN_H
+#define MEGATRON_ORIGIN_H
+
+#include "model_config.h"
+
+enum origin_kind { ORIGIN_CHECKPOINT, ORIGIN_HF };
+
+struct origin {
+    enum origin_kind kind;
+    int64_t iteration;         /* of a checkpoint: the newest one whose index can be read */
+    struct model_config model; /* network, positions, sequence; what belongs to a run is cleared */
+};
+
+/* Look into 'directory': checkpoints (iter_* below it) or a Hugging Face folder (config.json in
+ * it). Returns 0, or -1 with what is missing or damaged. */
+int origin_read(struct origin *origin, const char *directory, struct error *err);
+
+#endif

@@ -1,0 +1,305 @@
+#include "generate.h"
+#include "checkpoint.h"
+#include "hf.h"
+#include "output.h"
+#include "prompts.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_TEXTS = 8 }; /* side by side, unless asked for more */
+
+struct generate {
+    const struct generate_options *o;
+    struct origin origin;
+    struct ranks ranks;
+    struct prompts prompts;
+    struct generator *generator;
+    int64_t texts; /* of a round, on each data-parallel rank */
+    struct output output;
+    struct error trouble; /* of the output, while a round goes on */
+};
+
+void generate_default(struct generate_options *o)
+{
+    memset(o, 0, sizeof(*o));
+    o->tokens = 30;
+    o->out_seq_length = o->texts = o->eod_id = o->top_k = -1;
+    o->temperature = o->top_p = -1;
+    o->seed = 1234;
+    o->timeout_minutes = 10;
+}
+
+/* --- What is asked for ------------------------------------------------------------------------ */
+
+static int check_options(const struct generate_options *o, int given[3], struct error *err)
+{
+    given[0] = o->temperature != -1, given[1] = o->top_k != -1, given[2] = o->top_p != -1;
+    if (!o->load)
+        return error_set(err, "--load is needed: a directory of checkpoints or a Hugging Face "
+                              "folder");
+    if (o->greedy && (given[0] || given[1] || given[2]))
+        return error_set(err, "--greedy excludes --temperature, --top-k and --top-p");
+    if (given[0] && !(o->temperature >= 0 && o->temperature < 1e6))
+        return error_set(err, "--temperature=%g must be 0 or above", o->temperature);
+    if (given[2] && !(o->top_p >= 0 && o->top_p <= 1))
+        return error_set(err, "--top-p=%g must be from 0 to 1", o->top_p);
+    if (o->bf16 && o->fp16)
+        return error_set(err, "--fp16 and --bf16 exclude each other; leave out one");
+    if (!(o->timeout_minutes > 0))
+        return error_set(err, "--distributed-timeout-minutes=%g must be above 0",
+                         o->timeout_minutes);
+    return 0;
+}
+
+/* Greedy unless an option of sampling is given. */
+static struct sampling sampling_of(const struct generate_options *o, const int given[3])
+{
+    return (struct sampling){
+        .temperature = given[0]               ? o->temperature
+                       : given[1] || given[2] ? 1
+                                              : 0,
+        .top_k = given[1] ? o->top_k : 0,
+        .top_p = given[2] ? o->top_p : 0,
+        .seed = (uint64_t)o->seed,
+    };
+}
+
+/* tp and pp as asked for; all other ranks have texts of their own. */
+static int divide(struct generate *g, const struct world *world, struct layout *layout,
+                  struct error *err)
+{
+    const struct generate_options *o = g->o;
+    struct model_shape shape = g->origin.model.shape;
+
+    *layout = (struct layout){
+        .tp = o->tp > 0       ? o->tp
+              : world->tp > 0 ? world->tp
+                              : 1,
+        .cp = 1,
+        .pp = o->pp > 0       ? o->pp
+              : world->pp > 0 ? world->pp
+                              : 1,
+    };
+    if (layout_divide(layout, world->size, &layout_names_runtime, err) < 0)
+        return -1;
+    shape.sequence = layout->tp; /* passes are cut to what tp divides */
+    return layout_check_model(layout, &shape, 1, &layout_names_runtime, err);
+}
+
+static int open_ranks(struct generate *g, const struct world *world, struct error *err)
+{
+    const struct generate_options *o = g->o;
+    struct model_config *c = &g->origin.model;
+    struct ranks_config config = {
+        .device = (enum device_choice)o->device,
+        .threads = o->threads,
+        .deadline = 60.0 * o->timeout_minutes,
+    };
+
+    if (divide(g, world, &config.layout, err) < 0)
+        return -1;
+    c->type = config.type = o->bf16 ? TYPE_BF16 : o->fp16 ? TYPE_FP16 : TYPE_FP32;
+    c->padded_vocabulary = vocabulary_padded(c->shape.vocabulary, 128, config.layout.tp);
+    return ranks_open(&g->ranks, &config, world, err);
+}
+
+/* --- The model ---------------------------------------------------------------------------------
+ */
+
+static void say(const char *text)
+{
+    fprintf(stderr, "%s\n", text);
+}
+
+static int load_checkpoint(struct generate *g, struct error *err)
+{
+    struct checkpoint_config config = {
+        .load = g->o->load, .finetune = 1, .model = &g->origin.model, .say = say};
+    struct checkpoint_arrays none = {0};
+    struct checkpoint_loaded loaded;
+    struct checkpoint *checkpoint = checkpoint_create(
+        &config, generator_model(g->generator), &g->ranks.parallel, g->ranks.device, &none, err);
+    int rc = checkpoint ? checkpoint_load(checkpoint, &loaded, err) : -1;
+
+    checkpoint_destroy(checkpoint);
+    return rc;
+}
+
+static int load(struct generate *g, struct error *err)
+{
+    if (g->origin.kind == ORIGIN_CHECKPOINT)
+        return load_checkpoint(g, err);
+    return hf_load(g->o->load, &g->origin.model, generator_model(g->generator), g->ranks.device,
+                   err);
+}
+
+static int create_generator(struct generate *g, const int given[3], struct error *err)
+{
+    const struct prompts *p = &g->prompts;
+    int64_t dp = g->ranks.parallel.layout.dp, share = (p->count + dp - 1) / dp;
+    struct generator_config config = {
+        .model = g->origin.model,
+        .longest = p->longest,
+        .vocabulary = p->vocabulary,
+        .sampling = sampling_of(g->o, given),
+        .stop_count = p->stop_count,
+        .deadline = 60.0 * g->o->timeout_minutes,
+    };
+
+    g->texts = g->o->texts > 0 ? g->o->texts : MOST_TEXTS;
+    g->texts = config.texts = g->texts < share ? g->texts : share;
+    memcpy(config.stops, p->stops, sizeof(config.stops));
+    g->generator = generator_create(&config, &g->ranks.parallel, g->ranks.device, err);
+    if (!g->generator || load(g, err) < 0)
+        return -1;
+    return generator_start(g->generator, err);
+}
+
+/* --- Rounds ------------------------------------------------------------------------------------
+ */
+
+/* Texts of one round of a data-parallel rank. */
+static struct text *texts_of(struct generate *g, int64_t round, int64_t dp, int64_t *count)
+{
+    int64_t first = (round * g->ranks.parallel.layout.dp + dp) * g->texts;
+    int64_t left = g->prompts.count - first;
+
+    *count = left < 0 ? 0 : left < g->texts ? left : g->texts;
+    return g->prompts.texts + (*count > 0 ? first : 0);
+}
+
+/* Rank 0 gets what the other data-parallel ranks have written: length, finish, ids of each. */
+static int collect(struct generate *g, int64_t round, struct error *err)
+{
+    struct comm *comm = g->ranks.comm;
+    const struct layout *layout = &g->ranks.parallel.layout;
+    int64_t room = g->prompts.longest + 2, count;
+    size_t bytes = (size_t)(g->texts * room) * sizeof(int32_t);
+    int32_t *all, *mine;
+    int rc;
+
+    if (layout->dp == 1)
+        return 0;
+    mine = calloc(1, bytes * (size_t)(comm->size + 1));
+    if (!mine)
+        return error_set(err, "out of memory");
+    all = mine + g->texts * room;
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t dp = 0; dp < layout->dp; dp++) {
+            struct text *texts = texts_of(g, round, dp, &count);
+            int64_t rank = layout_rank(layout, (struct layout_position){.dp = dp});
+
+            for (int64_t t = 0; t < count; t++) {
+                int32_t *row = (pass == 0 ? mine : all + rank * g->texts * room) + t * room;
+
+                if (pass == 0 && dp == g->ranks.parallel.at.dp) {
+                    row[0] = (int32_t)texts[t].length;
+                    row[1] = (int32_t)texts[t].finish;
+                    memcpy(row + 2, texts[t].ids, (size_t)texts[t].length * sizeof(*row));
+                } else if (pass == 1) {
+                    texts[t].length = row[0];
+                    texts[t].finish = (enum finish)row[1];
+                    memcpy(texts[t].ids, row + 2, (size_t)row[0] * sizeof(*row));
+                }
+            }
+            if (pass == 0 && dp == layout->dp - 1 &&
+                (rc = comm_host_gather(comm, mine, all, bytes, err)) < 0) {
+                free(mine);
+                return rc;
+            }
+        }
+    free(mine);
+    return 0;
+}
+
+static void show(void *context)
+{
+    struct generate *g = context;
+
+    if (g->ranks.comm->rank == 0 && g->trouble.text[0] == '\0' &&
+        output_show(&g->output, &g->trouble) < 0 && g->trouble.text[0] == '\0')
+        error_set(&g->trouble, "cannot show the text");
+}
+
+static int run_round(struct generate *g, int64_t round, struct error *err)
+{
+    const struct parallel *parallel = &g->ranks.parallel;
+    int64_t count, dp = parallel->layout.dp, first = round * dp * g->texts;
+    int64_t all = g->prompts.count - first;
+    struct text *texts = texts_of(g, round, parallel->at.dp, &count);
+
+    g->output = (struct output){
+        .tokenizer = g->prompts.tokenizer,
+        .stream = stdout,
+        .json = g->o->json,
+        .texts = g->prompts.texts + first,
+        .count = all < dp * g->texts ? all : dp * g->texts,
+        .before = first,
+    };
+    if (count > 0 && generator_run(g->generator, texts, count, dp == 1 ? show : NULL, g, err) < 0)
+        return -1;
+    if (collect(g, round, err) < 0)
+        return -1;
+    show(g);
+    if (g->trouble.text[0]) {
+        *err = g->trouble;
+        return -1;
+    }
+    return 0;
+}
+
+static void report(const struct generate *g)
+{
+    struct generator_times t = generator_times(g->generator);
+    int64_t written = 0, dp = g->ranks.parallel.layout.dp;
+
+    if (g->ranks.comm->rank != 0)
+        return;
+    for (int64_t i = 0; i < g->prompts.count; i++)
+        written += g->prompts.texts[i].length - g->prompts.texts[i].prompt;
+    fprintf(stderr,
+            "megatron generate: %" PRId64 " tokens written; prompts %.1f tokens/s (%.2f s), "
+            "texts %.1f tokens/s (%.2f s)",
+            written, (double)t.prompt_tokens / (t.prompt_seconds + 1e-9), t.prompt_seconds,
+            (double)t.tokens / (t.seconds + 1e-9), t.seconds);
+    if (dp > 1)
+        fprintf(stderr, " on each of %" PRId64 " groups of ranks", dp);
+    fprintf(stderr, "\n");
+}
+
+static int run(struct generate *g, const int given[3], struct error *err)
+{
+    int64_t each;
+
+    if (prompts_read(&g->prompts, g->o, &g->origin, g->ranks.comm, err) < 0 ||
+        create_generator(g, given, err) < 0)
+        return -1;
+    each = g->texts * g->ranks.parallel.layout.dp;
+    for (int64_t round = 0; round * each < g->prompts.count; round++)
+        if (run_round(g, round, err) < 0)
+            return -1;
+    report(g);
+    return 0;
+}
+
+int generate_run(const struct generate_options *options, const struct world *world,
+                 struct error *err)
+{
+    struct generate g = {.o = options};
+    int given[3], rc;
+
+    if (check_options(options, given, err) < 0 || origin_read(&g.origin, options->load, err) < 0)
+        return -1;
+    rc = open_ranks(&g, world, err);
+    if (rc == 0)
+        rc = run(&g, given, err);
+    if (rc < 0 && g.ranks.comm)
+        comm_abort(g.ranks.comm, err->text);
+    generator_destroy(g.generator);
+    prompts_clear(&g.prompts);
+    ranks_close(&g.ranks);
+    return rc;
+}

@@ -1,0 +1,31 @@
+/* `megatron generate`: from a directory of weights and prompts to texts. */
+#ifndef MEGATRON_GENERATE_H
+#define MEGATRON_GENERATE_H
+
+#include "option.h"
+#include "ranks.h"
+#include "tokenizer.h"
+
+/* The values of the options; a negative number or NULL means not given. */
+struct generate_options {
+    const char *load;
+    struct option_list prompt, prompts;
+    const char *prompt_file; /* "-": standard input */
+    int64_t tokens, out_seq_length, texts, eod_id, seed, top_k;
+    double temperature, top_p, timeout_minutes;
+    int greedy, ignore_eod, json;
+    int bf16, fp16, device;
+    int64_t threads, tp, pp;
+    struct tokenizer_config tokenizer;
+    int tokenizer_given; /* by any option */
+};
+
+/* The values before the options are read. */
+void generate_default(struct generate_options *options);
+
+/* Write the texts to standard output on rank 0, and how fast it went to standard error. Collective
+ * over the world's ranks. Returns 0, or -1 with a sentence. */
+int generate_run(const struct generate_options *options, const struct world *world,
+                 struct error *err);
+
+#endif

@@ -1,0 +1,447 @@
+#include "prompts.h"
+#include "directory.h"
+#include "json.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define JSON_LIMIT ((size_t)16 << 20)
+
+/* Prompts as they are written; those of a file point into 'file'. */
+struct lines {
+    const char **items;
+    size_t count;
+    char *file;
+};
+
+/* --- Texts ----------------------------------------------------------------------------------- */
+
+static int add_line(struct lines *lines, const char *text, struct error *err)
+{
+    const char **more = realloc(lines->items, (lines->count + 1) * sizeof(*more));
+
+    if (!more)
+        return error_set(err, "out of memory");
+    lines->items = more;
+    more[lines->count++] = text;
+    return 0;
+}
+
+/* All of a file or of standard input, with a NUL behind it. */
+static char *read_all(const char *name, struct error *err)
+{
+    FILE *file = strcmp(name, "-") == 0 ? stdin : fopen(name, "r");
+    size_t length = 0, room = 0, got = 0;
+    char *data = NULL;
+
+    if (!file) {
+        error_set_errno(err, errno, "--prompt-file: cannot open %s", name);
+        return NULL;
+    }
+    do {
+        char *more;
+
+        length += got;
+        room += room / 2 + 65536;
+        more = realloc(data, room + 1);
+        if (!more) {
+            error_set(err, "out of memory for the prompts");
+            goto failed;
+        }
+        data = more;
+        got = fread(data + length, 1, room - length, file);
+    } while (got > 0);
+    if (ferror(file)) {
+        error_set(err, "cannot read all of %s", file == stdin ? "standard input" : name);
+        goto failed;
+    }
+    data[length] = '\0';
+    if (file != stdin)
+        fclose(file);
+    return data;
+failed:
+    free(data);
+    if (file != stdin)
+        fclose(file);
+    return NULL;
+}
+
+/* One prompt per line; empty lines are none. */
+static int read_file(struct lines *lines, const char *name, struct error *err)
+{
+    char *rest, *line;
+
+    lines->file = rest = read_all(name, err);
+    if (!rest)
+        return -1;
+    while ((line = strsep(&rest, "\n"))) {
+        size_t length = strlen(line);
+
+        if (length > 0 && line[length - 1] == '\r')
+            line[length - 1] = '\0';
+        if (line[0] && add_line(lines, line, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int read_lines(struct lines *lines, const struct generate_options *o, struct error *err)
+{
+    const char *file = o->prompt_file;
+
+    for (size_t i = 0; i < o->prompt.count; i++)
+        if (add_line(lines, o->prompt.items[i], err) < 0)
+            return -1;
+    for (size_t i = 0; i < o->prompts.count; i++)
+        if (add_line(lines, o->prompts.items[i], err) < 0)
+            return -1;
+    if (!file && lines->count == 0 && !isatty(STDIN_FILENO))
+        file = "-";
+    if (file && read_file(lines, file, err) < 0)
+        return -1;
+    if (lines->count == 0)
+        return error_set(err, "no prompt: give --prompt TEXT, --prompt-file FILE, or lines on "
+                              "standard input");
+    return 0;
+}
+
+/* --- The tokenizer --------------------------------------------------------------------------- */
+
+/* The path of a file beside the weights, or NULL where there is none. */
+static const char *beside(const char *directory, const char *name, char path[PATH_MAX])
+{
+    struct error ignored;
+
+    return directory_path(path, &ignored, "%s/%s", directory, name) == 0 && access(path, R_OK) == 0
+               ? path
+               : NULL;
+}
+
+/* Complete 'config' with the files of a folder. Returns 0 where it has none. */
+static int find_beside(const char *directory, struct tokenizer_config *config, char first[PATH_MAX],
+                       char second[PATH_MAX])
+{
+    if (beside(directory, "tokenizer.json", first)) {
+        config->type = TOKENIZER_HUGGINGFACE;
+        config->model = first;
+    } else if (beside(directory, "tokenizer.model", first)) {
+        config->type = TOKENIZER_LLAMA2;
+        config->model = first;
+    } else if (beside(directory, "vocab.json", first) && beside(directory, "merges.txt", second)) {
+        config->type = TOKENIZER_GPT2_BPE;
+        config->vocab_file = first;
+        config->merge_file = second;
+    } else {
+        return 0;
+    }
+    return 1;
+}
+
+static struct tokenizer *open_tokenizer(const struct generate_options *o,
+                                        const struct origin *origin, struct error *err)
+{
+    struct tokenizer_config config = o->tokenizer;
+    int64_t vocabulary = origin->model.shape.vocabulary;
+    char first[PATH_MAX], second[PATH_MAX];
+    int known = o->tokenizer_given || find_beside(o->load, &config, first, second);
+    struct tokenizer *tokenizer;
+
+    /* A run that named no files had GPT-2's own. */
+    if (!known && vocabulary != 50257) {
+        error_set(err,
+                  "%s has no tokenizer beside its weights (tokenizer.json, tokenizer.model, or "
+                  "vocab.json and merges.txt); name it with --tokenizer-type and its files",
+                  o->load);
+        return NULL;
+    }
+    config.add_bos = 0; /* put before the prompt below */
+    if (config.type == TOKENIZER_NULL && config.vocab_size <= 0)
+        config.vocab_size = vocabulary - 1;
+    tokenizer = tokenizer_create(&config, err);
+    if (tokenizer && tokenizer_vocab_size(tokenizer) > vocabulary) {
+        error_set(err,
+                  "the tokenizer has %" PRId64 " tokens and the model in %s only %" PRId64
+                  ": it is another model's; name the right one with --tokenizer-type and its files",
+                  tokenizer_vocab_size(tokenizer), o->load, vocabulary);
+        tokenizer_destroy(tokenizer);
+        return NULL;
+    }
+    return tokenizer;
+}
+
+/* Does a text begin with the beginning-of-sequence token? As transformers does it: what
+ * tokenizer_config.json says, else yes for Llamas. */
+static int begins_with_bos(const struct generate_options *o, const struct origin *origin)
+{
+    char path[PATH_MAX];
+    struct json_value value;
+    struct error ignored;
+    struct json *json = NULL;
+    int add = origin->model.shape.family == MODEL_LLAMA;
+
+    if (o->tokenizer.add_bos)
+        return 1;
+    if (origin->kind != ORIGIN_HF || o->tokenizer_given)
+        return 0;
+    if (beside(o->load, "tokenizer_config.json", path))
+        json = json_read_file(path, JSON_LIMIT, &ignored);
+    if (json && json_member(json_root(json), "add_bos_token", &value) == 0)
+        json_bool(value, &add);
+    json_destroy(json);
+    return add;
+}
+
+/* --- Where texts end -------------------------------------------------------------------------- */
+
+static void add_stop(struct prompts *p, int64_t id)
+{
+    for (int i = 0; i < p->stop_count; i++)
+        if (p->stops[i] == id)
+            return;
+    if (id >= 0 && p->stop_count < STOPS)
+        p->stops[p->stop_count++] = id;
+}
+
+/* "eos_token_id": a number or a list of them. */
+static void add_stops_of(struct prompts *p, const char *directory, const char *name)
+{
+    char path[PATH_MAX];
+    struct json_iterator iterator;
+    struct json_value value, item;
+    struct error ignored;
+    struct json *json = NULL;
+    int64_t id;
+
+    if (beside(directory, name, path))
+        json = json_read_file(path, JSON_LIMIT, &ignored);
+    if (!json || json_member(json_root(json), "eos_token_id", &value) < 0) {
+        json_destroy(json);
+        return;
+    }
+    if (json_integer(value, &id) == 0)
+        add_stop(p, id);
+    else if (json_type(value) == JSON_ARRAY && json_iterate(value, &iterator) == 0)
+        while (json_next(&iterator, NULL, NULL, &item))
+            if (json_integer(item, &id) == 0)
+                add_stop(p, id);
+    json_destroy(json);
+}
+
+static void find_stops(struct prompts *p, const struct generate_options *o,
+                       const struct origin *origin)
+{
+    if (o->ignore_eod)
+        return;
+    if (o->eod_id >= 0) {
+        add_stop(p, o->eod_id);
+        return;
+    }
+    add_stop(p, tokenizer_eod(p->tokenizer));
+    add_stop(p, tokenizer_eos(p->tokenizer));
+    if (origin->kind != ORIGIN_HF)
+        return;
+    add_stops_of(p, o->load, "config.json");
+    add_stops_of(p, o->load, "generation_config.json");
+}
+
+/* --- Tokens ---------------------------------------------------------------------------------- */
+
+/* How long the text may become. */
+static int64_t limit_of(const struct generate_options *o, int64_t prompt, int64_t positions)
+{
+    int64_t limit = o->out_seq_length > 0 ? o->out_seq_length : prompt + o->tokens;
+
+    return limit < positions ? limit : positions;
+}
+
+static int make_text(struct text *text, const struct generate_options *o, int64_t positions,
+                     const struct token_buffer *ids, size_t id_size, int64_t first, size_t number,
+                     struct error *err)
+{
+    int64_t count = (int64_t)ids->count + (first >= 0);
+
+    if (count == 0)
+        return error_set(err, "prompt %zu is empty, and the tokenizer has no token to begin with",
+                         number + 1);
+    if (count >= positions)
+        return error_set(err,
+                         "prompt %zu has %" PRId64 " tokens and the model %" PRId64
+                         " positions, one of which must be left to write; shorten it",
+                         number + 1, count, positions);
+    *text = (struct text){.prompt = count, .length = count, .number = number};
+    text->limit = limit_of(o, count, positions);
+    if (text->limit <= count)
+        return error_set(err,
+                         "--out-seq-length=%" PRId64 " leaves nothing to write: prompt %zu has "
+                         "%" PRId64 " tokens",
+                         o->out_seq_length, number + 1, count);
+    text->ids = malloc((size_t)text->limit * sizeof(*text->ids));
+    if (!text->ids)
+        return error_set(err, "out of memory");
+    if (first >= 0)
+        text->ids[0] = (int32_t)first;
+    for (size_t i = 0; i < ids->count; i++)
+        text->ids[i + (first >= 0)] =
+            id_size == 2 ? ((const uint16_t *)ids->ids)[i] : ((const int32_t *)ids->ids)[i];
+    return 0;
+}
+
+static int encode_lines(struct prompts *p, const struct generate_options *o,
+                        const struct origin *origin, const struct lines *lines, struct error *err)
+{
+    struct encoder *encoder = encoder_create(p->tokenizer, 1 << 20, err);
+    struct token_buffer ids = {0};
+    int64_t bos = begins_with_bos(o, origin) ? tokenizer_bos(p->tokenizer) : -1;
+    int rc = encoder ? 0 : -1;
+
+    if (rc == 0 && o->tokenizer.add_bos && bos < 0)
+        rc = error_set(err, "--tokenizer-add-bos: the vocabulary has no beginning-of-sequence "
+                            "token");
+    p->texts = calloc(lines->count, sizeof(*p->texts));
+    if (!p->texts)
+        rc = error_set(err, "out of memory");
+    for (size_t i = 0; i < lines->count && rc == 0; i++) {
+        int64_t first = bos;
+
+        ids.count = 0;
+        rc = tokenizer_encode(encoder, lines->items[i], strlen(lines->items[i]), &ids, err);
+        /* Behind the end of a document another one begins. */
+        if (ids.count == 0 && bos < 0)
+            first = tokenizer_eod(p->tokenizer);
+        if (rc == 0)
+            rc = make_text(&p->texts[i], o, origin->model.positions, &ids,
+                           tokenizer_id_size(p->tokenizer), first, i, err);
+        p->count += rc == 0;
+    }
+    token_buffer_clear(&ids);
+    encoder_destroy(encoder);
+    return rc;
+}
+
+/* Rank 0's part. */
+static int prepare(struct prompts *p, const struct generate_options *o, const struct origin *origin,
+                   struct error *err)
+{
+    struct lines lines = {0};
+    int rc = read_lines(&lines, o, err);
+
+    if (rc == 0) {
+        p->tokenizer = open_tokenizer(o, origin, err);
+        rc = p->tokenizer ? encode_lines(p, o, origin, &lines, err) : -1;
+    }
+    if (rc == 0) {
+        p->vocabulary = tokenizer_vocab_size(p->tokenizer);
+        find_stops(p, o, origin);
+    }
+    free(lines.items);
+    free(lines.file);
+    return rc;
+}
+
+/* --- To all ranks ----------------------------------------------------------------------------- */
+
+/* What goes first: sizes of what follows, and all numbers. */
+struct head {
+    int64_t count, ids, vocabulary, stop_count, stops[STOPS];
+};
+
+/* 'bytes' of rank 0 to all. */
+static int from_first(struct comm *comm, void *data, size_t bytes, struct error *err)
+{
+    char *all;
+    int rc;
+
+    if (comm->size == 1)
+        return 0;
+    all = malloc(bytes * (size_t)comm->size);
+    if (!all)
+        return error_set(err, "out of memory for the prompts");
+    rc = comm_host_gather(comm, data, all, bytes, err);
+    if (rc == 0)
+        memcpy(data, all, bytes);
+    free(all);
+    return rc;
+}
+
+/* Texts as numbers, one behind the other: prompt, limit, ids of the prompt. */
+static void pack(const struct prompts *p, int32_t *out)
+{
+    for (int64_t t = 0; t < p->count; t++) {
+        *out++ = (int32_t)p->texts[t].prompt;
+        *out++ = (int32_t)p->texts[t].limit;
+        memcpy(out, p->texts[t].ids, (size_t)p->texts[t].prompt * sizeof(*out));
+        out += p->texts[t].prompt;
+    }
+}
+
+static int unpack(struct prompts *p, const int32_t *in, int64_t count, struct error *err)
+{
+    p->texts = calloc((size_t)count, sizeof(*p->texts));
+    if (!p->texts)
+        return error_set(err, "out of memory");
+    for (; p->count < count; p->count++) {
+        struct text *text = &p->texts[p->count];
+
+        *text = (struct text){.prompt = in[0], .limit = in[1], .number = (uint64_t)p->count};
+        text->ids = malloc((size_t)text->limit * sizeof(*text->ids));
+        if (!text->ids)
+            return error_set(err, "out of memory");
+        memcpy(text->ids, in + 2, (size_t)text->prompt * sizeof(*in));
+        in += 2 + text->prompt;
+    }
+    return 0;
+}
+
+static int share(struct prompts *p, struct comm *comm, struct error *err)
+{
+    struct head head = {.count = p->count, .vocabulary = p->vocabulary};
+    int32_t *numbers;
+    int rc;
+
+    head.stop_count = p->stop_count;
+    memcpy(head.stops, p->stops, sizeof(head.stops));
+    for (int64_t t = 0; t < p->count; t++)
+        head.ids += 2 + p->texts[t].prompt;
+    if (from_first(comm, &head, sizeof(head), err) < 0)
+        return -1;
+    numbers = calloc((size_t)head.ids, sizeof(*numbers));
+    if (!numbers)
+        return error_set(err, "out of memory");
+    pack(p, numbers);
+    rc = from_first(comm, numbers, (size_t)head.ids * sizeof(*numbers), err);
+    if (rc == 0 && comm->rank != 0) {
+        p->vocabulary = head.vocabulary;
+        p->stop_count = (int)head.stop_count;
+        memcpy(p->stops, head.stops, sizeof(head.stops));
+        rc = unpack(p, numbers, head.count, err);
+    }
+    free(numbers);
+    return rc;
+}
+
+int prompts_read(struct prompts *p, const struct generate_options *o, const struct origin *origin,
+                 struct comm *comm, struct error *err)
+{
+    memset(p, 0, sizeof(*p));
+    if (comm->rank == 0 && prepare(p, o, origin, err) < 0)
+        return -1;
+    if (share(p, comm, err) < 0)
+        return -1;
+    for (int64_t t = 0; t < p->count; t++)
+        if (p->texts[t].limit > p->longest)
+            p->longest = p->texts[t].limit;
+    return 0;
+}
+
+void prompts_clear(struct prompts *p)
+{
+    for (int64_t t = 0; t < p->count; t++)
+        free(p->texts[t].ids);
+    free(p->texts);
+    tokenizer_destroy(p->tokenizer);
+    memset(p, 0, sizeof(*p));
+}

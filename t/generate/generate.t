@@ -1,0 +1,137 @@
+#!/bin/bash
+# megatron generate: the same texts on every layout and from every form of the weights, sampling, where
+# texts end, where prompts come from, and what it says about bad input.
+. "$(dirname "$0")/../tap.sh"
+. "$(dirname "$0")/../checkpoint/common.sh"
+numbers=(--tokenizer-type NullTokenizer)
+
+# generate RANKS OPTION...: standard output is in $out, standard error in $said.
+generate() {
+    local ranks=$1 run=()
+    shift
+    [ "$ranks" = 1 ] || run=(mpirun --oversubscribe -n "$ranks")
+    out=$(timeout 120 "${run[@]}" "$megatron" generate --device cpu --cpu-threads 1 "$@" 2>said </dev/null)
+    rc=$?
+    said=$(cat said)
+}
+tokens() { sed 's/.*"tokens": \[\([^]]*\)\].*/\1/' <<<"$out"; }
+
+# Weights far from each other, so that no rounding decides between tokens.
+common+=(--init-method-std 0.4 --save-interval 4)
+train 2 $t 2 --save gpt --save-hf gpt-hf
+is "$rc" 0 "a GPT, trained with tp 2" || diag "$(tail -n 3 <<<"$out")"
+train 2 $p 2 --save llama --save-hf llama-hf --position-embedding-type rope --use-rope-scaling --normalization RMSNorm \
+    --swiglu --untie-embeddings-and-output-weights --disable-bias-linear --group-query-attention --num-query-groups 2 \
+    --max-position-embeddings 80 --hidden-dropout 0 --attention-dropout 0
+is "$rc" 0 "a Llama with grouped queries, trained with pp 2" || diag "$(tail -n 3 <<<"$out")"
+
+texts=(--prompt '5 6 7 8' --prompt '200 1' --prompt '17 18 19' --num-tokens 24 --json --ignore-eod)
+for net in gpt llama; do
+    generate 1 --load $net "${numbers[@]}" "${texts[@]}"
+    is "$rc $(wc -l <<<"$out") $(tokens | tr -cd , | wc -c)" "0 3 69" "$net: 24 tokens behind each of three prompts" ||
+        diag "$said"
+    expected=$out
+    for layout in "2 $t 2" "2 $p 2" "4 $t 2 $p 2" "2" "4 $t 4"; do
+        [ "$net $layout" != "llama 4 $t 4" ] || continue
+        generate $layout --load $net "${numbers[@]}" "${texts[@]}"
+        is "$out" "$expected" "$net: the same on ranks $layout" || diag "$said"
+    done
+    generate 1 --load $net-hf "${numbers[@]}" "${texts[@]}"
+    is "$out" "$expected" "$net: the same from Hugging Face's form" || diag "$said"
+    generate 1 --load $net "${numbers[@]}" "${texts[@]}" --micro-batch-size 1
+    is "$out" "$expected" "$net: the same one by one"
+    generate 1 --load $net "${numbers[@]}" "${texts[@]}" --temperature 1.2 --top-p 0.9 --seed 3
+    drawn=$out
+    unlike "$drawn" "^$(head -n 1 <<<"$expected" | sed 's/[][]/./g')$" "$net: drawing is not greedy"
+    generate 4 $t 2 $p 2 --load $net "${numbers[@]}" "${texts[@]}" --temperature 1.2 --top-p 0.9 --seed 3
+    is "$out" "$drawn" "$net: a seed draws the same on another layout" || diag "$said"
+    generate 1 --load $net "${numbers[@]}" "${texts[@]}" --temperature 1.2 --top-p 0.9 --seed 4
+    [ "$out" != "$drawn" ]
+    ok "$net: another seed draws others"
+    generate 1 --load $net "${numbers[@]}" "${texts[@]}" --top-k 1 --temperature 2
+    is "$out" "$expected" "$net: top-k 1 is greedy"
+done
+like "$said" '^megatron generate: 72 tokens written; .* tokens/s' "the speed is said on standard error"
+
+# Where texts end.
+generate 1 --load gpt "${numbers[@]}" --prompt '5 6' --json --ignore-eod
+is "$(tokens | tr -cd , | wc -c)" 29 "30 tokens unless told"
+generate 1 --load gpt "${numbers[@]}" --prompt '5 6 7 8' --json --num-tokens 20 --ignore-eod
+like "$(sed 's/.*"prompt_tokens"/"prompt_tokens"/' <<<"$out")" '^"prompt_tokens": .*"tokens": .*"finish": "length"}$' \
+    "the parts of a line"
+all=$(tokens)
+stop=$(cut -d, -f7 <<<"$all" | tr -d ' ')
+generate 1 --load gpt "${numbers[@]}" --prompt '5 6 7 8' --json --eod-id "$stop"
+head=${all%%[ ,]$stop[,]*}
+is "$(tokens)" "${head%,}" "a text ends before its end-of-document token"
+like "$out" '"finish": "stop"}' "and says so"
+generate 1 --load gpt "${numbers[@]}" --prompt '5 6 7 8' --json --out-seq-length 10
+is "$(tokens | tr -cd , | wc -c)" 5 "--out-seq-length counts the prompt"
+generate 1 --load gpt "${numbers[@]}" --prompt '5 6 7 8' --json --num-tokens 100 --ignore-eod
+is "$(tokens | tr -cd , | wc -c)" 27 "a text ends with the positions of the model"
+
+# Where prompts come from.
+generate 1 --load gpt "${numbers[@]}" --prompt '1 2' --prompt '3 4' --num-tokens 3
+lines=$out
+is "$(wc -l <<<"$lines") $(sed -n 2p <<<"$lines")" "3 " "texts are apart by an empty line"
+like "$lines" '^3 4 [0-9]+ [0-9]+ [0-9]+$' "a text begins with its prompt"
+printf '1 2\n\n3 4\r\n' >prompts
+generate 1 --load gpt "${numbers[@]}" --prompt-file prompts --num-tokens 3
+is "$out" "$lines" "prompts from a file"
+out=$(mpirun --oversubscribe -n 2 "$megatron" generate --device cpu --cpu-threads 1 $t 2 --load gpt "${numbers[@]}" \
+    --num-tokens 3 2>said <prompts)
+is "$out" "$lines" "and from standard input, on two ranks" || diag "$(cat said)"
+generate 1 --load gpt "${numbers[@]}" --prompts '1 2' '3 4' --num-tokens 3
+is "$out" "$lines" "and several behind one option"
+
+# A tokenizer beside the weights.
+files=$top/runtime/tokenizer/gpt2
+train 1 --vocab-size 50257 --num-layers 2 --train-iters 1 --lr-warmup-iters 0 --save gpt2 --save-hf gpt2-hf
+is "$rc" 0 "a model with GPT-2's vocabulary" || diag "$(tail -n 3 <<<"$out")"
+generate 1 --load gpt2 --prompt 'Call me Ishmael.' --num-tokens 5
+like "$out" '^Call me Ishmael\.' "GPT-2's own for 50257 tokens" || diag "$said"
+text=$out
+cp "$files/vocab.json" "$files/merges.txt" gpt2-hf
+generate 1 --load gpt2-hf --prompt 'Call me Ishmael.' --num-tokens 5
+is "$out" "$text" "vocab.json and merges.txt beside the weights"
+generate 1 --load gpt2 --prompt '' --num-tokens 5 --json
+like "$out" '"prompt_tokens": \[50256\]' "an empty prompt begins a document" || diag "$said"
+if command -v python3 >/dev/null; then
+    python3 -c 'import json, sys; [json.loads(line) for line in sys.stdin]' <<<"$out"
+    ok "a line of JSON"
+fi
+
+# refused PATTERN NAME OPTION...
+refused() {
+    local pattern=$1 name=$2
+    shift 2
+    generate 1 "$@"
+    is "$rc $(wc -l <<<"$said")" "1 1" "$name" && like "$said" "$pattern" "  and why" || diag "$said"
+}
+mkdir empty
+refused '--load is needed' "no --load" --prompt x
+refused 'there is no directory nowhere' "no directory" --load nowhere --prompt x
+refused 'empty holds no checkpoint \(iter_\*\) and is no Hugging Face folder' "no weights" --load empty --prompt x
+refused 'gpt/iter_0000008 is a single checkpoint; name the directory above' "one checkpoint" --load gpt/iter_0000008 --prompt x
+refused 'no prompt: give --prompt' "no prompt" --load gpt "${numbers[@]}"
+refused 'gpt has no tokenizer beside its weights' "no tokenizer" --load gpt --prompt x
+refused 'tokenizer has 50257 tokens and the model in gpt only 300' "another tokenizer" --load gpt --prompt x \
+    --tokenizer-type GPT2BPETokenizer
+refused 'prompt 2 has 32 tokens and the model 32 positions' "a prompt that is too long" --load gpt "${numbers[@]}" \
+    --prompt 1 --prompt "$(seq -s ' ' 32)"
+refused 'leaves nothing to write' "a text that is too short" --load gpt "${numbers[@]}" --prompt '1 2 3' --out-seq-length 3
+refused '--top-p=2 must be from 0 to 1' "a share above 1" --load gpt "${numbers[@]}" --prompt 1 --top-p 2
+refused '--temperature=-3 must be 0 or above' "a negative temperature" --load gpt "${numbers[@]}" --prompt 1 --temperature -3
+refused '--greedy excludes' "greedy and not" --load gpt "${numbers[@]}" --prompt 1 --greedy --top-k 3
+refused '--tensor-model-parallel-size=2 does not divide 1 tasks' "a layout of more ranks than there are" --load gpt "${numbers[@]}" --prompt 1 $t 2
+refused 'leave out --bf16' "a type the device lacks" --load gpt "${numbers[@]}" --prompt 1 --bf16
+refused 'unexpected word hello; a prompt is given with --prompt' "a word" --load gpt hello
+rm gpt-hf/model.safetensors
+refused 'gpt-hf' "a folder without its tensors" --load gpt-hf "${numbers[@]}" --prompt 1
+
+# The newest checkpoint is damaged: the one before it is used.
+truncate -s 100 gpt/iter_0000008/index.json
+generate 1 --load gpt "${numbers[@]}" --prompt '5 6 7 8' --json
+is "$rc" 0 "a damaged index" || diag "$said"
+like "$said" 'iter_0000008 is damaged' "is named"
+done_testing
