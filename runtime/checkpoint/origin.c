@@ -4,6 +4,7 @@
 #include "index.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -55,6 +56,21 @@ static int read_index(struct origin *origin, const char *directory, int64_t iter
     return rc;
 }
 
+/* Leave 'err' as it is, unless the checkpoint is one of Megatron-LM's own. */
+static int of_megatron(const char *directory, int64_t iteration, struct error *err)
+{
+    char whole[48], staged[64];
+
+    snprintf(whole, sizeof(whole), "iter_%07" PRId64 "/mp_rank_00", iteration);
+    snprintf(staged, sizeof(staged), "%s_000", whole);
+    if (!is_there(directory, whole) && !is_there(directory, staged))
+        return -1;
+    return error_set(err,
+                     "%s holds a checkpoint of Megatron-LM; import it first: megatron checkpoint "
+                     "import %s DIR --format megatron",
+                     directory, directory);
+}
+
 /* The one that latest_checkpointed_iteration.txt names, else the newest that can be read. */
 static int read_newest(struct origin *origin, const char *directory, const int64_t *list,
                        size_t count, struct error *err)
@@ -70,7 +86,7 @@ static int read_newest(struct origin *origin, const char *directory, const int64
             return 0;
     if (latest >= 0)
         *err = first;
-    return -1;
+    return of_megatron(directory, latest >= 0 ? latest : list[0], err);
 }
 
 int origin_read(struct origin *origin, const char *directory, struct error *err)

@@ -1,4 +1,5 @@
 #include "arguments.h"
+#include "network.h"
 #include "parse.h"
 
 #include <inttypes.h>
@@ -26,6 +27,7 @@ void arguments_default(struct arguments *a)
     a->rotary_base = 10000;
     a->rotary_percent = 1;
     a->rope_scaling_factor = 8;
+    a->scaling = (struct rope_scaling){0, 8, 1, 4, 8192};
     a->init_method_std = 0.02;
     a->norm_epsilon = 1e-5;
     a->hidden_dropout = a->attention_dropout = 0.1;
@@ -195,7 +197,8 @@ static int derive_model(struct arguments *a, struct error *err)
         .positions = a->max_position_embeddings,
         .position = (enum position_kind)a->position_embedding,
         .rotary_percent = a->rotary_percent,
-        .rope_scaling = {a->rope_scaling, a->rope_scaling_factor, 1, 4, 8192},
+        .rope_scaling = {a->rope_scaling, a->rope_scaling_factor, a->scaling.low, a->scaling.high,
+                         a->scaling.original},
         .norm = a->normalization == NORMALIZATION_RMS ? NORM_RMS : NORM_LAYER,
         .epsilon = a->norm_epsilon,
         .swiglu = a->swiglu,
@@ -432,9 +435,9 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
     if (!a->model && world->model)
         a->model = world->model;
     if (apply_preset(a, given, err) < 0 || ask_tokenizer(a, given, err) < 0 ||
-        derive_shape(a, err) < 0 || derive_layout(a, world, err) < 0 || derive_model(a, err) < 0 ||
-        check_layout(a, err) < 0 || derive_recompute(a, err) < 0 || derive_length(a, err) < 0 ||
-        derive_rules(a, err) < 0)
+        (a->skip_train && network_from_weights(a, given, err) < 0) || derive_shape(a, err) < 0 ||
+        derive_layout(a, world, err) < 0 || derive_model(a, err) < 0 || check_layout(a, err) < 0 ||
+        derive_recompute(a, err) < 0 || derive_length(a, err) < 0 || derive_rules(a, err) < 0)
         return -1;
     if (a->model_config.chunks > 1 &&
         a->global_batch_size / (a->micro_batch_size * a->layout.dp) % a->layout.pp != 0)

@@ -64,6 +64,7 @@ struct arguments {
     int64_t threads, world_size;
     int random_order;
     /* filled by arguments_derive */
+    struct rope_scaling scaling; /* but for use and factor */
     struct model_config model_config;
     struct layout layout;
     int64_t virtual_chunks;

@@ -108,10 +108,11 @@ refused() {
     generate 1 "$@"
     is "$rc $(wc -l <<<"$said")" "1 1" "$name" && like "$said" "$pattern" "  and why" || diag "$said"
 }
-mkdir empty
+mkdir -p empty theirs/iter_0000001/mp_rank_00
 refused '--load is needed' "no --load" --prompt x
 refused 'there is no directory nowhere' "no directory" --load nowhere --prompt x
 refused 'empty holds no checkpoint \(iter_\*\) and is no Hugging Face folder' "no weights" --load empty --prompt x
+refused 'theirs holds a checkpoint of Megatron-LM; import it first' "weights to import first" --load theirs --prompt x
 refused 'gpt/iter_0000008 is a single checkpoint; name the directory above' "one checkpoint" --load gpt/iter_0000008 --prompt x
 refused 'no prompt: give --prompt' "no prompt" --load gpt "${numbers[@]}"
 refused 'gpt has no tokenizer beside its weights' "no tokenizer" --load gpt --prompt x

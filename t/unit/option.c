@@ -21,6 +21,7 @@ static const struct option table[] = {
     {"opt_param", OPTION_TEXT, AT(text), "TEXT", "a text", 0, 0, 0},
     {"style", OPTION_CHOICE, AT(choice), 0, "a choice", "linear|cosine|constant", 0, 0},
     {"data-path", OPTION_LIST, AT(list), "PATH...", "a list", 0, 0, 0},
+    {"prompt", OPTION_TEXTS, AT(list), "TEXT", "one of several", 0, 0, 0},
     {"use-flash-attn", OPTION_IGNORED, 0, 0, 0, 0, 0, 0},
     {"batch-size", OPTION_RENAMED, 0, 0, "micro-batch-size", 0, 0, 0},
     {0, 0, 0, 0, 0, 0, 0, 0},
@@ -60,6 +61,9 @@ static void test_values(void)
     ok(PARSE("--data-path", "0.3", "a", "0.7", "b", "--flag") == 0, "list");
     ok(target.list.count == 4 && strcmp(target.list.items[3], "b") == 0 && target.flag,
        "a list ends at the next option");
+    ok(PARSE("--prompt", "--a", "--flag", "--prompt=b") == 0 && target.list.count == 2 &&
+           strcmp(target.list.items[0], "--a") == 0 && strcmp(target.list.items[1], "b") == 0,
+       "one word each time");
     ok(PARSE("--use-flash-attn", "--number", "3") == 0 && result.ignored_count == 1, "ignored");
     ok(PARSE("--", "--flag") == 0 && result.word_count == 1 && !target.flag, "words after --");
     ok(PARSE("--help", "--nonsense") == 0 && result.help, "help ends the reading");

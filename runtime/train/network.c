@@ -1,0 +1,172 @@
+#include "network.h"
+#include "origin.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MOST_SEQUENCE = 4096 };
+
+enum kind { SIZE, REAL, FLAG, CHOICE };
+
+/* One option of the network: where its value is here, and what it is in the weights. */
+struct row {
+    const char *name;
+    enum kind kind;
+    void *here;
+    double there;
+    int loose; /* may be chosen otherwise */
+};
+
+static double value_of(const struct row *row)
+{
+    return row->kind == SIZE   ? (double)*(const int64_t *)row->here
+           : row->kind == REAL ? *(const double *)row->here
+                               : (double)*(const int *)row->here;
+}
+
+static void set(const struct row *row)
+{
+    if (row->kind == SIZE)
+        *(int64_t *)row->here = (int64_t)row->there;
+    else if (row->kind == REAL)
+        *(double *)row->here = row->there;
+    else
+        *(int *)row->here = (int)row->there;
+}
+
+/* The word number 'number' of an option's choices. */
+static void choice(const char *name, int number, char *text, size_t size)
+{
+    const char *word = "";
+
+    for (const struct option *row = arguments_table; row->name; row++)
+        if (row->type == OPTION_CHOICE && strcmp(row->name, name) == 0)
+            word = row->choices;
+    for (; number > 0 && strchr(word, '|'); number--)
+        word = strchr(word, '|') + 1;
+    snprintf(text, size, "%.*s", (int)strcspn(word, "|"), word);
+}
+
+static int contradiction(const struct arguments *a, const struct row *row, int by_preset,
+                         const char *directory, struct error *err)
+{
+    char here[64], there[64];
+
+    if (row->kind == CHOICE) {
+        choice(row->name, (int)value_of(row), here, sizeof(here));
+        choice(row->name, (int)row->there, there, sizeof(there));
+    } else {
+        snprintf(here, sizeof(here), "%.9g", value_of(row));
+        snprintf(there, sizeof(there), "%.9g", row->there);
+    }
+    if (by_preset)
+        return error_set(err,
+                         "--megatron-model %s has --%s %s, and the weights in %s have %s; leave it "
+                         "out, the network is taken from the weights",
+                         a->model, row->name, here, directory, there);
+    if (row->kind == FLAG)
+        return error_set(err,
+                         "--%s is given, and the weights in %s are of a network without it; leave "
+                         "it out, the network is taken from the weights",
+                         row->name, directory);
+    return error_set(err,
+                     "--%s=%s is given, and the weights in %s have %s; leave it out, the network "
+                     "is taken from the weights",
+                     row->name, here, directory, there);
+}
+
+static int take_rows(struct arguments *a, const struct options_result *given, struct row *rows,
+                     size_t count, const char *directory, struct error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct row *row = &rows[i];
+        int told = options_given(given, row->name) ||
+                   (row->here == &a->norm_epsilon && options_given(given, "layernorm-epsilon"));
+        /* A preset sets sizes; those that nobody set are below 0. */
+        int preset = !told && a->model && row->kind == SIZE && *(int64_t *)row->here >= 0 &&
+                     strcmp(row->name, "vocab-size") != 0;
+
+        if (told && row->loose)
+            continue;
+        if ((told || (preset && !row->loose)) && value_of(row) != row->there)
+            return contradiction(a, row, preset, directory, err);
+        set(row);
+    }
+    return 0;
+}
+
+static int take(struct arguments *a, const struct options_result *given,
+                const struct model_config *c, const char *directory, struct error *err)
+{
+    const struct model_shape *s = &c->shape;
+    int learned = c->position == POSITION_LEARNED;
+    struct row rows[] = {
+        {"num-layers", SIZE, &a->num_layers, (double)s->layers, 0},
+        {"hidden-size", SIZE, &a->hidden_size, (double)s->hidden, 0},
+        {"ffn-hidden-size", SIZE, &a->ffn_hidden_size, (double)s->ffn_hidden, 0},
+        {"num-attention-heads", SIZE, &a->num_attention_heads, (double)s->heads, 0},
+        {"kv-channels", SIZE, &a->kv_channels, (double)s->kv_channels, 0},
+        {"num-query-groups", SIZE, &a->num_query_groups, (double)s->query_groups, 0},
+        {"vocab-size", SIZE, &a->vocab_size, (double)s->vocabulary, 0},
+        {"max-position-embeddings", SIZE, &a->max_position_embeddings, (double)c->positions,
+         !learned},
+        {"seq-length", SIZE, &a->seq_length, (double)s->sequence, 1},
+        {"position-embedding-type", CHOICE, &a->position_embedding, c->position, 0},
+        {"normalization", CHOICE, &a->normalization,
+         c->norm == NORM_RMS ? NORMALIZATION_RMS : NORMALIZATION_LAYER, 0},
+        {"swiglu", FLAG, &a->swiglu, c->swiglu, 0},
+        {"untie-embeddings-and-output-weights", FLAG, &a->untie, !c->tied, 0},
+        {"disable-bias-linear", FLAG, &a->linear_bias, c->linear_bias, 0},
+        {"add-qkv-bias", FLAG, &a->qkv_bias, c->qkv_bias, 0},
+        {"use-rope-scaling", FLAG, &a->rope_scaling, c->rope_scaling.used, 0},
+        {"rope-scaling-factor", REAL, &a->rope_scaling_factor, c->rope_scaling.factor, 0},
+        {"rotary-base", REAL, &a->rotary_base, s->rotary_base, 0},
+        {"rotary-percent", REAL, &a->rotary_percent, c->rotary_percent, 0},
+        {"norm-epsilon", REAL, &a->norm_epsilon, c->epsilon, 0},
+    };
+
+    if (a->use_rotary && c->position != POSITION_ROPE)
+        return error_set(err,
+                         "--use-rotary-position-embeddings is given, and the weights in %s are of "
+                         "a network without it; leave it out",
+                         directory);
+    if (take_rows(a, given, rows, sizeof(rows) / sizeof(rows[0]), directory, err) < 0)
+        return -1;
+    /* What a folder can do at most is no length to evaluate at. */
+    if (a->load_hf && !options_given(given, "seq-length") && a->seq_length > MOST_SEQUENCE)
+        a->seq_length = MOST_SEQUENCE;
+    a->group_query_attention = s->query_groups != s->heads;
+    a->scaling = c->rope_scaling;
+    a->hidden_dropout = a->attention_dropout = 0;
+    if (a->micro_batch_size < 0)
+        a->micro_batch_size = 1;
+    return 0;
+}
+
+int network_from_weights(struct arguments *a, const struct options_result *given, struct error *err)
+{
+    const char *directory = a->load ? a->load : a->load_hf;
+    int64_t tokens = options_given(given, "vocab-size") ? -1 : a->vocab_size;
+    struct origin origin;
+    struct stat status;
+
+    /* A single safetensors file says nothing of its network. */
+    if (!a->load && stat(directory, &status) == 0 && S_ISREG(status.st_mode))
+        return 0;
+    if (origin_read(&origin, directory, err) < 0)
+        return error_prefix(err, a->load ? "--load" : "--load-hf");
+    if (!a->load && origin.kind != ORIGIN_HF)
+        return error_set(err, "--load-hf %s holds checkpoints; give it as --load", directory);
+    if (tokens > origin.model.shape.vocabulary && !a->model)
+        return error_set(err,
+                         "the tokenizer has %" PRId64 " tokens, and the weights in %s are of a "
+                         "network with %" PRId64,
+                         tokens, directory, origin.model.shape.vocabulary);
+    if (a->load && origin.kind == ORIGIN_HF) {
+        a->load_hf = a->load;
+        a->load = NULL;
+        a->finetune = 0;
+    }
+    return take(a, given, &origin.model, directory, err);
+}
