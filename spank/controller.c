@@ -109,13 +109,18 @@ int64_t controller_job_end(uint32_t job)
 
 int controller_signal_step(uint32_t job, uint32_t step, uint16_t signal)
 {
+    int rc;
+
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 11, 0)
     slurm_step_id_t id = step_of(job, step, NO_VAL);
 
-    return slurm_kill_job_step(&id, signal, 0) == SLURM_SUCCESS ? 0 : -1;
+    rc = slurm_kill_job_step(&id, signal, 0);
 #elif SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
-    return slurm_kill_job_step(job, step, signal, 0) == SLURM_SUCCESS ? 0 : -1;
+    rc = slurm_kill_job_step(job, step, signal, 0);
 #else
-    return slurm_kill_job_step(job, step, signal) == SLURM_SUCCESS ? 0 : -1;
+    rc = slurm_kill_job_step(job, step, signal);
 #endif
+    if (rc == SLURM_SUCCESS)
+        return 0;
+    return errno == ESLURM_ALREADY_DONE || errno == ESLURM_INVALID_JOB_ID ? 1 : -1;
 }

@@ -194,12 +194,12 @@ int slurm_spank_exit(spank_t spank, int argc, char **argv)
 {
     struct error err;
 
-    (void)spank;
     (void)argc;
     (void)argv;
     /* Too late to fail anything: the tasks are over. */
     if (asked_to_fail("exit", &err))
         slurm_error("megatron: %s", err.text);
+    step_exit(&context, spank);
     share_destroy(context.share, context.tasks);
     if (context.used && context.lifetime[0] >= 0) {
         close(context.lifetime[0]);

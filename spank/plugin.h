@@ -2,7 +2,8 @@
  *
  *   client.c   srun, sbatch, salloc: as the user, before anything is queued or launched
  *   daemon.c   slurmd: as root, once
- *   step.c     slurmstepd before it forks the tasks: as root; nothing of the user's is touched
+ *   step.c     slurmstepd before it forks the tasks and after they ended: as root; nothing of the
+ *              user's is touched
  *   task.c     the forked task: as the user, before it becomes the user's program */
 #ifndef MEGATRON_PLUGIN_H
 #define MEGATRON_PLUGIN_H
@@ -45,6 +46,9 @@ void daemon_init(struct plugin *plugin);
 
 /* Before the fork. Failures are deferred to the tasks. */
 void step_user_init(struct plugin *plugin, spank_t spank);
+
+/* When all tasks of the node are over: end the step on the others where a task has failed here. */
+void step_exit(struct plugin *plugin, spank_t spank);
 
 int task_init(struct plugin *plugin, spank_t spank);
 

@@ -48,6 +48,7 @@ struct share {
     uint32_t arrived;  /* number of tasks */
     uint32_t reported; /* has someone told the user about the failure */
     uint32_t unbound;  /* has someone said that memory is not bound */
+    uint32_t end_step; /* a task failed; the step is to end on all nodes */
     uint32_t tasks;
     struct error error;
     uint32_t image_state;  /* enum share_state */

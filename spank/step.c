@@ -1,12 +1,22 @@
 /* slurmstepd before it forks: prepare what the tasks of the node share. This process is root's and
  * its failures drain nodes, so it does next to nothing, and what goes wrong is left to the tasks to
- * say. */
+ * say. After they ended: if one of them failed, the step has to end on the other nodes too. */
 #include "plugin.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <slurm/slurm.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "controller.h"
+
+/* How often the step is asked to end, in pauses that double from a tenth of a second, before it is
+ * killed; and when the process that does it is stuck, as a fork among threads may be. */
+enum { ASK_TIMES = 6, KILL_TIMES = 3, STUCK_SECONDS = 60 };
 
 /* Batch scripts, extern and interactive steps have special numbers; they are left alone. */
 static bool is_srun_step(spank_t spank)
@@ -39,5 +49,55 @@ void step_user_init(struct plugin *plugin, spank_t spank)
         plugin->lifetime[0] = plugin->lifetime[1] = -1;
         error_set_errno(&err, errno, "slurmstepd cannot make a pipe");
         plugin_defer(plugin, &err);
+    }
+}
+
+static void pause_for(long milliseconds)
+{
+    const struct timespec pause = {milliseconds / 1000, milliseconds % 1000 * 1000000};
+
+    nanosleep(&pause, NULL);
+}
+
+/* Nodes may come late, and a program may ignore SIGTERM; the step is over when it is gone. */
+static void end_step(uint32_t job, uint32_t step)
+{
+    for (int i = 0; i < ASK_TIMES + KILL_TIMES; i++) {
+        pause_for(100L << (i < ASK_TIMES ? i : ASK_TIMES - 1));
+        if (controller_signal_step(job, step, i < ASK_TIMES ? SIGTERM : SIGKILL) > 0)
+            return;
+    }
+}
+
+void step_exit(struct plugin *plugin, spank_t spank)
+{
+    uint32_t job, step;
+    uid_t uid;
+    gid_t gid;
+    pid_t child;
+
+    if (!plugin->used || !plugin->share || !plugin->share->end_step ||
+        spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
+        spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS ||
+        spank_get_item(spank, S_JOB_UID, &uid) != ESPANK_SUCCESS ||
+        spank_get_item(spank, S_JOB_GID, &gid) != ESPANK_SUCCESS)
+        return;
+    /* slurmstepd must not be kept: the step is not over before it is. The user may do this. */
+    child = fork();
+    if (child == 0) {
+        if (fork() != 0)
+            _exit(0);
+        alarm(STUCK_SECONDS);
+        close_range(0, ~0U, 0);
+        open("/dev/null", O_RDWR);
+        dup2(0, 1);
+        dup2(0, 2);
+        prctl(PR_SET_NAME, "megatron-end");
+        if (setsid() >= 0 &&
+            (geteuid() != 0 || (setresgid(gid, gid, gid) == 0 && setresuid(uid, uid, uid) == 0)))
+            end_step(job, step);
+        _exit(0);
+    }
+    while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) {
     }
 }

@@ -44,19 +44,20 @@ struct task {
 
 /* --- failing -------------------------------------------------------------------------------- */
 
-/* Tasks of other nodes that are not yet the user's program are passed over by proctrack/linuxproc,
- * so one signal may be too early for them. Those that wait for an image fail by themselves when
- * they are asked to. */
-static int end_step(void *argument)
+/* Tasks that are not yet the user's program fail by themselves when they are asked to, so that the
+ * step's exit code is that of a failure and not that of a signal. One request may be too early for
+ * some. slurmstepd kills what is left when this task is over, see step_exit; but a het job's other
+ * components can only be reached for as long as this one is there. That this task stays for a while
+ * also lets its sentence come through: srun stops to listen when the step is over. */
+static int ask_step_to_end(void *argument)
 {
-    const struct task *task = argument;
-    const struct facts *facts = &task->facts;
-    bool ask = task->plugin->settings.image.used;
+    const struct facts *facts = &((const struct task *)argument)->facts;
     struct timespec pause = {.tv_nsec = 100000000};
     int rc = 1;
 
     for (int i = 0; i < 4; i++) {
-        if (controller_signal_step(facts->job, facts->step, ask && i == 0 ? SIGTERM : SIGKILL))
+        if (controller_signal_step(facts->job, facts->step,
+                                   facts->het && i > 0 ? SIGKILL : SIGTERM) != 0)
             break; /* it is over, or it could not be told */
         rc = 0;
         nanosleep(&pause, NULL);
@@ -98,8 +99,12 @@ static int fail(struct task *task, const struct error *err)
         return -1;
     }
     slurm_error("megatron: %s", err->text);
-    if (task->facts.nodes > 1 && with_deadline(end_step, task, CONTROLLER_SECONDS) != 0)
-        slurm_error("megatron: the other nodes of the step could not be told; use scancel");
+    if (task->facts.nodes > 1) {
+        if (share)
+            share->end_step = 1;
+        if (with_deadline(ask_step_to_end, task, CONTROLLER_SECONDS) != 0 && !share)
+            slurm_error("megatron: the other nodes of the step could not be told; use scancel");
+    }
     silence();
     return -1;
 }
@@ -318,34 +323,19 @@ static int wait_for_container(struct task *task, struct error *err)
     return share->image_state == SHARE_FAILED ? error_set(err, "%s", share->error.text) : 0;
 }
 
-static void on_terminate(int number)
-{
-    (void)number;
-    _exit(1);
-}
-
 /* An import may take an hour, in which scancel and the failure of another node must end the step;
  * and proctrack/linuxproc signals nothing that is called slurmstepd. */
 static int open_container(struct task *task, struct error *err)
 {
-    const struct sigaction ending = {.sa_handler = on_terminate};
-    struct sigaction usual;
-    sigset_t terminate, mask;
     char name[17] = "";
     int rc;
 
     if (!task->plugin->settings.image.used)
         return 0;
     prctl(PR_GET_NAME, name);
-    sigemptyset(&terminate);
-    sigaddset(&terminate, SIGTERM);
-    sigaction(SIGTERM, &ending, &usual);
-    sigprocmask(SIG_UNBLOCK, &terminate, &mask);
     prctl(PR_SET_NAME, "megatron-image");
     rc = wait_for_container(task, err);
     prctl(PR_SET_NAME, name);
-    sigprocmask(SIG_SETMASK, &mask, NULL);
-    sigaction(SIGTERM, &usual, NULL);
     if (rc)
         return rc;
     return container_environment(task->plugin->share->holder, take_variable, task, err);
@@ -446,11 +436,41 @@ static int meet(struct task *task, struct error *err)
     return 0;
 }
 
+static void on_terminate(int number)
+{
+    (void)number;
+    _exit(1);
+}
+
+static int run_task_init(struct task *task)
+{
+    struct plugin *plugin = task->plugin;
+    spank_t spank = task->spank;
+    struct error err;
+
+    if (facts_read(&task->facts, spank, &err))
+        plugin_defer(plugin, &err);
+    if (!plugin->failed && settings_resolve(&plugin->settings, &plugin->config, &err))
+        plugin_defer(plugin, &err);
+    if (!plugin->failed && plugin->settings.off)
+        return 0;
+    if (!plugin->failed && find_own(task, &err))
+        plugin_defer(plugin, &err);
+    if (plugin->failed)
+        return fail(task, &plugin->failure);
+    if (meet(task, &err) || open_container(task, &err) || apply(task, &err) ||
+        enter_container(task, &err))
+        return fail(task, &err);
+    return 0;
+}
+
 int task_init(struct plugin *plugin, spank_t spank)
 {
+    const struct sigaction ending = {.sa_handler = on_terminate};
+    struct sigaction usual;
+    sigset_t terminate, mask;
     struct task *task;
-    struct error err;
-    int rc = 0;
+    int rc;
 
     if (!plugin->used)
         return 0;
@@ -461,20 +481,16 @@ int task_init(struct plugin *plugin, spank_t spank)
     }
     task->plugin = plugin;
     task->spank = spank;
-    if (facts_read(&task->facts, spank, &err))
-        plugin_defer(plugin, &err);
-    if (!plugin->failed && settings_resolve(&plugin->settings, &plugin->config, &err))
-        plugin_defer(plugin, &err);
-    if (!plugin->failed && plugin->settings.off)
-        goto out;
-    if (!plugin->failed && find_own(task, &err))
-        plugin_defer(plugin, &err);
-    if (plugin->failed)
-        rc = fail(task, &plugin->failure);
-    else if (meet(task, &err) || open_container(task, &err) || apply(task, &err) ||
-             enter_container(task, &err))
-        rc = fail(task, &err);
-out:
+    /* When another node fails, this one is asked to fail too. */
+    sigemptyset(&terminate);
+    sigaddset(&terminate, SIGTERM);
+    sigaction(SIGTERM, &ending, &usual);
+    sigprocmask(SIG_UNBLOCK, &terminate, &mask);
+    rc = run_task_init(task);
+    if (rc == 0) {
+        sigprocmask(SIG_SETMASK, &mask, NULL);
+        sigaction(SIGTERM, &usual, NULL);
+    }
     free(task);
     return rc;
 }

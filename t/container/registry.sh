@@ -13,7 +13,7 @@
 on_failure() {
     diag "the last command ended with ${rc-?} and said:"
     diag "${out-}"
-    [ -z "${MEGATRON_CLUSTER-}" ] || diag "$(tail -n 200 "$MEGATRON_CLUSTER"/log/* | grep -E '^==>|error' | tail -n 30)"
+    [ -z "${MEGATRON_CLUSTER-}" ] || diag "$(tail -n 200 "$MEGATRON_CLUSTER"/log/* | grep -E '^==>|error' | grep -v 'state' | tail -n 30)"
 }
 
 make_roots() {

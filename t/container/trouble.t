@@ -102,8 +102,8 @@ job sh -c "cd '$home' && sbatch --parsable -N2 -n2 --requeue --open-mode=append 
 id=$(tail -n 1 <<<"$out")
 wait_until 120 sh -c "[ \$(grep -c ran '$home/requeued') = 2 ]"
 in_cluster scontrol requeue "$id"
-# Slurm holds it back for two minutes otherwise.
-wait_until 120 sh -c "'$top/t/cluster' run scontrol update jobid=$id starttime=now; sleep 1; [ \$(grep -c ran '$home/requeued') = 4 ]" 2>/dev/null
+# Slurm holds it back until the credentials of its first run are over.
+wait_until 180 sh -c "[ \$(grep -c ran '$home/requeued') = 4 ]"
 is "$(grep -c ran "$home/requeued")" 4 "a requeued job runs again" || diag "$(cat "$home/requeued")"
 as_user scancel "$id" 2>/dev/null
 wait_until 60 sh -c "! '$top/t/cluster' run sinfo -h -o %t | grep -q -v idle"

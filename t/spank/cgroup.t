@@ -25,6 +25,10 @@ fi
 try as_user srun -N1 -n1 --gres=gpu:1 --megatron-tp=1 bash -c 'for i in 0 1 2 3; do : </dev/nvidia$i && echo "open $i"; done 2>/dev/null; true'
 unlike "$out" "open [123]" "GPUs that were not granted stay closed"
 
+# Here a signal reaches every process of a step, also the task that says why it ends.
+try as_user srun -N2 -n2 --overcommit --megatron-image=/nowhere.sqsh sleep 100
+is "$rc" 1 "a step that fails on its nodes ends with 1, not with a signal" || diag "$out"
+
 # Slurm counts GPUs from 0 in every task where it hides the others; what can be opened is not in doubt.
 fake_driver "$scratch/root" 3=0000:53:00.0 2=0000:64:00.0 1=0000:75:00.0 0=0000:86:00.0
 chmod -R a+rX "$scratch"

@@ -106,6 +106,11 @@ for who in as_user in_cluster; do
     ok "$who: a failure on n2 ends the step on all nodes within seconds" || diag "rc $rc, $SECONDS s"
     is "$(grep -c 'megatron: ' <<<"$out")" 1 "$who: one line says why" || diag "$out"
 done
+# A program that does not listen when it is asked to end.
+SECONDS=0
+try as_user env SLURM_HOSTFILE="$MEGATRON_CLUSTER/home/hosts" srun -n8 -m arbitrary --megatron-tp=2 bash -c 'trap "" TERM; sleep 100'
+[ "$rc" -ne 0 ] && [ $SECONDS -lt 80 ]
+ok "a program that ignores SIGTERM is killed" || diag "rc $rc, $SECONDS s: $out"
 script=$(batch failing <<EOT
 #!/bin/bash
 #SBATCH -N4 -n8
