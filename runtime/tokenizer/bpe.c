@@ -105,13 +105,6 @@ static size_t encode_bytes(const struct bpe *bpe, struct bpe_scratch *scratch, c
     return merge_chain(bpe, &chain, ids, length);
 }
 
-static uint32_t character_symbol(const struct bpe *bpe, uint32_t point)
-{
-    unsigned page = bpe->character_pages[point >> 8];
-
-    return page ? bpe->characters[page - 1][point & 255] : BPE_NONE;
-}
-
 /* The ids of one symbol or of an unknown character. */
 static size_t put_symbol(const struct bpe *bpe, uint32_t symbol, const uint8_t *text, size_t length,
                          uint32_t *ids)
@@ -148,7 +141,7 @@ static size_t encode_run(const struct bpe *bpe, struct bpe_scratch *scratch, con
             uint32_t point;
 
             at += utf8_decode(run + at, run + length, &point);
-            symbols[count++] = character_symbol(bpe, point);
+            symbols[count++] = bpe_character(bpe, point);
         }
         count = characters > BPE_SHORT ? bpe_merge_heap(bpe, scratch, symbols, count)
                                        : bpe_merge_short(bpe, symbols, count);
@@ -175,7 +168,7 @@ static size_t encode_characters(const struct bpe *bpe, struct bpe_scratch *scrat
 
         size = utf8_decode(word + at, word + length, &point);
         characters++;
-        if (character_symbol(bpe, point) != BPE_NONE)
+        if (bpe_character(bpe, point) != BPE_NONE)
             continue;
         more = encode_run(bpe, scratch, word + run, at - run, characters - 1, ids + made);
         if (more == SIZE_MAX)

@@ -22,6 +22,7 @@ struct bpe {
     enum bpe_units units;
     int whole_words;   /* a word that is a token is that token, whatever its merges say */
     int unknown_bytes; /* an unknown character becomes 'byte_ids', not 'unknown_id' */
+    int space_runs;    /* spaces merge with each other only when nothing else is left to merge */
     uint32_t unknown_id;
     uint32_t byte_ids[256];
 
@@ -38,8 +39,8 @@ struct bpe {
     uint32_t *merged; /* rank -> symbol; BPE_NONE where several share the rank */
     uint32_t rank_count;
 
-    uint32_t byte_symbols[256]; /* BPE_BYTES */
-    uint32_t *byte_pairs;       /* BPE_BYTES: ranks of two bytes */
+    uint32_t byte_symbols[256]; /* BPE_CHARACTERS: of ASCII, else BPE_NONE */
+    uint32_t *byte_pairs;       /* ranks of two bytes that are symbols */
     uint16_t *character_pages;  /* BPE_CHARACTERS: code point >> 8 -> page + 1 */
     uint32_t (*characters)[256];
     size_t page_count;
@@ -132,6 +133,14 @@ static inline uint32_t bpe_merge(const struct bpe *bpe, uint32_t left, uint32_t 
     return __builtin_expect(symbol != BPE_NONE, 1) ? symbol : bpe_joint(bpe, left, right);
 }
 
+/* The symbol of a character, or BPE_NONE. */
+static inline uint32_t bpe_character(const struct bpe *bpe, uint32_t point)
+{
+    unsigned page = bpe->character_pages[point >> 8];
+
+    return page ? bpe->characters[page - 1][point & 255] : BPE_NONE;
+}
+
 /* May two bytes that stand side by side become part of one token? */
 static inline int bpe_joined(const struct bpe *bpe, uint8_t first, uint8_t second)
 {
@@ -154,14 +163,14 @@ static inline void bpe_mark(uint8_t *map, const uint8_t *text, size_t length)
 size_t bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const uint8_t *word,
                   size_t length, uint32_t *ids);
 
-/* Several short words at a time, which hides most of the memory's latency: 'count' up to BPE_LANES words of 1
- * to 15 bytes, as bytes in memory of 16; BPE_BYTES only. */
+/* Several short words at a time, which hides most of the memory's latency: 'count' up to BPE_LANES
+ * words of 1 to 15 bytes, as bytes in memory of 16. */
 #define BPE_LANES 4
 struct bpe_lane {
     uint8_t word[16];
     size_t length;
     uint32_t ids[16];
-    size_t made; /* number of ids, filled in */
+    size_t made; /* number of ids, filled in; 0: the word is none for this, use bpe_encode */
 };
 void bpe_encode_lanes(const struct bpe *bpe, struct bpe_lane *lanes, size_t count);
 

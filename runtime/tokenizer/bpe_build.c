@@ -313,18 +313,64 @@ static int make_filter(struct bpe *bpe)
     return 0;
 }
 
+/* What a token says of spaces: it has none but at its begin (0), it is several spaces and nothing
+ * else (1), or it has them elsewhere (-1). */
+static int spaces_within(const uint8_t *text, size_t length)
+{
+    size_t spaces = 0;
+
+    for (size_t i = 0; i < length; i++)
+        spaces += text[i] == ' ';
+    if (spaces == length && length > 1)
+        return 1;
+    return spaces == 0 || (spaces == 1 && text[0] == ' ') ? 0 : -1;
+}
+
+/* Are the merges of several spaces the last ones of all, and pure? Then what is before the last
+ * space of a run has no influence on the word that begins with it, and the other way round only if
+ * the word leaves that space alone. */
+static int has_space_runs(const struct bpe *bpe)
+{
+    uint32_t first_run = BPE_NONE, last_other = 0;
+
+    if (bpe->units != BPE_CHARACTERS || bpe->whole_words ||
+        bpe->byte_symbols[' '] >= bpe->token_count)
+        return 0;
+    for (size_t i = 0; i <= bpe->pair_mask; i++) {
+        uint64_t entry = bpe->pairs[i];
+        uint32_t rank = (uint32_t)(entry & 0x3FFFFF) - 1, joint;
+        const uint8_t *text;
+        size_t length;
+        int kind;
+
+        if (!entry)
+            continue;
+        joint = bpe_merge(bpe, (uint32_t)(entry >> 43), (uint32_t)(entry >> 22 & 0x1FFFFF), rank);
+        text = bpe_text(bpe, joint, &length);
+        kind = spaces_within(text, length);
+        if (kind < 0)
+            return 0;
+        if (kind > 0 && rank < first_run)
+            first_run = rank;
+        if (kind == 0 && rank > last_other)
+            last_other = rank;
+    }
+    return first_run != BPE_NONE && first_run > last_other;
+}
+
 int bpe_finish(struct bpe *bpe, int cut_spaces, struct error *err)
 {
     if (bpe_linear_prepare(bpe) < 0 || make_filter(bpe) < 0)
         return out_of_memory(err);
-    if (bpe->units == BPE_BYTES) {
-        bpe->byte_pairs = malloc(65536 * sizeof(*bpe->byte_pairs));
-        if (!bpe->byte_pairs)
-            return out_of_memory(err);
-        for (unsigned at = 0; at < 65536; at++)
-            bpe->byte_pairs[at] =
-                bpe_rank(bpe, bpe->byte_symbols[at >> 8], bpe->byte_symbols[at & 255]);
-    }
+    bpe->byte_pairs = malloc(65536 * sizeof(*bpe->byte_pairs));
+    if (!bpe->byte_pairs)
+        return out_of_memory(err);
+    for (unsigned byte = 0; byte < 256 && bpe->units == BPE_CHARACTERS; byte++)
+        bpe->byte_symbols[byte] = byte < 0x80 ? bpe_character(bpe, byte) : BPE_NONE;
+    for (unsigned at = 0; at < 65536; at++)
+        bpe->byte_pairs[at] =
+            bpe_rank(bpe, bpe->byte_symbols[at >> 8], bpe->byte_symbols[at & 255]);
+    bpe->space_runs = !cut_spaces && has_space_runs(bpe);
     mark_joined(bpe);
     for (unsigned first = 0; cut_spaces && first < 256; first++)
         bpe->joined[(first << 8 | ' ') >> 3] &= (uint8_t) ~(1 << (' ' & 7));

@@ -6,10 +6,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define CACHE_DEFAULT (UINT64_C(24) << 20)
 #define CACHE_LEAST   (UINT64_C(64) << 10)
 #define CACHE_MOST    (UINT64_C(1) << 30)
+#define HUGE_PAGE     ((uintptr_t)2 << 20)
 #define TEXT_LIMIT    (UINT64_C(1) << 32) /* places within a text have 32 bits */
 
 static int out_of_memory(struct error *err)
@@ -33,6 +35,13 @@ struct encoder *encoder_create(const struct tokenizer *tokenizer, size_t cache_b
         error_set(err, "out of memory for a cache of %zu bytes", cache_bytes);
         return NULL;
     }
+    if (tokenizer->bpe.space_runs)
+        encoder->runs = calloc(SPACE_RUNS, sizeof(*encoder->runs));
+    if (tokenizer->bpe.space_runs && !encoder->runs) {
+        encoder_destroy(encoder);
+        error_set(err, "out of memory for an encoder");
+        return NULL;
+    }
     encoder->tokenizer = tokenizer;
     encoder->wide = tokenizer->id_size == 4;
     encoder->splitter.options = tokenizer->split;
@@ -48,7 +57,18 @@ void encoder_destroy(struct encoder *encoder)
     bpe_scratch_clear(&encoder->scratch);
     free(encoder->ids);
     free(encoder->normal);
+    free(encoder->runs);
     free(encoder);
+}
+
+/* The first touch of a large buffer costs as much as filling it, unless its pages are large. */
+static void use_huge_pages(void *memory, size_t size)
+{
+    uintptr_t begin = ((uintptr_t)memory + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
+    uintptr_t end = ((uintptr_t)memory + size) & ~(HUGE_PAGE - 1);
+
+    if (end > begin && end - begin >= 2 * HUGE_PAGE)
+        madvise((void *)begin, end - begin, MADV_HUGEPAGE);
 }
 
 int token_buffer_reserve(struct token_buffer *buffer, size_t more, size_t id_size)
@@ -68,6 +88,7 @@ int token_buffer_reserve(struct token_buffer *buffer, size_t more, size_t id_siz
         return -1;
     buffer->ids = ids;
     buffer->capacity = capacity;
+    use_huge_pages(ids, capacity * id_size);
     return 0;
 }
 
@@ -152,6 +173,13 @@ static int take_long(struct encoder *encoder, const uint8_t *word, size_t length
     return 0;
 }
 
+/* Is this the encoding of a word that begins with a space which merged with nothing? */
+static int is_bare(const struct bpe *bpe, const uint8_t *word, size_t length, uint32_t first_id)
+{
+    return bpe->space_runs && length > 1 && word[0] == ' ' && word[1] != ' ' &&
+           first_id == bpe->byte_symbols[' '];
+}
+
 /* Remember the ids of a short word. With too many of them it goes into the second table, and the
  * first says so. */
 static void put_short(struct encoder *encoder, uint64_t low, uint64_t high, const uint32_t *ids,
@@ -159,7 +187,10 @@ static void put_short(struct encoder *encoder, uint64_t low, uint64_t high, cons
 {
     uint64_t bytes[2] = {low, high}, key[4];
 
-    words_put_short(&encoder->words, low, high, ids, count, encoder->wide);
+    words_put_short(&encoder->words, low, high, ids, count, encoder->wide,
+                    is_bare(&encoder->tokenizer->bpe, (const uint8_t *)bytes, high >> 56, ids[0])
+                        ? WORD_BARE
+                        : 0);
     if (count <= (encoder->wide ? WORD_SHORT_WIDE : WORD_SHORT_NARROW))
         return;
     word_long_key((const uint8_t *)bytes, high >> 56, key);
@@ -186,6 +217,8 @@ static void encode_lanes(struct encoder *encoder, struct bpe_lane *lanes, size_t
     for (size_t i = 0; i < count; i++) {
         uint64_t bytes[2];
 
+        if (lanes[i].made == 0)
+            continue;
         memcpy(bytes, lanes[i].word, 16);
         put_short(encoder, bytes[0], bytes[1], lanes[i].ids, lanes[i].made);
     }
@@ -203,11 +236,13 @@ static void find_missing(struct encoder *encoder)
         const struct job *job = &encoder->jobs[i];
         const struct word_short *entry = shorts + job->set;
 
-        if (job->set == JOB_LONG)
+        if (job->set == JOB_LONG ||
+            __builtin_expect((entry->low == job->low) & (entry->high == job->high), 1))
             continue;
-        entry += (entry[1].low == job->low) & (entry[1].high == job->high);
-        if (__builtin_expect((entry->low == job->low) & (entry->high == job->high), 1))
+        if ((entry[1].low == job->low) & (entry[1].high == job->high)) {
+            words_promote(&encoder->words, job->set);
             continue;
+        }
         memcpy(lanes[count].word, &job->low, 8);
         memcpy(lanes[count].word + 8, &job->high, 8);
         lanes[count++].length = job->high >> 56;
@@ -222,27 +257,92 @@ static void find_missing(struct encoder *encoder)
 static int take_huge(struct encoder *encoder, const uint8_t *word, size_t length,
                      struct token_buffer *out)
 {
-    size_t count = encode_word(encoder, word, length);
+    /* What begins with two spaces is nothing but spaces then. */
+    struct space_run *run =
+        encoder->runs && length > 1 && length < SPACE_RUNS && word[0] == ' ' && word[1] == ' '
+            ? &encoder->runs[length]
+            : NULL;
+    const uint32_t *ids = run && run->count > 0 ? run->ids : NULL;
+    size_t count = ids ? run->count : encode_word(encoder, word, length);
 
     if (count == SIZE_MAX || token_buffer_reserve(out, count, encoder->tokenizer->id_size) < 0)
         return -1;
-    put_ids(out, encoder->ids, count, encoder->wide);
+    if (run && !ids && count <= SPACE_RUN_IDS) {
+        memcpy(run->ids, encoder->ids, count * sizeof(*run->ids));
+        run->count = (uint32_t)count;
+    }
+    put_ids(out, ids ? ids : encoder->ids, count, encoder->wide);
     return 0;
+}
+
+/* The bytes of a job's word. */
+static const uint8_t *job_word(const struct job *job, size_t *length)
+{
+    *length = job->set == JOB_LONG ? job->high : job->high >> 56;
+    return job->set == JOB_LONG ? (const uint8_t *)(uintptr_t)job->low : (const uint8_t *)&job->low;
+}
+
+/* The number of spaces if the job before this one is nothing else, or 0. */
+static size_t spaces_before(const struct encoder *encoder, const struct job *job)
+{
+    size_t length;
+    const uint8_t *word = job_word(job > encoder->jobs ? job - 1 : &encoder->before, &length);
+
+    if (length == 0 || word[0] != ' ' || (length > 1 && memcmp(word, word + 1, length - 1) != 0))
+        return 0;
+    return length;
+}
+
+/* The last ids are those of 'spaces' spaces and, from 'at' on, those of a word whose first one is a
+ * space alone: that one belongs to the others. */
+static int mend_spaces(struct encoder *encoder, size_t spaces, size_t at, struct token_buffer *out)
+{
+    size_t size = encoder->tokenizer->id_size, tail = out->count - at - 1, count;
+    uint8_t *run = malloc(spaces + 1 + tail * size);
+    int rc = -1;
+
+    if (!run)
+        return -1;
+    memset(run, ' ', spaces + 1);
+    if (tail > 0)
+        memcpy(run + spaces + 1, (char *)out->ids + (at + 1) * size, tail * size);
+    count = encode_word(encoder, run, spaces);
+    if (count != SIZE_MAX) {
+        out->count = at - count;
+        rc = take_huge(encoder, run, spaces + 1, out);
+    }
+    if (rc == 0 && token_buffer_reserve(out, tail, size) == 0) {
+        memcpy((char *)out->ids + out->count * size, run + spaces + 1, tail * size);
+        out->count += tail;
+    } else {
+        rc = -1;
+    }
+    free(run);
+    return rc;
 }
 
 /* Any word that is not simply in the first table. */
 static int take_other(struct encoder *encoder, const struct job *job,
                       const struct word_short *entry, struct token_buffer *out)
 {
-    uint64_t bytes[2] = {job->low, job->high};
+    size_t at = out->count, length, spaces;
+    const uint8_t *word = job_word(job, &length);
+    uint32_t first;
+    int rc;
 
-    if (job->set == JOB_LONG)
-        return job->high <= WORD_LONG
-                   ? take_long(encoder, (const uint8_t *)(uintptr_t)job->low, job->high, out)
-                   : take_huge(encoder, (const uint8_t *)(uintptr_t)job->low, job->high, out);
-    if (entry)
-        return take_long(encoder, (const uint8_t *)bytes, job->high >> 56, out);
-    return take_missing(encoder, job->low, job->high, out);
+    if (length > WORD_LONG)
+        rc = take_huge(encoder, word, length, out);
+    else if (job->set == JOB_LONG || (entry && entry->count == WORD_ELSEWHERE))
+        rc = take_long(encoder, word, length, out);
+    else
+        rc = take_missing(encoder, job->low, job->high, out);
+    if (rc < 0 || out->count == at)
+        return rc;
+    first = encoder->wide ? ((uint32_t *)out->ids)[at] : ((uint16_t *)out->ids)[at];
+    if (!is_bare(&encoder->tokenizer->bpe, word, length, first))
+        return 0;
+    spaces = spaces_before(encoder, job);
+    return spaces > 0 ? mend_spaces(encoder, spaces, at, out) : 0;
 }
 
 static inline __attribute__((always_inline)) int run_jobs(struct encoder *encoder,
@@ -255,11 +355,14 @@ static inline __attribute__((always_inline)) int run_jobs(struct encoder *encode
     char *to;
 
     encoder->job_count = 0;
+    if (job == end)
+        return 0;
     if (token_buffer_reserve(out, (size_t)(end - job) * each + spare, size) < 0)
         return -1;
     to = (char *)out->ids + out->count * size;
     for (; job < end; job++) {
         const struct word_short *entry = NULL;
+        size_t count;
 
         if (__builtin_expect(job->set != JOB_LONG, 1)) {
             entry = shorts + job->set;
@@ -267,7 +370,11 @@ static inline __attribute__((always_inline)) int run_jobs(struct encoder *encode
             if (__builtin_expect((entry->low != job->low) | (entry->high != job->high), 0))
                 entry = NULL;
         }
-        if (__builtin_expect(!entry || entry->count == WORD_ELSEWHERE, 0)) {
+        count = entry ? entry->count : WORD_ELSEWHERE;
+        if (__builtin_expect(count > WORD_SHORT_NARROW, 0) && count != WORD_ELSEWHERE &&
+            spaces_before(encoder, job) == 0)
+            count -= WORD_BARE;
+        if (__builtin_expect(count > WORD_SHORT_NARROW, 0)) {
             out->count = (size_t)(to - (char *)out->ids) / size;
             if (take_other(encoder, job, entry, out) < 0 ||
                 token_buffer_reserve(out, (size_t)(end - job) * each + spare, size) < 0)
@@ -281,16 +388,16 @@ static inline __attribute__((always_inline)) int run_jobs(struct encoder *encode
         } else {
             memcpy(to, entry->ids, 16);
         }
-        to += entry->count * size;
+        to += count * size;
     }
     out->count = (size_t)(to - (char *)out->ids) / size;
+    encoder->before = end[-1];
     return 0;
 }
 
 static int flush(struct encoder *encoder, struct token_buffer *out)
 {
-    if (encoder->tokenizer->bpe.units == BPE_BYTES)
-        find_missing(encoder);
+    find_missing(encoder);
     return encoder->wide ? run_jobs(encoder, out, 1) : run_jobs(encoder, out, 0);
 }
 
@@ -298,12 +405,14 @@ static inline void add_short(struct encoder *encoder, const uint8_t *word, size_
                              size_t left)
 {
     struct job *job = &encoder->jobs[encoder->job_count++];
+    const struct words *words = &encoder->words;
+    uint64_t low, high;
     size_t set;
 
-    word_short_key(word, length, left, &job->low, &job->high);
-    set = word_short_set(&encoder->words, job->low, job->high);
-    job->set = (uint32_t)set;
-    __builtin_prefetch(encoder->words.shorts + set);
+    word_short_key(word, length, left, &low, &high);
+    set = word_short_set(words, low, high);
+    __builtin_prefetch(words->shorts + set);
+    *job = (struct job){low, high, (uint32_t)set};
 }
 
 /* A longer word: cut where two bytes meet that no token holds. What is left without a cut is looked
@@ -330,28 +439,53 @@ static int add_long(struct encoder *encoder, const uint8_t *word, size_t length,
     return 0;
 }
 
+/* The words between 'begin' and the last end of the chunk, which goes back into 'begin'. */
+static int add_words(struct encoder *encoder, const uint8_t *text, size_t length, size_t *begin,
+                     struct token_buffer *out)
+{
+    const struct splitter *splitter = &encoder->splitter;
+    const struct words words = encoder->words;
+    const uint32_t *end = splitter->ends, *last = end + splitter->count;
+    size_t from = *begin, base = splitter->base;
+
+    while (end < last) {
+        struct job *job = encoder->jobs + encoder->job_count, *full = encoder->jobs + JOBS;
+
+        for (; end < last && job < full; end++) {
+            size_t size = base + *end - from, set;
+            uint64_t low, high;
+
+            if (__builtin_expect(size > WORD_SHORT, 0))
+                break;
+            word_short_key(text + from, size, length - from, &low, &high);
+            set = word_short_set(&words, low, high);
+            __builtin_prefetch(words.shorts + set);
+            *job++ = (struct job){low, high, (uint32_t)set};
+            from += size;
+        }
+        encoder->job_count = (size_t)(job - encoder->jobs);
+        if (job == full && flush(encoder, out) < 0)
+            return -1;
+        if (end < last && base + *end - from > WORD_SHORT) {
+            if (add_long(encoder, text + from, base + *end - from, length - from, out) < 0)
+                return -1;
+            from = base + *end++;
+        }
+    }
+    *begin = from;
+    return 0;
+}
+
 int encoder_span(struct encoder *encoder, const uint8_t *text, size_t length,
                  struct token_buffer *out)
 {
-    struct splitter *splitter = &encoder->splitter;
     size_t begin = 0;
 
-    split_begin(splitter, text, length);
-    while (split_next(splitter)) {
-        for (size_t i = 0; i < splitter->count; i++) {
-            size_t end = splitter->base + splitter->ends[i], size = end - begin;
-
-            if (encoder->job_count == JOBS && flush(encoder, out) < 0)
-                return -1;
-            if (__builtin_expect(size <= WORD_SHORT, 1))
-                add_short(encoder, text + begin, size, length - begin);
-            else if (add_long(encoder, text + begin, size, length - begin, out) < 0)
-                return -1;
-            begin = end;
-        }
-        if (encoder->job_count > JOBS / 4 && flush(encoder, out) < 0)
+    encoder->before = (struct job){0};
+    split_begin(&encoder->splitter, text, length);
+    while (split_next(&encoder->splitter))
+        if (add_words(encoder, text, length, &begin, out) < 0)
             return -1;
-    }
     return flush(encoder, out);
 }
 

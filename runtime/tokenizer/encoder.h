@@ -5,7 +5,7 @@
 #include "model.h"
 #include "words.h"
 
-#define JOBS     2048
+#define JOBS     256
 #define JOB_LONG UINT32_MAX
 
 /* A word on its way: its key and set in the first table; or, with JOB_LONG, its address and length.
@@ -13,6 +13,13 @@
 struct job {
     uint64_t low, high;
     uint32_t set;
+};
+
+/* The ids of so many spaces; 0 ids: not known yet. */
+#define SPACE_RUNS    256
+#define SPACE_RUN_IDS 31
+struct space_run {
+    uint32_t count, ids[SPACE_RUN_IDS];
 };
 
 struct encoder {
@@ -25,8 +32,9 @@ struct encoder {
     uint8_t *normal; /* normalised text */
     size_t normal_capacity;
     size_t job_count;
+    struct space_run *runs; /* by length; with bpe.space_runs only */
     struct splitter splitter;
-    struct job jobs[JOBS];
+    struct job jobs[JOBS], before; /* before: the last one of the batch before */
 };
 
 /* Append the ids of a text without special tokens, or one id. All return -1 only when memory is

@@ -56,14 +56,14 @@ static inline void simd_classify(const uint8_t *text, struct byte_masks *masks)
     masks->high = SIMD_GATHER(vcgeq_u8(v, vdupq_n_u8(0x80)));
 }
 
-/* Bits of the bytes that are not 0. */
-static inline uint64_t simd_nonzero(const uint8_t *bytes)
+/* Bits of the bytes that have a bit of 'mask'. */
+static inline uint64_t simd_test(const uint8_t *bytes, uint8_t mask)
 {
     uint8x16_t vector[4];
 
     for (int i = 0; i < 4; i++)
         vector[i] = vld1q_u8(bytes + 16 * i);
-    return SIMD_GATHER(vtstq_u8(v, v));
+    return SIMD_GATHER(vtstq_u8(v, vdupq_n_u8(mask)));
 }
 
 /* The lowest of 'count' numbers, a multiple of 8. */
@@ -114,13 +114,13 @@ static inline void simd_classify(const uint8_t *text, struct byte_masks *masks)
     masks->high = SIMD_GATHER(v);
 }
 
-static inline uint64_t simd_nonzero(const uint8_t *bytes)
+static inline uint64_t simd_test(const uint8_t *bytes, uint8_t mask)
 {
-    __m256i vector[2];
+    __m256i vector[2], bits = _mm256_set1_epi8((char)mask);
 
     for (int i = 0; i < 2; i++)
         vector[i] = _mm256_loadu_si256((const __m256i *)(bytes + 32 * i));
-    return ~SIMD_GATHER(_mm256_cmpeq_epi8(v, _mm256_setzero_si256()));
+    return ~SIMD_GATHER(_mm256_cmpeq_epi8(_mm256_and_si256(v, bits), _mm256_setzero_si256()));
 }
 
 static inline uint32_t simd_lowest(const uint32_t *numbers, size_t count)
@@ -163,12 +163,12 @@ static inline void simd_classify(const uint8_t *text, struct byte_masks *masks)
     }
 }
 
-static inline uint64_t simd_nonzero(const uint8_t *bytes)
+static inline uint64_t simd_test(const uint8_t *bytes, uint8_t mask)
 {
     uint64_t bits = 0;
 
     for (int i = 0; i < 64; i++)
-        bits |= (uint64_t)(bytes[i] != 0) << i;
+        bits |= (uint64_t)((bytes[i] & mask) != 0) << i;
     return bits;
 }
 #endif

@@ -13,7 +13,8 @@ enum split_rule {
     /* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|
      * \s*[\r\n]+|\s+(?!\S)|\s+ */
     SPLIT_LLAMA3,
-    /* Wherever two bytes stand side by side that no token holds side by side. */
+    /* Wherever two bytes stand side by side that no token holds side by side (SPLIT_HERE), and
+     * before the last one of several spaces (SPLIT_SPACES) unless there is a cut behind it. */
     SPLIT_CUTS,
 };
 
@@ -23,6 +24,9 @@ struct split_options {
     int digits;          /* most digits in a word: 3, 1, or 0 for any number */
     int no_contractions; /* ' is like other punctuation */
 };
+
+/* In the table of cuts. */
+enum { SPLIT_HERE = 1, SPLIT_SPACES = 2 };
 
 #define SPLIT_CHUNK  4096
 #define SPLIT_BLOCKS (SPLIT_CHUNK / 64)
@@ -51,7 +55,7 @@ const struct split_engine *split_best_engine(void);
 struct splitter {
     struct split_options options;
     const struct split_engine *engine; /* NULL: the best */
-    const uint8_t *cuts;               /* SPLIT_CUTS: by two bytes, 1 where to cut */
+    const uint8_t *cuts;               /* SPLIT_CUTS: by two bytes, where to cut */
     const uint8_t *text;
     size_t length;
     size_t base;         /* ends[] count from here */

@@ -230,21 +230,34 @@ static void split_gpt2(struct splitter *splitter, size_t size)
 static void split_cuts(struct splitter *splitter, size_t size)
 {
     const uint8_t *text = splitter->text + splitter->base, *cuts = splitter->cuts;
-    uint8_t flags[SPLIT_CHUNK];
-    uint64_t starts[SPLIT_BLOCKS];
-    size_t at = 0;
+    int more = splitter->base + size < splitter->length;
+    uint8_t flags[SPLIT_CHUNK + 64];
+    uint64_t starts[SPLIT_BLOCKS], here, spaces;
+    size_t at = 0, blocks = (size + 63) / 64;
 
     if (splitter->base == 0)
         flags[at++] = 0;
-    for (; at < size; at++) {
+    /* One byte ahead: what follows the last space of the chunk matters. */
+    for (; at < size + (size_t)more; at++) {
         uint16_t pair;
 
         memcpy(&pair, text + at - 1, 2);
         flags[at] = cuts[pair];
     }
-    memset(flags + size, 0, (size_t)-size & 63);
-    for (size_t block = 0; block * 64 < size; block++)
-        starts[block] = simd_nonzero(flags + block * 64);
+    memset(flags + at, SPLIT_HERE, sizeof(flags) - at < 128 ? sizeof(flags) - at : 128);
+    here = simd_test(flags, SPLIT_HERE);
+    spaces = simd_test(flags, SPLIT_SPACES);
+    for (size_t block = 0; block < blocks; block++) {
+        uint64_t next_here = simd_test(flags + (block + 1) * 64, SPLIT_HERE);
+        uint64_t next_spaces = simd_test(flags + (block + 1) * 64, SPLIT_SPACES);
+        uint64_t behind = (here | spaces) >> 1 | (next_here | next_spaces) << 63;
+
+        starts[block] = here | (spaces & ~behind);
+        here = next_here;
+        spaces = next_spaces;
+    }
+    if (size & 63)
+        starts[blocks - 1] &= ~(~UINT64_C(0) << (size & 63));
     emit(splitter, starts, size);
 }
 

@@ -42,6 +42,9 @@ int model_set_tokens(struct tokenizer *tokenizer, struct error *err)
 /* The cuts as one byte for two bytes as they lie in memory. */
 static int set_cuts(struct tokenizer *tokenizer, struct error *err)
 {
+    static const uint8_t spaces[2] = {' ', ' '};
+    uint16_t both;
+
     tokenizer->cuts = malloc(65536);
     if (!tokenizer->cuts)
         return error_set(err, "out of memory for the vocabulary");
@@ -51,8 +54,12 @@ static int set_cuts(struct tokenizer *tokenizer, struct error *err)
             uint16_t pair;
 
             memcpy(&pair, bytes, 2);
-            tokenizer->cuts[pair] = !bpe_joined(&tokenizer->bpe, (uint8_t)first, (uint8_t)second);
+            tokenizer->cuts[pair] =
+                bpe_joined(&tokenizer->bpe, (uint8_t)first, (uint8_t)second) ? 0 : SPLIT_HERE;
         }
+    memcpy(&both, spaces, 2);
+    if (tokenizer->bpe.space_runs)
+        tokenizer->cuts[both] = SPLIT_SPACES;
     return 0;
 }
 

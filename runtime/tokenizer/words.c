@@ -58,19 +58,19 @@ static void pack(uint8_t *out, const uint32_t *ids, size_t count, int wide)
 }
 
 void words_put_short(struct words *words, uint64_t low, uint64_t high, const uint32_t *ids,
-                     size_t count, int wide)
+                     size_t count, int wide, int mark)
 {
     struct word_short *set = words->shorts + word_short_set(words, low, high);
     size_t set_count = count;
 
     if (count > (wide ? WORD_SHORT_WIDE : WORD_SHORT_NARROW))
         set_count = WORD_ELSEWHERE;
-    set[1] = set[0];
+    set += set[0].high != 0;
     set[0].low = low;
     set[0].high = high;
     if (set_count == count)
         pack(set[0].ids, ids, count, wide);
-    set[0].count = (uint8_t)set_count;
+    set[0].count = (uint8_t)(set_count == count ? count | (size_t)mark : set_count);
 }
 
 void words_put_long(struct words *words, const uint64_t *key, const uint32_t *ids, size_t count,

@@ -20,6 +20,7 @@ struct word_short {
 #define WORD_SHORT_NARROW 7
 #define WORD_SHORT_WIDE   5
 #define WORD_ELSEWHERE    255 /* as a count: the ids are in the second table */
+#define WORD_BARE         64  /* added to a count: the first id is that of a space alone */
 
 /* A whole cache line. */
 struct word_long {
@@ -110,12 +111,22 @@ static inline void word_long_key(const uint8_t *word, size_t length, uint64_t *k
     key[3] |= (uint64_t)length << 56;
 }
 
-/* Remember a word; the other one of its set moves over, the oldest is forgotten. Words with more
- * ids than fit are not kept. 'wide': ids of three bytes. */
+/* Remember a word. It takes the second place of its set, and the first one when it is met again
+ * (words_promote): so words that come once push out only each other. Words with more
+ * ids than fit are not kept. 'wide': ids of three bytes; 'mark': 0 or WORD_BARE. */
 void words_put_short(struct words *words, uint64_t low, uint64_t high, const uint32_t *ids,
-                     size_t count, int wide);
+                     size_t count, int wide, int mark);
 void words_put_long(struct words *words, const uint64_t *key, const uint32_t *ids, size_t count,
                     int wide);
+
+/* The word in the second place of a set was met again. */
+static inline void words_promote(struct words *words, size_t set)
+{
+    struct word_short first = words->shorts[set];
+
+    words->shorts[set] = words->shorts[set + 1];
+    words->shorts[set + 1] = first;
+}
 
 /* The entry of a longer word, or NULL. */
 static inline const struct word_long *words_find_long(const struct words *words,

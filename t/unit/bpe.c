@@ -223,7 +223,7 @@ static void test_words(void)
                 memcpy(&first, set[way].ids, 2);
                 good &= first == ids[0] && set[way].count == 7;
             }
-        words_put_short(&words, low, high, ids, 7, 0);
+        words_put_short(&words, low, high, ids, 7, 0, 0);
     }
     ok(good, "finds only what was put under the same word");
     words_clear(&words);

@@ -149,7 +149,7 @@ static void test_cuts(const struct split_engine *engine)
 
     memset(&splitter, 0, sizeof(splitter));
     for (size_t i = 0; i < sizeof(cuts); i++)
-        cuts[i] = draw(4) == 0;
+        cuts[i] = draw(4) == 0 ? SPLIT_HERE : draw(4) == 0 ? SPLIT_SPACES : 0;
     splitter.engine = engine;
     splitter.options.rule = SPLIT_CUTS;
     splitter.cuts = cuts;
@@ -165,8 +165,13 @@ static void test_cuts(const struct split_engine *engine)
                 uint16_t pair = 0;
 
                 for (at++; at < length; at++) {
+                    uint16_t behind = 0;
+
                     memcpy(&pair, text + at - 1, 2);
-                    if (cuts[pair])
+                    if (at + 1 < length)
+                        memcpy(&behind, text + at, 2);
+                    if (cuts[pair] == SPLIT_HERE ||
+                        (cuts[pair] == SPLIT_SPACES && at + 1 < length && cuts[behind] == 0))
                         break;
                 }
                 good &= splitter.base + splitter.ends[k] == at;
