@@ -98,7 +98,11 @@ registry_again
 idle
 
 # scancel, and a dead slurmstepd: nothing is left.
-left() { in_cluster ps -eo stat=,args= | grep -v '^Z' | grep -E '[m]egatron-holder|[s]quashfuse' || true; }
+left() {
+    for node in n1 n2 n3 n4; do
+        t/cluster node $node ps -eo stat=,args= | grep -v '^Z' | grep -E '[m]egatron-holder|[s]quashfuse'
+    done
+}
 job srun -n1 --megatron-image="${registry}small:1" true
 as_user env HOME="$home" ENROOT_ALLOW_HTTP=yes ENROOT_STANDIN_REGISTRY="$registry_dir/registry" srun -N2 -n4 --megatron-image="${registry}small:1" sleep 60 >/dev/null 2>&1 &
 for i in {1..600}; do [ "$(left | grep -c holder)" -ge 2 ] && break; sleep 0.1; done
