@@ -10,6 +10,10 @@
 /* Text of a block: small enough to stay in the second-level cache with what is made of it. */
 enum { BLOCK_SIZE = 256 << 10 };
 static const double touch_seconds = 2;
+/* Broken documents that a rank names when it meets them, and how much of a file is read again to
+ * find the number of a line. */
+enum { FAULTS_MET = 20 };
+static const int64_t reread_limit = 256 << 20, reread_packed_limit = 8 << 20;
 
 struct chunk *chunk_open(struct encode *encode, size_t number, struct error *err)
 {
@@ -62,6 +66,56 @@ void chunk_abandon(struct chunk *chunk)
     destroy(chunk);
 }
 
+/* Lines before a segment are counted by reading the file again up to there. */
+static int64_t lines_before(const struct encode *encode, const struct segment *segment)
+{
+    struct segment before = {segment->file, 0, segment->begin};
+    struct record_block block = {0};
+    struct record_reader *reader;
+    int64_t lines = 0;
+
+    if (segment->begin == 0)
+        return 0;
+    reader = record_reader_create(&encode->plan->files, &before, 1, encode->config->mode,
+                                  BLOCK_SIZE, (size_t)encode->config->max_line, NULL);
+    while (reader && record_reader_next(reader, &block, NULL) > 0)
+        lines = block.first_line + block.lines;
+    record_reader_destroy(reader);
+    record_block_clear(&block);
+    return lines;
+}
+
+/* A document was skipped: say so now, the first times. Where the line's number is far to fetch,
+ * what is known of it is said, and the number at the end. */
+static void show_fault(struct encode *encode, struct chunk *chunk, struct part_fault *fault)
+{
+    const struct plan *plan = encode->plan;
+    size_t number = plan->chunks[chunk->number] + (size_t)fault->segment;
+    const struct segment *segment = &plan->segments[number];
+    const struct corpus_file *file = &plan->files.items[segment->file];
+    const char *clear = isatty(STDERR_FILENO) ? "\r\033[K" : "";
+    int64_t shown = encode->shown++;
+    char text[256];
+
+    if (shown == FAULTS_MET)
+        fprintf(stderr, "%smore of them are counted now and listed at the end\n", clear);
+    if (shown >= FAULTS_MET)
+        return;
+    part_fault_text(fault, encode->config->keys, text, sizeof(text));
+    if (segment->begin > (file->codec == CODEC_PLAIN ? reread_limit : reread_packed_limit)) {
+        fprintf(stderr, "%s%s: line %lld behind byte %lld: %s; skipped\n", clear, file->path,
+                (long long)fault->line + 1, (long long)segment->begin, text);
+        return;
+    }
+    if (chunk->counted != number + 1) {
+        chunk->counted_lines = lines_before(encode, segment);
+        chunk->counted = number + 1;
+    }
+    fprintf(stderr, "%s%s:%lld: %s; skipped\n", clear, file->path,
+            (long long)(chunk->counted_lines + (int64_t)fault->line + 1), text);
+    fault->shown = 1;
+}
+
 static int write_block(struct encode *encode, struct chunk *chunk, struct block *block,
                        struct error *err)
 {
@@ -88,8 +142,10 @@ static int write_block(struct encode *encode, struct chunk *chunk, struct block 
     }
     for (int i = 0; i < FAULT_COUNT; i++)
         totals->faults[i] += block->faults[i];
-    for (int64_t i = 0; i < block->listed_count && totals->listed_count < PART_FAULTS; i++)
+    for (int64_t i = 0; i < block->listed_count && totals->listed_count < PART_FAULTS; i++) {
+        show_fault(encode, chunk, &block->listed[i]);
         totals->listed[totals->listed_count++] = block->listed[i];
+    }
     if (!chunk->names[0])
         memcpy(chunk->names, block->names, sizeof(chunk->names));
     chunk->next_write++;
@@ -171,25 +227,6 @@ int chunk_finish(struct encode *encode, struct chunk *chunk, struct error *err)
     return rc;
 }
 
-/* Lines before a segment are counted by reading the file again up to there. */
-static int64_t lines_before(const struct encode *encode, const struct segment *segment)
-{
-    struct segment before = {segment->file, 0, segment->begin};
-    struct record_block block = {0};
-    struct record_reader *reader;
-    int64_t lines = 0;
-
-    if (segment->begin == 0)
-        return 0;
-    reader = record_reader_create(&encode->plan->files, &before, 1, encode->config->mode,
-                                  BLOCK_SIZE, (size_t)encode->config->max_line, NULL);
-    while (reader && record_reader_next(reader, &block, NULL) > 0)
-        lines = block.first_line + block.lines;
-    record_reader_destroy(reader);
-    record_block_clear(&block);
-    return lines;
-}
-
 int chunk_strict(struct encode *encode, struct chunk *chunk, const struct part_fault *fault,
                  struct error *err)
 {
@@ -197,12 +234,9 @@ int chunk_strict(struct encode *encode, struct chunk *chunk, const struct part_f
     const struct segment *segment =
         &plan->segments[plan->chunks[chunk->number] + (size_t)fault->segment];
     int64_t line = lines_before(encode, segment) + (int64_t)fault->line + 1;
-    const char *key = fault->fault == FAULT_KEY || fault->fault == FAULT_TYPE
-                          ? encode->config->keys[fault->key]
-                          : "";
+    char text[256];
 
-    return error_set(err, "%s:%lld: %s%s%s%s; --strict stops here",
-                     plan->files.items[segment->file].path, (long long)line,
-                     document_fault_text((enum document_fault)fault->fault), *key ? " (" : "", key,
-                     *key ? ")" : "");
+    part_fault_text(fault, encode->config->keys, text, sizeof(text));
+    return error_set(err, "%s:%lld: %s; --strict stops here", plan->files.items[segment->file].path,
+                     (long long)line, text);
 }

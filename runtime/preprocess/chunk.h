@@ -29,6 +29,8 @@ struct chunk {
     _Atomic int64_t next_write;
     int full;              /* it has all documents that are wanted at most */
     int64_t *lines;        /* of each segment */
+    size_t counted;        /* 1 + the segment whose lines before it are counted */
+    int64_t counted_lines; /* so many */
     struct block *waiting; /* encoded before their turn, by number */
     pthread_mutex_t write_lock;
     double touched;

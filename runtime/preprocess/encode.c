@@ -40,7 +40,7 @@ static void add_fault(struct block *block, enum document_fault fault, size_t key
     if (block->listed_count < PART_FAULTS)
         block->listed[block->listed_count++] = (struct part_fault){
             block->records.segment, (uint64_t)(block->records.first_line + line), (uint32_t)fault,
-            (uint32_t)key};
+            (uint32_t)key, 0};
 }
 
 /* The texts of one key: a sequence each; the end of the document follows the last one. */

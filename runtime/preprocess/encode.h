@@ -27,7 +27,8 @@ struct encode {
     const struct tokenizer *tokenizer;
     size_t threads;
     struct encode_counts counts;
-    _Atomic int stop; /* set by encode_stop */
+    _Atomic int64_t shown; /* broken documents that were named when they were met */
+    _Atomic int stop;      /* set by encode_stop */
     struct encode_team *team;
 };
 

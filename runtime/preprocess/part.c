@@ -4,12 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PART_MAGIC  0x315452415047454dull /* "MEGPART1" */
+#define PART_MAGIC  0x325452415047454dull /* "MEGPART2" */
 #define BLOCK_MAGIC 0x314b434f4c424745ull
 #define END_MAGIC   0x31444e4554524150ull
 /* More than any block can have; what a torn file may claim is bounded by it. */
@@ -53,6 +54,17 @@ int entry_list_add(struct entry_list *list, int32_t entry)
     }
     list->items[list->count++] = entry;
     return 0;
+}
+
+void part_fault_text(const struct part_fault *fault, const char *const *keys, char *text,
+                     size_t size)
+{
+    const char *what = document_fault_text((enum document_fault)fault->fault);
+
+    if (fault->fault == FAULT_KEY || fault->fault == FAULT_TYPE)
+        snprintf(text, size, "%s (%.100s)", what, keys[fault->key]);
+    else
+        snprintf(text, size, "%s", what);
 }
 
 struct part_writer *part_create(const char *path, uint64_t identity, uint64_t chunk, size_t keys,

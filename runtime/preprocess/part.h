@@ -39,6 +39,7 @@ struct part_fault {
     uint64_t line;    /* of the segment, from 0 */
     uint32_t fault;   /* enum document_fault */
     uint32_t key;
+    uint64_t shown; /* its line was named when it was met */
 };
 
 /* What a part counts. */
@@ -49,6 +50,10 @@ struct part_totals {
     struct part_fault listed[PART_FAULTS]; /* the first ones */
     int64_t listed_count;
 };
+
+/* What is wrong, with the key it is about. */
+void part_fault_text(const struct part_fault *fault, const char *const *keys, char *text,
+                     size_t size);
 
 struct part_writer;
 

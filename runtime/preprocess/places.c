@@ -10,7 +10,7 @@
 
 #define LAYOUT_MAGIC 0x314f59414c47454dull
 
-enum { FAULTS_SHOWN = 100 };
+enum { FAULTS_SHOWN = 100 }; /* at the end */
 /* Final bytes of a copy job: many enough for all ranks, large enough to be worth a file's name. */
 static const int64_t copy_size = 32 << 20;
 
@@ -51,7 +51,8 @@ static void add_totals(struct place *place, const struct part_totals *totals, si
 /* Lines before each segment of a file, as the parts go by. */
 struct line_count {
     uint32_t file;
-    int64_t lines, shown;
+    int64_t lines;
+    int64_t shown, before; /* documents named, and those of them named when they were met */
 };
 
 static void show_faults(const struct preprocess_config *config, const struct plan *plan,
@@ -71,16 +72,17 @@ static void show_faults(const struct preprocess_config *config, const struct pla
         }
         for (; next < totals->listed_count && totals->listed[next].segment == i; next++) {
             const struct part_fault *fault = &totals->listed[next];
-            const char *key = fault->fault == FAULT_KEY || fault->fault == FAULT_TYPE
-                                  ? config->keys[fault->key]
-                                  : "";
+            char text[256];
 
-            if (count->shown++ < FAULTS_SHOWN)
-                fprintf(stderr, "%s:%lld: %s%s%s%s; skipped\n",
-                        plan->files.items[segment->file].path,
-                        (long long)(count->lines + (int64_t)fault->line + 1),
-                        document_fault_text((enum document_fault)fault->fault), *key ? " (" : "",
-                        key, *key ? ")" : "");
+            if (fault->shown || count->shown - count->before >= FAULTS_SHOWN) {
+                count->before += fault->shown != 0;
+                count->shown += fault->shown != 0;
+                continue;
+            }
+            count->shown++;
+            part_fault_text(fault, config->keys, text, sizeof(text));
+            fprintf(stderr, "%s:%lld: %s; skipped\n", plan->files.items[segment->file].path,
+                    (long long)(count->lines + (int64_t)fault->line + 1), text);
         }
         count->lines += lines[i];
     }
@@ -91,7 +93,7 @@ static int add_parts(struct places *layout, const struct preprocess_config *conf
                      const struct plan *plan, struct work *work, struct board *board,
                      struct error *err)
 {
-    struct line_count count = {UINT32_MAX, 0, 0};
+    struct line_count count = {UINT32_MAX, 0, 0, 0};
     int64_t skipped = 0;
 
     for (size_t i = 0; i < layout->chunks; i++) {
@@ -117,9 +119,9 @@ static int add_parts(struct places *layout, const struct preprocess_config *conf
         show_faults(config, plan, i, part, &count);
         part_close(part);
     }
-    if (skipped > count.shown || count.shown > FAULTS_SHOWN)
+    if (skipped > count.shown)
         fprintf(stderr, "... and %lld more documents that were skipped\n",
-                (long long)(skipped - (count.shown < FAULTS_SHOWN ? count.shown : FAULTS_SHOWN)));
+                (long long)(skipped - count.shown));
     return 0;
 }
 

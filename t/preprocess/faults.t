@@ -37,8 +37,26 @@ for threads in 1 3; do
     like "$out" '^broken\.jsonl:10: too long; skipped$' "too long"
     like "$out" '^broken\.jsonl:11: not valid JSON; skipped$' "a NUL"
     like "$out" '^  skipped: +10$' "all are counted"
+    is "$(grep -c '; skipped$' <<<"$out")" 10 "and each is named once"
     like "$out" '^    4 +not valid JSON|^    3 +not valid JSON' "by reason"
 done
+for i in $(seq 300); do echo '{"text":"1"}'; [ $((i % 2)) = 0 ] || echo bad; done >many.jsonl
+for n in 1 3; do
+    rm -f m_*
+    ranks $n --input many.jsonl --output-prefix m --chunk-bytes 800
+    out=$(cat rank*.log)
+    [ "$(grep -c '; skipped$' <<<"$out")" -ge 120 ]
+    ok "of many, 20 are named by each of $n ranks that meets them and 100 at the end" || diag "$out"
+    is "$(sort <<<"$out" | grep '; skipped$' | uniq -d)" '' "none twice"
+    like "$out" '^  skipped: +150$' "and all are counted"
+done
+# While it still reads: the message is there before the input ends.
+{
+    echo bad
+    yes '{"text":"1"}' | head -n 100000
+    wait_until 120 grep -q '^-:1: not valid JSON; skipped$' early.log && echo yes >early.seen
+} | "${pre[@]}" --input - --output-prefix early >early.log 2>&1
+is "$(cat early.seen 2>/dev/null)" yes "a broken line is reported when it is met" || diag "$(cat early.log)"
 printf '{"text":"7\\u00007"}' >nul.jsonl
 try "$megatron" preprocess --input nul.jsonl --output-prefix nul
 is "$rc $(od -An -tu2 nul_text_document.bin | xargs)" "0 22 188 22" "an escaped NUL is text"
