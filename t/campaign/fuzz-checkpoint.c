@@ -1,11 +1,13 @@
-/* libFuzzer target: hostile indices of checkpoints, files of tensors and Hugging Face
- * configurations. Whatever they hold, reading them ends with a result or an error with a sentence.
- * The first byte says which reader gets the rest. */
+/* libFuzzer target: hostile indices of checkpoints, files of tensors, Hugging Face's configurations
+ * and indices, pickles and files of torch.save. Whatever they hold, reading them ends with a result
+ * or an error with a sentence. The first byte says which reader gets the rest. */
 #include "checksum.h"
 #include "hf_config.h"
 #include "index.h"
+#include "megatron_source.h"
 #include "reshard.h"
 #include "safetensors.h"
+#include "torch_file.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -84,24 +86,41 @@ static void try_index(const uint8_t *data, size_t size)
     free(text);
 }
 
-static void try_safetensors(const uint8_t *data, size_t size)
+static void read_tensors(const char *name)
 {
     struct error err = {""};
     struct safetensors *tensors;
     const struct safetensor *tensor;
     char path[96];
+    float value;
     volatile float sum = 0;
 
-    put("model.safetensors", data, size);
-    snprintf(path, sizeof(path), "%s/model.safetensors", directory);
+    snprintf(path, sizeof(path), "%s/%s", directory, name);
     tensors = safetensors_open(path, &err);
     check(!tensors, &err);
     if (!tensors)
         return;
     tensor = safetensors_find(tensors, "a");
-    for (int64_t i = 0; tensor && i < tensor->rows * tensor->cols; i++)
-        sum += safetensor_value(tensor, i);
+    for (int64_t i = 0; tensor && i < tensor->rows * tensor->cols; i++) {
+        safetensor_read(tensor, i, 1, 1, &value);
+        sum += value;
+    }
     safetensors_destroy(tensors);
+}
+
+static void try_safetensors(const uint8_t *data, size_t size)
+{
+    put("model.safetensors", data, size);
+    read_tensors("model.safetensors");
+    /* All the same as a part of several. */
+    put("parts/model.safetensors", data, size);
+}
+
+/* An index of files, of which one is there. */
+static void try_parts(const uint8_t *data, size_t size)
+{
+    put("parts/model.safetensors.index.json", data, size);
+    read_tensors("parts");
 }
 
 static void try_config(const uint8_t *data, size_t size)
@@ -113,19 +132,123 @@ static void try_config(const uint8_t *data, size_t size)
     check(hf_config_read(directory, &config, &err) < 0, &err);
 }
 
+/* Touch every element of a small tensor. */
+static void read_torch(struct torch_file *file, const struct pickle_value *value)
+{
+    struct error err = {""};
+    struct torch_tensor t;
+    float row[64];
+
+    if (torch_file_tensor(file, value, &t, &err) < 0) {
+        check(1, &err);
+        return;
+    }
+    if (t.dimensions < 1 || t.dimensions > 2 || t.shape[0] > 4096)
+        return;
+    for (int64_t r = 0; r < (t.dimensions == 2 ? t.shape[0] : 1); r++)
+        for (int64_t c = 0, cols = t.shape[t.dimensions - 1]; c < cols && c < 4096; c += 64)
+            torch_tensor_read(&t, r, c, cols - c < 64 ? cols - c : 64, row);
+}
+
+/* All that dicts and lists lead to, to some depth: they may be circles. */
+static void walk(struct torch_file *file, const struct pickle_value *value, int depth, int *budget)
+{
+    if (!value || depth > 6 || --*budget < 0)
+        return;
+    read_torch(file, value);
+    if (value->type == PICKLE_LIST || value->type == PICKLE_DICT)
+        for (size_t i = 0; i < value->count; i++)
+            walk(file, value->items[i], depth + 1, budget);
+    if (value->type == PICKLE_OBJECT) {
+        walk(file, value->arguments, depth + 1, budget);
+        walk(file, value->state, depth + 1, budget);
+    }
+}
+
+static void try_torch(const uint8_t *data, size_t size)
+{
+    struct error err = {""};
+    struct torch_file *file = torch_file_read(data, size, &err);
+    int budget = 5000;
+
+    check(!file, &err);
+    if (file)
+        walk(file, torch_file_root(file), 0, &budget);
+    torch_file_destroy(file);
+}
+
+/* A pickle alone, and as the body of a stream without storages. */
+static void try_pickle(const uint8_t *data, size_t size)
+{
+    static const char head[] = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
+                               "\x80\x02M\xe9\x03.\x80\x02}.";
+    static const char tail[] = "\x80\x02].";
+    struct error err = {""};
+    struct pickle *pickle;
+    size_t used;
+    uint8_t *stream;
+
+    pickle = pickle_read(data, size, &used, &err);
+    check(!pickle, &err);
+    if (!pickle)
+        return;
+    pickle_destroy(pickle);
+    stream = malloc(sizeof(head) + used + sizeof(tail));
+    if (!stream)
+        abort();
+    memcpy(stream, head, sizeof(head) - 1);
+    memcpy(stream + sizeof(head) - 1, data, used);
+    memcpy(stream + sizeof(head) - 1 + used, tail, sizeof(tail) - 1);
+    try_torch(stream, sizeof(head) - 1 + used + sizeof(tail) - 1);
+    free(stream);
+}
+
+/* A checkpoint of Megatron-LM: the model it says to be, and all of its tensors. */
+static void try_megatron(const uint8_t *data, size_t size)
+{
+    struct megatron_hints hints = {2, 0};
+    struct megatron_source *source;
+    struct layout one = {1, 1, 1, 1};
+    struct layout_position at = {0, 0, 0, 0};
+    struct error err = {""};
+    struct parameters p;
+    char path[96];
+    float *values;
+
+    put("rank.pt", data, size);
+    snprintf(path, sizeof(path), "%s/rank.pt", directory);
+    source = megatron_source_open(path, &hints, &err);
+    check(!source, &err);
+    if (!source)
+        return;
+    const struct model_shape *s = &megatron_source_model(source)->shape;
+    if (s->layers <= 8 && s->hidden <= 256 && s->ffn_hidden <= 1024 && s->vocabulary <= 4096 &&
+        s->heads * s->kv_channels <= 1024 && megatron_source_model(source)->positions <= 4096) {
+        if (parameters_create(&p, megatron_source_model(source), &one, &at, 1, &err) == 0)
+            for (int i = 0; i < p.count; i++) {
+                values = malloc((size_t)(p.list[i].rows * p.list[i].cols) * sizeof(*values));
+                err.text[0] = '\0';
+                check(values && megatron_source_load(source, &p.list[i], values, &err) < 0, &err);
+                free(values);
+            }
+        parameters_destroy(&p);
+    }
+    megatron_source_destroy(source);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    static void (*const readers[])(const uint8_t *, size_t) = {
+        try_index, try_safetensors, try_config, try_parts, try_torch, try_pickle, try_megatron};
+    char parts[96];
+
     if (directory[0] == '\0') {
         snprintf(directory, sizeof(directory), "/dev/shm/megatron-fuzz-%ld", (long)getpid());
         mkdir(directory, 0700);
+        snprintf(parts, sizeof(parts), "%s/parts", directory);
+        mkdir(parts, 0700);
     }
-    if (size == 0)
-        return 0;
-    if (data[0] % 3 == 0)
-        try_index(data + 1, size - 1);
-    else if (data[0] % 3 == 1)
-        try_safetensors(data + 1, size - 1);
-    else
-        try_config(data + 1, size - 1);
+    if (size > 0)
+        readers[data[0] % 7](data + 1, size - 1);
     return 0;
 }
