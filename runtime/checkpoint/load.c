@@ -7,9 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 /* What went wrong with one checkpoint: it does not fit this run, or it is damaged. */
 enum { REFUSED = -1, DAMAGED = -2 };
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
 
 /* --- Which one ------------------------------------------------------------------------------- */
 
@@ -96,6 +105,36 @@ static int upload(struct checkpoint *c, const float *host, int arrays, struct er
     return device_stream_wait(stream, c->parallel->comm->deadline, err);
 }
 
+static int by_place(const void *a, const void *b)
+{
+    const struct piece *x = a, *y = b;
+
+    return x->shard < y->shard ? -1 : x->shard > y->shard;
+}
+
+/* Padding lies between the pieces, and is 0. The rest is left to the reading, which is the first to
+ * touch it: memory that is touched twice takes longer than the file. */
+static int clear_gaps(const struct pieces *held, float *const *parts, int arrays, int64_t elements,
+                      struct error *err)
+{
+    struct piece *sorted = malloc(((size_t)held->count + 1) * sizeof(*sorted));
+    int64_t at = 0;
+
+    if (!sorted)
+        return error_set(err, "out of memory");
+    memcpy(sorted, held->list, (size_t)held->count * sizeof(*sorted));
+    qsort(sorted, (size_t)held->count, sizeof(*sorted), by_place);
+    for (int i = 0; i <= held->count; i++) {
+        int64_t end = i < held->count ? sorted[i].shard : elements;
+
+        for (int a = 0; a < arrays && end > at; a++)
+            memset(parts[a] + at, 0, (size_t)(end - at) * sizeof(float));
+        at = i < held->count ? end + sorted[i].count : end;
+    }
+    free(sorted);
+    return 0;
+}
+
 /* Read this rank's share. 0, REFUSED or DAMAGED. */
 static int read_share(struct checkpoint *c, const char *directory, struct checkpoint_index *index,
                       float *host, int arrays, struct error *err)
@@ -110,8 +149,9 @@ static int read_share(struct checkpoint *c, const char *directory, struct checkp
     rc = check_index(c, index, err);
     if (rc < 0)
         return rc;
-    memset(host, 0, (size_t)(ARRAYS * elements) * sizeof(float));
     rc = pieces_create(&held, c->parameters, &c->parallel->at, c->shard, PIECES_HELD, err);
+    if (rc == 0)
+        rc = clear_gaps(&held, parts, arrays, elements, err);
     if (rc == 0 && reshard_read(directory, index, c->parameters, &held, parts, arrays, err) < 0)
         rc = DAMAGED;
     pieces_destroy(&held);
@@ -135,9 +175,10 @@ static void fill_loaded(struct checkpoint *c, const struct checkpoint_index *ind
 
 /* Try one checkpoint; all ranks come to the same result. */
 static int try_one(struct checkpoint *c, int64_t iteration, float *host,
-                   struct checkpoint_loaded *loaded, struct error *err)
+                   struct checkpoint_loaded *loaded, double *reading, struct error *err)
 {
     struct checkpoint_index index = {0};
+    double began = now();
     char directory[PATH_MAX];
     int arrays = wants_optimizer(c) ? ARRAYS : 1, rc;
 
@@ -145,6 +186,7 @@ static int try_one(struct checkpoint *c, int64_t iteration, float *host,
     if (rc == 0)
         rc = read_share(c, directory, &index, host, arrays, err);
     rc = checkpoint_agree(c, rc, err);
+    *reading = now() - began;
     if (rc == 0)
         rc = upload(c, host, arrays, err);
     if (rc == 0)
@@ -176,10 +218,10 @@ static int found_none(struct checkpoint *c, const struct error *damage, struct e
 
 int checkpoint_load(struct checkpoint *c, struct checkpoint_loaded *loaded, struct error *err)
 {
-    size_t bytes = (size_t)(ARRAYS * c->parameters->shard_elements) * sizeof(float);
-    float *host = device_host_allocate(c->device, bytes, err);
+    float *host = checkpoint_allocate(c, (size_t)(ARRAYS * c->parameters->shard_elements), err);
     int64_t iteration = -1, below = -1;
     struct error damage;
+    double began = 0, reading = 0;
     int rc = host ? DAMAGED : -1, tried = 0;
 
     memset(loaded, 0, sizeof(*loaded));
@@ -192,9 +234,10 @@ int checkpoint_load(struct checkpoint *c, struct checkpoint_loaded *loaded, stru
             rc = found_none(c, tried ? &damage : NULL, err);
             break;
         }
+        began = now();
         checkpoint_say(c, " loading checkpoint from %s at iteration %" PRId64, c->config.load,
                        iteration);
-        rc = try_one(c, iteration, host, loaded, err);
+        rc = try_one(c, iteration, host, loaded, &reading, err);
         if (rc == DAMAGED) {
             tried = 1;
             damage = *err;
@@ -205,7 +248,9 @@ int checkpoint_load(struct checkpoint *c, struct checkpoint_loaded *loaded, stru
     }
     device_host_release(c->device, host);
     if (rc == 0 && loaded->found)
-        checkpoint_say(c, "  successfully loaded checkpoint from %s at iteration %" PRId64,
-                       c->config.load, iteration);
+        checkpoint_say(c,
+                       "  successfully loaded checkpoint from %s at iteration %" PRId64
+                       " (%.3f s, reading took %.3f s of them)",
+                       c->config.load, iteration, now() - began, reading);
     return rc;
 }

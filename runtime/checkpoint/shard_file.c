@@ -18,13 +18,6 @@
 
 static const char *const array_names[] = {"weight", "moment1", "moment2"};
 
-static int64_t block_count(int64_t bytes)
-{
-    return (bytes + (int64_t)SHARD_BLOCK - 1) / (int64_t)SHARD_BLOCK;
-}
-
-/* --- Writing --------------------------------------------------------------------------------- */
-
 struct writer {
     const char *path;
     int fd;
@@ -150,7 +143,7 @@ int shard_file_write(const char *path, const struct parameters *parameters,
                      const struct pieces *pieces, const float *const *arrays, int array_count,
                      struct index_file *file, struct error *err)
 {
-    int64_t bytes = pieces->elements * array_count * 4, blocks = block_count(bytes);
+    int64_t bytes = pieces->elements * array_count * 4, blocks = shard_blocks(bytes);
     struct writer w = {.path = path, .fd = -1};
     size_t header_size;
     char *header = make_header(parameters, pieces, array_count, blocks, &header_size);
@@ -176,155 +169,4 @@ int shard_file_write(const char *path, const struct parameters *parameters,
     free(w.block);
     free(w.sums);
     return rc;
-}
-
-/* --- Reading --------------------------------------------------------------------------------- */
-
-struct shard_reader {
-    int fd;
-    char path[PATH_MAX];
-    int64_t data, elements, bytes; /* bytes: of the arrays */
-    uint64_t *sums;
-    unsigned char *block;
-    int64_t number; /* of the block in memory; -1: none */
-    size_t size;
-};
-
-static int read_bytes(struct shard_reader *r, void *out, size_t count, int64_t at,
-                      struct error *err)
-{
-    for (size_t done = 0; done < count;) {
-        ssize_t got = pread(r->fd, (char *)out + done, count - done, at + (int64_t)done);
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return error_set_errno(err, errno, "cannot read %s", r->path);
-        if (got == 0)
-            return error_set(err, "%s is cut short", r->path);
-        done += (size_t)got;
-    }
-    return 0;
-}
-
-/* Header and numbers against what the index says. */
-static int check_head(struct shard_reader *r, const struct index_file *file, int64_t blocks,
-                      struct error *err)
-{
-    char *header = malloc((size_t)file->data + 1);
-    struct checksum sum;
-    int rc;
-
-    if (!header)
-        return error_set(err, "out of memory");
-    rc = read_bytes(r, header, (size_t)file->data, 0, err);
-    if (rc == 0)
-        rc = read_bytes(r, r->sums, (size_t)blocks * sizeof(*r->sums), r->data + r->bytes, err);
-    if (rc == 0) {
-        checksum_begin(&sum);
-        checksum_add(&sum, header, (size_t)file->data);
-        checksum_add(&sum, r->sums, (size_t)blocks * sizeof(*r->sums));
-        if (checksum_end(&sum) != file->checksum)
-            rc = error_set(err, "%s is damaged: its header or its checksums changed", r->path);
-    }
-    free(header);
-    return rc;
-}
-
-static int open_reader(struct shard_reader *r, const struct index_file *file, struct error *err)
-{
-    struct stat status;
-    int64_t blocks = block_count(r->bytes);
-
-    r->fd = open(r->path, O_RDONLY | O_CLOEXEC);
-    if (r->fd < 0 || fstat(r->fd, &status) < 0)
-        return error_set_errno(err, errno, "cannot open %s", r->path);
-    if (file->bytes != r->data + r->bytes + 8 * blocks || status.st_size != file->bytes)
-        return error_set(err, "%s has %lld bytes, and %" PRId64 " are expected", r->path,
-                         (long long)status.st_size, file->bytes);
-    r->sums = malloc((size_t)(blocks + 1) * sizeof(*r->sums));
-    r->block = malloc(SHARD_BLOCK);
-    if (!r->sums || !r->block)
-        return error_set(err, "out of memory");
-    posix_fadvise(r->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-    return check_head(r, file, blocks, err);
-}
-
-struct shard_reader *shard_reader_open(const char *directory, const struct index_file *file,
-                                       int arrays, struct error *err)
-{
-    struct shard_reader *r = calloc(1, sizeof(*r));
-
-    if (!r) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
-    r->fd = r->number = -1;
-    r->data = file->data;
-    r->elements = file->elements;
-    r->bytes = file->elements * 4 * arrays;
-    if (directory_path(r->path, err, "%s/%s", directory, file->name) < 0 ||
-        open_reader(r, file, err) < 0) {
-        shard_reader_close(r);
-        return NULL;
-    }
-    return r;
-}
-
-void shard_reader_close(struct shard_reader *r)
-{
-    if (!r)
-        return;
-    if (r->fd >= 0)
-        close(r->fd);
-    free(r->sums);
-    free(r->block);
-    free(r);
-}
-
-/* Have block 'number' in memory, as it was written. */
-static int load_block(struct shard_reader *r, int64_t number, struct error *err)
-{
-    int64_t first = number * (int64_t)SHARD_BLOCK;
-
-    if (r->number == number)
-        return 0;
-    r->number = -1;
-    r->size = r->bytes - first < (int64_t)SHARD_BLOCK ? (size_t)(r->bytes - first) : SHARD_BLOCK;
-    if (read_bytes(r, r->block, r->size, r->data + first, err) < 0)
-        return -1;
-    if (checksum_of(r->block, r->size) != r->sums[number])
-        return error_set(err, "%s is damaged within bytes %" PRId64 " to %" PRId64, r->path,
-                         r->data + first, r->data + first + (int64_t)r->size - 1);
-    r->number = number;
-    return 0;
-}
-
-int shard_reader_get(struct shard_reader *r, int array, int64_t first, int64_t count, float *out,
-                     struct error *err)
-{
-    int64_t at = (array * r->elements + first) * 4, end = at + count * 4;
-
-    if (first < 0 || count < 0 || first + count > r->elements || end > r->bytes)
-        return error_set(err, "%s does not hold that many elements", r->path);
-    while (at < end) {
-        int64_t number = at / (int64_t)SHARD_BLOCK;
-        size_t within = (size_t)(at % (int64_t)SHARD_BLOCK), part;
-
-        if (load_block(r, number, err) < 0)
-            return -1;
-        part = r->size - within < (size_t)(end - at) ? r->size - within : (size_t)(end - at);
-        memcpy(out, r->block + within, part);
-        out += part / 4;
-        at += (int64_t)part;
-    }
-    return 0;
-}
-
-int shard_reader_verify(struct shard_reader *r, struct error *err)
-{
-    for (int64_t i = 0; i < block_count(r->bytes); i++)
-        if (load_block(r, i, err) < 0)
-            return -1;
-    return 0;
 }

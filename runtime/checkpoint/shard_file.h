@@ -11,6 +11,12 @@
 
 #define SHARD_BLOCK ((size_t)4 << 20)
 
+/* Blocks of that many bytes of arrays. */
+static inline int64_t shard_blocks(int64_t bytes)
+{
+    return (bytes + (int64_t)SHARD_BLOCK - 1) / (int64_t)SHARD_BLOCK;
+}
+
 /* Write the pieces of 'parameters' from 'arrays' (of the shard's elements each) to 'path' and flush
  * them to disk. Fills data, elements, bytes and checksum of 'file'. */
 int shard_file_write(const char *path, const struct parameters *parameters,
@@ -25,7 +31,7 @@ struct shard_reader *shard_reader_open(const char *directory, const struct index
 void shard_reader_close(struct shard_reader *reader);
 
 /* Copy 'count' elements from element 'first' on of array number 'array'. Fastest in ascending
- * order. */
+ * order; whole blocks are read and checked by several threads. */
 int shard_reader_get(struct shard_reader *reader, int array, int64_t first, int64_t count,
                      float *out, struct error *err);
 
