@@ -110,7 +110,7 @@ long=(--train-iters 100000 --exit-signal-handler --lr-decay-iters 100000)
 stopped() {
     rm -rf run
     "$megatron" train "${model[@]}" "${common[@]}" "${long[@]}" --save run >log 2>&1 &
-    wait_until 20 grep -q 'iteration        3/' log
+    wait_until 100 grep -q 'iteration        3/' log
     kill "-$1" $!
     wait $!
     is $? 75 "SIG$1 ends a run with code 75"
@@ -124,9 +124,9 @@ train 1 "${long[@]}" --load run --exit-interval 1
 like "$out" "iteration +$((at + 1))/" "it goes on with the next step"
 rm -rf run
 SECONDS=0
-MEGATRON_JOB_END=$(($(date +%s) + 6)) train 1 "${long[@]}" --save run
+MEGATRON_JOB_END=$(($(date +%s) + 15)) train 1 "${long[@]}" --save run
 is "$rc" 75 "a job that is about to end is saved" || diag "$(tail -n 3 <<<"$out")"
-ok "in time" test $SECONDS -lt 6
+ok "in time" test $SECONDS -lt 15
 
 # SIGKILL at any time, while training and while saving, until the run ends by itself.
 rm -rf run whole
