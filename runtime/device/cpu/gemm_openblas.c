@@ -1,6 +1,12 @@
 #include "gemm.h"
 
 #include <cblas.h>
+#include <string.h>
+
+/* Up to so many rows of A the product is bound by reading B once. OpenBLAS would first copy B into
+ * another order, which costs more than the product; these go row by row over blocks of B that stay
+ * in the cache. */
+enum { FEW_ROWS = 3, BLOCK = 16 };
 
 const size_t gemm_workspace_bytes = 0;
 
@@ -10,11 +16,36 @@ void gemm_prepare(void)
     openblas_set_num_threads(1);
 }
 
+static void few_rows(int b_transposed, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
+                     int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
+{
+    int64_t step = b_transposed ? BLOCK : n;
+
+    for (int64_t r = 0; r < m && beta == 0; r++)
+        memset(c + r * ldc, 0, (size_t)n * sizeof(*c));
+    for (int64_t j = 0; j < n; j += step)
+        for (int64_t r = 0; r < m; r++) {
+            int width = (int)(n - j < step ? n - j : step);
+            float factor = beta == 0 ? 1 : beta;
+
+            if (b_transposed)
+                cblas_sgemv(CblasRowMajor, CblasNoTrans, width, (int)k, alpha, b + j * ldb,
+                            (int)ldb, a + r * lda, 1, factor, c + r * ldc + j, 1);
+            else
+                cblas_sgemv(CblasRowMajor, CblasTrans, (int)k, width, alpha, b, (int)ldb,
+                            a + r * lda, 1, factor, c + r * ldc, 1);
+        }
+}
+
 void gemm(int a_transposed, int b_transposed, int64_t m, int64_t n, int64_t k, float alpha,
           const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
           int64_t ldc, void *workspace)
 {
     (void)workspace;
+    if (m <= FEW_ROWS && !a_transposed) {
+        few_rows(b_transposed, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+        return;
+    }
     cblas_sgemm(CblasRowMajor, a_transposed ? CblasTrans : CblasNoTrans,
                 b_transposed ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k, alpha, a,
                 (int)lda, b, (int)ldb, beta, c, (int)ldc);
