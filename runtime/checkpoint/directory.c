@@ -1,3 +1,5 @@
+#include "config.h"
+
 #include "directory.h"
 
 #include <dirent.h>
@@ -175,28 +177,49 @@ int directory_write(const char *path, const char *name, const void *bytes, size_
     return directory_sync(path, err);
 }
 
-int directory_commit(const char *path, const char *temporary, int64_t iteration, struct error *err)
+/* Give 'temporary' the name 'final'. A checkpoint of that name changes places with it, so that at
+ * no time there is none; 'replaces' then says so. */
+static int take_name(const char *temporary, const char *final, int *replaces, struct error *err)
 {
-    char final[PATH_MAX], older[PATH_MAX], text[32];
-    int replaces;
+    char older[PATH_MAX];
 
-    if (directory_path(final, err, "%s/iter_%07" PRId64, path, iteration) < 0 ||
-        directory_path(older, err, "%s/iter_%07" PRId64 ".tmp-older", path, iteration) < 0 ||
-        directory_sync(temporary, err) < 0)
+    *replaces = 0;
+    if (renameat2(AT_FDCWD, temporary, AT_FDCWD, final, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno == EEXIST && renameat2(AT_FDCWD, temporary, AT_FDCWD, final, RENAME_EXCHANGE) == 0) {
+        *replaces = 1;
+        return 0;
+    }
+    if (errno != EINVAL && errno != ENOSYS && errno != EEXIST)
+        return error_set_errno(err, errno, "cannot rename %s", temporary);
+    /* A file system that can do neither: one after the other. */
+    if (directory_path(older, err, "%s.tmp-older", final) < 0)
         return -1;
-    replaces = rename(final, older) == 0;
+    *replaces = rename(final, older) == 0;
     if (rename(temporary, final) < 0) {
         error_set_errno(err, errno, "cannot rename %s", temporary);
-        if (replaces)
+        if (*replaces)
             rename(older, final);
         return -1;
     }
-    if (directory_sync(path, err) < 0)
+    if (*replaces)
+        rename(older, temporary);
+    return 0;
+}
+
+int directory_commit(const char *path, const char *temporary, int64_t iteration, struct error *err)
+{
+    char final[PATH_MAX], text[32];
+    int replaces;
+
+    if (directory_path(final, err, "%s/iter_%07" PRId64, path, iteration) < 0 ||
+        directory_sync(temporary, err) < 0 || take_name(temporary, final, &replaces, err) < 0 ||
+        directory_sync(path, err) < 0)
         return -1;
     snprintf(text, sizeof(text), "%" PRId64 "\n", iteration);
     if (directory_write(path, LATEST, text, strlen(text), err) < 0)
         return -1;
-    return replaces ? directory_remove(older, err) : 0;
+    return replaces ? directory_remove(temporary, err) : 0;
 }
 
 int directory_remove(const char *path, struct error *err)

@@ -1,100 +1,8 @@
-#include "index.h"
-#include "checksum.h"
-#include "directory.h"
-#include "fields.h"
-#include "file.h"
+#include "index_private.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define FORMAT      "megatron checkpoint"
-#define INDEX_LIMIT ((size_t)1 << 30)
-/* Of any size in an index: products stay within 128 bits. */
-#define NUMBER_MOST ((int64_t)1 << 48)
-
-static const struct field progress_fields[] = {
-    {"iteration", FIELD_INT64, offsetof(struct progress, iteration)},
-    {"consumed_samples", FIELD_INT64, offsetof(struct progress, consumed)},
-    {"consumed_valid_samples", FIELD_INT64, offsetof(struct progress, consumed_valid)},
-    {0},
-};
-
-#define STATE(name, type)                              \
-    {                                                  \
-#name, type, offsetof(struct step_state, name) \
-    }
-static const struct field state_fields[] = {
-    STATE(scheduled_samples, FIELD_INT64),
-    STATE(adam_step, FIELD_INT64),
-    STATE(seed, FIELD_INT64),
-    STATE(loss_scale, FIELD_FLOAT),
-    STATE(good_steps, FIELD_INT32),
-    STATE(hysteresis, FIELD_INT32),
-    STATE(loss_total, FIELD_DOUBLE),
-    STATE(taken, FIELD_INT64),
-    STATE(skipped, FIELD_INT64),
-    STATE(nans, FIELD_INT64),
-    {0},
-};
-
-static const struct field rule_fields[] = {
-    {"lr", FIELD_DOUBLE, offsetof(struct step_rules, lr)},
-    {"min-lr", FIELD_DOUBLE, offsetof(struct step_rules, min_lr)},
-    {"lr-decay-style", FIELD_INT, offsetof(struct step_rules, style)},
-    {"warm-up samples", FIELD_DOUBLE, offsetof(struct step_rules, warmup_samples)},
-    {"decay samples", FIELD_DOUBLE, offsetof(struct step_rules, decay_samples)},
-    {"weight-decay", FIELD_DOUBLE, offsetof(struct step_rules, weight_decay)},
-    {0},
-};
-
-#define MODEL(name, member, type)                         \
-    {                                                     \
-        name, type, offsetof(struct model_config, member) \
-    }
-/* What makes two models differ. */
-static const struct field model_fields[] = {
-    MODEL("num-layers", shape.layers, FIELD_INT64),
-    MODEL("hidden-size", shape.hidden, FIELD_INT64),
-    MODEL("ffn-hidden-size", shape.ffn_hidden, FIELD_INT64),
-    MODEL("num-attention-heads", shape.heads, FIELD_INT64),
-    MODEL("num-query-groups", shape.query_groups, FIELD_INT64),
-    MODEL("kv-channels", shape.kv_channels, FIELD_INT64),
-    MODEL("vocab-size", shape.vocabulary, FIELD_INT64),
-    MODEL("position-embedding-type", position, FIELD_INT),
-    MODEL("rotary-base", shape.rotary_base, FIELD_DOUBLE),
-    MODEL("rotary-percent", rotary_percent, FIELD_DOUBLE),
-    MODEL("use-rope-scaling", rope_scaling.used, FIELD_INT),
-    MODEL("rope-scaling-factor", rope_scaling.factor, FIELD_DOUBLE),
-    MODEL("rope-scaling-low", rope_scaling.low, FIELD_DOUBLE),
-    MODEL("rope-scaling-high", rope_scaling.high, FIELD_DOUBLE),
-    MODEL("rope-scaling-original", rope_scaling.original, FIELD_DOUBLE),
-    MODEL("normalization", norm, FIELD_INT),
-    MODEL("norm-epsilon", epsilon, FIELD_DOUBLE),
-    MODEL("swiglu", swiglu, FIELD_INT),
-    MODEL("tied", tied, FIELD_INT),
-    MODEL("bias", linear_bias, FIELD_INT),
-    MODEL("add-qkv-bias", qkv_bias, FIELD_INT),
-    {0},
-};
-
-/* What belongs to a model and may change from run to run. */
-static const struct field loose_fields[] = {
-    MODEL("seq-length", shape.sequence, FIELD_INT64),
-    MODEL("max-position-embeddings", positions, FIELD_INT64),
-    MODEL("hidden-dropout", hidden_dropout, FIELD_DOUBLE),
-    MODEL("attention-dropout", attention_dropout, FIELD_DOUBLE),
-    MODEL("init-method-std", init_std, FIELD_DOUBLE),
-    {0},
-};
-
-static const struct field layout_fields[] = {
-    {"tp", FIELD_INT64, offsetof(struct layout, tp)},
-    {"cp", FIELD_INT64, offsetof(struct layout, cp)},
-    {"dp", FIELD_INT64, offsetof(struct layout, dp)},
-    {"pp", FIELD_INT64, offsetof(struct layout, pp)},
-    {0},
-};
 
 void index_clear(struct checkpoint_index *index)
 {
@@ -154,8 +62,8 @@ int index_create_tensors(struct checkpoint_index *index, const struct model_conf
     return rc;
 }
 
-static int add_piece(struct checkpoint_index *index, const struct index_piece *piece,
-                     struct error *err)
+int index_add_piece(struct checkpoint_index *index, const struct index_piece *piece,
+                    struct error *err)
 {
     int count = index->piece_count;
     struct index_piece *more = index->pieces;
@@ -196,7 +104,7 @@ static int add_rank(struct checkpoint_index *index, const struct parameters *p,
         };
 
         rc = piece.tensor < 0 ? error_set(err, "no tensor is called %s", q->name)
-                              : add_piece(index, &piece, err);
+                              : index_add_piece(index, &piece, err);
         file->elements += piece.count;
         file->pieces++;
     }
@@ -230,286 +138,6 @@ int index_create(struct checkpoint_index *index, const struct model_config *mode
     return 0;
 }
 
-/* --- Writing --------------------------------------------------------------------------------- */
-
-static void write_file(const struct checkpoint_index *index, const struct index_file *file, FILE *f)
-{
-    fprintf(f,
-            "{\"name\": \"%s\", \"data\": %" PRId64 ", \"elements\": %" PRId64
-            ", \"bytes\": %" PRId64 ", \"checksum\": \"%016" PRIx64 "\", \"pieces\": [",
-            file->name, file->data, file->elements, file->bytes, file->checksum);
-    for (int i = 0; i < file->pieces; i++) {
-        const struct index_piece *p = &index->pieces[file->first + i];
-
-        fprintf(f,
-                "%s[%d, %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
-                "]",
-                i ? "," : "", p->tensor, p->first_row, p->first_col, p->rows, p->cols, p->start,
-                p->count);
-    }
-    fprintf(f, "]}");
-}
-
-static void write_body(const struct checkpoint_index *index, FILE *f)
-{
-    fprintf(f, "{\"format\": \"" FORMAT "\", \"version\": 1,\n\"progress\": ");
-    fields_write(progress_fields, &index->progress, f);
-    fprintf(f, ",\n\"state\": ");
-    fields_write(state_fields, &index->state, f);
-    fprintf(f, ",\n\"schedule\": ");
-    fields_write(rule_fields, &index->rules, f);
-    fprintf(f, ",\n\"model\": ");
-    fields_write(model_fields, &index->model, f);
-    fprintf(f, ",\n\"training\": ");
-    fields_write(loose_fields, &index->model, f);
-    fprintf(f, ",\n\"layout\": ");
-    fields_write(layout_fields, &index->layout, f);
-    fprintf(f, ", \"arrays\": %d,\n\"tensors\": [", index->arrays);
-    for (int i = 0; i < index->tensor_count; i++)
-        fprintf(f, "%s[\"%s\", %" PRId64 ", %" PRId64 "]", i ? ",\n" : "", index->tensors[i].name,
-                index->tensors[i].rows, index->tensors[i].cols);
-    fprintf(f, "],\n\"files\": [");
-    for (int i = 0; i < index->file_count; i++) {
-        fprintf(f, i ? ",\n" : "");
-        write_file(index, &index->files[i], f);
-    }
-    fprintf(f, "],\n");
-}
-
-char *index_write(const struct checkpoint_index *index, size_t *size, struct error *err)
-{
-    char *text = NULL;
-    FILE *f = open_memstream(&text, size);
-
-    if (f) {
-        write_body(index, f);
-        fflush(f);
-        fprintf(f, "\"checksum\": \"%016" PRIx64 "\"}\n", checksum_of(text, *size));
-        if (!ferror(f) && fclose(f) == 0)
-            return text;
-    }
-    free(text);
-    error_set(err, "out of memory");
-    return NULL;
-}
-
-/* --- Reading --------------------------------------------------------------------------------- */
-
-/* The 'count' whole numbers of an array, each in [0, NUMBER_MOST], from element 'skip' on. */
-static int read_numbers(struct json_value array, int skip, int64_t *numbers, int count)
-{
-    struct json_iterator i;
-    struct json_value value;
-    int at = -skip;
-
-    if (json_type(array) != JSON_ARRAY || json_iterate(array, &i) < 0)
-        return -1;
-    for (; json_next(&i, NULL, NULL, &value); at++)
-        if (at >= 0 && (at >= count || json_integer(value, &numbers[at]) < 0 || numbers[at] < 0 ||
-                        numbers[at] > NUMBER_MOST))
-            return -1;
-    return at == count ? 0 : -1;
-}
-
-static int read_tensor(struct checkpoint_index *index, struct json_value value, struct error *err)
-{
-    struct index_tensor *tensor = &index->tensors[index->tensor_count];
-    struct json_iterator i;
-    struct json_value name;
-    const char *text;
-    size_t length;
-    int64_t shape[2];
-
-    if (json_type(value) != JSON_ARRAY || json_iterate(value, &i) < 0 ||
-        !json_next(&i, NULL, NULL, &name) || json_string(name, &text, &length) < 0 ||
-        length >= sizeof(tensor->name) || strlen(text) != length ||
-        read_numbers(value, 1, shape, 2) < 0 || shape[0] == 0 || shape[1] == 0 ||
-        (__int128)shape[0] * shape[1] > NUMBER_MOST)
-        return error_set(err, "tensor %d is not described", index->tensor_count);
-    memcpy(tensor->name, text, length + 1);
-    tensor->rows = shape[0];
-    tensor->cols = shape[1];
-    tensor->first = -1;
-    index->tensor_count++;
-    return 0;
-}
-
-static int read_piece(struct checkpoint_index *index, struct index_file *file,
-                      struct json_value value, struct error *err)
-{
-    int64_t n[7];
-    struct index_piece piece;
-    const struct index_tensor *tensor;
-
-    if (read_numbers(value, 0, n, 7) < 0 || n[0] >= index->tensor_count)
-        return error_set(err, "%s: a piece is not described", file->name);
-    tensor = &index->tensors[n[0]];
-    piece = (struct index_piece){(int)n[0], -1, n[1], n[2], n[3], n[4], n[5], n[6], file->elements};
-    /* Rows may go on into the padding of a vocabulary, elements may not. */
-    if (piece.rows == 0 || piece.cols == 0 || piece.count == 0 || piece.first_row >= tensor->rows ||
-        piece.first_col + piece.cols > tensor->cols ||
-        (__int128)piece.start + piece.count > (__int128)piece.rows * piece.cols ||
-        (piece.start + piece.count - 1) / piece.cols + piece.first_row >= tensor->rows ||
-        file->elements + piece.count > NUMBER_MOST)
-        return error_set(err, "%s: a piece lies outside of tensor %s", file->name, tensor->name);
-    file->elements += piece.count;
-    file->pieces++;
-    return add_piece(index, &piece, err);
-}
-
-static int read_text(struct json_value object, const char *name, char *out, size_t size)
-{
-    struct json_value value;
-    const char *text;
-    size_t length;
-
-    if (json_member(object, name, &value) < 0 || json_string(value, &text, &length) < 0 ||
-        length == 0 || length >= size || strlen(text) != length || strchr(text, '/') ||
-        text[0] == '.')
-        return -1;
-    memcpy(out, text, length + 1);
-    return 0;
-}
-
-static int read_number(struct json_value object, const char *name, int64_t most, int64_t *number)
-{
-    struct json_value value;
-
-    return json_member(object, name, &value) < 0 || json_integer(value, number) < 0 ||
-                   *number < 0 || *number > most
-               ? -1
-               : 0;
-}
-
-static int read_file(struct checkpoint_index *index, struct json_value value, struct error *err)
-{
-    struct index_file *file = &index->files[index->file_count++];
-    struct json_value pieces, piece;
-    struct json_iterator i;
-    char checksum[20];
-    int64_t elements;
-    int rc = 0;
-
-    if (read_text(value, "name", file->name, sizeof(file->name)) < 0 ||
-        read_text(value, "checksum", checksum, sizeof(checksum)) < 0 || strlen(checksum) != 16 ||
-        read_number(value, "data", NUMBER_MOST, &file->data) < 0 ||
-        read_number(value, "bytes", 16 * NUMBER_MOST, &file->bytes) < 0 ||
-        read_number(value, "elements", NUMBER_MOST, &elements) < 0 ||
-        json_member(value, "pieces", &pieces) < 0 || json_iterate(pieces, &i) < 0)
-        return error_set(err, "file %d is not described", index->file_count - 1);
-    file->checksum = strtoull(checksum, NULL, 16);
-    file->first = index->piece_count;
-    while (rc == 0 && json_next(&i, NULL, NULL, &piece))
-        rc = read_piece(index, file, piece, err);
-    if (rc == 0 && file->elements != elements)
-        rc = error_set(err, "%s: its pieces do not add up", file->name);
-    return rc;
-}
-
-static int read_lists(struct checkpoint_index *index, struct json_value root, struct error *err)
-{
-    struct json_value tensors, files, value;
-    struct json_iterator i;
-    int rc = 0;
-
-    if (json_member(root, "tensors", &tensors) < 0 || json_member(root, "files", &files) < 0)
-        return error_set(err, "there is no list of tensors or files");
-    index->tensors = calloc(json_count(tensors) + 1, sizeof(*index->tensors));
-    index->files = calloc(json_count(files) + 1, sizeof(*index->files));
-    if (!index->tensors || !index->files)
-        return error_set(err, "out of memory");
-    if (json_iterate(tensors, &i) < 0)
-        return error_set(err, "there is no list of tensors");
-    while (rc == 0 && json_next(&i, NULL, NULL, &value))
-        rc = read_tensor(index, value, err);
-    if (rc == 0 && json_iterate(files, &i) < 0)
-        rc = error_set(err, "there is no list of files");
-    while (rc == 0 && json_next(&i, NULL, NULL, &value))
-        rc = read_file(index, value, err);
-    return rc;
-}
-
-static int read_fields(struct json_value root, const char *name, const struct field *table,
-                       void *values, struct error *err)
-{
-    struct json_value object;
-
-    if (json_member(root, name, &object) < 0)
-        return error_set(err, "%s is missing", name);
-    return fields_read(table, object, values, err) < 0 ? error_prefix(err, "%s", name) : 0;
-}
-
-static int read_root(struct checkpoint_index *index, struct json_value root, struct error *err)
-{
-    char format[32] = "";
-    int64_t version = 0, arrays = 0;
-
-    if (read_text(root, "format", format, sizeof(format)) < 0 || strcmp(format, FORMAT) != 0)
-        return error_set(err, "it is no index of a checkpoint");
-    if (read_number(root, "version", INT32_MAX, &version) < 0 || version != 1)
-        return error_set(err, "it is of version %" PRId64 ", and this program reads version 1",
-                         version);
-    if (read_number(root, "arrays", 3, &arrays) < 0 || (arrays != 1 && arrays != 3))
-        return error_set(err, "arrays must be 1 or 3");
-    index->arrays = (int)arrays;
-    if (read_fields(root, "progress", progress_fields, &index->progress, err) < 0 ||
-        read_fields(root, "state", state_fields, &index->state, err) < 0 ||
-        read_fields(root, "schedule", rule_fields, &index->rules, err) < 0 ||
-        read_fields(root, "model", model_fields, &index->model, err) < 0 ||
-        read_fields(root, "training", loose_fields, &index->model, err) < 0 ||
-        read_fields(root, "layout", layout_fields, &index->layout, err) < 0)
-        return -1;
-    if (index->progress.iteration < 0 || index->progress.consumed < 0 ||
-        index->progress.consumed_valid < 0)
-        return error_set(err, "progress is below 0");
-    return read_lists(index, root, err);
-}
-
-/* The text ends with its own checksum, in a form of fixed length. */
-static int check_sum(const char *text, size_t size, struct error *err)
-{
-    static const size_t tail = sizeof("\"checksum\": \"0123456789abcdef\"}\n") - 1;
-    char expected[48];
-
-    if (size > tail)
-        snprintf(expected, sizeof(expected), "\"checksum\": \"%016" PRIx64 "\"}\n",
-                 checksum_of(text, size - tail));
-    if (size <= tail || memcmp(text + size - tail, expected, tail) != 0)
-        return error_set(err, "its checksum is wrong: it was damaged or cut");
-    return 0;
-}
-
-int index_read(struct checkpoint_index *index, const char *text, size_t size, const char *name,
-               struct error *err)
-{
-    struct json *json = NULL;
-    int rc;
-
-    memset(index, 0, sizeof(*index));
-    rc = check_sum(text, size, err);
-    if (rc == 0) {
-        json = json_read(text, size, err);
-        rc = json ? read_root(index, json_root(json), err) : -1;
-    }
-    json_destroy(json);
-    return rc < 0 ? error_prefix(err, "%s", name) : 0;
-}
-
-int index_load(struct checkpoint_index *index, const char *directory, struct error *err)
-{
-    struct file_bytes bytes;
-    char path[PATH_MAX];
-    int rc;
-
-    memset(index, 0, sizeof(*index));
-    if (directory_path(path, err, "%s/" INDEX_NAME, directory) < 0 ||
-        file_read(path, INDEX_LIMIT, &bytes, err) < 0)
-        return -1;
-    rc = index_read(index, bytes.data, bytes.length, path, err);
-    file_bytes_clear(&bytes);
-    return rc;
-}
-
 /* --- Comparing ------------------------------------------------------------------------------- */
 
 int index_check_model(const struct checkpoint_index *index, const struct model_config *model,
@@ -520,7 +148,7 @@ int index_check_model(const struct checkpoint_index *index, const struct model_c
     int differ = 0;
     size_t used;
 
-    if (fields_compare(model_fields, &index->model, model, text, sizeof(text)) > 0)
+    if (fields_compare(index_model_fields, &index->model, model, text, sizeof(text)) > 0)
         differ = 1;
     used = strlen(text);
     if (index_create_tensors(&ours, model, err) < 0) {
@@ -554,7 +182,7 @@ int index_check_rules(const struct checkpoint_index *index, const struct step_ru
 {
     char text[600];
 
-    if (fields_compare(rule_fields, &index->rules, rules, text, sizeof(text)) == 0)
+    if (fields_compare(index_rule_fields, &index->rules, rules, text, sizeof(text)) == 0)
         return 0;
     return error_set(err,
                      "the schedule differs from the checkpoint's: %s; give the same values, or "

@@ -5,6 +5,7 @@
 #include "option.h"
 #include "shard_file.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -254,6 +255,21 @@ static int run_export(const struct checkpoint_options *given, const char *from, 
     return 0;
 }
 
+/* A folder without config.json is taken for the other kind more often than not. */
+static int check_hf(const char *folder, struct error *err)
+{
+    char path[PATH_MAX];
+
+    if (directory_path(path, err, "%s/config.json", folder) < 0)
+        return -1;
+    if (access(path, F_OK) < 0)
+        return error_set_errno(err, errno,
+                               "cannot open %s (for a checkpoint of Megatron-LM give --format "
+                               "megatron)",
+                               path);
+    return 0;
+}
+
 static int run_import(const struct checkpoint_options *given, const char *from, const char *to,
                       struct error *err)
 {
@@ -262,6 +278,8 @@ static int run_import(const struct checkpoint_options *given, const char *from, 
 
     if (given->format == FORMAT_HF && (given->heads > 0 || given->vocabulary > 0))
         return error_set(err, "--num-attention-heads and --vocab-size are for --format megatron");
+    if (given->format == FORMAT_HF && check_hf(from, err) < 0)
+        return -1;
     if ((given->format == FORMAT_HF ? convert_import_hf(from, to, err)
                                     : convert_import_megatron(from, to, &hints, said, err)) < 0)
         return -1;

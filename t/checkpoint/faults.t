@@ -80,6 +80,10 @@ ok "--no-save-optim saves a third" test "$(stat -c %s light/iter_0000008/rank_00
 refused "a checkpoint without optimizer" 'saved without the optimizer; give --no-load-optim' --load light
 train 1 --load light --no-load-optim
 is "$rc" 0 "it loads with --no-load-optim"
+for again in 1 2; do train 1 --save twice --exit-interval 4; done
+try "$megatron" checkpoint verify twice
+like "$out" 'iter_0000004: whole' "an iteration that is saved a second time replaces the first"
+is "$(ls twice | tr '\n' ' ')" "iter_0000004 latest_checkpointed_iteration.txt " "and leaves nothing else"
 train 1 --save few --save-interval 1 --keep-last 2
 is "$(ls few | tr '\n' ' ')" "iter_0000007 iter_0000008 latest_checkpointed_iteration.txt " "--keep-last 2"
 

@@ -1,0 +1,548 @@
+#include "pickle_private.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- The stack ------------------------------------------------------------------------------- */
+
+int pickle_fail(struct machine *m, const char *what)
+{
+    error_set(m->err, "byte %zu of the pickle: %s", m->at, what);
+    return -1;
+}
+
+static int push(struct machine *m, struct pickle_value *value)
+{
+    return pickle_append(m, &m->stack, value);
+}
+
+/* Values above the newest mark are all that may be taken. */
+static size_t floor_of(const struct machine *m)
+{
+    return m->mark_count ? m->marks[m->mark_count - 1] : 0;
+}
+
+struct pickle_value *pickle_pop(struct machine *m)
+{
+    if (m->stack.count <= floor_of(m)) {
+        pickle_fail(m, "a value is missing");
+        return NULL;
+    }
+    return m->stack.list[--m->stack.count];
+}
+
+static struct pickle_value *top(struct machine *m)
+{
+    struct pickle_value *value = pickle_pop(m);
+
+    m->stack.count += value != NULL;
+    return value;
+}
+
+static int push_mark(struct machine *m)
+{
+    if (m->mark_count == m->mark_room) {
+        size_t room = m->mark_room ? 2 * m->mark_room : 16, *more;
+
+        more = realloc(m->marks, room * sizeof(*more));
+        if (!more)
+            return error_set(m->err, "out of memory");
+        m->marks = more;
+        m->mark_room = room;
+    }
+    m->marks[m->mark_count++] = m->stack.count;
+    return 0;
+}
+
+/* Forget the newest mark; 'first' is the first value above it. */
+static int pop_mark(struct machine *m, size_t *first)
+{
+    if (m->mark_count == 0)
+        return pickle_fail(m, "a mark is missing");
+    *first = m->marks[--m->mark_count];
+    return 0;
+}
+
+/* --- Bytes ----------------------------------------------------------------------------------- */
+
+static int take(struct machine *m, uint64_t count, const unsigned char **bytes)
+{
+    if (count > m->size - m->at)
+        return pickle_fail(m, "it ends too early");
+    *bytes = m->bytes + m->at;
+    m->at += (size_t)count;
+    return 0;
+}
+
+/* A number of up to 8 bytes, the lowest first. */
+static int take_number(struct machine *m, int size, uint64_t *number)
+{
+    const unsigned char *bytes;
+
+    if (take(m, (uint64_t)size, &bytes) < 0)
+        return -1;
+    *number = 0;
+    for (int i = 0; i < size; i++)
+        *number |= (uint64_t)bytes[i] << (8 * i);
+    return 0;
+}
+
+/* Up to the end of the line. */
+static int take_line(struct machine *m, struct pickle_text *text)
+{
+    const unsigned char *begin = m->bytes + m->at, *end = memchr(begin, '\n', m->size - m->at);
+
+    if (!end)
+        return pickle_fail(m, "a line does not end");
+    *text = (struct pickle_text){(const char *)begin, (size_t)(end - begin)};
+    m->at += text->length + 1;
+    return 0;
+}
+
+/* A line as the text of a number, with its NUL. */
+static int take_digits(struct machine *m, char out[64])
+{
+    struct pickle_text line;
+
+    if (take_line(m, &line) < 0)
+        return -1;
+    if (line.length >= 64)
+        return pickle_fail(m, "a number is too long");
+    memcpy(out, line.at, line.length);
+    out[line.length] = '\0';
+    return 0;
+}
+
+/* --- Operations: each group returns 1 for one of its own, 0 for another, -1 for an error ------ */
+
+static int push_integer(struct machine *m, enum pickle_type type, int64_t number)
+{
+    struct pickle_value *value = pickle_new(m, type);
+
+    if (value)
+        value->integer = number;
+    return push(m, value) < 0 ? -1 : 1;
+}
+
+static int push_real(struct machine *m, double number)
+{
+    struct pickle_value *value = pickle_new(m, PICKLE_REAL);
+
+    if (value)
+        value->real = number;
+    return push(m, value) < 0 ? -1 : 1;
+}
+
+/* 'size' bytes of two's complement. */
+static int push_long(struct machine *m, uint64_t size)
+{
+    const unsigned char *bytes;
+    struct pickle_value *value;
+    uint64_t number = 0;
+
+    if (take(m, size, &bytes) < 0)
+        return -1;
+    if (size <= 8) {
+        for (uint64_t i = 0; i < 8; i++)
+            number |= (uint64_t)(i < size                        ? bytes[i]
+                                 : size && bytes[size - 1] > 127 ? 255
+                                                                 : 0)
+                      << (8 * i);
+        return push_integer(m, PICKLE_INTEGER, (int64_t)number);
+    }
+    value = pickle_new(m, PICKLE_BIG);
+    if (value)
+        value->text = (struct pickle_text){(const char *)bytes, (size_t)size};
+    return push(m, value) < 0 ? -1 : 1;
+}
+
+static int push_text_number(struct machine *m, int op)
+{
+    char text[64], *end;
+    long long number;
+
+    if (take_digits(m, text) < 0)
+        return -1;
+    if (op == 'F')
+        return push_real(m, strtod(text, NULL));
+    if (op == 'I' && (strcmp(text, "00") == 0 || strcmp(text, "01") == 0))
+        return push_integer(m, PICKLE_BOOL, text[1] - '0');
+    errno = 0;
+    number = strtoll(text, &end, 10);
+    if (end == text || (*end != '\0' && strcmp(end, "L") != 0) || errno == ERANGE)
+        return pickle_fail(m, "a number cannot be read");
+    return push_integer(m, PICKLE_INTEGER, number);
+}
+
+static int push_binary_real(struct machine *m)
+{
+    const unsigned char *bytes;
+    uint64_t bits = 0;
+    double number;
+
+    if (take(m, 8, &bytes) < 0)
+        return -1;
+    for (int i = 0; i < 8; i++)
+        bits = bits << 8 | bytes[i];
+    memcpy(&number, &bits, sizeof(number));
+    return push_real(m, number);
+}
+
+static int run_number(struct machine *m, int op)
+{
+    uint64_t n;
+
+    switch (op) {
+    case 'N':
+        return push(m, pickle_new(m, PICKLE_NONE)) < 0 ? -1 : 1;
+    case 0x88:
+    case 0x89:
+        return push_integer(m, PICKLE_BOOL, op == 0x88);
+    case 'J':
+        return take_number(m, 4, &n) < 0 ? -1 : push_integer(m, PICKLE_INTEGER, (int32_t)n);
+    case 'K':
+    case 'M':
+        return take_number(m, op == 'K' ? 1 : 2, &n) < 0
+                   ? -1
+                   : push_integer(m, PICKLE_INTEGER, (int64_t)n);
+    case 0x8a:
+    case 0x8b:
+        return take_number(m, op == 0x8a ? 1 : 4, &n) < 0 ? -1 : push_long(m, n);
+    case 'G':
+        return push_binary_real(m);
+    case 'F':
+    case 'I':
+    case 'L':
+        return push_text_number(m, op);
+    default:
+        return 0;
+    }
+}
+
+static int run_string(struct machine *m, int op)
+{
+    /* How many bytes give the length. */
+    static const struct {
+        int op, size;
+    } rows[] = {{'T', 4},  {'U', 1},  {'X', 4},  {'B', 4}, {'C', 1}, {0x8c, 1},
+                {0x8d, 8}, {0x8e, 8}, {0x96, 8}, {'S', 0}, {'V', 0}};
+    struct pickle_value *value;
+    struct pickle_text text;
+    const unsigned char *bytes;
+    uint64_t length;
+    size_t i = 0;
+
+    while (i < sizeof(rows) / sizeof(rows[0]) && rows[i].op != op)
+        i++;
+    if (i == sizeof(rows) / sizeof(rows[0]))
+        return 0;
+    if (rows[i].size == 0) {
+        if (take_line(m, &text) < 0)
+            return -1;
+        /* 'S' has quotes around it; escapes stay as they are. */
+        if (op == 'S' && text.length >= 2)
+            text = (struct pickle_text){text.at + 1, text.length - 2};
+    } else {
+        if (take_number(m, rows[i].size, &length) < 0 || take(m, length, &bytes) < 0)
+            return -1;
+        text = (struct pickle_text){(const char *)bytes, (size_t)length};
+    }
+    value = pickle_new(m, PICKLE_STRING);
+    if (value)
+        value->text = text;
+    return push(m, value) < 0 ? -1 : 1;
+}
+
+/* Put 'count' values from stack position 'first' on behind those of a list or dict, and take them
+ * off the stack. An object's own items are of no interest. */
+static int extend(struct machine *m, struct pickle_value *value, size_t first)
+{
+    size_t count = m->stack.count - first;
+
+    if (!value)
+        return -1;
+    if (value->type == PICKLE_DICT && count % 2 != 0)
+        return pickle_fail(m, "a key has no value");
+    if (value->type == PICKLE_LIST || value->type == PICKLE_DICT) {
+        if (pickle_reserve(m, &value->items, value->count, &value->room, count) < 0)
+            return -1;
+        if (count > 0)
+            memcpy(value->items + value->count, m->stack.list + first,
+                   count * sizeof(*value->items));
+        value->count += count;
+    } else if (value->type != PICKLE_OBJECT) {
+        return pickle_fail(m, "items are added to something that holds none");
+    }
+    m->stack.count = first;
+    return 1;
+}
+
+/* A new list or dict of the values from stack position 'first' on. */
+static int collect(struct machine *m, enum pickle_type type, size_t first)
+{
+    struct pickle_value *value = pickle_new(m, type);
+
+    return extend(m, value, first) < 0 || push(m, value) < 0 ? -1 : 1;
+}
+
+static int collect_marked(struct machine *m, enum pickle_type type)
+{
+    size_t first;
+
+    return pop_mark(m, &first) < 0 ? -1 : collect(m, type, first);
+}
+
+static int collect_few(struct machine *m, size_t count)
+{
+    if (m->stack.count - floor_of(m) < count)
+        return pickle_fail(m, "a value is missing");
+    return collect(m, PICKLE_LIST, m->stack.count - count);
+}
+
+/* Add the newest 'count' values, or without a count all above the mark, to the one below. */
+static int add_items(struct machine *m, size_t count)
+{
+    size_t first = m->stack.count - count;
+
+    if (count == 0 && pop_mark(m, &first) < 0)
+        return -1;
+    if (first < floor_of(m) + 1 || first > m->stack.count)
+        return pickle_fail(m, "a value is missing");
+    return extend(m, m->stack.list[first - 1], first);
+}
+
+static int run_container(struct machine *m, int op)
+{
+    switch (op) {
+    case ')':
+    case ']':
+    case 0x8f:
+        return collect(m, PICKLE_LIST, m->stack.count);
+    case '}':
+        return collect(m, PICKLE_DICT, m->stack.count);
+    case 't':
+    case 'l':
+    case 0x91:
+        return collect_marked(m, PICKLE_LIST);
+    case 'd':
+        return collect_marked(m, PICKLE_DICT);
+    case 0x85:
+    case 0x86:
+    case 0x87:
+        return collect_few(m, (size_t)(op - 0x84));
+    case 'a':
+        return add_items(m, 1);
+    case 's':
+        return add_items(m, 2);
+    case 'e':
+    case 'u':
+    case 0x90:
+        return add_items(m, 0);
+    default:
+        return 0;
+    }
+}
+
+static int remember(struct machine *m, uint64_t number)
+{
+    struct pickle_value *value = top(m);
+    size_t n = (size_t)number;
+
+    /* Numbers count the values of a pickle, of a byte at least each. */
+    if (!value || number > m->at)
+        return value ? pickle_fail(m, "a number of the memo is too large") : -1;
+    if (n >= m->memo.count) {
+        if (pickle_reserve(m, &m->memo.list, m->memo.count, &m->memo.room, n + 1 - m->memo.count) <
+            0)
+            return -1;
+        memset(m->memo.list + m->memo.count, 0, (n + 1 - m->memo.count) * sizeof(*m->memo.list));
+        m->memo.count = n + 1;
+    }
+    m->memo.list[n] = value;
+    return 1;
+}
+
+static int recall(struct machine *m, uint64_t number)
+{
+    if (number >= m->memo.count || !m->memo.list[number])
+        return pickle_fail(m, "the memo has no such value");
+    return push(m, m->memo.list[number]) < 0 ? -1 : 1;
+}
+
+static int run_memo(struct machine *m, int op)
+{
+    static const char ops[] = "pqrghj";
+    static const int sizes[] = {0, 1, 4, 0, 1, 4};
+    const char *found = op && op < 128 ? strchr(ops, op) : NULL;
+    uint64_t number;
+    char text[64], *end;
+
+    if (op == 0x94)
+        return remember(m, m->memo.count);
+    if (!found)
+        return 0;
+    if (sizes[found - ops] == 0) {
+        if (take_digits(m, text) < 0)
+            return -1;
+        number = strtoull(text, &end, 10);
+        if (end == text || *end != '\0')
+            return pickle_fail(m, "a number cannot be read");
+    } else if (take_number(m, sizes[found - ops], &number) < 0) {
+        return -1;
+    }
+    return found - ops < 3 ? remember(m, number) : recall(m, number);
+}
+
+static int push_global(struct machine *m, struct pickle_text module, struct pickle_text name)
+{
+    struct pickle_value *value = pickle_new(m, PICKLE_GLOBAL);
+
+    if (value) {
+        value->text = module;
+        value->name = name;
+    }
+    return push(m, value) < 0 ? -1 : 1;
+}
+
+static int push_stack_global(struct machine *m)
+{
+    const struct pickle_value *name = pickle_pop(m), *module = name ? pickle_pop(m) : NULL;
+
+    if (!module)
+        return -1;
+    if (name->type != PICKLE_STRING || module->type != PICKLE_STRING)
+        return pickle_fail(m, "a name is no string");
+    return push_global(m, module->text, name->text);
+}
+
+/* collections.OrderedDict, of nothing or of a list of pairs, is a dict. */
+static struct pickle_value *ordered_dict(struct machine *m, const struct pickle_value *arguments)
+{
+    struct pickle_value *value = pickle_new(m, PICKLE_DICT);
+    const struct pickle_value *pairs = pickle_item(arguments, 0);
+
+    for (size_t i = 0; value && pairs && pickle_item(pairs, i); i++) {
+        const struct pickle_value *pair = pairs->items[i];
+
+        if (pair->type != PICKLE_LIST || pair->count != 2)
+            continue;
+        /* Made from one list again and again they would outgrow the pickle. */
+        if (++m->copied > m->size) {
+            pickle_fail(m, "too many ordered dicts of the same pairs");
+            return NULL;
+        }
+        if (pickle_reserve(m, &value->items, value->count, &value->room, 2) < 0)
+            return NULL;
+        value->items[value->count++] = pair->items[0];
+        value->items[value->count++] = pair->items[1];
+    }
+    return value;
+}
+
+static int push_object(struct machine *m, const struct pickle_value *callable,
+                       const struct pickle_value *arguments)
+{
+    struct pickle_value *value;
+
+    if (!callable || !arguments)
+        return -1;
+    if (pickle_is_global(callable, "collections", "OrderedDict"))
+        return push(m, ordered_dict(m, arguments)) < 0 ? -1 : 1;
+    value = pickle_new(m, PICKLE_OBJECT);
+    if (value) {
+        value->callable = callable;
+        value->arguments = arguments;
+    }
+    return push(m, value) < 0 ? -1 : 1;
+}
+
+static int push_persistent(struct machine *m, const struct pickle_value *identity)
+{
+    struct pickle_value *value = identity ? pickle_new(m, PICKLE_PERSISTENT) : NULL;
+
+    if (!value)
+        return -1;
+    value->arguments = identity;
+    return pickle_append(m, &m->pickle->persistent, value) < 0 || push(m, value) < 0 ? -1 : 1;
+}
+
+static int set_state(struct machine *m)
+{
+    const struct pickle_value *state = pickle_pop(m);
+    struct pickle_value *value = state ? top(m) : NULL;
+
+    if (!value)
+        return -1;
+    /* What containers carry beside their items is of no interest. */
+    if (value->type == PICKLE_OBJECT)
+        value->state = state;
+    return 1;
+}
+
+static int run_object(struct machine *m, int op)
+{
+    struct pickle_text module, name;
+    const struct pickle_value *arguments;
+
+    switch (op) {
+    case 'c':
+        return take_line(m, &module) < 0 || take_line(m, &name) < 0 ? -1
+                                                                    : push_global(m, module, name);
+    case 0x93:
+        return push_stack_global(m);
+    case 0x92:
+        if (!pickle_pop(m)) /* arguments by name */
+            return -1;
+        /* fall through */
+    case 'R':
+    case 0x81:
+        arguments = pickle_pop(m);
+        return arguments ? push_object(m, pickle_pop(m), arguments) : -1;
+    case 'b':
+        return set_state(m);
+    case 'Q':
+        return push_persistent(m, pickle_pop(m));
+    default:
+        return 0;
+    }
+}
+
+static int run_stack(struct machine *m, int op)
+{
+    uint64_t number;
+    size_t first;
+
+    switch (op) {
+    case '(':
+        return push_mark(m) < 0 ? -1 : 1;
+    case '0':
+        return pickle_pop(m) ? 1 : -1;
+    case '1':
+        if (pop_mark(m, &first) < 0)
+            return -1;
+        m->stack.count = first;
+        return 1;
+    case '2':
+        return push(m, top(m)) < 0 ? -1 : 1;
+    case 0x80:
+        if (take_number(m, 1, &number) < 0)
+            return -1;
+        return number > 5 ? pickle_fail(m, "its protocol is newer than 5") : 1;
+    case 0x95: /* the length of a frame */
+        return take_number(m, 8, &number) < 0 ? -1 : 1;
+    default:
+        return 0;
+    }
+}
+
+int pickle_step(struct machine *m, int op)
+{
+    static int (*const groups[])(struct machine *, int) = {run_number, run_string, run_container,
+                                                           run_memo,   run_object, run_stack};
+    int done = 0;
+
+    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]) && done == 0; i++)
+        done = groups[i](m, op);
+    return done;
+}
