@@ -46,22 +46,6 @@ int disk_exists(const char *path);
 /* Seconds of a clock that never goes back. */
 double disk_now(void);
 
-/* 64 bits that tell whole data from torn. Not for use against people. */
-uint64_t checksum64(const void *data, size_t size, uint64_t seed);
-
-/* Bytes put together for a file, and taken apart again. */
-struct bytes {
-    unsigned char *data;
-    size_t size, capacity, at;
-    int failed; /* out of memory while putting, or beyond the end while taking */
-};
-void bytes_put(struct bytes *bytes, const void *data, size_t size);
-void bytes_put_u64(struct bytes *bytes, uint64_t value);
-void bytes_put_text(struct bytes *bytes, const char *text);
-const void *bytes_take(struct bytes *bytes, size_t size);
-uint64_t bytes_take_u64(struct bytes *bytes);
-/* A copy that the caller frees; NULL on failure. */
-char *bytes_take_text(struct bytes *bytes);
-void bytes_clear(struct bytes *bytes);
+void disk_sleep(double seconds);
 
 #endif

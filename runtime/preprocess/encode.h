@@ -11,6 +11,7 @@
 #include "part.h"
 #include "plan.h"
 #include "preprocess.h"
+#include "board.h"
 #include "work.h"
 
 /* What the rank has done so far; read by whoever shows progress. */

@@ -1,5 +1,6 @@
 #include "config.h"
 #include "part.h"
+#include "bytes.h"
 #include "disk.h"
 
 #include <errno.h>

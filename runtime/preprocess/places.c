@@ -1,5 +1,6 @@
 #include "config.h"
 #include "places.h"
+#include "bytes.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -325,10 +326,9 @@ static void take_places(struct bytes *bytes, struct place *places, size_t count,
 
 int places_write(const struct places *layout, const char *path, struct error *err)
 {
-    struct bytes bytes = {0};
-    int rc;
+    struct bytes bytes;
 
-    bytes_put_u64(&bytes, LAYOUT_MAGIC);
+    bytes_begin(&bytes, LAYOUT_MAGIC);
     bytes_put_u64(&bytes, layout->keys);
     bytes_put_u64(&bytes, layout->id_size);
     bytes_put_u64(&bytes, layout->tag);
@@ -338,19 +338,13 @@ int places_write(const struct places *layout, const char *path, struct error *er
     bytes_put(&bytes, layout->faults, sizeof(layout->faults));
     put_places(&bytes, layout->begins, layout->chunks + 1, layout->keys);
     put_places(&bytes, layout->cuts, layout->shards + 1, layout->keys);
-    bytes_put_u64(&bytes, checksum64(bytes.data, bytes.size, 5));
-    rc = bytes.failed ? error_set(err, "out of memory")
-                      : disk_write_first(path, bytes.data, bytes.size, err);
-    bytes_clear(&bytes);
-    return rc;
+    return bytes_save(&bytes, path, 1, err);
 }
 
 static int take_layout(struct places *layout, struct bytes *bytes)
 {
     const void *faults;
 
-    if (bytes_take_u64(bytes) != LAYOUT_MAGIC)
-        return -1;
     layout->keys = bytes_take_u64(bytes);
     layout->id_size = bytes_take_u64(bytes);
     layout->tag = bytes_take_u64(bytes);
@@ -369,20 +363,14 @@ static int take_layout(struct places *layout, struct bytes *bytes)
 
 int places_read(struct places *layout, const char *path, struct error *err)
 {
-    struct bytes bytes = {0};
-    uint64_t check;
+    struct bytes bytes;
     int rc;
 
     memset(layout, 0, sizeof(*layout));
-    rc = disk_read_file(path, (size_t)1 << 32, &bytes.data, &bytes.size, err);
+    rc = bytes_load(&bytes, LAYOUT_MAGIC, path, err);
     if (rc != 0)
         return rc;
-    rc = 1;
-    if (bytes.size >= 16) {
-        memcpy(&check, bytes.data + bytes.size - 8, 8);
-        if (check == checksum64(bytes.data, bytes.size - 8, 5))
-            rc = take_layout(layout, &bytes) < 0;
-    }
+    rc = take_layout(layout, &bytes) < 0;
     bytes_clear(&bytes);
     if (rc != 0)
         places_clear(layout);

@@ -3,6 +3,7 @@
 #define MEGATRON_PREPROCESS_PLACES_H
 
 #include "part.h"
+#include "board.h"
 #include "work.h"
 
 /* A place in the output: how much lies before it, counted over all shards. */

@@ -1,5 +1,6 @@
 #include "config.h"
 #include "plan.h"
+#include "bytes.h"
 #include "disk.h"
 
 #include <fcntl.h>
@@ -192,10 +193,9 @@ void plan_clear(struct plan *plan)
 
 int plan_write(const struct plan *plan, const char *path, struct error *err)
 {
-    struct bytes bytes = {0};
-    int rc;
+    struct bytes bytes;
 
-    bytes_put_u64(&bytes, PLAN_MAGIC);
+    bytes_begin(&bytes, PLAN_MAGIC);
     bytes_put_u64(&bytes, plan->identity);
     bytes_put_u64(&bytes, (uint64_t)plan->input_bytes);
     bytes_put_u64(&bytes, plan->files.count);
@@ -216,11 +216,7 @@ int plan_write(const struct plan *plan, const char *path, struct error *err)
     bytes_put_u64(&bytes, plan->chunk_count);
     for (size_t i = 0; i < plan->chunk_count; i++)
         bytes_put_u64(&bytes, plan->chunks[i]);
-    bytes_put_u64(&bytes, checksum64(bytes.data, bytes.size, 2));
-    rc = bytes.failed ? error_set(err, "out of memory")
-                      : disk_write_file(path, bytes.data, bytes.size, err);
-    bytes_clear(&bytes);
-    return rc;
+    return bytes_save(&bytes, path, 0, err);
 }
 
 static int take_files(struct plan *plan, struct bytes *bytes)
@@ -283,24 +279,16 @@ static int take_chunks(struct plan *plan, struct bytes *bytes)
 
 int plan_read(struct plan *plan, const char *path, struct error *err)
 {
-    struct bytes bytes = {0};
-    uint64_t check;
+    struct bytes bytes;
     int rc;
 
     memset(plan, 0, sizeof(*plan));
-    rc = disk_read_file(path, (size_t)1 << 32, &bytes.data, &bytes.size, err);
+    rc = bytes_load(&bytes, PLAN_MAGIC, path, err);
     if (rc != 0)
         return rc;
-    rc = 1;
-    if (bytes.size >= 16) {
-        memcpy(&check, bytes.data + bytes.size - 8, 8);
-        if (check == checksum64(bytes.data, bytes.size - 8, 2) &&
-            bytes_take_u64(&bytes) == PLAN_MAGIC) {
-            plan->identity = bytes_take_u64(&bytes);
-            plan->input_bytes = (int64_t)bytes_take_u64(&bytes);
-            rc = take_files(plan, &bytes) < 0 || take_chunks(plan, &bytes) < 0;
-        }
-    }
+    plan->identity = bytes_take_u64(&bytes);
+    plan->input_bytes = (int64_t)bytes_take_u64(&bytes);
+    rc = take_files(plan, &bytes) < 0 || take_chunks(plan, &bytes) < 0;
     bytes_clear(&bytes);
     if (rc != 0)
         plan_clear(plan);

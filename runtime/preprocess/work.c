@@ -1,5 +1,6 @@
 #include "config.h"
 #include "work.h"
+#include "bytes.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -144,13 +145,6 @@ int work_publish(struct work *work, const struct plan *plan, int *resumed, struc
     return disk_write_file(path, identity, strlen(identity), err);
 }
 
-static void nap(double seconds)
-{
-    struct timespec time = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
-
-    nanosleep(&time, NULL);
-}
-
 /* Rank 0 said go: read its plan. */
 static int read_plan(struct work *work, struct plan *plan, const unsigned char *identity,
                      struct error *err)
@@ -201,7 +195,7 @@ int work_await(struct work *work, struct plan *plan, struct error *err)
                              "rank %lld: rank 0 made no plan in %d s; is %s on a file system "
                              "that all nodes share?",
                              (long long)work->world->rank, START_SECONDS, work->root);
-        nap(pause);
+        disk_sleep(pause);
         pause = pause < 1 ? pause * 1.5 : 1;
     }
 }
@@ -235,7 +229,7 @@ int work_end(struct work *work, const char *message, double seconds, struct erro
             closedir(directory);
         if (seen + 1 >= work->world->size)
             return 0;
-        nap(work->world->size > 64 ? 0.5 : 0.02);
+        disk_sleep(work->world->size > 64 ? 0.5 : 0.02);
     }
     return 0;
 }
@@ -350,215 +344,4 @@ int work_draft_path(const struct work *work, size_t chunk, char *path, struct er
     gethostname(host, sizeof(host) - 1);
     return disk_path(path, err, "%.3900s/draft-%s-%zu-%s-%ld", work->base, work->launch, chunk,
                      host, (long)getpid());
-}
-
-int board_init(struct board *board, enum job_kind kind, size_t count, size_t start,
-               struct error *err)
-{
-    board->kind = kind;
-    board->count = count;
-    board->cursor = count ? start % count : 0;
-    board->jobs = calloc(count + 1, sizeof(*board->jobs));
-    if (!board->jobs)
-        return error_set(err, "out of memory for %zu jobs", count);
-    for (size_t i = 0; i < count; i++)
-        board->jobs[i].generation = -1;
-    pthread_mutex_init(&board->lock, NULL);
-    return 0;
-}
-
-void board_clear(struct board *board)
-{
-    if (board->jobs)
-        pthread_mutex_destroy(&board->lock);
-    free(board->jobs);
-    memset(board, 0, sizeof(*board));
-}
-
-static int claim_path(const struct work *work, const struct board *board, size_t number,
-                      int generation, char *path, struct error *err)
-{
-    return disk_path(path, err, "%.3900s/claim-%s-%c-%zu-%d", work->base, work->launch, board->kind,
-                     number, generation);
-}
-
-static void note_entry(const struct work *work, struct board *board, const char *name)
-{
-    char launch[24], kind;
-    size_t number;
-    int generation;
-    int64_t documents, bytes;
-    struct job *job;
-
-    if (board->kind == JOB_CHUNK &&
-        sscanf(name, "part-%zu-%" SCNd64 "-%" SCNd64, &number, &documents, &bytes) == 3 &&
-        number < board->count) {
-        job = &board->jobs[number];
-        job->done = 1;
-        job->documents = documents;
-        job->bytes = bytes;
-    } else if (board->kind == JOB_COPY && sscanf(name, "copied-%zu", &number) == 1 &&
-               number < board->count) {
-        board->jobs[number].done = 1;
-    } else if (board->kind == JOB_LAYOUT && strcmp(name, "layout") == 0) {
-        board->jobs[0].done = 1;
-    } else if (sscanf(name, "claim-%16[0-9a-f]-%c-%zu-%d", launch, &kind, &number, &generation) ==
-                   4 &&
-               strcmp(launch, work->launch) == 0 && kind == (char)board->kind &&
-               number < board->count) {
-        job = &board->jobs[number];
-        if (generation > job->generation)
-            job->generation = (int16_t)generation;
-    }
-}
-
-int64_t board_scan(struct work *work, struct board *board, struct error *err)
-{
-    DIR *directory = opendir(work->base);
-    struct dirent *entry;
-    int64_t left = 0;
-
-    if (!directory)
-        return error_set(err, "%s is gone: another run has taken over", work->base);
-    pthread_mutex_lock(&board->lock);
-    while ((entry = readdir(directory)))
-        note_entry(work, board, entry->d_name);
-    for (size_t i = 0; i < board->count; i++)
-        left += !board->jobs[i].done;
-    pthread_mutex_unlock(&board->lock);
-    closedir(directory);
-    return left;
-}
-
-size_t board_prefix(struct board *board, int64_t documents)
-{
-    size_t count = 0;
-
-    pthread_mutex_lock(&board->lock);
-    while (documents > 0 && count < board->count && board->jobs[count].done)
-        documents -= board->jobs[count++].documents;
-    pthread_mutex_unlock(&board->lock);
-    return documents > 0 ? 0 : count;
-}
-
-/* Returns 1 if the claim is ours, 0 if somebody else was first. */
-static int create_claim(struct work *work, struct board *board, size_t number, int generation,
-                        struct error *err)
-{
-    char path[DISK_PATH];
-    int fd;
-
-    if (work->world->size > 1) {
-        if (claim_path(work, board, number, generation, path, err) < 0)
-            return -1;
-        fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd < 0 && errno == EEXIST) {
-            if (board->jobs[number].generation < generation)
-                board->jobs[number].generation = (int16_t)generation;
-            return 0;
-        }
-        if (fd < 0 && errno == ENOENT)
-            return error_set(err, "%s is gone: another run has taken over", work->base);
-        if (fd < 0)
-            return error_set_errno(err, errno, "cannot create %s", path);
-        close(fd);
-    }
-    board->jobs[number].mine = 1;
-    board->jobs[number].generation = (int16_t)generation;
-    return 1;
-}
-
-int board_claim(struct work *work, struct board *board, size_t *number, struct error *err)
-{
-    int misses = 0, rc = 0;
-
-    pthread_mutex_lock(&board->lock);
-    for (size_t tried = 0; tried < board->count && rc == 0; tried++) {
-        size_t at = board->cursor;
-        struct job *job = &board->jobs[at];
-
-        board->cursor = (at + 1) % board->count;
-        if (job->done || job->mine || job->generation >= 0)
-            continue;
-        rc = create_claim(work, board, at, 0, err);
-        *number = at;
-        /* Others are busy here: one look at the directory is cheaper than more of this. */
-        if (rc == 0 && ++misses == 8) {
-            misses = 0;
-            pthread_mutex_unlock(&board->lock);
-            if (board_scan(work, board, err) < 0)
-                return -1;
-            pthread_mutex_lock(&board->lock);
-        }
-    }
-    pthread_mutex_unlock(&board->lock);
-    return rc;
-}
-
-/* Returns 1 when the claim has not grown for the time of the lease. */
-static int is_stale(struct work *work, struct board *board, size_t number)
-{
-    struct job *job = &board->jobs[number];
-    char path[DISK_PATH];
-    struct stat status;
-    double now = disk_now();
-
-    if (claim_path(work, board, number, job->generation, path, NULL) < 0 || stat(path, &status) < 0)
-        return 0;
-    if (job->seen_at == 0 || job->seen != status.st_size) {
-        job->seen = status.st_size;
-        job->seen_at = now;
-        return 0;
-    }
-    return now - job->seen_at > (double)work->lease;
-}
-
-int board_take_over(struct work *work, struct board *board, size_t *number, struct error *err)
-{
-    int rc = 0;
-
-    pthread_mutex_lock(&board->lock);
-    for (size_t i = 0, looked = 0; i < board->count && looked < 64 && rc == 0; i++) {
-        size_t at = (board->cursor + i) % board->count;
-        struct job *job = &board->jobs[at];
-
-        if (job->done || job->mine || job->generation < 0)
-            continue;
-        looked++;
-        if (!is_stale(work, board, at))
-            continue;
-        rc = create_claim(work, board, at, job->generation + 1, err);
-        job->seen_at = 0;
-        *number = at;
-    }
-    pthread_mutex_unlock(&board->lock);
-    return rc;
-}
-
-void board_touch(struct work *work, struct board *board, size_t number)
-{
-    char path[DISK_PATH];
-    int fd;
-
-    if (work->world->size == 1 ||
-        claim_path(work, board, number, board->jobs[number].generation, path, NULL) < 0)
-        return;
-    /* The close is what makes the new size visible to other nodes on NFS. */
-    fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
-    if (fd >= 0) {
-        if (write(fd, ".", 1) != 1)
-            errno = 0;
-        close(fd);
-    }
-}
-
-void board_done(struct board *board, size_t number, int64_t documents, int64_t bytes)
-{
-    struct job *job = &board->jobs[number];
-
-    pthread_mutex_lock(&board->lock);
-    job->done = 1;
-    job->documents = documents;
-    job->bytes = bytes;
-    pthread_mutex_unlock(&board->lock);
 }

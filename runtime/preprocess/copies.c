@@ -1,0 +1,142 @@
+#include "config.h"
+#include "run.h"
+
+#include <unistd.h>
+
+/* A part turned out to be damaged while it was copied: make it again, one thread at a time. */
+static int redo_chunk(struct run *run, size_t chunk, struct error *err)
+{
+    int rc;
+
+    pthread_mutex_lock(&run->redo_lock);
+    for (size_t i = 0; i < run->parts.count; i++)
+        run->parts.jobs[i].mine = 1;
+    rc = encode_run(&run->encode, &chunk, err);
+    pthread_mutex_unlock(&run->redo_lock);
+    return rc;
+}
+
+static int copy_group(struct run *run, size_t job, struct error *err)
+{
+    for (size_t c = run->layout.groups[job]; c < run->layout.groups[job + 1]; c++) {
+        int rc = assembly_copy(&run->assembly, c, err);
+
+        if (rc > 0)
+            rc = redo_chunk(run, c, err) < 0 ? -1 : assembly_copy(&run->assembly, c, err);
+        if (rc > 0)
+            return error_set(err, "the part of chunk %zu is damaged again; check the disk", c);
+        if (rc < 0)
+            return -1;
+        board_touch(&run->work, &run->copies, job);
+    }
+    return 0;
+}
+
+struct copier {
+    struct run *run;
+    const size_t *first;
+    struct error err;
+    int failed;
+    pthread_t thread;
+};
+
+static void *copy_thread(void *argument)
+{
+    struct copier *copier = argument;
+    struct run *run = copier->run;
+    const size_t *first = copier->first;
+    int rc = 1;
+
+    while (rc > 0 && !run->encode.stop) {
+        size_t job;
+
+        if (first) {
+            job = *first;
+            first = NULL;
+        } else {
+            rc = board_claim(&run->work, &run->copies, &job, &copier->err);
+        }
+        if (rc > 0 && copy_group(run, job, &copier->err) < 0)
+            rc = -1;
+    }
+    copier->failed = rc < 0;
+    return NULL;
+}
+
+/* After the bytes are on disk: mark this rank's jobs as done and remove their parts. */
+static int mark_copied(struct run *run, struct error *err)
+{
+    char path[DISK_PATH];
+
+    if (assembly_sync(&run->assembly, err) < 0)
+        return -1;
+    for (size_t i = 0; i < run->copies.count; i++) {
+        struct job *job = &run->copies.jobs[i];
+
+        if (!job->mine || job->done)
+            continue;
+        if (disk_path(path, err, "%.4000s/copied-%zu", run->work.base, i) < 0 ||
+            disk_write_file(path, "", 0, err) < 0)
+            return -1;
+        board_done(&run->copies, i, 0, 0);
+        for (size_t c = run->layout.groups[i]; c < run->layout.groups[i + 1]; c++) {
+            const struct job *part = &run->parts.jobs[c];
+
+            if (work_part_path(&run->work, c, part->documents, part->bytes, path, err) == 0)
+                unlink(path);
+        }
+    }
+    return 0;
+}
+
+static int copy_all(struct run *run, const size_t *first, struct error *err)
+{
+    size_t threads = run->encode.threads < 16 ? run->encode.threads : 16, started = 0;
+    struct copier copiers[16] = {0};
+    int failed = 0;
+
+    for (; started < threads; started++) {
+        copiers[started].run = run;
+        copiers[started].first = started == 0 ? first : NULL;
+        if (pthread_create(&copiers[started].thread, NULL, copy_thread, &copiers[started]) != 0)
+            break;
+    }
+    if (started == 0)
+        return error_set(err, "cannot start a thread");
+    for (size_t i = 0; i < started; i++) {
+        pthread_join(copiers[i].thread, NULL);
+        if (copiers[i].failed && !failed) {
+            failed = 1;
+            *err = copiers[i].err;
+        }
+    }
+    return failed ? -1 : mark_copied(run, err);
+}
+
+int run_copies(struct run *run, struct error *err)
+{
+    double pause = 0.02;
+    const size_t *first = NULL;
+    size_t number;
+
+    for (;;) {
+        int64_t left;
+        int rc;
+
+        if (copy_all(run, first, err) < 0)
+            return -1;
+        first = NULL;
+        left = board_scan(&run->work, &run->copies, err);
+        if (left < 0)
+            return -1;
+        if (left == 0 || run_is_over(run))
+            return 0;
+        rc = board_take_over(&run->work, &run->copies, &number, err);
+        if (rc < 0)
+            return -1;
+        if (rc > 0)
+            first = &number;
+        else
+            run_wait(run, &pause);
+    }
+}

@@ -1,0 +1,212 @@
+#include "config.h"
+#include "run.h"
+
+int run_is_over(struct run *run)
+{
+    if (!run->ended && work_ended(&run->work, run->ending, sizeof(run->ending)))
+        run->ended = 1;
+    return run->ended;
+}
+
+void run_wait(const struct run *run, double *pause)
+{
+    double longest = run->work.world->size > 100 ? 2 : 0.5;
+
+    disk_sleep(*pause);
+    *pause = *pause * 1.5 < longest ? *pause * 1.5 : longest;
+}
+
+/* Are all chunks there that the output needs? */
+static int chunks_complete(struct run *run, int64_t left)
+{
+    return left == 0 || (run->config->max_documents > 0 &&
+                         board_prefix(&run->parts, run->config->max_documents) > 0);
+}
+
+/* Until all chunks are done, or another rank was so quick that there is a layout of them at
+ * 'layout' and some parts are copied and gone. */
+static int do_chunks(struct run *run, const char *layout, struct error *err)
+{
+    double pause = 0.02;
+
+    for (;;) {
+        size_t number;
+        int64_t left;
+        int rc;
+
+        if (encode_run(&run->encode, NULL, err) < 0)
+            return -1;
+        left = board_scan(&run->work, &run->parts, err);
+        if (left < 0)
+            return -1;
+        if (chunks_complete(run, left) || disk_exists(layout) || run_is_over(run))
+            return 0;
+        rc = board_take_over(&run->work, &run->parts, &number, err);
+        if (rc < 0 || (rc > 0 && encode_run(&run->encode, &number, err) < 0))
+            return -1;
+        if (rc == 0)
+            run_wait(run, &pause);
+    }
+}
+
+static int strict_check(const struct run *run, struct error *err)
+{
+    int64_t faults = 0;
+
+    for (int i = 0; i < FAULT_COUNT; i++)
+        faults += run->layout.faults[i];
+    if (!run->config->strict || faults == 0)
+        return 0;
+    return error_set(err, "%lld documents are broken, and --strict passes none over",
+                     (long long)faults);
+}
+
+static int init_assembly(struct run *run, struct error *err)
+{
+    run->assembly = (struct assembly){
+        .config = run->config, .work = &run->work, .parts = &run->parts, .layout = &run->layout};
+    run->assembling = 1;
+    return assembly_init(&run->assembly, err);
+}
+
+void run_drop_layout(struct run *run)
+{
+    if (run->assembling)
+        assembly_clear(&run->assembly);
+    places_clear(&run->layout);
+    run->assembling = 0;
+}
+
+/* Returns 0, 1 if chunks must be made again, -1. */
+static int make_layout(struct run *run, const char *path, struct error *err)
+{
+    int rc = places_make(&run->layout, run->config, &run->plan, &run->work, &run->parts,
+                         tokenizer_id_size(run->tokenizer), err);
+
+    if (rc == 0)
+        rc = strict_check(run, err);
+    if (rc == 0)
+        rc = init_assembly(run, err);
+    if (rc == 0)
+        rc = assembly_create(&run->assembly, err);
+    if (rc == 0)
+        rc = places_write(&run->layout, path, err);
+    /* What counts is what lies there now, perhaps written by another rank. */
+    run_drop_layout(run);
+    return rc;
+}
+
+/* Get the layout, made by whoever comes first. Returns 0, 1 to go back to the chunks, -1. */
+static int do_layout(struct run *run, const char *path, struct error *err)
+{
+    double pause = 0.01;
+
+    for (;;) {
+        size_t number;
+        int rc = places_read(&run->layout, path, err);
+
+        if (rc < 0)
+            return -1;
+        if (rc == 0)
+            /* Everything is done now: learn the names of all parts. */
+            return board_scan(&run->work, &run->parts, err) < 0 ? -1 : init_assembly(run, err);
+        if (run_is_over(run))
+            return 0;
+        rc = board_claim(&run->work, &run->single, &number, err);
+        if (rc == 0)
+            rc = board_take_over(&run->work, &run->single, &number, err);
+        if (rc < 0)
+            return -1;
+        if (rc > 0) {
+            report_pause(&run->report);
+            rc = make_layout(run, path, err);
+            if (rc < 0)
+                return -1;
+            if (rc == 0)
+                continue;
+            run->single.jobs[0].mine = 0; /* a torn part: all over again */
+            run->single.jobs[0].generation = -1;
+            return 1;
+        }
+        /* Chunks may have been given up by the rank that makes the layout. */
+        if (board_scan(&run->work, &run->parts, err) < 0)
+            return -1;
+        run_wait(run, &pause);
+    }
+}
+
+int run_goodbye(struct run *run, struct error *err)
+{
+    run_stop_monitor(run); /* it writes into the directory that goes */
+    if (work_end(&run->work, "", (double)run->config->lease, err) < 0)
+        return -1;
+    work_remove(&run->work);
+    return 0;
+}
+
+/* The last step, by one rank; the others wait for it. */
+static int do_finish(struct run *run, struct error *err)
+{
+    double pause = 0.01;
+
+    for (;;) {
+        size_t number;
+        int rc;
+
+        if (run_is_over(run))
+            return 0;
+        rc = board_claim(&run->work, &run->single, &number, err);
+        if (rc == 0)
+            rc = board_take_over(&run->work, &run->single, &number, err);
+        if (rc < 0)
+            return -1;
+        if (rc > 0) {
+            if (assembly_finish(&run->assembly, err) < 0 || work_mark_finished(&run->work, err) < 0)
+                return -1;
+            report_end(&run->report, &run->layout);
+            return run_goodbye(run, err);
+        }
+        run_wait(run, &pause);
+    }
+}
+
+static int reset_single(struct run *run, enum job_kind kind, struct error *err)
+{
+    board_clear(&run->single);
+    return board_init(&run->single, kind, 1, 0, err);
+}
+
+int run_phases(struct run *run, struct error *err)
+{
+    char path[DISK_PATH];
+    int rc;
+
+    if (disk_path(path, err, "%.4000s/layout", run->work.base) < 0)
+        return -1;
+    do {
+        /* With a layout all chunks are done, and some parts perhaps removed again. */
+        int complete = disk_exists(path);
+
+        if (board_scan(&run->work, &run->parts, err) < 0)
+            return -1;
+        if (!complete && do_chunks(run, path, err) < 0)
+            return -1;
+        report_share(&run->report);
+        if (run_is_over(run))
+            return 0;
+        if (reset_single(run, JOB_LAYOUT, err) < 0)
+            return -1;
+        rc = do_layout(run, path, err);
+    } while (rc > 0);
+    if (rc < 0 || run_is_over(run))
+        return rc;
+    if (board_init(&run->copies, JOB_COPY, run->layout.copies,
+                   run->layout.copies * (size_t)run->work.world->rank /
+                       (size_t)run->work.world->size,
+                   err) < 0 ||
+        board_scan(&run->work, &run->copies, err) < 0 || run_copies(run, err) < 0)
+        return -1;
+    if (run_is_over(run))
+        return 0;
+    return reset_single(run, JOB_FINISH, err) < 0 ? -1 : do_finish(run, err);
+}
