@@ -80,7 +80,7 @@ static int check_index(struct checkpoint *c, const struct checkpoint_index *inde
 
 /* This rank's share in host memory to where it belongs: weights into its part of the gradient
  * arena, from where the data-parallel ranks gather them. */
-static int upload(struct checkpoint *c, const float *host, int arrays, struct error *err)
+static int upload(struct checkpoint *c, float *const *parts, int arrays, struct error *err)
 {
     struct device_stream *stream = model_stream(c->model);
     const struct parameters *p = c->parameters;
@@ -92,15 +92,15 @@ static int upload(struct checkpoint *c, const float *host, int arrays, struct er
         int64_t size = b->size / p->shards;
         float *part = gradients + b->first + c->shard * size;
 
-        device_copy(stream, part, host + b->shard_first, (size_t)size * sizeof(float),
+        device_copy(stream, part, parts[0] + b->shard_first, (size_t)size * sizeof(float),
                     COPY_TO_DEVICE);
         if (p->shards > 1)
             comm_all_gather(c->parallel->data, stream, part, gradients + b->first, (size_t)size,
                             TYPE_FP32);
     }
-    if (arrays == ARRAYS) {
-        device_copy(stream, c->arrays.moment1, host + p->shard_elements, bytes, COPY_TO_DEVICE);
-        device_copy(stream, c->arrays.moment2, host + 2 * p->shard_elements, bytes, COPY_TO_DEVICE);
+    if (arrays == ARRAYS && parts[1] != c->arrays.moment1) {
+        device_copy(stream, c->arrays.moment1, parts[1], bytes, COPY_TO_DEVICE);
+        device_copy(stream, c->arrays.moment2, parts[2], bytes, COPY_TO_DEVICE);
     }
     return device_stream_wait(stream, c->parallel->comm->deadline, err);
 }
@@ -137,10 +137,9 @@ static int clear_gaps(const struct pieces *held, float *const *parts, int arrays
 
 /* Read this rank's share. 0, REFUSED or DAMAGED. */
 static int read_share(struct checkpoint *c, const char *directory, struct checkpoint_index *index,
-                      float *host, int arrays, struct error *err)
+                      float *const *parts, int arrays, struct error *err)
 {
     int64_t elements = c->parameters->shard_elements;
-    float *parts[ARRAYS] = {host, host + elements, host + 2 * elements};
     struct pieces held;
     int rc;
 
@@ -174,7 +173,7 @@ static void fill_loaded(struct checkpoint *c, const struct checkpoint_index *ind
 }
 
 /* Try one checkpoint; all ranks come to the same result. */
-static int try_one(struct checkpoint *c, int64_t iteration, float *host,
+static int try_one(struct checkpoint *c, int64_t iteration, float *const *parts,
                    struct checkpoint_loaded *loaded, double *reading, struct error *err)
 {
     struct checkpoint_index index = {0};
@@ -184,11 +183,11 @@ static int try_one(struct checkpoint *c, int64_t iteration, float *host,
 
     rc = directory_path(directory, err, "%s/iter_%07" PRId64, c->config.load, iteration);
     if (rc == 0)
-        rc = read_share(c, directory, &index, host, arrays, err);
+        rc = read_share(c, directory, &index, parts, arrays, err);
     rc = checkpoint_agree(c, rc, err);
     *reading = now() - began;
     if (rc == 0)
-        rc = upload(c, host, arrays, err);
+        rc = upload(c, parts, arrays, err);
     if (rc == 0)
         fill_loaded(c, &index, loaded);
     else if (rc == REFUSED)
@@ -216,9 +215,27 @@ static int found_none(struct checkpoint *c, const struct error *damage, struct e
                      c->config.load);
 }
 
+/* Where to read to. Moments that are in this memory already are read to their place: the pages have
+ * been touched, and nothing is copied. */
+static float *make_room(struct checkpoint *c, float *parts[ARRAYS], struct error *err)
+{
+    int64_t elements = c->parameters->shard_elements;
+    int in_place = strcmp(c->device->name, "cpu") == 0 && c->arrays.moment1;
+    float *host = checkpoint_allocate(c, (size_t)(elements * (in_place ? 1 : ARRAYS)), err);
+
+    parts[0] = host;
+    parts[1] = in_place ? c->arrays.moment1 : host + elements;
+    parts[2] = in_place ? c->arrays.moment2 : host + 2 * elements;
+    if (host && device_stream_wait(model_stream(c->model), c->parallel->comm->deadline, err) < 0) {
+        device_host_release(c->device, host);
+        return NULL;
+    }
+    return host;
+}
+
 int checkpoint_load(struct checkpoint *c, struct checkpoint_loaded *loaded, struct error *err)
 {
-    float *host = checkpoint_allocate(c, (size_t)(ARRAYS * c->parameters->shard_elements), err);
+    float *parts[ARRAYS], *host = make_room(c, parts, err);
     int64_t iteration = -1, below = -1;
     struct error damage;
     double began = 0, reading = 0;
@@ -237,7 +254,7 @@ int checkpoint_load(struct checkpoint *c, struct checkpoint_loaded *loaded, stru
         began = now();
         checkpoint_say(c, " loading checkpoint from %s at iteration %" PRId64, c->config.load,
                        iteration);
-        rc = try_one(c, iteration, host, loaded, &reading, err);
+        rc = try_one(c, iteration, parts, loaded, &reading, err);
         if (rc == DAMAGED) {
             tried = 1;
             damage = *err;
