@@ -4,9 +4,12 @@
 #include "lease.h"
 #include "process.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 static int run_enroot(const char *const *argv, const char *path, const char *const *environment,
                       double timeout, struct process_result *result, struct error *err)
@@ -21,27 +24,24 @@ static int run_enroot(const char *const *argv, const char *path, const char *con
     return 0;
 }
 
-static int has_line(const char *text, const char *line)
+/* Where Enroot has its containers, which its configuration may say. */
+static int find_data(const struct named_request *request, char *data, size_t size,
+                     struct error *err)
 {
-    size_t length = strlen(line);
-
-    for (; *text; text += strcspn(text, "\n"), text += *text == '\n')
-        if (strncmp(text, line, length) == 0 && (text[length] == '\n' || text[length] == '\0'))
-            return 1;
-    return 0;
-}
-
-static int is_there(const char *name, const char *path, const char *const *environment,
-                    struct error *err)
-{
-    const char *const argv[] = {"enroot", "list", NULL};
+    static const char name[] = "ENROOT_DATA_PATH=";
+    const char *const argv[] = {"enroot", "info", NULL};
     struct process_result result;
+    const char *found;
 
-    if (run_enroot(argv, path, environment, 60, &result, err) < 0)
+    if (run_enroot(argv, request->path, request->environment, 60, &result, err) < 0)
         return -1;
-    if (result.status != 0)
-        return enroot_explain("enroot list", result.status, result.errors, err);
-    return has_line(result.output, name);
+    found = result.status == 0 ? strstr(result.output, name) : NULL;
+    if (!found)
+        return result.status != 0 ? enroot_explain("enroot info", result.status, result.errors, err)
+                                  : error_set(err, "enroot info does not tell ENROOT_DATA_PATH");
+    found += sizeof(name) - 1;
+    snprintf(data, size, "%.*s", (int)strcspn(found, "\n"), found);
+    return 0;
 }
 
 static int on_tick(void *argument, double elapsed)
@@ -51,17 +51,31 @@ static int on_tick(void *argument, double elapsed)
     return 0;
 }
 
-/* With the lease: make it, in place of what is there if 'anew'. */
-static int make(const struct named_request *request, const char *full, int anew,
-                struct lease *lease, struct error *err)
+/* Drafts of this host that a killed process left; only the holder of the lease has a right to any.
+ */
+static void remove_drafts(const struct named_request *request, const char *data, const char *prefix)
 {
-    const char *const argv[] = {"enroot",
-                                "create",
-                                "--name",
-                                full,
-                                anew ? "--force" : request->image,
-                                anew ? request->image : NULL,
-                                NULL};
+    struct process_result result;
+    struct error ignored;
+    DIR *listed = opendir(data);
+    struct dirent *item;
+
+    while (listed && (item = readdir(listed))) {
+        const char *const argv[] = {"enroot", "remove", "--force", item->d_name, NULL};
+
+        if (strncmp(item->d_name, prefix, strlen(prefix)) == 0)
+            run_enroot(argv, request->path, request->environment, request->timeout, &result,
+                       &ignored);
+    }
+    if (listed)
+        closedir(listed);
+}
+
+/* Extract the image as container 'draft'. */
+static int extract(const struct named_request *request, const char *draft, struct lease *lease,
+                   struct error *err)
+{
+    const char *const argv[] = {"enroot", "create", "--name", draft, request->image, NULL};
     struct process_request process = {.argv = argv,
                                       .environment = request->environment,
                                       .path = request->path,
@@ -80,17 +94,45 @@ static int make(const struct named_request *request, const char *full, int anew,
     return 0;
 }
 
+/* With the lease: make it under another name. It is whole from the moment it has its own, also for
+ * nodes that share the directory; where another was faster, that one is it. */
+static int make(const struct named_request *request, const char *data, const char *full,
+                const char *host, struct lease *lease, struct error *err)
+{
+    char prefix[256], draft[320], from[8192], to[8192];
+    int rc;
+
+    snprintf(prefix, sizeof(prefix), "%.100s.draft.%.64s.", full, host);
+    remove_drafts(request, data, prefix);
+    snprintf(to, sizeof(to), "%.4000s/%s", data, full);
+    if (access(to, F_OK) == 0)
+        return 0;
+    snprintf(draft, sizeof(draft), "%s%s", prefix, strrchr(lease->owner, ' ') + 1);
+    snprintf(from, sizeof(from), "%.4000s/%s", data, draft);
+    rc = extract(request, draft, lease, err);
+    if (rc == 0 && rename(from, to) < 0 && access(to, F_OK) < 0)
+        rc = error_set_errno(err, errno, "cannot rename the container to %.300s", to);
+    if (access(from, F_OK) == 0)
+        remove_drafts(request, data, prefix);
+    return rc;
+}
+
 int container_keep(const struct named_request *request, char *full, size_t size, struct error *err)
 {
     struct lease_watch watch = {0};
     struct lease lease;
     struct utsname host;
-    char path[4096];
+    char data[4096], path[8192];
     double begun = seconds_now();
     int taken, rc;
 
     snprintf(full, size, "megatron_%s", request->name);
     uname(&host);
+    if (find_data(request, data, sizeof(data), err) < 0)
+        return -1;
+    snprintf(path, sizeof(path), "%s/%s", data, full);
+    if (access(path, F_OK) == 0)
+        return 0;
     /* By host: Enroot's containers may be on the node's own disk. */
     snprintf(path, sizeof(path), "%s/containers", request->cache->directory);
     if (make_directories(path, err) < 0)
@@ -105,13 +147,7 @@ int container_keep(const struct named_request *request, char *full, size_t size,
     }
     if (taken < 0)
         return -1;
-    rc = watch.broken ? 0 : is_there(full, request->path, request->environment, err);
-    if (rc == 0) {
-        rc = make(request, full, watch.broken, &lease, err);
-        /* Where making failed, the lease stays behind: what is there now is no container. */
-        if (rc < 0)
-            return -1;
-    }
+    rc = make(request, data, full, host.nodename, &lease, err);
     lease_release(&lease);
-    return rc < 0 ? -1 : 0;
+    return rc;
 }

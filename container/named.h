@@ -11,13 +11,14 @@ struct named_request {
     const char *image;               /* a squashfs file */
     const char *path;                /* where enroot is looked for */
     const char *const *environment;  /* what Enroot sees */
-    const struct image_cache *cache; /* where making one is recorded, so that a half one is known */
+    const struct image_cache *cache; /* where it is written down who makes one */
     double timeout;                  /* seconds to make it */
     double patience; /* seconds without a sign of life of another process that makes it */
 };
 
-/* Make the container of this user and host unless there is one; one whose making was interrupted is
- * made anew. 'full' gets the name it has for Enroot. Returns 0 or -1. */
+/* Make the container of this user unless there is one. It gets its name when it is whole; what an
+ * interrupted making left is removed by the next. 'full' gets the name it has for Enroot. Returns 0
+ * or -1. */
 int container_keep(const struct named_request *request, char *full, size_t size, struct error *err);
 
 #endif

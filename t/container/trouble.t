@@ -50,6 +50,12 @@ chmod 666 "$registry_dir/fuse"
 mkdir -m 555 "$registry_dir/closed"
 refused 'cannot make the directory .*/closed/cache.*set MEGATRON_IMAGE_CACHE' "a cache that cannot be made" MEGATRON_IMAGE_CACHE="$registry_dir/closed/cache" -- "$image" true
 if [ -n "${mounted-}" ]; then
+    refused 'needs [0-9.]* [kM]B in the image cache, and [0-9]* kB are free in [^ ]*/small; run .megatron image prune' "a disk that is too small" MEGATRON_IMAGE_CACHE="$small" -- "$image" true
+    unlike "$out" importing "before the import"
+    # Without the manifest it is not known how large the image will be.
+    rm -f "$programs/curl"
+    printf '#!/bin/sh\ncase "$*" in *"-f -o "*/manifest*) exit 22 ;; esac\nexec /usr/bin/curl "$@"\n' >"$programs/curl"
+    chmod 755 "$programs/curl"
     refused 'no space left: [0-9]* kB free in [^ ]*/small' "a disk that is full in the middle" MEGATRON_IMAGE_CACHE="$small" -- "$image" true
     is "$(ls "$small/work" | grep -v '^step-')$(ls "$small" | grep sqsh)" "" "nothing is left of it"
 fi
@@ -81,15 +87,19 @@ job sh -c "srun -n1 $image --megatron-mounts='$home:/mnt' sh -c 'trap \"echo got
     until [ -e '$home/ready' ] || ! kill -0 \$!; do sleep 0.1; done; scancel -s USR1 --user=\$(id -un); wait \$!"
 is "$rc:$(grep -c '^got it$' <<<"$out")" 9:1 "signals reach tasks, exit codes come back"
 
-# A kept container whose making was interrupted is made anew.
-job srun -n1 -w n1 "$image" --megatron-container-name=half true
-is "$rc" 0 "a container is kept"
-data=$(find "$home" -type d -name megatron_half | head -n 1)
-rm -rf "$data/bin"
-echo "$(in_cluster uname -n 2>/dev/null || hostname) 999999 x/1 0000000000000000 4" >"$registry_dir/lease"
-for name in n1 "$(hostname)"; do install -o "$(as_user id -u)" -m 600 "$registry_dir/lease" "$cache/containers/half.$name"; done
-job srun -n1 -w n1 "$image" --megatron-container-name=half true
-is "$rc" 0 "a half one is made anew"
+# A container that is kept, where nodes share the directory: none starts what another has half made.
+job env ENROOT_STANDIN_DELAY=1 srun -N2 -n2 "$image" --megatron-container-name=both cat /etc/environment
+is "$rc:$(grep -c 'GREETING=from the image' <<<"$out")" 0:2 "two nodes make one container"
+job srun -N2 -n2 "$image" --megatron-container-name=both cat /etc/environment
+is "$rc:$(grep -c 'GREETING=from the image' <<<"$out")" 0:2 "and start it again"
+data=$(dirname "$(find "$home" -type d -name megatron_both | head -n 1)")
+is "$(ls "$data")" megatron_both "nothing else is left"
+# One whose making was interrupted is made anew.
+mkdir "$data/megatron_half.draft.n1.0000000000000000"
+chown "$(as_user id -u)" "$data/megatron_half.draft.n1.0000000000000000"
+job srun -n1 -w n1 "$image" --megatron-container-name=half cat /etc/environment
+is "$rc:$(grep -c 'GREETING=from the image' <<<"$out")" 0:1 "a half one is made anew"
+is "$(ls "$data" | xargs)" "megatron_both megatron_half" "and removed"
 
 # A job that is requeued in the middle works the second time.
 cat >"$home/script" <<S
