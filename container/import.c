@@ -2,6 +2,7 @@
 #include "enroot.h"
 #include "files.h"
 #include "lease.h"
+#include "manifest.h"
 #include "process.h"
 #include "progress.h"
 #include "scratch.h"
@@ -23,6 +24,8 @@
 #include <unistd.h>
 
 enum { DIGEST_TIMEOUT = 60, SAY_EVERY = 5, DAY = 86400 };
+
+#define MAKE_ROOM "run `megatron image prune`, or set MEGATRON_IMAGE_CACHE to another place"
 
 /* An import under way, for the progress lines. */
 struct work {
@@ -324,33 +327,66 @@ static int publish(struct work *work, const char *key, char *path, size_t size, 
     }
 }
 
-/* A registry does not tell how large the squashfs file will be, but the last one of this name does.
- * Without one, some room must be there to begin. */
-static int check_room(const struct image_request *request, struct error *err)
+/* The size of the last image of this name, 0 where there is none. */
+static int64_t last_size(const struct image_request *request)
 {
-    const int64_t least = 64 << 10;
     struct image_entry *entries;
-    struct statvfs disk;
-    char need_text[32], room_text[32];
-    int64_t need = least, room;
+    struct error ignored;
+    int64_t size = 0;
     size_t count;
 
-    if (statvfs(request->cache->directory, &disk) < 0 ||
-        image_cache_list(request->cache, &entries, &count, err) < 0)
+    if (image_cache_list(request->cache, &entries, &count, &ignored) < 0)
         return 0;
     for (size_t i = 0; i < count; i++)
-        if (strcmp(entries[i].origin, request->reference->text) == 0 && entries[i].size > need)
-            need = entries[i].size;
+        if (strcmp(entries[i].origin, request->reference->text) == 0 && entries[i].size > size)
+            size = entries[i].size;
     free(entries);
+    return size;
+}
+
+static int check_place(const struct image_request *request, const char *what, const char *place,
+                       const char *remedy, int64_t need, struct error *err)
+{
+    char need_text[32], room_text[32];
+    struct statvfs disk;
+    int64_t room;
+
+    if (statvfs(place, &disk) < 0)
+        return 0;
     room = (int64_t)disk.f_bavail * (int64_t)disk.f_frsize;
     if (room >= need)
         return 0;
     format_size((double)need, need_text, sizeof(need_text));
     format_size((double)room, room_text, sizeof(room_text));
-    return error_set(err,
-                     "%.300s needs %s in the image cache, and %s are free in %.300s; run `megatron "
-                     "image prune`, or set MEGATRON_IMAGE_CACHE to another place",
-                     request->reference->text, need_text, room_text, request->cache->directory);
+    return error_set(err, "%.300s needs %s in the %s, and %s are free in %.300s; %s",
+                     request->reference->text, need_text, what, room_text, place, remedy);
+}
+
+/* What an import needs at least: in the cache as much as the last image of the name, or the layers
+ * in the registry, which Enroot stores less compressed than they are there; and in the temporary
+ * directory the layers unpacked. Some room must be there in any case. */
+static int check_room(struct work *work, struct error *err)
+{
+    const struct image_request *request = work->request;
+    const char *cache = request->cache->directory, *temporary = work->scratch.path;
+    const int64_t least = 64 << 10;
+    int64_t last = last_size(request), layers, need = last > least ? last : least;
+    struct stat a, b;
+
+    if (check_place(request, "image cache", cache, MAKE_ROOM, need, err) < 0)
+        return -1;
+    layers = manifest_layers(request, temporary);
+    if (layers <= 0)
+        return 0;
+    if (last == 0 && layers > need)
+        need = layers;
+    if (check_place(request, "temporary directory", temporary,
+                    "set ENROOT_TEMP_PATH or TMPDIR to another place", layers, err) < 0)
+        return -1;
+    /* One file system for both must have room for both. */
+    if (stat(cache, &a) == 0 && stat(temporary, &b) == 0 && a.st_dev == b.st_dev)
+        need += layers;
+    return check_place(request, "image cache", cache, MAKE_ROOM, need, err);
 }
 
 static int import_with_lease(struct work *work, const char *key, char *path, size_t size,
@@ -363,10 +399,13 @@ static int import_with_lease(struct work *work, const char *key, char *path, siz
     int rc;
 
     remove_drafts(request, key);
-    if (check_room(request, err) < 0 ||
-        enroot_check(request->path, request->environment, err) < 0 ||
+    if (enroot_check(request->path, request->environment, err) < 0 ||
         scratch_create(&work->scratch, request->temporary, err) < 0)
         return -1;
+    if (check_room(work, err) < 0) {
+        scratch_destroy(&work->scratch);
+        return -1;
+    }
     snprintf(work->draft, sizeof(work->draft), "%s/work/%s.%s.draft", request->cache->directory,
              key, strrchr(work->lease.owner, ' ') + 1);
     work->progress = (struct progress){.draft = work->draft, .scratch = &work->scratch};

@@ -48,9 +48,15 @@ static const char *enroot_path(const struct config *config)
 
 static const char *temporary_directory(const char *const *environment)
 {
-    const char *named = value(environment, "TMPDIR");
+    static const char *const names[] = {"ENROOT_TEMP_PATH", "TMPDIR"};
 
-    return named && named[0] == '/' && access(named, W_OK) == 0 ? named : "/tmp";
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *named = value(environment, names[i]);
+
+        if (named && named[0] == '/' && access(named, W_OK) == 0)
+            return named;
+    }
+    return "/tmp";
 }
 
 /* --- Where the image is ----------------------------------------------------------------------- */
@@ -325,14 +331,16 @@ static int start_image(const struct image_node *node, pid_t *holder, struct erro
 int image_start(const struct image_node *node, pid_t *holder, struct error *err)
 {
     struct image_node own = *node;
-    char path[4200];
+    const char *users = value(node->environment, "PATH");
+    char path[16384];
     const char *const settings[] = {path, NULL};
     const char **environment;
     int rc;
 
-    /* Enroot's own programs are found where the administrator says, not where the job's PATH does.
-     */
-    snprintf(path, sizeof(path), "PATH=%.4096s", enroot_path(node->config));
+    /* Enroot's own programs are found where the administrator says; what gets a user's credentials
+     * may be the user's. */
+    snprintf(path, sizeof(path), "PATH=%.4096s%s%.12000s", enroot_path(node->config),
+             users && users[0] ? ":" : "", users ? users : "");
     environment = enroot_environment(node->environment, settings);
     if (!environment)
         return error_set(err, "out of memory");

@@ -51,9 +51,14 @@ out=$(cat "$registry_dir"/out?)
 is "$(imports "$out")" 1 "four at once: one import"
 is "$(grep -c 'sqsh$' <<<"$out")" 4 "and four images"
 
-# The next image of a name is taken to be as large as the last.
+# A first image needs as much as its layers at least; the next of a name is taken to be as large as the last.
 if [ "$(id -u)" = 0 ] && mkdir "$registry_dir/little" && mount -t tmpfs -o size=3M,mode=700,uid=65534 tmpfs "$registry_dir/little" 2>/dev/null; then
     little() { ordinary MEGATRON_IMAGE_CACHE="$registry_dir/little" "$megatron" image import "${registry}small:1" 2>&1; }
+    head -c 2500000 /dev/zero >"$registry_dir/little/ballast"
+    out=$(little)
+    like "$out" "needs [0-9.]+ [kM]B in the image cache, and [0-9.]+ [kM]B are free in $registry_dir/little" "too little room for a first image is said"
+    is "$(imports "$out")" 0 "before its import"
+    rm "$registry_dir/little/ballast"
     out=$(little)
     last=$(tail -n 1 <<<"$out")
     mv "$last" "${last/sha256-?/sha256-f}"

@@ -17,7 +17,7 @@ job() {
     try as_user env HOME="$home" ENROOT_ALLOW_HTTP=yes ENROOT_STANDIN_REGISTRY="$registry_dir/registry" \
         ENROOT_STANDIN_DELAY="${delay:-0}" "$@"
 }
-imports() { grep -c 'megatron: n[0-9]: importing docker' <<<"$out"; }
+imports() { grep -c 'megatron: n[0-9]: importing docker[^ ]*$' <<<"$out"; }
 idle() {
     wait_until 60 sh -c "! '$top/t/cluster' run sinfo -h -o %t | grep -q comp"
     is "$(in_cluster sinfo -h -o %D,%t)" 4,idle "no node was drained${1:+ $1}"

@@ -20,7 +20,7 @@ chown "$(as_user id -u)" "$home"
 job() {
     try as_user env HOME="$home" ENROOT_ALLOW_HTTP=yes ENROOT_STANDIN_REGISTRY="$registry_dir/registry" "$@"
 }
-imports() { grep -c 'megatron: n[0-9]: importing docker' <<<"$out"; }
+imports() { grep -c 'megatron: n[0-9]: importing docker[^ ]*$' <<<"$out"; }
 
 try env PATH="$enroot_path:$PATH" HOME="$registry_dir/root" ENROOT_ALLOW_HTTP=yes ENROOT_STANDIN_REGISTRY="$registry_dir/registry" \
     "$MEGATRON_BUILD/runtime/megatron" image import --cache "$admin" "${registry}small:1"

@@ -4,6 +4,7 @@
 #include "enroot.h"
 #include "import.h"
 #include "lease.h"
+#include "manifest.h"
 #include "mounts.h"
 #include "process.h"
 #include "reference.h"
@@ -321,6 +322,33 @@ static void test_scratch(void)
     is_int(left, 0, "what a killed process left is swept");
 }
 
+static void test_manifests(void)
+{
+    static const struct {
+        const char *text;
+        long long sum;
+    } cases[] = {
+        {"{\"config\":{\"size\":7},\"layers\":[{\"size\":100,\"digest\":\"x\"},{\"digest\":\"y\","
+         "\"size\" : 23}]}",
+         123},
+        {"{ \"layers\" : [ {\"annotations\":{\"size\":9},\"size\":5,\"urls\":[\"]\"]} ] }", 5},
+        {"{\"a\":\"\\\"layers\\\":[{\",\"b\":{\"layers\":[{\"size\":1}]}}", -1},
+        {"{\"layers\":[]}", -1},
+        {"{\"layers\":[{\"size\":-5}]}", -1},
+        {"{\"layers\":[{\"size\":\"5\"}]}", -1},
+        {"{\"layers\":[{\"size\":9223372036854775807},{\"size\":9223372036854775807}]}", -1},
+        {"{\"layers\":[{\"size\":5}", -1},
+        {"{\"layers\":[{\"size", -1},
+        {"{\"errors\":[{\"code\":\"UNAUTHORIZED\"}]}", -1},
+        {"", -1},
+        {"\"", -1},
+        {"\"\\", -1},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        is_int(manifest_sum(cases[i].text), cases[i].sum, cases[i].text);
+}
+
 static int slow_parent;
 
 /* Lets a child run before its parent goes on, as a busy machine does now and then. */
@@ -426,6 +454,7 @@ int main(void)
     test_leases();
     test_cache();
     test_scratch();
+    test_manifests();
     test_import();
     test_checksum();
     test_explanations();
