@@ -50,6 +50,36 @@ static int check_path(const char *what, const char *name, char *path, struct err
     return 0;
 }
 
+/* Take out what does not change an absolute path: "//", "/./" and a "/" or "/." at its end. */
+static void tidy_path(char *path)
+{
+    char *to = path;
+
+    for (const char *from = path; *from;) {
+        size_t length;
+
+        from += strspn(from, "/");
+        length = strcspn(from, "/");
+        if (length > 0 && !(length == 1 && from[0] == '.')) {
+            *to++ = '/';
+            memmove(to, from, length);
+            to += length;
+        }
+        from += length;
+    }
+    if (to == path)
+        *to++ = '/';
+    *to = '\0';
+}
+
+static int has_parent(const char *path)
+{
+    for (const char *at = strstr(path, "/.."); at; at = strstr(at + 1, "/.."))
+        if (at[3] == '/' || at[3] == '\0')
+            return 1;
+    return 0;
+}
+
 /* The user's "ro+nosuid" as mount(8) takes it. A bind mount is always meant, and its target made.
  */
 static char *complete_flags(const char *what, const char *given, struct error *err)
@@ -90,6 +120,9 @@ static int add_mount(const char *what, struct container_mounts *mounts, char *fi
     if (check_path(what, "source", fields[0], err) < 0 ||
         check_path(what, "target", target, err) < 0)
         return -1;
+    tidy_path(target);
+    if (has_parent(target))
+        return error_set(err, "%s: the target %.200s must not hold ..", what, target);
     if (strcmp(target, "/") == 0)
         return error_set(err, "%s: nothing can be mounted over / of the image", what);
     for (size_t i = 0; i < mounts->count; i++)

@@ -20,6 +20,7 @@
 #include "rendezvous.h"
 #include "report.h"
 #include "request.h"
+#include "squashfs.h"
 
 extern char **environ;
 
@@ -74,20 +75,28 @@ static void read_script(struct request *request, const char *path)
     free(text);
 }
 
+/* This program's command line; the words lie in 'line', to free. Returns their number. */
+static int read_words(char *words[WORDS_MAX], char **line)
+{
+    size_t size;
+    int argc = 0;
+
+    *line = read_whole("/proc/self/cmdline", COMMAND_LINE_MAX, false, &size);
+    for (char *word = *line; word && word < *line + size && argc < WORDS_MAX;
+         word += strlen(word) + 1)
+        words[argc++] = word;
+    return argc;
+}
+
 /* What the command line, the script and variables say. Variables count as explicit outside an
  * allocation; inside one they say what the allocation has, which the step need not use. */
 static void read_request(struct request *request, bool inside)
 {
     enum program program = this_program();
     char *words[WORDS_MAX], *line;
-    size_t size;
-    int argc = 0;
+    int argc = read_words(words, &line);
 
     request_init(request, program);
-    line = read_whole("/proc/self/cmdline", COMMAND_LINE_MAX, false, &size);
-    for (char *word = line; word && word < line + size && argc < WORDS_MAX;
-         word += strlen(word) + 1)
-        words[argc++] = word;
     if (program == PROGRAM_SBATCH && argc > 0) {
         struct request probe;
         int script;
@@ -175,16 +184,16 @@ static void write_note(struct plugin *plugin, unsigned wishes)
 static bool pyxis_has_image(void)
 {
     static const char option[] = "--container-image";
-    size_t size;
-    char *line = read_whole("/proc/self/cmdline", COMMAND_LINE_MAX, false, &size);
-    bool found = getenv("PYXIS_CONTAINER_IMAGE") != NULL;
+    char *words[WORDS_MAX], *line;
+    int argc = read_words(words, &line), limit = words_limit(argc, words);
+    /* The second is how an option of the job reaches the steps in it. */
+    bool found =
+        getenv("PYXIS_CONTAINER_IMAGE") || getenv("_SLURM_SPANK_OPTION_pyxis_container_image");
 
-    for (char *word = line; word && word < line + size && !found; word += strlen(word) + 1) {
-        if (strcmp(word, "--") == 0)
-            break;
-        found = strncmp(word, option, sizeof(option) - 1) == 0 &&
-                (word[sizeof(option) - 1] == '=' || word[sizeof(option) - 1] == '\0');
-    }
+    /* Behind the options come the program and its own. */
+    for (int i = 1; i < limit && !found && strcmp(words[i], "--") != 0; i++)
+        found = strncmp(words[i], option, sizeof(option) - 1) == 0 &&
+                (words[i][sizeof(option) - 1] == '=' || words[i][sizeof(option) - 1] == '\0');
     free(line);
     return found;
 }
@@ -195,17 +204,41 @@ static void say_import(void *argument, const char *line)
     slurm_spank_log("megatron: %s", line);
 }
 
+static void warn_image_file(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), reason = errno;
+    struct error why;
+
+    if (fd < 0 && reason == ENOENT)
+        slurm_spank_log("megatron: the image %s is not on this host; the nodes must have it", path);
+    else if (fd < 0)
+        slurm_spank_log(
+            "megatron: the image %s cannot be read on this host: %s; the nodes will try", path,
+            strerror(reason));
+    else if (squashfs_check(fd, path, NULL, &why) < 0)
+        slurm_spank_log("megatron: on this host, %s; the nodes will refuse such a file", why.text);
+    if (fd >= 0)
+        close(fd);
+}
+
 /* What is missing here may still be on the nodes, which look again. */
 static void warn_missing(const struct image_settings *image)
 {
-    if (image->reference.scheme == IMAGE_FILE && access(image->reference.text, R_OK))
-        slurm_spank_log("megatron: the image %s is not on this host; the nodes must have it",
-                        image->reference.text);
-    for (size_t i = 0; i < image->mounts.count; i++)
-        if (access(image->mounts.items[i].source, F_OK))
+    if (image->reference.scheme == IMAGE_FILE)
+        warn_image_file(image->reference.text);
+    for (size_t i = 0; i < image->mounts.count; i++) {
+        const char *source = image->mounts.items[i].source;
+
+        if (access(source, F_OK) == 0)
+            continue;
+        if (errno == ENOENT)
             slurm_spank_log("megatron: %s, to be mounted, is not on this host; the nodes must have "
                             "it",
-                            image->mounts.items[i].source);
+                            source);
+        else
+            slurm_spank_log("megatron: %s, to be mounted, cannot be reached on this host: %s",
+                            source, strerror(errno));
+    }
 }
 
 static int prepare_image(struct plugin *plugin, struct error *err)

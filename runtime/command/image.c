@@ -8,11 +8,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -75,25 +77,40 @@ static int count_processors(void)
     return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-/* A second name for the image: a link where the file system allows it, else a copy. */
+/* Before anything is imported: can the file be made? */
+static int check_output(const char *output, struct error *err)
+{
+    char directory[4096];
+    const char *slash = strrchr(output, '/');
+
+    if (access(output, F_OK) == 0)
+        return error_set(err, "%.300s exists already; remove it or name another file", output);
+    snprintf(directory, sizeof(directory), "%.*s", slash ? (int)(slash - output) : 1,
+             slash ? output : ".");
+    if (access(slash == output ? "/" : directory, W_OK | X_OK) < 0)
+        return error_set_errno(err, errno, "cannot write %.300s", output);
+    return 0;
+}
+
+/* A copy of the image, which shares its blocks where the file system can do that. It is no link:
+ * who changes the file must not change what the cache has under a digest. */
 static int put_output(const char *path, const char *output, struct error *err)
 {
     char draft[4096];
     char buffer[1 << 16];
     ssize_t got;
-    int from, to, rc = 0;
+    int from, to, rc = 0, shared;
 
-    if (access(output, F_OK) == 0)
-        return error_set(err, "%.300s exists already", output);
-    if (link(path, output) == 0)
-        return 0;
     if (snprintf(draft, sizeof(draft), "%s.XXXXXX", output) >= (int)sizeof(draft))
         return error_set(err, "the name %.100s... is too long", output);
     from = open(path, O_RDONLY | O_CLOEXEC);
     to = mkostemp(draft, O_CLOEXEC);
     if (from < 0 || to < 0)
         rc = error_set_errno(err, errno, "cannot write %.300s", output);
-    while (rc == 0 && (got = read(from, buffer, sizeof(buffer))) != 0)
+    shared = rc == 0 && ioctl(to, FICLONE, from) == 0;
+    if (rc == 0 && fchmod(to, 0644) < 0)
+        rc = error_set_errno(err, errno, "cannot write %.300s", output);
+    while (rc == 0 && !shared && (got = read(from, buffer, sizeof(buffer))) != 0)
         if (got < 0 || write(to, buffer, (size_t)got) != got)
             rc = error_set_errno(err, errno, "cannot copy to %.300s", output);
     if (from >= 0)
@@ -131,6 +148,8 @@ static int run_import(const struct image_options *given, const char *uri,
         return -1;
     if (reference.scheme == IMAGE_FILE)
         return error_set(err, "%.300s is a file already; --megatron-image takes it as it is", uri);
+    if (given->output && check_output(given->output, err) < 0)
+        return -1;
     if (image_resolve(&request, 1, key, err) < 0 ||
         image_obtain(&request, key, path, sizeof(path), err) < 0)
         return -1;

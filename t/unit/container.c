@@ -95,6 +95,11 @@ static void test_mounts(void)
         {"a:/b", NULL, "m: the source \"a\" is not an absolute path"},
         {"/a:b", NULL, "m: the target \"b\" is not an absolute path"},
         {"/a:/b,/c:/b/", NULL, "m: the target /b is given twice"},
+        {"/a:/b/c,/c:/b/./c", NULL, "m: the target /b/c is given twice"},
+        {"/a:/b,/c://b", NULL, "m: the target /b is given twice"},
+        {"/a:/b,/c:/b/.", NULL, "m: the target /b is given twice"},
+        {"/a:/b/../c", NULL, "m: the target /b/../c must not hold .."},
+        {"/a:/./", NULL, "m: nothing can be mounted over / of the image"},
         {"/a:/", NULL, "m: nothing can be mounted over / of the image"},
         {"/a:/b:fast", NULL,
          "m: unknown mount flag \"fast\"; use ro, rw, nosuid, nodev, noexec, private, slave or "
