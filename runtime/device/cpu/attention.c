@@ -246,7 +246,7 @@ static void attention_run(struct cpu_plan *plan, struct attention *a)
     a->block = block_rows(a->shape);
     a->workspace = plan->workspace;
     a->workspace_floats = 3 * a->block * a->shape->kv_rows;
-    a->gemm_space = (char *)(a->workspace + parts * a->workspace_floats);
+    a->gemm_space = plan->product_space;
     atomic_init(&a->next, 0);
     threads_run(plan->threads, parts, attention_part, a);
 }
@@ -294,5 +294,5 @@ int cpu_plan_attention(struct cpu_plan *plan, struct error *err)
         return error_set(err, "attention on a cache is causal, forward and without dropout");
     plan->work = plan->operation.kind == OPERATION_ATTENTION ? work_forward : work_backward;
     parts = (size_t)threads_count(plan->threads);
-    return cpu_workspace(plan, parts * (floats * sizeof(float) + gemm_workspace_bytes), err);
+    return cpu_workspace(plan, parts * floats * sizeof(float), err);
 }

@@ -22,6 +22,7 @@ static void cpu_close(struct device *base)
 
     threads_destroy(device->threads);
     pthread_mutex_destroy(&device->lock);
+    free(device->product_space);
     free(device);
 }
 
@@ -157,6 +158,7 @@ static struct device_plan *cpu_plan_create(struct device *base, const struct ope
     plan->base.run = plan_run;
     plan->operation = *operation;
     plan->threads = device->threads;
+    plan->product_space = device->product_space;
     if (planners[operation->kind](plan, err) < 0) {
         cpu_plan_destroy(&plan->base);
         return NULL;
@@ -220,7 +222,11 @@ struct device *cpu_device_open(const struct device_options *options, struct erro
         return NULL;
     }
     device->threads = threads_create(options->threads, err);
-    if (!device->threads) {
+    if (device->threads)
+        device->product_space =
+            cpu_allocate(NULL, gemm_workspace_bytes * (size_t)threads_count(device->threads), err);
+    if (!device->product_space) {
+        threads_destroy(device->threads);
         free(device);
         return NULL;
     }

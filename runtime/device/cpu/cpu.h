@@ -12,6 +12,7 @@ struct cpu_stream;
 struct cpu_device {
     struct device base;
     struct threads *threads;
+    char *product_space; /* gemm_workspace_bytes for each thread; operations run one at a time */
     int random_order;    /* work waits in the streams until somebody waits for it */
     uint64_t order_seed; /* state of the choice among streams */
     struct cpu_stream *streams;
@@ -28,6 +29,7 @@ struct cpu_plan {
     struct operation operation;
     void (*work)(struct cpu_plan *plan, const void *operands);
     struct threads *threads;
+    char *product_space; /* the device's */
     void *workspace;
 };
 

@@ -1,5 +1,5 @@
-/* Single-precision matrix product of one thread: by OpenBLAS, or by plain C where that is missing.
- */
+/* Single-precision matrix product of one thread: by OpenBLAS, or by our own code where that is
+ * faster (aarch64) or OpenBLAS is missing. */
 #ifndef MEGATRON_CPU_GEMM_H
 #define MEGATRON_CPU_GEMM_H
 

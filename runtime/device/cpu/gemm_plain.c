@@ -2,8 +2,6 @@
  * keeps a tile of C in registers. */
 #include "gemm.h"
 
-#include <string.h>
-
 typedef float vector __attribute__((vector_size(16), aligned(4)));
 
 #define TILE_ROWS    8
@@ -14,33 +12,72 @@ typedef float vector __attribute__((vector_size(16), aligned(4)));
 #define PANEL_COLS   1536 /* of B: stays in the third-level cache */
 
 const size_t gemm_workspace_bytes =
-    (size_t)(PANEL_ROWS * DEPTH + DEPTH * PANEL_COLS + TILE_ROWS * TILE_COLS) * sizeof(float);
+    (size_t)(PANEL_ROWS * DEPTH + DEPTH * PANEL_COLS) * sizeof(float);
 
 void gemm_prepare(void)
 {
 }
 
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Four rows of 'stride' floats to columns: out[d * step] .. + 3 are element d of the rows. */
+static inline void transpose(const float *from, int64_t stride, float *out, int64_t step)
+{
+    vector a = *(const vector *)from, b = *(const vector *)(from + stride);
+    vector c = *(const vector *)(from + 2 * stride), d = *(const vector *)(from + 3 * stride);
+    vector ab0 = __builtin_shufflevector(a, b, 0, 4, 2, 6);
+    vector ab1 = __builtin_shufflevector(a, b, 1, 5, 3, 7);
+    vector cd0 = __builtin_shufflevector(c, d, 0, 4, 2, 6);
+    vector cd1 = __builtin_shufflevector(c, d, 1, 5, 3, 7);
+
+    *(vector *)out = __builtin_shufflevector(ab0, cd0, 0, 1, 4, 5);
+    *(vector *)(out + step) = __builtin_shufflevector(ab1, cd1, 0, 1, 4, 5);
+    *(vector *)(out + 2 * step) = __builtin_shufflevector(ab0, cd0, 2, 3, 6, 7);
+    *(vector *)(out + 3 * step) = __builtin_shufflevector(ab1, cd1, 2, 3, 6, 7);
+}
+
+/* 'count' (at most 'width') rows of 'depth' floats, 'stride' apart, to packed[depth][width]. */
+static void pack_rows(const float *from, int64_t stride, int64_t count, int64_t width,
+                      int64_t depth, float *packed)
+{
+    int64_t d = 0;
+
+    for (; count == width && d + 4 <= depth; d += 4)
+        for (int64_t r = 0; r < width; r += 4)
+            transpose(from + r * stride + d, stride, packed + d * width + r, width);
+    for (; d < depth; d++)
+        for (int64_t r = 0; r < width; r++)
+            packed[d * width + r] = r < count ? from[r * stride + d] : 0;
+}
+
+/* 'count' (at most 'width') columns of 'depth' rows, 'stride' apart, to packed[depth][width]. */
+static void pack_columns(const float *from, int64_t stride, int64_t count, int64_t width,
+                         int64_t depth, float *packed)
+{
+    for (int64_t d = 0; d < depth; d++, from += stride, packed += width) {
+        if (count == width)
+            for (int64_t c = 0; c < width; c += 4)
+                *(vector *)(packed + c) = *(const vector *)(from + c);
+        else
+            for (int64_t c = 0; c < width; c++)
+                packed[c] = c < count ? from[c] : 0;
+    }
+}
+
 /* Rows of op(A) in strips of TILE_ROWS: packed[strip][k][row], missing rows 0. */
 static void pack_a(int transposed, const float *a, int64_t lda, int64_t rows, int64_t depth,
-                   float alpha, float *packed)
+                   float *packed)
 {
     for (int64_t row = 0; row < rows; row += TILE_ROWS, packed += TILE_ROWS * depth) {
-        int64_t height = rows - row < TILE_ROWS ? rows - row : TILE_ROWS;
+        int64_t height = smaller(rows - row, TILE_ROWS);
 
-        if (height < TILE_ROWS)
-            memset(packed, 0, (size_t)(TILE_ROWS * depth) * sizeof(*packed));
-        if (transposed && height == TILE_ROWS)
-            for (int64_t d = 0; d < depth; d++)
-                for (int64_t r = 0; r < TILE_ROWS; r++)
-                    packed[d * TILE_ROWS + r] = alpha * a[d * lda + row + r];
-        else if (transposed)
-            for (int64_t d = 0; d < depth; d++)
-                for (int64_t r = 0; r < height; r++)
-                    packed[d * TILE_ROWS + r] = alpha * a[d * lda + row + r];
+        if (transposed)
+            pack_columns(a + row, lda, height, TILE_ROWS, depth, packed);
         else
-            for (int64_t r = 0; r < height; r++)
-                for (int64_t d = 0; d < depth; d++)
-                    packed[d * TILE_ROWS + r] = alpha * a[(row + r) * lda + d];
+            pack_rows(a + row * lda, lda, height, TILE_ROWS, depth, packed);
     }
 }
 
@@ -49,60 +86,64 @@ static void pack_b(int transposed, const float *b, int64_t ldb, int64_t depth, i
                    float *packed)
 {
     for (int64_t col = 0; col < cols; col += TILE_COLS, packed += TILE_COLS * depth) {
-        int64_t width = cols - col < TILE_COLS ? cols - col : TILE_COLS;
+        int64_t width = smaller(cols - col, TILE_COLS);
 
-        if (width < TILE_COLS)
-            memset(packed, 0, (size_t)(TILE_COLS * depth) * sizeof(*packed));
         if (transposed)
-            for (int64_t c = 0; c < width; c++)
-                for (int64_t d = 0; d < depth; d++)
-                    packed[d * TILE_COLS + c] = b[(col + c) * ldb + d];
-        else if (width == TILE_COLS)
-            for (int64_t d = 0; d < depth; d++)
-                memcpy(packed + d * TILE_COLS, b + d * ldb + col, TILE_COLS * sizeof(*b));
+            pack_rows(b + col * ldb, ldb, width, TILE_COLS, depth, packed);
         else
-            for (int64_t d = 0; d < depth; d++)
-                memcpy(packed + d * TILE_COLS, b + d * ldb + col, (size_t)width * sizeof(*b));
+            pack_columns(b + col, ldb, width, TILE_COLS, depth, packed);
     }
 }
 
-/* A whole tile of C = beta C + strip of A times strip of B. */
-static void tile(int64_t depth, const float *a, const float *b, float beta, float *c, int64_t ldc)
+/* A tile of C in registers: named one by one, as the compiler keeps an array in memory. */
+#define EACH_ROW(do) \
+    do               \
+    (0) do(1) do(2) do(3) do(4) do(5) do(6) do(7)
+#define CLEAR(r) vector s##r##0 = {0}, s##r##1 = {0}, s##r##2 = {0};
+#define ADD_PRODUCT(r)                       \
+    s##r##0 += rows[r / 4][r % 4] * column0; \
+    s##r##1 += rows[r / 4][r % 4] * column1; \
+    s##r##2 += rows[r / 4][r % 4] * column2;
+#define PUT(r)                                   \
+    put(c + r * ldc, alpha * s##r##0, beta);     \
+    put(c + r * ldc + 4, alpha * s##r##1, beta); \
+    put(c + r * ldc + 8, alpha * s##r##2, beta);
+
+static inline void put(float *c, vector product, float beta)
 {
-    vector sum[TILE_ROWS][TILE_VECTORS] = {{{0}}};
+    *(vector *)c = beta == 0 ? product : *(vector *)c * beta + product;
+}
+
+/* A whole tile of C = beta C + alpha * strip of A times strip of B. */
+static void tile(int64_t depth, const float *a, const float *b, float alpha, float beta, float *c,
+                 int64_t ldc)
+{
+    EACH_ROW(CLEAR)
 
     for (int64_t d = 0; d < depth; d++, a += TILE_ROWS, b += TILE_COLS) {
-        vector column[TILE_VECTORS];
+        vector rows[2] = {((const vector *)a)[0], ((const vector *)a)[1]};
+        vector column0 = ((const vector *)b)[0], column1 = ((const vector *)b)[1];
+        vector column2 = ((const vector *)b)[2];
 
-        for (int v = 0; v < TILE_VECTORS; v++)
-            column[v] = *(const vector *)(b + 4 * v);
-        for (int r = 0; r < TILE_ROWS; r += 4) {
-            vector row = *(const vector *)(a + r);
-
-            for (int lane = 0; lane < 4; lane++)
-                for (int v = 0; v < TILE_VECTORS; v++)
-                    sum[r + lane][v] += row[lane] * column[v];
-        }
+        EACH_ROW(ADD_PRODUCT)
     }
-    for (int r = 0; r < TILE_ROWS; r++)
-        for (int v = 0; v < TILE_VECTORS; v++) {
-            vector *out = (vector *)(c + r * ldc + 4 * v);
-
-            *out = beta == 0 ? sum[r][v] : *out * beta + sum[r][v];
-        }
+    EACH_ROW(PUT)
 }
 
-static void edge_tile(int64_t depth, const float *a, const float *b, float beta, float *c,
-                      int64_t ldc, int64_t rows, int64_t cols, float *scratch)
+/* A tile at the edge: only 'rows' and 'cols' of it are in C. */
+static void edge_tile(int64_t depth, const float *a, const float *b, float alpha, float beta,
+                      float *c, int64_t ldc, int64_t rows, int64_t cols)
 {
-    tile(depth, a, b, 0, scratch, TILE_COLS);
+    float whole[TILE_ROWS * TILE_COLS];
+
+    tile(depth, a, b, alpha, 0, whole, TILE_COLS);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < cols; i++)
-            c[r * ldc + i] = (beta == 0 ? 0 : c[r * ldc + i] * beta) + scratch[r * TILE_COLS + i];
+            c[r * ldc + i] = (beta == 0 ? 0 : c[r * ldc + i] * beta) + whole[r * TILE_COLS + i];
 }
 
 static void panel(int64_t rows, int64_t cols, int64_t depth, const float *a, const float *b,
-                  float beta, float *c, int64_t ldc, float *scratch)
+                  float alpha, float beta, float *c, int64_t ldc)
 {
     for (int64_t col = 0; col < cols; col += TILE_COLS)
         for (int64_t row = 0; row < rows; row += TILE_ROWS) {
@@ -110,17 +151,11 @@ static void panel(int64_t rows, int64_t cols, int64_t depth, const float *a, con
             float *out = c + row * ldc + col;
 
             if (rows - row >= TILE_ROWS && cols - col >= TILE_COLS)
-                tile(depth, strip_a, strip_b, beta, out, ldc);
+                tile(depth, strip_a, strip_b, alpha, beta, out, ldc);
             else
-                edge_tile(depth, strip_a, strip_b, beta, out, ldc,
-                          rows - row < TILE_ROWS ? rows - row : TILE_ROWS,
-                          cols - col < TILE_COLS ? cols - col : TILE_COLS, scratch);
+                edge_tile(depth, strip_a, strip_b, alpha, beta, out, ldc,
+                          smaller(rows - row, TILE_ROWS), smaller(cols - col, TILE_COLS));
         }
-}
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 void gemm(int a_transposed, int b_transposed, int64_t m, int64_t n, int64_t k, float alpha,
@@ -128,7 +163,6 @@ void gemm(int a_transposed, int b_transposed, int64_t m, int64_t n, int64_t k, f
           int64_t ldc, void *workspace)
 {
     float *packed_a = workspace, *packed_b = packed_a + PANEL_ROWS * DEPTH;
-    float *scratch = packed_b + DEPTH * PANEL_COLS;
 
     for (int64_t col = 0; col < n; col += PANEL_COLS) {
         int64_t cols = smaller(n - col, PANEL_COLS);
@@ -142,9 +176,9 @@ void gemm(int a_transposed, int b_transposed, int64_t m, int64_t n, int64_t k, f
                 int64_t rows = smaller(m - row, PANEL_ROWS);
 
                 pack_a(a_transposed, a_transposed ? a + d * lda + row : a + row * lda + d, lda,
-                       rows, depth, alpha, packed_a);
-                panel(rows, cols, depth, packed_a, packed_b, d == 0 ? beta : 1, c + row * ldc + col,
-                      ldc, scratch);
+                       rows, depth, packed_a);
+                panel(rows, cols, depth, packed_a, packed_b, alpha, d == 0 ? beta : 1,
+                      c + row * ldc + col, ldc);
             }
         }
     }

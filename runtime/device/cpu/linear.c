@@ -1,4 +1,4 @@
-/* Matrix products: OpenBLAS on a part of the result per thread, the epilogue on the same part while
+/* Matrix products: a part of the result per thread, the epilogue on the same part while
  * it is in the cache. */
 #include "cpu.h"
 #include "gemm.h"
@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { PRODUCT_TILE = 24 };
 
 /* A product C (m, n) = beta C + op(A) op(B), with what to do to each part of C after it. */
 struct product {
@@ -46,11 +48,20 @@ static void epilogue(const struct product *p, int64_t row, int64_t rows, int64_t
     }
 }
 
+/* Parts end on a multiple of what the products compute at a time. */
+static int64_t part_first(int64_t total, int64_t parts, int64_t i)
+{
+    int64_t first = PRODUCT_TILE * cpu_part((total + PRODUCT_TILE - 1) / PRODUCT_TILE, parts, i);
+
+    return first < total ? first : total;
+}
+
 static void product_part(void *context, int64_t i)
 {
     const struct product *p = context;
     int64_t total = p->by_columns ? p->n : p->m;
-    int64_t first = cpu_part(total, p->parts, i), size = cpu_part(total, p->parts, i + 1) - first;
+    int64_t first = part_first(total, p->parts, i),
+            size = part_first(total, p->parts, i + 1) - first;
     int64_t row = p->by_columns ? 0 : first, rows = p->by_columns ? p->m : size;
     int64_t col = p->by_columns ? first : 0, cols = p->by_columns ? size : p->n;
 
@@ -69,7 +80,7 @@ static void product_run(struct cpu_plan *plan, struct product *p)
 
     p->by_columns = p->n > p->m;
     p->parts = threads_count(threads);
-    p->workspace = plan->workspace;
+    p->workspace = plan->product_space;
     threads_run(threads, p->parts, product_part, p);
 }
 
@@ -150,7 +161,7 @@ int cpu_plan_linear(struct cpu_plan *plan, struct error *err)
     plan->work = plan->operation.kind == OPERATION_LINEAR_FORWARD ? work_forward
                  : plan->operation.kind == OPERATION_LINEAR_DGRAD ? work_dgrad
                                                                   : work_wgrad;
-    return cpu_workspace(plan, gemm_workspace_bytes * (size_t)threads_count(plan->threads), err);
+    return 0;
 }
 
 struct column_sums {
