@@ -16,6 +16,8 @@ struct cpu_device {
     int random_order;    /* work waits in the streams until somebody waits for it */
     uint64_t order_seed; /* state of the choice among streams */
     struct cpu_stream *streams;
+    struct cpu_stream *favoured; /* goes on while it can, for 'burst' more tasks */
+    int64_t burst;
     pthread_mutex_t lock; /* of the failure */
     int failed;
     struct error failure;
