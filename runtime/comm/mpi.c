@@ -1,6 +1,9 @@
 /* Communication of CPU ranks over MPI. Every operation is started without blocking and then waited
- * for with a deadline, within the stream it was given to. */
+ * for with a deadline, within the stream it was given to. Calls that MPI has only as blocking ones
+ * are guarded: a rank that waits in them for ever ends with a sentence. */
 #include "comm.h"
+#include "guard.h"
+#include "pmix_barrier.h"
 
 #include <mpi.h>
 #include <sched.h>
@@ -281,17 +284,29 @@ static struct comm_group *group_create(struct comm *base, const char *name, cons
                                        int count, struct error *err)
 {
     struct mpi_group *group = calloc(1, sizeof(*group));
+    struct guard *guard;
+    int rc;
 
     if (!group) {
         error_set(err, "out of memory");
+        return NULL;
+    }
+    guard = guard_begin(base->deadline, err,
+                        "rank %d: making the %s groups of %d ranks was not done after %.0f s at "
+                        "step %lld; another rank has ended or hangs",
+                        base->rank, name, base->size, base->deadline, (long long)base->step);
+    if (!guard) {
+        free(group);
         return NULL;
     }
     group->base.comm = base;
     group->base.size = count;
     snprintf(group->base.name, sizeof(group->base.name), "%s", name);
     /* Groups of one call do not overlap, so the first rank's number tells them apart. */
-    if (MPI_Comm_split(MPI_COMM_WORLD, count > 0 ? ranks[0] : MPI_UNDEFINED, base->rank,
-                       &group->comm) != MPI_SUCCESS) {
+    rc = MPI_Comm_split(MPI_COMM_WORLD, count > 0 ? ranks[0] : MPI_UNDEFINED, base->rank,
+                        &group->comm);
+    guard_end(guard);
+    if (rc != MPI_SUCCESS) {
         error_set(err, "MPI could not make the %s groups", name);
         free(group);
         return NULL;
@@ -303,14 +318,29 @@ static struct comm_group *group_create(struct comm *base, const char *name, cons
     return &group->base;
 }
 
+/* The run is over; a rank that cannot leave must still say so and end. */
+static struct guard *guard_at_end(const struct mpi_comm *comm)
+{
+    struct error ignored;
+
+    return guard_begin(comm->base.deadline, &ignored,
+                       "rank %d: not all %d ranks met at the end within %.0f s; another rank has "
+                       "ended or hangs",
+                       comm->base.rank, comm->base.size, comm->base.deadline);
+}
+
 static void group_destroy(struct comm_group *base)
 {
     struct mpi_group *group = (struct mpi_group *)base;
     struct mpi_comm *comm = (struct mpi_comm *)base->comm;
 
     /* Freeing waits for the others, who may be gone. */
-    if (group->comm != MPI_COMM_NULL && !comm->failed)
+    if (group->comm != MPI_COMM_NULL && !comm->failed) {
+        struct guard *guard = guard_at_end(comm);
+
         MPI_Comm_free(&group->comm);
+        guard_end(guard);
+    }
     free(group->space);
     free(group);
 }
@@ -372,9 +402,15 @@ static int host_max(struct comm *base, int64_t *numbers, int count, struct error
 
 static void abort_all(struct comm *base, const char *reason)
 {
+    struct error ignored;
+    struct guard *guard;
+
     fprintf(stderr, "megatron: rank %d ends all ranks: %s\n", base->rank, reason);
     fflush(stderr);
+    guard = guard_begin(10, &ignored, "rank %d: MPI did not end the ranks; this one ends alone",
+                        base->rank);
     MPI_Abort(MPI_COMM_WORLD, 1);
+    guard_end(guard);
 }
 
 static void close_comm(struct comm *base)
@@ -383,18 +419,38 @@ static void close_comm(struct comm *base)
     struct error ignored;
 
     /* Finalizing waits for all ranks without end: only where they have all come this far. */
-    if (comm->started_mpi && !comm->failed && host_gather(base, NULL, NULL, 0, &ignored) == 0)
+    if (comm->started_mpi && !comm->failed && host_gather(base, NULL, NULL, 0, &ignored) == 0) {
+        struct guard *guard = guard_at_end(comm);
+
         MPI_Finalize();
+        guard_end(guard);
+    }
     free(comm);
 }
 
 static int start_mpi(const struct comm_options *options, int *started, struct error *err)
 {
-    int initialized = 0, provided, rank, size;
+    int initialized = 0, provided, rank, size, rc = MPI_SUCCESS, met = 0;
 
     MPI_Initialized(&initialized);
-    if (!initialized && MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
+    if (!initialized) {
+        struct guard *guard =
+            guard_begin(options->deadline, err,
+                        "rank %d of %d: MPI did not start within %.0f s; another rank has ended, "
+                        "hangs or was not started",
+                        options->rank, options->size, options->deadline);
+
+        if (!guard)
+            return -1;
+        rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
+        if (rc == MPI_SUCCESS)
+            met = pmix_barrier(err);
+        guard_end(guard);
+    }
+    if (rc != MPI_SUCCESS)
         return error_set(err, "MPI could not start");
+    if (met < 0)
+        return -1;
     *started = !initialized;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);

@@ -1,0 +1,96 @@
+#include "guard.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct guard {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct timespec until;
+    int ended;
+    char line[600];
+};
+
+static void *watch(void *argument)
+{
+    struct guard *guard = argument;
+    int rc = 0;
+
+    pthread_mutex_lock(&guard->lock);
+    while (!guard->ended && rc != ETIMEDOUT)
+        rc = pthread_cond_timedwait(&guard->changed, &guard->lock, &guard->until);
+    if (!guard->ended) {
+        ssize_t ignored = write(STDERR_FILENO, guard->line, strlen(guard->line));
+
+        (void)ignored;
+        _exit(1);
+    }
+    pthread_mutex_unlock(&guard->lock);
+    return NULL;
+}
+
+static void set_end(struct guard *guard, double seconds)
+{
+    double whole = seconds < 1e9 ? seconds : 1e9;
+
+    clock_gettime(CLOCK_MONOTONIC, &guard->until);
+    guard->until.tv_sec += (time_t)whole;
+    guard->until.tv_nsec += (long)(1e9 * (whole - (double)(time_t)whole));
+    if (guard->until.tv_nsec >= 1000000000) {
+        guard->until.tv_sec++;
+        guard->until.tv_nsec -= 1000000000;
+    }
+}
+
+struct guard *guard_begin(double seconds, struct error *err, const char *format, ...)
+{
+    struct guard *guard = calloc(1, sizeof(*guard));
+    pthread_condattr_t attributes;
+    va_list args;
+    int rc;
+
+    if (!guard) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    va_start(args, format);
+    rc = snprintf(guard->line, sizeof(guard->line), "megatron: ");
+    vsnprintf(guard->line + rc, sizeof(guard->line) - (size_t)rc - 1, format, args);
+    va_end(args);
+    strcat(guard->line, "\n");
+    set_end(guard, seconds);
+    pthread_mutex_init(&guard->lock, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&guard->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    rc = pthread_create(&guard->thread, NULL, watch, guard);
+    if (rc == 0)
+        return guard;
+    error_set_errno(err, rc, "cannot start a thread");
+    pthread_cond_destroy(&guard->changed);
+    pthread_mutex_destroy(&guard->lock);
+    free(guard);
+    return NULL;
+}
+
+void guard_end(struct guard *guard)
+{
+    if (!guard)
+        return;
+    pthread_mutex_lock(&guard->lock);
+    guard->ended = 1;
+    pthread_cond_signal(&guard->changed);
+    pthread_mutex_unlock(&guard->lock);
+    pthread_join(guard->thread, NULL);
+    pthread_cond_destroy(&guard->changed);
+    pthread_mutex_destroy(&guard->lock);
+    free(guard);
+}
