@@ -13,57 +13,66 @@ losses() { sed -nE 's/.*lm loss: ([0-9.]{7})[0-9]*E.*/\1/p' <<<"$out" | xargs; }
 try "${train[@]}"
 expected=$(losses)
 is "$(wc -w <<<"$expected")" 3 "one rank, by hand" || diag "$out"
-while read -r nodes tasks options; do
-    try as_user srun -N"$nodes" --ntasks-per-node=$((tasks / nodes)) $options "${train[@]}"
-    is "$(losses)" "$expected" "$nodes nodes, $tasks tasks, $options" || diag "$(tail -n 5 <<<"$out")"
+# The last ones spread their tasks unevenly.
+while read -r options; do
+    try as_user srun $options "${train[@]}"
+    is "$(losses)" "$expected" "$options" || diag "$(tail -n 5 <<<"$out")"
 done <<'EOT'
-1 2 --megatron-tp=2
-2 4 --megatron-tp=2 --megatron-pp=2
-3 3 --megatron-tp=1
-3 6 --megatron-tp=2
-2 4 --megatron-cp=2
-2 8 --megatron-tp=2 --megatron-pp=2 --megatron-cp=2
+-N1 -n2 --megatron-tp=2
+-N2 -n4 --ntasks-per-node=2 --megatron-tp=2 --megatron-pp=2
+-N3 -n3 --megatron-tp=1
+-N2 -n4 --ntasks-per-node=2 --megatron-cp=2
+-N2 -n8 --ntasks-per-node=4 --megatron-tp=2 --megatron-pp=2 --megatron-cp=2
+-N3 -n6 --megatron-tp=2
+-N3 -n6 --megatron-tp=2 --distribution=cyclic
 EOT
 
-# A rank is hit in the middle of the run. $1: signal; the rest: options.
-hit() {
-    local signal=$1 log=$MEGATRON_CLUSTER/hit.log victim began
-    shift
-    : >"$log"
-    in_cluster timeout 60 srun -N2 --ntasks-per-node=2 --megatron-tp=2 --megatron-pp=2 "$megatron" train "${model[@]}" --train-iters 1000000 \
-        "$@" >"$log" 2>&1 &
-    local job=$!
-    for _ in $(seq 200); do
-        grep -q 'iteration        3/' "$log" && break
-        sleep 0.1
-    done
-    # The plugin tells each rank its number; this cluster's own process only.
-    for victim in $(pgrep -f "^$megatron train") none; do
+# The processes of this cluster's ranks.
+ranks() { pgrep -f "^$megatron train"; }
+
+# kill_rank SIGNAL: the process of rank 1. The plugin tells each rank its number.
+kill_rank() {
+    local victim
+    for victim in $(ranks) none; do
         tr '\0' '\n' 2>/dev/null <"/proc/$victim/environ" | grep -q '^MEGATRON_RANK=1$' && break
     done
-    diag "rank 1 is process $victim"
+    kill -"$1" "$victim"
+}
+
+none_left() { ! ranks >/dev/null; }
+
+# hit COMMAND...: run the command in the middle of a run. $took: how long srun went on.
+hit() {
+    local log=$MEGATRON_CLUSTER/hit.log began job
+    : >"$log"
+    in_cluster timeout -k 5 150 srun -N2 --ntasks-per-node=2 --megatron-tp=2 --megatron-pp=2 "$megatron" train \
+        "${model[@]}" --train-iters 1000000 --distributed-timeout-minutes 0.1 >"$log" 2>&1 &
+    job=$!
+    wait_until 100 grep -q 'iteration        3/' "$log"
     began=$SECONDS
-    kill -"$signal" "$victim"
+    "$@" || diag "failed: $*"
     wait "$job"
     rc=$?
     took=$((SECONDS - began))
     out=$(cat "$log")
 }
-left() { pgrep -f "^$megatron train" | wc -l; }
 
-hit KILL
-[ "$rc" -ne 0 ]
-ok "a killed rank fails the run" || diag "$out"
-[ "$took" -lt 20 ]
-ok "soon" || diag "$took s"
-is "$(left)" 0 "and no process is left"
+# A deadline of 6 seconds, on a machine that may be slow.
+ended() {
+    [ "$rc" -ne 0 ] && [ "$rc" -ne 124 ] && [ "$took" -lt 100 ]
+    ok "$1" || { diag "rc $rc after $took s"; diag "$out"; }
+    wait_until 60 none_left
+    ok "and no process is left" || { diag "$(ranks | xargs -r ps -fp)"; ranks | xargs -r kill -KILL; }
+}
 
-hit STOP --distributed-timeout-minutes 0.1
-[ "$rc" -ne 0 ]
-ok "a rank that hangs fails the run" || diag "$out"
-[ "$took" -lt 30 ]
-ok "within the deadline" || diag "$took s"
+hit kill_rank KILL
+ended "a killed rank ends the run"
+
+hit kill_rank STOP
+ended "a rank that hangs ends the run"
 like "$out" 'rank [0-9]+: .* in group [a-z]+ of [0-9]+ ranks was not done after 6 s at step [0-9]+' \
     "with rank, group, operation and step"
-is "$(left)" 0 "and no process is left"
+
+hit "$top/t/cluster" kill-stepd n2
+ended "a killed slurmstepd ends the run"
 done_testing
