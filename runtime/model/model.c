@@ -438,11 +438,20 @@ static struct behind behind_layer(struct model *m, const struct chunk *chunk, in
     return (struct behind){BOUNDARY_END, -1, -1, slot->sum_out, NULL, NULL, NULL};
 }
 
+void model_on_use(struct model *m, void (*use)(void *context, int chunk, int64_t layer),
+                  void *context)
+{
+    m->use = use;
+    m->use_context = context;
+}
+
 void model_forward(struct model *m, int number, int slot_number, int evaluate, int accumulate)
 {
     struct chunk *chunk = &m->chunks[number];
     struct slot *slot = &chunk->slots[slot_number];
 
+    if (m->use)
+        m->use(m->use_context, number, 0);
     enter(m, chunk, number, slot, evaluate);
     for (int64_t i = 0; i < m->sizes.layers; i++) {
         const struct layer_tensors *t = &m->parameters.layers[local_layer(m, number, i)];
@@ -450,6 +459,9 @@ void model_forward(struct model *m, int number, int slot_number, int evaluate, i
 
         layer_forward(m, slot, local_layer(m, number, i), global_layer(m, number, i),
                       &slot->layers[i], evaluate);
+        /* The step to come holds the first norm of the layer behind this one. */
+        if (m->use && i + 1 < m->sizes.layers)
+            m->use(m->use_context, number, i + 1);
         run_residual_norm(evaluate ? m->norms_evaluate[b.boundary]
                                    : m->norms[b.boundary][PASS_FORWARD],
                           m->compute,

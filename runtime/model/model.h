@@ -79,6 +79,11 @@ void *model_output(struct model *model, int chunk, int slot);
 void *model_input_gradient(struct model *model, int chunk, int slot);
 void *model_output_gradient(struct model *model, int chunk, int slot);
 
+/* Have 'use' called before a forward pass gives the first work to the stream that reads weights of
+ * a layer of the chunk, from layer 0 on; with layer 0 those of embedding and head are meant too. */
+void model_on_use(struct model *model, void (*use)(void *context, int chunk, int64_t layer),
+                  void *context);
+
 /* Forward pass of a slot's micro-batch. The chunk with the head adds to state->loss and, unless
  * 'evaluate', takes the head's gradients at once ('accumulate' as below), so that logits are never
  * kept. 'evaluate' also leaves out dropout. */

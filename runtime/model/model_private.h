@@ -80,6 +80,8 @@ struct model {
     char *cache;        /* (layers, samples, cache, kv) */
     struct model *base; /* whose weights, cache, streams and rotations these are, or NULL */
     struct step_state *state;
+    void (*use)(void *context, int chunk, int64_t layer); /* see model_on_use; or NULL */
+    void *use_context;
     struct chunk *chunks;
     struct scratch scratch;
     float *cosine, *sine;

@@ -435,6 +435,7 @@ int engine_evaluate(struct engine *e, struct batch_loader *loader, int64_t micro
 
 int engine_state(struct engine *e, struct step_state *state, int reset, struct error *err)
 {
+    optimizer_settle(e->optimizer);
     device_copy(e->stream, e->report, model_state(e->model), sizeof(*e->report), COPY_TO_HOST);
     if (reset)
         optimizer_reset_log(e->optimizer);

@@ -43,7 +43,8 @@ int engine_step(struct engine *engine, struct batch_loader *loader, int64_t iter
 int engine_evaluate(struct engine *engine, struct batch_loader *loader, int64_t micros,
                     double *loss, struct error *err);
 
-/* The state after all steps given so far; waits. 'reset' clears what the log counts. */
+/* The state after all steps given so far; waits for it and for the weights. 'reset' clears what the
+ * log counts. */
 int engine_state(struct engine *engine, struct step_state *state, int reset, struct error *err);
 
 /* Euclidean norm of all parameters of the model, each counted once; waits. Collective. */

@@ -20,6 +20,8 @@ struct optimizer {
     int64_t shards, rank;
     struct device_stream *stream, *reduce_stream;
     struct device_event *ready, *reduced;
+    struct device_event **gathered; /* one per bucket, where it is divided */
+    char *gathering;                /* per bucket: the model's stream has yet to follow */
     char *memory;
     struct optimizer_shard shard;
     struct device_plan **adam; /* one per bucket */
@@ -134,6 +136,45 @@ static int create_memory(struct optimizer *o, struct error *err)
     return 0;
 }
 
+static int create_gathering(struct optimizer *o, struct error *err)
+{
+    size_t count = (size_t)o->parameters->bucket_count;
+
+    o->gathered = calloc(count, sizeof(struct device_event *));
+    o->gathering = calloc(count, 1);
+    if (!o->gathered || !o->gathering)
+        return error_set(err, "out of memory");
+    for (size_t i = 0; i < count && o->shards > 1; i++) {
+        o->gathered[i] = device_event_create(o->device, 0, err);
+        if (!o->gathered[i])
+            return -1;
+    }
+    return 0;
+}
+
+static void settle_bucket(struct optimizer *o, int i)
+{
+    if (o->gathering[i])
+        device_event_follow(o->stream, o->gathered[i]);
+    o->gathering[i] = 0;
+}
+
+/* A layer's weights are about to be read: those of its bucket must be there. */
+static void use_layer(void *context, int chunk, int64_t layer)
+{
+    struct optimizer *o = context;
+
+    for (int i = 0; i < o->parameters->bucket_count; i++)
+        if (o->parameters->buckets[i].chunk == chunk && o->parameters->buckets[i].layer <= layer)
+            settle_bucket(o, i);
+}
+
+void optimizer_settle(struct optimizer *o)
+{
+    for (int i = 0; i < o->parameters->bucket_count; i++)
+        settle_bucket(o, i);
+}
+
 struct optimizer *optimizer_create(const struct optimizer_config *config, struct model *model,
                                    const struct parallel *parallel, struct device *device,
                                    enum device_type type, struct error *err)
@@ -156,10 +197,12 @@ struct optimizer *optimizer_create(const struct optimizer_config *config, struct
     o->reduce_stream = device_stream_create(device, 1, err);
     o->ready = o->reduce_stream ? device_event_create(device, 0, err) : NULL;
     o->reduced = o->ready ? device_event_create(device, 0, err) : NULL;
-    if (!o->reduced || create_memory(o, err) < 0 || create_plans(o, err) < 0) {
+    if (!o->reduced || create_memory(o, err) < 0 || create_plans(o, err) < 0 ||
+        create_gathering(o, err) < 0) {
         optimizer_destroy(o);
         return NULL;
     }
+    model_on_use(model, use_layer, o);
     return o;
 }
 
@@ -173,10 +216,15 @@ void optimizer_destroy(struct optimizer *o)
         plan_destroy(o->segments[i].plan);
     for (int i = 0; i < 4; i++)
         plan_destroy(o->phases[i]);
+    for (int i = 0; o->gathered && i < o->parameters->bucket_count; i++)
+        device_event_destroy(o->gathered[i]);
+    model_on_use(o->model, NULL, NULL);
     device_event_destroy(o->ready);
     device_event_destroy(o->reduced);
     device_stream_destroy(o->reduce_stream);
     device_release(o->device, o->memory);
+    free(o->gathered);
+    free(o->gathering);
     free(o->adam);
     free(o->segments);
     free(o);
@@ -336,9 +384,9 @@ static void update(struct optimizer *o)
         comm_all_gather(o->parallel->data, o->reduce_stream, mine,
                         weights + (size_t)bucket->first * size, (size_t)part_size(o, bucket),
                         o->type);
+        device_event_record(o->gathered[i], o->reduce_stream);
+        o->gathering[i] = 1;
     }
-    device_event_record(o->reduced, o->reduce_stream);
-    device_event_follow(o->stream, o->reduced);
 }
 
 void optimizer_finish(struct optimizer *o)
@@ -367,6 +415,7 @@ void optimizer_sum_weights(struct optimizer *o)
     struct step_state *state = model_state(o->model);
     float *weights = model_weights(o->model);
 
+    optimizer_settle(o);
     phase(o, STEP_BEGIN);
     for (int i = 0; i < o->segment_count; i++) {
         const struct segment *segment = &o->segments[i];

@@ -1,5 +1,6 @@
 /* Adam over the arenas, divided over the data-parallel ranks: gradients are reduce-scattered bucket
- * by bucket, each rank updates its part of every bucket, and the weights are gathered again. */
+ * by bucket, each rank updates its part of every bucket, and the weights are gathered again while
+ * the next step's forward pass is under way. */
 #ifndef MEGATRON_OPTIMIZER_H
 #define MEGATRON_OPTIMIZER_H
 
@@ -36,10 +37,14 @@ struct optimizer_shard optimizer_shard(struct optimizer *optimizer);
 
 /* The parts of a step, all on the model's stream. begin: before the first micro-batch. reduce: the
  * gradients of 'layer' of 'chunk' are complete. finish: reduce what is left, clip, update, gather.
- */
+ * The gathering goes on after it: forward passes wait for what they need (model_on_use). */
 void optimizer_begin(struct optimizer *optimizer);
 void optimizer_reduce(struct optimizer *optimizer, int chunk, int64_t layer);
 void optimizer_finish(struct optimizer *optimizer);
+
+/* Let the model's stream wait until all weights are gathered: before anything but a forward pass
+ * reads them. */
+void optimizer_settle(struct optimizer *optimizer);
 
 /* Forget what the log counted. */
 void optimizer_reset_log(struct optimizer *optimizer);

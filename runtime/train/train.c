@@ -333,6 +333,7 @@ static int loop(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
     struct progress progress;
+    struct step_state state;
     int end = 0;
 
     t->interval_began = now();
@@ -353,7 +354,7 @@ static int loop(struct train *t, struct error *err)
             return -1;
     }
     progress = progress_of(t);
-    if (saving_end(&t->saving, &progress, err) < 0)
+    if (engine_state(t->engine, &state, 0, err) < 0 || saving_end(&t->saving, &progress, err) < 0)
         return -1;
     if (end && t->prints)
         printf("exiting program at iteration %" PRId64 "\n", t->iteration);

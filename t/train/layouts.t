@@ -77,6 +77,13 @@ expected=$(losses 1 "${model[@]}")
 check "cp 2" 2 $c 2
 check "tp 2 x pp 2" 4 $t 2 $p 2
 
+# Between two log lines nobody waits: weights are gathered while the next step's forward pass runs.
+model=("${gpt[@]}" --train-iters 9 --log-interval 3)
+family="three steps a line"
+expected=$(losses 1 "${model[@]}")
+check "dp 2 in small buckets, random order" 2 --ddp-bucket-size 1 --random-order
+check "dp 2 x pp 2 interleaved in small buckets, random order" 4 $p 2 $v 1 --ddp-bucket-size 1 --random-order
+
 # --- Weights as files: written by any layout, read by any other.
 model=("${gpt[@]}")
 family="weights"
