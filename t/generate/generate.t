@@ -10,7 +10,7 @@ generate() {
     local ranks=$1 run=()
     shift
     [ "$ranks" = 1 ] || run=(mpirun --oversubscribe -n "$ranks")
-    out=$(timeout 120 "${run[@]}" "$megatron" generate --device cpu --cpu-threads 1 "$@" 2>said </dev/null)
+    out=$(timeout 240 "${run[@]}" "$megatron" generate --device cpu --cpu-threads 1 "$@" 2>said </dev/null)
     rc=$?
     said=$(cat said)
 }
