@@ -31,6 +31,7 @@ void board_clear(struct board *board)
     if (board->jobs)
         pthread_mutex_destroy(&board->lock);
     free(board->jobs);
+    free(board->early);
     memset(board, 0, sizeof(*board));
 }
 
@@ -127,17 +128,27 @@ static int create_claim(struct work *work, struct board *board, size_t number, i
     return 1;
 }
 
+static int is_free(const struct job *job)
+{
+    return !job->done && !job->mine && job->generation < 0;
+}
+
 int board_claim(struct work *work, struct board *board, size_t *number, struct error *err)
 {
     int misses = 0, rc = 0;
 
     pthread_mutex_lock(&board->lock);
+    while (rc == 0 && board->early_at < board->early_count) {
+        *number = board->early[board->early_at++];
+        if (is_free(&board->jobs[*number]))
+            rc = create_claim(work, board, *number, 0, err);
+    }
     for (size_t tried = 0; tried < board->count && rc == 0; tried++) {
         size_t at = board->cursor;
         struct job *job = &board->jobs[at];
 
         board->cursor = (at + 1) % board->count;
-        if (job->done || job->mine || job->generation >= 0)
+        if (!is_free(job))
             continue;
         rc = create_claim(work, board, at, 0, err);
         *number = at;

@@ -24,6 +24,8 @@ struct board {
     enum job_kind kind;
     size_t count, cursor;
     struct job *jobs;
+    size_t *early; /* jobs to begin with, because they take long; or NULL */
+    size_t early_count, early_at;
     pthread_mutex_t lock;
 };
 

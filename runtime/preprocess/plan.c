@@ -295,6 +295,44 @@ int plan_read(struct plan *plan, const char *path, struct error *err)
     return rc;
 }
 
+struct large {
+    int64_t bytes;
+    size_t chunk;
+};
+
+static int larger_first(const void *a, const void *b)
+{
+    const struct large *left = a, *right = b;
+
+    if (left->bytes != right->bytes)
+        return left->bytes < right->bytes ? 1 : -1;
+    return left->chunk < right->chunk ? -1 : 1;
+}
+
+size_t plan_large_chunks(const struct plan *plan, const struct preprocess_config *config,
+                         size_t **list)
+{
+    int64_t target = chunk_size(plan->input_bytes, config->chunk_bytes);
+    struct large *all = malloc((plan->chunk_count + 1) * sizeof(*all));
+    size_t count = 0;
+
+    *list = NULL;
+    if (!all)
+        return SIZE_MAX;
+    for (size_t i = 0; i < plan->chunk_count; i++) {
+        int64_t bytes = plan_chunk_bytes(plan, i);
+
+        if (bytes > 2 * target)
+            all[count++] = (struct large){bytes, i};
+    }
+    qsort(all, count, sizeof(*all), larger_first);
+    *list = malloc((count + 1) * sizeof(**list));
+    for (size_t i = 0; *list && i < count; i++)
+        (*list)[i] = all[i].chunk;
+    free(all);
+    return *list ? count : SIZE_MAX;
+}
+
 int64_t plan_chunk_bytes(const struct plan *plan, size_t chunk)
 {
     int64_t total = 0;

@@ -33,6 +33,12 @@ int plan_write(const struct plan *plan, const char *path, struct error *err);
 /* Returns 0; 1 where there is no whole plan at 'path'; -1 on error. */
 int plan_read(struct plan *plan, const char *path, struct error *err);
 
+/* The chunks that are one file which could not be cut, and much larger than the others: largest
+ * first. Whoever begins with them ends no later than the rest. The caller frees '*list'. Returns
+ * their number, or SIZE_MAX when memory is out. */
+size_t plan_large_chunks(const struct plan *plan, const struct preprocess_config *config,
+                         size_t **list);
+
 /* Bytes on disk of a chunk. */
 int64_t plan_chunk_bytes(const struct plan *plan, size_t chunk);
 

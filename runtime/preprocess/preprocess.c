@@ -167,6 +167,14 @@ static int prepare(struct run *run, struct error *err)
             run->plan.chunk_count * (size_t)run->work.world->rank / (size_t)run->work.world->size;
     if (board_init(&run->parts, JOB_CHUNK, run->plan.chunk_count, start, err) < 0)
         return -1;
+    /* A file that cannot be cut must not be begun when all others are done. */
+    if (config->max_documents == 0) {
+        size_t count = plan_large_chunks(&run->plan, config, &run->parts.early);
+
+        if (count == SIZE_MAX)
+            return error_set(err, "out of memory for %zu chunks", run->plan.chunk_count);
+        run->parts.early_count = count;
+    }
     run->encode.config = config;
     run->encode.plan = &run->plan;
     run->encode.work = &run->work;

@@ -39,6 +39,16 @@ for input in dir 'dir/part*' "$(echo dir/*)"; do
     ok "from many files: --input ${input:0:20}" same c o || diag "$out"
 done
 
+# --- A large file that cannot be cut is begun before the small ones, wherever it stands
+rm -rf o_* many
+mkdir many
+split -n l/9 -d c.jsonl many/part
+cat many/part0[6-8] | gzip -1 >many/part06.gz
+rm many/part06 many/part07 many/part08
+try "${pre[@]}" --input many --output-prefix o --workers 1 --chunk-bytes 20000
+is "$(grep -m1 '^Opening' <<<"$out")" 'Opening many/part06.gz' "a large compressed file comes first"
+ok "and the output is in order" same c o
+
 # --- More keys, more outputs
 perl -pe 's/^\{/{"a":{"b":"1 2"},/ if /^\{/' c.jsonl >keys.jsonl
 try "${pre[@]}" --input keys.jsonl --output-prefix k --json-keys text a.b
