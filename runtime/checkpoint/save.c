@@ -244,6 +244,8 @@ static int create_save(struct checkpoint *c, struct error *err)
     if (!c->snapshot || !c->state || !c->copied || !c->reports)
         return error_set(err, "out of memory for a copy of %.1f MiB to save",
                          (double)elements * 4 / (1 << 20));
+    /* Memory that is touched for the first time is slow; no step is to wait for that. */
+    memset(c->snapshot, 0, elements * sizeof(float));
     /* A limit on the size of files is an error of the write like any other. */
     signal(SIGXFSZ, SIG_IGN);
     return start_thread(c, err);

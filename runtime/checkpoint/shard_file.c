@@ -103,6 +103,14 @@ static int add_bytes(struct writer *w, const void *bytes, size_t count, struct e
     for (size_t done = 0; done < count;) {
         size_t part = SHARD_BLOCK - w->used;
 
+        /* A whole block needs no copy. */
+        if (w->used == 0 && count - done >= SHARD_BLOCK) {
+            w->sums[w->sum_count++] = checksum_of((const char *)bytes + done, SHARD_BLOCK);
+            if (write_bytes(w, (const char *)bytes + done, SHARD_BLOCK, err) < 0)
+                return -1;
+            done += SHARD_BLOCK;
+            continue;
+        }
         part = part < count - done ? part : count - done;
         memcpy(w->block + w->used, (const char *)bytes + done, part);
         w->used += part;
