@@ -1,5 +1,6 @@
 /* TensorBoard's event files: records of (length, its checksum, data, its checksum), the data being
  * protocol buffers of type Event. Only what a scalar needs is written here, byte by byte. */
+#include "append_file.h"
 #include "log.h"
 
 #include <errno.h>
@@ -11,9 +12,7 @@
 #include <unistd.h>
 
 struct event_file {
-    FILE *stream;
-    char path[1024];
-    int failed;
+    struct append_file *records;
     uint32_t table[256];
 };
 
@@ -84,14 +83,15 @@ static void put_double(struct bytes *b, unsigned number, double value)
 static void write_record(struct event_file *file, const struct bytes *data)
 {
     struct bytes head = {{0}, 0}, tail = {{0}, 0};
+    unsigned char record[sizeof(data->data) + 16];
 
     put_fixed(&head, data->size, 8);
     put_fixed(&head, masked_crc(file->table, head.data, 8), 4);
     put_fixed(&tail, masked_crc(file->table, data->data, data->size), 4);
-    if (fwrite(head.data, 1, head.size, file->stream) != head.size ||
-        fwrite(data->data, 1, data->size, file->stream) != data->size ||
-        fwrite(tail.data, 1, tail.size, file->stream) != tail.size)
-        file->failed = 1;
+    memcpy(record, head.data, head.size);
+    memcpy(record + head.size, data->data, data->size);
+    memcpy(record + head.size + data->size, tail.data, tail.size);
+    append_file_add(file->records, record, head.size + data->size + tail.size);
 }
 
 static double seconds(void)
@@ -106,7 +106,7 @@ struct event_file *event_file_create(const char *directory, struct error *err)
 {
     struct event_file *file = calloc(1, sizeof(*file));
     struct bytes version = {{0}, 0};
-    char host[128] = "host";
+    char host[128] = "host", path[1024];
 
     if (!file) {
         error_set(err, "out of memory");
@@ -119,10 +119,11 @@ struct event_file *event_file_create(const char *directory, struct error *err)
         free(file);
         return NULL;
     }
-    if (snprintf(file->path, sizeof(file->path), "%s/events.out.tfevents.%lld.%s.%d", directory,
-                 (long long)time(NULL), host, (int)getpid()) >= (int)sizeof(file->path) ||
-        !(file->stream = fopen(file->path, "wbx"))) {
-        error_set_errno(err, errno, "--tensorboard-dir: cannot write %s", file->path);
+    snprintf(path, sizeof(path), "%.800s/events.out.tfevents.%lld.%s.%d", directory,
+             (long long)time(NULL), host, (int)getpid());
+    file->records = append_file_open(path, 1, err);
+    if (!file->records) {
+        error_prefix(err, "--tensorboard-dir");
         free(file);
         return NULL;
     }
@@ -152,21 +153,13 @@ void event_file_scalar(struct event_file *file, const char *tag, int64_t step, d
 
 int event_file_flush(struct event_file *file, struct error *err)
 {
-    if (fflush(file->stream) != 0 || file->failed)
-        return error_set(err, "cannot write all of %s", file->path);
-    return 0;
+    return append_file_flush(file->records, err);
 }
 
 int event_file_close(struct event_file *file, struct error *err)
 {
-    int failed;
+    int rc = file ? append_file_close(file->records, err) : 0;
 
-    if (!file)
-        return 0;
-    failed = file->failed;
-    failed |= fclose(file->stream) != 0;
-    if (failed)
-        error_set(err, "cannot write all of %s", file->path);
     free(file);
-    return failed ? -1 : 0;
+    return rc;
 }

@@ -10,7 +10,8 @@
 struct event_file;
 struct event_file *event_file_create(const char *directory, struct error *err);
 void event_file_scalar(struct event_file *file, const char *tag, int64_t step, double value);
-/* Write out what is held back, and with 'close' end the file. Returns -1 if anything was lost. */
+/* Write out what is held back, and with 'close' end the file. Returns -1 if not all of it could be
+ * written; a later flush tries again. */
 int event_file_flush(struct event_file *file, struct error *err);
 int event_file_close(struct event_file *file, struct error *err);
 

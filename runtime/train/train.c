@@ -1,4 +1,5 @@
 #include "train.h"
+#include "append_file.h"
 #include "choices.h"
 #include "hf.h"
 #include "log.h"
@@ -31,8 +32,9 @@ struct train {
     struct dataset *splits[DATASET_SPLITS];
     struct feed train_feed, valid_feed, test_feed;
     struct event_file *events;
-    FILE *metrics;
+    struct append_file *metrics;
     int prints; /* this rank writes the log */
+    int warned; /* events or metrics could not be written */
     struct saving saving;
     int64_t iteration, consumed, consumed_valid;
     double began, interval_began;
@@ -188,9 +190,9 @@ static int open_outputs(struct train *t, struct error *err)
             return -1;
     }
     if (t->a->metrics_file) {
-        t->metrics = fopen(t->a->metrics_file, "a");
+        t->metrics = append_file_open(t->a->metrics_file, 0, err);
         if (!t->metrics)
-            return error_set(err, "--metrics-file: cannot write %s", t->a->metrics_file);
+            return error_prefix(err, "--metrics-file");
     }
     return 0;
 }
@@ -213,6 +215,20 @@ static void write_events(struct train *t, const struct log_line *line)
     event_file_scalar(e, "iteration-time", step, line->milliseconds / 1000);
     if (line->teraflops >= 0)
         event_file_scalar(e, "throughput", step, line->teraflops);
+}
+
+/* A full disk costs lines of events and metrics, not the run: it is said once, and what is held is
+ * tried again with the next line. */
+static void flush_outputs(struct train *t)
+{
+    struct error trouble;
+    int rc = t->events ? event_file_flush(t->events, &trouble) : 0;
+
+    if (t->metrics && append_file_flush(t->metrics, &trouble) < 0)
+        rc = -1;
+    if (rc < 0 && !t->warned)
+        fprintf(stderr, "megatron: warning: %s; training goes on\n", trouble.text);
+    t->warned = rc < 0;
 }
 
 static int log_steps(struct train *t, int64_t batch, struct error *err)
@@ -254,17 +270,14 @@ static int log_steps(struct train *t, int64_t batch, struct error *err)
     log_line_format(&line, text, sizeof(text));
     printf("%s\n", text);
     fflush(stdout);
-    if (t->events) {
+    if (t->events)
         write_events(t, &line);
-        if (event_file_flush(t->events, err) < 0)
-            return -1;
-    }
     if (t->metrics) {
-        log_line_json(&line, text, sizeof(text));
-        fprintf(t->metrics, "%s\n", text);
-        if (fflush(t->metrics) != 0)
-            return error_set(err, "cannot write all of %s", a->metrics_file);
+        log_line_json(&line, text, sizeof(text) - 1);
+        strcat(text, "\n");
+        append_file_add(t->metrics, text, strlen(text));
     }
+    flush_outputs(t);
     return 0;
 }
 
@@ -411,12 +424,14 @@ static int set_up(struct train *t, struct error *err)
     return open_outputs(t, err);
 }
 
-static int tear_down(struct train *t, struct error *err)
+static void tear_down(struct train *t)
 {
-    int rc = event_file_close(t->events, err);
+    struct error trouble;
 
-    if (t->metrics && fclose(t->metrics) != 0)
-        rc = error_set(err, "cannot write all of %s", t->a->metrics_file);
+    if (event_file_close(t->events, &trouble) < 0)
+        fprintf(stderr, "megatron: warning: %s\n", trouble.text);
+    if (append_file_close(t->metrics, &trouble) < 0)
+        fprintf(stderr, "megatron: warning: %s\n", trouble.text);
     feed_close(&t->train_feed);
     feed_close(&t->valid_feed);
     feed_close(&t->test_feed);
@@ -427,13 +442,11 @@ static int tear_down(struct train *t, struct error *err)
     parallel_destroy(&t->parallel);
     comm_close(t->comm);
     device_close(t->device);
-    return rc;
 }
 
 int train_run(const struct arguments *arguments, const struct world *world, struct error *err)
 {
     struct train t = {.a = arguments, .world = world, .began = now()};
-    struct error late;
     int rc;
 
     rc = set_up(&t, err);
@@ -443,9 +456,6 @@ int train_run(const struct arguments *arguments, const struct world *world, stru
         rc = -1;
     if (rc < 0 && t.comm)
         comm_abort(t.comm, err->text);
-    if (tear_down(&t, &late) < 0 && rc >= 0) {
-        *err = late;
-        rc = -1;
-    }
+    tear_down(&t);
     return rc;
 }

@@ -103,6 +103,12 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
         train 1 --load small --save small2
         same whole/iter_0000008 small2/iter_0000008 "and is whole"
         umount small
+        mount -t tmpfs -o size=64k none small && head -c 65536 /dev/zero >small/full 2>/dev/null
+        train 1 --metrics-file small/metrics --tensorboard-dir small
+        is "$rc" 0 "no room for metrics and events: the run goes on"
+        is "$(grep -c 'warning: cannot write all of small/.*No space left on device; training goes on' <<<"$out")" 1 "which is said once"
+        like "$out" 'iteration +8/ ' "to its end"
+        umount small
     fi
 fi
 out=$(ulimit -f 100; "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 --save limit --save-interval 4 2>&1)

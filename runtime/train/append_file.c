@@ -1,0 +1,83 @@
+#include "append_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST_HELD = 1 << 20 };
+
+struct append_file {
+    int fd, lost;
+    char *path, *held;
+    size_t size, written; /* bytes held, and how many of them are in the file */
+};
+
+struct append_file *append_file_open(const char *path, int fresh, struct error *err)
+{
+    struct append_file *file = calloc(1, sizeof(*file));
+
+    if (file)
+        file->path = strdup(path);
+    if (!file || !file->path) {
+        free(file);
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    file->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (fresh ? O_EXCL : 0), 0666);
+    if (file->fd < 0) {
+        error_set_errno(err, errno, "cannot write %s", path);
+        free(file->path);
+        free(file);
+        return NULL;
+    }
+    return file;
+}
+
+void append_file_add(struct append_file *file, const void *record, size_t size)
+{
+    char *more = NULL;
+
+    if (file->size + size <= MOST_HELD)
+        more = realloc(file->held, file->size + size);
+    if (!more) {
+        file->lost = 1;
+        return;
+    }
+    memcpy(more + file->size, record, size);
+    file->held = more;
+    file->size += size;
+}
+
+int append_file_flush(struct append_file *file, struct error *err)
+{
+    while (file->written < file->size) {
+        ssize_t wrote = write(file->fd, file->held + file->written, file->size - file->written);
+
+        if (wrote > 0)
+            file->written += (size_t)wrote;
+        else if (wrote == 0 || errno != EINTR)
+            return error_set_errno(err, wrote == 0 ? EIO : errno, "cannot write all of %s",
+                                   file->path);
+    }
+    file->size = file->written = 0;
+    return 0;
+}
+
+int append_file_close(struct append_file *file, struct error *err)
+{
+    int rc;
+
+    if (!file)
+        return 0;
+    rc = append_file_flush(file, err);
+    if (rc == 0 && file->lost)
+        rc = error_set(err, "some records of %s are lost", file->path);
+    if (close(file->fd) < 0 && rc == 0)
+        rc = error_set_errno(err, errno, "cannot write all of %s", file->path);
+    free(file->held);
+    free(file->path);
+    free(file);
+    return rc;
+}
