@@ -19,4 +19,8 @@ int hf_load(const char *path, const struct model_config *config, struct model *m
 int hf_save(const char *directory, const struct model_config *config, struct model *model,
             const struct parallel *parallel, struct device *device, struct error *err);
 
+/* Would hf_save find a name for every tensor of the model, and a 'directory' that it can write to?
+ * Said before the training rather than behind it. */
+int hf_save_check(const char *directory, const struct model_config *config, struct error *err);
+
 #endif

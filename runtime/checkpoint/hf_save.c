@@ -88,3 +88,12 @@ int hf_save(const char *directory, const struct model_config *config, struct mod
     hf_files_clear(&files);
     return rc;
 }
+
+int hf_save_check(const char *directory, const struct model_config *config, struct error *err)
+{
+    struct hf_files files;
+    int rc = hf_files_plan(&files, config, HF_SHARD_BYTES, err);
+
+    hf_files_clear(&files);
+    return rc < 0 ? -1 : directory_prepare(directory, err);
+}

@@ -374,10 +374,12 @@ static int loop(struct train *t, struct error *err)
     if (!end && t->test_feed.loader && a->eval_iters > 0 &&
         evaluate(t, &t->test_feed, "the end of training for test data", err) < 0)
         return -1;
+    if (t->iteration < a->total_iterations)
+        return TRAIN_ENDED_EARLY;
     if (a->save_hf && hf_save(a->save_hf, &a->model_config, engine_model(t->engine), &t->parallel,
                               t->device, err) < 0)
         return error_prefix(err, "--save-hf");
-    return t->iteration < a->total_iterations ? TRAIN_ENDED_EARLY : 0;
+    return 0;
 }
 
 /* --skip-train: the loss of what was loaded, on the data held back. */
@@ -410,6 +412,9 @@ static int set_up(struct train *t, struct error *err)
     if (open_ranks(t, err) < 0)
         return -1;
     t->prints = t->comm->rank == t->comm->size - 1;
+    if (t->a->save_hf && t->comm->rank == 0 &&
+        hf_save_check(t->a->save_hf, &t->a->model_config, err) < 0)
+        return error_prefix(err, "--save-hf");
     if (plan_print(t->a, t->device, &t->parallel, t->comm->rank == 0, err) < 0 ||
         create_engine(t, err) < 0 || open_data(t, err) < 0)
         return -1;
