@@ -56,7 +56,7 @@ static int apply_preset(struct arguments *a, const struct options_result *given,
     struct {
         int64_t *value, preset;
     } rows[9];
-    int llama;
+    int llama, wider, headed;
 
     if (!a->model)
         return 0;
@@ -72,9 +72,16 @@ static int apply_preset(struct arguments *a, const struct options_result *given,
     rows[6].value = &a->seq_length, rows[6].preset = shape->sequence;
     rows[7].value = &a->max_position_embeddings, rows[7].preset = shape->sequence;
     rows[8].value = &a->vocab_size, rows[8].preset = shape->vocabulary;
-    for (int i = 0; i < 9; i++)
-        if (*rows[i].value < 0)
+    /* Sizes that follow from others do so again where these are not the preset's. */
+    wider = a->hidden_size >= 0 && a->hidden_size != shape->hidden;
+    headed = a->num_attention_heads >= 0 && a->num_attention_heads != shape->heads;
+    for (int i = 0; i < 9; i++) {
+        int follows = (rows[i].value == &a->ffn_hidden_size && wider) ||
+                      (rows[i].value == &a->kv_channels && (wider || headed));
+
+        if (*rows[i].value < 0 && !follows)
             *rows[i].value = rows[i].preset;
+    }
     llama = shape->family == MODEL_LLAMA;
     a->group_query_attention |= shape->query_groups != shape->heads;
     if (!llama)
@@ -427,15 +434,24 @@ static int derive_evaluation(struct arguments *a, struct error *err)
     return 0;
 }
 
+/* Is there data for what the run does? */
+static int names_data(const struct arguments *a)
+{
+    return a->mock_data || a->data_path.count > 0 || a->train_data_path.count > 0 ||
+           (a->skip_train && (a->valid_data_path.count > 0 || a->test_data_path.count > 0));
+}
+
 int arguments_derive(struct arguments *a, const struct options_result *given,
                      const struct world *world, struct error *err)
 {
+    if (a->load && a->load_hf)
+        return error_set(err, "--load and --load-hf exclude each other; leave out one");
     if (derive_evaluation(a, err) < 0)
         return -1;
     if (!a->model && world->model)
         a->model = world->model;
     if (apply_preset(a, given, err) < 0 || ask_tokenizer(a, given, err) < 0 ||
-        (a->skip_train && network_from_weights(a, given, err) < 0) || derive_shape(a, err) < 0 ||
+        network_from_weights(a, given, err) < 0 || derive_shape(a, err) < 0 ||
         derive_layout(a, world, err) < 0 || derive_model(a, err) < 0 || check_layout(a, err) < 0 ||
         derive_recompute(a, err) < 0 || derive_length(a, err) < 0 || derive_rules(a, err) < 0)
         return -1;
@@ -453,12 +469,11 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
         return error_set(err, "--save-interval needs --save, the directory to save in");
     if (a->finetune && !a->load)
         return error_set(err, "--finetune needs --load, the checkpoint to start from");
-    if (a->load && a->load_hf)
-        return error_set(err, "--load and --load-hf exclude each other; leave out one");
     if (a->eod_id < 0)
         a->eod_id = a->vocab_size - 1;
-    if (!a->mock_data && a->data_path.count == 0 && a->train_data_path.count == 0 && !a->dry_run)
-        return error_set(err, "no data: give --data-path, --train-data-path or --mock-data");
+    if (!names_data(a) && !a->dry_run)
+        return error_set(err, "no data: give --data-path, --%s-data-path or --mock-data",
+                         a->skip_train ? "valid" : "train");
     return 0;
 }
 

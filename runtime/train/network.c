@@ -87,9 +87,9 @@ static int take_rows(struct arguments *a, const struct options_result *given, st
         int preset = !told && a->model && row->kind == SIZE && *(int64_t *)row->here >= 0 &&
                      strcmp(row->name, "vocab-size") != 0;
 
-        if (told && row->loose)
+        if ((told || preset) && row->loose)
             continue;
-        if ((told || (preset && !row->loose)) && value_of(row) != row->there)
+        if ((told || preset) && value_of(row) != row->there)
             return contradiction(a, row, preset, directory, err);
         set(row);
     }
@@ -133,11 +133,14 @@ static int take(struct arguments *a, const struct options_result *given,
                          directory);
     if (take_rows(a, given, rows, sizeof(rows) / sizeof(rows[0]), directory, err) < 0)
         return -1;
-    /* What a folder can do at most is no length to evaluate at. */
-    if (a->load_hf && !options_given(given, "seq-length") && a->seq_length > MOST_SEQUENCE)
+    /* What a folder can do at most is no length to train or to evaluate at. */
+    if (a->load_hf && !options_given(given, "seq-length") && !a->model &&
+        a->seq_length > MOST_SEQUENCE)
         a->seq_length = MOST_SEQUENCE;
     a->group_query_attention = s->query_groups != s->heads;
     a->scaling = c->rope_scaling;
+    if (!a->skip_train)
+        return 0;
     a->hidden_dropout = a->attention_dropout = 0;
     if (a->micro_batch_size < 0)
         a->micro_batch_size = 1;
@@ -151,6 +154,9 @@ int network_from_weights(struct arguments *a, const struct options_result *given
     struct origin origin;
     struct stat status;
 
+    /* A run that goes on is compared with its checkpoint when that is read. */
+    if (!a->skip_train && !a->load_hf)
+        return 0;
     /* A single safetensors file says nothing of its network. */
     if (!a->load && stat(directory, &status) == 0 && S_ISREG(status.st_mode))
         return 0;

@@ -48,6 +48,34 @@ done <<'END'
 --tokenizer-type GPT2BPETokenizer|the tokenizer has 50257 tokens, and the weights in run are of a network with 300
 --megatron-model 1.7B|--megatron-model 1.7B has --num-layers 24, and the weights in run have 4
 END
+# A training that begins with a folder's weights has the folder's network, too.
+begin=(--micro-batch-size 2 --global-batch-size 16 --lr 1e-3 --train-iters 1 --mock-data --log-interval 1 --eval-iters 0
+    --device cpu --cpu-threads 1)
+try "$megatron" train "${begin[@]}" --load-hf hf
+like "$out" 'seq_length .* 32$' "train --load-hf: the network is taken from config.json" || diag "$out"
+like "$out" 'iteration +1/ ' "  and trained"
+try "$megatron" train "${begin[@]}" --load-hf hf --norm-epsilon 1e-6
+like "$out" '--norm-epsilon=1e-06 is given, and the weights in hf have 1e-05' "  an option that says otherwise is refused"
+try "$megatron" train "${begin[@]}" "${model[@]}" --seq-length 32 --vocab-size 300 --swiglu --save-hf out
+is "$rc" 1 "--save-hf of a network that Hugging Face does not have"
+like "$out" '--save-hf: Hugging Face has no such network' "  and why"
+unlike "$out" 'iteration +1/' "  said before the training"
+try "$megatron" train "${begin[@]}" "${model[@]}" --seq-length 32 --vocab-size 300 --save-hf /dev/null/x
+like "$out" '--save-hf: cannot make /dev/null/x' "--save-hf to a place that cannot be written to"
+unlike "$out" 'iteration +1/' "  said before the training"
+try "$megatron" train "${begin[@]}" "${model[@]}" --seq-length 32 --vocab-size 300 --train-iters 2 --exit-interval 1 --save-hf early
+is "$rc $(ls early)" "75 " "a run that ended early writes no weights for others"
+
+# Data for one of the splits only.
+seq 20000 | awk '{ printf "%s%s", $1 % 250, $1 % 40 ? " " : "\n" }' | sed 's/.*/{"text": "&"}/' >text.jsonl
+try "$megatron" preprocess --input text.jsonl --output-prefix data --tokenizer-type NullTokenizer --vocab-size 299 --append-eod
+is "$rc" 0 "a small corpus" || diag "$out"
+for split in valid test; do
+    try "$megatron" evaluate --load run --$split-data-path data_text_document --device cpu --cpu-threads 1 --eval-iters 2
+    is "$rc $(grep -c 'lm loss value: [0-9.]*E' <<<"$out")" "0 1" "--$split-data-path alone" || diag "$(tail -n 3 <<<"$out")"
+done
+try "$megatron" evaluate --load run --device cpu
+like "$out" 'no data: give --data-path, --valid-data-path or --mock-data' "no data"
 evaluate 1 --load nowhere
 like "$out" '--load: there is no directory nowhere' "no directory"
 evaluate 1

@@ -85,4 +85,7 @@ try "$megatron" train --megatron-model list
 like "$out" 'llama2-70b' "--megatron-model list"
 try "$megatron" train --megatron-model llama2-7b --dry-run --micro-batch-size 1 --lr 1e-4 --train-iters 10
 like "$out" 'rank \(0, 0\): 6738415616$' "parameters of Llama 2 7B"
+try "$megatron" train --megatron-model llama2-7b --hidden-size 1024 --dry-run --micro-batch-size 1 --lr 1e-4 --train-iters 10
+like "$out" 'ffn_hidden_size .* 2688$' "a preset with another width: the MLP's follows"
+like "$out" 'kv_channels .* 32$' "  and that of the heads"
 done_testing
