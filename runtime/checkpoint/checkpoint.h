@@ -43,6 +43,8 @@ struct checkpoint_loaded {
     int resumes; /* 'state' is to be gone on with */
     struct progress progress;
     struct step_state state;
+    int same_data; /* the run goes on with data in the order of 'data_seed' */
+    uint64_t data_seed;
 };
 
 /* Read the newest whole checkpoint of config->load: weights into the gradient arena, in fp32, as

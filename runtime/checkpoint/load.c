@@ -164,6 +164,13 @@ static void fill_loaded(struct checkpoint *c, const struct checkpoint_index *ind
     if (c->config.finetune)
         return;
     loaded->progress = index->progress;
+    loaded->same_data = c->config.load_rng && index->progress.consumed > 0;
+    loaded->data_seed = index->state.seed;
+    if (loaded->same_data && loaded->data_seed != c->config.model->seed)
+        checkpoint_say(c,
+                       "WARNING: the run goes on with --seed %" PRIu64 " of its checkpoint, not "
+                       "with %" PRIu64 "; --no-load-rng takes the new one",
+                       loaded->data_seed, c->config.model->seed);
     if (!c->config.load_optimizer)
         return;
     loaded->resumes = 1;
@@ -196,6 +203,14 @@ static int try_one(struct checkpoint *c, int64_t iteration, float *const *parts,
     return rc;
 }
 
+static int holds(const char *directory, const char *name)
+{
+    char path[PATH_MAX];
+    struct stat status;
+
+    return directory_path(path, NULL, "%s/%s", directory, name) == 0 && stat(path, &status) == 0;
+}
+
 /* There is none: fine at the first start of a run that saves there. */
 static int found_none(struct checkpoint *c, const struct error *damage, struct error *err)
 {
@@ -209,6 +224,12 @@ static int found_none(struct checkpoint *c, const struct error *damage, struct e
         checkpoint_say(c, "no checkpoint in %s yet: the run begins", c->config.load);
         return 0;
     }
+    if (holds(c->config.load, "config.json"))
+        return error_set(err, "--load %s is a Hugging Face folder; give it as --load-hf",
+                         c->config.load);
+    if (holds(c->config.load, INDEX_NAME))
+        return error_set(err, "--load %s is a single checkpoint; name the directory above it",
+                         c->config.load);
     return error_set(err,
                      "--load %s: there is no checkpoint (no iter_* directory); to begin a run that "
                      "goes on by itself give the same directory as --save",

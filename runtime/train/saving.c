@@ -89,6 +89,7 @@ int saving_open(struct saving *s, const struct arguments *a, const struct world 
     if (a->load && checkpoint_load(s->checkpoint, &loaded, err) < 0)
         return -1;
     s->start = loaded.progress;
+    s->data_seed = loaded.same_data ? loaded.data_seed : (uint64_t)a->seed;
     s->saved = loaded.progress.iteration;
     return engine_start(engine, initialize && !loaded.found, loaded.resumes ? &loaded.state : NULL,
                         err);

@@ -11,6 +11,7 @@ struct saving {
     struct comm *comm;
     struct checkpoint *checkpoint; /* NULL without --save and --load */
     struct progress start;         /* where the run goes on */
+    uint64_t data_seed;            /* of the order of its data */
     int64_t saved;                 /* iteration of the last save begun */
     double began, margin_most;
     int64_t steps, period; /* steps since the ranks last agreed, and from one time to the next */

@@ -57,6 +57,9 @@ refused() {
 }
 mkdir empty
 refused "a directory without checkpoints" 'empty: there is no checkpoint' --load empty
+refused "a single checkpoint" '--load whole/iter_0000008 is a single checkpoint; name the directory above it' --load whole/iter_0000008
+mkdir folder && echo {} >folder/config.json
+refused "a Hugging Face folder" '--load folder is a Hugging Face folder; give it as --load-hf' --load folder
 refused "no directory" 'nowhere: there is no checkpoint' --load nowhere
 refused "no directory to save in" 'cannot make /dev/null/x' --save /dev/null/x
 refused "--save-interval alone" '--save-interval needs --save' --save-interval 5
@@ -74,6 +77,14 @@ train 1 --load run --no-load-optim
 like "$out" 'iteration +4/ .*consumed samples: +64 .*learning rate: 5.0' "--no-load-optim begins the schedule anew"
 train 1 --load run --seed 4321 --no-load-rng
 is "$rc" 0 "--no-load-rng"
+# Another seed would change the order of the data: a run that goes on keeps its own.
+train 1 --load run
+kept=$(grep -o 'iteration  .*lm loss: [^ ]*' <<<"$out" | sed 's/elapsed[^|]*//')
+train 1 --load run --seed 4321
+is "$(grep -o 'iteration  .*lm loss: [^ ]*' <<<"$out" | sed 's/elapsed[^|]*//')" "$kept" "another --seed changes nothing in a run that goes on"
+like "$out" 'WARNING: the run goes on with --seed 1234 of its checkpoint, not with 4321' "and that is said"
+train 1 --load run --seed 4321 --no-load-rng
+unlike "$out" "$(tail -n 1 <<<"$kept" | grep -o 'lm loss.*')" "with --no-load-rng it counts"
 train 1 --save light --no-save-optim
 ok "--no-save-optim saves a third" test "$(stat -c %s light/iter_0000008/rank_00000.safetensors)" -lt \
     $(($(stat -c %s whole/iter_0000008/rank_00000.safetensors) / 2))
@@ -147,13 +158,20 @@ for ((try = 0; try < 40; try++)); do
         --save-interval 1 --keep-last 3 --async-save >log 2>&1 &
     pid=$!
     if [ $try -lt 6 ]; then
-        sleep 0.$((RANDOM % 9 + 1))
+        # Half of them within a run that saves, the others at any time.
+        if [ $((try % 2)) = 0 ]; then
+            wait_until 100 grep -q 'successfully saved checkpoint' log
+            sleep 0.0$((RANDOM % 9 + 1))
+        else
+            sleep 0.$((RANDOM % 9 + 1))
+        fi
         victim=$(pgrep -P $pid -f "$megatron" | shuf -n 1)
         [ -z "$victim" ] || { kill -9 "$victim" 2>/dev/null && kills=$((kills + 1)); }
     fi
     wait $pid && break
 done
 diag "$kills kills, $((try + 1)) starts"
+ok "a run is killed" test $kills -ge 1
 ok "a run that was killed again and again ends" test $try -lt 40
 same whole/iter_0000030 run/iter_0000030 "with the same checkpoint"
 done_testing
