@@ -14,6 +14,95 @@
 /* A link that leads back to a directory above it would be followed for ever. */
 enum { DEEPEST = 64 };
 
+/* A file or directory, whatever its names. */
+struct inode {
+    dev_t device;
+    ino_t number;
+};
+
+/* What is found, and what the run itself writes, in order of 'struct inode'. */
+struct search {
+    struct corpus_files *files;
+    struct inode *output;
+    size_t output_count;
+};
+
+static int compare_inodes(const void *a, const void *b)
+{
+    const struct inode *left = a, *right = b;
+
+    if (left->device != right->device)
+        return left->device < right->device ? -1 : 1;
+    return left->number < right->number ? -1 : left->number > right->number;
+}
+
+static int is_output(const struct search *search, const struct stat *status)
+{
+    struct inode wanted = {status->st_dev, status->st_ino};
+
+    return search->output_count > 0 && bsearch(&wanted, search->output, search->output_count,
+                                               sizeof(wanted), compare_inodes) != NULL;
+}
+
+static int ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), wanted = strlen(end);
+
+    return length >= wanted && strcmp(text + length - wanted, end) == 0;
+}
+
+/* Is 'name' one of PREFIX.work, PREFIX_*_document.bin and .idx? */
+static int is_output_name(const char *name, const char *prefix)
+{
+    size_t length = strlen(prefix);
+
+    if (strncmp(name, prefix, length) != 0)
+        return 0;
+    name += length;
+    return strcmp(name, ".work") == 0 || (name[0] == '_' && (ends_with(name, "_document.bin") ||
+                                                             ends_with(name, "_document.idx")));
+}
+
+static int add_output(struct search *search, const struct stat *status)
+{
+    size_t count = search->output_count;
+
+    if ((count & (count - 1)) == 0) {
+        struct inode *output = realloc(search->output, (count ? count * 2 : 16) * sizeof(*output));
+
+        if (!output)
+            return -1;
+        search->output = output;
+    }
+    search->output[search->output_count++] = (struct inode){status->st_dev, status->st_ino};
+    return 0;
+}
+
+/* Look up what earlier runs have left under the prefix. A directory that cannot be listed is the
+ * business of whoever writes there. */
+static int find_output(struct search *search, const char *prefix, struct error *err)
+{
+    const char *slash = strrchr(prefix, '/'), *base = slash ? slash + 1 : prefix;
+    char *path = slash ? strndup(prefix, (size_t)(slash - prefix) + 1) : strdup(".");
+    DIR *directory = path ? opendir(path) : NULL;
+    struct dirent *entry;
+    struct stat status;
+    int rc = path ? 0 : -1;
+
+    while (rc == 0 && directory && (entry = readdir(directory)))
+        if (is_output_name(entry->d_name, base) &&
+            fstatat(dirfd(directory), entry->d_name, &status, 0) == 0)
+            rc = add_output(search, &status);
+    if (directory)
+        closedir(directory);
+    free(path);
+    if (rc < 0)
+        return error_set(err, "out of memory");
+    if (search->output_count > 0)
+        qsort(search->output, search->output_count, sizeof(*search->output), compare_inodes);
+    return 0;
+}
+
 static int add_file(struct corpus_files *files, const char *path, const struct stat *status,
                     struct error *err)
 {
@@ -43,7 +132,7 @@ static int add_file(struct corpus_files *files, const char *path, const struct s
     return source_probe(path, &file->codec, err);
 }
 
-static int add_path(struct corpus_files *files, const char *path, int depth, struct error *err);
+static int add_path(struct search *search, const char *path, int depth, struct error *err);
 
 static int visible(const struct dirent *entry)
 {
@@ -55,7 +144,7 @@ static int by_bytes(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-static int add_directory(struct corpus_files *files, const char *path, int depth, struct error *err)
+static int add_directory(struct search *search, const char *path, int depth, struct error *err)
 {
     struct dirent **names;
     int count, rc = 0;
@@ -74,7 +163,7 @@ static int add_directory(struct corpus_files *files, const char *path, int depth
             rc = error_set(err, "out of memory");
         }
         if (rc == 0)
-            rc = add_path(files, child, depth + 1, err);
+            rc = add_path(search, child, depth + 1, err);
         free(child);
         free(names[i]);
     }
@@ -82,7 +171,7 @@ static int add_directory(struct corpus_files *files, const char *path, int depth
     return rc;
 }
 
-static int add_path(struct corpus_files *files, const char *path, int depth, struct error *err)
+static int add_path(struct search *search, const char *path, int depth, struct error *err)
 {
     struct stat status;
 
@@ -94,18 +183,25 @@ static int add_path(struct corpus_files *files, const char *path, int depth, str
             return 0;
         return error_set_errno(err, number, "cannot read %s", path);
     }
+    if (is_output(search, &status)) {
+        if (depth > 0)
+            return 0;
+        return error_set(err, "--input %s is what this run writes; choose another --output-prefix",
+                         path);
+    }
     if (S_ISDIR(status.st_mode))
-        return add_directory(files, path, depth, err);
+        return add_directory(search, path, depth, err);
     if (!S_ISREG(status.st_mode) && depth > 0)
         return 0;
     if (!S_ISREG(status.st_mode))
         return error_set(err, "%s is neither a file nor a directory; use --input - for a pipe",
                          path);
-    return add_file(files, path, &status, err);
+    return add_file(search->files, path, &status, err);
 }
 
-static int add_word(struct corpus_files *files, const char *word, struct error *err)
+static int add_word(struct search *search, const char *word, struct error *err)
 {
+    struct corpus_files *files = search->files;
     glob_t found;
     struct stat status;
     size_t before = files->count;
@@ -115,7 +211,7 @@ static int add_word(struct corpus_files *files, const char *word, struct error *
         return add_file(files, word, NULL, err);
     /* A file may have a name with brackets in it: what exists is never taken for a pattern. */
     if (stat(word, &status) == 0 || !strpbrk(word, "*?[")) {
-        rc = add_path(files, word, 0, err);
+        rc = add_path(search, word, 0, err);
         if (rc == 0 && files->count == before)
             return error_set(err, "directory %s holds no files", word);
         return rc;
@@ -126,7 +222,7 @@ static int add_word(struct corpus_files *files, const char *word, struct error *
     if (rc != 0)
         return error_set(err, "cannot expand %s", word);
     for (size_t i = 0; i < found.gl_pathc && rc == 0; i++)
-        rc = add_path(files, found.gl_pathv[i], 1, err);
+        rc = add_path(search, found.gl_pathv[i], 1, err);
     globfree(&found);
     if (rc == 0 && files->count == before)
         return error_set(err, "no file matches %s", word);
@@ -134,12 +230,19 @@ static int add_word(struct corpus_files *files, const char *word, struct error *
 }
 
 int corpus_files_find(struct corpus_files *files, const char *const *words, size_t count,
-                      struct error *err)
+                      const char *output_prefix, struct error *err)
 {
+    struct search search = {.files = files};
+    int rc = 0;
+
     memset(files, 0, sizeof(*files));
-    for (size_t i = 0; i < count; i++)
-        if (add_word(files, words[i], err) < 0)
-            return -1;
+    if (output_prefix)
+        rc = find_output(&search, output_prefix, err);
+    for (size_t i = 0; i < count && rc == 0; i++)
+        rc = add_word(&search, words[i], err);
+    free(search.output);
+    if (rc < 0)
+        return -1;
     for (size_t i = 0; i < files->count; i++)
         if (strcmp(files->items[i].path, "-") == 0 && files->count > 1)
             return error_set(err, "standard input must be the only input");

@@ -23,9 +23,11 @@ struct corpus_files {
  * does not begin with a dot, what is no file passed over), "-" for standard input. The order is the
  * words' own; what a glob or a directory stands for is sorted by bytes. Reads the first bytes of
  * each file to know its codec. A word that names nothing, a file that cannot be opened and one
- * whose codec is not in this build are errors. Caller must clear in both cases. */
+ * whose codec is not in this build are errors. What a run with 'output_prefix' (may be NULL) writes
+ * is no input of it: PREFIX.work and PREFIX_*_document.bin and .idx are passed over in directories
+ * and globs, and an error where they are named. Caller must clear in both cases. */
 int corpus_files_find(struct corpus_files *files, const char *const *words, size_t count,
-                      struct error *err);
+                      const char *output_prefix, struct error *err);
 void corpus_files_clear(struct corpus_files *files);
 
 #endif

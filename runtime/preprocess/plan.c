@@ -113,10 +113,29 @@ static int is_directory(const char *path)
     return path && stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-static int put_tokenizer(struct bytes *bytes, const struct tokenizer_config *tokenizer,
-                         struct error *err)
+/* A directory's tokenizer.json, or the file itself, and the tokenizer_config.json beside it, which
+ * names the ends of a HuggingFaceTokenizer. */
+static int put_model(struct bytes *bytes, const char *model, struct error *err)
 {
-    char path[DISK_PATH];
+    char path[DISK_PATH], config[DISK_PATH];
+    const char *slash;
+
+    if (!model)
+        return put_file(bytes, NULL, err);
+    if (disk_path(path, err, "%s%s", model, is_directory(model) ? "/tokenizer.json" : "") < 0)
+        return -1;
+    slash = strrchr(path, '/');
+    if (disk_path(config, err, "%.*stokenizer_config.json", slash ? (int)(slash - path) + 1 : 0,
+                  path) < 0 ||
+        put_file(bytes, path, err) < 0)
+        return -1;
+    return put_file(bytes, config, err);
+}
+
+/* The files, and what came of them. */
+static int put_tokenizer(struct bytes *bytes, const struct tokenizer_config *tokenizer,
+                         const struct tokenizer *loaded, struct error *err)
+{
 
     bytes_put_u64(bytes, (uint64_t)tokenizer->type);
     bytes_put_u64(bytes, (uint64_t)tokenizer->vocab_size);
@@ -125,16 +144,17 @@ static int put_tokenizer(struct bytes *bytes, const struct tokenizer_config *tok
     if (put_file(bytes, tokenizer->vocab_file, err) < 0 ||
         put_file(bytes, tokenizer->merge_file, err) < 0)
         return -1;
-    if (!is_directory(tokenizer->model))
-        return put_file(bytes, tokenizer->model, err);
-    if (disk_path(path, err, "%s/tokenizer.json", tokenizer->model) < 0)
-        return -1;
-    return put_file(bytes, path, err);
+    bytes_put_u64(bytes, (uint64_t)tokenizer_vocab_size(loaded));
+    bytes_put_u64(bytes, (uint64_t)tokenizer_bos(loaded));
+    bytes_put_u64(bytes, (uint64_t)tokenizer_eos(loaded));
+    bytes_put_u64(bytes, (uint64_t)tokenizer_eod(loaded));
+    return put_model(bytes, tokenizer->model, err);
 }
 
 /* All that the output depends on. */
 static int put_identity(struct bytes *bytes, const struct plan *plan,
-                        const struct preprocess_config *config, struct error *err)
+                        const struct preprocess_config *config, const struct tokenizer *tokenizer,
+                        struct error *err)
 {
     bytes_put_text(bytes, PACKAGE_VERSION);
     bytes_put_u64(bytes, config->mode);
@@ -145,7 +165,7 @@ static int put_identity(struct bytes *bytes, const struct plan *plan,
     bytes_put_u64(bytes, config->key_count);
     for (size_t i = 0; i < config->key_count; i++)
         bytes_put_text(bytes, config->keys[i]);
-    if (put_tokenizer(bytes, &config->tokenizer, err) < 0)
+    if (put_tokenizer(bytes, &config->tokenizer, tokenizer, err) < 0)
         return -1;
     for (size_t i = 0; i < plan->files.count; i++) {
         const struct corpus_file *file = &plan->files.items[i];
@@ -162,21 +182,23 @@ static int put_identity(struct bytes *bytes, const struct plan *plan,
     return bytes->failed ? error_set(err, "out of memory") : 0;
 }
 
-int plan_make(struct plan *plan, const struct preprocess_config *config, struct error *err)
+int plan_make(struct plan *plan, const struct preprocess_config *config,
+              const struct tokenizer *tokenizer, struct error *err)
 {
     struct bytes bytes = {0};
     int64_t target;
     int rc;
 
     memset(plan, 0, sizeof(*plan));
-    if (corpus_files_find(&plan->files, config->inputs, config->input_count, err) < 0)
+    if (corpus_files_find(&plan->files, config->inputs, config->input_count, config->output_prefix,
+                          err) < 0)
         return -1;
     for (size_t i = 0; i < plan->files.count; i++)
         plan->input_bytes += plan->files.items[i].size;
     target = chunk_size(plan->input_bytes, config->chunk_bytes);
     if (cut_files(plan, config, target) < 0 || group_segments(plan, target) < 0)
         return error_set(err, "out of memory for the plan of %zu files", plan->files.count);
-    rc = put_identity(&bytes, plan, config, err);
+    rc = put_identity(&bytes, plan, config, tokenizer, err);
     bytes_put_u64(&bytes, (uint64_t)target);
     plan->identity = checksum64(bytes.data, bytes.size, 1);
     bytes_clear(&bytes);

@@ -3,8 +3,9 @@
  * A chunk is a list of file ranges, done by one rank at a time; its result depends on the plan and
  * on nothing else: not on the number of ranks or threads, not on who does it, not on when. So a
  * chunk can be done again by anyone, and doing one twice does no harm. The identity of the plan is
- * a checksum over all that the results depend on: options, tokenizer files, names, sizes and times
- * of the input. A run with another identity never meets the chunks of this one. */
+ * a checksum over all that the results depend on: options, tokenizer files and the special ids read
+ * from them, names, sizes and times of the input. A run with another identity never meets the
+ * chunks of this one. */
 #ifndef MEGATRON_PREPROCESS_PLAN_H
 #define MEGATRON_PREPROCESS_PLAN_H
 
@@ -25,8 +26,11 @@ struct plan {
     int64_t input_bytes; /* on disk */
 };
 
-/* Look at the input and cut it. Caller must clear in both cases. */
-int plan_make(struct plan *plan, const struct preprocess_config *config, struct error *err);
+/* Look at the input and cut it; 'tokenizer' is the one of 'config'. Caller must clear in both
+ * cases.
+ */
+int plan_make(struct plan *plan, const struct preprocess_config *config,
+              const struct tokenizer *tokenizer, struct error *err);
 void plan_clear(struct plan *plan);
 
 int plan_write(const struct plan *plan, const char *path, struct error *err);

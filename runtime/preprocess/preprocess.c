@@ -53,7 +53,7 @@ static int begin(struct run *run, struct error *err)
     struct plan before;
     int exists, resumed = 0;
 
-    if (plan_make(&run->plan, config, err) < 0)
+    if (plan_make(&run->plan, config, run->tokenizer, err) < 0)
         return -1;
     if (run->work.world->size > 1 && strcmp(run->plan.files.items[0].path, "-") == 0)
         return error_set(err, "standard input can be read by one rank only; run without srun");

@@ -117,7 +117,7 @@ static void try_file(const uint8_t *data, size_t size)
     mode = (enum record_mode)(data[0] % 5);
     at = 1 + data[1] + 256 * data[2];
     put(data + 3, size - 3);
-    if (corpus_files_find(&files, (const char *const[]){path}, 1, &err) < 0) {
+    if (corpus_files_find(&files, (const char *const[]){path}, 1, NULL, &err) < 0) {
         corpus_files_clear(&files);
         return;
     }

@@ -126,12 +126,54 @@ try "${pre[@]}" --input c.jsonl --output-prefix r --chunk-bytes 500
 unlike "$out" Resuming "other input is another run"
 ok "which leaves nothing of the first behind" whole r
 ok "and is right" same c r
+# The same file, of the same size, with other content.
+tr 12 21 <c.jsonl >d.jsonl
+try bash -c "ulimit -f 20; ${pre[*]} --input d.jsonl --output-prefix q --chunk-bytes 500"
+is "$rc $(ls q.work/*/part-* | head -n1 | wc -l)" "1 1" "parts of the old content are kept" || diag "$out"
 cp c.jsonl d.jsonl
-try "${pre[@]}" --input d.jsonl short.gz --output-prefix q --chunk-bytes 500
-cp c.jsonl.gz short.gz
-chmod 644 short.gz
 try "${pre[@]}" --input d.jsonl --output-prefix q --chunk-bytes 500
+unlike "$out" Resuming "changed content under the same name is another run"
 ok "a changed file is never mixed with old parts" same c q
+
+# --- The ends of a tokenizer may change in a file that is not named: that is another run too
+mkdir ends
+tokens=$(for i in {0..9}; do printf '"%d":%d,' $i $i; done)
+cat >ends/tokenizer.json <<END
+{"pre_tokenizer":{"type":"Metaspace","replacement":"▁","prepend_scheme":"never","split":false},"model":{"type":"BPE","vocab":{$tokens"▁":10},"merges":[]},
+ "added_tokens":[{"id":11,"content":"<a>","special":true},{"id":12,"content":"<b>","special":true}]}
+END
+ends=("$megatron" preprocess --tokenizer-type HuggingFaceTokenizer --tokenizer-model ends --append-eod
+    --input c.jsonl --output-prefix ends/o --chunk-bytes 2000 --workers 1)
+echo '{"eos_token":"<a>"}' >ends/tokenizer_config.json
+try bash -c "ulimit -f 20; ${ends[*]}"
+is "$rc $(ls ends/o.work/*/part-* | head -n1 | wc -l)" "1 1" "a run is cut short" || diag "$out"
+echo '{"eos_token":"<b>"}' >ends/tokenizer_config.json
+try "${ends[@]}"
+is "$rc $(od -An -v -tu2 -w2 ends/o_text_document.bin | sort -n | uniq | tail -n2 | xargs)" "0 10 12" "another end of document is never mixed with the old one"
+
+# --- The output may lie among the input, and is not read
+mkdir within texts
+cp c.jsonl within/a.jsonl
+: >within/b.jsonl
+try bash -c "ulimit -f 20; ${pre[*]} --input within --output-prefix within/o --chunk-bytes 2000"
+is "$rc $(ls within)" "1 a.jsonl
+b.jsonl
+o.work" "a run whose work lies in the input is cut short" || diag "$out"
+try "${pre[@]}" --input within --output-prefix within/o --chunk-bytes 2000
+is "$rc" 0 "and goes on"
+like "$out" Resuming "from where it was"
+ok "to the right end" same c within/o
+printf '1 2' >texts/a
+printf 3 >texts/z
+ln -s out_text_document.bin texts/link
+for input in texts 'texts/*'; do
+    for round in 1 2; do
+        try "${pre[@]}" --input "$input" --input-format files --output-prefix texts/out --overwrite
+        is "$rc $(od -An -tu2 texts/out_text_document.bin | xargs)" "0 1 2 60000 3 60000" "--input $input: output is no input, round $round"
+    done
+done
+try "${pre[@]}" --input texts/out_text_document.bin --input-format files --output-prefix texts/out --overwrite
+is "$rc $out" "1 megatron preprocess: --input texts/out_text_document.bin is what this run writes; choose another --output-prefix" "nor is it where it is named"
 
 # --- All ranks learn of the error of one
 ranks 3 --input c.jsonl damaged.gz --output-prefix no --chunk-bytes 500
@@ -143,8 +185,8 @@ whole c
 ok "and leaves no work directory behind"
 
 # --- A full disk
+make_corpus 2 2000 big
 if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=200k tmpfs small 2>/dev/null; then
-    make_corpus 2 2000 big
     try "${pre[@]}" --input big.jsonl --output-prefix small/o --chunk-bytes 20000
     is "$rc" 1 "a full disk is an error"
     like "$out" '^megatron preprocess: .*No space left on device' "that is named"
@@ -160,7 +202,6 @@ else
     diag "no small disk: cannot mount a tmpfs"
 fi
 try bash -c "ulimit -f 20; ${pre[*]} --input big.jsonl --output-prefix limit"
-[ -e big.jsonl ] || diag "no big file"
 is "$rc" 1 "a limit on file sizes is an error, not a signal"
 like "$out" 'File too large' "that is named"
 done_testing

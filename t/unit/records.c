@@ -114,7 +114,7 @@ static void test_cuts(const char *name, const char *path, const char *expected, 
     struct error err = {""};
     int good = 1;
 
-    if (corpus_files_find(&files, (const char *const[]){path}, 1, &err) < 0) {
+    if (corpus_files_find(&files, (const char *const[]){path}, 1, NULL, &err) < 0) {
         ok(0, "%s: %s", name, err.text);
         return;
     }
@@ -167,7 +167,7 @@ static void test_damage(const char *name, const char *path)
         perror(path);
     fclose(file);
     write_file(bad, bytes, (size_t)size - 5);
-    corpus_files_find(&files, (const char *const[]){bad}, 1, &err);
+    corpus_files_find(&files, (const char *const[]){bad}, 1, NULL, &err);
     got = collect(&files, &segment, 1, RECORD_LINE, 65536, 1 << 20, &length, &lines, &err);
     ok(!got && strstr(err.text, bad) && strstr(err.text, "truncated"), "%s cut short: %s", name,
        err.text);
@@ -177,7 +177,7 @@ static void test_damage(const char *name, const char *path)
         bytes[i] ^= 0x55;
     write_file(bad, bytes, (size_t)size);
     err.text[0] = '\0';
-    corpus_files_find(&files, (const char *const[]){bad}, 1, &err);
+    corpus_files_find(&files, (const char *const[]){bad}, 1, NULL, &err);
     got = collect(&files, &segment, 1, RECORD_LINE, 65536, 1 << 20, &length, &lines, &err);
     ok(!got && strstr(err.text, bad) && strstr(err.text, "corrupt"), "%s damaged: %s", name,
        err.text);
@@ -215,7 +215,7 @@ static void test_codecs(void)
     int64_t lines;
 
     write_file(plain, text, size);
-    corpus_files_find(&files, (const char *const[]){plain}, 1, &err);
+    corpus_files_find(&files, (const char *const[]){plain}, 1, NULL, &err);
     expected = collect(&files, &whole, 1, RECORD_LINE, 1 << 20, 1 << 20, &length, &lines, &err);
     corpus_files_clear(&files);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -262,7 +262,7 @@ static void test_joined(void)
     int64_t lines;
 
     write_file("plain", text, size);
-    corpus_files_find(&files, (const char *const[]){"plain"}, 1, &err);
+    corpus_files_find(&files, (const char *const[]){"plain"}, 1, NULL, &err);
     expected = collect(&files, &whole, 1, RECORD_LINE, 1 << 20, 1 << 20, &length, &lines, &err);
     corpus_files_clear(&files);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -332,7 +332,7 @@ static void test_modes(void)
             int64_t lines;
 
             write_file(path, rows[i].input, strlen(rows[i].input));
-            corpus_files_find(&files, (const char *const[]){path}, 1, &err);
+            corpus_files_find(&files, (const char *const[]){path}, 1, NULL, &err);
             got = collect(&files, &whole, 1, rows[i].mode, block, 1000, &length, &lines, &err);
             for (size_t k = 0; got && k < length; k++)
                 got[k] = got[k] == '\x1e' ? '|' : got[k];
@@ -372,7 +372,7 @@ static void test_too_long(void)
             fputc('x', file);
         fputs(rows[i].after, file);
         fclose(file);
-        corpus_files_find(&files, (const char *const[]){path}, 1, &err);
+        corpus_files_find(&files, (const char *const[]){path}, 1, NULL, &err);
         got = collect(&files, &whole, 1, rows[i].mode, 100, 5000, &length, &lines, &err);
         for (size_t k = 0; got && k < length; k++)
             got[k] = got[k] == '\x1e' ? '|' : got[k];
@@ -412,7 +412,7 @@ static void test_files(void)
         char got[512] = "";
         size_t count = rows[i].words[1] ? 2 : 1;
 
-        if (corpus_files_find(&files, rows[i].words, count, &err) < 0)
+        if (corpus_files_find(&files, rows[i].words, count, NULL, &err) < 0)
             snprintf(got, sizeof(got), "%s", err.text);
         else
             for (size_t k = 0; k < files.count; k++)
