@@ -68,10 +68,11 @@ ranks() {
             timeout -k 5 300 "${words[@]}" "${pre[@]}" "$@" >"rank$r.log" 2>&1 &
         pids+=($!)
     done
+    # The shell says of itself who was killed; that is in $ranked.
     for r in "${pids[@]}"; do
         wait "$r"
         ranked+="${ranked:+ }$?"
-    done
+    done 2>/dev/null
     [ -z "${ranked//[0 ]/}" ]
 }
 

@@ -70,10 +70,14 @@ is "$bad" 0 "--overwrite never leaves a mixed pair"
 
 # --- One of three ranks dies; the others finish without it
 for number in 5 14 26; do
-    rm -rf o_* o.work
     struck=1 blow=(env KILL_HOW=kill KILL_AT=$number "LD_PRELOAD=$scratch/killer.so")
-    ranks 3 --input c.jsonl --output-prefix o --workers 1 --chunk-bytes 3000 --lease 1
-    is "${ranked/ * / }" "0 0" "rank 1 of 3 dies at call $number: the others end well"
+    # On a busy machine the others may have done it all before rank 1 has made so many calls.
+    for round in {1..10}; do
+        rm -rf o_* o.work
+        ranks 3 --input c.jsonl --output-prefix o --workers 1 --chunk-bytes 3000 --lease 1
+        [ "$ranked" = "0 0 0" ] || break
+    done
+    is "$ranked" "0 137 0" "rank 1 of 3 dies at call $number: the others end well"
     ok "with the right bytes" same c o
 done
 
