@@ -1,5 +1,6 @@
-/* What one node of a step tells the others about its image, through a file in the user's cache: one
- * asks the registry and imports, the others wait for its word. */
+/* How the nodes of a step get one image: one of them asks the registry and imports, and shows by a
+ * lease in the user's cache that it lives; the others wait for the image. Where the import fails
+ * that node says why, and the step ends on all of them. */
 #ifndef MEGATRON_ANNOUNCE_H
 #define MEGATRON_ANNOUNCE_H
 
@@ -9,26 +10,30 @@
 
 struct announcement {
     char path[4096];
-    struct lease lease; /* shows that the announcing node lives */
+    struct lease lease; /* shows that the importing node lives */
 };
 
-/* Name the announcement of one step of one job, by a text that all its nodes can make. Also removes
- * announcements of yesterday. Returns 0 or -1. */
+struct announcement_wait {
+    double patience;             /* seconds without a sign of life that are an error */
+    double timeout;              /* seconds in all that are; 0: any time */
+    int (*look)(void *argument); /* is the image there? 1, or 0 */
+    void (*say)(void *argument, const char *line); /* called when it takes long */
+    void *argument;
+};
+
+/* Name the announcement of one step, by a text that all its nodes can make and no other step has.
+ * Returns 0 or -1. */
 int announcement_open(struct announcement *announcement, const struct image_cache *cache,
                       const char *step, struct error *err);
 
 /* On the node that imports: show that work has begun, that it goes on (about every second), and
- * what came of it: the key, or the sentence that says why there is none. */
+ * that it is over. */
 int announcement_begin(struct announcement *announcement, struct error *err);
 void announcement_beat(struct announcement *announcement);
-int announcement_end(struct announcement *announcement, const char *key,
-                     const struct error *failure, struct error *err);
+void announcement_end(struct announcement *announcement);
 
-/* On the others: wait for it, and call 'say' when that takes long. 'patience' seconds without a
- * sign of life, or 'timeout' seconds in all (0: any time), are an error. Returns 0 with the key, or
- * -1; where the other node failed it says why itself, and 'err' is left empty. */
-int announcement_wait(struct announcement *announcement, double patience, double timeout,
-                      void (*say)(void *argument, const char *line), void *argument,
-                      char key[IMAGE_KEY_SIZE], struct error *err);
+/* On the others: wait for the image. Returns 0 or -1. */
+int announcement_wait(const struct announcement *announcement, const struct announcement_wait *wait,
+                      struct error *err);
 
 #endif

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { INFO_SIZE = IMAGE_TEXT_SIZE + 256 };
+enum { INFO_SIZE = IMAGE_TEXT_SIZE + 1024, HOUR = 3600 };
 
 static int join(char *path, size_t size, const char *directory, const char *name,
                 const char *ending)
@@ -83,7 +83,7 @@ static int check_directory(const char *path, uid_t owner, int sticky_will_do, st
 
 int image_cache_open(struct image_cache *cache, const char *directory, struct error *err)
 {
-    static const char *const parts[] = {"names", "work"};
+    static const char *const parts[] = {"names", "jobs", "work"};
     char path[4096];
 
     cache->owner = geteuid();
@@ -182,6 +182,16 @@ static void sync_directory(const char *directory)
     }
 }
 
+/* Write a small file of the cache. What a kill leaves of it lies where it is swept. */
+static int write_record(const struct image_cache *cache, const char *path, const char *text,
+                        struct error *err)
+{
+    char work[2100];
+
+    snprintf(work, sizeof(work), "%s/work", cache->directory);
+    return small_file_replace(path, work, text, err);
+}
+
 static int publish_open(const struct image_cache *cache, const char *key, const char *draft, int fd,
                         const char *origin, const char *path, struct error *err)
 {
@@ -196,7 +206,7 @@ static int publish_open(const struct image_cache *cache, const char *key, const 
     snprintf(info, sizeof(info), "size %" PRId64 "\nchecksum %016" PRIx64 "\norigin %s\n", size,
              checksum, origin);
     join(info_path, sizeof(info_path), cache->directory, key, ".info");
-    if (small_file_replace(info_path, info, err) < 0)
+    if (write_record(cache, info_path, info, err) < 0)
         return -1;
     if (rename(draft, path) < 0)
         return error_set_errno(err, errno, "cannot rename the image to %.300s", path);
@@ -223,31 +233,33 @@ int image_cache_publish(const struct image_cache *cache, const char *key, const 
 }
 
 /* Names of registries hold slashes and may be long: a number stands for them. */
-static int name_path(const struct image_cache *cache, const char *name, char *path, size_t size)
+static int name_path(const struct image_cache *cache, const char *folder, const char *name,
+                     const char *ending, char *path, size_t size)
 {
-    char number[32];
+    char number[64];
 
-    snprintf(number, sizeof(number), "names/%016" PRIx64, checksum_of(name, strlen(name)));
-    return join(path, size, cache->directory, number, "");
+    snprintf(number, sizeof(number), "%s/%016" PRIx64, folder, checksum_of(name, strlen(name)));
+    return join(path, size, cache->directory, number, ending);
 }
 
-int image_cache_remember(const struct image_cache *cache, const char *name, const char *key,
-                         struct error *err)
+static int remember(const struct image_cache *cache, const char *folder, const char *name,
+                    const char *key, struct error *err)
 {
     char path[4096], text[INFO_SIZE];
 
-    if (name_path(cache, name, path, sizeof(path)) < 0)
+    if (name_path(cache, folder, name, "", path, sizeof(path)) < 0)
         return error_set(err, "the path of the image cache is too long");
     snprintf(text, sizeof(text), "%s\n%s\n", key, name);
-    return small_file_replace(path, text, err);
+    return write_record(cache, path, text, err);
 }
 
-int image_cache_recall(const struct image_cache *cache, const char *name, char key[IMAGE_KEY_SIZE])
+static int recall(const struct image_cache *cache, const char *folder, const char *name,
+                  char key[IMAGE_KEY_SIZE])
 {
     char path[4096], text[INFO_SIZE];
     char *newline, *rest;
 
-    if (name_path(cache, name, path, sizeof(path)) < 0 ||
+    if (name_path(cache, folder, name, "", path, sizeof(path)) < 0 ||
         small_file_read(path, text, sizeof(text)) < 0)
         return -1;
     newline = strchr(text, '\n');
@@ -260,6 +272,65 @@ int image_cache_recall(const struct image_cache *cache, const char *name, char k
         return -1;
     snprintf(key, IMAGE_KEY_SIZE, "%.*s", (int)(newline - text), text);
     return 0;
+}
+
+int image_cache_remember(const struct image_cache *cache, const char *name, const char *key,
+                         struct error *err)
+{
+    return remember(cache, "names", name, key, err);
+}
+
+int image_cache_recall(const struct image_cache *cache, const char *name, char key[IMAGE_KEY_SIZE])
+{
+    return recall(cache, "names", name, key);
+}
+
+static void name_in_job(const char *job, const char *name, char full[INFO_SIZE])
+{
+    snprintf(full, INFO_SIZE, "%.500s %s", job, name);
+}
+
+int image_cache_remember_job(const struct image_cache *cache, const char *job, const char *name,
+                             const char *key, struct error *err)
+{
+    char full[INFO_SIZE];
+
+    name_in_job(job, name, full);
+    return remember(cache, "jobs", full, key, err);
+}
+
+int image_cache_recall_job(const struct image_cache *cache, const char *job, const char *name,
+                           char key[IMAGE_KEY_SIZE])
+{
+    char full[INFO_SIZE], path[4096];
+    struct stat info;
+
+    name_in_job(job, name, full);
+    if (recall(cache, "jobs", full, key) < 0)
+        return -1;
+    /* The time of the last use: a job's record stays as long as the job has steps. */
+    if (name_path(cache, "jobs", full, "", path, sizeof(path)) == 0 && lstat(path, &info) == 0 &&
+        time(NULL) - info.st_mtime > HOUR)
+        (void)!utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW);
+    return 0;
+}
+
+void image_cache_forget_job(const struct image_cache *cache, const char *job, const char *name)
+{
+    char full[INFO_SIZE], path[4096];
+
+    name_in_job(job, name, full);
+    if (name_path(cache, "jobs", full, "", path, sizeof(path)) == 0)
+        unlink(path);
+}
+
+int image_cache_lease_job(const struct image_cache *cache, const char *job, const char *name,
+                          char *path, size_t size)
+{
+    char full[INFO_SIZE];
+
+    name_in_job(job, name, full);
+    return name_path(cache, "work", full, ".lease", path, size);
 }
 
 static void read_info(const struct image_cache *cache, struct image_entry *entry)

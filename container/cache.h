@@ -3,7 +3,8 @@
  *     DIR/sha256-<digest>.sqsh   an image, complete from the moment it has this name
  *     DIR/sha256-<digest>.info   its size, checksum and origin
  *     DIR/names/<number>         which digest a name of a registry stood for when it was last asked
- *     DIR/work/                  leases, unfinished images, what nodes of a step tell each other
+ *     DIR/jobs/<number>          which digest a name stands for throughout a job
+ *     DIR/work/                  leases and whatever is unfinished
  *
  * A user's own cache belongs to him and nobody else can write there. An administrator's cache is
  * only read, and only what root or the named publisher owns counts. */
@@ -60,6 +61,15 @@ int image_cache_publish(const struct image_cache *cache, const char *key, const 
 int image_cache_remember(const struct image_cache *cache, const char *name, const char *key,
                          struct error *err);
 int image_cache_recall(const struct image_cache *cache, const char *name, char key[IMAGE_KEY_SIZE]);
+
+/* The same for one job. The name of its lease is for who asks on behalf of the job. */
+int image_cache_remember_job(const struct image_cache *cache, const char *job, const char *name,
+                             const char *key, struct error *err);
+int image_cache_recall_job(const struct image_cache *cache, const char *job, const char *name,
+                           char key[IMAGE_KEY_SIZE]);
+void image_cache_forget_job(const struct image_cache *cache, const char *job, const char *name);
+int image_cache_lease_job(const struct image_cache *cache, const char *job, const char *name,
+                          char *path, size_t size);
 
 /* All entries, least recently used first. '*entries' is the caller's to free. Returns 0 or -1. */
 int image_cache_list(const struct image_cache *cache, struct image_entry **entries, size_t *count,

@@ -1,5 +1,6 @@
 #include "files.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,13 +20,13 @@ int small_file_read(const char *path, char *text, size_t size)
     return got < 0 ? -1 : 0;
 }
 
-int small_file_replace(const char *path, const char *text, struct error *err)
+int small_file_replace(const char *path, const char *work, const char *text, struct error *err)
 {
     char draft[4096];
     int fd, rc = -1;
 
-    if (snprintf(draft, sizeof(draft), "%s.XXXXXX", path) >= (int)sizeof(draft))
-        return error_set(err, "the path %.100s... is too long", path);
+    if (snprintf(draft, sizeof(draft), "%s/new.XXXXXX", work) >= (int)sizeof(draft))
+        return error_set(err, "the path %.100s... is too long", work);
     fd = mkostemp(draft, O_CLOEXEC);
     if (fd < 0)
         return error_set_errno(err, errno, "cannot write %.300s", path);
@@ -40,6 +41,16 @@ int small_file_replace(const char *path, const char *text, struct error *err)
         unlink(draft);
     }
     return rc;
+}
+
+void directory_refresh(const char *path)
+{
+    DIR *listed = opendir(path);
+
+    while (listed && readdir(listed)) {
+    }
+    if (listed)
+        closedir(listed);
 }
 
 double seconds_now(void)

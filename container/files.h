@@ -9,8 +9,12 @@
  * Returns 0, or -1 with an empty text where the file cannot be read. */
 int small_file_read(const char *path, char *text, size_t size);
 
-/* Give the file 'path' the contents 'text' in one step: draft, fsync, rename. Returns 0 or -1. */
-int small_file_replace(const char *path, const char *text, struct error *err);
+/* Give the file 'path' the contents 'text' in one step: a draft in directory 'work' of the same
+ * file system, fsync, rename. Returns 0 or -1. */
+int small_file_replace(const char *path, const char *work, const char *text, struct error *err);
+
+/* List a directory, which makes network file systems forget that a name was not there. */
+void directory_refresh(const char *path);
 
 /* Seconds of a clock that only goes forward; sleep for so long. */
 double seconds_now(void);

@@ -1,4 +1,5 @@
 #include "import.h"
+#include "import_private.h"
 #include "enroot.h"
 #include "files.h"
 #include "lease.h"
@@ -12,7 +13,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { DIGEST_TIMEOUT = 60, SAY_EVERY = 5, DAY = 86400 };
+enum { SAY_EVERY = 5, DAY = 86400, JOB_DAYS = 30 };
 
 #define MAKE_ROOM "run `megatron image prune`, or set MEGATRON_IMAGE_CACHE to another place"
 
@@ -39,130 +39,6 @@ struct work {
     int lost; /* somebody took this import for dead, and the lease */
 };
 
-__attribute__((format(printf, 2, 3))) static void say(const struct image_request *request,
-                                                      const char *format, ...)
-{
-    char line[1024];
-    va_list args;
-
-    if (!request->say)
-        return;
-    va_start(args, format);
-    vsnprintf(line, sizeof(line), format, args);
-    va_end(args);
-    request->say(request->argument, line);
-}
-
-static void beat(const struct image_request *request)
-{
-    if (request->beat)
-        request->beat(request->argument);
-}
-
-/* --- Which image ------------------------------------------------------------------------------ */
-
-static int on_ask_tick(void *argument, double elapsed)
-{
-    (void)elapsed;
-    beat(argument);
-    return 0;
-}
-
-static int ask(const struct image_request *request, const char *const *argv, const char *prefix,
-               char key[IMAGE_KEY_SIZE], struct error *err)
-{
-    struct process_request process = {.argv = argv,
-                                      .environment = request->environment,
-                                      .path = request->path,
-                                      .timeout = DIGEST_TIMEOUT,
-                                      .tick = on_ask_tick,
-                                      .argument = (void *)request};
-    struct process_result result;
-    char what[IMAGE_TEXT_SIZE + 64], digest[sizeof(result.output) + 16];
-
-    if (process_run(&process, &result, err) < 0)
-        return -1;
-    snprintf(what, sizeof(what), "asking for %.300s", request->reference->text);
-    if (result.timed_out)
-        return error_set(err, "%s: no answer within %d seconds", what, DIGEST_TIMEOUT);
-    if (result.status != 0)
-        return enroot_explain(what, result.status, result.errors, err);
-    snprintf(digest, sizeof(digest), "%s%s",
-             strncmp(result.output, "sha256:", 7) == 0 ? "" : prefix, result.output);
-    return image_key_from_digest(digest, key, err);
-}
-
-static int is_cached(const struct image_request *request, const char *key)
-{
-    char path[4096];
-
-    return (request->shared &&
-            image_cache_find(request->shared, key, path, sizeof(path), NULL) == 1) ||
-           image_cache_find(request->cache, key, path, sizeof(path), NULL) == 1;
-}
-
-/* Nobody can be asked: take the last answer, if that image is still there. */
-static int use_last(const struct image_request *request, char key[IMAGE_KEY_SIZE],
-                    const struct error *why)
-{
-    if (image_cache_recall(request->cache, request->reference->text, key) < 0 ||
-        !is_cached(request, key))
-        return -1;
-    say(request, "%s; using the image it was the last time, %.20s...", why->text, key);
-    return 0;
-}
-
-static int resolve_registry(const struct image_request *request, char key[IMAGE_KEY_SIZE],
-                            struct error *err)
-{
-    const char *text = request->reference->text;
-    const char *const argv[] = {"enroot", "digest", text, NULL};
-    struct error trouble;
-
-    if (ask(request, argv, "", key, err) == 0)
-        return image_cache_remember(request->cache, text, key, err);
-    if (use_last(request, key, err) == 0)
-        return 0;
-    /* An Enroot that is missing or too old is the better reason. */
-    return enroot_check(request->path, request->environment, &trouble) < 0
-               ? error_set(err, "%s", trouble.text)
-               : -1;
-}
-
-static int resolve_daemon(const struct image_request *request, int ask_daemon,
-                          char key[IMAGE_KEY_SIZE], struct error *err)
-{
-    const struct image_reference *reference = request->reference;
-    int docker = reference->scheme == IMAGE_DOCKERD;
-    const char *name = strstr(reference->text, "://") + 3;
-    const char *const argv[] = {
-        docker ? "docker" : "podman", "image", "inspect", "--format", "{{.Id}}", name, NULL};
-
-    if (ask_daemon && ask(request, argv, "sha256:", key, err) == 0)
-        return image_cache_remember(request->cache, reference->text, key, err);
-    /* srun in a batch job runs where no daemon is; sbatch imported it on the submit host. */
-    if (ask_daemon)
-        return use_last(request, key, err);
-    if (image_cache_recall(request->cache, reference->text, key) < 0)
-        return error_set(err,
-                         "%.300s was never imported; run `megatron image import %.300s` where its "
-                         "daemon runs",
-                         reference->text, reference->text);
-    return 0;
-}
-
-int image_resolve(const struct image_request *request, int ask_daemon, char key[IMAGE_KEY_SIZE],
-                  struct error *err)
-{
-    if (request->reference->pinned[0]) {
-        snprintf(key, IMAGE_KEY_SIZE, "%s", request->reference->pinned);
-        return 0;
-    }
-    if (request->reference->scheme == IMAGE_DOCKER)
-        return resolve_registry(request, key, err);
-    return resolve_daemon(request, ask_daemon, key, err);
-}
-
 /* --- The import itself ------------------------------------------------------------------------ */
 
 static int on_tick(void *argument, double elapsed)
@@ -170,7 +46,7 @@ static int on_tick(void *argument, double elapsed)
     struct work *work = argument;
     char line[512];
 
-    beat(work->request);
+    image_beat(work->request);
     work->lost = lease_beat(&work->lease) < 0;
     if (work->lost)
         return -1;
@@ -178,7 +54,7 @@ static int on_tick(void *argument, double elapsed)
         return 0;
     work->said = elapsed;
     progress_line(&work->progress, work->result.errors, elapsed, line, sizeof(line));
-    say(work->request, "importing %s: %s", work->request->reference->text, line);
+    image_say(work->request, "importing %s: %s", work->request->reference->text, line);
     return 0;
 }
 
@@ -305,7 +181,7 @@ static int publish(struct work *work, const char *key, char *path, size_t size, 
     }
     answer.fd = ends[0];
     while (poll(&answer, 1, 1000) <= 0) {
-        beat(request);
+        image_beat(request);
         /* Publishing is a rename: it does no harm where another does the same. */
         (void)lease_beat(&work->lease);
     }
@@ -409,7 +285,7 @@ static int import_with_lease(struct work *work, const char *key, char *path, siz
     snprintf(work->draft, sizeof(work->draft), "%s/work/%s.%s.draft", request->cache->directory,
              key, strrchr(work->lease.owner, ' ') + 1);
     work->progress = (struct progress){.draft = work->draft, .scratch = &work->scratch};
-    say(request, "importing %s", request->reference->text);
+    image_say(request, "importing %s", request->reference->text);
     rc = run_import(work, err);
     if (rc == 0)
         rc = publish(work, key, path, size, err);
@@ -417,30 +293,36 @@ static int import_with_lease(struct work *work, const char *key, char *path, siz
     scratch_destroy(&work->scratch);
     if (rc == 0 && stat(path, &info) == 0) {
         format_size((double)info.st_size, bytes, sizeof(bytes));
-        say(request, "imported %s: %s in %.1f s", request->reference->text, bytes,
-            seconds_now() - begun);
+        image_say(request, "imported %s: %s in %.1f s", request->reference->text, bytes,
+                  seconds_now() - begun);
     }
     return rc;
 }
 
-/* Remove what killed imports left: on this node, and in the cache what nobody has touched for a
- * day, since leases and drafts change while their owners live. */
-static void sweep(const struct image_request *request)
+static void remove_older(const struct image_request *request, const char *folder, time_t age)
 {
     char directory[2100], path[4096];
     struct dirent *item;
     struct stat info;
-    DIR *work;
+    DIR *listed;
 
-    scratch_sweep(request->temporary);
-    snprintf(directory, sizeof(directory), "%s/work", request->cache->directory);
-    work = opendir(directory);
-    while (work && (item = readdir(work)))
+    snprintf(directory, sizeof(directory), "%s/%s", request->cache->directory, folder);
+    listed = opendir(directory);
+    while (listed && (item = readdir(listed)))
         if (snprintf(path, sizeof(path), "%s/%s", directory, item->d_name) < (int)sizeof(path) &&
-            lstat(path, &info) == 0 && S_ISREG(info.st_mode) && time(NULL) - info.st_mtime > DAY)
+            lstat(path, &info) == 0 && S_ISREG(info.st_mode) && time(NULL) - info.st_mtime > age)
             unlink(path);
-    if (work)
-        closedir(work);
+    if (listed)
+        closedir(listed);
+}
+
+/* Remove what killed imports left: on this node, and in the cache what nobody has touched for a
+ * day, since leases and drafts change while their owners live. A job may be idle for longer. */
+static void sweep(const struct image_request *request)
+{
+    scratch_sweep(request->temporary);
+    remove_older(request, "work", DAY);
+    remove_older(request, "jobs", (time_t)JOB_DAYS * DAY);
 }
 
 static int find_anywhere(const struct image_request *request, const char *key, char *path,
@@ -453,12 +335,12 @@ static int find_anywhere(const struct image_request *request, const char *key, c
         if (found == 1)
             return 1;
         if (found < 0)
-            say(request, "%s", err->text);
+            image_say(request, "%s", err->text);
     }
     found = image_cache_find(request->cache, key, path, size, err);
     if (found < 0) {
         /* A damaged image is imported again; the new one takes its name. */
-        say(request, "%s", err->text);
+        image_say(request, "%s", err->text);
         return 0;
     }
     return found;
@@ -497,7 +379,7 @@ int image_obtain(const struct image_request *request, const char *key, char *pat
             if (!work->lost)
                 break;
             work->lost = 0;
-            say(request, "%s", err->text);
+            image_say(request, "%s", err->text);
         }
         if (request->timeout > 0 && seconds_now() - begun > request->timeout) {
             rc = error_set(err, "%.300s was not imported within %.0f seconds by %.64s",
@@ -506,10 +388,10 @@ int image_obtain(const struct image_request *request, const char *key, char *pat
         }
         if (seconds_now() - begun - said >= SAY_EVERY) {
             said = seconds_now() - begun;
-            say(request, "waiting for the import of %s by %.*s (%.0f s)", request->reference->text,
-                (int)strcspn(watch.seen, " "), watch.seen, said);
+            image_say(request, "waiting for the import of %s by %.*s (%.0f s)",
+                      request->reference->text, (int)strcspn(watch.seen, " "), watch.seen, said);
         }
-        beat(request);
+        image_beat(request);
         seconds_sleep(0.2);
     }
     free(work);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -170,6 +171,8 @@ static void write_note(struct plugin *plugin, unsigned wishes)
 
     snprintf(note.version, sizeof(note.version), "%s", version);
     snprintf(note.slurm, sizeof(note.slurm), "%s", plugin_slurm_text());
+    if (getrandom(&note.mark, sizeof(note.mark), 0) == sizeof(note.mark))
+        note.mark &= INT64_MAX;
     note_format_client(&note, text);
     setenv(NOTE_CLIENT, text, 1);
     unsetenv(NOTE_STEP);
@@ -372,6 +375,8 @@ static void write_step_note(const struct plugin *plugin, spank_t spank)
         spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS)
         return;
     note.end = controller_job_end(job);
+    if (plugin->settings.image.used)
+        note.start = controller_job_start(job);
     if (!(plugin->config.off & PART_RENDEZVOUS) &&
         controller_first_node(job, step, NO_VAL, &node) == 0) {
         snprintf(note.master, sizeof(note.master), "%s", node.address);

@@ -107,6 +107,19 @@ int64_t controller_job_end(uint32_t job)
     return (int64_t)end;
 }
 
+int64_t controller_job_start(uint32_t job)
+{
+    job_info_msg_t *answer = NULL;
+    int64_t start = 0;
+
+    if (slurm_load_job(&answer, job, SHOW_ALL) != SLURM_SUCCESS || !answer)
+        return 0;
+    if (answer->record_count > 0)
+        start = (int64_t)answer->job_array[0].start_time;
+    slurm_free_job_info_msg(answer);
+    return start;
+}
+
 int controller_signal_step(uint32_t job, uint32_t step, uint16_t signal)
 {
     int rc;

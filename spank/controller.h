@@ -24,6 +24,9 @@ void controller_node(const char *name, struct controller_node *node);
  */
 int64_t controller_job_end(uint32_t job);
 
+/* When the job began, likewise; 0 where that cannot be found. */
+int64_t controller_job_start(uint32_t job);
+
 /* Send a signal to a step on all its nodes, now. Returns 0, 1 where the step is over, or -1. */
 int controller_signal_step(uint32_t job, uint32_t step, uint16_t signal);
 

@@ -26,7 +26,7 @@
 
 /* An importer shows every second that it lives; one that is only slow is not to be taken for dead.
  */
-enum { START_SECONDS = 120, PATIENCE_SECONDS = 60, LEASE_SECONDS = 20, VISIBLE_SECONDS = 60 };
+enum { START_SECONDS = 120, PATIENCE_SECONDS = 60, LEASE_SECONDS = 20 };
 
 /* Everything needed to ask for and import an image, in one place. */
 struct work {
@@ -142,48 +142,72 @@ static int import_here(struct work *work, char key[IMAGE_KEY_SIZE], char *path, 
 {
     if (image_resolve(&work->request, 0, key, err) < 0)
         return -1;
-    return image_obtain(&work->request, key, path, size, err);
+    if (image_obtain(&work->request, key, path, size, err) == 0)
+        return 0;
+    /* The next step asks anew. */
+    image_cache_forget_job(&work->own, work->request.job, work->request.reference->text);
+    return -1;
 }
 
-/* Import, and tell the other nodes of the step what came of it. */
+/* Import while the other nodes of the step wait. */
 static int import_for_all(struct work *work, char key[IMAGE_KEY_SIZE], char *path, size_t size,
                           struct error *err)
 {
-    struct error trouble;
     int rc;
 
     if (announcement_begin(&work->announcement, err) < 0)
         return -1;
     rc = import_here(work, key, path, size, err);
-    if (announcement_end(&work->announcement, rc < 0 ? NULL : key, err, &trouble) < 0 && rc == 0) {
-        *err = trouble;
-        rc = -1;
-    }
+    announcement_end(&work->announcement);
     return rc;
 }
 
-/* On network file systems a name may appear late. */
-static int wait_for_file(struct work *work, const char *key, char *path, size_t size,
-                         struct error *err)
+/* An image that another node gets. */
+struct awaited {
+    struct work *work;
+    char *key, *path;
+    size_t size;
+};
+
+static int look_for_image(void *argument)
 {
-    for (int tries = 0; tries < VISIBLE_SECONDS * 10; tries++) {
-        if ((work->request.shared &&
-             image_cache_find(work->request.shared, key, path, size, err) == 1) ||
-            image_cache_find(&work->own, key, path, size, err) == 1)
-            return 0;
-        seconds_sleep(0.1);
-    }
-    return error_set(err,
-                     "the imported image %.20s... is not seen on this node; is %.300s on a file "
-                     "system that all nodes share?",
-                     key, work->own.directory);
+    struct awaited *awaited = argument;
+    const struct image_request *request = &awaited->work->request;
+    char jobs[2100];
+
+    snprintf(jobs, sizeof(jobs), "%s/jobs", request->cache->directory);
+    directory_refresh(jobs);
+    if (image_resolved(request, awaited->key) < 0)
+        return 0;
+    directory_refresh(request->cache->directory);
+    return (request->shared && image_cache_find(request->shared, awaited->key, awaited->path,
+                                                awaited->size, NULL) == 1) ||
+           image_cache_find(request->cache, awaited->key, awaited->path, awaited->size, NULL) == 1;
+}
+
+static void on_wait_say(void *argument, const char *line)
+{
+    const struct awaited *awaited = argument;
+
+    on_say(awaited->work, line);
 }
 
 static int find_registry_image(const struct image_node *node, struct work *work,
                                char key[IMAGE_KEY_SIZE], char *path, size_t size, struct error *err)
 {
+    struct awaited awaited = {.work = work, .key = key, .path = path, .size = size};
+    const struct announcement_wait wait = {
+        .patience = PATIENCE_SECONDS,
+        /* The node that imports gives up first, and says why. */
+        .timeout = (double)node->settings->timeout + 30,
+        .look = look_for_image,
+        .say = on_wait_say,
+        .argument = &awaited,
+    };
+
     fill_request(work, node->settings, node->config, node->environment);
     work->node = node;
+    work->request.job = node->job;
     work->request.processors = node->processors;
     work->request.say = on_say;
     work->request.beat = on_beat;
@@ -194,13 +218,8 @@ static int find_registry_image(const struct image_node *node, struct work *work,
         return import_here(work, key, path, size, err);
     if (announcement_open(&work->announcement, &work->own, node->step, err) < 0)
         return -1;
-    if (node->imports)
-        return import_for_all(work, key, path, size, err);
-    /* The node that imports gives up first, and says why. */
-    if (announcement_wait(&work->announcement, PATIENCE_SECONDS, work->request.timeout + 30, on_say,
-                          work, key, err) < 0)
-        return -1;
-    return wait_for_file(work, key, path, size, err);
+    return node->imports ? import_for_all(work, key, path, size, err)
+                         : announcement_wait(&work->announcement, &wait, err);
 }
 
 /* --- The container ---------------------------------------------------------------------------- */

@@ -17,7 +17,7 @@ struct image_node {
     const struct config *config;
     const char *const *environment; /* the task's */
     const char *node;               /* its name */
-    const char *step;               /* a name that all nodes of this step have for it */
+    const char *job, *step;         /* names that only this job, only this step has, on all nodes */
     const char *gpus;               /* what NVIDIA's hook is to make visible; "" for none */
     bool imports;                   /* this node asks the registry and imports */
     int nodes;

@@ -8,14 +8,15 @@
 
 void note_format_client(const struct note *note, char buffer[NOTE_TEXT])
 {
-    snprintf(buffer, NOTE_TEXT, "version=%s slurm=%s contract=%d wishes=%u", note->version,
-             note->slurm, note->contract, note->wishes);
+    snprintf(buffer, NOTE_TEXT, "version=%s slurm=%s contract=%d wishes=%u mark=%" PRId64,
+             note->version, note->slurm, note->contract, note->wishes, note->mark);
 }
 
 void note_format_step(const struct note *note, char buffer[NOTE_TEXT])
 {
-    snprintf(buffer, NOTE_TEXT, "master=%s first=%s port=%" PRId64 " end=%" PRId64, note->master,
-             note->first, note->port, note->end);
+    snprintf(buffer, NOTE_TEXT,
+             "master=%s first=%s port=%" PRId64 " start=%" PRId64 " end=%" PRId64, note->master,
+             note->first, note->port, note->start, note->end);
 }
 
 static void take_text(char *target, size_t size, const char *value)
@@ -57,6 +58,10 @@ void note_parse(struct note *note, const char *text)
             take_text(note->first, sizeof(note->first), value);
         else if (strcmp(word, "port") == 0)
             note->port = take_number(value, 65535);
+        else if (strcmp(word, "mark") == 0)
+            note->mark = take_number(value, INT64_MAX);
+        else if (strcmp(word, "start") == 0)
+            note->start = take_number(value, INT64_MAX);
         else if (strcmp(word, "end") == 0)
             note->end = take_number(value, INT64_MAX);
     }

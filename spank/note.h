@@ -16,9 +16,11 @@ struct note {
     char slurm[32];   /* what that was built for */
     int contract;
     unsigned wishes;  /* enum wish */
+    int64_t mark;     /* a number that no other srun has; 0 where there is none */
     char master[256]; /* address of the node of task 0; "" where not known */
     char first[256];  /* its name */
     int64_t port;     /* 0 where not chosen */
+    int64_t start;    /* of the job, seconds since 1970; 0 where not known */
     int64_t end;      /* of the job, seconds since 1970; 0 where not known */
 };
 

@@ -265,13 +265,14 @@ static int start_container(struct task *task, struct error *err)
     const struct facts *facts = &task->facts;
     const struct cpuset own = share->task[facts->local].found.cpus;
     const char *const *environment;
-    char step[400], gpus[SHARE_LIST];
+    char job[400], step[400], gpus[SHARE_LIST];
     struct error ignored;
     pid_t holder = 0;
     struct image_node node = {
         .settings = &task->plugin->settings.image,
         .config = &task->plugin->config,
         .node = facts->node,
+        .job = job,
         .step = step,
         .gpus = gpus,
         .nodes = (int)facts->nodes,
@@ -284,8 +285,14 @@ static int start_container(struct task *task, struct error *err)
     if (spank_get_item(task->spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
         return error_set(err, "Slurm does not show the task's environment");
     node.environment = environment;
-    snprintf(step, sizeof(step), "%.200s-%u-%u-%u", facts->cluster, facts->job, facts->step,
-             facts->restarts);
+    /* Numbers of jobs come again; the times they began, and srun's mark, do not. */
+    snprintf(step, sizeof(step), "%.200s-%u-%u-%u-%" PRIx64, facts->cluster, facts->job,
+             facts->step, facts->restarts, (uint64_t)facts->note.mark);
+    if (facts->note.start > 0)
+        snprintf(job, sizeof(job), "%.200s-%u-%u-%" PRId64, facts->cluster, facts->job,
+                 facts->restarts, facts->note.start);
+    else
+        snprintf(job, sizeof(job), "%s", step);
     list_gpus(share, gpus);
     for (uint32_t i = 0; i < share->tasks; i++)
         node.imports |= share->task[i].found.rank == 0;
@@ -294,7 +301,7 @@ static int start_container(struct task *task, struct error *err)
     share->holder = holder;
     /* What binds the task comes later; without it, Slurm's own binding is to stay. */
     cpuset_bind_thread(&own, &ignored);
-    return rc < 0 && err->text[0] ? error_prefix(err, "%s", facts->node) : rc;
+    return rc < 0 ? error_prefix(err, "%s", facts->node) : 0;
 }
 
 static int take_variable(void *argument, const char *name, const char *value)

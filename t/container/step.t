@@ -54,6 +54,21 @@ is "$rc" 0 "--megatron-off: no image"
 job srun -n1 --megatron-image=none hostname
 is "$out" n1 "--megatron-image=none neither"
 
+# A job has one image for a name: the registry is asked once, and a tag that moves meanwhile is not seen.
+if [ -z "${MEGATRON_TEST_ENROOT-}" ]; then
+    install -m 666 /dev/null "$registry_dir/log"
+    chown "$(as_user id -u)" "$registry_dir/registry/small/1/etc"
+    step="srun -N2 -n2 --megatron-image='${registry}small:1' sh -c 'ls /etc/moved 2>/dev/null; echo ran'"
+    job env ENROOT_STANDIN_LOG="$registry_dir/log" salloc -N4 sh -c "$step & $step; wait; touch '$registry_dir/registry/small/1/etc/moved'; $step"
+    is "$rc:$(grep -c '^ran$' <<<"$out")" 0:6 "three steps of a job"
+    is "$(grep -c '^digest' "$registry_dir/log")" 1 "the registry is asked once for all"
+    like "$(ls "$registry_dir/registry/small/1/etc")" moved "the tag moves meanwhile"
+    unlike "$out" /etc/moved "which the job does not see"
+    job srun -n1 --megatron-image="${registry}small:1" ls /etc/moved
+    is "$rc:$(tail -n 1 <<<"$out")" 0:/etc/moved "but the next one does"
+    rm "$registry_dir/registry/small/1/etc/moved"
+fi
+
 # A batch script with the image in it; two jobs at once that want one new image.
 cat >"$home/script" <<S
 #!/bin/bash
@@ -90,6 +105,7 @@ refused 'is not a squashfs image' "a file that is no image" --megatron-image="$h
 refused '404 Not Found; is the image.s name and tag right' "no such image" --megatron-image="${registry}none:1" true
 is "$(grep -c '404 Not Found' <<<"$out")" 1 "said by one node"
 refused 'cannot be entered in the container' "no such working directory" --megatron-image="${registry}small:1" --megatron-workdir=/nowhere true
+is "$(ls "$cache/work")" "" "nothing is left of any of it"
 registry_down
 refused 'is the registry running' "a registry that is down" --megatron-image="${registry}other:1" true
 job srun -n1 --megatron-image="${registry}small:1" true

@@ -135,20 +135,26 @@ static void read_name(const uint8_t *data, size_t size)
     image_cache_recall(&cache, "docker://a", key);
 }
 
+static int look(void *argument)
+{
+    (void)argument;
+    return 0;
+}
+
 static void read_announcement(const uint8_t *data, size_t size)
 {
+    /* Negative patience: one look at the lease. */
+    const struct announcement_wait wait = {.patience = -1, .look = look};
     struct announcement announcement;
     struct lease_watch watch = {0};
     struct lease lease;
     struct error err;
-    char key[IMAGE_KEY_SIZE], path[4096];
+    char path[4096];
 
-    write_file("work/step-a", data, size);
     write_file("work/step-a.lease", data, size);
     if (announcement_open(&announcement, &cache, "a", &err) < 0)
         abort();
-    if (size > 0 && data[0] != '\0')
-        announcement_wait(&announcement, 0, 0, NULL, NULL, key, &err);
+    announcement_wait(&announcement, &wait, &err);
     snprintf(path, sizeof(path), "%s/work/step-a.lease", directory);
     if (lease_take(&lease, path, 1000, &watch, &err) == 1)
         lease_release(&lease);

@@ -44,9 +44,11 @@ static void test_notes(void)
                        .slurm = "22.05.8",
                        .contract = 1,
                        .wishes = 5,
+                       .mark = 0x7123456789abcdef,
                        .master = "10.0.0.7",
                        .first = "n7",
                        .port = 23456,
+                       .start = 1700000000,
                        .end = 1799999999};
     struct note in = {.port = 0};
     char text[NOTE_TEXT];

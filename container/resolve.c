@@ -1,0 +1,201 @@
+/* Which image a name stands for. */
+#include "enroot.h"
+#include "files.h"
+#include "import_private.h"
+#include "lease.h"
+#include "process.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { DIGEST_TIMEOUT = 60 };
+
+/* Somebody is asked, and other steps of the job may wait for the answer. */
+struct question {
+    const struct image_request *request;
+    struct lease *lease; /* NULL where nobody waits */
+};
+
+void image_say(const struct image_request *request, const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+
+    if (!request->say)
+        return;
+    va_start(args, format);
+    vsnprintf(line, sizeof(line), format, args);
+    va_end(args);
+    request->say(request->argument, line);
+}
+
+void image_beat(const struct image_request *request)
+{
+    if (request->beat)
+        request->beat(request->argument);
+}
+
+static int on_tick(void *argument, double elapsed)
+{
+    const struct question *question = argument;
+
+    (void)elapsed;
+    image_beat(question->request);
+    /* Who loses the lease only asks twice. */
+    if (question->lease)
+        (void)lease_beat(question->lease);
+    return 0;
+}
+
+static int ask(const struct question *question, const char *const *argv, const char *prefix,
+               char key[IMAGE_KEY_SIZE], struct error *err)
+{
+    const struct image_request *request = question->request;
+    struct process_request process = {.argv = argv,
+                                      .environment = request->environment,
+                                      .path = request->path,
+                                      .timeout = DIGEST_TIMEOUT,
+                                      .tick = on_tick,
+                                      .argument = (void *)question};
+    struct process_result result;
+    char what[IMAGE_TEXT_SIZE + 64], digest[sizeof(result.output) + 16];
+
+    if (process_run(&process, &result, err) < 0)
+        return -1;
+    snprintf(what, sizeof(what), "asking for %.300s", request->reference->text);
+    if (result.timed_out)
+        return error_set(err, "%s: no answer within %d seconds", what, DIGEST_TIMEOUT);
+    if (result.status != 0)
+        return enroot_explain(what, result.status, result.errors, err);
+    snprintf(digest, sizeof(digest), "%s%s",
+             strncmp(result.output, "sha256:", 7) == 0 ? "" : prefix, result.output);
+    return image_key_from_digest(digest, key, err);
+}
+
+static int is_cached(const struct image_request *request, const char *key)
+{
+    char path[4096];
+
+    return (request->shared &&
+            image_cache_find(request->shared, key, path, sizeof(path), NULL) == 1) ||
+           image_cache_find(request->cache, key, path, sizeof(path), NULL) == 1;
+}
+
+/* Nobody can be asked: take the last answer, if that image is still there. */
+static int use_last(const struct image_request *request, char key[IMAGE_KEY_SIZE],
+                    const struct error *why)
+{
+    if (image_cache_recall(request->cache, request->reference->text, key) < 0 ||
+        !is_cached(request, key))
+        return -1;
+    image_say(request, "%s; using the image it was the last time, %.20s...", why->text, key);
+    return 0;
+}
+
+static int ask_registry(const struct question *question, char key[IMAGE_KEY_SIZE],
+                        struct error *err)
+{
+    const struct image_request *request = question->request;
+    const char *text = request->reference->text;
+    const char *const argv[] = {"enroot", "digest", text, NULL};
+    struct error trouble;
+
+    if (ask(question, argv, "", key, err) == 0)
+        return image_cache_remember(request->cache, text, key, err);
+    if (use_last(request, key, err) == 0)
+        return 0;
+    /* An Enroot that is missing or too old is the better reason. */
+    return enroot_check(request->path, request->environment, &trouble) < 0
+               ? error_set(err, "%s", trouble.text)
+               : -1;
+}
+
+static int resolve_daemon(const struct question *question, int ask_daemon, char key[IMAGE_KEY_SIZE],
+                          struct error *err)
+{
+    const struct image_request *request = question->request;
+    const struct image_reference *reference = request->reference;
+    int docker = reference->scheme == IMAGE_DOCKERD;
+    const char *name = strstr(reference->text, "://") + 3;
+    const char *const argv[] = {
+        docker ? "docker" : "podman", "image", "inspect", "--format", "{{.Id}}", name, NULL};
+
+    if (ask_daemon && ask(question, argv, "sha256:", key, err) == 0)
+        return image_cache_remember(request->cache, reference->text, key, err);
+    /* srun in a batch job runs where no daemon is; sbatch imported it on the submit host. */
+    if (ask_daemon)
+        return use_last(request, key, err);
+    if (image_cache_recall(request->cache, reference->text, key) < 0)
+        return error_set(err,
+                         "%.300s was never imported; run `megatron image import %.300s` where its "
+                         "daemon runs",
+                         reference->text, reference->text);
+    return 0;
+}
+
+static int resolve_now(const struct question *question, int ask_daemon, char key[IMAGE_KEY_SIZE],
+                       struct error *err)
+{
+    return question->request->reference->scheme == IMAGE_DOCKER
+               ? ask_registry(question, key, err)
+               : resolve_daemon(question, ask_daemon, key, err);
+}
+
+/* Steps of a job may begin at once: one of them asks. Who waited for long asks as well. */
+static int resolve_for_job(const struct image_request *request, int ask_daemon,
+                           char key[IMAGE_KEY_SIZE], struct error *err)
+{
+    struct lease lease;
+    struct lease_watch watch = {0};
+    struct question question = {.request = request, .lease = &lease};
+    const char *text = request->reference->text;
+    char path[4096];
+    double begun = seconds_now();
+    int taken = 0, rc;
+
+    if (image_cache_lease_job(request->cache, request->job, text, path, sizeof(path)) < 0)
+        return error_set(err, "the path of the image cache is too long");
+    while (image_cache_recall_job(request->cache, request->job, text, key) < 0 && taken == 0 &&
+           seconds_now() - begun < DIGEST_TIMEOUT) {
+        taken = lease_take(&lease, path, request->patience, &watch, err);
+        if (taken == 0) {
+            image_beat(request);
+            seconds_sleep(0.1);
+        }
+    }
+    if (taken < 0)
+        return -1;
+    rc = image_cache_recall_job(request->cache, request->job, text, key);
+    if (rc < 0) {
+        question.lease = taken ? &lease : NULL;
+        rc = resolve_now(&question, ask_daemon, key, err);
+        if (rc == 0)
+            rc = image_cache_remember_job(request->cache, request->job, text, key, err);
+    }
+    if (taken)
+        lease_release(&lease);
+    return rc;
+}
+
+int image_resolve(const struct image_request *request, int ask_daemon, char key[IMAGE_KEY_SIZE],
+                  struct error *err)
+{
+    const struct question question = {.request = request};
+
+    if (request->reference->pinned[0]) {
+        snprintf(key, IMAGE_KEY_SIZE, "%s", request->reference->pinned);
+        return 0;
+    }
+    return request->job ? resolve_for_job(request, ask_daemon, key, err)
+                        : resolve_now(&question, ask_daemon, key, err);
+}
+
+int image_resolved(const struct image_request *request, char key[IMAGE_KEY_SIZE])
+{
+    if (request->reference->pinned[0]) {
+        snprintf(key, IMAGE_KEY_SIZE, "%s", request->reference->pinned);
+        return 0;
+    }
+    return image_cache_recall_job(request->cache, request->job, request->reference->text, key);
+}
