@@ -66,9 +66,10 @@ static const char **resumed_words(const char *const *words, size_t count, const 
         return NULL;
     for (size_t i = 0; i < count; i++) {
         if (strcmp(words[i], "--finetune") == 0 || strncmp(words[i], "--load=", 7) == 0 ||
-            strncmp(words[i], "--load-hf=", 10) == 0)
+            strncmp(words[i], "--load-hf=", 10) == 0 || strncmp(words[i], "--ckpt-step=", 12) == 0)
             continue;
-        if ((strcmp(words[i], "--load") == 0 || strcmp(words[i], "--load-hf") == 0) &&
+        if ((strcmp(words[i], "--load") == 0 || strcmp(words[i], "--load-hf") == 0 ||
+             strcmp(words[i], "--ckpt-step") == 0) &&
             i + 1 < count) {
             i++;
             continue;
@@ -170,6 +171,14 @@ static void count_start(const char *save, int64_t iteration, struct idle *idle)
     directory_write(save, ".starts", text, strlen(text), &ignored);
 }
 
+static void forget_idle(const char *save)
+{
+    char path[PATH_MAX];
+
+    if (directory_path(path, NULL, "%s/.starts", save) == 0)
+        unlink(path);
+}
+
 /* Put the job back into the queue. Slurm ends this process then. */
 static int requeue(const char *job, int code, struct error *err)
 {
@@ -207,11 +216,13 @@ static int supervise(const struct supervise_options *given, const char *const *w
             "%" PRId64 "\n",
             code, iteration < 0 ? 0 : iteration);
         fflush(stdout);
-        if (idle.starts > given->starts)
+        if (idle.starts > given->starts) {
+            forget_idle(save); /* whoever starts it again has changed something */
             return error_set(err,
                              "%" PRId64 " starts in a row brought no new checkpoint in %s; look at "
                              "the messages of the run above",
                              idle.starts, save);
+        }
         if (code == TRAIN_ENDED_EARLY)
             return job && is_running(job) ? requeue(job, code, err) : code;
         if (job && !is_running(job))

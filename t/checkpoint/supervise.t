@@ -34,12 +34,14 @@ codes 1 1 1 1 1 1
 try "$megatron" supervise --starts 1 -- ./run --save save
 is "$rc" 1 "without progress it gives up"
 like "$out" '2 starts in a row brought no new checkpoint in save' "and says so"
+ok "and a start by hand counts anew" test ! -e save/.starts
 codes "1 10" "1 20" "1 30" 0
 try "$megatron" supervise --starts 1 -- ./run --save save
 is "$rc" 0 "with progress it does not"
-codes "1 10" 1
-try "$megatron" supervise --starts 1 -- ./run --save save
-printf '1\n0\n' >codes
+codes 1 0
+mkdir save
+echo 10 >save/latest_checkpointed_iteration.txt
+echo 10 1 >save/.starts
 try "$megatron" supervise --starts 1 -- ./run --save save
 is "$rc" 1 "a later start of the job counts on"
 try "$megatron" supervise -- ./nothing --save save
