@@ -130,6 +130,9 @@ int blend_parse(const char *what, const char *const *words, size_t count, struct
     memset(blend, 0, sizeof(*blend));
     for (size_t i = 0; i < count && count % 2 == 0; i += 2)
         weights += is_weight(words[i], &ignored) != 0;
+    if (count > 2 && count % 2 == 1 && is_weight(words[0], &ignored) &&
+        is_weight(words[2], &ignored))
+        return error_set(err, "%s: %zu words; weights and prefixes must alternate", what, count);
     blend->count = weights > 0 ? count / 2 : count;
     if (blend->count == 0 || blend->count > INT16_MAX - 1)
         return error_set(err, "%s: %zu prefixes; give 1 to %d", what, blend->count, INT16_MAX - 1);

@@ -95,10 +95,9 @@ static int build_part(void *arg, int64_t i, struct error *err)
     sequences = indexed_info(request.corpus)->sequences;
     split_bounds(task->range, sequences, &request.first, &request.count);
     if (request.count == 0)
-        return error_set(err,
-                         "%s: none of its %" PRId64 " sequences is %s data; change --split, or do "
-                         "not ask for %s samples",
-                         task->prefix, sequences, split, split);
+        return error_set(err, "%s: none of its %" PRId64 " sequences is %s data; change --split%s",
+                         task->prefix, sequences, split,
+                         task->dataset->split == DATASET_TRAIN ? "" : ", or give --eval-iters 0");
     task->part->index = gpt_index_get(&request, split, directories, count, builder->deadline,
                                       builder->threads, err);
     return task->part->index ? 0 : -1;
