@@ -16,7 +16,9 @@ struct checkpoint_config {
     const char *save, *load; /* directories, or NULL */
     int64_t keep_last;       /* checkpoints to keep; 0: all */
     int save_optimizer, load_optimizer, load_rng, finetune, override_scheduler;
-    int async; /* write behind the training */
+    int async;     /* write behind the training */
+    int64_t step;  /* the iteration to load; below 0: the newest */
+    int must_find; /* no checkpoint is an error also where the run saves */
     const struct model_config *model;
     const struct step_rules *rules;
     /* What a person should know, one line at a time; called on one rank only. */

@@ -43,12 +43,16 @@ static int64_t candidate(const char *directory, int64_t below, struct error *err
 /* The leader chooses for all. */
 static int choose(struct checkpoint *c, int64_t below, int64_t *iteration, struct error *err)
 {
-    int64_t mine = c->leads ? candidate(c->config.load, below, err) : -1;
+    int64_t mine = -1;
     int64_t *all = calloc((size_t)c->parallel->comm->size, sizeof(*all));
     int rc;
 
     if (!all)
         return error_set(err, "out of memory");
+    if (c->leads && c->config.step >= 0)
+        mine = below < 0 ? c->config.step : -1; /* that one or none */
+    else if (c->leads)
+        mine = candidate(c->config.load, below, err);
     rc = comm_host_gather(c->parallel->comm, &mine, all, sizeof(mine), err);
     *iteration = all[c->parallel->comm->size - 1];
     free(all);
@@ -219,8 +223,8 @@ static int found_none(struct checkpoint *c, const struct error *damage, struct e
     if (damage)
         return error_set(err, "--load %s: no whole checkpoint is there; the last one tried: %.*s",
                          c->config.load, TEXT, damage->text);
-    if (c->config.save && stat(c->config.load, &a) == 0 && stat(c->config.save, &b) == 0 &&
-        a.st_dev == b.st_dev && a.st_ino == b.st_ino) {
+    if (c->config.save && !c->config.must_find && stat(c->config.load, &a) == 0 &&
+        stat(c->config.save, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino) {
         checkpoint_say(c, "no checkpoint in %s yet: the run begins", c->config.load);
         return 0;
     }

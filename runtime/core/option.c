@@ -21,10 +21,20 @@ static int same_name(const char *name, const char *word, size_t length)
     return name[length] == '\0';
 }
 
+/* "wandb-*" stands for all names that begin so. */
+static int has_prefix(const char *name, const char *word, size_t length)
+{
+    size_t size = strlen(name) - 1;
+
+    return name[size] == '*' && length > size && strncmp(name, word, size) == 0;
+}
+
 static const struct option *find_option(const struct option *table, const char *word, size_t length)
 {
     for (const struct option *row = table; row->name; row++)
-        if (row->type != OPTION_HEADING && same_name(row->name, word, length))
+        if (row->type != OPTION_HEADING &&
+            (same_name(row->name, word, length) ||
+             (row->type == OPTION_IGNORED && has_prefix(row->name, word, length))))
             return row;
     return NULL;
 }
@@ -37,7 +47,7 @@ static int unknown_option(const struct option *table, const char *word, size_t l
     size_t count = 0;
 
     for (const struct option *row = table; row->name && count < 1024; row++)
-        if (row->type != OPTION_HEADING && row->type != OPTION_RENAMED)
+        if (row->type != OPTION_HEADING && row->type != OPTION_RENAMED && !strchr(row->name, '*'))
             names[count++] = row->name;
     snprintf(name, sizeof(name), "%.*s", (int)length, word);
     if (nearest_names(name, names, count, near, sizeof(near)) > 0)

@@ -17,7 +17,8 @@ enum option_type {
     OPTION_CHOICE,  /* int: number of the word within 'choices' ("a|b|c") */
     OPTION_LIST,    /* struct option_list: all words up to the next option */
     OPTION_TEXTS,   /* struct option_list: one word each time the option is given */
-    OPTION_IGNORED, /* accepted with its words, without meaning here; noted */
+    OPTION_IGNORED, /* accepted with its words, without meaning here; noted. A name that ends in *
+                       stands for all that begin so */
     OPTION_RENAMED, /* refused: 'help' is the name to use instead */
 };
 

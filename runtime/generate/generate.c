@@ -117,7 +117,7 @@ static void say(const char *text)
 static int load_checkpoint(struct generate *g, struct error *err)
 {
     struct checkpoint_config config = {
-        .load = g->o->load, .finetune = 1, .model = &g->origin.model, .say = say};
+        .load = g->o->load, .step = -1, .finetune = 1, .model = &g->origin.model, .say = say};
     struct checkpoint_arrays none = {0};
     struct checkpoint_loaded loaded;
     struct checkpoint *checkpoint = checkpoint_create(

@@ -16,7 +16,7 @@ void arguments_default(struct arguments *a)
     a->kv_channels = a->num_query_groups = a->seq_length = a->max_position_embeddings = -1;
     a->vocab_size = a->global_batch_size = a->train_iters = a->train_samples = -1;
     a->exit_interval = a->exit_duration = a->recompute_num_layers = -1;
-    a->save_interval = a->keep_last = -1;
+    a->save_interval = a->keep_last = a->ckpt_step = -1;
     a->save_optimizer = a->load_optimizer = a->load_rng = 1;
     a->lr_decay_iters = a->lr_decay_samples = a->lr_warmup_iters = a->lr_warmup_samples = -1;
     a->layers_per_virtual_stage = a->eod_id = a->threads = a->world_size = -1;
@@ -172,6 +172,34 @@ static int ask_tokenizer(struct arguments *a, const struct options_result *given
     if (a->eod_id < 0)
         a->eod_id = tokenizer_eod(tokenizer);
     tokenizer_destroy(tokenizer);
+    return 0;
+}
+
+/* Numbers that no run can mean. */
+static int check_numbers(const struct arguments *a, const struct options_result *given,
+                         struct error *err)
+{
+    double width = (double)a->hidden_size, heads = (double)a->num_attention_heads;
+    double layer = width * (4 * heads * (double)a->kv_channels + 3 * (double)a->ffn_hidden_size);
+    double parameters = (double)a->num_layers * layer +
+                        width * (2 * (double)a->vocab_size + (double)a->max_position_embeddings);
+
+    if (options_given(given, "lr") && a->lr < 0)
+        return error_set(err, "--lr=%g must not be negative", a->lr);
+    if (a->beta1 < 0 || a->beta1 >= 1 || a->beta2 < 0 || a->beta2 >= 1)
+        return error_set(err, "--adam-beta1=%g and --adam-beta2=%g must be at least 0 and below 1",
+                         a->beta1, a->beta2);
+    if (a->clip_grad < 0)
+        return error_set(err, "--clip-grad=%g must not be negative; 0 clips nothing", a->clip_grad);
+    if (a->norm_epsilon < 0)
+        return error_set(err, "--norm-epsilon=%g must not be negative", a->norm_epsilon);
+    if (a->rotary_base <= 0)
+        return error_set(err, "--rotary-base=%g must be above 0", a->rotary_base);
+    if (parameters > 1e15)
+        return error_set(err,
+                         "this network would have %.1e parameters; look at --num-layers, "
+                         "--hidden-size, --ffn-hidden-size, --kv-channels and --vocab-size",
+                         parameters);
     return 0;
 }
 
@@ -350,7 +378,8 @@ static int derive_length(struct arguments *a, struct error *err)
         return -1;
     if (a->train_iters > 0) {
         a->total_iterations = a->train_iters;
-        a->total_samples = a->train_iters * a->global_batch_size;
+        if (__builtin_mul_overflow(a->train_iters, a->global_batch_size, &a->total_samples))
+            return error_set(err, "--train-iters=%" PRId64 " are too many", a->train_iters);
         return 0;
     }
     a->total_samples = a->train_samples;
@@ -452,8 +481,9 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
         a->model = world->model;
     if (apply_preset(a, given, err) < 0 || ask_tokenizer(a, given, err) < 0 ||
         network_from_weights(a, given, err) < 0 || derive_shape(a, err) < 0 ||
-        derive_layout(a, world, err) < 0 || derive_model(a, err) < 0 || check_layout(a, err) < 0 ||
-        derive_recompute(a, err) < 0 || derive_length(a, err) < 0 || derive_rules(a, err) < 0)
+        check_numbers(a, given, err) < 0 || derive_layout(a, world, err) < 0 ||
+        derive_model(a, err) < 0 || check_layout(a, err) < 0 || derive_recompute(a, err) < 0 ||
+        derive_length(a, err) < 0 || derive_rules(a, err) < 0)
         return -1;
     if (a->model_config.chunks > 1 &&
         a->global_batch_size / (a->micro_batch_size * a->layout.dp) % a->layout.pp != 0)

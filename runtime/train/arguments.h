@@ -30,7 +30,7 @@ struct arguments {
     int recompute_activations, recompute_granularity, recompute_method;
     int64_t recompute_num_layers;
     double lr, min_lr, lr_warmup_fraction, weight_decay, clip_grad, beta1, beta2, epsilon;
-    int lr_decay_style;
+    int lr_decay_style, optimizer;
     int64_t lr_decay_iters, lr_decay_samples, lr_warmup_iters, lr_warmup_samples;
     int fp16, bf16;
     double loss_scale, initial_loss_scale, min_loss_scale;
@@ -46,14 +46,15 @@ struct arguments {
     int mock_data, reset_position_ids, reset_attention_mask, eod_mask_loss;
     int64_t eod_id;
     int64_t eval_iters, eval_interval;
-    int skip_train;
+    int skip_train, dataloader_type;
     struct tokenizer_config tokenizer;
     /* weights */
     const char *load_hf, *save_hf;
     /* checkpoints */
     const char *save, *load;
-    int64_t save_interval, keep_last;
+    int64_t save_interval, keep_last, ckpt_step;
     int save_optimizer, load_optimizer, load_rng, finetune, override_scheduler, async_save;
+    int exit_on_missing;
     /* output */
     int64_t log_interval;
     int log_throughput, log_params_norm;

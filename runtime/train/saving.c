@@ -51,6 +51,8 @@ static int create(struct saving *s, struct engine *engine, const struct parallel
         .finetune = a->finetune,
         .override_scheduler = a->override_scheduler,
         .async = a->async_save,
+        .step = a->ckpt_step,
+        .must_find = a->exit_on_missing,
         .model = &a->model_config,
         .rules = &a->rules,
         .say = say,

@@ -300,9 +300,11 @@ static int evaluate(struct train *t, struct feed *feed, const char *what, struct
     if (!t->prints)
         return 0;
     mean = total / (double)a->eval_iters;
+    if (isnan(mean))
+        mean = NAN; /* without a sign */
     width = snprintf(text, sizeof(text),
                      " validation loss at %s | lm loss value: %.6E | lm loss PPL: %.6E | ", what,
-                     mean, exp(mean < 20 ? mean : 20));
+                     mean, exp(mean > 20 ? 20 : mean));
     for (int i = 0; i < width; i++)
         putchar('-');
     printf("\n%s\n", text);

@@ -60,6 +60,10 @@ refused "a directory without checkpoints" 'empty: there is no checkpoint' --load
 refused "a single checkpoint" '--load whole/iter_0000008 is a single checkpoint; name the directory above it' --load whole/iter_0000008
 mkdir folder && echo {} >folder/config.json
 refused "a Hugging Face folder" '--load folder is a Hugging Face folder; give it as --load-hf' --load folder
+refused "no checkpoint, and one is wanted" 'fresh: there is no checkpoint' --load fresh --save fresh --exit-on-missing-checkpoint
+refused "an iteration that is not there" 'cannot open .*iter_0000005/index.json' --load whole --ckpt-step 5
+train 1 --load whole --ckpt-step 3
+like "$out" 'loaded checkpoint from whole at iteration 3' "--ckpt-step takes the one that it names"
 refused "no directory" 'nowhere: there is no checkpoint' --load nowhere
 refused "no directory to save in" 'cannot make /dev/null/x' --save /dev/null/x
 refused "--save-interval alone" '--save-interval needs --save' --save-interval 5

@@ -53,7 +53,7 @@ is "$(ls "$scratch/events" | grep -c '^events\.out\.tfevents\.')" 1 "an event fi
 
 # --- The seeds' flags without meaning here, old names, nearest names, impossible combinations
 try "$megatron" train "${small[@]}" --use-mcore-models --transformer-impl local --use-flash-attn --no-masked-softmax-fusion \
-    --no-rope-fusion --no-position-embedding --wandb-project x --num-workers 2 --distributed-backend nccl --DDP-impl local
+    --no-rope-fusion --no-position-embedding --wandb-project x --wandb-entity y --optimizer adam --dataloader-type single --num-workers 2 --distributed-backend nccl --DDP-impl local
 is "$rc" 0 "flags without meaning are accepted"
 like "$out" '^note: without meaning here: --use-mcore-models' "with a note"
 while IFS='|' read -r options text; do
@@ -74,8 +74,20 @@ done <<'EOT'
 --max-position-embeddings 8|more than --max-position-embeddings=8
 --megatron-model gpt3-1T|unknown model
 --num-layers-per-virtual-pipeline-stage 1|needs --pipeline-model-parallel-size of 2
+--optimizer sgd|--optimizer=sgd is unknown; use adam
+--dataloader-type cyclic|--dataloader-type=cyclic is unknown; use single
+--lr -1|--lr=-1 must not be negative
+--adam-beta2 1|must be at least 0 and below 1
+--clip-grad -1|--clip-grad=-1 must not be negative
+--norm-epsilon -1|--norm-epsilon=-1 must not be negative
+--rotary-base 0|--rotary-base=0 must be above 0
+--hidden-size 4294967296|--hidden-size=4294967296
+--hidden-size 2000000000|would have [0-9.e+]+ parameters; look at --num-layers
+--train-iters 9000000000000000000|are too many
 --metrics-file /nonexistent/x|cannot write /nonexistent/x
 EOT
+try "$megatron" train "${small[@]/--mock-data/--log-throughput}" --data-path 0.5 a 0.5
+like "$out" '--data-path: 3 words; weights and prefixes must alternate' "a prefix is missing"
 try env MEGATRON_LIBRARY_DIR=/nonexistent "$megatron" train "${small[@]}" --device cuda
 is "$rc" 1 "no GPU"
 like "$out" '--device cpu' "and how to go on without"
