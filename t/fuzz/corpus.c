@@ -1,5 +1,6 @@
 /* libFuzzer target: hostile lines of JSON, hostile files of every codec cut at hostile places, and
  * hostile files in a work directory. The first byte of an input chooses. */
+#include "tokenizer.h"
 #include "jsonl.h"
 #include "places.h"
 #include "records.h"
@@ -9,6 +10,27 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* Only plans that are made ask the tokenizer, and here they are read. */
+int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer)
+{
+    return tokenizer ? 1 : 0;
+}
+
+int64_t tokenizer_bos(const struct tokenizer *tokenizer)
+{
+    return tokenizer ? 1 : 0;
+}
+
+int64_t tokenizer_eos(const struct tokenizer *tokenizer)
+{
+    return tokenizer ? 1 : 0;
+}
+
+int64_t tokenizer_eod(const struct tokenizer *tokenizer)
+{
+    return tokenizer ? 1 : 0;
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
