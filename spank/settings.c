@@ -209,7 +209,7 @@ static void config_publisher(struct config *config, const char *argument, const 
 /* "500G" */
 static void config_stage_max(struct config *config, const char *argument, const char *value)
 {
-    static const char units[] = "MGT";
+    static const char units[] = "kMGT";
     char number[32] = "";
     size_t length = value ? strcspn(value, units) : 0;
     int64_t size = 0;
@@ -222,7 +222,7 @@ static void config_stage_max(struct config *config, const char *argument, const 
         return;
     }
     for (const char *unit = strchr(units, value[length]); unit >= units; unit--)
-        size *= unit == units ? 1000000 : 1000;
+        size *= 1000;
     config->image_stage_max = size;
 }
 

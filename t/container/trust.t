@@ -13,7 +13,7 @@ stage=$registry_dir/stage
 mkdir -m 755 "$admin"
 mkdir -m 1777 "$stage"
 cluster_up --nodes 1 --gpus 0 --cpus 4 \
-    --plugin-args "$image_arguments image_cache=$admin image_publisher=root image_stage=$stage image_stage_max=3M"
+    --plugin-args "$image_arguments image_cache=$admin image_publisher=root image_stage=$stage image_stage_max=1500k"
 trap 'registry_end; cluster_down' EXIT
 home=$registry_dir/home
 chown "$(as_user id -u)" "$home"
@@ -59,11 +59,17 @@ job srun -n1 --megatron-image="${registry}small:1" true
 mode=$(stat -c %a "$home/.cache/megatron/images" "$home"/.cache/megatron/images/*.sqsh | sort -u | tr '\n' ' ')
 is "$mode" "600 700 " "nobody else can read a user's images"
 
-# Copies on the node's disk: the longest unused go.
+# Copies on the node's disk: there is room for one, and the longest unused goes.
+copies() { ls "$stage/$(as_user id -u)" | grep 'sqsh$'; }
+first=$(copies)
+is "$(wc -l <<<"$first")" 1 "one copy"
 job srun -n1 --megatron-image="${registry}bare:1" /bin/pwd
 is "$rc" 0 "a second image"
+second=$(copies)
+is "$(wc -l <<<"$second")" 1 "copies stay below the limit"
+ok "the new one is there, the old one gone" test "$first" != "$second"
 job srun -n1 --megatron-image="${registry}bare:1" /bin/pwd
-ok "copies stay below the limit" test "$(du -cb "$stage"/*/*.sqsh | tail -n 1 | cut -f1)" -le 3000000
+is "$rc:$(copies)" "0:$second" "it is started again"
 
 # Somebody else makes the user's place on the node's disk first, as a link or a directory, or keeps
 # exchanging it: the image is started from the cache, and nothing is made where the link points.
