@@ -71,7 +71,10 @@ static int check_directory(const char *path, uid_t owner, int sticky_will_do, st
     if (lstat(path, &info) < 0)
         return error_set_errno(err, errno, "cannot use the image cache %.300s", path);
     if (!S_ISDIR(info.st_mode))
-        return error_set(err, "the image cache %.300s is not a directory", path);
+        return error_set(err, "the image cache %.300s is not a directory%s", path,
+                         S_ISLNK(info.st_mode)
+                             ? " but a symbolic link; name the directory that it points to"
+                             : "");
     if (info.st_uid != owner && info.st_uid != 0)
         return error_set(err, "the image cache %.300s belongs to user %u; only %s may own it", path,
                          (unsigned)info.st_uid, owner ? "you or its publisher" : "root");

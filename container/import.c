@@ -106,10 +106,8 @@ static int run_import(struct work *work, struct error *err)
     if (work->lost)
         return error_set(err, "%s was taken over by another process", what);
     if (work->result.timed_out)
-        return error_set(err,
-                         "%s took longer than %.0f seconds; raise --megatron-import-timeout, or "
-                         "import it beforehand with `megatron image import`",
-                         what, request->timeout);
+        return error_set(err, "%s took longer than %.0f seconds; raise %s", what, request->timeout,
+                         request->timeout_option);
     if (work->result.status == 0)
         return 0;
     enroot_explain(what, work->result.status, work->result.errors, err);

@@ -15,6 +15,7 @@ struct image_request {
     const char *path;                 /* where enroot, docker and podman are looked for */
     const char *temporary;            /* node-local directory for unfinished work */
     double timeout;                   /* seconds for the whole import; 0: none */
+    const char *timeout_option;       /* where the user sets it */
     double patience;                  /* seconds without a sign of life of another importer */
     int processors;
     void (*say)(void *argument, const char *line); /* progress; may be NULL */

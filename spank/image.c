@@ -91,6 +91,8 @@ static void fill_request(struct work *work, const struct image_settings *setting
     work->request.path = enroot_path(config);
     work->request.temporary = temporary_directory(environment);
     work->request.timeout = (double)settings->timeout;
+    work->request.timeout_option =
+        "--megatron-import-timeout, or import it beforehand with `megatron image import`";
     work->request.patience = LEASE_SECONDS;
 }
 
@@ -248,13 +250,15 @@ static int start_container(const struct image_node *node, const char *image, pid
 {
     const struct image_settings *settings = node->settings;
     const char *capabilities = value(node->environment, "NVIDIA_DRIVER_CAPABILITIES");
-    char visible[SHARE_LIST + 32], drivers[256];
-    const char *variables[] = {visible, drivers, NULL};
+    const char *wish = value(node->environment, "MEGATRON_EFA");
+    char visible[SHARE_LIST + 32], drivers[256], efa[64];
+    const char *variables[4] = {NULL};
+    size_t count = 0;
     struct container_mounts mounts = {0};
     struct container_request request = {
         .image = image,
         .mounts = &mounts,
-        .settings = node->gpus[0] ? variables : NULL,
+        .settings = variables,
         .environment = node->environment,
         .path = enroot_path(node->config),
         .temporary = temporary_directory(node->environment),
@@ -269,6 +273,13 @@ static int start_container(const struct image_node *node, const char *image, pid
     snprintf(visible, sizeof(visible), "NVIDIA_VISIBLE_DEVICES=%s", node->gpus);
     snprintf(drivers, sizeof(drivers), "NVIDIA_DRIVER_CAPABILITIES=%.200s",
              capabilities ? capabilities : "compute,utility");
+    snprintf(efa, sizeof(efa), "MEGATRON_EFA=%.40s", wish ? wish : "");
+    if (node->gpus[0]) {
+        variables[count++] = visible;
+        variables[count++] = drivers;
+    }
+    if (wish)
+        variables[count++] = efa;
     if (mounts_copy(&mounts, &settings->mounts) < 0 || add_pmix(node, &mounts) < 0)
         rc = error_set(err, "out of memory");
     else

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # An Enroot hook: EFA inside containers. Enroot knows GPUs and Mellanox NICs; this one brings the
 # devices of EFA and, where the image has none of its own, the host's libfabric and aws-ofi-nccl.
-# Installed into Enroot's hooks.d; see enroot.conf.d/megatron.conf.
+# `make install` puts it below share/megatron/enroot/hooks.d, where Enroot does not look: copy it, or
+# link to it, in /etc/enroot/hooks.d on every node.
 #
 #   MEGATRON_EFA=auto|none|device   in the container's environment: everything (the default), nothing,
 #                                   or the devices alone

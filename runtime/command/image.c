@@ -3,7 +3,6 @@
 #include "commands.h"
 #include "import.h"
 #include "option.h"
-#include "parse.h"
 #include "reference.h"
 
 #include <errno.h>
@@ -61,9 +60,16 @@ static void say_line(void *argument, const char *line)
 static int open_cache(const struct image_options *given, struct image_cache *cache,
                       struct error *err)
 {
-    char directory[2048];
+    char directory[2048], absolute[4096 + 2048];
     const char *named = given->cache ? given->cache : getenv("MEGATRON_IMAGE_CACHE");
 
+    /* The option may be relative, as paths of the command line are. */
+    if (given->cache && given->cache[0] && given->cache[0] != '/') {
+        if (!getcwd(absolute, 4096))
+            return error_set_errno(err, errno, "cannot tell the current directory");
+        snprintf(absolute + strlen(absolute), 2048, "/%s", given->cache);
+        named = absolute;
+    }
     if (image_cache_default(named, getenv("XDG_CACHE_HOME"), getenv("HOME"), directory,
                             sizeof(directory), err) < 0)
         return -1;
@@ -139,6 +145,7 @@ static int run_import(const struct image_options *given, const char *uri,
                      : getenv("TMPDIR") ? getenv("TMPDIR")
                                         : "/tmp",
         .timeout = (double)given->timeout,
+        .timeout_option = "--timeout",
         .patience = 20,
         .processors = count_processors(),
         .say = say_line,
@@ -207,20 +214,23 @@ static int run_verify(const struct image_entry *entries, size_t count, const cha
     return 0;
 }
 
+/* "500G", "1.5T", or bytes. */
 static int read_size(const char *text, int64_t *size, struct error *err)
 {
     static const char units[] = "kMGTP";
-    char number[32];
-    size_t length = strcspn(text, units);
+    const double most = 9e18;
+    size_t length = strspn(text, "0123456789.");
     const char *unit = text[length] ? strchr(units, text[length]) : NULL;
+    char *end;
+    double number = strtod(text, &end);
 
-    if (length >= sizeof(number) || (unit && text[length + 1] != '\0'))
-        return error_set(err, "--max-size=%.50s is not a size such as 500G", text);
-    snprintf(number, sizeof(number), "%.*s", (int)length, text);
-    if (parse_int64("--max-size", number, 0, 1000000, size, err) < 0)
-        return -1;
-    for (; unit && unit >= units; unit--)
-        *size *= 1000;
+    for (const char *u = unit; u && u >= units; u--)
+        number *= 1000;
+    if (length == 0 || end != text + length || (text[length] && (!unit || text[length + 1])) ||
+        number > most)
+        return error_set(err, "--max-size=%.50s is not a size such as 500G or 1.5T, at most 9000P",
+                         text);
+    *size = (int64_t)number;
     return 0;
 }
 

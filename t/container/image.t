@@ -40,7 +40,21 @@ truncate -s 5000 "$path"
 out=$(image import "${registry}small:1"); rc=$?
 is "$rc" 0 "a truncated image is imported again"
 like "$out" 'is truncated' "and that is said"
+like "$(image prune --max-size 5000000)" 'removed 0 images' "prune to bytes"
+like "$(image prune --max-size 1.5G)" 'removed 0 images' "or to a broken number"
+for size in 1.5.5G 5GB -1 G 1e3 99999P; do
+    like "$(image prune --max-size $size)" 'is not a size such as 500G' "not to $size"
+done
 like "$(image prune --max-size 0)" 'removed 1 images; 0.0 MB are left' "prune"
+ordinary ln -s "$cache" "$home/link"
+like "$(image list --cache "$home/link")" 'is not a directory but a symbolic link; name the directory' "a cache that is a link"
+out=$(cd "$home" && image list --cache ./relative); rc=$?
+is "$rc" 0 "a cache may be named from here"
+ok "and is made here" test -d "$home/relative/work"
+if [ -z "${MEGATRON_TEST_ENROOT-}" ]; then
+    like "$(ordinary ENROOT_STANDIN_DELAY=30 "$megatron" image import --timeout 2 "${registry}small:1" 2>&1)" \
+        'took longer than 2 seconds; raise --timeout' "an import that takes too long"
+fi
 
 for i in 1 2 3 4; do
     ordinary ENROOT_STANDIN_DELAY=1 "$megatron" image import "${registry}small:1" >"$registry_dir/out$i" 2>&1 &
