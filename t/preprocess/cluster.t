@@ -16,8 +16,11 @@ like "$out" 'per core of 4$' "and counts the CPUs of all ranks"
 export MEGATRON=$megatron
 try as_user sbatch -W -N2 -o "$scratch/job.log" "$top/sbatch/preprocess.sbatch" "${null[@]}" --append-eod \
     --input "$scratch/c.jsonl" --output-prefix "$scratch/b" --chunk-bytes 20000
+job=${out##* }
 is "$rc" 0 "the job script" || diag "$(cat "$scratch/job.log")"
 ok "makes the right bytes" same c "$scratch/b"
+try in_cluster scontrol show job "$job"
+like "$out" 'NumCPUs=8 ' "with all CPUs of both nodes"
 try as_user env INPUT="$scratch/c.jsonl" OUTPUT_PREFIX="$scratch/g" sbatch -W -o "$scratch/job2.log" "$top/sbatch/preprocess.sbatch"
 is "$rc" 0 "with variables, on one node" || diag "$(cat "$scratch/job2.log")"
 [ -s "$scratch/g_text_document.idx" ]
