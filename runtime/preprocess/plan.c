@@ -43,6 +43,13 @@ static int64_t chunk_size(int64_t total, int64_t asked)
     return size < largest_chunk ? size : largest_chunk;
 }
 
+/* Where piece 'number' of so many begins: they differ by one byte at most, so that none is large.
+ */
+static int64_t piece_begin(int64_t size, int64_t number, int64_t pieces)
+{
+    return (int64_t)((__int128)size * number / pieces);
+}
+
 static int cut_files(struct plan *plan, const struct preprocess_config *config, int64_t target)
 {
     for (size_t i = 0; i < plan->files.count; i++) {
@@ -53,8 +60,8 @@ static int cut_files(struct plan *plan, const struct preprocess_config *config, 
             source_can_cut(file->path, file->codec, file->size))
             pieces = (file->size + target - 1) / target;
         for (int64_t k = 0; k < pieces; k++) {
-            int64_t begin = file->size / pieces * k;
-            int64_t end = k + 1 == pieces ? SOURCE_TO_END : file->size / pieces * (k + 1);
+            int64_t begin = piece_begin(file->size, k, pieces);
+            int64_t end = k + 1 == pieces ? SOURCE_TO_END : piece_begin(file->size, k + 1, pieces);
 
             if (add_segment(plan, (uint32_t)i, begin, end) < 0)
                 return -1;
