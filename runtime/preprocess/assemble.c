@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,48 +31,119 @@ static int draft_path(const struct assembly *assembly, size_t shard, size_t key,
                      assembly->layout->tag, shard, key, extensions[kind]);
 }
 
+/* A part of the descriptors that the process may have; more than all copiers use at a time. */
+static size_t descriptor_limit(void)
+{
+    struct rlimit limit;
+    size_t half = 64;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / 2 > half)
+        half = limit.rlim_cur / 2 < 1024 ? (size_t)limit.rlim_cur / 2 : 1024;
+    return half;
+}
+
 int assembly_init(struct assembly *assembly, struct error *err)
 {
     size_t count = assembly->layout->shards * assembly->layout->keys * 2;
 
     pthread_mutex_init(&assembly->lock, NULL);
-    assembly->files = malloc((count + 1) * sizeof(*assembly->files));
-    if (!assembly->files)
+    assembly->open_limit = descriptor_limit();
+    assembly->slots = malloc((count + 1) * sizeof(*assembly->slots));
+    assembly->open = calloc(assembly->open_limit, sizeof(*assembly->open));
+    if (!assembly->slots || !assembly->open)
         return error_set(err, "out of memory");
     for (size_t i = 0; i < count; i++)
-        assembly->files[i] = -1;
+        assembly->slots[i] = -1;
     return 0;
 }
 
 void assembly_clear(struct assembly *assembly)
 {
-    size_t count = assembly->layout->shards * assembly->layout->keys * 2;
-
-    for (size_t i = 0; assembly->files && i < count; i++)
-        if (assembly->files[i] >= 0)
-            close(assembly->files[i]);
-    free(assembly->files);
+    for (size_t i = 0; i < assembly->open_count; i++)
+        if (assembly->open[i].fd >= 0)
+            close(assembly->open[i].fd);
+    free(assembly->slots);
+    free(assembly->open);
     pthread_mutex_destroy(&assembly->lock);
 }
 
-/* The open file; -1 with 'err'. Opened once, by the thread that comes first. */
+/* A slot for another file: a new one, or that of the file which has not been used for longest. With
+ * the lock held. Returns NULL with 'err' set. */
+static struct open_file *free_slot(struct assembly *assembly, struct error *err)
+{
+    struct open_file *oldest = NULL;
+
+    for (size_t i = 0; i < assembly->open_count; i++) {
+        struct open_file *file = &assembly->open[i];
+
+        if (file->fd < 0)
+            return file;
+        if (file->users == 0 && (!oldest || file->used < oldest->used))
+            oldest = file;
+    }
+    if (assembly->open_count < assembly->open_limit) {
+        oldest = &assembly->open[assembly->open_count++];
+        oldest->fd = -1;
+        return oldest;
+    }
+    if (!oldest) {
+        error_set(err, "too many output files are in use at a time");
+        return NULL;
+    }
+    /* assembly_sync will not see it any more. */
+    if (fsync(oldest->fd) < 0) {
+        error_set_errno(err, errno, "cannot write the output to disk");
+        return NULL;
+    }
+    close(oldest->fd);
+    oldest->fd = -1;
+    assembly->slots[oldest->number] = -1;
+    return oldest;
+}
+
+static size_t number_of(const struct assembly *assembly, size_t shard, size_t key, int kind)
+{
+    return (shard * assembly->layout->keys + key) * 2 + (size_t)kind;
+}
+
+/* Open a file, or find it open; it stays open until it is released as often. Returns the
+ * descriptor, or -1 with 'err'. */
 static int open_file(struct assembly *assembly, size_t shard, size_t key, int kind, int create,
                      struct error *err)
 {
-    size_t at = (shard * assembly->layout->keys + key) * 2 + (size_t)kind;
+    size_t number = number_of(assembly, shard, key, kind);
+    struct open_file *file = NULL;
     char path[DISK_PATH];
-    int fd;
 
     pthread_mutex_lock(&assembly->lock);
-    fd = assembly->files[at];
-    if (fd < 0 && draft_path(assembly, shard, key, kind, path, err) == 0) {
-        fd = open(path, O_WRONLY | create | O_CLOEXEC, 0666);
-        if (fd < 0)
+    if (assembly->slots[number] >= 0) {
+        file = &assembly->open[assembly->slots[number]];
+    } else if (draft_path(assembly, shard, key, kind, path, err) == 0) {
+        file = free_slot(assembly, err);
+        if (file) {
+            *file = (struct open_file){.number = number};
+            file->fd = open(path, O_WRONLY | create | O_CLOEXEC, 0666);
+        }
+        if (file && file->fd < 0) {
             error_set_errno(err, errno, "cannot open %s", path);
-        assembly->files[at] = fd;
+            file = NULL;
+        }
+        if (file)
+            assembly->slots[number] = (int32_t)(file - assembly->open);
+    }
+    if (file) {
+        file->users++;
+        file->used = ++assembly->turn;
     }
     pthread_mutex_unlock(&assembly->lock);
-    return fd;
+    return file ? file->fd : -1;
+}
+
+static void release_file(struct assembly *assembly, size_t shard, size_t key, int kind)
+{
+    pthread_mutex_lock(&assembly->lock);
+    assembly->open[assembly->slots[number_of(assembly, shard, key, kind)]].users--;
+    pthread_mutex_unlock(&assembly->lock);
 }
 
 /* Never creates: a copier that comes too late must not put an empty file where one was renamed. */
@@ -128,14 +200,13 @@ static int write_header(struct assembly *assembly, size_t shard, size_t key, int
                        path, err);
 }
 
-static int create_file(struct assembly *assembly, size_t shard, size_t key, int kind,
-                       struct error *err)
+static int size_file(struct assembly *assembly, size_t shard, size_t key, int kind, int fd,
+                     struct error *err)
 {
     int64_t size = size_of(assembly->layout, shard, key, kind);
-    int fd = open_file(assembly, shard, key, kind, O_CREAT, err);
     char path[DISK_PATH];
 
-    if (fd < 0 || draft_path(assembly, shard, key, kind, path, err) < 0)
+    if (draft_path(assembly, shard, key, kind, path, err) < 0)
         return -1;
     /* A disk that is too small shows here, before anything is copied, where the file system can
      * set space aside; others show it at the write. */
@@ -146,6 +217,18 @@ static int create_file(struct assembly *assembly, size_t shard, size_t key, int 
     if (ftruncate(fd, size) < 0)
         return error_set_errno(err, errno, "cannot write %s", path);
     return kind == IDX ? write_header(assembly, shard, key, fd, err) : 0;
+}
+
+static int create_file(struct assembly *assembly, size_t shard, size_t key, int kind,
+                       struct error *err)
+{
+    int fd = open_file(assembly, shard, key, kind, O_CREAT, err), rc;
+
+    if (fd < 0)
+        return -1;
+    rc = size_file(assembly, shard, key, kind, fd, err);
+    release_file(assembly, shard, key, kind);
+    return rc;
 }
 
 int assembly_create(struct assembly *assembly, struct error *err)
@@ -194,8 +277,8 @@ struct run {
     struct place begin; /* only documents and this key's counts are used */
 };
 
-static int write_run(struct assembly *assembly, const struct run *run,
-                     const struct columns *columns, struct error *err)
+static int write_columns(struct assembly *assembly, const struct run *run,
+                         const struct columns *columns, int bin, int idx, struct error *err)
 {
     const struct places *layout = assembly->layout;
     const struct place *cut = &layout->cuts[run->shard];
@@ -204,11 +287,9 @@ static int write_run(struct assembly *assembly, const struct run *run,
     int64_t pointers_at = IDX_HEADER_SIZE + sequences * IDX_LENGTH_SIZE;
     int64_t documents_at = pointers_at + sequences * IDX_POINTER_SIZE;
     int64_t token = run->begin.tokens[run->key] - cut->tokens[run->key];
-    int bin = file_of(assembly, run->shard, run->key, BIN, err);
-    int idx = file_of(assembly, run->shard, run->key, IDX, err);
     char path[DISK_PATH];
 
-    if (bin < 0 || idx < 0 || draft_path(assembly, run->shard, run->key, BIN, path, err) < 0)
+    if (draft_path(assembly, run->shard, run->key, BIN, path, err) < 0)
         return -1;
     if (disk_pwrite(bin, run->tokens, (size_t)run->token_count * layout->id_size,
                     token * (int64_t)layout->id_size, path, err) < 0 ||
@@ -223,6 +304,22 @@ static int write_run(struct assembly *assembly, const struct run *run,
     return disk_pwrite(
         idx, columns->documents, (size_t)run->document_count * IDX_DOCUMENT_SIZE,
         documents_at + (run->begin.documents - cut->documents + 1) * IDX_DOCUMENT_SIZE, path, err);
+}
+
+static int write_run(struct assembly *assembly, const struct run *run,
+                     const struct columns *columns, struct error *err)
+{
+    int bin = file_of(assembly, run->shard, run->key, BIN, err);
+    int idx = bin < 0 ? -1 : file_of(assembly, run->shard, run->key, IDX, err);
+    int rc = -1;
+
+    if (idx >= 0)
+        rc = write_columns(assembly, run, columns, bin, idx, err);
+    if (bin >= 0)
+        release_file(assembly, run->shard, run->key, BIN);
+    if (idx >= 0)
+        release_file(assembly, run->shard, run->key, IDX);
+    return rc;
 }
 
 static size_t shard_of(const struct places *layout, int64_t document)
@@ -327,10 +424,8 @@ int assembly_copy(struct assembly *assembly, size_t chunk, struct error *err)
 
 int assembly_sync(struct assembly *assembly, struct error *err)
 {
-    size_t count = assembly->layout->shards * assembly->layout->keys * 2;
-
-    for (size_t i = 0; i < count; i++)
-        if (assembly->files[i] >= 0 && fsync(assembly->files[i]) < 0)
+    for (size_t i = 0; i < assembly->open_count; i++)
+        if (assembly->open[i].fd >= 0 && fsync(assembly->open[i].fd) < 0)
             return error_set_errno(err, errno, "cannot write the output to disk");
     return 0;
 }

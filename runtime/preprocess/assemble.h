@@ -9,12 +9,22 @@
 int output_path(const char *prefix, const char *key, size_t shard, size_t shards,
                 const char *extension, char *path, struct error *err);
 
+/* Output files are opened as they are needed, and only so many at a time. */
+struct open_file {
+    size_t number; /* by shard, key and extension */
+    int fd, users;
+    uint64_t used; /* when, in turns */
+};
+
 struct assembly {
     const struct preprocess_config *config;
     struct work *work;
     struct board *parts; /* knows the names of the parts */
     const struct places *layout;
-    int *files; /* descriptors by shard, key and extension; -1: not open */
+    int32_t *slots; /* by number of the file: where it is in 'open'; -1: it is not */
+    struct open_file *open;
+    size_t open_count, open_limit;
+    uint64_t turn;
     pthread_mutex_t lock;
 };
 

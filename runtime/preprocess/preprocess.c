@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -261,12 +262,24 @@ static int follow(struct run *run, struct error *err)
     return error_set(err, "stopped, because another rank failed: %s", run->ending);
 }
 
+/* Chunks, parts and shards are open at the same time, by many threads. */
+static void raise_descriptors(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 int preprocess(const struct preprocess_config *config, const struct world *world, struct error *err)
 {
     struct run run = {.config = config};
     int rc;
 
     guard_start();
+    raise_descriptors();
     pthread_mutex_init(&run.redo_lock, NULL);
     pthread_mutex_init(&run.monitor_lock, NULL);
     pthread_cond_init(&run.monitor_wake, NULL);
