@@ -116,6 +116,33 @@ static void show_fault(struct encode *encode, struct chunk *chunk, struct part_f
     fault->shown = 1;
 }
 
+int chunk_check_keys(const struct preprocess_config *config, const char *path,
+                     const struct part_totals *totals, int end, struct error *err)
+{
+    int64_t missing = totals->faults[FAULT_KEY], others = 0;
+    size_t key = 0;
+
+    for (int i = 0; i < FAULT_COUNT; i++)
+        others += i != FAULT_KEY ? totals->faults[i] : 0;
+    if (totals->leading < CHUNK_JUDGED &&
+        (!end || missing == 0 || totals->documents > 0 || others > missing))
+        return 0;
+    for (int64_t i = totals->listed_count; i-- > 0;)
+        if (totals->listed[i].fault == FAULT_KEY)
+            key = totals->listed[i].key;
+    return error_set(err,
+                     "%s: none of %s%lld documents has the key \"%.100s\"; the first one has: %s; "
+                     "choose with --json-keys",
+                     path, totals->leading >= CHUNK_JUDGED ? "the first " : "",
+                     (long long)(totals->leading < CHUNK_JUDGED ? missing : CHUNK_JUDGED),
+                     config->keys[key], totals->names);
+}
+
+static const char *first_path(const struct plan *plan, size_t chunk)
+{
+    return plan->files.items[plan->segments[plan->chunks[chunk]].file].path;
+}
+
 static int write_block(struct encode *encode, struct chunk *chunk, struct block *block,
                        struct error *err)
 {
@@ -129,6 +156,8 @@ static int write_block(struct encode *encode, struct chunk *chunk, struct block 
     }
     if (part_append(chunk->part, &block->data, err) < 0)
         return -1;
+    if (totals->documents == 0)
+        totals->leading += block->leading;
     totals->documents += block->data.documents;
     totals->bytes += (int64_t)block->records.size;
     chunk->lines[block->records.segment] = block->records.first_line + block->records.lines;
@@ -146,8 +175,12 @@ static int write_block(struct encode *encode, struct chunk *chunk, struct block 
         show_fault(encode, chunk, &block->listed[i]);
         totals->listed[totals->listed_count++] = block->listed[i];
     }
-    if (!chunk->names[0])
-        memcpy(chunk->names, block->names, sizeof(chunk->names));
+    if (!totals->names[0])
+        memcpy(totals->names, block->names, sizeof(totals->names));
+    /* The begin of the corpus tells early. */
+    if (chunk->number == 0 &&
+        chunk_check_keys(encode->config, first_path(encode->plan, 0), totals, 0, err) < 0)
+        return -1;
     chunk->next_write++;
     if (disk_now() - chunk->touched > touch_seconds) {
         board_touch(encode->work, encode->board, chunk->number);
@@ -185,24 +218,6 @@ int chunk_commit(struct encode *encode, struct chunk *chunk, struct block *block
     return rc;
 }
 
-/* Not one document had the key: surely the wrong key, not a broken corpus. */
-static int check_keys(struct encode *encode, const struct chunk *chunk, struct error *err)
-{
-    const struct plan *plan = encode->plan;
-    const struct segment *segment = &plan->segments[plan->chunks[chunk->number]];
-    int64_t missing = chunk->totals.faults[FAULT_KEY], others = 0;
-
-    for (int i = 0; i < FAULT_COUNT; i++)
-        others += i != FAULT_KEY ? chunk->totals.faults[i] : 0;
-    if (missing == 0 || chunk->totals.documents > 0 || others > missing)
-        return 0;
-    return error_set(err,
-                     "%s: none of %lld documents has the key \"%.100s\"; the first one has: %s; "
-                     "choose with --json-keys",
-                     plan->files.items[segment->file].path, (long long)missing,
-                     encode->config->keys[chunk->totals.listed[0].key], chunk->names);
-}
-
 int chunk_finish(struct encode *encode, struct chunk *chunk, struct error *err)
 {
     const struct plan *plan = encode->plan;
@@ -210,10 +225,6 @@ int chunk_finish(struct encode *encode, struct chunk *chunk, struct error *err)
     char path[DISK_PATH];
     int rc;
 
-    if (check_keys(encode, chunk, err) < 0) {
-        chunk_abandon(chunk);
-        return -1;
-    }
     rc = part_finish(chunk->part, &chunk->totals, chunk->lines, segments, err);
     chunk->part = NULL;
     if (rc == 0)

@@ -12,6 +12,7 @@ struct block {
     int64_t faults[FAULT_COUNT];
     struct part_fault listed[PART_FAULTS]; /* the first ones */
     int64_t listed_count;
+    int64_t leading; /* lines without a key before the first document */
     char names[256]; /* members of the first line without a key */
     struct block *next;
 };
@@ -21,7 +22,7 @@ struct chunk {
     struct record_reader *reader;
     struct part_writer *part;
     struct part_totals totals;
-    char draft[DISK_PATH], names[256];
+    char draft[DISK_PATH];
     int reading; /* a thread is at the reader */
     int input_done;
     size_t users;      /* threads that hold it */
@@ -48,6 +49,13 @@ int chunk_commit(struct encode *encode, struct chunk *chunk, struct block *block
 
 /* Give the finished part its name. */
 int chunk_finish(struct encode *encode, struct chunk *chunk, struct error *err);
+
+/* Are these documents, from the first of the corpus on, those of a corpus without the key? Either
+ * none of the first CHUNK_JUDGED has it, or, at the 'end', none of all; then it is the wrong key,
+ * not a set of broken documents. Returns 0, or -1 with 'err' set. */
+enum { CHUNK_JUDGED = 1000 };
+int chunk_check_keys(const struct preprocess_config *config, const char *path,
+                     const struct part_totals *totals, int end, struct error *err);
 
 /* A sentence for a line that --strict does not pass over. */
 int chunk_strict(struct encode *encode, struct chunk *chunk, const struct part_fault *fault,

@@ -37,6 +37,8 @@ struct encode_team {
 static void add_fault(struct block *block, enum document_fault fault, size_t key, int64_t line)
 {
     block->faults[fault]++;
+    if (fault == FAULT_KEY && block->data.documents == 0)
+        block->leading++;
     if (block->listed_count < PART_FAULTS)
         block->listed[block->listed_count++] = (struct part_fault){
             block->records.segment, (uint64_t)(block->records.first_line + line), (uint32_t)fault,
@@ -159,7 +161,7 @@ static void reset_block(struct block *block, size_t keys)
         tokens->count = entries->count = 0;
     }
     block->data.documents = 0;
-    block->listed_count = 0;
+    block->listed_count = block->leading = 0;
     block->names[0] = '\0';
     memset(block->faults, 0, sizeof(block->faults));
 }

@@ -152,6 +152,8 @@ int part_finish(struct part_writer *writer, const struct part_totals *totals, co
     bytes_put(&bytes, totals->faults, sizeof(totals->faults));
     bytes_put_u64(&bytes, (uint64_t)totals->listed_count);
     bytes_put(&bytes, totals->listed, (size_t)totals->listed_count * sizeof(totals->listed[0]));
+    bytes_put_u64(&bytes, (uint64_t)totals->leading);
+    bytes_put(&bytes, totals->names, sizeof(totals->names));
     bytes_put_u64(&bytes, segments);
     bytes_put(&bytes, lines, segments * 8);
     bytes_put_u64(&bytes, checksum64(bytes.data, bytes.size, 3));
@@ -195,6 +197,10 @@ static int take_footer(struct part_reader *reader, struct bytes *bytes)
     at = bytes_take(bytes, (size_t)totals->listed_count * sizeof(totals->listed[0]));
     if (at)
         memcpy(totals->listed, at, (size_t)totals->listed_count * sizeof(totals->listed[0]));
+    totals->leading = (int64_t)bytes_take_u64(bytes);
+    if ((at = bytes_take(bytes, sizeof(totals->names))))
+        memcpy(totals->names, at, sizeof(totals->names));
+    totals->names[sizeof(totals->names) - 1] = '\0';
     reader->segments = bytes_take_u64(bytes);
     if (bytes->failed || reader->segments > bytes->size / 8)
         return -1;

@@ -49,6 +49,8 @@ struct part_totals {
     int64_t faults[FAULT_COUNT];
     struct part_fault listed[PART_FAULTS]; /* the first ones */
     int64_t listed_count;
+    int64_t leading; /* documents without a key before the first one that counts */
+    char names[256]; /* members of the first document without a key */
 };
 
 /* What is wrong, with the key it is about. */

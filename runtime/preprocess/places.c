@@ -1,6 +1,7 @@
 #include "config.h"
 #include "places.h"
 #include "bytes.h"
+#include "chunk.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -89,12 +90,38 @@ static void show_faults(const struct preprocess_config *config, const struct pla
     }
 }
 
+/* What tells whether the corpus has the keys at all: counts over its parts so far, and what the
+ * first document without a key was. */
+struct key_check {
+    struct part_totals totals;
+    const char *path;
+};
+
+static void add_to_check(struct key_check *check, const struct part_totals *totals,
+                         const char *path)
+{
+    struct part_totals *sum = &check->totals;
+
+    if (sum->documents == 0)
+        sum->leading += totals->leading;
+    sum->documents += totals->documents;
+    for (int f = 0; f < FAULT_COUNT; f++)
+        sum->faults[f] += totals->faults[f];
+    if (check->path || totals->faults[FAULT_KEY] == 0)
+        return;
+    check->path = path;
+    memcpy(sum->names, totals->names, sizeof(sum->names));
+    memcpy(sum->listed, totals->listed, sizeof(sum->listed));
+    sum->listed_count = totals->listed_count;
+}
+
 /* Read all footers. Returns 0, 1 if a part must be made again, -1. */
 static int add_parts(struct places *layout, const struct preprocess_config *config,
                      const struct plan *plan, struct work *work, struct board *board,
                      struct error *err)
 {
     struct line_count count = {UINT32_MAX, 0, 0, 0};
+    struct key_check check = {0};
     int64_t skipped = 0;
 
     for (size_t i = 0; i < layout->chunks; i++) {
@@ -117,13 +144,14 @@ static int add_parts(struct places *layout, const struct preprocess_config *conf
             layout->faults[f] += totals->faults[f];
             skipped += totals->faults[f];
         }
+        add_to_check(&check, totals, plan->files.items[plan->segments[plan->chunks[i]].file].path);
         show_faults(config, plan, i, part, &count);
         part_close(part);
     }
     if (skipped > count.shown)
         fprintf(stderr, "... and %lld more documents that were skipped\n",
                 (long long)(skipped - count.shown));
-    return 0;
+    return chunk_check_keys(config, check.path, &check.totals, 1, err);
 }
 
 static size_t find_chunk_by_documents(const struct places *layout, int64_t documents)

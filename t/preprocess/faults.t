@@ -71,6 +71,23 @@ try "${pre[@]}" --input broken.jsonl --output-prefix b --max-line-bytes 5000 --c
 try "${pre[@]}" --input broken.jsonl --output-prefix b --max-line-bytes 5000 --chunk-bytes 30 --strict --overwrite
 is "$rc" 1 "also when it is given later"
 
+# --- Whether a missing key is an error does not depend on how the corpus is cut
+yes '{"body":"1"}' | head -n 1100 >wrong.jsonl
+{ head -n 300 wrong.jsonl; echo '{"text":"2"}'; cat wrong.jsonl; } >late.jsonl
+{ cat wrong.jsonl; echo '{"text":"2"}'; } >later.jsonl
+head -n 300 wrong.jsonl >few.jsonl
+for bytes in 100 4000 1000000; do
+    rm -rf k_* k.work
+    try "${pre[@]}" --input late.jsonl --output-prefix k --chunk-bytes $bytes
+    is "$rc $(od -An -tu2 k_text_document.bin | xargs)" "0 2 60000" "a key that comes late, in chunks of $bytes"
+    rm -rf k_* k.work
+    try "${pre[@]}" --input few.jsonl --output-prefix k --chunk-bytes $bytes
+    is "$rc $(grep "^megatron" <<<"$out")" '1 megatron preprocess: few.jsonl: none of 300 documents has the key "text"; the first one has: body; choose with --json-keys' "a key that never comes"
+    rm -rf k_* k.work
+    try "${pre[@]}" --input later.jsonl --output-prefix k --chunk-bytes $bytes
+    is "$rc $(grep "^megatron" <<<"$out")" '1 megatron preprocess: later.jsonl: none of the first 1000 documents has the key "text"; the first one has: body; choose with --json-keys' "a key that comes too late"
+done
+
 # --- Errors of one line
 make_corpus 1 50 c
 echo '{"id":1,"body":"x"}' >body.jsonl
