@@ -65,9 +65,20 @@ static double gib(size_t bytes)
     return (double)bytes / (1 << 30);
 }
 
-/* What one rank needs. */
+/* What one rank needs. 'copy': of its share, in host memory, while a checkpoint is written. */
+struct rank_plan {
+    struct model_memory memory;
+    int64_t parameters;
+    size_t copy;
+};
+
+static size_t device_total(const struct model_memory *m)
+{
+    return m->weights + m->gradients + m->optimizer + m->activations;
+}
+
 static int rank_memory(const struct arguments *a, const struct layout_position *at,
-                       struct model_memory *memory, int64_t *parameters, struct error *err)
+                       struct rank_plan *plan, struct error *err)
 {
     struct engine_config engine = plan_engine(a);
     struct parameters p;
@@ -79,12 +90,14 @@ static int rank_memory(const struct arguments *a, const struct layout_position *
     rc = engine_slots(&a->model_config, &a->layout, at->pp, engine.max_micros, engine.eval_micros,
                       slots, err);
     if (rc == 0)
-        rc = model_plan_memory(&a->model_config, &a->layout, at, slots, shards, memory, err);
+        rc = model_plan_memory(&a->model_config, &a->layout, at, slots, shards, &plan->memory, err);
     free(slots);
     if (rc < 0)
         return -1;
     rc = parameters_create(&p, &a->model_config, &a->layout, at, shards, err);
-    *parameters = p.true_elements;
+    plan->parameters = p.true_elements;
+    plan->copy =
+        a->save ? (a->save_optimizer ? 3 : 1) * sizeof(float) * (size_t)p.shard_elements : 0;
     parameters_destroy(&p);
     return rc;
 }
@@ -109,17 +122,20 @@ static void print_run(const struct arguments *a)
     printf("setting training iterations to %" PRId64 "\n", a->total_iterations);
 }
 
-static void print_rank(const struct layout_position *at, int64_t parameters,
-                       const struct model_memory *m)
+static void print_rank(const struct layout_position *at, const struct rank_plan *plan)
 {
-    size_t total = m->weights + m->gradients + m->optimizer + m->activations;
+    const struct model_memory *m = &plan->memory;
 
     printf(" > number of parameters on (tensor, pipeline) model parallel rank (%" PRId64
            ", %" PRId64 "): %" PRId64 "\n",
-           at->tp, at->pp, parameters);
+           at->tp, at->pp, plan->parameters);
     printf("   memory (GiB): weights %.3f, gradients %.3f, optimizer %.3f, activations %.3f, "
-           "together %.3f\n",
-           gib(m->weights), gib(m->gradients), gib(m->optimizer), gib(m->activations), gib(total));
+           "together %.3f",
+           gib(m->weights), gib(m->gradients), gib(m->optimizer), gib(m->activations),
+           gib(device_total(m)));
+    if (plan->copy > 0)
+        printf("; for checkpoints in host memory %.3f", gib(plan->copy));
+    printf("\n");
 }
 
 /* The ranks that differ: one of each tensor-parallel rank and stage. */
@@ -128,12 +144,11 @@ static int print_ranks(const struct arguments *a, struct error *err)
     for (int64_t pp = 0; pp < a->layout.pp; pp++)
         for (int64_t tp = 0; tp < a->layout.tp; tp++) {
             struct layout_position at = {.tp = tp, .pp = pp};
-            struct model_memory memory;
-            int64_t parameters;
+            struct rank_plan plan;
 
-            if (rank_memory(a, &at, &memory, &parameters, err) < 0)
+            if (rank_memory(a, &at, &plan, err) < 0)
                 return -1;
-            print_rank(&at, parameters, &memory);
+            print_rank(&at, &plan);
         }
     return 0;
 }
@@ -147,18 +162,23 @@ int train_dry_run(const struct arguments *a, struct error *err)
     return print_ranks(a, err);
 }
 
-int plan_print(const struct arguments *a, struct device *device, const struct parallel *parallel,
-               int speaks, struct error *err)
+int plan_print(const struct arguments *a, const struct world *world, struct device *device,
+               const struct parallel *parallel, int speaks, struct error *err)
 {
     struct device_memory there;
+    struct rank_plan plan;
     struct model_memory m;
-    int64_t parameters;
     size_t total;
 
-    if (rank_memory(a, &parallel->at, &m, &parameters, err) < 0 ||
-        device_memory(device, &there, err) < 0)
+    if (rank_memory(a, &parallel->at, &plan, err) < 0 || device_memory(device, &there, err) < 0)
         return -1;
-    total = m.weights + m.gradients + m.optimizer + m.activations;
+    m = plan.memory;
+    total = device_total(&m);
+    /* Ranks on CPUs share the memory of their node, with the copies for checkpoints. */
+    if (strcmp(device->name, "cpu") == 0) {
+        there.available /= (size_t)world->local_size;
+        total += plan.copy;
+    }
     if (speaks) {
         arguments_print(a, stdout);
         print_run(a);
@@ -171,10 +191,11 @@ int plan_print(const struct arguments *a, struct device *device, const struct pa
     if (total > there.available)
         return error_set(err,
                          "this rank needs %.2f GiB (weights %.2f, gradients %.2f, optimizer %.2f, "
-                         "activations %.2f), and %.2f GiB are available; use a smaller "
+                         "activations %.2f, copy for checkpoints %.2f), and %.2f GiB are "
+                         "available; use a smaller "
                          "--micro-batch-size, --recompute-granularity full, or more ranks",
                          gib(total), gib(m.weights), gib(m.gradients), gib(m.optimizer),
-                         gib(m.activations), gib(there.available));
+                         gib(m.activations), gib(total - device_total(&m)), gib(there.available));
     return 0;
 }
 

@@ -12,7 +12,7 @@ struct engine_config plan_engine(const struct arguments *arguments);
 void plan_dataset(const struct arguments *arguments, struct dataset_config *config);
 
 /* Print the plan (on the rank that 'speaks') and check that every arena fits the device. */
-int plan_print(const struct arguments *arguments, struct device *device,
+int plan_print(const struct arguments *arguments, const struct world *world, struct device *device,
                const struct parallel *parallel, int speaks, struct error *err);
 
 /* Seconds by kind of operation, the largest first. */

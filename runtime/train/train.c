@@ -418,7 +418,7 @@ static int set_up(struct train *t, struct error *err)
     if (t->a->save_hf && t->comm->rank == 0 &&
         hf_save_check(t->a->save_hf, &t->a->model_config, err) < 0)
         return error_prefix(err, "--save-hf");
-    if (plan_print(t->a, t->device, &t->parallel, t->comm->rank == 0, err) < 0 ||
+    if (plan_print(t->a, t->world, t->device, &t->parallel, t->comm->rank == 0, err) < 0 ||
         create_engine(t, err) < 0 || open_data(t, err) < 0)
         return -1;
     if (feed_open(t, &t->train_feed, t->splits[DATASET_TRAIN], t->consumed, err) < 0 ||

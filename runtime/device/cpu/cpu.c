@@ -49,24 +49,10 @@ int cpu_failure(struct cpu_device *device, struct error *err)
     return failed ? -1 : 0;
 }
 
-/* What the kernel says could be had without swapping. */
 static int cpu_memory(struct device *device, struct device_memory *memory, struct error *err)
 {
-    FILE *file = fopen("/proc/meminfo", "r");
-    unsigned long long total = 0, available = 0;
-    char line[128];
-
     (void)device;
-    if (!file)
-        return error_set(err, "cannot open /proc/meminfo");
-    while (fgets(line, sizeof(line), file)) {
-        sscanf(line, "MemTotal: %llu", &total);
-        sscanf(line, "MemAvailable: %llu", &available);
-    }
-    fclose(file);
-    memory->total = (size_t)total * 1024;
-    memory->available = (size_t)available * 1024;
-    return 0;
+    return cpu_memory_under("", memory, err);
 }
 
 static int cpu_supports(struct device *device, enum device_type type)

@@ -68,4 +68,8 @@ static inline int64_t cpu_part(int64_t total, int64_t parts, int64_t i)
 void cpu_column_sums(struct threads *threads, const float *x, int64_t rows, int64_t cols,
                      float *out, int accumulate);
 
+/* What the kernel says could be had without swapping, or less where a control group (of either
+ * version) limits it. 'root' stands before /proc and /sys; tests have their own. */
+int cpu_memory_under(const char *root, struct device_memory *memory, struct error *err);
+
 #endif
