@@ -45,11 +45,13 @@ int parallel_create(struct parallel *parallel, struct comm *comm, const struct l
                     struct error *err)
 {
     static const struct kind kinds[] = {
-        {"world", 1, 1, 1, 1}, {"tensor", 1, 0, 0, 0},   {"context", 0, 1, 0, 0},
-        {"data", 0, 1, 1, 0},  {"pipeline", 0, 0, 0, 1}, {"embedding", 0, 0, 0, 1},
+        {"world", 1, 1, 1, 1},  {"tensor", 1, 0, 0, 0},   {"context", 0, 1, 0, 0},
+        {"data", 0, 1, 1, 0},   {"pipeline", 0, 0, 0, 1}, {"embedding", 0, 0, 0, 1},
+        {"shared", 1, 0, 0, 0},
     };
     struct comm_group **groups[] = {&parallel->world, &parallel->tensor,   &parallel->context,
-                                    &parallel->data,  &parallel->pipeline, &parallel->embedding};
+                                    &parallel->data,  &parallel->pipeline, &parallel->embedding,
+                                    &parallel->shared};
 
     memset(parallel, 0, sizeof(*parallel));
     if (layout->tp * layout->cp * layout->dp * layout->pp != comm->size)
@@ -57,8 +59,8 @@ int parallel_create(struct parallel *parallel, struct comm *comm, const struct l
     parallel->comm = comm;
     parallel->layout = *layout;
     parallel->at = layout_position(layout, comm->rank);
-    for (int i = 0; i < 6; i++) {
-        *groups[i] = make_group(parallel, &kinds[i], i == 5, err);
+    for (size_t i = 0; i < sizeof(groups) / sizeof(*groups); i++) {
+        *groups[i] = make_group(parallel, &kinds[i], groups[i] == &parallel->embedding, err);
         if (!*groups[i])
             return -1;
     }
@@ -73,5 +75,6 @@ void parallel_destroy(struct parallel *parallel)
     comm_group_destroy(parallel->data);
     comm_group_destroy(parallel->pipeline);
     comm_group_destroy(parallel->embedding);
+    comm_group_destroy(parallel->shared);
     memset(parallel, 0, sizeof(*parallel));
 }

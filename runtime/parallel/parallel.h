@@ -11,6 +11,8 @@ struct parallel {
     struct layout_position at;
     struct comm_group *world;
     struct comm_group *tensor;    /* ranks that share a layer */
+    struct comm_group *shared;    /* the same ranks, for gradients of what all of them have: these
+                                     are added up on another stream, under the layers' own work */
     struct comm_group *context;   /* ranks that share a sequence */
     struct comm_group *data;      /* ranks with the same weights: data- and context-parallel */
     struct comm_group *pipeline;  /* the stages, first to last */

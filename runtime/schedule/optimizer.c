@@ -301,7 +301,7 @@ static void reduce_shared(struct optimizer *o, const struct bucket *bucket)
     int64_t count = bucket->class_size[CLASS_SHARED] + bucket->class_size[CLASS_SHARED_RAW];
 
     if (o->parallel->layout.tp > 1 && count > 0)
-        comm_all_reduce(o->parallel->tensor, o->reduce_stream,
+        comm_all_reduce(o->parallel->shared, o->reduce_stream,
                         model_gradients(o->model) + bucket->first + first, (size_t)count, TYPE_FP32,
                         COMM_SUM);
 }
