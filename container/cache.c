@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { INFO_SIZE = IMAGE_TEXT_SIZE + 1024, HOUR = 3600 };
+enum { INFO_SIZE = IMAGE_TEXT_SIZE + 1024, HOUR = 3600, DAY = 86400 };
 
 static int join(char *path, size_t size, const char *directory, const char *name,
                 const char *ending)
@@ -443,4 +443,33 @@ int image_entry_remove(const struct image_cache *cache, const struct image_entry
     if (join(path, sizeof(path), cache->directory, entry->key, ".info") == 0)
         unlink(path);
     return 0;
+}
+
+static int is_orphan(const struct image_cache *cache, const char *name, const char *path)
+{
+    char image[4096], key[IMAGE_KEY_SIZE];
+    struct stat info;
+
+    if (strncmp(name, "sha256-", 7) != 0 || strncmp(name + strcspn(name, "."), ".info", 5) != 0 ||
+        lstat(path, &info) < 0 || time(NULL) - info.st_mtime <= DAY)
+        return 0;
+    snprintf(key, sizeof(key), "%.*s", (int)strcspn(name, "."), name);
+    /* Also drafts that earlier versions made beside them. */
+    return strcmp(name + strcspn(name, "."), ".info") != 0 ||
+           (join(image, sizeof(image), cache->directory, key, ".sqsh") == 0 &&
+            access(image, F_OK) < 0 && errno == ENOENT);
+}
+
+void image_cache_sweep(const struct image_cache *cache)
+{
+    DIR *directory = opendir(cache->directory);
+    struct dirent *item;
+    char path[4096];
+
+    while (directory && (item = readdir(directory)))
+        if (join(path, sizeof(path), cache->directory, item->d_name, "") == 0 &&
+            is_orphan(cache, item->d_name, path))
+            unlink(path);
+    if (directory)
+        closedir(directory);
 }

@@ -82,6 +82,9 @@ int image_entry_verify(const struct image_entry *entry, struct error *err);
 int image_entry_remove(const struct image_cache *cache, const struct image_entry *entry,
                        struct error *err);
 
+/* Remove records whose image never came, a day after they were written: an import was killed. */
+void image_cache_sweep(const struct image_cache *cache);
+
 /* Make 'directory' and what is missing above it, for this user alone. Returns 0 or -1. */
 int make_directories(const char *directory, struct error *err);
 

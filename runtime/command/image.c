@@ -258,6 +258,7 @@ static int run_prune(const struct image_options *given, const struct options_res
         total -= entries[i].size;
         removed++;
     }
+    image_cache_sweep(cache);
     printf("removed %zu images; %.1f MB are left\n", removed, (double)total / 1e6);
     return 0;
 }

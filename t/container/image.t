@@ -40,6 +40,11 @@ truncate -s 5000 "$path"
 out=$(image import "${registry}small:1"); rc=$?
 is "$rc" 0 "a truncated image is imported again"
 like "$out" 'is truncated' "and that is said"
+lone=$cache/sha256-$(printf '%064d' 0).info
+echo size 1 >"$lone" && touch "$lone.young" && touch -d '2 days ago' "$lone"
+image prune --max-size 1G >/dev/null
+is "$(ls "$cache" | grep -c info)" 2 "a record whose image never came goes after a day"
+rm "$lone.young"
 like "$(image prune --max-size 5000000)" 'removed 0 images' "prune to bytes"
 like "$(image prune --max-size 1.5G)" 'removed 0 images' "or to a broken number"
 for size in 1.5.5G 5GB -1 G 1e3 99999P; do
