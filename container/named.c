@@ -44,6 +44,23 @@ static int find_data(const struct named_request *request, char *data, size_t siz
     return 0;
 }
 
+/* In the container itself: it comes and goes with it. */
+#define ORIGIN_FILE ".megatron-image"
+
+/* Who cannot write it down goes without. */
+static void write_origin(const char *container, const char *origin)
+{
+    char path[8192 + 32];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/" ORIGIN_FILE, container);
+    file = fopen(path, "wxe");
+    if (!file)
+        return;
+    fprintf(file, "%s\n", origin);
+    fclose(file);
+}
+
 static int on_tick(void *argument, double elapsed)
 {
     (void)elapsed;
@@ -110,11 +127,31 @@ static int make(const struct named_request *request, const char *data, const cha
     snprintf(draft, sizeof(draft), "%s%s", prefix, strrchr(lease->owner, ' ') + 1);
     snprintf(from, sizeof(from), "%.4000s/%s", data, draft);
     rc = extract(request, draft, lease, err);
+    if (rc == 0)
+        write_origin(from, request->origin);
     if (rc == 0 && rename(from, to) < 0 && access(to, F_OK) < 0)
         rc = error_set_errno(err, errno, "cannot rename the container to %.300s", to);
     if (access(from, F_OK) == 0)
         remove_drafts(request, data, prefix);
     return rc;
+}
+
+int container_kept(const struct named_request *request, char *full, size_t size,
+                   char origin[NAMED_ORIGIN_SIZE], struct error *err)
+{
+    char data[4096], path[8192];
+
+    origin[0] = '\0';
+    snprintf(full, size, "megatron_%s", request->name);
+    if (find_data(request, data, sizeof(data), err) < 0)
+        return -1;
+    snprintf(path, sizeof(path), "%.4000s/%s", data, full);
+    if (access(path, F_OK) < 0)
+        return 0;
+    snprintf(path, sizeof(path), "%.4000s/%s/" ORIGIN_FILE, data, full);
+    small_file_read(path, origin, NAMED_ORIGIN_SIZE);
+    origin[strcspn(origin, "\n")] = '\0';
+    return 1;
 }
 
 int container_keep(const struct named_request *request, char *full, size_t size, struct error *err)

@@ -297,14 +297,36 @@ static int check_host(const struct image_node *node, struct error *err)
                       node->settings->container || strcmp(fuse, "none") == 0 ? NULL : fuse, err);
 }
 
-/* The container that is kept under a name: made from 'image' unless it is there. */
-static int keep_container(const struct image_node *node, const char *image, char *name, size_t size,
-                          struct error *err)
+/* Say it where the container is of another image than the step asks for: 'origin' is a key and a
+ * name, and the key may not be known here. One node says it for all. */
+static void compare_origin(const struct image_node *node, const char *origin, const char *key)
+{
+    const char *wanted = node->settings->reference.text, *name = strchr(origin, ' ');
+    char line[2048];
+
+    if (!name || !node->imports || !node->say)
+        return;
+    if (strcmp(name + 1, wanted) == 0 && (!key[0] || strncmp(origin, key, strlen(key)) == 0))
+        return;
+    snprintf(line, sizeof(line),
+             "the container %s was made from %s%.600s, and stays so; `enroot remove megatron_%s` "
+             "for one of %.600s",
+             node->settings->container, strcmp(name + 1, wanted) == 0 ? "an older " : "", name + 1,
+             node->settings->container, wanted);
+    node->say(node->argument, line);
+}
+
+/* The container that is kept under a name. With 'image' it is made unless it is there; without, it
+ * may be missing. Returns 1 where it is there, 0 or -1. */
+static int keep_container(const struct image_node *node, const char *image, const char *key,
+                          char *name, size_t size, struct error *err)
 {
     struct work *work = calloc(1, sizeof(*work));
+    char wanted[NAMED_ORIGIN_SIZE], origin[NAMED_ORIGIN_SIZE];
     struct named_request request = {
         .name = node->settings->container,
         .image = image,
+        .origin = wanted,
         .path = enroot_path(node->config),
         .environment = node->environment,
         .timeout = (double)node->settings->timeout,
@@ -314,10 +336,32 @@ static int keep_container(const struct image_node *node, const char *image, char
 
     if (!work)
         return error_set(err, "out of memory");
+    snprintf(wanted, sizeof(wanted), "%s %s", key[0] ? key : "-", node->settings->reference.text);
     request.cache = &work->own;
-    rc = open_caches(work, node->config, node->environment, err);
-    if (rc == 0)
-        rc = container_keep(&request, name, size, err);
+    rc = container_kept(&request, name, size, origin, err);
+    if (rc == 1)
+        compare_origin(node, origin, key);
+    if (rc == 0 && image) {
+        rc = open_caches(work, node->config, node->environment, err);
+        if (rc == 0)
+            rc = container_keep(&request, name, size, err) < 0 ? -1 : 1;
+    }
+    free(work);
+    return rc;
+}
+
+static int find_image(const struct image_node *node, char key[IMAGE_KEY_SIZE], char *path,
+                      size_t size, struct error *err)
+{
+    struct work *work;
+    int rc;
+
+    if (node->settings->reference.scheme == IMAGE_FILE)
+        return find_file(node->settings, path, size, err);
+    work = calloc(1, sizeof(*work));
+    if (!work)
+        return error_set(err, "out of memory");
+    rc = find_registry_image(node, work, key, path, size, err);
     free(work);
     return rc;
 }
@@ -327,24 +371,18 @@ static int start_image(const struct image_node *node, pid_t *holder, struct erro
     const struct image_settings *settings = node->settings;
     char key[IMAGE_KEY_SIZE] = "", path[PATH_MAX], staged[PATH_MAX], name[128];
     const char *image = path;
-    struct work *work;
-    int rc;
+    int kept = 0;
 
     /* What can be wrong with the user's words is found before anything is imported. */
     if (mounts_check_sources("--megatron-mounts", &settings->mounts, err) < 0 ||
         check_host(node, err) < 0)
         return -1;
-    if (settings->reference.scheme == IMAGE_FILE) {
-        rc = find_file(settings, path, sizeof(path), err);
-    } else {
-        work = calloc(1, sizeof(*work));
-        rc = work ? find_registry_image(node, work, key, path, sizeof(path), err)
-                  : error_set(err, "out of memory");
-        free(work);
-    }
-    if (rc < 0)
+    /* A container that is there needs no image; with several nodes another may need it. */
+    if (settings->container && node->nodes == 1)
+        kept = keep_container(node, NULL, "", name, sizeof(name), err);
+    if (kept < 0 || (kept == 0 && find_image(node, key, path, sizeof(path), err) < 0))
         return -1;
-    if (key[0] && node->config->image_stage) {
+    if (kept == 0 && key[0] && node->config->image_stage) {
         if (image_stage(node->config->image_stage, node->config->image_stage_max, key, path, staged,
                         sizeof(staged), err) == 0)
             image = staged;
@@ -353,7 +391,7 @@ static int start_image(const struct image_node *node, pid_t *holder, struct erro
     }
     if (!settings->container)
         return start_container(node, image, holder, err);
-    if (keep_container(node, image, name, sizeof(name), err) < 0)
+    if (kept == 0 && keep_container(node, image, key, name, sizeof(name), err) < 0)
         return -1;
     return start_container(node, name, holder, err);
 }

@@ -47,6 +47,9 @@ is "$out" mine "a variable of the job's that the image must not change"
 job srun -n1 --megatron-image="$image" --megatron-container-name=kept sh -c 'echo one > /usr/src/kept'
 job srun -n1 -w n1 --megatron-image="$image" --megatron-container-name=kept cat /usr/src/kept
 is "$out" one "a container that is kept"
+job srun -n1 -w n1 --megatron-image="${registry}none:1" --megatron-container-name=kept cat /usr/src/kept
+is "$rc:$(tail -n 1 <<<"$out")" 0:one "whatever the image"
+like "$out" "the container kept was made from $image, and stays so" "which is said"
 job srun -n2 -c2 --megatron-image="$image" --megatron-bind=auto sh -c 'echo $MEGATRON_CPUS'
 is "$(sort -u <<<"$out" | wc -l)" 2 "placement in an image"
 job srun -n1 --megatron-image="$image" --megatron-off id -u
