@@ -255,6 +255,17 @@ static void test_cache(void)
     is_int(image_cache_find(&cache, "sha256-" HEX, path, sizeof(path), &err), 1, "and found");
     ok(image_cache_list(&cache, &entries, &count, &err) == 0 && count == 1, "listed");
     is(entries[0].origin, "docker://x", "with its origin");
+    free(entries);
+    for (int i = 0; i < 2; i++) {
+        /* Access, modification. */
+        const struct timespec times[2] = {{.tv_sec = i ? 2000 : 1000}, {.tv_sec = i ? 1000 : 2000}};
+
+        utimensat(AT_FDCWD, path, times, 0);
+        ok(image_cache_list(&cache, &entries, &count, &err) == 0 && entries[0].used == 2000,
+           "used when it was last %s", i ? "read" : "written");
+        if (i == 0)
+            free(entries);
+    }
     ok(image_entry_verify(&entries[0], &err) == 0, "it is whole");
     image[2000] ^= 1;
     write_file(path, image, sizeof(image));
@@ -273,6 +284,14 @@ static void test_cache(void)
     ok(image_cache_remember(&cache, "docker://n", "sha256-" HEX, &err) == 0 &&
            image_cache_recall(&cache, "docker://n", key) == 0 && strcmp(key, "sha256-" HEX) == 0,
        "a name remembered");
+    ok(image_cache_recall_job(&cache, "c-1", "docker://n", key) < 0, "but not for a job");
+    ok(image_cache_remember_job(&cache, "c-1", "docker://n", "sha256-" HEX, &err) == 0 &&
+           image_cache_recall_job(&cache, "c-1", "docker://n", key) == 0 &&
+           strcmp(key, "sha256-" HEX) == 0,
+       "a name remembered for a job");
+    ok(image_cache_recall_job(&cache, "c-2", "docker://n", key) < 0, "for this one alone");
+    image_cache_forget_job(&cache, "c-1", "docker://n");
+    ok(image_cache_recall_job(&cache, "c-1", "docker://n", key) < 0, "until it is forgotten");
     chmod(cache_directory, 0777);
     ok(image_cache_open(&cache, cache_directory, &err) < 0,
        "a cache others may write to is refused");
