@@ -115,6 +115,15 @@ in_cluster() { "$top/t/cluster" run "$@"; }
 
 as_user() { "$top/t/cluster" run --user "$@"; }
 
+# cluster_processes PATTERN: as pgrep -f, the processes of this cluster's steps only.
+cluster_processes() {
+    local pid
+    for pid in $(pgrep -f "$1"); do
+        ! tr '\0' '\n' 2>/dev/null <"/proc/$pid/environ" | grep -qxF "SLURM_CONF=$MEGATRON_CLUSTER/etc/slurm.conf" ||
+            echo "$pid"
+    done
+}
+
 # Can `t/cluster up --cgroup` work here?
 cgroups_usable() {
     if [ -f /sys/fs/cgroup/cgroup.controllers ]; then

@@ -36,8 +36,7 @@ goes_on() {
         sleep 0.3
     done
 }
-ranks() { pgrep -f "^$megatron train" | while read -r pid; do
-    tr '\0' '\n' 2>/dev/null <"/proc/$pid/environ" | grep -q "^SLURM_JOB_ID=$job\$" && echo "$pid"; done; }
+ranks() { cluster_processes "^$megatron train"; }
 
 job=$(as_user sbatch --parsable --chdir="$work" --export="ALL,MEGATRON=$megatron" -o "$log" "${layout[@]}" "$top/sbatch/train.sbatch" \
     "${options[@]}" --save "$work/run" 2>&1)

@@ -28,7 +28,7 @@ done <<'EOT'
 EOT
 
 # The processes of this cluster's ranks.
-ranks() { pgrep -f "^$megatron train"; }
+ranks() { cluster_processes "^$megatron train"; }
 
 # kill_rank SIGNAL: the process of rank 1. The plugin tells each rank its number.
 kill_rank() {
@@ -39,7 +39,7 @@ kill_rank() {
     kill -"$1" "$victim"
 }
 
-none_left() { ! ranks >/dev/null; }
+none_left() { [ -z "$(ranks)" ]; }
 
 # hit COMMAND...: run the command in the middle of a run. $took: how long srun went on.
 hit() {
@@ -49,8 +49,10 @@ hit() {
         "${model[@]}" --train-iters 1000000 --distributed-timeout-minutes 0.1 >"$log" 2>&1 &
     job=$!
     wait_until 100 grep -q 'iteration        3/' "$log"
+    ok "a run is under way" || { diag "$(tail -n 5 "$log")"; done_testing; }
     began=$SECONDS
-    "$@" || diag "failed: $*"
+    "$@"
+    ok "and hit: ${*##*/}" || done_testing
     wait "$job"
     rc=$?
     took=$((SECONDS - began))
