@@ -70,6 +70,20 @@ static void phase_of(const char *errors, char *phase, size_t size)
              found ? found : "starting");
 }
 
+/* What lies in the scratch directory. Layers may be many small files: looking must not take more
+ * than a part of the time. */
+static double look_at_layers(struct progress *progress, double elapsed)
+{
+    const double pauses = 20;
+    double begun = seconds_now();
+
+    if (elapsed >= progress->next_look) {
+        progress->unpacked = (double)scratch_size(progress->scratch);
+        progress->next_look = elapsed + pauses * (seconds_now() - begun);
+    }
+    return progress->unpacked;
+}
+
 void progress_line(struct progress *progress, const char *errors, double elapsed, char *line,
                    size_t size)
 {
@@ -79,7 +93,13 @@ void progress_line(struct progress *progress, const char *errors, double elapsed
 
     if (bytes == 0) {
         phase_of(errors, phase, sizeof(phase));
-        snprintf(line, size, "%s (%.0f s)", phase, elapsed);
+        bytes = look_at_layers(progress, elapsed);
+        format_size(bytes, written, sizeof(written));
+        format_size(bytes / (elapsed > 1 ? elapsed : 1), rate, sizeof(rate));
+        if (bytes > 0)
+            snprintf(line, size, "%s %s unpacked, %s/s (%.0f s)", phase, written, rate, elapsed);
+        else
+            snprintf(line, size, "%s (%.0f s)", phase, elapsed);
         return;
     }
     if (progress->total == 0) {

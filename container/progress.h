@@ -9,6 +9,7 @@ struct progress {
     const char *draft;             /* the unfinished image */
     const struct scratch *scratch; /* where the layers were unpacked */
     double total, begun;           /* known once the image is being written */
+    double unpacked, next_look;    /* until then: bytes of the layers, looked at now and then */
 };
 
 /* One line about the import that has run for 'elapsed' seconds and has said 'errors' so far. */

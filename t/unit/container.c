@@ -8,6 +8,7 @@
 #include "mounts.h"
 #include "process.h"
 #include "reference.h"
+#include "progress.h"
 #include "scratch.h"
 #include "squashfs.h"
 
@@ -300,6 +301,22 @@ static void test_cache(void)
        "a shared cache of somebody else is refused");
 }
 
+static void test_progress(void)
+{
+    struct scratch scratch;
+    struct progress progress = {.draft = "/nowhere/draft", .scratch = &scratch};
+    char file[4096], line[256], layer[5000] = "";
+
+    scratch_create(&scratch, directory, &err);
+    progress_line(&progress, "[INFO] Downloading 2 layers\n", 2, line, sizeof(line));
+    is(line, "Downloading 2 layers (2 s)", "before there are layers: the phase");
+    snprintf(file, sizeof(file), "%s/layer", scratch.path);
+    write_file(file, layer, sizeof(layer));
+    progress_line(&progress, "[INFO] Extracting image layers...\n", 1e6, line, sizeof(line));
+    is(line, "Extracting image layers... 5 kB unpacked, 0 B/s (1000000 s)", "then their bytes");
+    scratch_destroy(&scratch);
+}
+
 /* Another process of the user sweeps all the time: nobody's directory may go, and none may stay. */
 static void test_scratch(void)
 {
@@ -477,6 +494,7 @@ int main(void)
     test_processes();
     test_leases();
     test_cache();
+    test_progress();
     test_scratch();
     test_manifests();
     test_import();
