@@ -8,6 +8,7 @@
 struct block {
     struct record_block records;
     struct part_data data;
+    size_t held;    /* memory that a long line has made it take; 0: as usual */
     int64_t number; /* within its chunk */
     int64_t faults[FAULT_COUNT];
     struct part_fault listed[PART_FAULTS]; /* the first ones */

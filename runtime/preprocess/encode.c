@@ -4,8 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Decompressors of large windows: no more of them at a time than fit here. */
+/* Decompressors of large windows: no more of them at a time than fit here. The same for blocks that
+ * a long line has made large. */
 static const size_t memory_limit = (size_t)192 << 20;
+/* The caches of all threads' encoders together, and the most that is of use to one. */
+static const size_t caches_limit = (size_t)256 << 20, cache_limit = (size_t)24 << 20;
 /* Longer lines are parsed by one thread at a time: what that takes is several times their size. */
 static const size_t long_line = 1 << 20;
 
@@ -27,6 +30,9 @@ struct encode_team {
     struct chunk *chunks; /* open ones */
     size_t memory;        /* of their readers, about */
     size_t opening;       /* threads that are opening a chunk */
+    size_t held;          /* by blocks of long lines in flight */
+    size_t reading;       /* threads that are reading a block */
+    size_t expected;      /* memory of the next block, where long lines are about; else 0 */
     int no_more, failed;
     const size_t *first;
     struct error err;
@@ -177,10 +183,45 @@ static int fail(struct encode_team *team, const struct error *err)
     return -1;
 }
 
+/* One block is always admitted; it ends without the help of others. */
+static int has_room(const struct encode_team *team)
+{
+    return (team->held == 0 && team->reading == 0) ||
+           team->held + (team->reading + 1) * team->expected <= memory_limit;
+}
+
 static int can_read(const struct encode_team *team, const struct chunk *chunk)
 {
-    return !chunk->reading && !chunk->input_done && team->free &&
+    return !chunk->reading && !chunk->input_done && team->free && has_room(team) &&
            chunk->next_read - chunk->next_write < (int64_t)team->block_count;
+}
+
+/* With the lock held: count what a block that was read takes. Short ones let the expectation of
+ * long ones fade. */
+static void hold_block(struct encode_team *team, struct block *block)
+{
+    block->held = block->records.capacity > long_line ? block->records.capacity : 0;
+    team->held += block->held;
+    team->expected = block->held ? block->held : team->expected / 2;
+    if (team->expected < long_line)
+        team->expected = 0;
+}
+
+/* With the lock held: take back a list of blocks, without what a huge document took. */
+static void free_blocks(struct encode_team *team, struct block *freed, size_t keys)
+{
+    while (freed) {
+        struct block *next = freed->next;
+
+        team->held -= freed->held;
+        if (freed->held)
+            record_block_clear(&freed->records);
+        freed->held = 0;
+        reset_block(freed, keys);
+        freed->next = team->free;
+        team->free = freed;
+        freed = next;
+    }
 }
 
 /* Open another chunk, with the lock held before and after. Returns the chunk, or NULL. */
@@ -283,6 +324,8 @@ static int read_block(struct encode *encode, struct chunk *chunk, struct block *
     encode->counts.passed += record_reader_passed(chunk->reader) - passed;
     pthread_mutex_lock(&team->lock);
     team->memory += after - before;
+    team->reading--;
+    hold_block(team, block);
     chunk->reading = 0;
     if (rc > 0)
         block->number = chunk->next_read++;
@@ -363,7 +406,7 @@ static void *work_thread(void *argument)
         team->free = block->next;
         chunk->reading = 1;
         chunk->users++;
-        reset_block(block, encode->config->key_count);
+        team->reading++;
         rc = read_block(encode, chunk, block, &worker->err);
         if (rc > 0) {
             pthread_mutex_unlock(&team->lock);
@@ -379,13 +422,7 @@ static void *work_thread(void *argument)
                 team->failed = 1;
             }
         }
-        while (freed) {
-            struct block *next = freed->next;
-
-            freed->next = team->free;
-            team->free = freed;
-            freed = next;
-        }
+        free_blocks(team, freed, encode->config->key_count);
         leave_chunk(worker, chunk);
         pthread_cond_broadcast(&team->changed);
     }
@@ -397,6 +434,7 @@ static void *work_thread(void *argument)
 int encode_open(struct encode *encode, struct error *err)
 {
     struct encode_team *team = calloc(1, sizeof(*team));
+    size_t cache = caches_limit / encode->threads;
 
     encode->team = team;
     if (!team)
@@ -413,7 +451,8 @@ int encode_open(struct encode *encode, struct error *err)
         struct worker *worker = &team->workers[i];
 
         worker->encode = encode;
-        worker->encoder = encoder_create(encode->tokenizer, 0, err);
+        worker->encoder =
+            encoder_create(encode->tokenizer, cache < cache_limit ? cache : cache_limit, err);
         if (!worker->encoder)
             return -1;
         if (encode->config->mode == RECORD_JSON) {
@@ -466,11 +505,14 @@ int encode_run(struct encode *encode, const size_t *first, struct error *err)
 
     team->first = first;
     team->no_more = team->failed = 0;
-    team->memory = 0;
+    team->memory = team->held = team->reading = 0;
+    /* Until the first blocks have shown what there is, lines may be as long as is allowed. */
+    team->expected = (size_t)encode->config->max_line;
     team->free = NULL;
     for (size_t i = 0; i < team->block_count; i++) {
-        team->blocks[i].next = team->free;
-        team->free = &team->blocks[i];
+        team->blocks[i].held = 0;
+        team->blocks[i].next = NULL;
+        free_blocks(team, &team->blocks[i], encode->config->key_count);
     }
     for (; started < encode->threads; started++) {
         team->workers[started].mine = NULL;

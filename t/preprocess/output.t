@@ -68,6 +68,27 @@ is "$rc" 0 "more shards than documents, and than files that may be open"
 cat one_*.bin | cmp - c.bin
 ok "lose nothing"
 
+# --- Many threads: memory does not grow with them
+cat >peak.pl <<'PERL'
+use strict;
+use Config;
+my %number = (x86_64 => 98, aarch64 => 165); # getrusage
+my ($machine) = $Config{archname} =~ /^(x86_64|aarch64)/ or do { print 0; exit };
+open(my $null, '>', '/dev/null'); open(STDERR, '>&', $null);
+my $pid = fork; if (!$pid) { open(STDOUT, '>&', $null); exec @ARGV; exit 127 }
+waitpid($pid, 0); exit 1 if $?;
+my $usage = "\0" x 256;
+syscall($number{$machine}, -1, $usage);
+print int((unpack('q5', $usage))[4] / 1024);
+PERL
+if ! ldd "$megatron" | grep -q libasan; then
+    perl -e 'srand(1); for (1 .. 2000) { print qq({"text":"), join(" ", map { join "", map { chr(97 + rand 26) } 1 .. 3 + rand 6 } 1 .. 140), qq("}\n) }' >words.jsonl
+    try perl peak.pl "$megatron" preprocess --input words.jsonl words.jsonl words.jsonl words.jsonl words.jsonl words.jsonl --output-prefix peak --workers 64 --chunk-bytes 20000
+    is "$rc" 0 "64 threads"
+    [ "$out" -lt 600 ]
+    ok "take $out MiB" || diag "$out"
+fi
+
 # --- The first documents only
 for n in 1 37 1499 1500 9999; do
     rm -f m_*
