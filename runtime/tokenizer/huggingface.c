@@ -1,7 +1,7 @@
 /* tokenizer.json of Hugging Face: byte-level BPE and SentencePiece-style BPE. It describes a
  * pipeline of components; one that is not known here is refused by name, never passed over.
  * Truncation, padding and post-processing are not part of turning a text into ids, and are not
- * looked at. */
+ * looked at; Megatron's default (include_special_tokens is false) leaves them out, too. */
 #include "model.h"
 #include "json.h"
 
