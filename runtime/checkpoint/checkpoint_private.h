@@ -25,6 +25,7 @@ struct checkpoint {
     struct checkpoint_arrays arrays;
     const struct parameters *parameters;
     int64_t shard; /* this rank's number among those that divide the optimizer */
+    int held;      /* the lock of the directory to save in; -1: none */
     int leads;     /* this rank names directories, writes the index and speaks */
 
     /* the save under way */

@@ -13,6 +13,11 @@
 int directory_path(char out[PATH_MAX], struct error *err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Take the directory for a run that saves there: a descriptor to close at its end, or -1 where
+ * another run holds it. The lock is the kernel's and ends with the process, however that ends; the
+ * file .lock says whose it is. */
+int directory_lock(const char *path, struct error *err);
+
 /* Make 'path' and its parents where missing, and see that a file can be made in it. */
 int directory_prepare(const char *path, struct error *err);
 

@@ -201,6 +201,10 @@ static int check_directory(struct checkpoint *c, struct error *err)
 
     if (c->leads) {
         rc = directory_prepare(c->config.save, err);
+        if (rc == 0) {
+            c->held = directory_lock(c->config.save, err);
+            rc = c->held < 0 ? -1 : 0;
+        }
         if (rc == 0)
             rc = directory_clean(c->config.save, err);
     }
@@ -270,6 +274,7 @@ struct checkpoint *checkpoint_create(const struct checkpoint_config *config, str
     c->shard = pieces_shard(&parallel->layout, &parallel->at);
     c->leads = parallel->comm->rank == parallel->comm->size - 1;
     c->saved = -1;
+    c->held = -1;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->change, NULL);
     if (config->save && create_save(c, err) < 0) {
@@ -296,6 +301,8 @@ void checkpoint_destroy(struct checkpoint *c)
     device_host_release(c->device, c->snapshot);
     device_host_release(c->device, c->state);
     device_event_destroy(c->copied);
+    if (c->held >= 0)
+        close(c->held);
     free(c->reports);
     free(c);
 }

@@ -136,8 +136,11 @@ stopped() {
     rm -rf run
     "$megatron" train "${model[@]}" "${common[@]}" "${long[@]}" --save run >log 2>&1 &
     wait_until 100 grep -q 'iteration        3/' log
-    kill "-$1" $!
-    wait $!
+    pid=$!
+    [ "$1" != TERM ] || refused "a second run in the same directory" \
+        "--save: another run saves to run: process $pid on .*; end it, or give this one" --save run
+    kill "-$1" $pid
+    wait $pid
     is $? 75 "SIG$1 ends a run with code 75"
     out=$(cat log)
     at=$(cat run/latest_checkpointed_iteration.txt)
