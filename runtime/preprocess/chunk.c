@@ -116,28 +116,6 @@ static void show_fault(struct encode *encode, struct chunk *chunk, struct part_f
     fault->shown = 1;
 }
 
-int chunk_check_keys(const struct preprocess_config *config, const char *path,
-                     const struct part_totals *totals, int end, struct error *err)
-{
-    int64_t missing = totals->faults[FAULT_KEY], others = 0;
-    size_t key = 0;
-
-    for (int i = 0; i < FAULT_COUNT; i++)
-        others += i != FAULT_KEY ? totals->faults[i] : 0;
-    if (totals->leading < CHUNK_JUDGED &&
-        (!end || missing == 0 || totals->documents > 0 || others > missing))
-        return 0;
-    for (int64_t i = totals->listed_count; i-- > 0;)
-        if (totals->listed[i].fault == FAULT_KEY)
-            key = totals->listed[i].key;
-    return error_set(err,
-                     "%s: none of %s%lld documents has the key \"%.100s\"; the first one has: %s; "
-                     "choose with --json-keys",
-                     path, totals->leading >= CHUNK_JUDGED ? "the first " : "",
-                     (long long)(totals->leading < CHUNK_JUDGED ? missing : CHUNK_JUDGED),
-                     config->keys[key], totals->names);
-}
-
 static const char *first_path(const struct plan *plan, size_t chunk)
 {
     return plan->files.items[plan->segments[plan->chunks[chunk]].file].path;
@@ -179,7 +157,7 @@ static int write_block(struct encode *encode, struct chunk *chunk, struct block 
         memcpy(totals->names, block->names, sizeof(totals->names));
     /* The begin of the corpus tells early. */
     if (chunk->number == 0 &&
-        chunk_check_keys(encode->config, first_path(encode->plan, 0), totals, 0, err) < 0)
+        part_check_keys(encode->config->keys, first_path(encode->plan, 0), totals, 0, err) < 0)
         return -1;
     chunk->next_write++;
     if (disk_now() - chunk->touched > touch_seconds) {

@@ -51,13 +51,6 @@ int chunk_commit(struct encode *encode, struct chunk *chunk, struct block *block
 /* Give the finished part its name. */
 int chunk_finish(struct encode *encode, struct chunk *chunk, struct error *err);
 
-/* Are these documents, from the first of the corpus on, those of a corpus without the key? Either
- * none of the first CHUNK_JUDGED has it, or, at the 'end', none of all; then it is the wrong key,
- * not a set of broken documents. Returns 0, or -1 with 'err' set. */
-enum { CHUNK_JUDGED = 1000 };
-int chunk_check_keys(const struct preprocess_config *config, const char *path,
-                     const struct part_totals *totals, int end, struct error *err);
-
 /* A sentence for a line that --strict does not pass over. */
 int chunk_strict(struct encode *encode, struct chunk *chunk, const struct part_fault *fault,
                  struct error *err);

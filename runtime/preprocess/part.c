@@ -68,6 +68,28 @@ void part_fault_text(const struct part_fault *fault, const char *const *keys, ch
         snprintf(text, size, "%s", what);
 }
 
+int part_check_keys(const char *const *keys, const char *path, const struct part_totals *totals,
+                    int end, struct error *err)
+{
+    int64_t missing = totals->faults[FAULT_KEY], others = 0;
+    size_t key = 0;
+
+    for (int i = 0; i < FAULT_COUNT; i++)
+        others += i != FAULT_KEY ? totals->faults[i] : 0;
+    if (totals->leading < PART_JUDGED &&
+        (!end || missing == 0 || totals->documents > 0 || others > missing))
+        return 0;
+    for (int64_t i = totals->listed_count; i-- > 0;)
+        if (totals->listed[i].fault == FAULT_KEY)
+            key = totals->listed[i].key;
+    return error_set(err,
+                     "%s: none of %s%lld documents has the key \"%.100s\"; the first one has: %s; "
+                     "choose with --json-keys",
+                     path, totals->leading >= PART_JUDGED ? "the first " : "",
+                     (long long)(totals->leading < PART_JUDGED ? missing : PART_JUDGED), keys[key],
+                     totals->names);
+}
+
 struct part_writer *part_create(const char *path, uint64_t identity, uint64_t chunk, size_t keys,
                                 size_t id_size, struct error *err)
 {

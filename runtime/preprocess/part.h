@@ -57,6 +57,13 @@ struct part_totals {
 void part_fault_text(const struct part_fault *fault, const char *const *keys, char *text,
                      size_t size);
 
+/* Are these documents, from the first of the corpus on, those of a corpus without the key? Either
+ * none of the first PART_JUDGED has it, or, at the 'end', none of all; then it is the wrong key,
+ * not a set of broken documents. Returns 0, or -1 with 'err' set. */
+enum { PART_JUDGED = 1000 };
+int part_check_keys(const char *const *keys, const char *path, const struct part_totals *totals,
+                    int end, struct error *err);
+
 struct part_writer;
 
 /* Begin a part at 'path', which is overwritten. */

@@ -1,7 +1,6 @@
 #include "config.h"
 #include "places.h"
 #include "bytes.h"
-#include "chunk.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -151,7 +150,7 @@ static int add_parts(struct places *layout, const struct preprocess_config *conf
     if (skipped > count.shown)
         fprintf(stderr, "... and %lld more documents that were skipped\n",
                 (long long)(skipped - count.shown));
-    return chunk_check_keys(config, check.path, &check.totals, 1, err);
+    return part_check_keys(config->keys, check.path, &check.totals, 1, err);
 }
 
 static size_t find_chunk_by_documents(const struct places *layout, int64_t documents)
