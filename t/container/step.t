@@ -128,7 +128,7 @@ for i in {1..600}; do [ "$(left | grep -c holder)" -ge 2 ] && break; sleep 0.1; 
 ok "a container on each node" test "$(left | grep -c holder)" -ge 2
 as_user scancel --user="$(as_user id -un)"
 wait $!
-for i in {1..600}; do [ -z "$(left)" ] && break; sleep 0.1; done
+for i in {1..600}; do [ -z "$(left)$(ls -A "$MEGATRON_CLUSTER/tmp")" ] && break; sleep 0.1; done
 is "$(left)" "" "scancel leaves no container"
 is "$(ls -A "$MEGATRON_CLUSTER/tmp")" "" "and no files"
 idle "by any of this"
