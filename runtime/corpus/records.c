@@ -14,6 +14,7 @@ struct record_reader {
     int skipping; /* up to and including the next newline: the line is another segment's */
     int dropping; /* likewise, as part of a record that is too long */
     int at_start; /* of the file: a byte order mark may come */
+    int64_t mark; /* bytes of it that were dropped */
     int ended;    /* the source has no more */
     int64_t base; /* place of the carry's first byte in what the source delivered */
     char *carry;  /* read and not given out yet */
@@ -184,6 +185,7 @@ static int open_segment(struct record_reader *reader, struct error *err)
         return -1;
     reader->skipping = segment->begin > 0;
     reader->at_start = segment->begin == 0;
+    reader->mark = 0;
     reader->dropping = 0;
     reader->ended = 0;
     reader->base = 0;
@@ -231,12 +233,15 @@ static void drop(struct record_reader *reader, struct record_block *block, size_
  * -1 if not. */
 static int64_t owned(const struct record_reader *reader, const struct record_block *block)
 {
-    int64_t boundary = source_boundary(reader->source);
-    int64_t from = boundary - reader->base;
+    int64_t boundary = source_boundary(reader->source), from;
     const char *newline;
 
     if (boundary < 0)
         return -1;
+    /* A cut within the mark is one at its end. */
+    if (boundary < reader->mark)
+        boundary = reader->mark;
+    from = boundary - reader->base;
     /* The line that decides was already given out, or dropped, as this segment's last. */
     if (from < 0)
         return 0;
@@ -337,8 +342,13 @@ static void skip(struct record_reader *reader, struct record_block *block)
 
 static void skip_mark(struct record_reader *reader, struct record_block *block)
 {
-    if (reader->at_start && block->size >= 3 && memcmp(block->data, "\xef\xbb\xbf", 3) == 0)
-        drop(reader, block, 3);
+    static const char mark[] = "\xef\xbb\xbf";
+
+    if (reader->at_start && block->size >= sizeof(mark) - 1 &&
+        memcmp(block->data, mark, sizeof(mark) - 1) == 0) {
+        reader->mark = sizeof(mark) - 1;
+        drop(reader, block, sizeof(mark) - 1);
+    }
     reader->at_start = 0;
 }
 

@@ -299,6 +299,28 @@ static void test_joined(void)
     free(expected);
 }
 
+/* A file that begins with a byte order mark, cut at every place: the same lines. */
+static void test_cut_mark(void)
+{
+    static const char text[] = "\xef\xbb\xbf"
+                               "one\ntwo\n";
+    struct corpus_files files;
+    struct error err = {""};
+
+    write_file("marked", text, sizeof(text) - 1);
+    corpus_files_find(&files, (const char *const[]){"marked"}, 1, NULL, &err);
+    for (int64_t at = 1; at < (int64_t)sizeof(text) - 1; at++) {
+        struct segment cut[2] = {{0, 0, at}, {0, at, SOURCE_TO_END}};
+        size_t length;
+        int64_t lines;
+        char *got = collect(&files, cut, 2, RECORD_LINE, 64, 1000, &length, &lines, &err);
+
+        is(got, "one\x1etwo\x1e", "a marked file that is cut");
+        free(got);
+    }
+    corpus_files_clear(&files);
+}
+
 /* Records of text: input, mode, expected records. */
 static void test_modes(void)
 {
@@ -436,6 +458,7 @@ int main(void)
     if (!mkdtemp(directory) || chdir(directory) < 0)
         return skip_all("no temporary directory");
     test_files();
+    test_cut_mark();
     test_modes();
     test_too_long();
     test_codecs();
