@@ -112,7 +112,13 @@ int64_t controller_job_start(uint32_t job)
     job_info_msg_t *answer = NULL;
     int64_t start = 0;
 
-    if (slurm_load_job(&answer, job, SHOW_ALL) != SLURM_SUCCESS || !answer)
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
+    int rc = (slurm_load_job)(&answer, step_of(job, NO_VAL, NO_VAL), SHOW_ALL);
+#else
+    int rc = slurm_load_job(&answer, job, SHOW_ALL);
+#endif
+
+    if (rc != SLURM_SUCCESS || !answer)
         return 0;
     if (answer->record_count > 0)
         start = (int64_t)answer->job_array[0].start_time;
