@@ -1,4 +1,5 @@
 #include "checkpoint_private.h"
+#include "clock.h"
 #include "directory.h"
 #include "reshard.h"
 
@@ -7,18 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 /* What went wrong with one checkpoint: it does not fit this run, or it is damaged. */
 enum { REFUSED = -1, DAMAGED = -2 };
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* --- Which one ------------------------------------------------------------------------------- */
 
@@ -188,7 +180,7 @@ static int try_one(struct checkpoint *c, int64_t iteration, float *const *parts,
                    struct checkpoint_loaded *loaded, double *reading, struct error *err)
 {
     struct checkpoint_index index = {0};
-    double began = now();
+    double began = clock_now();
     char directory[PATH_MAX];
     int arrays = wants_optimizer(c) ? ARRAYS : 1, rc;
 
@@ -196,7 +188,7 @@ static int try_one(struct checkpoint *c, int64_t iteration, float *const *parts,
     if (rc == 0)
         rc = read_share(c, directory, &index, parts, arrays, err);
     rc = checkpoint_agree(c, rc, err);
-    *reading = now() - began;
+    *reading = clock_now() - began;
     if (rc == 0)
         rc = upload(c, parts, arrays, err);
     if (rc == 0)
@@ -276,7 +268,7 @@ int checkpoint_load(struct checkpoint *c, struct checkpoint_loaded *loaded, stru
             rc = found_none(c, tried ? &damage : NULL, err);
             break;
         }
-        began = now();
+        began = clock_now();
         checkpoint_say(c, " loading checkpoint from %s at iteration %" PRId64, c->config.load,
                        iteration);
         rc = try_one(c, iteration, parts, loaded, &reading, err);
@@ -293,6 +285,6 @@ int checkpoint_load(struct checkpoint *c, struct checkpoint_loaded *loaded, stru
         checkpoint_say(c,
                        "  successfully loaded checkpoint from %s at iteration %" PRId64
                        " (%.3f s, reading took %.3f s of them)",
-                       c->config.load, iteration, now() - began, reading);
+                       c->config.load, iteration, clock_now() - began, reading);
     return rc;
 }

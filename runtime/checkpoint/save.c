@@ -1,4 +1,5 @@
 #include "checkpoint_private.h"
+#include "clock.h"
 #include "directory.h"
 #include "shard_file.h"
 
@@ -13,14 +14,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 int checkpoint_arrays_of(const struct checkpoint *c)
 {
@@ -392,7 +385,7 @@ int checkpoint_save(struct checkpoint *c, const struct progress *progress, struc
     if (checkpoint_wait(c, err) < 0)
         return -1;
     c->progress = *progress;
-    c->began = now();
+    c->began = clock_now();
     rc = checkpoint_agree(c, make_temporary(c, &why), &why);
     if (comm_check(c->parallel->comm, err) < 0)
         return -1;
@@ -407,7 +400,7 @@ int checkpoint_save(struct checkpoint *c, const struct progress *progress, struc
     c->copying = 1;
     if (start_write(c, !c->config.async, err) < 0)
         return -1;
-    c->stalled = now() - c->began;
+    c->stalled = clock_now() - c->began;
     return c->config.async ? 0 : checkpoint_wait(c, err);
 }
 
@@ -429,7 +422,7 @@ static struct report report_of(struct checkpoint *c, int wait)
 
 static void end_saved(struct checkpoint *c)
 {
-    double seconds = now() - c->began;
+    double seconds = clock_now() - c->began;
 
     c->phase = PHASE_NONE;
     c->failed = 0;

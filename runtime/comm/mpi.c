@@ -2,6 +2,7 @@
  * for with a deadline, within the stream it was given to. Calls that MPI has only as blocking ones
  * are guarded: a rank that waits in them for ever ends with a sentence. */
 #include "comm.h"
+#include "clock.h"
 #include "guard.h"
 #include "pmix_barrier.h"
 
@@ -52,14 +53,6 @@ struct exchange_call {
 
 _Static_assert(sizeof(struct exchange_call) <= DEVICE_OPERANDS, "an exchange fits the operands");
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 __attribute__((format(printf, 2, 3))) static void fail(struct mpi_comm *comm, const char *format,
                                                        ...)
 {
@@ -98,7 +91,7 @@ static int mpi_type(enum device_type type, MPI_Datatype *out)
 /* Wait for all requests. Yields and then sleeps, so that ranks may outnumber the cores. */
 static int wait_all(MPI_Request *requests, int count, double deadline, int *done)
 {
-    double until = now() + deadline;
+    double until = clock_now() + deadline;
     int rc = MPI_SUCCESS;
 
     *done = 0;
@@ -106,7 +99,7 @@ static int wait_all(MPI_Request *requests, int count, double deadline, int *done
         rc = MPI_Testall(count, requests, done, MPI_STATUSES_IGNORE);
         if (rc != MPI_SUCCESS || *done)
             return rc;
-        if (turn > 1000 && now() > until)
+        if (turn > 1000 && clock_now() > until)
             return rc;
         if (turn > 3000)
             nanosleep(&(struct timespec){0, 50000}, NULL);

@@ -1,4 +1,5 @@
 #include "star.h"
+#include "clock.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -29,14 +30,6 @@ struct star {
     pthread_mutex_t reading; /* held while messages are read: their middle means nothing */
 };
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* The rank at the other end of connection i. */
 static int peer_of(const struct star *star, int i)
 {
@@ -46,7 +39,7 @@ static int peer_of(const struct star *star, int i)
 static int wait_for(int fd, short events, double until)
 {
     struct pollfd p = {fd, events, 0};
-    double left = until - now();
+    double left = until - clock_now();
 
     return left > 0 ? poll(&p, 1, left > 1 ? 1000 : (int)(left * 1000) + 1) : -1;
 }
@@ -63,7 +56,7 @@ static int send_all(int fd, const void *data, size_t bytes, double until)
             bytes -= (size_t)sent;
         } else if (sent < 0 && errno != EAGAIN && errno != EINTR) {
             return -1;
-        } else if (wait_for(fd, POLLOUT, until) < 0 && now() >= until) {
+        } else if (wait_for(fd, POLLOUT, until) < 0 && clock_now() >= until) {
             return -1;
         }
     }
@@ -86,7 +79,7 @@ static int receive_all(int fd, void *data, size_t bytes, double until)
             return -1;
         } else if (errno != EAGAIN && errno != EINTR) {
             return -1;
-        } else if (wait_for(fd, POLLIN, until) < 0 && now() >= until) {
+        } else if (wait_for(fd, POLLIN, until) < 0 && clock_now() >= until) {
             errno = ETIMEDOUT;
             return -1;
         }
@@ -146,12 +139,12 @@ static int report_missing(const struct star *star, double deadline, struct error
 
 static int accept_all(struct star *star, int port, double deadline, struct error *err)
 {
-    double until = now() + deadline;
+    double until = clock_now() + deadline;
     int listener = listen_on(port, err), come = 0;
 
     if (listener < 0)
         return -1;
-    while (come < star->count && now() < until) {
+    while (come < star->count && clock_now() < until) {
         int32_t hello[3];
         int fd;
 
@@ -163,7 +156,7 @@ static int accept_all(struct star *star, int port, double deadline, struct error
         fcntl(fd, F_SETFD, FD_CLOEXEC);
         prepare(fd);
         /* Anything may knock here; only ranks of this world know what to say. */
-        if (receive_all(fd, hello, sizeof(hello), now() + 5) || hello[0] != HELLO ||
+        if (receive_all(fd, hello, sizeof(hello), clock_now() + 5) || hello[0] != HELLO ||
             hello[1] != star->size || hello[2] < 1 || hello[2] >= star->size ||
             star->fds[hello[2] - 1] >= 0) {
             close(fd);
@@ -200,9 +193,9 @@ static int connect_one(struct star *star, const char *master, int port, double d
                        struct error *err)
 {
     int32_t hello[3] = {HELLO, star->size, star->rank};
-    double until = now() + deadline;
+    double until = clock_now() + deadline;
 
-    while (star->fds[0] < 0 && now() < until) {
+    while (star->fds[0] < 0 && clock_now() < until) {
         star->fds[0] = try_connect(master, port);
         if (star->fds[0] < 0)
             nanosleep(&(struct timespec){0, 20000000}, NULL);
@@ -266,7 +259,7 @@ void star_destroy(struct star *star)
     for (int i = 0; i < star->count; i++) {
         if (star->fds[i] < 0)
             continue;
-        send_message(star, i, GOODBYE, NULL, 0, now() + 1);
+        send_message(star, i, GOODBYE, NULL, 0, clock_now() + 1);
         close(star->fds[i]);
     }
     pthread_mutex_destroy(&star->lock);
@@ -294,7 +287,7 @@ static int receive_data(struct star *star, int i, void *data, size_t bytes, doub
         return lost(star, i, errno, err);
     if (head == ABORT) {
         reason[0] = '\0';
-        receive_all(star->fds[i], reason, sizeof(reason), now() + 1);
+        receive_all(star->fds[i], reason, sizeof(reason), clock_now() + 1);
         reason[REASON - 1] = '\0';
         return error_set(err, "%s", reason);
     }
@@ -330,7 +323,7 @@ int star_gather(struct star *star, const void *part, void *all, size_t bytes, do
     int result;
 
     pthread_mutex_lock(&star->reading);
-    result = gather(star, part, all, bytes, now() + deadline, err);
+    result = gather(star, part, all, bytes, clock_now() + deadline, err);
     pthread_mutex_unlock(&star->reading);
     return result;
 }
@@ -365,7 +358,7 @@ int star_max(struct star *star, int64_t *numbers, int count, double deadline, st
     if (count > STAR_NUMBERS)
         return error_set(err, "%d numbers are too many to agree on", count);
     pthread_mutex_lock(&star->reading);
-    result = greatest(star, numbers, count, now() + deadline, err);
+    result = greatest(star, numbers, count, clock_now() + deadline, err);
     pthread_mutex_unlock(&star->reading);
     return result;
 }
@@ -404,5 +397,5 @@ void star_abort(struct star *star, const char *reason)
 
     snprintf(text, sizeof(text), "%s", reason);
     for (int i = 0; i < star->count; i++)
-        send_message(star, i, ABORT, text, sizeof(text), now() + 1);
+        send_message(star, i, ABORT, text, sizeof(text), clock_now() + 1);
 }

@@ -1,6 +1,7 @@
 /* megatron comm-test: collectives over the job's ranks, timed and checked, before anybody trains.
  */
 #include "commands.h"
+#include "clock.h"
 #include "comm.h"
 #include "device.h"
 #include "option.h"
@@ -9,7 +10,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum place { PLACE_AUTO, PLACE_CPU, PLACE_CUDA };
@@ -52,14 +52,6 @@ static const struct option table[] = {
      "whose memory (cuda where there is a GPU)", "auto|cpu|cuda", 0, 0},
     {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
 };
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int fill(struct bench *b, float *out, int64_t count, double value, struct error *err)
 {
@@ -169,12 +161,12 @@ static int measure(struct bench *b, enum kind kind, int64_t count, double *secon
         start(b, kind, count);
     if (finish(b, err) < 0 || comm_host_gather(b->comm, NULL, NULL, 0, err) < 0)
         goto out;
-    mine = now();
+    mine = clock_now();
     for (int64_t i = 0; i < b->settings->iterations; i++)
         start(b, kind, count);
     if (finish(b, err) < 0)
         goto out;
-    mine = (now() - mine) / (double)b->settings->iterations;
+    mine = (clock_now() - mine) / (double)b->settings->iterations;
     if (comm_host_gather(b->comm, &mine, all, sizeof(mine), err) < 0)
         goto out;
     *seconds = 0;

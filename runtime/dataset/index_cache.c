@@ -1,6 +1,7 @@
 /* Who builds a file of the index cache, and how the others wait for it. */
 #include "config.h"
 #include "index_private.h"
+#include "clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -37,14 +38,6 @@ struct holder {
     int fd, running, stop;
     char record[RECORD_SIZE];
 };
-
-static double now(void)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
 
 static void pause_for(double seconds)
 {
@@ -89,7 +82,7 @@ static int find_place(const struct index_request *request, const char *directory
     snprintf(place->path, sizeof(place->path), "%s/%s", place->directory, name);
     snprintf(place->lock, sizeof(place->lock), "%s.lock", place->path);
     snprintf(place->temporary, NAME_SIZE, "%s.%.32s.%ld.%08x", name, me->host, me->pid,
-             (unsigned)(now() * 1e6));
+             (unsigned)(clock_now() * 1e6));
     return 0;
 }
 
@@ -273,14 +266,14 @@ static int wait_turn(const struct index_request *request, const struct place *pl
     read_lock(place->lock, record);
     if (strcmp(record, watch->record) != 0) {
         strcpy(watch->record, record);
-        watch->since = now();
+        watch->since = clock_now();
     }
-    if (now() - watch->since > STALE_SECONDS || has_ended(record, me)) {
+    if (clock_now() - watch->since > STALE_SECONDS || has_ended(record, me)) {
         break_lock(place, record, me);
-        watch->since = now();
+        watch->since = clock_now();
         return 0;
     }
-    if (now() - watch->began > request->deadline) {
+    if (clock_now() - watch->began > request->deadline) {
         record[strcspn(record, "\n")] = '\0';
         return error_set(err,
                          "%s was not there within %.0f s; it is being built by (host, namespace, "
@@ -305,7 +298,7 @@ static int is_closed(int number)
 static struct index_file *get_in(const struct index_request *request, const struct place *place,
                                  const struct signature *me, int *closed, struct error *err)
 {
-    struct watch watch = {.began = now(), .since = now(), .pause = 0.02};
+    struct watch watch = {.began = clock_now(), .since = clock_now(), .pause = 0.02};
     struct index_file *file = NULL;
     struct holder holder;
 

@@ -1,9 +1,9 @@
 #include "generator.h"
+#include "clock.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* A model for one length of pass, and the batch on its way to it. */
 struct window {
@@ -31,14 +31,6 @@ struct generator {
     int32_t *picked, *host_picked;
     struct generator_times times;
 };
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int64_t round_up(int64_t x, int64_t unit)
 {
@@ -417,12 +409,12 @@ static int run_prompts(struct generator *g, struct text *texts, int64_t count, s
 int generator_run(struct generator *g, struct text *texts, int64_t count,
                   void (*step)(void *context), void *context, struct error *err)
 {
-    double began = now(), prompted;
+    double began = clock_now(), prompted;
     int64_t left;
 
     if (run_prompts(g, texts, count, err) < 0)
         return -1;
-    prompted = now();
+    prompted = clock_now();
     g->times.prompt_seconds += prompted - began;
     if (step)
         step(context);
@@ -433,6 +425,6 @@ int generator_run(struct generator *g, struct text *texts, int64_t count,
         if (step)
             step(context);
     }
-    g->times.seconds += now() - prompted;
+    g->times.seconds += clock_now() - prompted;
     return 0;
 }

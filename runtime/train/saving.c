@@ -1,4 +1,5 @@
 #include "saving.h"
+#include "clock.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -19,14 +20,6 @@ static void on_signal(int number)
 {
     (void)number;
     terminated = 1;
-}
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static void say(const char *text)
@@ -67,7 +60,7 @@ static void watch_end(struct saving *s)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 
-    s->began = s->agreed = now();
+    s->began = s->agreed = clock_now();
     s->period = 1;
     /* A job too short for its saves still gets to train half of its time. */
     if (s->world->job_end > 0)
@@ -109,7 +102,8 @@ static int must_end(const struct saving *s)
     const struct arguments *a = s->a;
     double margin;
 
-    if (terminated || (a->exit_duration > 0 && now() - s->began > 60.0 * (double)a->exit_duration))
+    if (terminated ||
+        (a->exit_duration > 0 && clock_now() - s->began > 60.0 * (double)a->exit_duration))
         return 1;
     if (s->world->job_end == 0 || !s->checkpoint || !a->save)
         return 0;
@@ -131,7 +125,7 @@ static int watches(const struct saving *s)
  * until they are asked again. */
 static int agree_on_end(struct saving *s, int *end, struct error *err)
 {
-    double step = (now() - s->agreed) / (double)s->steps;
+    double step = (clock_now() - s->agreed) / (double)s->steps;
     int64_t numbers[2];
 
     if (step > s->longest_step)
@@ -145,7 +139,7 @@ static int agree_on_end(struct saving *s, int *end, struct error *err)
     if (s->period > 2 * s->steps)
         s->period = 2 * s->steps; /* the first steps say little */
     s->steps = 0;
-    s->agreed = now();
+    s->agreed = clock_now();
     return 0;
 }
 

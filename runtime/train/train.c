@@ -1,6 +1,7 @@
 #include "train.h"
 #include "append_file.h"
 #include "choices.h"
+#include "clock.h"
 #include "hf.h"
 #include "log.h"
 #include "plan.h"
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { LOADER_BUFFERS = 4 };
 
@@ -40,14 +40,6 @@ struct train {
     double began, interval_began;
     int64_t logged; /* iteration of the last log line */
 };
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* --- Set-up ---------------------------------------------------------------------------------- */
 
@@ -244,7 +236,7 @@ static int log_steps(struct train *t, int64_t batch, struct error *err)
     if (engine_state(t->engine, &state, 1, err) < 0 ||
         (a->log_params_norm && engine_params_norm(t->engine, &params_norm, err) < 0))
         return -1;
-    seconds = (now() - t->interval_began) / (double)steps;
+    seconds = (clock_now() - t->interval_began) / (double)steps;
     line = (struct log_line){
         .iteration = t->iteration,
         .total = a->total_iterations,
@@ -265,7 +257,7 @@ static int log_steps(struct train *t, int64_t batch, struct error *err)
         .eta = seconds * (double)(a->total_iterations - t->iteration),
     };
     t->logged = t->iteration;
-    t->interval_began = now();
+    t->interval_began = clock_now();
     if (!t->prints)
         return 0;
     log_line_format(&line, text, sizeof(text));
@@ -338,7 +330,7 @@ static int take_step(struct train *t, struct error *err)
 
         if (engine_state(t->engine, &state, 0, err) < 0)
             return -1;
-        printf("time to first step: %.2f s\n", now() - t->began);
+        printf("time to first step: %.2f s\n", clock_now() - t->began);
     }
     if (t->iteration % a->log_interval == 0 || t->iteration == a->total_iterations)
         return log_steps(t, batch, err);
@@ -352,7 +344,7 @@ static int loop(struct train *t, struct error *err)
     struct step_state state;
     int end = 0;
 
-    t->interval_began = now();
+    t->interval_began = clock_now();
     while (t->iteration < a->total_iterations && !end) {
         if (take_step(t, err) < 0)
             return -1;
@@ -363,7 +355,7 @@ static int loop(struct train *t, struct error *err)
             if (evaluate(t, &t->valid_feed, what, err) < 0)
                 return -1;
             t->consumed_valid += a->eval_iters * a->global_batch_size;
-            t->interval_began = now();
+            t->interval_began = clock_now();
         }
         progress = progress_of(t);
         if (saving_step(&t->saving, &progress, &end, err) < 0)
@@ -454,7 +446,7 @@ static void tear_down(struct train *t)
 
 int train_run(const struct arguments *arguments, const struct world *world, struct error *err)
 {
-    struct train t = {.a = arguments, .world = world, .began = now()};
+    struct train t = {.a = arguments, .world = world, .began = clock_now()};
     int rc;
 
     rc = set_up(&t, err);

@@ -5,6 +5,7 @@
  *     dataset-bench load PREFIX CACHE SAMPLES LENGTH THREADS
  *     dataset-bench blend CORPORA SAMPLES */
 #include "blend.h"
+#include "clock.h"
 #include "dataset.h"
 
 #include <stdio.h>
@@ -12,14 +13,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
-
-static double now(void)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
 
 /* Of all threads: what is left to compare on a machine that others use too. */
 static double cpu_seconds(void)
@@ -50,7 +43,7 @@ static int load(const struct dataset *dataset, int64_t samples, int threads, str
     for (int i = 0; i < BUFFERS; i++)
         buffers[i] = aligned_alloc(4096, batch_size(MICRO_BATCH, length));
     config.buffers = buffers;
-    begin = now();
+    begin = clock_now();
     loader = batch_loader_create(&config, err);
     for (int64_t i = 0; i < batches && loader && status == 0; i++) {
         status = batch_loader_next(loader, &batch, err);
@@ -58,7 +51,7 @@ static int load(const struct dataset *dataset, int64_t samples, int threads, str
             batch_loader_release(loader, &batch);
     }
     if (loader && status == 0)
-        printf("%.3f %lld %.3f\n", now() - begin, (long long)(batches * MICRO_BATCH * length),
+        printf("%.3f %lld %.3f\n", clock_now() - begin, (long long)(batches * MICRO_BATCH * length),
                batch_loader_waited(loader));
     status = loader ? status : -1;
     batch_loader_destroy(loader);
@@ -81,14 +74,14 @@ static int index_or_load(char **argv, struct error *err)
     };
     struct dataset *splits[DATASET_SPLITS];
     struct rusage usage;
-    double begin = now();
+    double begin = clock_now();
     int status = dataset_create(&config, splits, err);
 
     if (status == 0 && strcmp(argv[1], "load") == 0)
         status = load(splits[0], config.samples[0], config.threads, err);
     else if (status == 0) {
         getrusage(RUSAGE_SELF, &usage);
-        printf("%.3f %.3f %ld %lld\n", now() - begin, cpu_seconds(), usage.ru_maxrss,
+        printf("%.3f %.3f %ld %lld\n", clock_now() - begin, cpu_seconds(), usage.ru_maxrss,
                (long long)dataset_samples(splits[0]));
     }
     dataset_destroy(splits[0]);
@@ -106,7 +99,7 @@ static int drop(void *arg, int64_t first, int64_t count, const int16_t *corpus,
 static int blend(char **argv, struct error *err)
 {
     size_t corpora = (size_t)atoll(argv[2]);
-    double *weights = calloc(corpora, sizeof(*weights)), begin = now();
+    double *weights = calloc(corpora, sizeof(*weights)), begin = clock_now();
     int64_t *taken = calloc(corpora, sizeof(*taken)), done = 0;
     int status;
 
@@ -114,7 +107,7 @@ static int blend(char **argv, struct error *err)
         weights[i] = (double)(1 + i % 7);
     blend_normalise(weights, corpora);
     status = blend_order(weights, corpora, atoll(argv[3]), taken, drop, &done, err);
-    printf("%.3f %.3f 0 %lld\n", now() - begin, cpu_seconds(), (long long)done);
+    printf("%.3f %.3f 0 %lld\n", clock_now() - begin, cpu_seconds(), (long long)done);
     free(weights);
     free(taken);
     return status;

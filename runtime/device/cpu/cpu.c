@@ -1,20 +1,12 @@
 #include "cpu.h"
+#include "clock.h"
 #include "cpu_open.h"
 #include "gemm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-static double seconds_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static void cpu_close(struct device *base)
 {
@@ -181,9 +173,9 @@ void cpu_plan_work(struct cpu_plan *plan, const void *operands)
         plan->work(plan, operands);
         return;
     }
-    start = seconds_now();
+    start = clock_now();
     plan->work(plan, operands);
-    device->seconds[plan->base.kind] += seconds_now() - start;
+    device->seconds[plan->base.kind] += clock_now() - start;
 }
 
 static void describe_processor(char *model, size_t size, int threads)

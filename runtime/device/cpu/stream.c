@@ -4,11 +4,11 @@
  * run in bursts, so that now and then one falls far behind another. A missing event then shows as a
  * wrong result. */
 #include "cpu.h"
+#include "clock.h"
 #include "rng.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum task_kind { TASK_PLAN, TASK_CALL, TASK_COPY, TASK_RECORD, TASK_FOLLOW };
 
@@ -43,14 +43,6 @@ struct cpu_stream {
 static struct cpu_device *device_of(struct device_stream *stream)
 {
     return (struct cpu_device *)stream->device;
-}
-
-static double seconds_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 static struct task *append(struct device_stream *base, enum task_kind kind)
@@ -88,7 +80,7 @@ static void run_task(struct cpu_device *device, struct task *task)
         break;
     case TASK_RECORD:
         task->event->passed = task->mark;
-        task->event->time = seconds_now();
+        task->event->time = clock_now();
         break;
     case TASK_FOLLOW:
         break;
@@ -242,7 +234,7 @@ static void event_record(struct device_event *base, struct device_stream *stream
     event->recorded++;
     if (!device_of(stream)->random_order) {
         event->passed = event->recorded;
-        event->time = seconds_now();
+        event->time = clock_now();
         return;
     }
     task = append(stream, TASK_RECORD);
