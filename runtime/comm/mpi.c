@@ -1,14 +1,19 @@
 /* Communication of CPU ranks over MPI. Every operation is started without blocking and then waited
  * for with a deadline, within the stream it was given to. Calls that MPI has only as blocking ones
- * are guarded: a rank that waits in them for ever ends with a sentence. */
+ * are guarded: a rank that waits in them for ever ends with a sentence. MPI itself may never notice
+ * that a rank is lost, with its slurmstepd or its node: TCP connections to rank 0 tell. */
 #include "comm.h"
 #include "clock.h"
 #include "guard.h"
+#include "mpi_star.h"
 #include "pmix_barrier.h"
+#include "watch.h"
 
 #include <mpi.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +21,12 @@
 
 struct mpi_comm {
     struct comm base;
-    int failed;
+    atomic_int failed;
+    pthread_mutex_t lock; /* of the failure */
     struct error failure;
     int started_mpi; /* and so ends it */
+    struct star *star;
+    struct watch *watch;
 };
 
 struct mpi_group {
@@ -62,9 +70,11 @@ __attribute__((format(printf, 2, 3))) static void fail(struct mpi_comm *comm, co
     va_start(args, format);
     vsnprintf(err.text, sizeof(err.text), format, args);
     va_end(args);
+    pthread_mutex_lock(&comm->lock);
     if (!comm->failed)
         comm->failure = err;
     comm->failed = 1;
+    pthread_mutex_unlock(&comm->lock);
     device_fail(comm->base.device, err.text);
 }
 
@@ -88,16 +98,17 @@ static int mpi_type(enum device_type type, MPI_Datatype *out)
     }
 }
 
-/* Wait for all requests. Yields and then sleeps, so that ranks may outnumber the cores. */
-static int wait_all(MPI_Request *requests, int count, double deadline, int *done)
+/* Wait for all requests. Yields and then sleeps, so that ranks may outnumber the cores. A rank that
+ * is lost meanwhile ends the wait. */
+static int wait_all(const struct mpi_comm *comm, MPI_Request *requests, int count, int *done)
 {
-    double until = clock_now() + deadline;
+    double until = clock_now() + comm->base.deadline;
     int rc = MPI_SUCCESS;
 
     *done = 0;
     for (int64_t turn = 0;; turn++) {
         rc = MPI_Testall(count, requests, done, MPI_STATUSES_IGNORE);
-        if (rc != MPI_SUCCESS || *done)
+        if (rc != MPI_SUCCESS || *done || comm->failed)
             return rc;
         if (turn > 1000 && clock_now() > until)
             return rc;
@@ -114,6 +125,8 @@ static void report(struct mpi_group *group, enum kind kind, int rc, int done)
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
 
+    if (comm->failed)
+        return;
     if (rc != MPI_SUCCESS) {
         MPI_Error_string(rc, text, &length);
         fail(comm, "rank %d: %s in group %s of %d ranks failed at step %lld: %s", comm->base.rank,
@@ -180,7 +193,7 @@ static void run_call(const void *operands)
     }
     rc = start(c, type, &request);
     if (rc == MPI_SUCCESS)
-        rc = wait_all(&request, 1, comm->base.deadline, &done);
+        rc = wait_all(comm, &request, 1, &done);
     report(c->group, c->kind, rc, done);
     if (c->kind == REDUCE_SCATTER && rc == MPI_SUCCESS && done)
         memcpy(c->to, c->group->space, c->count * type_size(c->type));
@@ -211,7 +224,7 @@ static void run_exchange(const void *operands)
         count++;
     }
     if (rc == MPI_SUCCESS)
-        rc = wait_all(requests, count, comm->base.deadline, &done);
+        rc = wait_all(comm, requests, count, &done);
     report(c->group, EXCHANGE, rc, done);
 }
 
@@ -342,9 +355,12 @@ static int check(struct comm *base, struct error *err)
 {
     struct mpi_comm *comm = (struct mpi_comm *)base;
 
-    if (comm->failed)
-        *err = comm->failure;
-    return comm->failed ? -1 : 0;
+    if (!comm->failed)
+        return 0;
+    pthread_mutex_lock(&comm->lock);
+    *err = comm->failure;
+    pthread_mutex_unlock(&comm->lock);
+    return -1;
 }
 
 /* Wait for what all ranks have to join in; 'rc' says whether it could be begun. */
@@ -354,15 +370,16 @@ static int meet(struct comm *base, int rc, MPI_Request *request, struct error *e
     int done = 0;
 
     if (rc == MPI_SUCCESS)
-        rc = wait_all(request, 1, base->deadline, &done);
+        rc = wait_all(comm, request, 1, &done);
     if (rc == MPI_SUCCESS && done)
         return 0;
+    if (comm->failed)
+        return check(base, err);
     fail(
         comm,
         "rank %d: not all %d ranks met within %.0f s at step %lld; another rank has ended or hangs",
         base->rank, base->size, base->deadline, (long long)base->step);
-    *err = comm->failure;
-    return -1;
+    return check(base, err);
 }
 
 static int host_gather(struct comm *base, const void *part, void *all, size_t bytes,
@@ -395,6 +412,7 @@ static int host_max(struct comm *base, int64_t *numbers, int count, struct error
 
 static void abort_all(struct comm *base, const char *reason)
 {
+    struct mpi_comm *comm = (struct mpi_comm *)base;
     struct error ignored;
     struct guard *guard;
 
@@ -402,6 +420,8 @@ static void abort_all(struct comm *base, const char *reason)
     fflush(stderr);
     guard = guard_begin(10, &ignored, "rank %d: MPI did not end the ranks; this one ends alone",
                         base->rank);
+    if (comm->star)
+        star_abort(comm->star, reason);
     MPI_Abort(MPI_COMM_WORLD, 1);
     guard_end(guard);
 }
@@ -418,7 +438,29 @@ static void close_comm(struct comm *base)
         MPI_Finalize();
         guard_end(guard);
     }
+    watch_end(comm->watch);
+    star_destroy(comm->star);
+    pthread_mutex_destroy(&comm->lock);
     free(comm);
+}
+
+static void on_lost(void *context, const char *text)
+{
+    struct mpi_comm *comm = context;
+
+    fail(comm, "%s, at step %lld", text, (long long)comm->base.step);
+}
+
+/* Follow the other ranks. Where they cannot be reached the run goes without: the deadlines are
+ * still there. */
+static int watch_others(struct mpi_comm *comm, const struct comm_options *options,
+                        struct error *err)
+{
+    if (mpi_star(options, &comm->star, err) < 0)
+        return -1;
+    if (comm->star)
+        comm->watch = watch_begin(comm->star, options->rank, on_lost, comm, err);
+    return comm->star && !comm->watch ? -1 : 0;
 }
 
 static int start_mpi(const struct comm_options *options, int *started, struct error *err)
@@ -466,7 +508,10 @@ struct comm *comm_backend_open(const struct comm_options *options, struct error 
         error_set(err, "out of memory");
         return NULL;
     }
-    if (start_mpi(options, &comm->started_mpi, err) < 0) {
+    pthread_mutex_init(&comm->lock, NULL);
+    if (start_mpi(options, &comm->started_mpi, err) < 0 || watch_others(comm, options, err) < 0) {
+        star_destroy(comm->star);
+        pthread_mutex_destroy(&comm->lock);
         free(comm);
         return NULL;
     }

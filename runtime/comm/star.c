@@ -1,31 +1,38 @@
 #include "star.h"
 #include "clock.h"
+#include "socket.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 /* What a message begins with. */
-enum kind { HELLO = 'H', DATA = 'D', ABORT = 'A', GOODBYE = 'G' };
+enum kind { DATA = 'D', ABORT = 'A', GOODBYE = 'G' };
 
-enum { REASON = 512 };
+enum { REASON = 512, EVENTS = 64 };
+
+/* How often a wait for one rank looks at the others. */
+#define GLANCE_SECONDS 0.25
+
+/* What has happened on a connection since it was last looked at. */
+enum { NEWS = 1, ENDED = 2 };
 
 struct star {
     int rank, size;
     int *fds;                /* rank 0: of every other rank; else: [0] of rank 0. -1: gone */
+    char (*hosts)[64];       /* rank 0: where the others run */
+    atomic_uchar *marks;     /* of every connection: NEWS, ENDED */
+    atomic_int marked;       /* there may be marks */
     int count;               /* of fds */
+    int epoll, wake;         /* of all connections, and to end a wait */
     pthread_mutex_t lock;    /* of sending, so that an abort does not cut a message in two */
     pthread_mutex_t reading; /* held while messages are read: their middle means nothing */
 };
@@ -36,206 +43,93 @@ static int peer_of(const struct star *star, int i)
     return star->rank == 0 ? i + 1 : 0;
 }
 
-static int wait_for(int fd, short events, double until)
+/* --- Beginning and end ----------------------------------------------------------------------- */
+
+static struct star *allocate(int rank, int size, struct error *err)
 {
-    struct pollfd p = {fd, events, 0};
-    double left = until - clock_now();
+    struct star *star = calloc(1, sizeof(*star));
+    size_t count = rank == 0 ? (size_t)size : 2;
 
-    return left > 0 ? poll(&p, 1, left > 1 ? 1000 : (int)(left * 1000) + 1) : -1;
-}
-
-static int send_all(int fd, const void *data, size_t bytes, double until)
-{
-    const char *at = data;
-
-    while (bytes > 0) {
-        ssize_t sent = send(fd, at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-
-        if (sent > 0) {
-            at += sent;
-            bytes -= (size_t)sent;
-        } else if (sent < 0 && errno != EAGAIN && errno != EINTR) {
-            return -1;
-        } else if (wait_for(fd, POLLOUT, until) < 0 && clock_now() >= until) {
-            return -1;
-        }
+    if (!star) {
+        error_set(err, "out of memory");
+        return NULL;
     }
-    return 0;
-}
-
-/* Returns -1 at the end of the connection (errno 0), on an error, or when the time is over. */
-static int receive_all(int fd, void *data, size_t bytes, double until)
-{
-    char *at = data;
-
-    while (bytes > 0) {
-        ssize_t got = recv(fd, at, bytes, MSG_DONTWAIT);
-
-        if (got > 0) {
-            at += got;
-            bytes -= (size_t)got;
-        } else if (got == 0) {
-            errno = 0;
-            return -1;
-        } else if (errno != EAGAIN && errno != EINTR) {
-            return -1;
-        } else if (wait_for(fd, POLLIN, until) < 0 && clock_now() >= until) {
-            errno = ETIMEDOUT;
-            return -1;
-        }
+    star->rank = rank;
+    star->size = size;
+    star->epoll = star->wake = -1;
+    pthread_mutex_init(&star->lock, NULL);
+    pthread_mutex_init(&star->reading, NULL);
+    star->fds = malloc(count * sizeof(*star->fds));
+    star->hosts = calloc(count, sizeof(*star->hosts));
+    star->marks = calloc(count, sizeof(*star->marks));
+    if (!star->fds || !star->hosts || !star->marks) {
+        error_set(err, "out of memory");
+        star_destroy(star);
+        return NULL;
     }
-    return 0;
+    star->count = (int)count - 1;
+    for (int i = 0; i < star->count; i++)
+        star->fds[i] = -1;
+    return star;
 }
 
-static void prepare(int fd)
+/* Let the kernel tell what happens; connections that are quiet cost nothing. */
+static int follow_all(struct star *star, struct error *err)
 {
-    int on = 1;
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
+    int failed;
 
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    star->epoll = epoll_create1(EPOLL_CLOEXEC);
+    star->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    failed = star->epoll < 0 || star->wake < 0 ||
+             epoll_ctl(star->epoll, EPOLL_CTL_ADD, star->wake, &event) < 0;
+    for (int i = 0; i < star->count && !failed; i++) {
+        event =
+            (struct epoll_event){.events = EPOLLIN | EPOLLRDHUP | EPOLLET, .data.u32 = (uint32_t)i};
+        failed = epoll_ctl(star->epoll, EPOLL_CTL_ADD, star->fds[i], &event) < 0;
+    }
+    return failed ? error_set_errno(err, errno, "rank %d cannot watch the other ranks", star->rank)
+                  : 0;
 }
 
-static int listen_on(int port, struct error *err)
+struct star *star_join(int rank, int size, const struct meet_address *address, int listener,
+                       double deadline, struct error *err)
 {
-    struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
-    struct sockaddr_in old = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    int off = 0, on = 1, fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0), failed;
+    struct star *star = allocate(rank, size, err);
+    int failed;
 
-    if (fd >= 0) {
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-        failed = bind(fd, (struct sockaddr *)&address, sizeof(address));
+    if (!star)
+        return NULL;
+    if (rank == 0) {
+        failed = meet_accept(listener, size, address->token, deadline, star->fds, star->hosts, err);
     } else {
-        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-        failed = bind(fd, (struct sockaddr *)&old, sizeof(old));
+        star->fds[0] = meet_connect(rank, size, address, deadline, err);
+        failed = star->fds[0] < 0;
     }
-    if (fd < 0 || failed || listen(fd, 4096)) {
-        error_set_errno(err, errno, "rank 0 cannot listen on port %d for the other ranks", port);
-        if (fd >= 0)
-            close(fd);
-        return -1;
+    if (failed || follow_all(star, err)) {
+        star_destroy(star);
+        return NULL;
     }
-    return fd;
-}
-
-/* Name the ranks that have not come. */
-static int report_missing(const struct star *star, double deadline, struct error *err)
-{
-    char names[256] = "";
-    int missing = 0;
-
-    for (int i = 0; i < star->count; i++) {
-        size_t used = strlen(names);
-
-        if (star->fds[i] >= 0)
-            continue;
-        if (missing++ < 16)
-            snprintf(names + used, sizeof(names) - used, " %d", peer_of(star, i));
-    }
-    return error_set(err, "%d of %d ranks did not come within %.0f s:%s%s", missing, star->size,
-                     deadline, names, missing > 16 ? " ..." : "");
-}
-
-static int accept_all(struct star *star, int port, double deadline, struct error *err)
-{
-    double until = clock_now() + deadline;
-    int listener = listen_on(port, err), come = 0;
-
-    if (listener < 0)
-        return -1;
-    while (come < star->count && clock_now() < until) {
-        int32_t hello[3];
-        int fd;
-
-        if (wait_for(listener, POLLIN, until) <= 0)
-            continue;
-        fd = accept(listener, NULL, NULL);
-        if (fd < 0)
-            continue;
-        fcntl(fd, F_SETFD, FD_CLOEXEC);
-        prepare(fd);
-        /* Anything may knock here; only ranks of this world know what to say. */
-        if (receive_all(fd, hello, sizeof(hello), clock_now() + 5) || hello[0] != HELLO ||
-            hello[1] != star->size || hello[2] < 1 || hello[2] >= star->size ||
-            star->fds[hello[2] - 1] >= 0) {
-            close(fd);
-            continue;
-        }
-        star->fds[hello[2] - 1] = fd;
-        come++;
-    }
-    close(listener);
-    return come < star->count ? report_missing(star, deadline, err) : 0;
-}
-
-static int try_connect(const char *master, int port)
-{
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
-    char service[16];
-    int fd = -1;
-
-    snprintf(service, sizeof(service), "%d", port);
-    if (getaddrinfo(master, service, &hints, &found))
-        return -1;
-    for (struct addrinfo *a = found; a && fd < 0; a = a->ai_next) {
-        fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
-        if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen)) {
-            close(fd);
-            fd = -1;
-        }
-    }
-    freeaddrinfo(found);
-    return fd;
-}
-
-static int connect_one(struct star *star, const char *master, int port, double deadline,
-                       struct error *err)
-{
-    int32_t hello[3] = {HELLO, star->size, star->rank};
-    double until = clock_now() + deadline;
-
-    while (star->fds[0] < 0 && clock_now() < until) {
-        star->fds[0] = try_connect(master, port);
-        if (star->fds[0] < 0)
-            nanosleep(&(struct timespec){0, 20000000}, NULL);
-    }
-    if (star->fds[0] < 0)
-        return error_set(err, "rank %d cannot reach rank 0 at %s port %d within %.0f s", star->rank,
-                         master, port, deadline);
-    prepare(star->fds[0]);
-    if (send_all(star->fds[0], hello, sizeof(hello), until))
-        return error_set_errno(err, errno, "rank %d cannot talk to rank 0", star->rank);
-    return 0;
+    return star;
 }
 
 struct star *star_create(int rank, int size, const char *master, int port, double deadline,
                          struct error *err)
 {
-    struct star *star = calloc(1, sizeof(*star));
-    int failed;
+    struct meet_address address = {.port = port};
+    struct star *star;
+    int listener = -1;
 
-    if (star) {
-        star->count = rank == 0 ? size - 1 : 1;
-        star->fds = malloc((size_t)(star->count + 1) * sizeof(int));
+    snprintf(address.hosts, sizeof(address.hosts), "%s", master ? master : "localhost");
+    if (rank == 0) {
+        listener = meet_listen(port, NULL, &address, err);
+        if (listener < 0)
+            return NULL;
+        address.token = 0; /* nobody could tell the others */
     }
-    if (!star || !star->fds) {
-        error_set(err, "out of memory");
-        free(star);
-        return NULL;
-    }
-    star->rank = rank;
-    star->size = size;
-    pthread_mutex_init(&star->lock, NULL);
-    pthread_mutex_init(&star->reading, NULL);
-    for (int i = 0; i < star->count; i++)
-        star->fds[i] = -1;
-    failed = rank == 0 ? accept_all(star, port, deadline, err)
-                       : connect_one(star, master ? master : "localhost", port, deadline, err);
-    if (failed) {
-        star_destroy(star);
-        return NULL;
-    }
+    star = star_join(rank, size, &address, listener, deadline, err);
+    if (listener >= 0)
+        close(listener);
     return star;
 }
 
@@ -246,8 +140,8 @@ static int send_message(struct star *star, int i, enum kind kind, const void *da
     int failed;
 
     pthread_mutex_lock(&star->lock);
-    failed = send_all(star->fds[i], &head, 1, until) ||
-             (bytes > 0 && send_all(star->fds[i], data, bytes, until));
+    failed = socket_send(star->fds[i], &head, 1, until) ||
+             (bytes > 0 && socket_send(star->fds[i], data, bytes, until));
     pthread_mutex_unlock(&star->lock);
     return failed ? -1 : 0;
 }
@@ -262,18 +156,134 @@ void star_destroy(struct star *star)
         send_message(star, i, GOODBYE, NULL, 0, clock_now() + 1);
         close(star->fds[i]);
     }
+    if (star->epoll >= 0)
+        close(star->epoll);
+    if (star->wake >= 0)
+        close(star->wake);
     pthread_mutex_destroy(&star->lock);
     pthread_mutex_destroy(&star->reading);
     free(star->fds);
+    free(star->hosts);
+    free(star->marks);
     free(star);
 }
 
+/* --- Watching -------------------------------------------------------------------------------- */
+
 static int lost(const struct star *star, int i, int number, struct error *err)
 {
+    const char *on = star->rank == 0 && star->hosts[i][0] ? " on " : "";
+    const char *host = *on ? star->hosts[i] : "";
+    int peer = peer_of(star, i);
+
     if (number)
-        return error_set_errno(err, number, "rank %d: no word from rank %d", star->rank,
-                               peer_of(star, i));
-    return error_set(err, "rank %d: rank %d has ended", star->rank, peer_of(star, i));
+        error_set_errno(err, number, "rank %d: no word from rank %d%s%s", star->rank, peer, on,
+                        host);
+    else
+        error_set(err, "rank %d: rank %d%s%s has ended", star->rank, peer, on, host);
+    return STAR_LOST;
+}
+
+/* See what is there on connection i, without taking it. A mark goes when there is no more to be
+ * seen behind it. */
+static int look_at(struct star *star, int i, struct error *err)
+{
+    char message[1 + REASON];
+    unsigned char marks = atomic_exchange(&star->marks[i], 0), keep = marks;
+    ssize_t got = recv(star->fds[i], message, sizeof(message), MSG_PEEK | MSG_DONTWAIT);
+    int number = errno, result = 0;
+
+    if (got < 0 && (number == EAGAIN || number == EINTR)) {
+        keep = 0;
+    } else if (got <= 0) {
+        result = lost(star, i, got < 0 ? number : 0, err);
+    } else if (message[0] == GOODBYE) {
+        keep = 0;
+    } else if (message[0] == ABORT && got == (ssize_t)sizeof(message)) {
+        message[REASON] = '\0';
+        error_set(err, "%s", message + 1);
+        result = STAR_TOLD;
+    } else if (message[0] == DATA && (marks & ENDED) && star->rank == 0) {
+        /* Ranks wait for what rank 0 answers to this; it did not. */
+        result = lost(star, i, 0, err);
+    }
+    if (keep) {
+        atomic_fetch_or(&star->marks[i], keep);
+        atomic_store(&star->marked, 1);
+    }
+    return result;
+}
+
+/* Look at the connections that are marked, but not at number 'busy', in the middle of whose message
+ * somebody is. */
+static int look(struct star *star, int busy, struct error *err)
+{
+    int result = 0;
+
+    if (!atomic_exchange(&star->marked, 0))
+        return 0;
+    for (int i = 0; i < star->count && result == 0; i++)
+        if (i == busy && atomic_load(&star->marks[i]))
+            atomic_store(&star->marked, 1);
+        else if (atomic_load(&star->marks[i]))
+            result = look_at(star, i, err);
+    if (result)
+        atomic_store(&star->marked, 1);
+    return result;
+}
+
+/* Mark the connections on which something has happened. Returns how many. */
+static int collect(struct star *star, int milliseconds)
+{
+    struct epoll_event events[EVENTS];
+    uint64_t number;
+    int count = epoll_wait(star->epoll, events, EVENTS, milliseconds);
+
+    for (int i = 0; i < count; i++) {
+        uint32_t at = events[i].data.u32;
+
+        if (at == UINT32_MAX) {
+            while (read(star->wake, &number, sizeof(number)) > 0)
+                ;
+            continue;
+        }
+        atomic_fetch_or(&star->marks[at], events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)
+                                              ? NEWS | ENDED
+                                              : NEWS);
+        atomic_store(&star->marked, 1);
+    }
+    return count;
+}
+
+/* --- Messages -------------------------------------------------------------------------------- */
+
+/* Receive from connection i. Whoever else ends meanwhile ends the wait: the rank that is waited for
+ * may wait for that one, and never come. */
+static int receive(struct star *star, int i, void *data, size_t bytes, double until,
+                   struct error *err)
+{
+    char *at = data;
+
+    while (bytes > 0) {
+        ssize_t got = recv(star->fds[i], at, bytes, MSG_DONTWAIT);
+        double soon = clock_now() + GLANCE_SECONDS;
+
+        if (got > 0) {
+            at += got;
+            bytes -= (size_t)got;
+            continue;
+        }
+        if (got == 0 || (errno != EAGAIN && errno != EINTR))
+            return lost(star, i, got < 0 ? errno : 0, err);
+        if (clock_now() >= until)
+            return lost(star, i, ETIMEDOUT, err);
+        socket_wait(star->fds[i], SOCKET_READ, soon < until ? soon : until);
+        collect(star, 0);
+        got = look(star, i, err);
+        if (got)
+            return (int)got;
+    }
+    return 0;
 }
 
 /* A message of DATA from connection i; an abort in its place is the error. */
@@ -282,20 +292,20 @@ static int receive_data(struct star *star, int i, void *data, size_t bytes, doub
 {
     unsigned char head;
     char reason[REASON];
+    int rc = receive(star, i, &head, 1, until, err);
 
-    if (receive_all(star->fds[i], &head, 1, until))
-        return lost(star, i, errno, err);
+    if (rc)
+        return rc;
     if (head == ABORT) {
         reason[0] = '\0';
-        receive_all(star->fds[i], reason, sizeof(reason), clock_now() + 1);
+        socket_receive(star->fds[i], reason, sizeof(reason), clock_now() + 1);
         reason[REASON - 1] = '\0';
-        return error_set(err, "%s", reason);
+        error_set(err, "%s", reason);
+        return STAR_TOLD;
     }
     if (head != DATA)
         return lost(star, i, 0, err);
-    if (bytes > 0 && receive_all(star->fds[i], data, bytes, until))
-        return lost(star, i, errno, err);
-    return 0;
+    return receive(star, i, data, bytes, until, err);
 }
 
 static int gather(struct star *star, const void *part, void *all, size_t bytes, double until,
@@ -363,32 +373,40 @@ int star_max(struct star *star, int64_t *numbers, int count, double deadline, st
     return result;
 }
 
-static int look(struct star *star, struct error *err)
-{
-    for (int i = 0; i < star->count; i++) {
-        char message[1 + REASON];
-        ssize_t got = recv(star->fds[i], message, sizeof(message), MSG_PEEK | MSG_DONTWAIT);
+/* --- What others ask for ---------------------------------------------------------------------- */
 
-        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
-            return lost(star, i, 0, err);
-        if (got == (ssize_t)sizeof(message) && message[0] == ABORT) {
-            message[REASON] = '\0';
-            return error_set(err, "%s", message + 1);
-        }
-    }
-    return 0;
+int star_wait(struct star *star, double seconds, struct error *err)
+{
+    int result;
+
+    if (collect(star, (int)(seconds * 1000)) == EVENTS)
+        while (collect(star, 0) == EVENTS)
+            ;
+    /* Who reads messages now will see what there is to see, and the marks stay. */
+    if (!atomic_load(&star->marked) || pthread_mutex_trylock(&star->reading))
+        return 0;
+    result = look(star, -1, err);
+    pthread_mutex_unlock(&star->reading);
+    return result;
 }
 
 int star_check(struct star *star, struct error *err)
 {
-    int result;
+    return star_wait(star, 0, err);
+}
 
-    /* Who reads messages now will see what there is to see. */
-    if (pthread_mutex_trylock(&star->reading))
-        return 0;
-    result = look(star, err);
-    pthread_mutex_unlock(&star->reading);
-    return result;
+void star_wake(struct star *star)
+{
+    uint64_t one = 1;
+    ssize_t ignored = write(star->wake, &one, sizeof(one));
+
+    (void)ignored;
+}
+
+void star_set_silence(struct star *star, int seconds)
+{
+    for (int i = 0; i < star->count; i++)
+        meet_set_silence(star->fds[i], seconds);
 }
 
 void star_abort(struct star *star, const char *reason)

@@ -42,11 +42,12 @@ kill_rank() {
 none_left() { [ -z "$(ranks)" ]; }
 
 # hit COMMAND...: run the command in the middle of a run. $took: how long srun went on.
+minutes=0.1
 hit() {
     local log=$MEGATRON_CLUSTER/hit.log began job
     : >"$log"
     in_cluster timeout -k 5 150 srun -N2 --ntasks-per-node=2 --megatron-tp=2 --megatron-pp=2 "$megatron" train \
-        "${model[@]}" --train-iters 1000000 --distributed-timeout-minutes 0.1 >"$log" 2>&1 &
+        "${model[@]}" --train-iters 1000000 --distributed-timeout-minutes "$minutes" >"$log" 2>&1 &
     job=$!
     wait_until 100 grep -q 'iteration        3/' "$log"
     ok "a run is under way" || { diag "$(tail -n 5 "$log")"; done_testing; }
@@ -59,7 +60,7 @@ hit() {
     out=$(cat "$log")
 }
 
-# A deadline of 6 seconds, on a machine that may be slow.
+# A deadline of 6 seconds or none that matters, on a machine that may be slow.
 ended() {
     [ "$rc" -ne 0 ] && [ "$rc" -ne 124 ] && [ "$took" -lt 100 ]
     ok "$1" || { diag "rc $rc after $took s"; diag "$out"; }
@@ -75,6 +76,12 @@ ended "a rank that hangs ends the run"
 like "$out" 'rank [0-9]+: .* in group [a-z]+ of [0-9]+ ranks was not done after 6 s at step [0-9]+' \
     "with rank, group, operation and step"
 
+# Slurm does not notice this; the ranks do, long before the deadline of their waits.
+minutes=10
 hit "$top/t/cluster" kill-stepd n2
 ended "a killed slurmstepd ends the run"
+like "$out" 'rank 0: rank [23] on n2 has ended, at step [0-9]+' "with rank, node and step"
+hit "$top/t/cluster" kill-stepd n1
+ended "and so does that of rank 0"
+like "$out" 'rank [23]: rank 0 has ended, at step [0-9]+' "which the others notice"
 done_testing

@@ -1,24 +1,30 @@
 /* Ranks meet over TCP, exchange, and learn of each other's end. Each case is a world of processes;
  * what its ranks return must be what is expected of them. */
+#define _GNU_SOURCE
 #include "tap.h"
 #include "star.h"
 
+#include <net/if.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { SIZE = 5, BYTES = 3000 };
 
-enum ending { GATHER, ABSENT, VANISH, ABORT };
+enum ending { GATHER, ABSENT, VANISH, ABORT, HOLD_UP, STOP };
 
 static int port;
 
 /* Wait until star_check has something to say. */
 static int until_failure(struct star *star, struct error *err)
 {
-    for (int i = 0; i < 500; i++) {
+    for (int i = 0; i < 6000; i++) {
         if (star_check(star, err))
             return 1;
         nanosleep(&(struct timespec){0, 10000000}, NULL);
@@ -53,6 +59,45 @@ static int agrees(struct star *star, int rank)
            numbers[2] == INT64_MAX && star_max(star, many, STAR_NUMBERS + 1, 10, &err) < 0;
 }
 
+static int names_host(const struct error *err)
+{
+    char host[256] = "", expected[512];
+
+    gethostname(host, sizeof(host) - 1);
+    snprintf(expected, sizeof(expected), "rank 0: rank 3 on %.63s has ended", host);
+    return strcmp(err->text, expected) == 0;
+}
+
+/* Rank 3 dies, rank 1 waits for it and does not come: rank 0 does not wait for rank 1. */
+static int held_up(struct star *star, int rank)
+{
+    int64_t number = 0;
+    struct error err;
+
+    if (rank == 0) {
+        int good = star_max(star, &number, 1, 60, &err) < 0 && names_host(&err);
+
+        star_abort(star, err.text);
+        return good;
+    }
+    return rank == 1 ? until_failure(star, &err) : star_max(star, &number, 1, 60, &err) < 0;
+}
+
+/* Rank 3 does nothing for longer than a node may be silent; its kernel answers. */
+static int stopped(struct star *star, int rank)
+{
+    int64_t number = rank;
+    struct error err;
+
+    star_set_silence(star, 1);
+    for (int i = 0; i < 30; i++) {
+        if (rank != 3 && star_check(star, &err))
+            return 0;
+        nanosleep(&(struct timespec){0, 100000000}, NULL);
+    }
+    return star_max(star, &number, 1, 60, &err) == 0 && number == SIZE - 1;
+}
+
 /* One rank of a world in which rank 3 does 'ending'. 1: all was as it should be. */
 static int play(enum ending ending, int rank)
 {
@@ -73,7 +118,13 @@ static int play(enum ending ending, int rank)
     if (ending == VANISH && rank == 3)
         _exit(!good);
     if (ending == VANISH && rank == 0)
-        good = good && until_failure(star, &err) && strstr(err.text, "rank 3 has ended");
+        good = good && until_failure(star, &err) && names_host(&err);
+    if (ending == HOLD_UP && rank == 3)
+        _exit(!good);
+    if (ending == HOLD_UP)
+        good = good && held_up(star, rank);
+    if (ending == STOP)
+        good = good && stopped(star, rank);
     if (ending == ABORT && rank == 3)
         star_abort(star, "the moon is in the way");
     if (ending == ABORT && rank == 0) {
@@ -110,11 +161,75 @@ static void world(enum ending ending, const char *name)
     ok(bad == 0, "%s", name);
 }
 
+/* --- A node that says nothing any more -------------------------------------------------------- */
+
+static int set_loopback(int up)
+{
+    struct ifreq request = {.ifr_name = "lo"};
+    int fd = socket(AF_INET, SOCK_DGRAM, 0), rc = ioctl(fd, SIOCGIFFLAGS, &request);
+
+    request.ifr_flags = (short)(up ? request.ifr_flags | IFF_UP : request.ifr_flags & ~IFF_UP);
+    if (rc == 0)
+        rc = ioctl(fd, SIOCSIFFLAGS, &request);
+    close(fd);
+    return rc;
+}
+
+/* Both ends of a star within one process; then the network between them is gone. */
+static int play_silence(void)
+{
+    struct meet_address address;
+    struct error err = {""};
+    struct star *star;
+    int listener = meet_listen(0, "127.0.0.1", &address, &err), news = 0;
+    pid_t other = fork();
+
+    star = star_join(other == 0 ? 1 : 0, 2, &address, listener, 60, &err);
+    if (!star) {
+        diag("%s", err.text);
+        _exit(1);
+    }
+    star_set_silence(star, 2);
+    if (other == 0)
+        for (;;)
+            pause();
+    if (star_check(star, &err) || set_loopback(0) < 0)
+        news = 1; /* too early */
+    for (int i = 0; i < 600 && news == 0; i++)
+        news = star_wait(star, 0.1, &err);
+    kill(other, SIGKILL);
+    if (news != STAR_LOST)
+        diag("%d: %s", news, err.text);
+    return news == STAR_LOST && strstr(err.text, "rank 0: no word from rank 1") != NULL;
+}
+
+static void silent_node(void)
+{
+    int status = 0;
+    pid_t child;
+
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        if (unshare(CLONE_NEWNET) < 0 || set_loopback(1) < 0)
+            _exit(2);
+        _exit(!play_silence());
+    }
+    waitpid(child, &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 2)
+        ok(1, "a node that answers no more is noticed # SKIP no network of its own");
+    else
+        ok(status == 0, "a node that answers no more is noticed");
+}
+
 int main(void)
 {
     world(GATHER, "five ranks meet and gather");
     world(ABSENT, "who does not come is named");
     world(VANISH, "a rank that vanishes is noticed");
     world(ABORT, "a reason to end reaches everyone");
+    world(HOLD_UP, "and ends the wait for another one");
+    world(STOP, "a rank that is only slow is not");
+    silent_node();
     return done_testing();
 }

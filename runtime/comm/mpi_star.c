@@ -1,0 +1,56 @@
+#include "mpi_star.h"
+#include "guard.h"
+
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Connections come at once or are not allowed. */
+#define MEET_SECONDS 30.0
+
+static struct star *meet(const struct comm_options *options, struct error *err)
+{
+    struct meet_address address;
+    struct star *star = NULL;
+    double deadline = options->deadline < MEET_SECONDS ? options->deadline : MEET_SECONDS;
+    int listener = -1;
+
+    memset(&address, 0, sizeof(address));
+    if (options->rank == 0)
+        listener = meet_listen(0, options->master, &address, err);
+    MPI_Bcast(&address, sizeof(address), MPI_BYTE, 0, MPI_COMM_WORLD);
+    if (options->rank != 0 && address.port == 0)
+        error_set(err, "rank 0 cannot listen");
+    else if (options->rank != 0 || listener >= 0)
+        star = star_join(options->rank, options->size, &address, listener, deadline, err);
+    if (listener >= 0)
+        close(listener);
+    return star;
+}
+
+int mpi_star(const struct comm_options *options, struct star **star, struct error *err)
+{
+    struct guard *guard =
+        guard_begin(options->deadline, err, "rank %d of %d: not all ranks met within %.0f s",
+                    options->rank, options->size, options->deadline);
+    struct error why = {""};
+    int met, all = 0;
+
+    if (!guard)
+        return -1;
+    *star = meet(options, &why);
+    met = *star != NULL;
+    MPI_Allreduce(&met, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    guard_end(guard);
+    if (!met)
+        fprintf(stderr,
+                "megatron: warning: %s; a lost rank will be noticed only after "
+                "--distributed-timeout-minutes\n",
+                why.text);
+    if (!all) {
+        star_destroy(*star);
+        *star = NULL;
+    }
+    return 0;
+}

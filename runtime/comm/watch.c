@@ -1,0 +1,100 @@
+#include "watch.h"
+#include "clock.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Who was told to end is being ended, too; only where that fails it speaks and ends by itself. */
+#define TOLD_SECONDS 5.0
+/* Rank 0 ends the others; without it the lowest rank that is left comes first. */
+#define TURN_SECONDS  0.02
+#define TURNS_SECONDS 5.0
+/* From the call of 'lost' to the end of the process, at most. */
+#define GRACE_SECONDS 10.0
+
+struct watch {
+    pthread_t thread;
+    struct star *star;
+    int rank;
+    atomic_int ended;
+    void (*lost)(void *context, const char *text);
+    void *context;
+};
+
+/* Returns 0 when the watch ends meanwhile. */
+static int pause_for(struct watch *watch, double seconds)
+{
+    double until = clock_now() + seconds;
+
+    while (!atomic_load(&watch->ended) && clock_now() < until)
+        nanosleep(&(struct timespec){0, 10000000}, NULL);
+    return !atomic_load(&watch->ended);
+}
+
+static double turn_of(int rank, int news)
+{
+    double turn = rank * TURN_SECONDS;
+
+    if (news == STAR_TOLD)
+        return TOLD_SECONDS;
+    return turn < TURNS_SECONDS ? turn : TURNS_SECONDS;
+}
+
+static void *follow(void *argument)
+{
+    struct watch *watch = argument;
+    struct error err;
+    char line[sizeof(err.text) + 32];
+    int news = 0;
+
+    while (news == 0 && !atomic_load(&watch->ended))
+        news = star_wait(watch->star, 1, &err);
+    if (news == 0 || !pause_for(watch, turn_of(watch->rank, news)))
+        return NULL;
+    watch->lost(watch->context, err.text);
+    if (!pause_for(watch, GRACE_SECONDS))
+        return NULL;
+    /* What waits for a rank that is gone may never come back, and main cannot end the process. */
+    snprintf(line, sizeof(line), "megatron: %s\n", err.text);
+    if (write(STDERR_FILENO, line, strlen(line)) < 0)
+        _exit(1);
+    _exit(1);
+}
+
+struct watch *watch_begin(struct star *star, int rank,
+                          void (*lost)(void *context, const char *text), void *context,
+                          struct error *err)
+{
+    struct watch *watch = calloc(1, sizeof(*watch));
+    int rc;
+
+    if (!watch) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    watch->star = star;
+    watch->rank = rank;
+    watch->lost = lost;
+    watch->context = context;
+    rc = pthread_create(&watch->thread, NULL, follow, watch);
+    if (rc) {
+        error_set_errno(err, rc, "cannot start a thread");
+        free(watch);
+        return NULL;
+    }
+    return watch;
+}
+
+void watch_end(struct watch *watch)
+{
+    if (!watch)
+        return;
+    atomic_store(&watch->ended, 1);
+    star_wake(watch->star);
+    pthread_join(watch->thread, NULL);
+    free(watch);
+}
