@@ -163,16 +163,10 @@ static inline void bpe_mark(uint8_t *map, const uint8_t *text, size_t length)
 size_t bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const uint8_t *word,
                   size_t length, uint32_t *ids);
 
-/* Several short words at a time, which hides most of the memory's latency: 'count' up to BPE_LANES
- * words of 1 to 15 bytes, as bytes in memory of 16. */
-#define BPE_LANES 4
-struct bpe_lane {
-    uint8_t word[16];
-    size_t length;
-    uint32_t ids[16];
-    size_t made; /* number of ids, filled in; 0: the word is none for this, use bpe_encode */
-};
-void bpe_encode_lanes(const struct bpe *bpe, struct bpe_lane *lanes, size_t count);
+/* The same for a word of 1 to BPE_SMALL bytes, which lies in memory of 16 that is zero behind it,
+ * as 'ids' has room for 16. Returns 0 where the word is none for this; use bpe_encode then. */
+#define BPE_SMALL 15
+size_t bpe_encode_small(const struct bpe *bpe, const uint8_t *word, size_t length, uint32_t *ids);
 
 /* Within bpe_*.c: merge 'count' symbols in place, or encode a word of known symbols. */
 size_t bpe_merge_short(const struct bpe *bpe, uint32_t *symbols, size_t count);

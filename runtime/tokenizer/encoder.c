@@ -140,16 +140,17 @@ static size_t encode_word(struct encoder *encoder, const uint8_t *word, size_t l
     return bpe_encode(&encoder->tokenizer->bpe, &encoder->scratch, word, length, encoder->ids);
 }
 
-static int put_long(struct encoder *encoder, const struct word_long *entry,
-                    struct token_buffer *out)
+/* Append ids as the tables hold them. */
+static int put_entry(struct encoder *encoder, const uint8_t *packed, size_t count,
+                     struct token_buffer *out)
 {
     uint32_t ids[WORD_LONG_NARROW];
 
-    for (size_t i = 0; i < entry->count; i++)
-        ids[i] = unpack(entry->ids, i, encoder->wide);
-    if (token_buffer_reserve(out, entry->count, encoder->tokenizer->id_size) < 0)
+    for (size_t i = 0; i < count; i++)
+        ids[i] = unpack(packed, i, encoder->wide);
+    if (token_buffer_reserve(out, count, encoder->tokenizer->id_size) < 0)
         return -1;
-    put_ids(out, ids, entry->count, encoder->wide);
+    put_ids(out, ids, count, encoder->wide);
     return 0;
 }
 
@@ -164,7 +165,7 @@ static int take_long(struct encoder *encoder, const uint8_t *word, size_t length
     word_long_key(word, length, key);
     entry = words_find_long(&encoder->words, key);
     if (entry)
-        return put_long(encoder, entry, out);
+        return put_entry(encoder, entry->ids, entry->count, out);
     count = encode_word(encoder, word, length);
     if (count == SIZE_MAX || token_buffer_reserve(out, count, encoder->tokenizer->id_size) < 0)
         return -1;
@@ -197,61 +198,28 @@ static void put_short(struct encoder *encoder, uint64_t low, uint64_t high, cons
     words_put_long(&encoder->words, key, ids, count, encoder->wide);
 }
 
-/* A short word that is not in the first table. */
-static int take_missing(struct encoder *encoder, uint64_t low, uint64_t high,
-                        struct token_buffer *out)
+/* The entry of a short word that is not in the first place of its set. NULL: memory is out. */
+static const struct word_short *find_short(struct encoder *encoder, const struct job *job)
 {
-    uint64_t bytes[2] = {low, high};
-    size_t count = encode_word(encoder, (const uint8_t *)bytes, high >> 56);
+    const struct word_short *entry = encoder->words.shorts + job->set;
+    uint64_t bytes[2] = {job->low, job->high & ~(UINT64_C(0xFF) << 56)};
+    uint32_t small[16], *ids = small;
+    size_t count;
 
-    if (count == SIZE_MAX || token_buffer_reserve(out, count, encoder->tokenizer->id_size) < 0)
-        return -1;
-    put_short(encoder, low, high, encoder->ids, count);
-    put_ids(out, encoder->ids, count, encoder->wide);
-    return 0;
-}
-
-static void encode_lanes(struct encoder *encoder, struct bpe_lane *lanes, size_t count)
-{
-    bpe_encode_lanes(&encoder->tokenizer->bpe, lanes, count);
-    for (size_t i = 0; i < count; i++) {
-        uint64_t bytes[2];
-
-        if (lanes[i].made == 0)
-            continue;
-        memcpy(bytes, lanes[i].word, 16);
-        put_short(encoder, bytes[0], bytes[1], lanes[i].ids, lanes[i].made);
+    if ((entry[1].low == job->low) & (entry[1].high == job->high)) {
+        words_promote(&encoder->words, job->set);
+        return entry;
     }
-}
-
-/* Before the jobs are run: encode the short words that the first table does not hold, several at a
- * time, and put them there. */
-static void find_missing(struct encoder *encoder)
-{
-    const struct word_short *shorts = encoder->words.shorts;
-    struct bpe_lane lanes[BPE_LANES];
-    size_t count = 0;
-
-    for (size_t i = 0; i < encoder->job_count; i++) {
-        const struct job *job = &encoder->jobs[i];
-        const struct word_short *entry = shorts + job->set;
-
-        if (job->set == JOB_LONG ||
-            __builtin_expect((entry->low == job->low) & (entry->high == job->high), 1))
-            continue;
-        if ((entry[1].low == job->low) & (entry[1].high == job->high)) {
-            words_promote(&encoder->words, job->set);
-            continue;
-        }
-        memcpy(lanes[count].word, &job->low, 8);
-        memcpy(lanes[count].word + 8, &job->high, 8);
-        lanes[count++].length = job->high >> 56;
-        if (count < BPE_LANES)
-            continue;
-        encode_lanes(encoder, lanes, count);
-        count = 0;
+    count =
+        bpe_encode_small(&encoder->tokenizer->bpe, (const uint8_t *)bytes, job->high >> 56, ids);
+    if (count == 0) {
+        count = encode_word(encoder, (const uint8_t *)bytes, job->high >> 56);
+        if (count == SIZE_MAX)
+            return NULL;
+        ids = encoder->ids;
     }
-    encode_lanes(encoder, lanes, count);
+    put_short(encoder, job->low, job->high, ids, count);
+    return entry + ((entry[1].low == job->low) & (entry[1].high == job->high));
 }
 
 static int take_huge(struct encoder *encoder, const uint8_t *word, size_t length,
@@ -332,10 +300,10 @@ static int take_other(struct encoder *encoder, const struct job *job,
 
     if (length > WORD_LONG)
         rc = take_huge(encoder, word, length, out);
-    else if (job->set == JOB_LONG || (entry && entry->count == WORD_ELSEWHERE))
+    else if (!entry || entry->count == WORD_ELSEWHERE)
         rc = take_long(encoder, word, length, out);
     else
-        rc = take_missing(encoder, job->low, job->high, out);
+        rc = put_entry(encoder, entry->ids, entry->count - WORD_BARE, out);
     if (rc < 0 || out->count == at)
         return rc;
     first = encoder->wide ? ((uint32_t *)out->ids)[at] : ((uint16_t *)out->ids)[at];
@@ -362,15 +330,16 @@ static inline __attribute__((always_inline)) int run_jobs(struct encoder *encode
     to = (char *)out->ids + out->count * size;
     for (; job < end; job++) {
         const struct word_short *entry = NULL;
-        size_t count;
+        size_t count = WORD_ELSEWHERE;
 
         if (__builtin_expect(job->set != JOB_LONG, 1)) {
             entry = shorts + job->set;
-            entry += (entry[1].low == job->low) & (entry[1].high == job->high);
             if (__builtin_expect((entry->low != job->low) | (entry->high != job->high), 0))
-                entry = NULL;
+                entry = find_short(encoder, job);
+            if (!entry)
+                return -1;
+            count = entry->count;
         }
-        count = entry ? entry->count : WORD_ELSEWHERE;
         if (__builtin_expect(count > WORD_SHORT_NARROW, 0) && count != WORD_ELSEWHERE &&
             spaces_before(encoder, job) == 0)
             count -= WORD_BARE;
@@ -397,7 +366,6 @@ static inline __attribute__((always_inline)) int run_jobs(struct encoder *encode
 
 static int flush(struct encoder *encoder, struct token_buffer *out)
 {
-    find_missing(encoder);
     return encoder->wide ? run_jobs(encoder, out, 1) : run_jobs(encoder, out, 0);
 }
 

@@ -30,6 +30,7 @@ enum { SPLIT_HERE = 1, SPLIT_SPACES = 2 };
 
 #define SPLIT_CHUNK  4096
 #define SPLIT_BLOCKS (SPLIT_CHUNK / 64)
+#define SPLIT_AHEAD  8 /* ends that are written at a time */
 
 /* Masks of a block, with the classes of characters beyond ASCII in them. */
 struct split_block {
@@ -65,7 +66,7 @@ struct splitter {
     uint64_t set, clear; /* starts moved into the next chunk */
     struct split_block blocks[SPLIT_BLOCKS + 3]; /* one before the chunk, two behind it */
     uint64_t starts[SPLIT_BLOCKS + 2];
-    uint32_t ends[SPLIT_CHUNK + 1];
+    uint32_t ends[SPLIT_CHUNK + SPLIT_AHEAD];
 };
 
 void split_begin(struct splitter *splitter, const uint8_t *text, size_t length);

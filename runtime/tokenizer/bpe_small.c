@@ -1,0 +1,127 @@
+/* Short words, which most words are: everything about one lies in a few fixed arrays. */
+#include "bpe.h"
+#include "simd.h"
+#include "unicode.h"
+
+#include <string.h>
+
+#define KEY(rank, at) ((rank) == BPE_NONE ? BPE_NONE : (rank) << 6 | (uint32_t)(at))
+
+struct small_chain {
+    uint32_t keys[16];
+    uint8_t next[17], previous[17];
+    size_t count; /* of symbols at first */
+};
+
+/* Each byte is a symbol. Returns 0 where one is not. */
+static int begin_bytes(const struct bpe *bpe, const uint8_t *word, size_t length, uint32_t *ids,
+                       struct small_chain *chain)
+{
+    uint32_t known = 0;
+
+    for (size_t i = 0; i < 16; i++) {
+        uint32_t rank = BPE_NONE;
+
+        ids[i] = bpe->byte_symbols[word[i]];
+        if (i < length)
+            known |= ids[i];
+        if (i + 1 < length)
+            rank = bpe->byte_pairs[(unsigned)word[i] << 8 | word[i + 1]];
+        chain->keys[i] = KEY(rank, i);
+        chain->next[i] = (uint8_t)(i + 1);
+        chain->previous[i + 1] = (uint8_t)i;
+    }
+    chain->count = length;
+    return known < BPE_SYMBOL_LIMIT;
+}
+
+static int is_ascii(const uint8_t *word)
+{
+    uint64_t bytes[2];
+
+    memcpy(bytes, word, sizeof(bytes));
+    return ((bytes[0] | bytes[1]) & UINT64_C(0x8080808080808080)) == 0;
+}
+
+/* Each character is a symbol. Returns 0 where one is not. */
+static int begin_characters(const struct bpe *bpe, const uint8_t *word, size_t length,
+                            uint32_t *ids, struct small_chain *chain)
+{
+    const uint8_t *at = word, *end = at + length;
+
+    chain->count = 0;
+    while (at < end) {
+        uint32_t point;
+
+        at += utf8_decode(at, end, &point);
+        ids[chain->count] = point == UNICODE_INVALID ? BPE_NONE : bpe_character(bpe, point);
+        if (ids[chain->count++] == BPE_NONE)
+            return 0;
+    }
+    for (size_t i = 0; i < 16; i++) {
+        uint32_t rank = BPE_NONE;
+
+        if (i + 1 < chain->count)
+            rank = bpe_rank(bpe, ids[i], ids[i + 1]);
+        chain->keys[i] = KEY(rank, i);
+        chain->next[i] = (uint8_t)(i + 1);
+        chain->previous[i + 1] = (uint8_t)i;
+    }
+    return 1;
+}
+
+/* One merge. Returns 0 when there is none left. */
+static inline int merge_one(const struct bpe *bpe, uint32_t *ids, struct small_chain *chain)
+{
+    uint32_t key = simd_lowest(chain->keys, 16), symbol, rank = BPE_NONE;
+    size_t at = key & 63, gone, next, before;
+
+    if (key == BPE_NONE)
+        return 0;
+    gone = chain->next[at];
+    next = chain->next[gone];
+    before = chain->previous[at];
+    symbol = bpe_merge(bpe, ids[at], ids[gone], key >> 6);
+    ids[at] = symbol;
+    chain->keys[gone] = BPE_NONE;
+    chain->next[at] = (uint8_t)next;
+    if (next < chain->count) {
+        chain->previous[next] = (uint8_t)at;
+        rank = bpe_rank(bpe, symbol, ids[next]);
+    }
+    chain->keys[at] = KEY(rank, at);
+    if (at > 0) {
+        rank = bpe_rank(bpe, ids[before], symbol);
+        chain->keys[before] = KEY(rank, before);
+    }
+    return 1;
+}
+
+size_t bpe_encode_small(const struct bpe *bpe, const uint8_t *word, size_t length, uint32_t *ids)
+{
+    struct small_chain chain;
+    size_t made = 0;
+
+    if (bpe->whole_words) {
+        uint32_t token = trie_find(&bpe->trie, word, length);
+
+        if (token < bpe->token_count) {
+            ids[0] = token;
+            return 1;
+        }
+    }
+    if (bpe->units == BPE_BYTES || is_ascii(word)) {
+        if (!begin_bytes(bpe, word, length, ids, &chain))
+            return 0;
+    } else if (!begin_characters(bpe, word, length, ids, &chain)) {
+        return 0;
+    }
+    while (merge_one(bpe, ids, &chain))
+        ;
+    for (size_t i = 0; i < chain.count; i = chain.next[i]) {
+        if (ids[i] >= bpe->token_count)
+            return 0;
+        ids[made++] = ids[i];
+    }
+    return made;
+}
