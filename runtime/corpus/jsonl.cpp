@@ -24,7 +24,8 @@ struct wanted {
     std::string key;
     std::vector<jsonl_text> texts;
     document_fault fault;
-    int depth; /* of the match; a name as written wins over a path with dots */
+    int depth;      /* of the match; a name as written wins over a path with dots */
+    uint64_t route; /* of the match: by which dots of the key the way down went */
 };
 
 struct jsonl {
@@ -39,6 +40,7 @@ struct path {
     size_t key;
     const char *rest;
     size_t size;
+    uint64_t route;
 };
 
 static document_fault fault_of(simdjson::error_code code)
@@ -145,15 +147,20 @@ static bool has_surrogate(std::string_view text)
     return false;
 }
 
+/* Half a surrogate pair is JSON, but no text: the key's fault, not the line's. */
 static document_fault take_string(value &from, wanted &to)
 {
     std::string_view raw = from.raw_json_token(), text;
 
-    if (from.get_string().get(text) != simdjson::SUCCESS)
-        return escapes_are_valid(raw) ? FAULT_SURROGATE : FAULT_JSON;
-    if (has_surrogate(text))
-        return FAULT_SURROGATE;
-    to.texts.push_back({text.data(), text.size()});
+    if (from.get_string().get(text) != simdjson::SUCCESS) {
+        if (!escapes_are_valid(raw))
+            return FAULT_JSON;
+        to.fault = FAULT_SURROGATE;
+    } else if (has_surrogate(text)) {
+        to.fault = FAULT_SURROGATE;
+    } else {
+        to.texts.push_back({text.data(), text.size()});
+    }
     return FAULT_NONE;
 }
 
@@ -218,13 +225,15 @@ static document_fault walk_value(jsonl &state, value &from, const std::vector<pa
 }
 
 /* The value of a wanted key. */
-static document_fault take_value(jsonl &state, value &from, wanted &to, int depth)
+static document_fault take_value(jsonl &state, value &from, const path &way, int depth)
 {
     static const std::vector<path> none;
+    wanted &to = state.keys[way.key];
 
     to.texts.clear();
     to.fault = FAULT_NONE;
     to.depth = depth;
+    to.route = way.route;
     switch (from.raw_json_token()[0]) {
     case '"':
         return take_string(from, to);
@@ -236,6 +245,32 @@ static document_fault take_value(jsonl &state, value &from, wanted &to, int dept
     }
 }
 
+static void forget(wanted &key)
+{
+    key.texts.clear();
+    key.fault = FAULT_KEY;
+    key.depth = JSONL_DEPTH;
+    key.route = 0;
+}
+
+/* The path within a member whose name is the next 'size' bytes of it. Of equal names the last one
+ * counts: what came from one before is forgotten. */
+static path step_into(wanted &key, const path &from, size_t size, int depth)
+{
+    path to = {from.key, from.rest + size + 1, from.size - size - 1, from.route};
+    int dots = 0;
+
+    for (const char *at = key.key.data(); at < to.rest - 1; at++)
+        dots += *at == '.';
+    if (dots > 63)
+        return to;
+    to.route |= UINT64_C(1) << dots;
+    if (key.fault != FAULT_KEY && key.depth > depth &&
+        (key.route & ((UINT64_C(2) << dots) - 1)) == to.route)
+        forget(key);
+    return to;
+}
+
 static document_fault walk_member(jsonl &state, std::string_view name, value &from,
                                   const std::vector<path> &paths, int depth)
 {
@@ -245,10 +280,10 @@ static document_fault walk_member(jsonl &state, std::string_view name, value &fr
         wanted &key = state.keys[p.key];
 
         if (name.size() == p.size && memcmp(name.data(), p.rest, p.size) == 0 && depth <= key.depth)
-            return take_value(state, from, key, depth);
+            return take_value(state, from, p, depth);
         if (name.size() + 1 < p.size && p.rest[name.size()] == '.' &&
             memcmp(name.data(), p.rest, name.size()) == 0)
-            inner.push_back({p.key, p.rest + name.size() + 1, p.size - name.size() - 1});
+            inner.push_back(step_into(key, p, name.size(), depth));
     }
     return walk_value(state, from, inner, depth + 1);
 }
@@ -293,10 +328,8 @@ static document_fault parse_line(jsonl &state, simdjson::ondemand::parser &parse
     for (size_t i = 0; i < state.keys.size(); i++) {
         wanted &key = state.keys[i];
 
-        key.texts.clear();
-        key.fault = FAULT_KEY;
-        key.depth = JSONL_DEPTH;
-        paths.push_back({i, key.key.data(), key.key.size()});
+        forget(key);
+        paths.push_back({i, key.key.data(), key.key.size(), 0});
     }
     fault = walk_object(state, root, paths, 1);
     if (fault)
@@ -321,7 +354,7 @@ struct jsonl *jsonl_create(const char *const *keys, size_t count, struct error *
         return nullptr;
     }
     for (size_t i = 0; i < count; i++)
-        state->keys.push_back({keys[i], {}, FAULT_KEY, 0});
+        state->keys.push_back({keys[i], {}, FAULT_KEY, 0, 0});
     return state;
 }
 

@@ -22,6 +22,11 @@ static const struct {
     {LINE("{\"text\":\"1\",\"a\":{\"b\":\"path\"},\"a.b\":\"name\"}"), FAULT_NONE, "1;name"},
     /* Of equal keys the last one counts; a key may be written with escapes. */
     {LINE("{\"text\":\"1\",\"text\":\"2\",\"a.b\":\"\"}"), FAULT_NONE, "2;"},
+    {LINE("{\"text\":\"1\",\"a\":{\"b\":\"x\"},\"a\":{}}"), FAULT_KEY, NULL},
+    {LINE("{\"text\":\"1\",\"a\":{\"b\":\"x\"},\"a\":5}"), FAULT_KEY, NULL},
+    {LINE("{\"text\":\"1\",\"a\":{},\"a\":{\"b\":\"x\"}}"), FAULT_NONE, "1;x"},
+    {LINE("{\"text\":\"1\",\"a.b\":\"y\",\"a\":{\"b\":\"x\"},\"a\":{}}"), FAULT_NONE, "1;y"},
+    {LINE("{\"text\":\"\\ud800\",\"text\":\"2\",\"a.b\":\"\"}"), FAULT_NONE, "2;"},
     {LINE("{\"te\\u0078t\":\"1\",\"a.b\":\"\"}"), FAULT_NONE, "1;"},
     {LINE("{\"text\":1,\"text\":\"2\",\"a.b\":\"\"}"), FAULT_NONE, "2;"},
     {LINE("{\"text\":\"\\u00e9\\ud83d\\ude00\\n\\\"\",\"a.b\":\"\"}"), FAULT_NONE,
