@@ -12,6 +12,7 @@ const char *document_fault_text(enum document_fault fault)
         [FAULT_KEY] = "a key is missing",
         [FAULT_TYPE] = "neither a string nor a list of strings under a key",
         [FAULT_LENGTH] = "too long",
+        [FAULT_IDS] = "not ids below the vocabulary's size with single spaces between them",
     };
 
     return texts[fault];

@@ -24,6 +24,7 @@ enum document_fault {
     FAULT_KEY,       /* a wanted key is missing */
     FAULT_TYPE,      /* under a wanted key there is neither a string nor a list of strings */
     FAULT_LENGTH,    /* longer than allowed (not found here) */
+    FAULT_IDS,       /* no text for a tokenizer that takes ids (not found here) */
     FAULT_COUNT
 };
 

@@ -84,6 +84,18 @@ static int encode_texts(struct worker *worker, struct block *block, size_t key,
     return 0;
 }
 
+/* Texts that the tokenizer does not take break the document before anything of it is encoded. */
+static int check_texts(struct worker *worker, struct block *block, size_t key,
+                       const struct jsonl_text *texts, size_t count, int64_t line)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!tokenizer_accepts(worker->encode->tokenizer, texts[i].data, texts[i].size)) {
+            add_fault(block, FAULT_IDS, key, line);
+            return 1;
+        }
+    return 0;
+}
+
 static int encode_line(struct worker *worker, struct block *block, const struct record *record)
 {
     enum document_fault fault = jsonl_parse(worker->jsonl, record->data, record->size);
@@ -94,6 +106,13 @@ static int encode_line(struct worker *worker, struct block *block, const struct 
             jsonl_names(worker->jsonl, record->data, record->size, block->names,
                         sizeof(block->names));
         return 0;
+    }
+    for (size_t k = 0; k < worker->encode->config->key_count; k++) {
+        size_t count;
+        const struct jsonl_text *texts = jsonl_texts(worker->jsonl, k, &count);
+
+        if (check_texts(worker, block, k, texts, count, record->line))
+            return 0;
     }
     for (size_t k = 0; k < worker->encode->config->key_count; k++) {
         size_t count;
@@ -112,6 +131,8 @@ static int encode_record(struct worker *worker, struct block *block, const struc
 
     if (worker->encode->config->mode == RECORD_JSON)
         return encode_line(worker, block, record);
+    if (check_texts(worker, block, 0, &text, 1, record->line))
+        return 0;
     if (encode_texts(worker, block, 0, &text, 1) < 0)
         return -1;
     block->data.documents++;

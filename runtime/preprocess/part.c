@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PART_MAGIC  0x325452415047454dull /* "MEGPART2" */
+#define PART_MAGIC  0x335452415047454dull /* "MEGPART3" */
 #define BLOCK_MAGIC 0x314b434f4c424745ull
 #define END_MAGIC   0x31444e4554524150ull
 /* More than any block can have; what a torn file may claim is bounded by it. */
@@ -62,7 +62,7 @@ void part_fault_text(const struct part_fault *fault, const char *const *keys, ch
 {
     const char *what = document_fault_text((enum document_fault)fault->fault);
 
-    if (fault->fault == FAULT_KEY || fault->fault == FAULT_TYPE)
+    if (fault->fault == FAULT_KEY || fault->fault == FAULT_TYPE || fault->fault == FAULT_IDS)
         snprintf(text, size, "%s (%.100s)", what, keys[fault->key]);
     else
         snprintf(text, size, "%s", what);
@@ -76,6 +76,11 @@ int part_check_keys(const char *const *keys, const char *path, const struct part
 
     for (int i = 0; i < FAULT_COUNT; i++)
         others += i != FAULT_KEY ? totals->faults[i] : 0;
+    if (end && totals->documents == 0 && totals->faults[FAULT_IDS] > 0)
+        return error_set(err,
+                         "%s: none of %lld texts is made of ids, and a NullTokenizer takes nothing "
+                         "else; see --tokenizer-type",
+                         path, (long long)totals->faults[FAULT_IDS]);
     if (totals->leading < PART_JUDGED &&
         (!end || missing == 0 || totals->documents > 0 || others > missing))
         return 0;

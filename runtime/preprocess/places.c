@@ -90,7 +90,7 @@ static void show_faults(const struct preprocess_config *config, const struct pla
 }
 
 /* What tells whether the corpus has the keys at all: counts over its parts so far, and what the
- * first document without a key was. */
+ * first document without a key, or without ids for a NullTokenizer, was. */
 struct key_check {
     struct part_totals totals;
     const char *path;
@@ -106,7 +106,7 @@ static void add_to_check(struct key_check *check, const struct part_totals *tota
     sum->documents += totals->documents;
     for (int f = 0; f < FAULT_COUNT; f++)
         sum->faults[f] += totals->faults[f];
-    if (check->path || totals->faults[FAULT_KEY] == 0)
+    if (check->path || (totals->faults[FAULT_KEY] == 0 && totals->faults[FAULT_IDS] == 0))
         return;
     check->path = path;
     memcpy(sum->names, totals->names, sizeof(sum->names));

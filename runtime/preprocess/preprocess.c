@@ -293,6 +293,12 @@ int preprocess(const struct preprocess_config *config, const struct world *world
     } else if (rc < 0) {
         char message[512];
 
+        if (work_lost(&run.work))
+            error_set(err,
+                      "another run has taken over (or removed) %.2000s, so this one ends; give "
+                      "each run an --output-prefix of its own",
+                      run.work.root);
+
         snprintf(message, sizeof(message), "%.400s (rank %lld)", err->text, (long long)world->rank);
         work_end(&run.work, message, failure_seconds, NULL);
         if (world->size > 1)

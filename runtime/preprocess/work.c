@@ -137,12 +137,33 @@ int work_publish(struct work *work, const struct plan *plan, int *resumed, struc
         return error_set_errno(err, errno, "cannot create directory %s", work->base);
     if (!*resumed && plan_write(plan, path, err) < 0)
         return -1;
+    if (disk_path(path, err, "%.4000s/owner", work->root) < 0 ||
+        disk_write_file(path, work->launch, strlen(work->launch), err) < 0)
+        return -1;
+    work->owned = 1;
     snprintf(identity, sizeof(identity), "%016" PRIx64, plan->identity);
     if (work->world->size == 1)
         return 0;
     if (root_path(work, path, "go", err) < 0)
         return -1;
     return disk_write_file(path, identity, strlen(identity), err);
+}
+
+int work_lost(const struct work *work)
+{
+    char path[DISK_PATH];
+    unsigned char *owner;
+    size_t size;
+    int lost;
+
+    if (!work->owned || disk_path(path, NULL, "%.4000s/owner", work->root) < 0)
+        return 0;
+    lost = disk_read_file(path, 64, &owner, &size, NULL);
+    if (lost != 0)
+        return lost > 0;
+    lost = size != strlen(work->launch) || memcmp(owner, work->launch, size) != 0;
+    free(owner);
+    return lost;
 }
 
 /* Rank 0 said go: read its plan. */
@@ -162,6 +183,7 @@ static int read_plan(struct work *work, struct plan *plan, const unsigned char *
         plan_clear(plan);
         return error_set(err, "another run has taken over %s", work->root);
     }
+    work->owned = rc == 0;
     return rc;
 }
 

@@ -2,6 +2,7 @@
  *
  *     go-LAUNCH              rank 0 has checked the plan; the identity to use
  *     plan                   plan.h
+ *     owner                  the launch that works here
  *     end-LAUNCH             how the launch ended, for ranks that look later
  *     ack-LAUNCH-RANK        this rank has seen it
  *     finished               the output of this identity is complete; only cleaning up is left
@@ -36,6 +37,7 @@ struct work {
     char launch[24];        /* the same in all ranks of a launch, another one in every launch */
     uint64_t identity;
     int64_t lease;
+    int owned; /* the directory is this launch's */
 };
 
 int work_init(struct work *work, const char *prefix, const struct world *world, int64_t lease,
@@ -47,6 +49,10 @@ int work_use(struct work *work, uint64_t identity, struct error *err);
 /* Rank 0: make 'plan' the current one. Keeps what an earlier run with the same plan has done and
  * removes everything else. '*resumed' tells whether there was such a run. */
 int work_publish(struct work *work, const struct plan *plan, int *resumed, struct error *err);
+
+/* Has another launch taken the directory over, or removed it? Asked after something in it failed.
+ */
+int work_lost(const struct work *work);
 
 /* Other ranks: wait for rank 0 and read its plan. Returns 0; 1 where the run is over already (then
  * 'err' is how it ended, empty if well); -1 on error or when rank 0 does not come. */

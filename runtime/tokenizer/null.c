@@ -9,6 +9,7 @@ static void put_id(const struct tokenizer *tokenizer, struct token_buffer *out, 
         ((uint16_t *)out->ids)[out->count++] = (uint16_t)id;
 }
 
+/* 'out' may be NULL. */
 int null_encode(const struct tokenizer *tokenizer, const char *text, size_t length,
                 struct token_buffer *out, struct error *err)
 {
@@ -34,10 +35,17 @@ int null_encode(const struct tokenizer *tokenizer, const char *text, size_t leng
                              "NullTokenizer: no id at byte %zu; texts are ids with single "
                              "spaces between them",
                              at);
-        if (token_buffer_reserve(out, 1, tokenizer->id_size) < 0)
+        if (out && token_buffer_reserve(out, 1, tokenizer->id_size) < 0)
             return error_set(err, "out of memory for token ids");
-        put_id(tokenizer, out, id);
+        if (out)
+            put_id(tokenizer, out, id);
         at += at < length;
     }
     return 0;
+}
+
+int tokenizer_accepts(const struct tokenizer *tokenizer, const char *text, size_t length)
+{
+    return tokenizer->config.type != TOKENIZER_NULL ||
+           null_encode(tokenizer, text, length, NULL, NULL) == 0;
 }

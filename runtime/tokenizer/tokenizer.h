@@ -144,6 +144,9 @@ void encoder_destroy(struct encoder *encoder);
 int tokenizer_encode(struct encoder *encoder, const char *text, size_t length,
                      struct token_buffer *out, struct error *err);
 
+/* Will tokenizer_encode take this text? Only a NullTokenizer is particular about that. */
+int tokenizer_accepts(const struct tokenizer *tokenizer, const char *text, size_t length);
+
 /* Append one id, for instance that of the end of document. */
 int tokenizer_append(struct encoder *encoder, int64_t id, struct token_buffer *out,
                      struct error *err);

@@ -192,6 +192,30 @@ done
 try "${pre[@]}" --input texts/out_text_document.bin --input-format files --output-prefix texts/out --overwrite
 is "$rc $out" "1 megatron preprocess: --input texts/out_text_document.bin is what this run writes; choose another --output-prefix" "nor is it where it is named"
 
+# --- A tokenizer that takes ids only
+printf '{"text":"1 2"}\n{"text":"1 x"}\n{"text":"60001"}\n{"text":"3"}\n' >ids.jsonl
+try "${pre[@]}" --input ids.jsonl --output-prefix ids
+is "$rc $(od -An -tu2 ids_text_document.bin | xargs)" "0 1 2 60000 3 60000" "texts that are no ids are passed over"
+is "$(grep -c '^ids\.jsonl:[23]: not ids .*(text); skipped$' <<<"$out")" 2 "and named"
+try "${pre[@]}" --input ids.jsonl --output-prefix ids2 --strict --workers 1
+is "$rc" 1 "--strict stops at one"
+like "$out" 'ids\.jsonl:2: not ids .*--strict stops here' "and names it"
+
+# --- Two runs with one prefix: the second takes over, the first says so
+mkfifo hold
+"${pre[@]}" --input - --output-prefix two <hold >first.log 2>&1 &
+first=$!
+exec 9>hold
+printf '{"text":"1"}\n' >&9
+wait_until 120 test -e two.work/plan
+try "${pre[@]}" --input ids.jsonl --output-prefix two
+is "$rc" 0 "a second run with the same prefix works"
+exec 9>&-
+wait $first
+is $? 1 "and the first one ends"
+like "$(cat first.log)" 'another run has taken over \(or removed\) two\.work' "with the reason"
+is "$(od -An -tu2 two_text_document.bin | xargs)" "1 2 60000 3 60000" "what the second wrote is whole"
+
 # --- All ranks learn of the error of one
 ranks 3 --input c.jsonl damaged.gz --output-prefix no --chunk-bytes 500
 is $? 1 "three ranks fail together"
