@@ -38,7 +38,8 @@ static int run_command(const struct command *command, int argc, const char *cons
     int rc = command->run(argc, argv, &err);
 
     if (rc < 0) {
-        fprintf(stderr, "megatron %s: %s\n", command->name, err.text);
+        if (err.text[0]) /* else another rank says it */
+            fprintf(stderr, "megatron %s: %s\n", command->name, err.text);
         return 1;
     }
     if (fflush(stdout) != 0 || ferror(stdout)) {

@@ -186,6 +186,7 @@ int index_check_rules(const struct checkpoint_index *index, const struct step_ru
         return 0;
     return error_set(err,
                      "the schedule differs from the checkpoint's: %s; give the same values, or "
-                     "--override-opt_param-scheduler to go on with these",
+                     "--override-opt_param-scheduler to go on with these, or "
+                     "--use-checkpoint-opt_param-scheduler with the checkpoint's",
                      text);
 }

@@ -119,3 +119,35 @@ int origin_read(struct origin *origin, const char *directory, struct error *err)
     free(list);
     return rc;
 }
+
+int origin_schedule(struct step_rules *rules, const char *directory, int64_t iteration,
+                    struct error *err)
+{
+    struct checkpoint_index index = {0};
+    struct origin origin;
+    int64_t *list = NULL;
+    size_t count = 0;
+    char path[PATH_MAX];
+    int rc = 0;
+
+    if (access(directory, F_OK) < 0)
+        return 0;
+    if (iteration < 0) {
+        rc = directory_list(directory, &list, &count, err);
+        if (rc == 0 && count > 0)
+            rc = read_newest(&origin, directory, list, count, err);
+        free(list);
+        if (rc < 0 || count == 0)
+            return rc;
+        iteration = origin.iteration;
+    }
+    if (directory_path(path, err, "%s/iter_%07" PRId64, directory, iteration) < 0)
+        return -1;
+    rc = index_load(&index, path, err);
+    if (rc == 0) {
+        *rules = index.rules;
+        rc = index.arrays > 1;
+    }
+    index_clear(&index);
+    return rc;
+}

@@ -16,4 +16,10 @@ struct origin {
  * it). Returns 0, or -1 with what is missing or damaged. */
 int origin_read(struct origin *origin, const char *directory, struct error *err);
 
+/* The schedule of learning rate and weight decay of the checkpoint of 'iteration' in 'directory',
+ * or of the newest one where 'iteration' is negative. Returns 1; 0 where there is no checkpoint or
+ * it was saved without the optimizer; -1 where it cannot be read. */
+int origin_schedule(struct step_rules *rules, const char *directory, int64_t iteration,
+                    struct error *err);
+
 #endif

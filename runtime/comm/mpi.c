@@ -5,8 +5,8 @@
 #include "comm.h"
 #include "clock.h"
 #include "guard.h"
+#include "launcher.h"
 #include "mpi_star.h"
-#include "pmix_barrier.h"
 #include "watch.h"
 
 #include <mpi.h>
@@ -17,7 +17,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
+#include <unistd.h>
 
 struct mpi_comm {
     struct comm base;
@@ -35,6 +37,8 @@ struct mpi_group {
     void *space; /* for results that cannot be made in place */
     size_t space_bytes;
 };
+
+enum { GRACE = 3 }; /* seconds that rank 0 has to end all ranks before another does */
 
 enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, EXCHANGE };
 
@@ -410,20 +414,41 @@ static int host_max(struct comm *base, int64_t *numbers, int count, struct error
                 &request, err);
 }
 
+/* Wait until who reads standard error has taken all of it, within a moment, and another moment for
+ * its way on: mpirun forgets what is still with it when it ends the ranks. */
+static void drain_errors(void)
+{
+    int left = 0;
+
+    fflush(stderr);
+    for (int turn = 0; turn < 400; turn++) {
+        if (ioctl(STDERR_FILENO, FIONREAD, &left) < 0 || left == 0)
+            break;
+        nanosleep(&(struct timespec){0, 5000000}, NULL);
+    }
+    nanosleep(&(struct timespec){0, 200000000}, NULL);
+}
+
 static void abort_all(struct comm *base, const char *reason)
 {
     struct mpi_comm *comm = (struct mpi_comm *)base;
     struct error ignored;
     struct guard *guard;
 
+    fflush(stdout);
+    /* What goes wrong on all ranks is said by rank 0: the others have ended before their turn. */
+    if (base->rank > 0)
+        nanosleep(&(struct timespec){GRACE, 0}, NULL);
     fprintf(stderr, "megatron: rank %d ends all ranks: %s\n", base->rank, reason);
-    fflush(stderr);
+    drain_errors();
     guard = guard_begin(10, &ignored, "rank %d: MPI did not end the ranks; this one ends alone",
                         base->rank);
     if (comm->star)
         star_abort(comm->star, reason);
-    MPI_Abort(MPI_COMM_WORLD, 1);
+    if (launcher_abort() < 0)
+        MPI_Abort(MPI_COMM_WORLD, 1);
     guard_end(guard);
+    _exit(1);
 }
 
 static void close_comm(struct comm *base)
@@ -479,7 +504,7 @@ static int start_mpi(const struct comm_options *options, int *started, struct er
             return -1;
         rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
         if (rc == MPI_SUCCESS)
-            met = pmix_barrier(err);
+            met = launcher_barrier(err);
         guard_end(guard);
     }
     if (rc != MPI_SUCCESS)

@@ -306,9 +306,11 @@ static int run_comm_test(int argc, const char *const *argv, struct error *err)
     } else if (rc == 0 && settings.min_bytes > settings.max_bytes) {
         rc = error_set(err, "--min-bytes=%lld is above --max-bytes=%lld",
                        (long long)settings.min_bytes, (long long)settings.max_bytes);
-    } else if (rc == 0) {
-        rc = run_tests(&settings, err);
     }
+    if (rc < 0)
+        world_say_once(0, err);
+    else if (!result.help)
+        rc = run_tests(&settings, err);
     options_result_clear(&result);
     return rc;
 }

@@ -53,9 +53,10 @@ static int run(struct generate_options *given, const struct options_result *resu
                                         "merge-file"};
     struct world world;
 
-    if (result->word_count > 0)
-        return error_set(err, "unexpected word %.100s; a prompt is given with --prompt",
-                         result->words[0]);
+    if (result->word_count > 0) {
+        error_set(err, "unexpected word %.100s; a prompt is given with --prompt", result->words[0]);
+        return world_say_once(0, err);
+    }
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         given->tokenizer_given |= options_given(result, names[i]);
     if (world_read(&world, err) < 0)
@@ -81,6 +82,8 @@ static int run_generate(int argc, const char *const *argv, struct error *err)
         options_print(options, stdout);
     } else if (rc == 0) {
         rc = run(&given, &result, err);
+    } else {
+        world_say_once(0, err);
     }
     options_result_clear(&result);
     free(given.prompt.items);

@@ -42,19 +42,23 @@ static int run(struct arguments *arguments, const struct options_result *result,
 {
     struct world world;
 
-    if (result->word_count > 0)
-        return error_set(err, "unexpected word %s; options begin with two dashes",
-                         result->words[0]);
-    if (arguments->model && strcmp(arguments->model, "list") == 0) {
-        list_presets();
+    if (world_read(&world, err) < 0)
+        return -1;
+    if (result->word_count > 0) {
+        error_set(err, "unexpected word %s; options begin with two dashes", result->words[0]);
+        return world_say_once(0, err);
+    }
+    if (result->help || (arguments->model && strcmp(arguments->model, "list") == 0)) {
+        if (world.rank == 0)
+            result->help ? print_help(arguments->skip_train) : list_presets();
         return 0;
     }
-    if (world_read(&world, err) < 0 || arguments_derive(arguments, result, &world, err) < 0)
-        return -1;
+    if (arguments_derive(arguments, result, &world, err) < 0)
+        return world_say_once(arguments->reads_files, err);
     if (world.rank == 0)
         note_ignored(result);
     if (arguments->dry_run)
-        return train_dry_run(arguments, err);
+        return world.rank == 0 ? train_dry_run(arguments, err) : 0;
     if (strcmp(world.source, "default") != 0 && strcmp(world.source, "RANK") != 0 &&
         world_die_with_parent(err) < 0)
         return -1;
@@ -70,10 +74,7 @@ static int run_parsed(int argc, const char *const *argv, int evaluate, struct er
     arguments_default(&arguments);
     arguments.skip_train = evaluate;
     rc = options_parse(arguments_table, &arguments, argc, argv, &result, err);
-    if (rc == 0 && result.help)
-        print_help(evaluate);
-    else if (rc == 0)
-        rc = run(&arguments, &result, err);
+    rc = rc < 0 ? world_say_once(0, err) : run(&arguments, &result, err);
     options_result_clear(&result);
     free(arguments.rampup.items);
     free(arguments.data_path.items);

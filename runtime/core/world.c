@@ -55,6 +55,32 @@ static const struct source *find_source(void)
     return NULL;
 }
 
+/* Slurm says how many tasks each node of a step has: "4(x2),3". What cannot be read is left. */
+static void read_tasks_per_node(struct world *world)
+{
+    const char *at = getenv("SLURM_STEP_TASKS_PER_NODE");
+    int64_t node = 0;
+
+    while (at && *at) {
+        char *end;
+        long tasks = strtol(at, &end, 10), times = 1;
+
+        if (end == at || tasks < 1 || tasks > world->size)
+            return;
+        if (strncmp(end, "(x", 2) == 0) {
+            times = strtol(end + 2, &end, 10);
+            if (times < 1 || *end++ != ')')
+                return;
+        }
+        node += times;
+        if (world->node_rank < node) {
+            world->local_size = tasks;
+            return;
+        }
+        at = *end == ',' ? end + 1 : NULL;
+    }
+}
+
 static int read_ranks(const struct source *source, struct world *world, struct error *err)
 {
     const int64_t most = INT32_MAX;
@@ -67,6 +93,8 @@ static int read_ranks(const struct source *source, struct world *world, struct e
         read_number(source->node_rank, 0, most, &world->node_rank, err) < 0)
         return -1;
     world->source = source->name;
+    if (strcmp(source->name, "SLURM") == 0)
+        read_tasks_per_node(world);
     return 0;
 }
 
@@ -99,6 +127,15 @@ int world_read(struct world *world, struct error *err)
     world->gpus = getenv(contract_name(CONTRACT_GPU));
     world->master_addr = address ? address : getenv("MASTER_ADDR");
     return 0;
+}
+
+int world_say_once(int of_node, struct error *err)
+{
+    struct world world;
+
+    if (world_read(&world, NULL) == 0 && (of_node ? world.local_rank : world.rank) > 0)
+        err->text[0] = '\0';
+    return -1;
 }
 
 int world_die_with_parent(struct error *err)

@@ -25,6 +25,11 @@ struct world {
  * number, is out of range, or is of a contract this program does not know. */
 int world_read(struct world *world, struct error *err);
 
+/* All ranks are given the same command line, so what is wrong with it is said once: keep 'err' on
+ * rank 0, or where 'of_node' is set on the first rank of each node (what stands in files may be
+ * wrong on one node alone), and empty it on the others. Returns -1. */
+int world_say_once(int of_node, struct error *err);
+
 /* Take the process down with its parent (slurmstepd, mpirun): a rank whose parent died must not
  * live on. Returns 0 or -1; it fails where the parent is gone already. */
 int world_die_with_parent(struct error *err);

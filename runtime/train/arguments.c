@@ -1,6 +1,6 @@
-#include "arguments.h"
+#include "arguments_private.h"
 #include "network.h"
-#include "parse.h"
+#include "ranks.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -283,7 +283,15 @@ static int derive_layout(struct arguments *a, const struct world *world, struct 
     a->layout.cp = a->cp > 0 ? a->cp : world->cp > 0 ? world->cp : 1;
     if (a->dry_run && a->world_size < 0 && world->size == 1)
         size = a->layout.tp * a->layout.pp * a->layout.cp;
-    return layout_divide(&a->layout, size, &layout_names_runtime, err);
+    if (layout_divide(&a->layout, size, &layout_names_runtime, err) < 0)
+        return -1;
+    a->tp = a->layout.tp;
+    a->pp = a->layout.pp;
+    a->cp = a->layout.cp;
+    /* These are no choice here; the table of arguments tells what is. */
+    a->sequence_parallel = a->layout.tp > 1;
+    a->distributed_optimizer = a->overlap_grad_reduce = a->overlap_param_gather = 1;
+    return 0;
 }
 
 static int check_layout(struct arguments *a, struct error *err)
@@ -311,134 +319,6 @@ static int check_layout(struct arguments *a, struct error *err)
                          "the %" PRId64 " tokens of a micro-batch are no multiple of "
                          "--tensor-model-parallel-size=%" PRId64,
                          rows, a->layout.tp);
-    return 0;
-}
-
-static int check_rampup(struct arguments *a, int64_t unit, struct error *err)
-{
-    int64_t values[3];
-    static const char *const names[] = {"--rampup-batch-size START",
-                                        "--rampup-batch-size INCREMENT",
-                                        "--rampup-batch-size SAMPLES"};
-
-    if (a->rampup.count == 0)
-        return 0;
-    if (a->rampup.count != 3)
-        return error_set(err, "--rampup-batch-size takes START INCREMENT SAMPLES");
-    for (int i = 0; i < 3; i++)
-        if (parse_int64(names[i], a->rampup.items[i], 1, INT64_MAX, &values[i], err) < 0)
-            return -1;
-    if (a->train_samples < 0)
-        return error_set(err, "--rampup-batch-size needs --train-samples instead of --train-iters");
-    if (values[0] > a->global_batch_size || (a->global_batch_size - values[0]) % values[1] != 0)
-        return error_set(err,
-                         "--rampup-batch-size: START plus a number of INCREMENTs must give "
-                         "--global-batch-size=%" PRId64,
-                         a->global_batch_size);
-    if (values[0] % unit != 0 || values[1] % unit != 0)
-        return error_set(err,
-                         "--rampup-batch-size: START and INCREMENT must be multiples of "
-                         "micro-batch x data-parallel size = %" PRId64,
-                         unit);
-    return 0;
-}
-
-int64_t batch_size_at(const struct arguments *a, int64_t consumed)
-{
-    int64_t start, increment, samples, increments, steps;
-
-    if (a->rampup.count != 3)
-        return a->global_batch_size;
-    start = atoll(a->rampup.items[0]);
-    increment = atoll(a->rampup.items[1]);
-    samples = atoll(a->rampup.items[2]);
-    increments = (a->global_batch_size - start) / increment;
-    if (increments == 0 || consumed > samples)
-        return a->global_batch_size;
-    steps = (int64_t)((double)consumed / ((double)samples / (double)increments));
-    return start + (steps < increments ? steps : increments) * increment;
-}
-
-/* Steps of the run, from samples where these are given. */
-static int derive_length(struct arguments *a, struct error *err)
-{
-    int64_t unit = a->micro_batch_size * a->layout.dp, consumed = 0;
-
-    if (a->global_batch_size < 0)
-        a->global_batch_size = unit;
-    if (a->global_batch_size % unit != 0)
-        return error_set(err,
-                         "--global-batch-size=%" PRId64
-                         " is no multiple of --micro-batch-size=%" PRId64
-                         " x data-parallel size %" PRId64,
-                         a->global_batch_size, a->micro_batch_size, a->layout.dp);
-    if ((a->train_iters < 0) == (a->train_samples < 0))
-        return error_set(err, "give either --train-iters or --train-samples");
-    if (check_rampup(a, unit, err) < 0)
-        return -1;
-    if (a->train_iters > 0) {
-        a->total_iterations = a->train_iters;
-        if (__builtin_mul_overflow(a->train_iters, a->global_batch_size, &a->total_samples))
-            return error_set(err, "--train-iters=%" PRId64 " are too many", a->train_iters);
-        return 0;
-    }
-    a->total_samples = a->train_samples;
-    while (a->rampup.count == 3 && batch_size_at(a, consumed) < a->global_batch_size &&
-           consumed < a->train_samples) {
-        consumed += batch_size_at(a, consumed);
-        a->total_iterations++;
-    }
-    if (consumed < a->train_samples)
-        a->total_iterations += (a->train_samples - consumed) / a->global_batch_size;
-    if (a->total_iterations == 0)
-        return error_set(err, "--train-samples=%" PRId64 " is less than one step",
-                         a->train_samples);
-    return 0;
-}
-
-static int derive_rules(struct arguments *a, struct error *err)
-{
-    struct step_rules *r = &a->rules;
-    double batch = (double)a->global_batch_size;
-    int by_samples = a->train_samples > 0;
-
-    if (a->lr < 0)
-        return error_set(err, "--lr is needed");
-    if (by_samples && (a->lr_decay_iters > 0 || a->lr_warmup_iters > 0))
-        return error_set(err,
-                         "with --train-samples use --lr-decay-samples and --lr-warmup-samples");
-    if (!by_samples && (a->lr_decay_samples > 0 || a->lr_warmup_samples > 0))
-        return error_set(err, "with --train-iters use --lr-decay-iters and --lr-warmup-iters");
-    if (a->lr_warmup_fraction >= 0 && (a->lr_warmup_iters > 0 || a->lr_warmup_samples > 0))
-        return error_set(err, "--lr-warmup-fraction excludes --lr-warmup-iters and -samples");
-    *r = (struct step_rules){
-        .lr = a->lr,
-        .min_lr = a->min_lr,
-        .style = (enum lr_style)a->lr_decay_style,
-        .weight_decay = a->weight_decay,
-        .clip = a->clip_grad,
-        .dynamic_scale = a->fp16 && a->loss_scale <= 0,
-        .min_scale = a->min_loss_scale,
-        .scale_window = a->loss_scale_window,
-        .hysteresis = (int)a->hysteresis,
-    };
-    if (by_samples)
-        r->decay_samples =
-            (double)(a->lr_decay_samples > 0 ? a->lr_decay_samples : a->train_samples);
-    else
-        r->decay_samples =
-            batch * (double)(a->lr_decay_iters > 0 ? a->lr_decay_iters : a->train_iters);
-    if (a->lr_warmup_fraction >= 0)
-        r->warmup_samples = a->lr_warmup_fraction * r->decay_samples;
-    else if (by_samples)
-        r->warmup_samples = a->lr_warmup_samples > 0 ? (double)a->lr_warmup_samples : 0;
-    else
-        r->warmup_samples = a->lr_warmup_iters > 0 ? batch * (double)a->lr_warmup_iters : 0;
-    if (r->warmup_samples >= r->decay_samples && r->style != LR_CONSTANT)
-        return error_set(err,
-                         "the warm-up (%.0f samples) is not shorter than the decay (%.0f samples); "
-                         "shorten --lr-warmup-* or lengthen --lr-decay-*",
-                         r->warmup_samples, r->decay_samples);
     return 0;
 }
 
@@ -470,6 +350,26 @@ static int names_data(const struct arguments *a)
            (a->skip_train && (a->valid_data_path.count > 0 || a->test_data_path.count > 0));
 }
 
+static int read_files(struct arguments *a, const struct options_result *given, struct error *err)
+{
+    a->reads_files = 1;
+    if (ask_tokenizer(a, given, err) < 0 || network_from_weights(a, given, err) < 0)
+        return -1;
+    a->reads_files = 0;
+    return 0;
+}
+
+/* A device that is chosen by what a node has may differ from node to node. */
+static int check_device(struct arguments *a, struct error *err)
+{
+    const char *name = ranks_device((enum device_choice)a->device);
+
+    if (a->dry_run || strcmp(name, "cpu") != 0 || (!a->bf16 && !a->fp16))
+        return 0;
+    a->reads_files = a->device == DEVICE_AUTO;
+    return error_set(err, "CPUs compute in fp32 only; leave out --%s", a->bf16 ? "bf16" : "fp16");
+}
+
 int arguments_derive(struct arguments *a, const struct options_result *given,
                      const struct world *world, struct error *err)
 {
@@ -479,11 +379,11 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
         return -1;
     if (!a->model && world->model)
         a->model = world->model;
-    if (apply_preset(a, given, err) < 0 || ask_tokenizer(a, given, err) < 0 ||
-        network_from_weights(a, given, err) < 0 || derive_shape(a, err) < 0 ||
-        check_numbers(a, given, err) < 0 || derive_layout(a, world, err) < 0 ||
-        derive_model(a, err) < 0 || check_layout(a, err) < 0 || derive_recompute(a, err) < 0 ||
-        derive_length(a, err) < 0 || derive_rules(a, err) < 0)
+    if (apply_preset(a, given, err) < 0 || read_files(a, given, err) < 0 ||
+        derive_shape(a, err) < 0 || check_numbers(a, given, err) < 0 ||
+        derive_layout(a, world, err) < 0 || derive_model(a, err) < 0 || check_layout(a, err) < 0 ||
+        derive_recompute(a, err) < 0 || arguments_length(a, err) < 0 ||
+        arguments_schedule(a, err) < 0)
         return -1;
     if (a->model_config.chunks > 1 &&
         a->global_batch_size / (a->micro_batch_size * a->layout.dp) % a->layout.pp != 0)
@@ -499,6 +399,8 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
         return error_set(err, "--save-interval needs --save, the directory to save in");
     if (a->finetune && !a->load)
         return error_set(err, "--finetune needs --load, the checkpoint to start from");
+    if (check_device(a, err) < 0)
+        return -1;
     if (a->eod_id < 0)
         a->eod_id = a->vocab_size - 1;
     if (!names_data(a) && !a->dry_run)
@@ -517,62 +419,4 @@ double sample_flops(const struct arguments *a)
     return 6 * tokens *
                ((double)s->layers * layer + h * (double)a->model_config.padded_vocabulary) +
            12 * tokens * (double)s->layers * q * tokens;
-}
-
-static void print_value(const struct arguments *a, const struct option *row, FILE *stream)
-{
-    const char *slot = (const char *)a + row->offset;
-    const struct option_list *list = (const struct option_list *)slot;
-    char name[64];
-
-    snprintf(name, sizeof(name), "%s ", row->name);
-    for (char *c = name; *c; c++)
-        if (*c == '-')
-            *c = '_';
-    fprintf(stream, "  %s", name);
-    for (size_t i = strlen(name); i < 48; i++)
-        fputc('.', stream);
-    switch (row->type) {
-    case OPTION_INT:
-        fprintf(stream, " %" PRId64 "\n", *(const int64_t *)slot);
-        break;
-    case OPTION_REAL:
-        fprintf(stream, " %g\n", *(const double *)slot);
-        break;
-    case OPTION_TEXT:
-        fprintf(stream, " %s\n", *(const char *const *)slot ? *(const char *const *)slot : "None");
-        break;
-    case OPTION_LIST:
-        for (size_t i = 0; i < list->count; i++)
-            fprintf(stream, " %s", list->items[i]);
-        fprintf(stream, list->count ? "\n" : " None\n");
-        break;
-    case OPTION_UNFLAG:
-        fprintf(stream, " %s\n", *(const int *)slot ? "False" : "True");
-        break;
-    case OPTION_CHOICE: {
-        const char *word = row->choices;
-        int number = *(const int *)slot;
-
-        for (int i = 0; i < number && word; i++)
-            word = strchr(word, '|') ? strchr(word, '|') + 1 : NULL;
-        if (number < 0 || !word)
-            fprintf(stream, " None\n");
-        else
-            fprintf(stream, " %.*s\n", (int)strcspn(word, "|"), word);
-        break;
-    }
-    default:
-        fprintf(stream, " %s\n", *(const int *)slot ? "True" : "False");
-    }
-}
-
-void arguments_print(const struct arguments *arguments, FILE *stream)
-{
-    fprintf(stream, "------------------------ arguments ------------------------\n");
-    for (const struct option *row = arguments_table; row->name; row++)
-        if (row->type != OPTION_HEADING && row->type != OPTION_IGNORED &&
-            row->type != OPTION_RENAMED)
-            print_value(arguments, row, stream);
-    fprintf(stream, "-------------------- end of arguments ---------------------\n");
 }

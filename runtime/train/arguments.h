@@ -53,7 +53,8 @@ struct arguments {
     /* checkpoints */
     const char *save, *load;
     int64_t save_interval, keep_last, ckpt_step;
-    int save_optimizer, load_optimizer, load_rng, finetune, override_scheduler, async_save;
+    int save_optimizer, load_optimizer, load_rng, finetune, async_save;
+    int override_scheduler, use_checkpoint_scheduler;
     int exit_on_missing;
     /* output */
     int64_t log_interval;
@@ -65,6 +66,7 @@ struct arguments {
     int64_t threads, world_size;
     int random_order;
     /* filled by arguments_derive */
+    int reads_files;             /* it failed over what this node has, not over the options */
     struct rope_scaling scaling; /* but for use and factor */
     struct model_config model_config;
     struct layout layout;

@@ -169,6 +169,8 @@ const struct option arguments_table[] = {
     FLAG("finetune", finetune, "take the weights only and begin at iteration 0"),
     FLAG("override-opt_param-scheduler", override_scheduler,
          "take learning rate and decay from here, not from the checkpoint"),
+    FLAG("use-checkpoint-opt_param-scheduler", use_checkpoint_scheduler,
+         "take learning rate and decay from the checkpoint, not from here"),
 
     HEADING("Weights"),
     TEXT("load-hf", load_hf, "DIR", "start from Hugging Face weights (safetensors)"),
@@ -196,7 +198,6 @@ const struct option arguments_table[] = {
     IGNORED("DDP-impl"), IGNORED("data-impl"), IGNORED("accumulate-allreduce-grads-in-fp32"),
     IGNORED("wandb-*"), IGNORED("no-query-key-layer-scaling"), IGNORED("no-save-rng"),
     IGNORED("no-create-attention-mask-in-dataloader"), IGNORED("use-dist-ckpt"),
-    IGNORED("use-checkpoint-opt_param-scheduler"),
     IGNORED("no-gradient-accumulation-fusion"), IGNORED("no-bias-gelu-fusion"),
     IGNORED("no-bias-swiglu-fusion"), IGNORED("no-bias-dropout-fusion"),
     IGNORED("attention-softmax-in-fp32"), IGNORED("no-async-tensor-model-parallel-allreduce"),

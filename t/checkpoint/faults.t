@@ -75,6 +75,16 @@ refused "another learning rate" 'lr \(0.001[0-9]*, here 0.002[0-9]*\).*--overrid
     --load whole --lr 2e-3
 train 1 --load run --lr 2e-3 --override-opt_param-scheduler
 like "$out" 'iteration +4/ .*learning rate: 1.50' "--override-opt_param-scheduler takes the new one"
+train 1 --load run
+rates=$(grep -o 'learning rate: [^ ]*' <<<"$out")
+train 1 --load run --lr 2e-3 --min-lr 1e-4 --weight-decay 0.5 --lr-decay-style cosine --lr-warmup-iters 1 \
+    --use-checkpoint-opt_param-scheduler
+is "$(grep -o 'learning rate: [^ ]*' <<<"$out")" "$rates" "--use-checkpoint-opt_param-scheduler takes the checkpoint's" ||
+    diag "$(tail -n 3 <<<"$out")"
+like "$out" 'weight_decay .* 0.01$' "  and says so"
+train 1 --load fresh --save fresh --use-checkpoint-opt_param-scheduler --exit-interval 1
+is "$rc" 75 "--use-checkpoint-opt_param-scheduler at the first start" || diag "$(tail -n 3 <<<"$out")"
+refused "both" 'exclude each other; leave out one' --load whole --override-opt_param-scheduler --use-checkpoint-opt_param-scheduler
 train 1 --load run --finetune
 like "$out" 'iteration +1/ .*consumed samples: +16 .*learning rate: 5.0' "--finetune begins at 0"
 train 1 --load run --no-load-optim

@@ -27,6 +27,21 @@ done <<'EOT'
 -N3 -n6 --megatron-tp=2 --distribution=cyclic
 EOT
 
+# What all ranks find wrong, one of them says.
+once() {
+    local text=$1
+    shift
+    try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" "$@"
+    is "$rc $(grep -c "$text" <<<"$out")" "1 1" "said once: $*" || diag "$(tail -n 12 <<<"$out")"
+}
+once 'unknown option --lrr; did you mean --lr?' --lrr 3
+once 'does not divide 4 tasks' --tensor-model-parallel-size 3
+try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --save /dev/null/x
+like "$out" 'rank 0 ends all ranks: --save: cannot make /dev/null/x' "what goes wrong later ends all ranks"
+unlike "$out" 'MPI_ABORT' "without words of MPI's"
+try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --dry-run
+is "$(grep -c 'using world size: 4' <<<"$out")" 1 "one rank prints a plan"
+
 # The processes of this cluster's ranks.
 ranks() { cluster_processes "^$megatron train"; }
 

@@ -14,6 +14,9 @@ try "$megatron" train --dry-run --world-size 32 --num-layers 36 --hidden-size 40
     --lr-warmup-samples 183105 --lr 6.0e-5 --min-lr 6.0e-6 --lr-decay-style cosine --eval-interval 1000 \
     --eval-iters 40 --fp16 --recompute-activations
 is "$rc" 0 "a plan of 32 ranks without the ranks"
+like "$out" 'context_parallel_size \.+ 1$' "the table shows what follows"
+like "$out" 'sequence_parallel \.+ True$' "  what is so by itself"
+like "$out" 'train_iters \.+ None$' "  and what was not given"
 like "$out" 'rank \(7, 0\): 941594624$' "parameters per rank"
 like "$out" 'new size: 51200' "padded vocabulary"
 like "$out" 'train: +146484375$' "training samples"
@@ -66,7 +69,7 @@ done <<'EOT'
 --hiden-size 4|did you mean --hidden-size
 --global-batch-size 3|no multiple of --micro-batch-size=2
 --fp16 --bf16|exclude each other
---bf16|fp32 only; leave out --bf16
+--bf16|CPUs compute in fp32 only; leave out --bf16
 --tensor-model-parallel-size 2|does not divide 1 tasks
 --num-attention-heads 5|no multiple of --num-attention-heads=5
 --hidden-dropout 1|below 1

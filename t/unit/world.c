@@ -20,6 +20,7 @@ static const char *const names[] = {
     "SLURM_LOCALID",
     "SLURM_NODEID",
     "SLURM_STEP_NUM_NODES",
+    "SLURM_STEP_TASKS_PER_NODE",
     "OMPI_COMM_WORLD_RANK",
     "OMPI_COMM_WORLD_SIZE",
     "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -29,6 +30,51 @@ static const char *const names[] = {
     "MASTER_ADDR",
     "MASTER_PORT",
 };
+
+/* Ranks of a node, as Slurm tells. */
+static void test_tasks_per_node(void)
+{
+    static const struct {
+        const char *tasks, *node;
+        int64_t local_size;
+    } rows[] = {
+        {"4", "0", 4},       {"3,1", "0", 3},       {"3,1", "1", 1}, {"4(x2),3", "1", 4},
+        {"4(x2),3", "2", 3}, {"2,4(x3),1", "3", 4}, {"3,1", "2", 1}, {"", "0", 1},
+        {"x", "0", 1},       {"4(x", "0", 1},       {"0,4", "1", 1}, {"99(x2)", "0", 1},
+        {"4(x2)3", "5", 1},  {"-4", "0", 1},
+    };
+
+    setenv("SLURM_PROCID", "0", 1);
+    setenv("SLURM_NTASKS", "16", 1);
+    setenv("SLURM_STEP_ID", "0", 1);
+    setenv("SLURM_STEP_NODELIST", "n[1-4]", 1);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct world world;
+
+        setenv("SLURM_STEP_TASKS_PER_NODE", rows[i].tasks, 1);
+        setenv("SLURM_NODEID", rows[i].node, 1);
+        world_read(&world, NULL);
+        is_int(world.local_size, rows[i].local_size, "tasks of a node");
+    }
+}
+
+static void test_say_once(void)
+{
+    static const struct {
+        const char *rank, *local_rank;
+        int of_node, says;
+    } rows[] = {{"0", "0", 0, 1}, {"0", "0", 1, 1}, {"4", "0", 0, 0},
+                {"4", "0", 1, 1}, {"5", "1", 0, 0}, {"5", "1", 1, 0}};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct error err = {"text"};
+
+        setenv("SLURM_PROCID", rows[i].rank, 1);
+        setenv("SLURM_LOCALID", rows[i].local_rank, 1);
+        is_int(world_say_once(rows[i].of_node, &err), -1, "fails");
+        is(err.text, rows[i].says ? "text" : "", "one rank speaks");
+    }
+}
 
 int main(void)
 {
@@ -88,5 +134,9 @@ int main(void)
         is_int(world.rank, rows[i].rank, "rank");
         is_int(world.size, rows[i].size, "size");
     }
+    for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++)
+        unsetenv(names[k]);
+    test_tasks_per_node();
+    test_say_once();
     return done_testing();
 }

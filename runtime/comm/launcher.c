@@ -1,4 +1,4 @@
-#include "pmix_barrier.h"
+#include "launcher.h"
 
 #include "config.h"
 
@@ -10,12 +10,20 @@
 
 typedef pmix_status_t fence_function(const pmix_proc_t procs[], size_t count,
                                      const pmix_info_t info[], size_t info_count);
+typedef pmix_status_t abort_function(int status, const char message[], pmix_proc_t procs[],
+                                     size_t count);
 
-int pmix_barrier(struct error *err)
+/* A function of the copy that MPI has loaded and started, or NULL. The library stays. */
+static void *find(const char *name)
 {
-    /* The copy that MPI has loaded and started, or none. */
     void *library = dlopen("libpmix.so.2", RTLD_NOW | RTLD_NOLOAD);
-    fence_function *fence = library ? (fence_function *)dlsym(library, "PMIx_Fence") : NULL;
+
+    return library ? dlsym(library, name) : NULL;
+}
+
+int launcher_barrier(struct error *err)
+{
+    fence_function *fence = (fence_function *)find("PMIx_Fence");
     pmix_info_t info;
     pmix_status_t rc = PMIX_SUCCESS;
 
@@ -25,16 +33,26 @@ int pmix_barrier(struct error *err)
     info.value.data.flag = 1;
     if (fence)
         rc = fence(NULL, 0, &info, 1);
-    if (library)
-        dlclose(library);
     if (rc != PMIX_SUCCESS)
         return error_set(err, "the ranks could not meet after MPI started: PMIx error %d", (int)rc);
     return 0;
 }
+
+int launcher_abort(void)
+{
+    abort_function *end = (abort_function *)find("PMIx_Abort");
+
+    return end && end(1, "", NULL, 0) == PMIX_SUCCESS ? 0 : -1;
+}
 #else
-int pmix_barrier(struct error *err)
+int launcher_barrier(struct error *err)
 {
     (void)err;
     return 0;
+}
+
+int launcher_abort(void)
+{
+    return -1;
 }
 #endif

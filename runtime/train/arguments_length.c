@@ -1,0 +1,172 @@
+/* How long a run is, how its batch grows, and how its learning rate moves. */
+#include "arguments_private.h"
+#include "origin.h"
+#include "parse.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+static int check_rampup(struct arguments *a, int64_t unit, struct error *err)
+{
+    int64_t values[3];
+    static const char *const names[] = {"--rampup-batch-size START",
+                                        "--rampup-batch-size INCREMENT",
+                                        "--rampup-batch-size SAMPLES"};
+
+    if (a->rampup.count == 0)
+        return 0;
+    if (a->rampup.count != 3)
+        return error_set(err, "--rampup-batch-size takes START INCREMENT SAMPLES");
+    for (int i = 0; i < 3; i++)
+        if (parse_int64(names[i], a->rampup.items[i], 1, INT64_MAX, &values[i], err) < 0)
+            return -1;
+    if (a->train_samples < 0)
+        return error_set(err, "--rampup-batch-size needs --train-samples instead of --train-iters");
+    if (values[0] > a->global_batch_size || (a->global_batch_size - values[0]) % values[1] != 0)
+        return error_set(err,
+                         "--rampup-batch-size: START plus a number of INCREMENTs must give "
+                         "--global-batch-size=%" PRId64,
+                         a->global_batch_size);
+    if (values[0] % unit != 0 || values[1] % unit != 0)
+        return error_set(err,
+                         "--rampup-batch-size: START and INCREMENT must be multiples of "
+                         "micro-batch x data-parallel size = %" PRId64,
+                         unit);
+    return 0;
+}
+
+int64_t batch_size_at(const struct arguments *a, int64_t consumed)
+{
+    int64_t start, increment, samples, increments, steps;
+
+    if (a->rampup.count != 3)
+        return a->global_batch_size;
+    start = atoll(a->rampup.items[0]);
+    increment = atoll(a->rampup.items[1]);
+    samples = atoll(a->rampup.items[2]);
+    increments = (a->global_batch_size - start) / increment;
+    if (increments == 0 || consumed > samples)
+        return a->global_batch_size;
+    steps = (int64_t)((double)consumed / ((double)samples / (double)increments));
+    return start + (steps < increments ? steps : increments) * increment;
+}
+
+int arguments_length(struct arguments *a, struct error *err)
+{
+    int64_t unit = a->micro_batch_size * a->layout.dp, consumed = 0;
+
+    if (a->global_batch_size < 0)
+        a->global_batch_size = unit;
+    if (a->global_batch_size % unit != 0)
+        return error_set(err,
+                         "--global-batch-size=%" PRId64
+                         " is no multiple of --micro-batch-size=%" PRId64
+                         " x data-parallel size %" PRId64,
+                         a->global_batch_size, a->micro_batch_size, a->layout.dp);
+    if ((a->train_iters < 0) == (a->train_samples < 0))
+        return error_set(err, "give either --train-iters or --train-samples");
+    if (check_rampup(a, unit, err) < 0)
+        return -1;
+    if (a->train_iters > 0) {
+        a->total_iterations = a->train_iters;
+        if (__builtin_mul_overflow(a->train_iters, a->global_batch_size, &a->total_samples))
+            return error_set(err, "--train-iters=%" PRId64 " are too many", a->train_iters);
+        return 0;
+    }
+    a->total_samples = a->train_samples;
+    while (a->rampup.count == 3 && batch_size_at(a, consumed) < a->global_batch_size &&
+           consumed < a->train_samples) {
+        consumed += batch_size_at(a, consumed);
+        a->total_iterations++;
+    }
+    if (consumed < a->train_samples)
+        a->total_iterations += (a->train_samples - consumed) / a->global_batch_size;
+    if (a->total_iterations == 0)
+        return error_set(err, "--train-samples=%" PRId64 " is less than one step",
+                         a->train_samples);
+    return 0;
+}
+
+/* The schedule of the checkpoint that the run goes on from, where it has one. */
+static int take_schedule(struct arguments *a, int *taken, struct error *err)
+{
+    struct step_rules *r = &a->rules, theirs;
+
+    *taken = 0;
+    if (!a->use_checkpoint_scheduler || !a->load || a->finetune || !a->load_optimizer)
+        return 0;
+    *taken = origin_schedule(&theirs, a->load, a->ckpt_step, err);
+    if (*taken <= 0)
+        return *taken;
+    if (!a->skip_train && theirs.decay_samples <= 0)
+        return error_set(err, "the checkpoint in %s has no schedule", a->load);
+    a->lr = r->lr = theirs.lr;
+    a->min_lr = r->min_lr = theirs.min_lr;
+    a->weight_decay = r->weight_decay = theirs.weight_decay;
+    a->lr_decay_style = r->style = theirs.style;
+    r->warmup_samples = theirs.warmup_samples;
+    r->decay_samples = theirs.decay_samples;
+    return 0;
+}
+
+/* The numbers of the schedule that options say, in samples. */
+static int count_samples(struct arguments *a, struct error *err)
+{
+    struct step_rules *r = &a->rules;
+    double batch = (double)a->global_batch_size;
+    int by_samples = a->train_samples > 0;
+
+    if (a->lr < 0)
+        return error_set(err, "--lr is needed");
+    if (by_samples && (a->lr_decay_iters > 0 || a->lr_warmup_iters > 0))
+        return error_set(err,
+                         "with --train-samples use --lr-decay-samples and --lr-warmup-samples");
+    if (!by_samples && (a->lr_decay_samples > 0 || a->lr_warmup_samples > 0))
+        return error_set(err, "with --train-iters use --lr-decay-iters and --lr-warmup-iters");
+    if (a->lr_warmup_fraction >= 0 && (a->lr_warmup_iters > 0 || a->lr_warmup_samples > 0))
+        return error_set(err, "--lr-warmup-fraction excludes --lr-warmup-iters and -samples");
+    if (by_samples)
+        r->decay_samples =
+            (double)(a->lr_decay_samples > 0 ? a->lr_decay_samples : a->train_samples);
+    else
+        r->decay_samples =
+            batch * (double)(a->lr_decay_iters > 0 ? a->lr_decay_iters : a->train_iters);
+    if (a->lr_warmup_fraction >= 0)
+        r->warmup_samples = a->lr_warmup_fraction * r->decay_samples;
+    else if (by_samples)
+        r->warmup_samples = a->lr_warmup_samples > 0 ? (double)a->lr_warmup_samples : 0;
+    else
+        r->warmup_samples = a->lr_warmup_iters > 0 ? batch * (double)a->lr_warmup_iters : 0;
+    if (r->warmup_samples >= r->decay_samples && r->style != LR_CONSTANT)
+        return error_set(err,
+                         "the warm-up (%.0f samples) is not shorter than the decay (%.0f samples); "
+                         "shorten --lr-warmup-* or lengthen --lr-decay-*",
+                         r->warmup_samples, r->decay_samples);
+    return 0;
+}
+
+int arguments_schedule(struct arguments *a, struct error *err)
+{
+    int taken;
+
+    if (a->override_scheduler && a->use_checkpoint_scheduler)
+        return error_set(err, "--override-opt_param-scheduler and "
+                              "--use-checkpoint-opt_param-scheduler exclude each other; leave out "
+                              "one");
+    a->rules = (struct step_rules){
+        .lr = a->lr,
+        .min_lr = a->min_lr,
+        .style = (enum lr_style)a->lr_decay_style,
+        .weight_decay = a->weight_decay,
+        .clip = a->clip_grad,
+        .dynamic_scale = a->fp16 && a->loss_scale <= 0,
+        .min_scale = a->min_loss_scale,
+        .scale_window = a->loss_scale_window,
+        .hysteresis = (int)a->hysteresis,
+    };
+    a->reads_files = 1;
+    if (take_schedule(a, &taken, err) < 0)
+        return error_prefix(err, "--use-checkpoint-opt_param-scheduler");
+    a->reads_files = 0;
+    return taken ? 0 : count_samples(a, err);
+}
