@@ -145,8 +145,9 @@ long=(--train-iters 100000 --exit-signal-handler --lr-decay-iters 100000)
 stopped() {
     rm -rf run
     "$megatron" train "${model[@]}" "${common[@]}" "${long[@]}" --save run >log 2>&1 &
-    wait_until 100 grep -q 'iteration        3/' log
     pid=$!
+    wait_until 100 eval "grep -q 'iteration        3/' log || ! kill -0 $pid 2>/dev/null"
+    grep -q 'iteration        3/' log || diag "no third step: $(tail -n 3 log)"
     [ "$1" != TERM ] || refused "a second run in the same directory" \
         "--save: another run saves to run: process $pid on .*; end it, or give this one" --save run
     kill "-$1" $pid
