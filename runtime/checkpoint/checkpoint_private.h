@@ -59,10 +59,6 @@ int checkpoint_arrays_of(const struct checkpoint *c);
  * has it in 'err'. */
 int checkpoint_agree(struct checkpoint *c, int rc, struct error *err);
 
-/* Host memory for 'elements' floats, in large pages where the system has them: the first touch of
- * small ones takes as long as the file. */
-float *checkpoint_allocate(struct checkpoint *c, size_t elements, struct error *err);
-
 __attribute__((format(printf, 2, 3))) void checkpoint_say(const struct checkpoint *c,
                                                           const char *format, ...);
 

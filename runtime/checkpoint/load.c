@@ -2,6 +2,7 @@
 #include "clock.h"
 #include "directory.h"
 #include "reshard.h"
+#include "threads.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,6 +12,8 @@
 
 /* What went wrong with one checkpoint: it does not fit this run, or it is damaged. */
 enum { REFUSED = -1, DAMAGED = -2 };
+
+enum { PAGE = 4096, STRIPES = 64 };
 
 /* --- Which one ------------------------------------------------------------------------------- */
 
@@ -108,8 +111,7 @@ static int by_place(const void *a, const void *b)
     return x->shard < y->shard ? -1 : x->shard > y->shard;
 }
 
-/* Padding lies between the pieces, and is 0. The rest is left to the reading, which is the first to
- * touch it: memory that is touched twice takes longer than the file. */
+/* Padding lies between the pieces, and is 0. */
 static int clear_gaps(const struct pieces *held, float *const *parts, int arrays, int64_t elements,
                       struct error *err)
 {
@@ -128,6 +130,37 @@ static int clear_gaps(const struct pieces *held, float *const *parts, int arrays
         at = i < held->count ? end + sorted[i].count : end;
     }
     free(sorted);
+    return 0;
+}
+
+/* Memory that was never touched must first be had from the system, page by page, which can take
+ * longer than the file. Done by itself, it does not hold up the disk. */
+struct room {
+    float *const *parts;
+    int arrays;
+    int64_t elements;
+};
+
+static void touch(void *context, int64_t stripe)
+{
+    const struct room *room = context;
+    int64_t page = PAGE / (int64_t)sizeof(float), size = room->elements / STRIPES + 1;
+    int64_t begin = stripe * size;
+    int64_t end = begin + size < room->elements ? begin + size : room->elements;
+
+    for (int a = 0; a < room->arrays; a++)
+        for (int64_t i = begin; i < end; i += page)
+            *(volatile float *)&room->parts[a][i] = 0;
+}
+
+static int touch_all(struct room *room, struct error *err)
+{
+    struct threads *threads = threads_create(0, err);
+
+    if (!threads)
+        return -1;
+    threads_run(threads, STRIPES, touch, room);
+    threads_destroy(threads);
     return 0;
 }
 
@@ -180,11 +213,15 @@ static int try_one(struct checkpoint *c, int64_t iteration, float *const *parts,
                    struct checkpoint_loaded *loaded, double *reading, struct error *err)
 {
     struct checkpoint_index index = {0};
-    double began = clock_now();
     char directory[PATH_MAX];
     int arrays = wants_optimizer(c) ? ARRAYS : 1, rc;
+    struct room room = {parts, arrays, c->parameters->shard_elements};
+    double began;
 
     rc = directory_path(directory, err, "%s/iter_%07" PRId64, c->config.load, iteration);
+    if (rc == 0)
+        rc = touch_all(&room, err);
+    began = clock_now();
     if (rc == 0)
         rc = read_share(c, directory, &index, parts, arrays, err);
     rc = checkpoint_agree(c, rc, err);
@@ -232,13 +269,13 @@ static int found_none(struct checkpoint *c, const struct error *damage, struct e
                      c->config.load);
 }
 
-/* Where to read to. Moments that are in this memory already are read to their place: the pages have
- * been touched, and nothing is copied. */
+/* Where to read to. Moments that are in this memory already are read to their place. */
 static float *make_room(struct checkpoint *c, float *parts[ARRAYS], struct error *err)
 {
     int64_t elements = c->parameters->shard_elements;
     int in_place = strcmp(c->device->name, "cpu") == 0 && c->arrays.moment1;
-    float *host = checkpoint_allocate(c, (size_t)(elements * (in_place ? 1 : ARRAYS)), err);
+    float *host = device_host_allocate(
+        c->device, (size_t)(elements * (in_place ? 1 : ARRAYS)) * sizeof(float), err);
 
     parts[0] = host;
     parts[1] = in_place ? c->arrays.moment1 : host + elements;

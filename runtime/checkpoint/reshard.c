@@ -1,13 +1,15 @@
 #include "reshard.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* One of our pieces, found by its tensor. */
 struct want {
     const struct parameter *parameter;
     const struct piece *piece;
     int next; /* the next of the same tensor; -1: none */
-    int64_t got;
+    atomic_int_fast64_t got;
 };
 
 struct reshard {
@@ -17,7 +19,19 @@ struct reshard {
     int *first; /* per tensor */
     float *const *arrays;
     int array_count;
+    const struct index_file *file; /* that is being read */
 };
+
+/* Elements that follow each other both in the file, from number 'at' on over all its arrays, and
+ * where they belong. */
+struct run {
+    struct want *want;
+    int64_t at, count;
+    float *to;
+};
+
+/* Returns other than 0 to hear of no more runs. */
+typedef int visit_function(void *context, const struct run *run);
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -43,41 +57,141 @@ static struct common common_of(const struct index_piece *s, const struct paramet
     return c;
 }
 
-/* Take 'count' elements that follow each other both in the saved block, from 'from' on, and in the
- * parameter, from 'to' on: those of them that the saved piece has and our piece wants. */
-static int take_run(struct reshard *r, struct shard_reader *reader, int array,
-                    const struct index_piece *s, struct want *w, int64_t from, int64_t to,
-                    int64_t count, struct error *err)
+/* A part of one array: elements first .. end - 1 of the block of piece 's'. */
+struct part {
+    int array;
+    const struct index_piece *s;
+    int64_t first, end;
+};
+
+/* Of 'count' elements that follow each other both in the saved block, from 'from' on, and in the
+ * parameter, from 'to' on: those that are in the part and that our piece wants. */
+static int visit_run(struct reshard *r, const struct part *part, struct want *w, int64_t from,
+                     int64_t to, int64_t count, visit_function *visit, void *context)
 {
-    int64_t skip = most(0, most(s->start - from, w->piece->start - to));
-    int64_t end =
-        least(count, least(s->start + s->count - from, w->piece->start + w->piece->count - to));
+    const struct index_piece *s = part->s;
+    int64_t skip = most(0, most(part->first - from, w->piece->start - to));
+    int64_t end = least(count, least(part->end - from, w->piece->start + w->piece->count - to));
+    struct run run = {.want = w, .count = end - skip};
 
     if (skip >= end)
         return 0;
-    w->got += end - skip;
-    return shard_reader_get(reader, array, s->offset + from + skip - s->start, end - skip,
-                            r->arrays[array] + w->piece->shard + to + skip - w->piece->start, err);
+    run.at = part->array * r->file->elements + s->offset + from + skip - s->start;
+    run.to = r->arrays[part->array] + w->piece->shard + to + skip - w->piece->start;
+    return visit(context, &run);
 }
 
-static int take(struct reshard *r, struct shard_reader *reader, int array,
-                const struct index_piece *s, struct want *w, struct error *err)
+static int visit_want(struct reshard *r, const struct part *part, struct want *w,
+                      visit_function *visit, void *context)
 {
     const struct parameter *p = w->parameter;
+    const struct index_piece *s = part->s;
     struct common c = common_of(s, p);
-    int64_t from, to;
+    int64_t from, to, row;
+    int rc = 0;
 
     if (c.rows <= 0 || c.cols <= 0)
         return 0;
     from = (c.row - s->first_row) * s->cols + c.col - s->first_col;
     to = (c.row - p->first_row) * p->cols + c.col - p->first_col;
     if (s->cols == c.cols && p->cols == c.cols)
-        return take_run(r, reader, array, s, w, from, to, c.rows * c.cols, err);
-    for (int64_t row = 0; row < c.rows; row++)
-        if (take_run(r, reader, array, s, w, from + row * s->cols, to + row * p->cols, c.cols,
-                     err) < 0)
-            return -1;
+        return visit_run(r, part, w, from, to, c.rows * c.cols, visit, context);
+    /* Rows before the first one end before the part. */
+    row = most(0, (part->first - from - c.cols) / s->cols);
+    for (; row < c.rows && from + row * s->cols < part->end && rc == 0; row++)
+        rc =
+            visit_run(r, part, w, from + row * s->cols, to + row * p->cols, c.cols, visit, context);
+    return rc;
+}
+
+/* The piece of the file that element 'at' of each array is in. */
+static int find_piece(const struct reshard *r, int64_t at)
+{
+    int low = 0, high = r->file->pieces - 1;
+
+    while (low < high) {
+        int middle = low + (high - low + 1) / 2;
+
+        if (r->index->pieces[r->file->first + middle].offset <= at)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* Call 'visit' for all that is wanted of 'count' elements of the file from 'first' on. */
+static void visit_range(struct reshard *r, int64_t first, int64_t count, visit_function *visit,
+                        void *context)
+{
+    const struct index_file *file = r->file;
+    int rc = 0;
+
+    for (int array = (int)(first / file->elements); array < r->array_count && rc == 0; array++) {
+        int64_t begin = most(0, first - array * file->elements);
+        int64_t end = least(file->elements, first + count - array * file->elements);
+
+        for (int i = find_piece(r, begin); i < file->pieces && begin < end && rc == 0; i++) {
+            const struct index_piece *s = &r->index->pieces[file->first + i];
+            struct part part = {.array = array, .s = s};
+
+            if (s->offset >= end)
+                break;
+            part.first = s->start + most(0, begin - s->offset);
+            part.end = s->start + least(s->count, end - s->offset);
+            for (int w = r->first[s->tensor]; w >= 0 && rc == 0; w = r->wants[w].next)
+                rc = visit_want(r, &part, &r->wants[w], visit, context);
+        }
+    }
+}
+
+/* --- The blocks that are read ----------------------------------------------------------------- */
+
+struct found {
+    struct run run;
+    int count;
+};
+
+/* One is enough to know that there are some, two that they go to several places. */
+static int find_two(void *context, const struct run *run)
+{
+    struct found *found = context;
+
+    found->run = *run;
+    return ++found->count == 2;
+}
+
+static int wants(void *context, int64_t first, int64_t count, float **to)
+{
+    struct found found = {.count = 0};
+
+    visit_range(context, first, count, find_two, &found);
+    if (found.count == 1 && found.run.at == first && found.run.count == count) {
+        *to = found.run.to;
+        atomic_fetch_add(&found.run.want->got, count);
+    }
+    return found.count > 0;
+}
+
+struct block {
+    int64_t first;
+    const float *elements;
+};
+
+static int copy(void *context, const struct run *run)
+{
+    const struct block *block = context;
+
+    memcpy(run->to, block->elements + run->at - block->first, (size_t)run->count * sizeof(float));
+    atomic_fetch_add(&run->want->got, run->count);
     return 0;
+}
+
+static void take(void *context, int64_t first, int64_t count, const float *elements)
+{
+    struct block block = {first, elements};
+
+    visit_range(context, first, count, copy, &block);
 }
 
 /* Is there anything for us in a file? */
@@ -98,21 +212,17 @@ static int is_needed(const struct reshard *r, const struct index_file *file)
 
 static int read_file(struct reshard *r, const struct index_file *file, struct error *err)
 {
+    struct shard_sink sink = {wants, take, r};
     struct shard_reader *reader;
-    int rc = 0;
+    int rc;
 
     if (!is_needed(r, file))
         return 0;
     reader = shard_reader_open(r->directory, file, r->index->arrays, err);
     if (!reader)
         return -1;
-    for (int array = 0; array < r->array_count && rc == 0; array++)
-        for (int i = 0; i < file->pieces && rc == 0; i++) {
-            const struct index_piece *s = &r->index->pieces[file->first + i];
-
-            for (int w = r->first[s->tensor]; w >= 0 && rc == 0; w = r->wants[w].next)
-                rc = take(r, reader, array, s, &r->wants[w], err);
-        }
+    r->file = file;
+    rc = shard_reader_read(reader, &sink, err);
     shard_reader_close(reader);
     return rc;
 }
@@ -134,7 +244,9 @@ static int prepare(struct reshard *r, const struct parameters *parameters,
 
         if (tensor < 0)
             return error_set(err, "there is no tensor %s", p->name);
-        r->wants[i] = (struct want){p, &pieces->list[i], r->first[tensor], 0};
+        r->wants[i].parameter = p;
+        r->wants[i].piece = &pieces->list[i];
+        r->wants[i].next = r->first[tensor];
         r->first[tensor] = i;
     }
     return 0;
@@ -144,7 +256,7 @@ int reshard_read(const char *directory, const struct checkpoint_index *index,
                  const struct parameters *parameters, const struct pieces *pieces,
                  float *const *arrays, int array_count, struct error *err)
 {
-    struct reshard r = {directory, index, NULL, NULL, arrays, array_count};
+    struct reshard r = {directory, index, NULL, NULL, arrays, array_count, NULL};
     int rc = array_count <= index->arrays ? prepare(&r, parameters, pieces, err)
                                           : error_set(err, "it holds no optimizer");
 

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,19 +17,6 @@
 int checkpoint_arrays_of(const struct checkpoint *c)
 {
     return c->config.save_optimizer ? ARRAYS : 1;
-}
-
-float *checkpoint_allocate(struct checkpoint *c, size_t elements, struct error *err)
-{
-    const uintptr_t page = (uintptr_t)2 << 20;
-    float *memory = device_host_allocate(c->device, elements * sizeof(float), err);
-    uintptr_t begin = ((uintptr_t)memory + page - 1) / page * page;
-    uintptr_t end = ((uintptr_t)memory + elements * sizeof(float)) / page * page;
-
-    /* A wish: without it, or with memory of a GPU's driver, all is as before. */
-    if (memory && begin < end)
-        madvise((void *)begin, end - begin, MADV_HUGEPAGE);
-    return memory;
 }
 
 void checkpoint_say(const struct checkpoint *c, const char *format, ...)
@@ -234,7 +220,7 @@ static int create_save(struct checkpoint *c, struct error *err)
     if (pieces_create(&c->written, c->parameters, &c->parallel->at, c->shard, PIECES_WRITTEN, err) <
         0)
         return -1;
-    c->snapshot = checkpoint_allocate(c, elements, err);
+    c->snapshot = device_host_allocate(c->device, elements * sizeof(float), err);
     c->state = device_host_allocate(c->device, sizeof(*c->state), err);
     c->copied = device_event_create(c->device, 0, err);
     c->reports = calloc((size_t)c->parallel->comm->size, sizeof(*c->reports));

@@ -30,10 +30,19 @@ struct shard_reader *shard_reader_open(const char *directory, const struct index
                                        int arrays, struct error *err);
 void shard_reader_close(struct shard_reader *reader);
 
-/* Copy 'count' elements from element 'first' on of array number 'array'. Fastest in ascending
- * order; whole blocks are read and checked by several threads. */
-int shard_reader_get(struct shard_reader *reader, int array, int64_t first, int64_t count,
-                     float *out, struct error *err);
+/* Where what is read goes. Elements are counted over all arrays of the file, one behind the other.
+ * Both are called from several threads, for blocks that do not overlap. */
+struct shard_sink {
+    /* Is any of elements first .. first + count - 1 needed? Where all of them go to one place, in
+     * this order, it is put into 'to', and they are read to it and not given to 'take'. */
+    int (*wants)(void *context, int64_t first, int64_t count, float **to);
+    void (*take)(void *context, int64_t first, int64_t count, const float *elements);
+    void *context;
+};
+
+/* Read and check the blocks that are needed, by several threads. */
+int shard_reader_read(struct shard_reader *reader, const struct shard_sink *sink,
+                      struct error *err);
 
 /* Check every block. */
 int shard_reader_verify(struct shard_reader *reader, struct error *err);

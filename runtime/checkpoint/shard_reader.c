@@ -8,25 +8,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Ranks share a node's cores, and some file systems like few readers. */
-enum { READERS_MOST = 4 };
+/* Enough to keep a disk busy while some of them add up; ranks share a node, and some file systems
+ * like few readers. */
+enum { READERS = 4, PART = 256 << 10 };
 
 struct shard_reader {
     int fd;
     char path[PATH_MAX];
     int64_t data, elements, bytes; /* bytes: of the arrays */
     uint64_t *sums;
-    unsigned char *block;
-    int64_t number; /* of the block in memory; -1: none */
-    size_t size;
-    struct threads *threads; /* NULL until there is work for them */
 };
 
 static int read_bytes(struct shard_reader *r, void *out, size_t count, int64_t at,
@@ -82,8 +78,7 @@ static int open_reader(struct shard_reader *r, const struct index_file *file, st
         return error_set(err, "%s has %lld bytes, and %" PRId64 " are expected", r->path,
                          (long long)status.st_size, file->bytes);
     r->sums = malloc((size_t)(blocks + 1) * sizeof(*r->sums));
-    r->block = malloc(SHARD_BLOCK);
-    if (!r->sums || !r->block)
+    if (!r->sums)
         return error_set(err, "out of memory");
     posix_fadvise(r->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     return check_head(r, file, blocks, err);
@@ -98,7 +93,7 @@ struct shard_reader *shard_reader_open(const char *directory, const struct index
         error_set(err, "out of memory");
         return NULL;
     }
-    r->fd = r->number = -1;
+    r->fd = -1;
     r->data = file->data;
     r->elements = file->elements;
     r->bytes = file->elements * 4 * arrays;
@@ -116,9 +111,7 @@ void shard_reader_close(struct shard_reader *r)
         return;
     if (r->fd >= 0)
         close(r->fd);
-    threads_destroy(r->threads);
     free(r->sums);
-    free(r->block);
     free(r);
 }
 
@@ -129,114 +122,112 @@ static size_t size_of_block(const struct shard_reader *r, int64_t number)
     return left < (int64_t)SHARD_BLOCK ? (size_t)left : SHARD_BLOCK;
 }
 
-/* Read a whole block to 'out', as it was written. */
-static int read_block(struct shard_reader *r, int64_t number, void *out, struct error *err)
+/* Read a whole block to 'out', as it was written. Every part is added up while it is in the
+ * processor's cache. */
+static int read_block(struct shard_reader *r, int64_t number, char *out, struct error *err)
 {
     int64_t first = number * (int64_t)SHARD_BLOCK;
     size_t size = size_of_block(r, number);
+    struct checksum sum;
 
-    if (read_bytes(r, out, size, r->data + first, err) < 0)
-        return -1;
-    if (checksum_of(out, size) != r->sums[number])
+    checksum_begin(&sum);
+    for (size_t at = 0; at < size; at += PART) {
+        size_t part = size - at < PART ? size - at : PART;
+
+        if (read_bytes(r, out + at, part, r->data + first + (int64_t)at, err) < 0)
+            return -1;
+        checksum_add(&sum, out + at, part);
+    }
+    if (checksum_end(&sum) != r->sums[number])
         return error_set(err, "%s is damaged within bytes %" PRId64 " to %" PRId64, r->path,
                          r->data + first, r->data + first + (int64_t)size - 1);
     return 0;
 }
 
-/* Have block 'number' in memory. */
-static int load_block(struct shard_reader *r, int64_t number, struct error *err)
-{
-    if (r->number == number)
-        return 0;
-    r->number = -1;
-    if (read_block(r, number, r->block, err) < 0)
-        return -1;
-    r->size = size_of_block(r, number);
-    r->number = number;
-    return 0;
-}
-
-/* --- Many blocks, by several threads ---------------------------------------------------------- */
-
-struct many {
+/* What the threads share. */
+struct reading {
     struct shard_reader *reader;
-    int64_t first, count;
-    char *out; /* NULL: they are only checked */
+    const struct shard_sink *sink;
+    int64_t count; /* of blocks */
     atomic_int_fast64_t next;
     atomic_int failed;
-    struct error failures[READERS_MOST];
+    struct error failures[READERS];
 };
+
+static int read_to_sink(struct reading *reading, int64_t number, char *block, struct error *err)
+{
+    struct shard_reader *r = reading->reader;
+    const struct shard_sink *sink = reading->sink;
+    int64_t first = number * (int64_t)(SHARD_BLOCK / 4);
+    int64_t count = (int64_t)(size_of_block(r, number) / 4);
+    float *to = NULL;
+
+    if (!sink->wants(sink->context, first, count, &to))
+        return 0;
+    /* The disk is to go on while this thread adds up: ask for what it is likely to take next. */
+    posix_fadvise(r->fd, r->data + (number + READERS) * (int64_t)SHARD_BLOCK, SHARD_BLOCK,
+                  POSIX_FADV_WILLNEED);
+    if (read_block(r, number, to ? (char *)to : block, err) < 0)
+        return -1;
+    if (!to)
+        sink->take(sink->context, first, count, (const float *)(const void *)block);
+    return 0;
+}
 
 /* One of the threads: takes block after block. */
 static void read_some(void *context, int64_t thread)
 {
-    struct many *m = context;
-    char *block = m->out ? NULL : malloc(SHARD_BLOCK);
-    int64_t i;
-    int rc = m->out || block ? 0 : error_set(&m->failures[thread], "out of memory");
+    struct reading *reading = context;
+    struct error *err = &reading->failures[thread];
+    void *block = malloc(SHARD_BLOCK);
+    int64_t number;
+    int rc = block ? 0 : error_set(err, "out of memory");
 
-    while (rc == 0 && !m->failed && (i = atomic_fetch_add(&m->next, 1)) < m->count)
-        rc = read_block(m->reader, m->first + i, m->out ? m->out + i * (int64_t)SHARD_BLOCK : block,
-                        &m->failures[thread]);
+    while (rc == 0 && !reading->failed &&
+           (number = atomic_fetch_add(&reading->next, 1)) < reading->count)
+        rc = read_to_sink(reading, number, block, err);
     if (rc < 0)
-        m->failed = 1;
+        reading->failed = 1;
     free(block);
 }
 
-static int read_many(struct shard_reader *r, int64_t first, int64_t count, void *out,
-                     struct error *err)
+int shard_reader_read(struct shard_reader *r, const struct shard_sink *sink, struct error *err)
 {
-    struct many m = {.reader = r, .first = first, .count = count, .out = out};
-    cpu_set_t cores;
-    int readers = READERS_MOST;
+    struct reading reading = {.reader = r, .sink = sink, .count = shard_blocks(r->bytes)};
+    int readers = reading.count < READERS ? (int)reading.count : READERS;
 
-    if (!r->threads && count > 1) {
-        if (sched_getaffinity(0, sizeof(cores), &cores) == 0 && CPU_COUNT(&cores) < readers)
-            readers = CPU_COUNT(&cores);
-        r->threads = threads_create(readers, err);
-        if (!r->threads)
+    if (readers > 1) {
+        struct threads *threads = threads_create(readers, err);
+
+        if (!threads)
             return -1;
+        threads_run(threads, readers, read_some, &reading);
+        threads_destroy(threads);
+    } else {
+        read_some(&reading, 0);
     }
-    if (count > 1)
-        threads_run(r->threads, threads_count(r->threads), read_some, &m);
-    else if (count == 1)
-        read_some(&m, 0);
-    for (int i = 0; i < READERS_MOST && m.failed; i++)
-        if (m.failures[i].text[0] != '\0') {
-            *err = m.failures[i];
+    for (int i = 0; i < READERS && reading.failed; i++)
+        if (reading.failures[i].text[0] != '\0') {
+            *err = reading.failures[i];
             break;
         }
-    return m.failed ? -1 : 0;
+    return reading.failed ? -1 : 0;
 }
 
-int shard_reader_get(struct shard_reader *r, int array, int64_t first, int64_t count, float *out,
-                     struct error *err)
+static int wants_all(void *context, int64_t first, int64_t count, float **to)
 {
-    int64_t at = (array * r->elements + first) * 4, end = at + count * 4;
+    (void)context, (void)first, (void)count, (void)to;
+    return 1;
+}
 
-    if (first < 0 || count < 0 || first + count > r->elements || end > r->bytes)
-        return error_set(err, "%s does not hold that many elements", r->path);
-    while (at < end) {
-        int64_t number = at / (int64_t)SHARD_BLOCK, whole = (end - at) / (int64_t)SHARD_BLOCK;
-        size_t within = (size_t)(at % (int64_t)SHARD_BLOCK), part;
-
-        if (within == 0 && whole > 0) {
-            part = (size_t)whole * SHARD_BLOCK;
-            if (read_many(r, number, whole, out, err) < 0)
-                return -1;
-        } else {
-            if (load_block(r, number, err) < 0)
-                return -1;
-            part = r->size - within < (size_t)(end - at) ? r->size - within : (size_t)(end - at);
-            memcpy(out, r->block + within, part);
-        }
-        out += part / 4;
-        at += (int64_t)part;
-    }
-    return 0;
+static void take_none(void *context, int64_t first, int64_t count, const float *elements)
+{
+    (void)context, (void)first, (void)count, (void)elements;
 }
 
 int shard_reader_verify(struct shard_reader *r, struct error *err)
 {
-    return read_many(r, 0, shard_blocks(r->bytes), NULL, err);
+    static const struct shard_sink sink = {wants_all, take_none, NULL};
+
+    return shard_reader_read(r, &sink, err);
 }
