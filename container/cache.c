@@ -263,7 +263,7 @@ static int recall(const struct image_cache *cache, const char *folder, const cha
     char *newline, *rest;
 
     if (name_path(cache, folder, name, "", path, sizeof(path)) < 0 ||
-        small_file_read(path, text, sizeof(text)) < 0)
+        small_file_read_of(path, cache->owner, text, sizeof(text)) < 0)
         return -1;
     newline = strchr(text, '\n');
     if (!newline || newline - text >= IMAGE_KEY_SIZE)

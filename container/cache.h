@@ -57,7 +57,7 @@ int image_cache_publish(const struct image_cache *cache, const char *key, const 
                         const char *origin, char *path, size_t size, struct error *err);
 
 /* Remember, and tell, the key that a name stood for. Recalling returns 0, or -1 where the name was
- * never seen. */
+ * never seen, or somebody else wrote it down. */
 int image_cache_remember(const struct image_cache *cache, const char *name, const char *key,
                          struct error *err);
 int image_cache_recall(const struct image_cache *cache, const char *name, char key[IMAGE_KEY_SIZE]);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The first release that prints digests and starts squashfs files directly. */
 enum { OLDEST_MAJOR = 4, OLDEST_MINOR = 0 };
@@ -50,6 +51,19 @@ const char *environment_value(const char *const *environment, const char *name)
     return NULL;
 }
 
+const char *enroot_temporary(const char *const *environment)
+{
+    static const char *const names[] = {"ENROOT_TEMP_PATH", "TMPDIR"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *named = environment_value(environment, names[i]);
+
+        if (named && named[0] == '/' && access(named, W_OK) == 0)
+            return named;
+    }
+    return "/tmp";
+}
+
 int enroot_check(const char *path, const char *const *environment, struct error *err)
 {
     const char *const argv[] = {"enroot", "version", NULL};
@@ -68,6 +82,38 @@ int enroot_check(const char *path, const char *const *environment, struct error 
                          strtok(result.output, "\n") ? result.output : "(unknown)", OLDEST_MAJOR,
                          OLDEST_MINOR);
     return 0;
+}
+
+int enroot_info(const char *path, const char *const *environment, char *info, size_t size,
+                struct error *err)
+{
+    const char *const argv[] = {"enroot", "info", NULL};
+    struct process_request request = {
+        .argv = argv, .environment = environment, .path = path, .timeout = 60};
+    struct process_result result;
+
+    if (process_run(&request, &result, err) < 0)
+        return -1;
+    if (result.timed_out)
+        return error_set(err, "enroot info took longer than %.0f seconds", request.timeout);
+    if (result.status != 0)
+        return enroot_explain("enroot info", result.status, result.errors, err);
+    snprintf(info, size, "%s", result.output);
+    return 0;
+}
+
+int enroot_setting(const char *info, const char *name, char *value, size_t size)
+{
+    size_t length = strlen(name);
+
+    for (const char *line = info; line; line = strchr(line, '\n')) {
+        line += strspn(line, "\n ");
+        if (strncmp(line, name, length) != 0 || line[length] != '=')
+            continue;
+        snprintf(value, size, "%.*s", (int)strcspn(line + length + 1, "\n"), line + length + 1);
+        return 0;
+    }
+    return -1;
 }
 
 #define CREDENTIALS \

@@ -5,6 +5,16 @@
 #include <stddef.h>
 #include "error.h"
 
+enum { ENROOT_INFO_SIZE = 4096 };
+
+/* Whatever it is asked, Enroot makes its ENROOT_RUNTIME_PATH first, and what a job has of that is
+ * the login node's: /run/user/1000. Only a start uses it, and has one of its own; for anything else
+ * this is one that is there. */
+#define ENROOT_ANY_RUNTIME "ENROOT_RUNTIME_PATH=/tmp"
+
+/* The node's own directory for unfinished work, by the environment. */
+const char *enroot_temporary(const char *const *environment);
+
 /* An environment for Enroot: 'base' with the names in 'settings' ("NAME=value", NULL at the end)
  * replaced or added. The strings stay where they are; free the array. NULL if out of memory. */
 const char **enroot_environment(const char *const *base, const char *const *settings);
@@ -14,6 +24,14 @@ const char *environment_value(const char *const *environment, const char *name);
 
 /* Is there an Enroot in 'path' that is new enough? Returns 0, or -1 with the remedy. */
 int enroot_check(const char *path, const char *const *environment, struct error *err);
+
+/* What Enroot says of its settings, which files of its own may have: 'info' is for enroot_setting.
+ * Returns 0 or -1. */
+int enroot_info(const char *path, const char *const *environment, char *info, size_t size,
+                struct error *err);
+
+/* The value of setting 'name'. Returns 0, or -1 where there is none. */
+int enroot_setting(const char *info, const char *name, char *value, size_t size);
 
 /* Turn the way Enroot ended into a sentence about 'what' ("import of docker://..."): its exit code,
  * its own complaint, and what to do. Returns -1. */

@@ -6,18 +6,36 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-int small_file_read(const char *path, char *text, size_t size)
+/* Read what is open, and close it. */
+static int read_open(int fd, char *text, size_t size)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     ssize_t got = fd < 0 ? -1 : read(fd, text, size - 1);
 
     if (fd >= 0)
         close(fd);
     text[got > 0 ? got : 0] = '\0';
     return got < 0 ? -1 : 0;
+}
+
+int small_file_read(const char *path, char *text, size_t size)
+{
+    return read_open(open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), text, size);
+}
+
+int small_file_read_of(const char *path, uid_t owner, char *text, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    struct stat info;
+
+    if (fd >= 0 && (fstat(fd, &info) < 0 || (info.st_uid != owner && info.st_uid != 0))) {
+        close(fd);
+        fd = -1;
+    }
+    return read_open(fd, text, size);
 }
 
 int small_file_replace(const char *path, const char *work, const char *text, struct error *err)

@@ -3,11 +3,15 @@
 #define MEGATRON_FILES_H
 
 #include <stddef.h>
+#include <sys/types.h>
 #include "error.h"
 
 /* Read up to 'size' - 1 bytes of a file into 'text' and end it with a zero. Links are not followed.
  * Returns 0, or -1 with an empty text where the file cannot be read. */
 int small_file_read(const char *path, char *text, size_t size);
+
+/* The same where 'owner' or root owns the file; somebody else's cannot be read. */
+int small_file_read_of(const char *path, uid_t owner, char *text, size_t size);
 
 /* Give the file 'path' the contents 'text' in one step: a draft in directory 'work' of the same
  * file system, fsync, rename. Returns 0 or -1. */

@@ -15,17 +15,36 @@ static const struct {
     {"podman://", IMAGE_PODMAN},
 };
 
+const char *image_architecture(const char *text)
+{
+    static const char *const names[][2] = {
+        {"x86_64", "amd64"}, {"aarch64", "arm64"}, {"ppc64le", "ppc64le"}};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(text, names[i][0]) == 0 || strcmp(text, names[i][1]) == 0)
+            return names[i][0];
+    return NULL;
+}
+
+/* How many characters at the beginning name NVIDIA's registry's user for all who have a token. */
+static size_t skip_token_user(const char *text)
+{
+    static const char user[] = "docker://$oauthtoken@";
+
+    return strncmp(text, user, sizeof(user) - 1) == 0 ? sizeof(user) - 1 : 0;
+}
+
 /* Enroot passes an image's path through a shell: what a shell would not take literally is refused.
  */
 static int check_characters(const char *what, const char *text, struct error *err)
 {
-    for (const char *c = text; *c; c++) {
+    for (const char *c = text + skip_token_user(text); *c; c++) {
         if (strchr("'\"`$\\", *c))
             return error_set(
                 err,
-                "%s: the character %c in an image's name is not supported, since Enroot "
-                "would evaluate it; rename the file or make a link",
-                what, *c);
+                "%s: the character %c in an image's name is not supported, since Enroot would "
+                "evaluate it%s",
+                what, *c, strstr(text, "://") ? "" : "; rename the file or make a link");
         if (iscntrl((unsigned char)*c))
             return error_set(err, "%s: an image's name holds a control character", what);
     }

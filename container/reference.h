@@ -16,9 +16,14 @@ struct image_reference {
 
 /* Read an image's name. Refused are texts that neither Enroot nor a shell inside it would take as
  * data: quotes, `$`, backslashes, control characters; and names without a scheme that are no path.
+ * The user of a registry may be `$oauthtoken`, as NVIDIA's wants it.
  * 'what' names the option in the error. Returns 0 or -1. */
 int image_reference_parse(const char *what, const char *text, struct image_reference *reference,
                           struct error *err);
+
+/* The name that Enroot and uname(1) have for an architecture, which may be written as registries
+ * do: "aarch64" for "arm64". NULL where Enroot knows none of that name. */
+const char *image_architecture(const char *text);
 
 /* Turn what `enroot digest` or a daemon's image id prints ("sha256:<64 hex digits>", white space
  * around it) into the key of a cache entry, "sha256-<64 hex digits>". Returns 0 or -1. */

@@ -8,8 +8,24 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/utsname.h>
 
-enum { DIGEST_TIMEOUT = 60 };
+enum { DIGEST_TIMEOUT = 60, RECORD_SIZE = IMAGE_TEXT_SIZE + 80 };
+
+/* What a reference is called in the cache's records. A name in a registry stands for another image
+ * on another architecture; a daemon has one image of a name. */
+static void name_record(const struct image_request *request, char name[RECORD_SIZE])
+{
+    const struct image_reference *reference = request->reference;
+    struct utsname host;
+
+    uname(&host);
+    snprintf(name, RECORD_SIZE, "%s%s%s", reference->text,
+             reference->scheme == IMAGE_DOCKER ? " " : "",
+             reference->scheme != IMAGE_DOCKER ? ""
+             : request->architecture           ? request->architecture
+                                               : host.machine);
+}
 
 /* Somebody is asked, and other steps of the job may wait for the answer. */
 struct question {
@@ -82,12 +98,21 @@ static int is_cached(const struct image_request *request, const char *key)
            image_cache_find(request->cache, key, path, sizeof(path), NULL) == 1;
 }
 
+int image_recalled(const struct image_request *request, char key[IMAGE_KEY_SIZE])
+{
+    char name[RECORD_SIZE];
+
+    name_record(request, name);
+    if (image_cache_recall(request->cache, name, key) == 0)
+        return 0;
+    return request->shared ? image_cache_recall(request->shared, name, key) : -1;
+}
+
 /* Nobody can be asked: take the last answer, if that image is still there. */
 static int use_last(const struct image_request *request, char key[IMAGE_KEY_SIZE],
                     const struct error *why)
 {
-    if (image_cache_recall(request->cache, request->reference->text, key) < 0 ||
-        !is_cached(request, key))
+    if (image_recalled(request, key) < 0 || !is_cached(request, key))
         return -1;
     image_say(request, "%s; using the image it was the last time, %.20s...", why->text, key);
     return 0;
@@ -97,18 +122,36 @@ static int ask_registry(const struct question *question, char key[IMAGE_KEY_SIZE
                         struct error *err)
 {
     const struct image_request *request = question->request;
-    const char *text = request->reference->text;
-    const char *const argv[] = {"enroot", "digest", text, NULL};
+    const char *text = request->reference->text, *architecture = request->architecture;
+    const char *const argv[] = {"enroot",     "digest", architecture ? "--arch" : text,
+                                architecture, text,     NULL};
+    char name[RECORD_SIZE];
     struct error trouble;
 
+    name_record(request, name);
     if (ask(question, argv, "", key, err) == 0)
-        return image_cache_remember(request->cache, text, key, err);
+        return image_cache_remember(request->cache, name, key, err);
     if (use_last(request, key, err) == 0)
         return 0;
     /* An Enroot that is missing or too old is the better reason. */
     return enroot_check(request->path, request->environment, &trouble) < 0
                ? error_set(err, "%s", trouble.text)
                : -1;
+}
+
+/* The same digest stands for the same image for ever. It may be that of the image, or of a list of
+ * images for several architectures, which is never the key of one. */
+static int resolve_pinned(const struct question *question, char key[IMAGE_KEY_SIZE],
+                          struct error *err)
+{
+    const struct image_request *request = question->request;
+
+    if (image_recalled(request, key) == 0)
+        return 0;
+    if (!is_cached(request, request->reference->pinned))
+        return ask_registry(question, key, err);
+    snprintf(key, IMAGE_KEY_SIZE, "%s", request->reference->pinned);
+    return 0;
 }
 
 static int resolve_daemon(const struct question *question, int ask_daemon, char key[IMAGE_KEY_SIZE],
@@ -126,7 +169,7 @@ static int resolve_daemon(const struct question *question, int ask_daemon, char 
     /* srun in a batch job runs where no daemon is; sbatch imported it on the submit host. */
     if (ask_daemon)
         return use_last(request, key, err);
-    if (image_cache_recall(request->cache, reference->text, key) < 0)
+    if (image_recalled(request, key) < 0)
         return error_set(err,
                          "%.300s was never imported; run `megatron image import %.300s` where its "
                          "daemon runs",
@@ -137,9 +180,12 @@ static int resolve_daemon(const struct question *question, int ask_daemon, char 
 static int resolve_now(const struct question *question, int ask_daemon, char key[IMAGE_KEY_SIZE],
                        struct error *err)
 {
-    return question->request->reference->scheme == IMAGE_DOCKER
-               ? ask_registry(question, key, err)
-               : resolve_daemon(question, ask_daemon, key, err);
+    const struct image_reference *reference = question->request->reference;
+
+    if (reference->scheme != IMAGE_DOCKER)
+        return resolve_daemon(question, ask_daemon, key, err);
+    return reference->pinned[0] ? resolve_pinned(question, key, err)
+                                : ask_registry(question, key, err);
 }
 
 /* Steps of a job may begin at once: one of them asks. Who waited for long asks as well. */
@@ -149,14 +195,14 @@ static int resolve_for_job(const struct image_request *request, int ask_daemon,
     struct lease lease;
     struct lease_watch watch = {0};
     struct question question = {.request = request, .lease = &lease};
-    const char *text = request->reference->text;
-    char path[4096];
+    char path[4096], name[RECORD_SIZE];
     double begun = seconds_now();
     int taken = 0, rc;
 
-    if (image_cache_lease_job(request->cache, request->job, text, path, sizeof(path)) < 0)
+    name_record(request, name);
+    if (image_cache_lease_job(request->cache, request->job, name, path, sizeof(path)) < 0)
         return error_set(err, "the path of the image cache is too long");
-    while (image_cache_recall_job(request->cache, request->job, text, key) < 0 && taken == 0 &&
+    while (image_cache_recall_job(request->cache, request->job, name, key) < 0 && taken == 0 &&
            seconds_now() - begun < DIGEST_TIMEOUT) {
         taken = lease_take(&lease, path, request->patience, &watch, err);
         if (taken == 0) {
@@ -166,12 +212,12 @@ static int resolve_for_job(const struct image_request *request, int ask_daemon,
     }
     if (taken < 0)
         return -1;
-    rc = image_cache_recall_job(request->cache, request->job, text, key);
+    rc = image_cache_recall_job(request->cache, request->job, name, key);
     if (rc < 0) {
         question.lease = taken ? &lease : NULL;
         rc = resolve_now(&question, ask_daemon, key, err);
         if (rc == 0)
-            rc = image_cache_remember_job(request->cache, request->job, text, key, err);
+            rc = image_cache_remember_job(request->cache, request->job, name, key, err);
     }
     if (taken)
         lease_release(&lease);
@@ -183,19 +229,22 @@ int image_resolve(const struct image_request *request, int ask_daemon, char key[
 {
     const struct question question = {.request = request};
 
-    if (request->reference->pinned[0]) {
-        snprintf(key, IMAGE_KEY_SIZE, "%s", request->reference->pinned);
-        return 0;
-    }
     return request->job ? resolve_for_job(request, ask_daemon, key, err)
                         : resolve_now(&question, ask_daemon, key, err);
 }
 
 int image_resolved(const struct image_request *request, char key[IMAGE_KEY_SIZE])
 {
-    if (request->reference->pinned[0]) {
-        snprintf(key, IMAGE_KEY_SIZE, "%s", request->reference->pinned);
-        return 0;
-    }
-    return image_cache_recall_job(request->cache, request->job, request->reference->text, key);
+    char name[RECORD_SIZE];
+
+    name_record(request, name);
+    return image_cache_recall_job(request->cache, request->job, name, key);
+}
+
+void image_forget(const struct image_request *request)
+{
+    char name[RECORD_SIZE];
+
+    name_record(request, name);
+    image_cache_forget_job(request->cache, request->job, name);
 }

@@ -46,19 +46,6 @@ static const char *enroot_path(const struct config *config)
     return config->enroot_path ? config->enroot_path : DEFAULT_PATH;
 }
 
-static const char *temporary_directory(const char *const *environment)
-{
-    static const char *const names[] = {"ENROOT_TEMP_PATH", "TMPDIR"};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        const char *named = value(environment, names[i]);
-
-        if (named && named[0] == '/' && access(named, W_OK) == 0)
-            return named;
-    }
-    return "/tmp";
-}
-
 /* --- Where the image is ----------------------------------------------------------------------- */
 
 static int open_caches(struct work *work, const struct config *config,
@@ -89,7 +76,7 @@ static void fill_request(struct work *work, const struct image_settings *setting
     work->request.reference = &settings->reference;
     work->request.environment = environment;
     work->request.path = enroot_path(config);
-    work->request.temporary = temporary_directory(environment);
+    work->request.temporary = enroot_temporary(environment);
     work->request.timeout = (double)settings->timeout;
     work->request.timeout_option =
         "--megatron-import-timeout, or import it beforehand with `megatron image import`";
@@ -147,7 +134,7 @@ static int import_here(struct work *work, char key[IMAGE_KEY_SIZE], char *path, 
     if (image_obtain(&work->request, key, path, size, err) == 0)
         return 0;
     /* The next step asks anew. */
-    image_cache_forget_job(&work->own, work->request.job, work->request.reference->text);
+    image_forget(&work->request);
     return -1;
 }
 
@@ -261,7 +248,7 @@ static int start_container(const struct image_node *node, const char *image, pid
         .settings = variables,
         .environment = node->environment,
         .path = enroot_path(node->config),
-        .temporary = temporary_directory(node->environment),
+        .temporary = enroot_temporary(node->environment),
         .writable = !settings->readonly,
         .remap_root = settings->remap_root,
         .mount_home = settings->mount_home,
@@ -401,7 +388,7 @@ int image_start(const struct image_node *node, pid_t *holder, struct error *err)
     struct image_node own = *node;
     const char *users = value(node->environment, "PATH");
     char path[16384];
-    const char *const settings[] = {path, NULL};
+    const char *const settings[] = {path, ENROOT_ANY_RUNTIME, NULL};
     const char **environment;
     int rc;
 
@@ -423,12 +410,17 @@ int image_import_from_daemon(const struct image_settings *settings, const struct
                              void (*say)(void *argument, const char *line), struct error *err)
 {
     struct work *work = calloc(1, sizeof(*work));
+    const char *const added[] = {ENROOT_ANY_RUNTIME, NULL};
+    const char **complete = enroot_environment(environment, added);
     char key[IMAGE_KEY_SIZE], path[PATH_MAX];
     int rc;
 
-    if (!work)
+    if (!work || !complete) {
+        free(work);
+        free(complete);
         return error_set(err, "out of memory");
-    fill_request(work, settings, config, environment);
+    }
+    fill_request(work, settings, config, complete);
     /* The daemon's client is where the user has it. */
     work->request.path = value(environment, "PATH");
     work->request.processors = (int)sysconf(_SC_NPROCESSORS_ONLN);
@@ -439,6 +431,7 @@ int image_import_from_daemon(const struct image_settings *settings, const struct
     if (rc == 0)
         rc = image_obtain(&work->request, key, path, sizeof(path), err);
     free(work);
+    free(complete);
     return rc;
 }
 

@@ -1,6 +1,7 @@
 #include "config.h"
 #include "cache.h"
 #include "commands.h"
+#include "enroot.h"
 #include "import.h"
 #include "option.h"
 #include "reference.h"
@@ -19,7 +20,7 @@
 #include <unistd.h>
 
 struct image_options {
-    const char *output, *cache, *max_size;
+    const char *output, *cache, *arch, *max_size;
     int64_t keep_days, timeout;
 };
 
@@ -28,6 +29,8 @@ static const struct option options[] = {
     {"cache", OPTION_TEXT, AT(cache), "DIR",
      "the cache; default: MEGATRON_IMAGE_CACHE, else below ~/.cache", NULL, 0, 0},
     {"output", OPTION_TEXT, AT(output), "FILE", "import: also put the image there", NULL, 0, 0},
+    {"arch", OPTION_TEXT, AT(arch), "NAME",
+     "import: for nodes that are x86_64, aarch64 or ppc64le, not for this machine", NULL, 0, 0},
     {"timeout", OPTION_INT, AT(timeout), "SECONDS", "import: give up after so long (0: never)",
      NULL, 0, 1 << 30},
     {"keep-days", OPTION_INT, AT(keep_days), "N", "prune: remove what was not used for N days",
@@ -47,6 +50,7 @@ static void print_usage(void)
            "       megatron image prune [--keep-days N] [--max-size SIZE]\n\n"
            "URI is docker://[USER@][REGISTRY#]IMAGE[:TAG][@sha256:...], dockerd://IMAGE or "
            "podman://IMAGE.\n"
+           "-o FILE is the same as --output FILE.\n"
            "Jobs with --megatron-image use the same cache.\n\nOptions:\n");
     options_print(options, stdout);
 }
@@ -135,15 +139,14 @@ static int run_import(const struct image_options *given, const char *uri,
 {
     struct image_reference reference;
     char key[IMAGE_KEY_SIZE], path[4096];
-    const char *temporary = getenv("ENROOT_TEMP_PATH");
+    const char *const added[] = {ENROOT_ANY_RUNTIME, NULL};
+    const char **environment;
+    int rc;
     struct image_request request = {
         .reference = &reference,
         .cache = cache,
-        .environment = (const char *const *)environ,
         .path = getenv("PATH"),
-        .temporary = temporary          ? temporary
-                     : getenv("TMPDIR") ? getenv("TMPDIR")
-                                        : "/tmp",
+        .temporary = enroot_temporary((const char *const *)environ),
         .timeout = (double)given->timeout,
         .timeout_option = "--timeout",
         .patience = 20,
@@ -157,8 +160,20 @@ static int run_import(const struct image_options *given, const char *uri,
         return error_set(err, "%.300s is a file already; --megatron-image takes it as it is", uri);
     if (given->output && check_output(given->output, err) < 0)
         return -1;
-    if (image_resolve(&request, 1, key, err) < 0 ||
-        image_obtain(&request, key, path, sizeof(path), err) < 0)
+    if (given->arch) {
+        request.architecture = image_architecture(given->arch);
+        if (!request.architecture)
+            return error_set(err, "--arch=%.50s is not x86_64, aarch64 or ppc64le", given->arch);
+    }
+    environment = enroot_environment((const char *const *)environ, added);
+    if (!environment)
+        return error_set(err, "out of memory");
+    request.environment = environment;
+    rc = image_resolve(&request, 1, key, err);
+    if (rc == 0)
+        rc = image_obtain(&request, key, path, sizeof(path), err);
+    free(environment);
+    if (rc < 0)
         return -1;
     if (given->output && put_output(path, given->output, err) < 0)
         return -1;

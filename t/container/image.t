@@ -70,6 +70,25 @@ out=$(cat "$registry_dir"/out?)
 is "$(imports "$out")" 1 "four at once: one import"
 is "$(grep -c 'sqsh$' <<<"$out")" 4 "and four images"
 
+# A name, and the digest of a list, stand for another image on another architecture.
+other=$([ "$(uname -m)" = aarch64 ] && echo amd64 || echo arm64)
+foreign=$(image import --arch "$other" "${registry}multi:1" | tail -n 1)
+like "$foreign" '^/.*sqsh$' "an image for other machines"
+like "$(image import --arch sparc "${registry}multi:1")" '--arch=sparc is not x86_64, aarch64' "not for any"
+registry_down
+out=$(image import "${registry}multi:1"); rc=$?
+is "$rc" 1 "it is not taken for this machine's"
+registry_again
+native=$(image import "${registry}multi:1@$multi_digest" | tail -n 1)
+like "$native" '^/.*sqsh$' "this machine's, by the digest of the list"
+ok "is another" test "$native" != "$foreign"
+out=$(image import "${registry}multi:1")
+is "$(tail -n 1 <<<"$out"):$(imports "$out")" "$native:0" "and the same as that of the tag"
+registry_down
+is "$(image import "${registry}multi:1@$multi_digest")" "$native" "a digest is asked for once"
+registry_again
+image prune --max-size 0 >/dev/null
+
 # A first image needs as much as its layers at least; the next of a name is taken to be as large as the last.
 if [ "$(id -u)" = 0 ] && mkdir "$registry_dir/little" && mount -t tmpfs -o size=3M,mode=700,uid=65534 tmpfs "$registry_dir/little" 2>/dev/null; then
     little() { ordinary MEGATRON_IMAGE_CACHE="$registry_dir/little" "$megatron" image import "${registry}small:1" 2>&1; }

@@ -2,8 +2,9 @@
 # where $MEGATRON_TEST_ENROOT names the directory of its program (then Debian's docker-registry, umoci
 # and skopeo serve the images on 127.0.0.1).
 #
-#   registry_up DIR     a registry with the images small:1 (busybox, /etc/rc, an environment) and bare:1
-#                       (one static program, no shell); $registry is its prefix, $enroot_path a PATH
+#   registry_up DIR     a registry with the images small:1 (busybox, /etc/rc, an environment), bare:1
+#                       (one static program, no shell) and multi:1 (one of either for x86_64 and aarch64;
+#                       $multi_digest is that of the list); $registry is its prefix, $enroot_path a PATH
 #                       for it, $image_arguments what plugstack.conf is to say
 #   registry_down       it does not answer any more;  registry_again: it does;  registry_lock: to ada alone
 #   ordinary COMMAND    run as an ordinary user with that Enroot; his home is DIR/home, his files for
@@ -23,7 +24,27 @@ make_roots() {
     echo 'GREETING=from the image' >"$1/small/1/etc/environment"
     printf 'cd "/usr/src" && unset OLDPWD || exit 1\nexec "$@"\n' >"$1/small/1/etc/rc"
     cp "$(command -v busybox)" "$1/bare/1/bin/pwd"
+    mkdir "$1/multi"
+    cp -a "$1/small/1" "$1/multi/1-aarch64"
+    cp -a "$1/bare/1" "$1/multi/1-x86_64"
 }
+
+# A list of small as the image for arm64 and bare for amd64, as registries have it.
+push_list() {
+    local name size digest items=()
+    for name in small:arm64 bare:amd64; do
+        umoci config --image "$1/${name%:*}.oci:1" --architecture "${name#*:}" &&
+            skopeo copy --quiet --format v2s2 --dest-tls-verify=false "oci:$1/${name%:*}.oci:1" "docker://127.0.0.1:$registry_port/multi:${name#*:}" &&
+            skopeo inspect --raw --tls-verify=false "docker://127.0.0.1:$registry_port/multi:${name#*:}" >"$1/manifest" || return 1
+        digest=$(sha256sum <"$1/manifest") size=$(stat -c %s "$1/manifest")
+        items+=("{\"mediaType\":\"application/vnd.docker.distribution.manifest.v2+json\",\"size\":$size,\"digest\":\"sha256:${digest%% *}\",\"platform\":{\"os\":\"linux\",\"architecture\":\"${name#*:}\"}}")
+    done
+    local type=application/vnd.docker.distribution.manifest.list.v2+json
+    printf '{"schemaVersion":2,"mediaType":"%s","manifests":[%s,%s]}' "$type" "${items[@]}" >"$1/manifest"
+    curl -sf -X PUT -H "Content-Type: $type" --data-binary "@$1/manifest" "http://127.0.0.1:$registry_port/v2/multi/manifests/1" || return 1
+    digest=$(sha256sum <"$1/manifest")
+    multi_digest=sha256:${digest%% *}
+} >>"$1/push.log" 2>&1
 
 push_images() {
     local name
@@ -90,6 +111,7 @@ echo "{\"layers\": [{\"size\": $(du -sb "$ENROOT_STANDIN_REGISTRY/${1#http://her
 S
         chmod 755 "$1/bin/curl"
         registry=docker://here#
+        multi_digest=sha256:$(printf '%064d' 8)
         enroot_path=$1/bin
         # The stand-in mounts nothing.
         image_arguments="enroot_path=$enroot_path:/usr/sbin:/usr/bin:/sbin:/bin image_fuse=none"
@@ -101,7 +123,7 @@ S
     image_arguments="enroot_path=$enroot_path:/usr/sbin:/usr/bin:/sbin:/bin"
     printf 'version: 0.1\nstorage:\n  filesystem: {rootdirectory: %s/store}\nhttp: {addr: 127.0.0.1:%s}\n' "$1" "$registry_port" >"$1/registry.yml"
     registry_again
-    push_images "$1" || { cat "$1/push.log"; return 1; }
+    push_images "$1" && push_list "$1" || { cat "$1/push.log"; return 1; }
 }
 
 registry_end() {
@@ -111,6 +133,6 @@ registry_end() {
 }
 
 ordinary() {
-    "${user[@]}" env -i HOME="$registry_dir/home" TMPDIR="$registry_dir/tmp" PATH="$enroot_path:/usr/sbin:/usr/bin:/sbin:/bin" ENROOT_ALLOW_HTTP=yes \
+    "${user[@]}" env -i HOME="$registry_dir/home" TMPDIR="$registry_dir/tmp" PATH="$enroot_path:/usr/sbin:/usr/bin:/sbin:/bin" XDG_RUNTIME_DIR=/run/user/of-another-host ENROOT_ALLOW_HTTP=yes \
         ENROOT_STANDIN_REGISTRY="$registry_dir/registry" "$@"
 }
