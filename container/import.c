@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SAY_EVERY = 5, DAY = 86400, JOB_DAYS = 30 };
+enum { DAY = 86400, JOB_DAYS = 30 };
 
 #define MAKE_ROOM "run `megatron image prune`, or set MEGATRON_IMAGE_CACHE to another place"
 
@@ -34,6 +34,8 @@ struct work {
     struct scratch scratch;
     char draft[4096];
     struct process_result result;
+    struct manifest manifest;
+    struct download download;
     struct progress progress;
     double said;
     int lost; /* somebody took this import for dead, and the lease */
@@ -50,7 +52,7 @@ static int on_tick(void *argument, double elapsed)
     work->lost = lease_beat(&work->lease) < 0;
     if (work->lost)
         return -1;
-    if (elapsed - work->said < SAY_EVERY)
+    if (elapsed - work->said < PROGRESS_SECONDS)
         return 0;
     work->said = elapsed;
     progress_line(&work->progress, work->result.errors, elapsed, line, sizeof(line));
@@ -79,8 +81,10 @@ static void explain_space(const struct work *work, struct error *err)
 static int run_import(struct work *work, struct error *err)
 {
     const struct image_request *request = work->request;
-    const char *const argv[] = {"enroot", "import", "-o", work->draft, request->reference->text,
-                                NULL};
+    const char *text = request->reference->text, *architecture = request->architecture;
+    const char *const argv[] = {
+        "enroot",     "import", "-o", work->draft, architecture ? "--arch" : text,
+        architecture, text,     NULL};
     char temporary[2100], runtime[2100], processors[64], what[IMAGE_TEXT_SIZE + 16];
     const char *settings[] = {temporary, runtime, processors, NULL};
     struct process_request process = {.argv = argv,
@@ -151,6 +155,18 @@ static void publish_child(struct work *work, const char *key, int answer)
     _exit(write(answer, trouble.text, sizeof(trouble.text)) < 0);
 }
 
+static void say_sum(const struct work *work, pid_t child, double elapsed)
+{
+    const struct image_request *request = work->request;
+    struct stat info;
+    char line[256];
+
+    if (stat(work->draft, &info) < 0)
+        return;
+    progress_of_sum(child, (double)info.st_size, elapsed, line, sizeof(line));
+    image_say(request, "importing %s: checksum: %s", request->reference->text, line);
+}
+
 /* Summing up and syncing a large image takes minutes in which others must see that this import
  * lives: a child does it. */
 static int publish(struct work *work, const char *key, char *path, size_t size, struct error *err)
@@ -158,6 +174,7 @@ static int publish(struct work *work, const char *key, char *path, size_t size, 
     const struct image_request *request = work->request;
     struct pollfd answer = {.events = POLLIN};
     struct error said = {.text = ""};
+    double begun = seconds_now(), spoke = begun;
     int ends[2];
     pid_t parent = getpid(), child;
     ssize_t got;
@@ -182,6 +199,10 @@ static int publish(struct work *work, const char *key, char *path, size_t size, 
         image_beat(request);
         /* Publishing is a rename: it does no harm where another does the same. */
         (void)lease_beat(&work->lease);
+        if (seconds_now() - spoke < PROGRESS_SECONDS)
+            continue;
+        spoke = seconds_now();
+        say_sum(work, child, spoke - begun);
     }
     got = read(ends[0], said.text, sizeof(said.text));
     close(ends[0]);
@@ -249,9 +270,9 @@ static int check_room(struct work *work, struct error *err)
 
     if (check_place(request, "image cache", cache, MAKE_ROOM, need, err) < 0)
         return -1;
-    layers = manifest_layers(request, temporary);
-    if (layers <= 0)
+    if (manifest_ask(request, temporary, &work->manifest) < 0)
         return 0;
+    layers = work->manifest.bytes;
     if (last == 0 && layers > need)
         need = layers;
     if (check_place(request, "temporary directory", temporary,
@@ -261,6 +282,25 @@ static int check_room(struct work *work, struct error *err)
     if (stat(cache, &a) == 0 && stat(temporary, &b) == 0 && a.st_dev == b.st_dev)
         need += layers;
     return check_place(request, "image cache", cache, MAKE_ROOM, need, err);
+}
+
+static void prepare_progress(struct work *work)
+{
+    const struct image_request *request = work->request;
+    char info[ENROOT_INFO_SIZE], options[512], cache[2048];
+    struct error ignored;
+
+    work->progress = (struct progress){.draft = work->draft, .scratch = &work->scratch};
+    if (enroot_info(request->path, request->environment, info, sizeof(info), &ignored) < 0)
+        return;
+    if (enroot_setting(info, "ENROOT_CACHE_PATH", cache, sizeof(cache)) == 0) {
+        download_watch(&work->download, &work->manifest, cache);
+        if (work->manifest.count > 0)
+            work->progress.download = &work->download;
+    }
+    work->progress.uncompressed =
+        enroot_setting(info, "ENROOT_SQUASH_OPTIONS", options, sizeof(options)) == 0 &&
+        strstr(options, "-noD") != NULL;
 }
 
 static int import_with_lease(struct work *work, const char *key, char *path, size_t size,
@@ -282,7 +322,7 @@ static int import_with_lease(struct work *work, const char *key, char *path, siz
     }
     snprintf(work->draft, sizeof(work->draft), "%s/work/%s.%s.draft", request->cache->directory,
              key, strrchr(work->lease.owner, ' ') + 1);
-    work->progress = (struct progress){.draft = work->draft, .scratch = &work->scratch};
+    prepare_progress(work);
     image_say(request, "importing %s", request->reference->text);
     rc = run_import(work, err);
     if (rc == 0)
@@ -384,7 +424,7 @@ int image_obtain(const struct image_request *request, const char *key, char *pat
                            request->reference->text, request->timeout, watch.seen);
             break;
         }
-        if (seconds_now() - begun - said >= SAY_EVERY) {
+        if (seconds_now() - begun - said >= PROGRESS_SECONDS) {
             said = seconds_now() - begun;
             image_say(request, "waiting for the import of %s by %.*s (%.0f s)",
                       request->reference->text, (int)strcspn(watch.seen, " "), watch.seen, said);

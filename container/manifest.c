@@ -57,35 +57,76 @@ static const char *member(const char *at, const char *name)
     return *end == ':' ? end + 1 : NULL;
 }
 
-/* The sizes of the objects in the array that begins at 'at'. */
-static int64_t sum_sizes(const char *at)
+/* The 64 hex digits of a "sha256:..." that begins at 'at' with a quote; else nothing. */
+static void read_digest(const char *at, char digest[LAYER_DIGEST_SIZE])
 {
-    int64_t sum = 0;
-    int depth = 0, found = 0;
+    static const char scheme[] = "\"sha256:";
+    const char *digits;
+
+    while (isspace((unsigned char)*at))
+        at++;
+    digits = at + sizeof(scheme) - 1;
+    if (strncmp(at, scheme, sizeof(scheme) - 1) == 0 &&
+        strspn(digits, "0123456789abcdef") == LAYER_DIGEST_SIZE - 1 &&
+        digits[LAYER_DIGEST_SIZE - 1] == '"')
+        snprintf(digest, LAYER_DIGEST_SIZE, "%.64s", digits);
+}
+
+static int read_member(const char *at, struct manifest_layer *layer)
+{
+    const char *value = member(at, "size");
+    char *end;
+
+    if (value) {
+        layer->size = strtoll(value, &end, 10);
+        return end == value || layer->size < 0 ? -1 : 0;
+    }
+    value = member(at, "digest");
+    if (value)
+        read_digest(value, layer->digest);
+    return 0;
+}
+
+static int add_layer(const struct manifest_layer *layer, struct manifest *manifest)
+{
+    if (layer->size < 0)
+        return 0;
+    if (manifest->count == MANIFEST_LAYERS || layer->size > INT64_MAX / 4 - manifest->bytes)
+        return -1;
+    manifest->layers[manifest->count++] = *layer;
+    manifest->bytes += layer->size;
+    return 0;
+}
+
+/* The objects of the array that begins at 'at'. */
+static int read_layers(const char *at, struct manifest *manifest)
+{
+    const struct manifest_layer none = {.size = -1};
+    struct manifest_layer layer = none;
+    int depth = 0;
 
     while (*at) {
         if (*at == '"') {
-            const char *value = depth == 2 ? member(at, "size") : NULL;
-            char *end = NULL;
-            long long size = value ? strtoll(value, &end, 10) : 0;
-
-            if (value && (end == value || size < 0 || size > INT64_MAX / 4 - sum))
+            if (depth == 2 && read_member(at, &layer) < 0)
                 return -1;
-            sum += size;
-            found += value != NULL;
             at = skip_string(at);
             continue;
         }
         depth += *at == '[' || *at == '{';
         depth -= *at == ']' || *at == '}';
+        if (depth == 1 && *at == '}') {
+            if (add_layer(&layer, manifest) < 0)
+                return -1;
+            layer = none;
+        }
         if (depth == 0)
-            return found > 0 ? sum : -1;
+            return manifest->count > 0 ? 0 : -1;
         at++;
     }
     return -1;
 }
 
-int64_t manifest_sum(const char *text)
+static int find_layers(const char *text, struct manifest *manifest)
 {
     int depth = 0;
 
@@ -95,7 +136,7 @@ int64_t manifest_sum(const char *text)
         if (value) {
             while (isspace((unsigned char)*value))
                 value++;
-            return *value == '[' ? sum_sizes(value) : -1;
+            return *value == '[' ? read_layers(value, manifest) : -1;
         }
         depth += *text == '[' || *text == '{';
         depth -= *text == ']' || *text == '}';
@@ -104,21 +145,30 @@ int64_t manifest_sum(const char *text)
     return -1;
 }
 
-static int64_t read_manifest(const char *path)
+int manifest_parse(const char *text, struct manifest *manifest)
+{
+    memset(manifest, 0, sizeof(*manifest));
+    if (find_layers(text, manifest) == 0)
+        return 0;
+    memset(manifest, 0, sizeof(*manifest));
+    return -1;
+}
+
+static int read_manifest(const char *path, struct manifest *manifest)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     struct stat info;
     char *text = NULL;
-    int64_t sum = -1;
+    int rc = -1;
 
     if (fd >= 0 && fstat(fd, &info) == 0 && info.st_size > 0 && info.st_size < MOST_TEXT)
         text = calloc(1, (size_t)info.st_size + 1);
     if (text && read(fd, text, (size_t)info.st_size) == info.st_size)
-        sum = manifest_sum(text);
+        rc = manifest_parse(text, manifest);
     free(text);
     if (fd >= 0)
         close(fd);
-    return sum;
+    return rc;
 }
 
 static int write_shim(const char *path)
@@ -142,9 +192,12 @@ static int on_tick(void *argument, double elapsed)
     return 0;
 }
 
-int64_t manifest_layers(const struct image_request *request, const char *directory)
+int manifest_ask(const struct image_request *request, const char *directory,
+                 struct manifest *manifest)
 {
-    const char *const argv[] = {"enroot", "digest", request->reference->text, NULL};
+    const char *text = request->reference->text, *architecture = request->architecture;
+    const char *const argv[] = {"enroot",     "digest", architecture ? "--arch" : text,
+                                architecture, text,     NULL};
     const char *searched = environment_value(request->environment, "PATH");
     char real[4096], curl[4200], file[2200], path[20000], program[4096 + 32];
     const char *settings[] = {curl, file, path, NULL};
@@ -155,8 +208,9 @@ int64_t manifest_layers(const struct image_request *request, const char *directo
                                       .argument = (void *)request};
     struct process_result *result;
     struct error ignored;
-    int64_t sum = -1;
+    int rc = -1;
 
+    memset(manifest, 0, sizeof(*manifest));
     searched = searched ? searched : request->path;
     if (request->reference->scheme != IMAGE_DOCKER || strlen(directory) > 2000 ||
         process_find("curl", searched, real, sizeof(real)) < 0)
@@ -169,10 +223,10 @@ int64_t manifest_layers(const struct image_request *request, const char *directo
     process.environment = enroot_environment(request->environment, settings);
     if (result && process.environment && write_shim(program) == 0 &&
         process_run(&process, result, &ignored) == 0)
-        sum = read_manifest(strchr(file, '=') + 1);
+        rc = read_manifest(strchr(file, '=') + 1, manifest);
     free((void *)process.environment);
     free(result);
     unlink(program);
     unlink(strchr(file, '=') + 1);
-    return sum;
+    return rc;
 }

@@ -28,20 +28,14 @@ static int run_enroot(const char *const *argv, const char *path, const char *con
 static int find_data(const struct named_request *request, char *data, size_t size,
                      struct error *err)
 {
-    static const char name[] = "ENROOT_DATA_PATH=";
-    const char *const argv[] = {"enroot", "info", NULL};
-    struct process_result result;
-    const char *found;
+    static const char name[] = "ENROOT_DATA_PATH";
+    char info[ENROOT_INFO_SIZE];
 
-    if (run_enroot(argv, request->path, request->environment, 60, &result, err) < 0)
+    if (enroot_info(request->path, request->environment, info, sizeof(info), err) < 0)
         return -1;
-    found = result.status == 0 ? strstr(result.output, name) : NULL;
-    if (!found)
-        return result.status != 0 ? enroot_explain("enroot info", result.status, result.errors, err)
-                                  : error_set(err, "enroot info does not tell ENROOT_DATA_PATH");
-    found += sizeof(name) - 1;
-    snprintf(data, size, "%.*s", (int)strcspn(found, "\n"), found);
-    return 0;
+    return enroot_setting(info, name, data, size) == 0
+               ? 0
+               : error_set(err, "enroot info does not tell %s", name);
 }
 
 /* In the container itself: it comes and goes with it. */

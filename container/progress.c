@@ -36,6 +36,18 @@ static int writes_draft(const char *pid, const char *draft)
     return memmem(text, got, draft, strlen(draft)) != NULL;
 }
 
+/* Bytes that process 'pid' has read; -1 where it is not running. */
+static double bytes_read_by(const char *pid)
+{
+    char path[64], text[512];
+    long long value;
+
+    snprintf(path, sizeof(path), "/proc/%.20s/io", pid);
+    if (small_file_read(path, text, sizeof(text)) < 0 || sscanf(text, "rchar: %lld", &value) != 1)
+        return -1;
+    return (double)value;
+}
+
 /* Bytes that the program which writes the image has read; -1 where it is not running. */
 static double bytes_read(const char *draft)
 {
@@ -43,17 +55,9 @@ static double bytes_read(const char *draft)
     struct dirent *item;
     double bytes = -1;
 
-    while (processes && bytes < 0 && (item = readdir(processes))) {
-        char path[64], text[512];
-        long long value;
-
-        if (item->d_name[0] < '1' || item->d_name[0] > '9' || !writes_draft(item->d_name, draft))
-            continue;
-        snprintf(path, sizeof(path), "/proc/%.20s/io", item->d_name);
-        if (small_file_read(path, text, sizeof(text)) == 0 &&
-            sscanf(text, "rchar: %lld", &value) == 1)
-            bytes = (double)value;
-    }
+    while (processes && bytes < 0 && (item = readdir(processes)))
+        if (item->d_name[0] >= '1' && item->d_name[0] <= '9' && writes_draft(item->d_name, draft))
+            bytes = bytes_read_by(item->d_name);
     if (processes)
         closedir(processes);
     return bytes;
@@ -84,34 +88,92 @@ static double look_at_layers(struct progress *progress, double elapsed)
     return progress->unpacked;
 }
 
+/* "(20 s, about 30 s left)" where 'done' of 'total' took 'spent' of them. */
+static void format_time(double elapsed, double spent, double done, double total, char *text,
+                        size_t size)
+{
+    const double nearly = 0.98;
+
+    if (done > nearly * total)
+        snprintf(text, size, "(%.0f s, nearly done)", elapsed);
+    else if (done > 0)
+        snprintf(text, size, "(%.0f s, about %.0f s left)", elapsed, (total - done) / done * spent);
+    else
+        snprintf(text, size, "(%.0f s)", elapsed);
+}
+
+void progress_of_bytes(double bytes, double before, double total, double elapsed, char *line,
+                       size_t size)
+{
+    char here[32], all[32], rate[32], time[64];
+
+    format_size(bytes, here, sizeof(here));
+    format_size(total, all, sizeof(all));
+    format_size((bytes - before) / (elapsed > 1 ? elapsed : 1), rate, sizeof(rate));
+    format_time(elapsed, elapsed, bytes - before, total - before, time, sizeof(time));
+    snprintf(line, size, "%s of %s, %s/s %s", here, all, rate, time);
+}
+
+static void line_of_layers(struct progress *progress, const char *errors, double elapsed,
+                           char *line, size_t size)
+{
+    const struct download *download = progress->download;
+    char phase[200], figures[128], unpacked[32], rate[32];
+    double bytes;
+
+    phase_of(errors, phase, sizeof(phase));
+    if (download && strncmp(phase, "Downloading", 11) == 0) {
+        progress_of_bytes((double)download_bytes(download), (double)download->before,
+                          (double)download->manifest->bytes, elapsed, figures, sizeof(figures));
+        snprintf(line, size, "%s %s", phase, figures);
+        return;
+    }
+    bytes = look_at_layers(progress, elapsed);
+    if (bytes == 0) {
+        snprintf(line, size, "%s (%.0f s)", phase, elapsed);
+        return;
+    }
+    /* A look comes at most so much later than the begin. */
+    if (progress->unpacking == 0)
+        progress->unpacking = elapsed > PROGRESS_SECONDS ? elapsed - PROGRESS_SECONDS : 0.001;
+    format_size(bytes, unpacked, sizeof(unpacked));
+    format_size(bytes / (elapsed - progress->unpacking), rate, sizeof(rate));
+    snprintf(line, size, "%s %s unpacked, %s/s (%.0f s)", phase, unpacked, rate, elapsed);
+}
+
 void progress_line(struct progress *progress, const char *errors, double elapsed, char *line,
                    size_t size)
 {
-    char phase[200], written[32], rate[32], estimate[64] = "";
+    char written[32], rate[32], time[64];
     struct stat info;
-    double bytes = stat(progress->draft, &info) == 0 ? (double)info.st_size : 0, reading, spent;
+    double bytes = stat(progress->draft, &info) == 0 ? (double)info.st_size : 0, spent;
 
     if (bytes == 0) {
-        phase_of(errors, phase, sizeof(phase));
-        bytes = look_at_layers(progress, elapsed);
-        format_size(bytes, written, sizeof(written));
-        format_size(bytes / (elapsed > 1 ? elapsed : 1), rate, sizeof(rate));
-        if (bytes > 0)
-            snprintf(line, size, "%s %s unpacked, %s/s (%.0f s)", phase, written, rate, elapsed);
-        else
-            snprintf(line, size, "%s (%.0f s)", phase, elapsed);
+        line_of_layers(progress, errors, elapsed, line, size);
         return;
     }
     if (progress->total == 0) {
         progress->total = (double)scratch_size(progress->scratch);
-        progress->begun = elapsed - 1;
+        progress->writing = elapsed > PROGRESS_SECONDS ? elapsed - PROGRESS_SECONDS : 0;
     }
-    spent = elapsed - progress->begun;
-    reading = bytes_read(progress->draft);
+    spent = elapsed - progress->writing;
     format_size(bytes, written, sizeof(written));
-    format_size(bytes / spent, rate, sizeof(rate));
-    if (reading > 0 && reading < progress->total)
-        snprintf(estimate, sizeof(estimate), ", about %.0f s left",
-                 (progress->total - reading) / reading * spent);
-    snprintf(line, size, "%s written, %s/s (%.0f s%s)", written, rate, elapsed, estimate);
+    format_size(bytes / (spent > 1 ? spent : 1), rate, sizeof(rate));
+    /* What was read is far ahead of what is written. */
+    format_time(elapsed, spent, progress->uncompressed ? bytes : bytes_read(progress->draft),
+                progress->total, time, sizeof(time));
+    snprintf(line, size, "%s written, %s/s %s", written, rate, time);
+}
+
+void progress_of_sum(pid_t child, double size, double elapsed, char *line, size_t length)
+{
+    char pid[32];
+    double bytes;
+
+    snprintf(pid, sizeof(pid), "%d", (int)child);
+    bytes = bytes_read_by(pid);
+    if (bytes >= 0 && bytes < size)
+        progress_of_bytes(bytes, 0, size, elapsed, line, length);
+    else
+        snprintf(line, length, "waiting for the disk (%.0f s)", elapsed);
 }

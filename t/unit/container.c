@@ -25,6 +25,8 @@
 
 #define HEX "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
+#define SAME_63 "000000000000000000000000000000000000000000000000000000000000000"
+
 static struct error err;
 static char directory[] = "/tmp/megatron-test-XXXXXX";
 
@@ -36,10 +38,13 @@ static void test_references(void)
         const char *pinned, *error;
     } rows[] = {
         {"docker://ubuntu:22.04", IMAGE_DOCKER, "", NULL},
-        {"docker://$oauthtoken@nvcr.io#nvidia/pytorch:25.01-py3", 0, NULL,
+        {"docker://$oauthtoken@nvcr.io#nvidia/pytorch:25.01-py3", IMAGE_DOCKER, "", NULL},
+        {"docker://$HOME@nvcr.io#nvidia/pytorch:25.01-py3", 0, NULL,
          "image: the character $ in an image's name is not supported, since Enroot would evaluate "
-         "it; "
-         "rename the file or make a link"},
+         "it"},
+        {"docker://$oauthtoken@nvcr.io#$(id)", 0, NULL,
+         "image: the character $ in an image's name is not supported, since Enroot would evaluate "
+         "it"},
         {"docker://me@nvcr.io#nvidia/pytorch:25.01-py3", IMAGE_DOCKER, "", NULL},
         {"docker://a/b@sha256:" HEX, IMAGE_DOCKER, "sha256-" HEX, NULL},
         {"docker://a/b@sha256:12", 0, NULL,
@@ -301,6 +306,42 @@ static void test_cache(void)
        "a shared cache of somebody else is refused");
 }
 
+/* Layers in Enroot's cache: one whole, one half, what an import of yesterday left of a third. */
+static void test_download(void)
+{
+    static struct manifest manifest = {
+        .layers = {{"a" SAME_63, 5000}, {"b" SAME_63, 5000}, {"c" SAME_63, 5000}, {"", 5000}},
+        .count = 4,
+        .bytes = 20000};
+    const struct timespec yesterday[2] = {{.tv_sec = time(NULL) - 2 * 86400},
+                                          {.tv_sec = time(NULL) - 2 * 86400}};
+    struct scratch scratch;
+    struct download download;
+    struct progress progress = {
+        .draft = "/nowhere/draft", .scratch = &scratch, .download = &download};
+    char cache[128], file[512], line[256], layer[9000] = "";
+
+    scratch_create(&scratch, directory, &err);
+    snprintf(cache, sizeof(cache), "%s/layers", directory);
+    mkdir(cache, 0700);
+    snprintf(file, sizeof(file), "%s/a" SAME_63, cache);
+    write_file(file, layer, 1);
+    snprintf(file, sizeof(file), "%s/c" SAME_63 ".0123456789", cache);
+    write_file(file, layer, 3000);
+    utimensat(AT_FDCWD, file, yesterday, 0);
+    download_watch(&download, &manifest, cache);
+    is_int(download.before, 5000, "a layer that is there counts whole");
+    ok(access(file, F_OK) < 0, "what a killed import left goes");
+    snprintf(file, sizeof(file), "%s/b" SAME_63 ".0123456789", cache);
+    write_file(file, layer, 2500);
+    progress_line(&progress, "[INFO] Downloading 3 missing layers...\n", 10, line, sizeof(line));
+    is(line, "Downloading 3 missing layers... 8 kB of 20 kB, 250 B/s (10 s, about 50 s left)",
+       "bytes, rate and estimate of a download");
+    write_file(file, layer, 9000);
+    is_int(download_bytes(&download), 10000, "no layer counts more than it has");
+    scratch_destroy(&scratch);
+}
+
 static void test_progress(void)
 {
     struct scratch scratch;
@@ -313,7 +354,14 @@ static void test_progress(void)
     snprintf(file, sizeof(file), "%s/layer", scratch.path);
     write_file(file, layer, sizeof(layer));
     progress_line(&progress, "[INFO] Extracting image layers...\n", 1e6, line, sizeof(line));
-    is(line, "Extracting image layers... 5 kB unpacked, 0 B/s (1000000 s)", "then their bytes");
+    is(line, "Extracting image layers... 5 kB unpacked, 1 kB/s (1000000 s)", "then their bytes");
+    /* The image is written. */
+    progress.draft = file;
+    progress.uncompressed = 1;
+    progress.total = 20000;
+    progress.writing = 100;
+    progress_line(&progress, "", 110, line, sizeof(line));
+    is(line, "5 kB written, 500 B/s (110 s, about 30 s left)", "then the image's");
     scratch_destroy(&scratch);
 }
 
@@ -386,8 +434,18 @@ static void test_manifests(void)
         {"\"\\", -1},
     };
 
+    static struct manifest manifest;
+
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        is_int(manifest_sum(cases[i].text), cases[i].sum, cases[i].text);
+        is_int(manifest_parse(cases[i].text, &manifest) < 0 ? -1 : manifest.bytes, cases[i].sum,
+               cases[i].text);
+    ok(manifest_parse("{\"layers\":[{\"size\":7,\"digest\":\"sha256:" HEX "\"},"
+                      "{\"size\":8,\"digest\":\"sha512:" HEX "\"}]}",
+                      &manifest) == 0 &&
+           manifest.count == 2,
+       "two layers");
+    is(manifest.layers[0].digest, HEX, "with a digest");
+    is(manifest.layers[1].digest, "", "and with one of another kind");
 }
 
 static int slow_parent;
@@ -494,6 +552,7 @@ int main(void)
     test_processes();
     test_leases();
     test_cache();
+    test_download();
     test_progress();
     test_scratch();
     test_manifests();
