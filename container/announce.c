@@ -1,6 +1,7 @@
 #include "announce.h"
 #include "files.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,14 +18,12 @@ int announcement_open(struct announcement *announcement, const struct image_cach
     return 0;
 }
 
-int announcement_begin(struct announcement *announcement, struct error *err)
+int announcement_begin(struct announcement *announcement, int alone, struct error *err)
 {
     struct lease_watch watch = {0};
-    int taken = lease_take(&announcement->lease, announcement->path, 0, &watch, err);
 
-    if (taken < 0)
-        return -1;
-    return taken ? 0 : error_set(err, "another node of this step imports its image already");
+    /* No other step has this name: who holds it is of this step, and dies with it. */
+    return lease_take(&announcement->lease, announcement->path, alone ? 0 : HUGE_VAL, &watch, err);
 }
 
 void announcement_beat(struct announcement *announcement)

@@ -27,8 +27,9 @@ int announcement_open(struct announcement *announcement, const struct image_cach
                       const char *step, struct error *err);
 
 /* On the node that imports: show that work has begun, that it goes on (about every second), and
- * that it is over. */
-int announcement_begin(struct announcement *announcement, struct error *err);
+ * that it is over. To begin returns 1, 0 where another node has begun, or -1; with 'alone' no other
+ * node tries. */
+int announcement_begin(struct announcement *announcement, int alone, struct error *err);
 void announcement_beat(struct announcement *announcement);
 void announcement_end(struct announcement *announcement);
 

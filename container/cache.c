@@ -196,13 +196,15 @@ static int write_record(const struct image_cache *cache, const char *path, const
 }
 
 static int publish_open(const struct image_cache *cache, const char *key, const char *draft, int fd,
-                        const char *origin, const char *path, struct error *err)
+                        const char *origin, const uint64_t *known, const char *path,
+                        struct error *err)
 {
     char info[INFO_SIZE], info_path[4096];
-    uint64_t checksum;
+    uint64_t checksum = known ? *known : 0;
     int64_t size;
 
-    if (squashfs_check(fd, draft, &size, err) < 0 || sum_file(fd, draft, &checksum, err) < 0)
+    if (squashfs_check(fd, draft, &size, err) < 0 ||
+        (!known && sum_file(fd, draft, &checksum, err) < 0))
         return -1;
     if (fchmod(fd, 0600) < 0 || fsync(fd) < 0)
         return error_set_errno(err, errno, "cannot write %.300s", draft);
@@ -217,8 +219,9 @@ static int publish_open(const struct image_cache *cache, const char *key, const 
     return 0;
 }
 
-int image_cache_publish(const struct image_cache *cache, const char *key, const char *draft,
-                        const char *origin, char *path, size_t size, struct error *err)
+static int publish(const struct image_cache *cache, const char *key, const char *draft,
+                   const char *origin, const uint64_t *known, char *path, size_t size,
+                   struct error *err)
 {
     int fd = open(draft, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     int rc;
@@ -228,11 +231,24 @@ int image_cache_publish(const struct image_cache *cache, const char *key, const 
     if (join(path, size, cache->directory, key, ".sqsh") < 0)
         rc = error_set(err, "the path of the image cache is too long");
     else
-        rc = publish_open(cache, key, draft, fd, origin, path, err);
+        rc = publish_open(cache, key, draft, fd, origin, known, path, err);
     close(fd);
     if (rc < 0)
         unlink(draft);
     return rc;
+}
+
+int image_cache_publish(const struct image_cache *cache, const char *key, const char *draft,
+                        const char *origin, char *path, size_t size, struct error *err)
+{
+    return publish(cache, key, draft, origin, NULL, path, size, err);
+}
+
+int image_cache_publish_summed(const struct image_cache *cache, const char *key, const char *draft,
+                               const char *origin, uint64_t checksum, char *path, size_t size,
+                               struct error *err)
+{
+    return publish(cache, key, draft, origin, &checksum, path, size, err);
 }
 
 /* Names of registries hold slashes and may be long: a number stands for them. */

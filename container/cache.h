@@ -56,6 +56,11 @@ int image_cache_find(const struct image_cache *cache, const char *key, char *pat
 int image_cache_publish(const struct image_cache *cache, const char *key, const char *draft,
                         const char *origin, char *path, size_t size, struct error *err);
 
+/* The same where the checksum is known already. */
+int image_cache_publish_summed(const struct image_cache *cache, const char *key, const char *draft,
+                               const char *origin, uint64_t checksum, char *path, size_t size,
+                               struct error *err);
+
 /* Remember, and tell, the key that a name stood for. Recalling returns 0, or -1 where the name was
  * never seen, or somebody else wrote it down. */
 int image_cache_remember(const struct image_cache *cache, const char *name, const char *key,

@@ -1,14 +1,17 @@
 #include "stage.h"
 #include "cache.h"
+#include "checksum.h"
+#include "files.h"
+#include "progress.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -49,50 +52,156 @@ static int make_room(const struct image_cache *stage, int64_t limit, int64_t nee
     return 0;
 }
 
-static int copy_file(int from, int to, int64_t size)
+static void say(const struct stage_request *request, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void say(const struct stage_request *request, const char *format, ...)
 {
-    off_t at = 0;
+    char line[1024];
+    va_list args;
 
-    while (at < size) {
-        ssize_t sent = sendfile(to, from, &at, (size_t)(size - at));
-
-        if (sent < 0 && errno == EINTR)
-            continue;
-        if (sent <= 0)
-            return -1;
-    }
-    return fsync(to);
+    if (!request->say)
+        return;
+    va_start(args, format);
+    vsnprintf(line, sizeof(line), format, args);
+    va_end(args);
+    request->say(request->argument, line);
 }
 
-static int copy_image(const struct image_cache *stage, int64_t limit, const char *key, int from,
-                      const char *image, char *path, size_t size, struct error *err)
+static int take_too_long(const struct stage_request *request, struct error *err)
 {
+    return error_set(
+        err,
+        "copying the image to %.300s took longer than %.0f seconds; it is started from "
+        "where it is",
+        request->directory, request->timeout);
+}
+
+static int write_all(int to, const char *buffer, size_t size)
+{
+    while (size > 0) {
+        ssize_t wrote = write(to, buffer, size);
+
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote < 0)
+            return -1;
+        buffer += wrote;
+        size -= (size_t)wrote;
+    }
+    return 0;
+}
+
+/* A copy under way. */
+struct copy {
+    const struct stage_request *request;
+    int from, to;
+    int64_t size, done;
+    double begun, said;
+    struct checksum sum;
+};
+
+/* What was copied goes to the disk now and then, or the end would wait for all of it. */
+static int copy_part(struct copy *copy, char *buffer, size_t chunk, struct error *err)
+{
+    const int64_t portion = 256 << 20;
+    ssize_t got = pread(copy->from, buffer, chunk, copy->done);
+
+    if (got < 0 && errno == EINTR)
+        return 0;
+    if (got == 0)
+        errno = EIO;
+    if (got <= 0 || write_all(copy->to, buffer, (size_t)got) < 0 ||
+        ((copy->done + got) / portion > copy->done / portion && fdatasync(copy->to) < 0))
+        return error_set_errno(err, errno, "cannot copy %.300s to %.300s", copy->request->image,
+                               copy->request->directory);
+    checksum_add(&copy->sum, buffer, (size_t)got);
+    copy->done += got;
+    return 0;
+}
+
+static int copy_file(struct copy *copy, struct error *err)
+{
+    const size_t chunk = 1 << 20;
+    char *buffer = malloc(chunk), line[256];
+    int rc = buffer ? 0 : error_set(err, "out of memory");
+
+    checksum_begin(&copy->sum);
+    copy->begun = copy->said = seconds_now();
+    while (rc == 0 && copy->done < copy->size) {
+        double now = seconds_now();
+
+        rc = copy_part(copy, buffer, chunk, err);
+        if (rc == 0 && now - copy->begun > copy->request->timeout)
+            rc = take_too_long(copy->request, err);
+        if (now - copy->said < PROGRESS_SECONDS)
+            continue;
+        copy->said = now;
+        progress_of_bytes((double)copy->done, 0, (double)copy->size, now - copy->begun, line,
+                          sizeof(line));
+        say(copy->request, "copying the image to %.300s: %s", copy->request->directory, line);
+    }
+    free(buffer);
+    return rc;
+}
+
+static int copy_image(const struct stage_request *request, const struct image_cache *stage,
+                      int from, char *path, size_t size, struct error *err)
+{
+    struct copy copy = {.request = request, .from = from};
     char draft[4096];
     struct stat info;
-    int to, rc;
+    int rc;
 
     if (fstat(from, &info) < 0)
-        return error_set_errno(err, errno, "cannot read %.300s", image);
-    if (make_room(stage, limit, info.st_size, err) < 0)
+        return error_set_errno(err, errno, "cannot read %.300s", request->image);
+    if (make_room(stage, request->limit, info.st_size, err) < 0)
         return -1;
-    snprintf(draft, sizeof(draft), "%s/work/%s.draft", stage->directory, key);
-    to = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    rc = to < 0 ? -1 : copy_file(from, to, info.st_size);
-    if (rc < 0)
-        error_set_errno(err, errno, "cannot copy %.300s to %.300s", image, stage->directory);
-    if (to >= 0)
-        close(to);
+    copy.size = info.st_size;
+    snprintf(draft, sizeof(draft), "%s/work/%s.draft", stage->directory, request->key);
+    copy.to = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (copy.to < 0)
+        return error_set_errno(err, errno, "cannot write %.300s", draft);
+    rc = copy_file(&copy, err);
+    close(copy.to);
     if (rc < 0) {
         unlink(draft);
         return -1;
     }
-    return image_cache_publish(stage, key, draft, image, path, size, err);
+    return image_cache_publish_summed(stage, request->key, draft, request->image,
+                                      checksum_end(&copy.sum), path, size, err);
 }
 
-int image_stage(const char *directory, int64_t limit, const char *key, const char *image,
-                char *path, size_t size, struct error *err)
+/* Two jobs of a user may want one image on one node: one copies, the other waits. The directory is
+ * this node's own, so flock works; it goes with the process. */
+static int lock(const struct stage_request *request, const char *own, struct error *err)
 {
-    char own[1024], lock[2100];
+    double begun = seconds_now(), said = begun;
+    char path[2100];
+    int guard;
+
+    snprintf(path, sizeof(path), "%s/work/lock", own);
+    guard = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    while (guard >= 0 && flock(guard, LOCK_EX | LOCK_NB) < 0 &&
+           (errno == EINTR || errno == EWOULDBLOCK)) {
+        if (seconds_now() - begun > request->timeout) {
+            close(guard);
+            return take_too_long(request, err);
+        }
+        if (seconds_now() - said > PROGRESS_SECONDS) {
+            said = seconds_now();
+            say(request, "waiting for another job that copies to %.300s (%.0f s)",
+                request->directory, said - begun);
+        }
+        seconds_sleep(0.1);
+    }
+    return guard >= 0 ? guard : error_set_errno(err, errno, "cannot lock %.300s", own);
+}
+
+int image_stage(const struct stage_request *request, char *path, size_t size, struct error *err)
+{
+    const char *directory = request->directory;
+    char own[1024];
     struct image_cache stage;
     struct stat place;
     int guard, from, rc;
@@ -107,21 +216,16 @@ int image_stage(const char *directory, int64_t limit, const char *key, const cha
     snprintf(own, sizeof(own), "%.900s/%u", directory, (unsigned)geteuid());
     if (image_cache_open(&stage, own, err) < 0)
         return -1;
-    /* The directory is this node's own, so flock works; it goes with the process. */
-    snprintf(lock, sizeof(lock), "%s/work/lock", own);
-    guard = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (guard < 0 || flock(guard, LOCK_EX) < 0) {
-        rc = error_set_errno(err, errno, "cannot lock %.300s", own);
-    } else {
-        rc = image_cache_find(&stage, key, path, size, err);
-        from = rc == 1 ? -1 : open(image, O_RDONLY | O_CLOEXEC);
-        if (rc != 1)
-            rc = from < 0 ? error_set_errno(err, errno, "cannot open %.300s", image)
-                          : copy_image(&stage, limit, key, from, image, path, size, err);
-        if (from >= 0)
-            close(from);
-    }
-    if (guard >= 0)
-        close(guard);
+    guard = lock(request, own, err);
+    if (guard < 0)
+        return -1;
+    rc = image_cache_find(&stage, request->key, path, size, err);
+    from = rc == 1 ? -1 : open(request->image, O_RDONLY | O_CLOEXEC);
+    if (rc != 1)
+        rc = from < 0 ? error_set_errno(err, errno, "cannot open %.300s", request->image)
+                      : copy_image(request, &stage, from, path, size, err);
+    if (from >= 0)
+        close(from);
+    close(guard);
     return rc < 0 ? -1 : 0;
 }

@@ -26,7 +26,7 @@
 
 /* An importer shows every second that it lives; one that is only slow is not to be taken for dead.
  */
-enum { START_SECONDS = 120, PATIENCE_SECONDS = 60, LEASE_SECONDS = 20 };
+enum { START_SECONDS = 120, PATIENCE_SECONDS = 60, LEASE_SECONDS = 20, STAGE_SECONDS = 30 };
 
 /* Everything needed to ask for and import an image, in one place. */
 struct work {
@@ -138,17 +138,18 @@ static int import_here(struct work *work, char key[IMAGE_KEY_SIZE], char *path, 
     return -1;
 }
 
-/* Import while the other nodes of the step wait. */
-static int import_for_all(struct work *work, char key[IMAGE_KEY_SIZE], char *path, size_t size,
-                          struct error *err)
+/* Does this node ask and import, while the other nodes of the step wait? That of rank 0 does; where
+ * containers are kept, any that has none yet, and then the first of them. Returns 1, 0 or -1. */
+static int begin_import(struct work *work, struct error *err)
 {
-    int rc;
+    int any = work->node->settings->container != NULL, begun;
 
-    if (announcement_begin(&work->announcement, err) < 0)
-        return -1;
-    rc = import_here(work, key, path, size, err);
-    announcement_end(&work->announcement);
-    return rc;
+    if (!work->node->imports && !any)
+        return 0;
+    begun = announcement_begin(&work->announcement, !any, err);
+    if (begun == 0 && !any)
+        return error_set(err, "another node of this step imports its image already");
+    return begun;
 }
 
 /* An image that another node gets. */
@@ -185,6 +186,7 @@ static int find_registry_image(const struct image_node *node, struct work *work,
                                char key[IMAGE_KEY_SIZE], char *path, size_t size, struct error *err)
 {
     struct awaited awaited = {.work = work, .key = key, .path = path, .size = size};
+    int begun, rc;
     const struct announcement_wait wait = {
         .patience = PATIENCE_SECONDS,
         /* The node that imports gives up first, and says why. */
@@ -207,8 +209,14 @@ static int find_registry_image(const struct image_node *node, struct work *work,
         return import_here(work, key, path, size, err);
     if (announcement_open(&work->announcement, &work->own, node->step, err) < 0)
         return -1;
-    return node->imports ? import_for_all(work, key, path, size, err)
-                         : announcement_wait(&work->announcement, &wait, err);
+    begun = begin_import(work, err);
+    if (begun < 0)
+        return -1;
+    if (begun == 0)
+        return announcement_wait(&work->announcement, &wait, err);
+    rc = import_here(work, key, path, size, err);
+    announcement_end(&work->announcement);
+    return rc;
 }
 
 /* --- The container ---------------------------------------------------------------------------- */
@@ -285,14 +293,22 @@ static int check_host(const struct image_node *node, struct error *err)
 }
 
 /* Say it where the container is of another image than the step asks for: 'origin' is a key and a
- * name, and the key may not be known here. One node says it for all. */
-static void compare_origin(const struct image_node *node, const char *origin, const char *key)
+ * name. Nobody is asked for what the name stands for now; the last answer will do. One node says it
+ * for all. */
+static void compare_origin(const struct image_node *node, struct work *work, const char *origin)
 {
     const char *wanted = node->settings->reference.text, *name = strchr(origin, ' ');
-    char line[2048];
+    char line[2048], key[IMAGE_KEY_SIZE] = "";
+    struct error ignored;
 
     if (!name || !node->imports || !node->say)
         return;
+    if (node->settings->reference.scheme != IMAGE_FILE &&
+        open_caches(work, node->config, node->environment, &ignored) == 0) {
+        fill_request(work, node->settings, node->config, node->environment);
+        if (image_recalled(&work->request, key) < 0)
+            key[0] = '\0';
+    }
     if (strcmp(name + 1, wanted) == 0 && (!key[0] || strncmp(origin, key, strlen(key)) == 0))
         return;
     snprintf(line, sizeof(line),
@@ -326,8 +342,8 @@ static int keep_container(const struct image_node *node, const char *image, cons
     snprintf(wanted, sizeof(wanted), "%s %s", key[0] ? key : "-", node->settings->reference.text);
     request.cache = &work->own;
     rc = container_kept(&request, name, size, origin, err);
-    if (rc == 1)
-        compare_origin(node, origin, key);
+    if (rc == 1 && !image)
+        compare_origin(node, work, origin);
     if (rc == 0 && image) {
         rc = open_caches(work, node->config, node->environment, err);
         if (rc == 0)
@@ -353,29 +369,49 @@ static int find_image(const struct image_node *node, char key[IMAGE_KEY_SIZE], c
     return rc;
 }
 
+/* A copy on the node's own disk. All nodes copy at once: one says how far it is. */
+static int stage_image(const struct image_node *node, const char *key, const char *image,
+                       double begun, char *staged, size_t size)
+{
+    double left = (double)node->settings->timeout - (seconds_now() - begun);
+    const struct stage_request request = {
+        .directory = node->config->image_stage,
+        .limit = node->config->image_stage_max,
+        .key = key,
+        .image = image,
+        .timeout = left > STAGE_SECONDS ? left : STAGE_SECONDS,
+        .say = node->imports ? node->say : NULL,
+        .argument = node->argument,
+    };
+    struct error err;
+
+    if (image_stage(&request, staged, size, &err) == 0)
+        return 0;
+    if (node->say)
+        node->say(node->argument, err.text);
+    return -1;
+}
+
 static int start_image(const struct image_node *node, pid_t *holder, struct error *err)
 {
     const struct image_settings *settings = node->settings;
     char key[IMAGE_KEY_SIZE] = "", path[PATH_MAX], staged[PATH_MAX], name[128];
     const char *image = path;
+    double begun = seconds_now();
     int kept = 0;
 
     /* What can be wrong with the user's words is found before anything is imported. */
     if (mounts_check_sources("--megatron-mounts", &settings->mounts, err) < 0 ||
         check_host(node, err) < 0)
         return -1;
-    /* A container that is there needs no image; with several nodes another may need it. */
-    if (settings->container && node->nodes == 1)
+    /* A container that is there needs no image. */
+    if (settings->container)
         kept = keep_container(node, NULL, "", name, sizeof(name), err);
     if (kept < 0 || (kept == 0 && find_image(node, key, path, sizeof(path), err) < 0))
         return -1;
-    if (kept == 0 && key[0] && node->config->image_stage) {
-        if (image_stage(node->config->image_stage, node->config->image_stage_max, key, path, staged,
-                        sizeof(staged), err) == 0)
-            image = staged;
-        else if (node->say)
-            node->say(node->argument, err->text);
-    }
+    if (kept == 0 && key[0] && node->config->image_stage &&
+        stage_image(node, key, path, begun, staged, sizeof(staged)) == 0)
+        image = staged;
     if (!settings->container)
         return start_container(node, image, holder, err);
     if (kept == 0 && keep_container(node, image, key, name, sizeof(name), err) < 0)

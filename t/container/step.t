@@ -69,6 +69,15 @@ if [ -z "${MEGATRON_TEST_ENROOT-}" ]; then
     unlike "$out" /etc/moved "which the job does not see"
     job srun -n1 --megatron-image="${registry}small:1" ls /etc/moved
     is "$rc:$(tail -n 1 <<<"$out")" 0:/etc/moved "but the next one does"
+    # A kept container stays as it is; what is known of its name by now is said.
+    rm "$registry_dir/registry/small/1/etc/moved"
+    job srun -n1 -w n1 --megatron-image="${registry}small:1" --megatron-container-name=old true
+    unlike "$out" 'was made from' "a container of this very image"
+    as_user touch "$registry_dir/registry/small/1/etc/moved"
+    job srun -n1 --megatron-image="${registry}small:1" true
+    job srun -n1 -w n1 --megatron-image="${registry}small:1" --megatron-container-name=old ls /etc/moved
+    is "$rc" 1 "a kept container does not follow a tag that moves"
+    like "$out" "the container old was made from an older ${registry}small:1, and stays so; .enroot remove megatron_old" "which is said"
     rm "$registry_dir/registry/small/1/etc/moved"
 fi
 

@@ -92,8 +92,28 @@ job env ENROOT_STANDIN_DELAY=1 srun -N2 -n2 "$image" --megatron-container-name=b
 is "$rc:$(grep -c 'GREETING=from the image' <<<"$out")" 0:2 "two nodes make one container"
 job srun -N2 -n2 "$image" --megatron-container-name=both cat /etc/environment
 is "$rc:$(grep -c 'GREETING=from the image' <<<"$out")" 0:2 "and start it again"
+registry_down
+job srun -N2 -n2 --megatron-image="${registry}gone:1" --megatron-container-name=both cat /etc/environment
+is "$rc:$(grep -c 'GREETING=from the image' <<<"$out")" 0:2 "whatever the image, with the registry down"
+is "$(grep -c "the container both was made from ${registry}small:1, and stays so" <<<"$out")" 1 "which one node says"
+registry_again
 data=$(dirname "$(find "$home" -type d -name megatron_both | head -n 1)")
 is "$(ls "$data")" megatron_both "nothing else is left"
+# Nodes with a disk of their own each, of which one has the container: the other imports the image.
+rm -f "$cache"/*.sqsh
+printf '#!/bin/sh\nexport ENROOT_DATA_PATH="%s/data.$(hostname)"\nexec "%s" "$@"\n' "$home" "$programs/enroot.real" >"$programs/enroot.own"
+chmod 755 "$programs/enroot.own"
+mv "$programs/enroot" "$programs/enroot.real" && mv "$programs/enroot.own" "$programs/enroot"
+job srun -n1 -w n1 "$image" --megatron-container-name=local sh -c 'echo first >/usr/src/mark'
+is "$rc:$(ls -d "$home"/data.n*/megatron_local | wc -l)" 0:1 "a node makes one on its own disk"
+rm -f "$cache"/*.sqsh
+job srun -N2 -n2 -w n1,n2 "$image" --megatron-container-name=local sh -c 'cat /usr/src/mark; echo ran'
+is "$rc:$(grep -c '^ran$' <<<"$out"):$(grep -c '^first$' <<<"$out")" 0:2:1 "the other makes its own"
+is "$(grep -c 'megatron: n2: importing docker[^ ]*$' <<<"$out"):$(grep -c 'n1: importing' <<<"$out")" 1:0 "and imports for itself"
+rm -f "$cache"/*.sqsh
+job srun -N2 -n2 -w n1,n2 "$image" --megatron-container-name=local echo ran
+is "$rc:$(grep -c '^ran$' <<<"$out"):$(grep -c importing <<<"$out")" 0:2:0 "where both have one, nobody imports"
+mv "$programs/enroot.real" "$programs/enroot"
 # One whose making was interrupted is made anew.
 mkdir "$data/megatron_half.draft.n1.0000000000000000"
 chown "$(as_user id -u)" "$data/megatron_half.draft.n1.0000000000000000"
