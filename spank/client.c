@@ -263,6 +263,27 @@ static int prepare_image(struct plugin *plugin, struct error *err)
                                     say_import, err);
 }
 
+/* Components of a het job know only their own counts here; their tasks are checked on the nodes. */
+static bool is_het(const struct request *request)
+{
+    return request->count > 1 || getenv("SLURM_HET_SIZE") || getenv("SLURM_PACK_SIZE");
+}
+
+/* What the components of a het job are told must be the same for all, and is read before the step
+ * exists. Outside of a job, this is its only step. */
+static void write_het_note(const struct plugin *plugin, const struct request *request)
+{
+    struct note note = {.port = 0};
+    const char *job = getenv("SLURM_JOB_ID");
+    char text[NOTE_TEXT];
+
+    if (!job || !plugin->settings.image.used || !is_het(request))
+        return;
+    note.start = controller_job_start((uint32_t)strtoul(job, NULL, 10));
+    note_format_step(&note, text);
+    setenv(NOTE_STEP, text, 1);
+}
+
 int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err)
 {
     struct settings *settings = &plugin->settings;
@@ -296,18 +317,14 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
                            &plugin->config, &counts));
     if (!(plugin->config.off & PART_CHECKS) && check_counts(settings, &counts, err))
         return -1;
-    if (spank_context() == S_CTX_LOCAL)
+    if (spank_context() == S_CTX_LOCAL) {
         write_note(plugin, request.wishes);
+        write_het_note(plugin, &request);
+    }
     return 0;
 }
 
 /* --- srun, when the step exists ------------------------------------------------------------- */
-
-/* Components of a het job know only their own counts here; their tasks are checked on the nodes. */
-static bool is_het(const struct request *request)
-{
-    return request->count > 1 || getenv("SLURM_HET_SIZE") || getenv("SLURM_PACK_SIZE");
-}
 
 static int check_step(struct plugin *plugin, spank_t spank, const struct request *request,
                       struct error *err)

@@ -120,8 +120,10 @@ int64_t controller_job_start(uint32_t job)
 
     if (rc != SLURM_SUCCESS || !answer)
         return 0;
-    if (answer->record_count > 0)
-        start = (int64_t)answer->job_array[0].start_time;
+    /* Of a het job the answer has all components, whichever was asked for. */
+    for (uint32_t i = 0; i < answer->record_count; i++)
+        if (i == 0 || answer->job_array[i].job_id == answer->job_array[i].het_job_id)
+            start = (int64_t)answer->job_array[i].start_time;
     slurm_free_job_info_msg(answer);
     return start;
 }

@@ -24,7 +24,8 @@ void controller_node(const char *name, struct controller_node *node);
  */
 int64_t controller_job_end(uint32_t job);
 
-/* When the job began, likewise; 0 where that cannot be found. */
+/* When the job began, likewise, or of a het job the first component; 0 where that cannot be found.
+ */
 int64_t controller_job_start(uint32_t job);
 
 /* Send a signal to a step on all its nodes, now. Returns 0, 1 where the step is over, or -1. */

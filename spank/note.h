@@ -7,7 +7,8 @@
 #include <stdint.h>
 
 #define NOTE_CLIENT "SLURM_SPANK_MEGATRON_CLIENT" /* set when the options are known */
-#define NOTE_STEP   "SLURM_SPANK_MEGATRON_STEP"   /* set when the step is known; not in het jobs */
+#define NOTE_STEP \
+    "SLURM_SPANK_MEGATRON_STEP" /* set when the step is known; of a het job, its start alone */
 
 enum { NOTE_TEXT = 1024 };
 

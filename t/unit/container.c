@@ -11,6 +11,7 @@
 #include "progress.h"
 #include "scratch.h"
 #include "squashfs.h"
+#include "stage.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -411,6 +412,41 @@ static void test_scratch(void)
     is_int(left, 0, "what a killed process left is swept");
 }
 
+static void test_stage(void)
+{
+    char place[128], image[128], draft[256], path[4096];
+    unsigned char bytes[4096] = "hsqs";
+    struct stage_request request = {
+        .directory = place, .key = "sha256-" HEX, .image = image, .timeout = 60};
+    struct image_cache stage;
+    struct image_entry *entries = NULL;
+    size_t count = 0;
+
+    bytes[28] = 4;
+    bytes[40] = 0xA0;
+    bytes[41] = 0x0F;
+    snprintf(place, sizeof(place), "%s/stage", directory);
+    mkdir(place, 0700);
+    snprintf(image, sizeof(image), "%s/staged.sqsh", directory);
+    write_file(image, bytes, sizeof(bytes));
+    request.timeout = -1;
+    ok(image_stage(&request, path, sizeof(path), &err) < 0, "a copy that takes too long");
+    ok(strstr(err.text, "took longer than") != NULL, "is given up");
+    snprintf(draft, sizeof(draft), "%s/%u/work/sha256-" HEX ".draft", place, (unsigned)geteuid());
+    ok(access(draft, F_OK) < 0, "and leaves nothing");
+    request.timeout = 60;
+    if (!ok(image_stage(&request, path, sizeof(path), &err) == 0, "a copy"))
+        diag("%s", err.text);
+    snprintf(draft, sizeof(draft), "%s/%u", place, (unsigned)geteuid());
+    ok(image_cache_open(&stage, draft, &err) == 0 &&
+           image_cache_list(&stage, &entries, &count, &err) == 0 && count == 1 &&
+           image_entry_verify(&entries[0], &err) == 0,
+       "is whole, by the checksum taken on the way");
+    free(entries);
+    unlink(image);
+    ok(image_stage(&request, path, sizeof(path), &err) == 0, "and found again");
+}
+
 static void test_manifests(void)
 {
     static const struct {
@@ -555,6 +591,7 @@ int main(void)
     test_download();
     test_progress();
     test_scratch();
+    test_stage();
     test_manifests();
     test_import();
     test_checksum();
