@@ -13,7 +13,7 @@
 
 enum { FAULTS_SHOWN = 100 }; /* at the end */
 /* Final bytes of a copy job: many enough for all ranks, large enough to be worth a file's name. */
-static const int64_t copy_size = 32 << 20;
+static const int64_t copy_size = 16 << 20;
 
 struct part_reader *places_open_part(struct work *work, struct board *board, size_t chunk,
                                      size_t keys, size_t id_size, int *torn, struct error *err)

@@ -519,6 +519,15 @@ static int encode_text(struct encoder *encoder, const uint8_t *text, size_t leng
     return encode_between(encoder, text, length, first, out);
 }
 
+static int put_around(struct encoder *encoder, const struct around *around,
+                      struct token_buffer *out)
+{
+    for (size_t i = 0; i < around->count; i++)
+        if (encoder_put(encoder, around->ids[i], out) < 0)
+            return -1;
+    return 0;
+}
+
 int tokenizer_encode(struct encoder *encoder, const char *text, size_t length,
                      struct token_buffer *out, struct error *err)
 {
@@ -528,15 +537,16 @@ int tokenizer_encode(struct encoder *encoder, const char *text, size_t length,
     if (length >= TEXT_LIMIT)
         return error_set(err, "a text of %zu bytes; at most %llu can be encoded", length,
                          (unsigned long long)TEXT_LIMIT - 1);
-    if (tokenizer->config.add_bos && tokenizer_append(encoder, tokenizer->bos, out, err) < 0)
-        return -1;
     if (tokenizer->config.type == TOKENIZER_NULL) {
         if (null_encode(tokenizer, text, length, out, err) == 0)
             return 0;
-    } else if (encode_text(encoder, (const uint8_t *)text, length, out) == 0) {
+    } else if (put_around(encoder, &tokenizer->before, out) == 0 &&
+               encode_text(encoder, (const uint8_t *)text, length, out) == 0) {
         if (tokenizer->merge_unknown)
-            merge_unknown(tokenizer, out, before);
-        return 0;
+            merge_unknown(tokenizer, out, before + tokenizer->before.count);
+        if (put_around(encoder, &tokenizer->after, out) == 0)
+            return 0;
+        out_of_memory(err);
     } else {
         out_of_memory(err);
     }

@@ -1,7 +1,7 @@
 /* tokenizer.json of Hugging Face: byte-level BPE and SentencePiece-style BPE. It describes a
  * pipeline of components; one that is not known here is refused by name, never passed over.
- * Truncation, padding and post-processing are not part of turning a text into ids, and are not
- * looked at; Megatron's default (include_special_tokens is false) leaves them out, too. */
+ * Truncation and padding are not part of turning a text into ids, and are not looked at; nor is the
+ * post-processor, unless asked for: Megatron's default (include_special_tokens is false). */
 #include "model.h"
 #include "json.h"
 
@@ -488,6 +488,7 @@ static void find_ends(struct pipeline *pipeline)
 static int read_root(struct pipeline *pipeline, struct json_value root, struct error *err)
 {
     struct tokenizer *tokenizer = pipeline->tokenizer;
+    struct json_value post;
 
     tokenizer->split = (struct split_options){.rule = SPLIT_CUTS};
     if (json_type(root) != JSON_OBJECT)
@@ -501,6 +502,9 @@ static int read_root(struct pipeline *pipeline, struct json_value root, struct e
     }
     tokenizer->vocab_size = (int64_t)tokenizer->vocabulary.count;
     find_ends(pipeline);
+    if (tokenizer->config.add_specials && json_member(root, "post_processor", &post) == 0 &&
+        template_read(post, tokenizer->vocab_size, &tokenizer->before, &tokenizer->after, err) < 0)
+        return error_prefix(err, "%s", pipeline->path);
     return 0;
 }
 

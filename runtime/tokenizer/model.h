@@ -7,6 +7,7 @@
 #include "normalize.h"
 #include "specials.h"
 #include "split.h"
+#include "template.h"
 #include "vocabulary.h"
 
 /* How decoded ids become text. */
@@ -26,9 +27,10 @@ struct tokenizer {
     struct normalizer normalizer;
     uint8_t *cuts; /* by two bytes: 1 where no token holds them side by side */
     enum decode_rule decode;
-    int cut_spaces;       /* a space always begins a word */
-    int normalizes_added; /* there is a normaliser that added tokens would go through */
-    int merge_unknown;    /* unknown characters side by side are one id */
+    int cut_spaces;              /* a space always begins a word */
+    int normalizes_added;        /* there is a normaliser that added tokens would go through */
+    int merge_unknown;           /* unknown characters side by side are one id */
+    struct around before, after; /* of each text */
     int64_t vocab_size, eod, bos, eos;
     size_t id_size;
 };

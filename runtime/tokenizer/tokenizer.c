@@ -92,6 +92,26 @@ static int load(struct tokenizer *tokenizer, struct error *err)
     }
 }
 
+/* What stands around each text; the post-processor's part is there already. */
+static int set_around(struct tokenizer *tokenizer, struct error *err)
+{
+    const struct tokenizer_config *config = &tokenizer->config;
+
+    if (config->add_specials && config->type != TOKENIZER_HUGGINGFACE)
+        return error_set(err, "--tokenizer-hf-include-special-tokens is for HuggingFaceTokenizer; "
+                              "for others there is --tokenizer-add-bos");
+    if (!config->add_bos)
+        return 0;
+    if (config->add_specials)
+        return error_set(err, "--tokenizer-add-bos and --tokenizer-hf-include-special-tokens "
+                              "exclude each other");
+    if (tokenizer->bos < 0)
+        return error_set(err, "--tokenizer-add-bos: the vocabulary has no beginning-of-sequence "
+                              "token");
+    tokenizer->before.ids[tokenizer->before.count++] = (uint32_t)tokenizer->bos;
+    return 0;
+}
+
 struct tokenizer *tokenizer_create(const struct tokenizer_config *config, struct error *err)
 {
     struct tokenizer *tokenizer = calloc(1, sizeof(*tokenizer));
@@ -109,10 +129,8 @@ struct tokenizer *tokenizer_create(const struct tokenizer_config *config, struct
         (bpe_finish(&tokenizer->bpe, tokenizer->cut_spaces, err) < 0 ||
          set_cuts(tokenizer, err) < 0))
         goto failed;
-    if (config->add_bos && tokenizer->bos < 0) {
-        error_set(err, "--tokenizer-add-bos: the vocabulary has no beginning-of-sequence token");
+    if (set_around(tokenizer, err) < 0)
         goto failed;
-    }
     tokenizer->id_size = tokenizer->vocab_size < NARROW_LIMIT ? 2 : 4;
     /* The caller's strings were needed for loading only. */
     tokenizer->config.vocab_file = tokenizer->config.merge_file = tokenizer->config.model = NULL;

@@ -35,65 +35,74 @@ struct tokenizer_config {
     int64_t vocab_size;     /* NullTokenizer: number of ids without the end of document */
     int special_as_text;    /* special tokens within a text are plain text */
     int add_bos;            /* put the beginning-of-sequence id before each text */
+    int add_specials;       /* HuggingFaceTokenizer: put what its post-processor says around it */
 };
 
 /* Rows for an option table whose target struct holds a tokenizer_config as 'member'. */
 #define TOKENIZER_OPTION_AT(target, member, field) \
     (offsetof(target, member) + offsetof(struct tokenizer_config, field))
-#define TOKENIZER_OPTIONS(target, member)                                                     \
-    {"Tokenizer", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},                                 \
-        {"tokenizer-type",                                                                    \
-         OPTION_CHOICE,                                                                       \
-         TOKENIZER_OPTION_AT(target, member, type),                                           \
-         "TYPE",                                                                              \
-         "GPT2BPETokenizer (default), Llama2Tokenizer, Llama3Tokenizer, TikTokenizer, "       \
-         "[GPT]SentencePieceTokenizer, HuggingFaceTokenizer or NullTokenizer",                \
-         TOKENIZER_TYPES,                                                                     \
-         0,                                                                                   \
-         0},                                                                                  \
-        {"vocab-file",                                                                        \
-         OPTION_TEXT,                                                                         \
-         TOKENIZER_OPTION_AT(target, member, vocab_file),                                     \
-         "FILE",                                                                              \
-         "vocab.json of a GPT2BPETokenizer (default: GPT-2's)",                               \
-         NULL,                                                                                \
-         0,                                                                                   \
-         0},                                                                                  \
-        {"merge-file",                                                                        \
-         OPTION_TEXT,                                                                         \
-         TOKENIZER_OPTION_AT(target, member, merge_file),                                     \
-         "FILE",                                                                              \
-         "merges.txt of a GPT2BPETokenizer (default: GPT-2's)",                               \
-         NULL,                                                                                \
-         0,                                                                                   \
-         0},                                                                                  \
-        {"tokenizer-model",                                                                   \
-         OPTION_TEXT,                                                                         \
-         TOKENIZER_OPTION_AT(target, member, model),                                          \
-         "FILE",                                                                              \
-         "model, rank file or tokenizer.json of the other types",                             \
-         NULL,                                                                                \
-         0,                                                                                   \
-         0},                                                                                  \
-        {"vocab-size",                                                                        \
-         OPTION_INT,                                                                          \
-         TOKENIZER_OPTION_AT(target, member, vocab_size),                                     \
-         "N",                                                                                 \
-         "number of ids of a NullTokenizer, end of document not counted",                     \
-         NULL,                                                                                \
-         1,                                                                                   \
-         INT32_MAX - 1},                                                                      \
-        {"special-tokens-as-text",                                                            \
-         OPTION_FLAG,                                                                         \
-         TOKENIZER_OPTION_AT(target, member, special_as_text),                                \
-         NULL,                                                                                \
-         "a special token such as <|endoftext|> within a text is plain text",                 \
-         NULL,                                                                                \
-         0,                                                                                   \
-         0},                                                                                  \
-    {                                                                                         \
-        "tokenizer-add-bos", OPTION_FLAG, TOKENIZER_OPTION_AT(target, member, add_bos), NULL, \
-            "put the beginning-of-sequence id before each text", NULL, 0, 0                   \
+#define TOKENIZER_OPTIONS(target, member)                                                      \
+    {"Tokenizer", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},                                  \
+        {"tokenizer-type",                                                                     \
+         OPTION_CHOICE,                                                                        \
+         TOKENIZER_OPTION_AT(target, member, type),                                            \
+         "TYPE",                                                                               \
+         "GPT2BPETokenizer (default), Llama2Tokenizer, Llama3Tokenizer, TikTokenizer, "        \
+         "[GPT]SentencePieceTokenizer, HuggingFaceTokenizer or NullTokenizer",                 \
+         TOKENIZER_TYPES,                                                                      \
+         0,                                                                                    \
+         0},                                                                                   \
+        {"vocab-file",                                                                         \
+         OPTION_TEXT,                                                                          \
+         TOKENIZER_OPTION_AT(target, member, vocab_file),                                      \
+         "FILE",                                                                               \
+         "vocab.json of a GPT2BPETokenizer (default: GPT-2's)",                                \
+         NULL,                                                                                 \
+         0,                                                                                    \
+         0},                                                                                   \
+        {"merge-file",                                                                         \
+         OPTION_TEXT,                                                                          \
+         TOKENIZER_OPTION_AT(target, member, merge_file),                                      \
+         "FILE",                                                                               \
+         "merges.txt of a GPT2BPETokenizer (default: GPT-2's)",                                \
+         NULL,                                                                                 \
+         0,                                                                                    \
+         0},                                                                                   \
+        {"tokenizer-model",                                                                    \
+         OPTION_TEXT,                                                                          \
+         TOKENIZER_OPTION_AT(target, member, model),                                           \
+         "FILE",                                                                               \
+         "model, rank file or tokenizer.json of the other types",                              \
+         NULL,                                                                                 \
+         0,                                                                                    \
+         0},                                                                                   \
+        {"vocab-size",                                                                         \
+         OPTION_INT,                                                                           \
+         TOKENIZER_OPTION_AT(target, member, vocab_size),                                      \
+         "N",                                                                                  \
+         "number of ids of a NullTokenizer, end of document not counted",                      \
+         NULL,                                                                                 \
+         1,                                                                                    \
+         INT32_MAX - 1},                                                                       \
+        {"special-tokens-as-text",                                                             \
+         OPTION_FLAG,                                                                          \
+         TOKENIZER_OPTION_AT(target, member, special_as_text),                                 \
+         NULL,                                                                                 \
+         "a special token such as <|endoftext|> within a text is plain text",                  \
+         NULL,                                                                                 \
+         0,                                                                                    \
+         0},                                                                                   \
+        {"tokenizer-hf-include-special-tokens",                                                \
+         OPTION_FLAG,                                                                          \
+         TOKENIZER_OPTION_AT(target, member, add_specials),                                    \
+         NULL,                                                                                 \
+         "put the special tokens of a HuggingFaceTokenizer's post-processor around each text", \
+         NULL,                                                                                 \
+         0,                                                                                    \
+         0},                                                                                   \
+    {                                                                                          \
+        "tokenizer-add-bos", OPTION_FLAG, TOKENIZER_OPTION_AT(target, member, add_bos), NULL,  \
+            "put the beginning-of-sequence id before each text", NULL, 0, 0                    \
     }
 
 struct tokenizer;

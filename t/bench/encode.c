@@ -73,6 +73,7 @@ static int run(int argc, char **argv, struct error *err)
             break;
     config.model = strcmp(argv[2], "-") == 0 ? NULL : argv[2];
     config.special_as_text = getenv("ORDINARY") != NULL;
+    config.add_specials = getenv("SPECIALS") != NULL;
     if (load(argv[3], &documents, err) < 0)
         return -1;
     tokenizer = tokenizer_create(&config, err);

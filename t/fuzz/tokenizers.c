@@ -111,7 +111,10 @@ static void check_model(enum tokenizer_type type, const uint8_t *data, size_t si
     char path[64];
     int fd = make_file("model", data, size, path, sizeof(path));
 
-    check_config(&(struct tokenizer_config){.type = (int)type, .model = path, .special_as_text = 1},
+    check_config(&(struct tokenizer_config){.type = (int)type,
+                                            .model = path,
+                                            .special_as_text = 1,
+                                            .add_specials = type == TOKENIZER_HUGGINGFACE},
                  0);
     close(fd);
 }

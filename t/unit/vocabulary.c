@@ -53,6 +53,29 @@ static const char *refusal(struct tokenizer_config config)
     return text;
 }
 
+/* The ids of a text, or the sentence that refuses the vocabulary. */
+static const char *ids_of(struct tokenizer_config config, const char *text)
+{
+    static char list[2048];
+    struct tokenizer *tokenizer = tokenizer_create(&config, &err);
+    struct encoder *encoder = tokenizer ? encoder_create(tokenizer, 0, &err) : NULL;
+    struct token_buffer out = {0};
+    size_t length = 0;
+
+    if (!encoder)
+        return refusal(config);
+    list[0] = '\0';
+    if (tokenizer_encode(encoder, text, strlen(text), &out, &err) < 0)
+        snprintf(list, sizeof(list), "%s", err.text);
+    for (size_t i = 0; i < out.count; i++)
+        length += (size_t)snprintf(list + length, sizeof(list) - length, "%s%d", i ? " " : "",
+                                   ((uint16_t *)out.ids)[i]);
+    token_buffer_clear(&out);
+    encoder_destroy(encoder);
+    tokenizer_destroy(tokenizer);
+    return list;
+}
+
 /* All bytes as GPT-2 writes them, then 'more'. */
 static char *byte_vocabulary(const char *more)
 {
@@ -180,6 +203,58 @@ static void test_huggingface(void)
         is(refusal((struct tokenizer_config){.type = TOKENIZER_HUGGINGFACE, .model = directory}),
            rows[i].sentence, rows[i].sentence);
     }
+}
+
+/* The special tokens that a post-processor puts around a text, when they are wanted. */
+static void test_post_processor(void)
+{
+#define SPECIAL(name)  "{\"SpecialToken\":{\"id\":\"" name "\",\"type_id\":0}}"
+#define TEXT           "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}"
+#define TEMPLATE(list) "{\"type\":\"TemplateProcessing\",\"single\":[" list "]," NAMED "}"
+#define NAMED                                                                             \
+    "\"special_tokens\":{\"x\":{\"id\":\"x\",\"ids\":[3,4],\"tokens\":[]},\"y\":{\"id\":" \
+    "\"y\",\"ids\":[9],\"tokens\":[]}}"
+    static const struct {
+        const char *component, *ids; /* of "ab", or the refusal */
+    } rows[] = {
+        {"null", "2"},
+        {"{\"type\":\"ByteLevel\"}", "2"},
+        {TEMPLATE(SPECIAL("x") "," TEXT), "3 4 2"},
+        {TEMPLATE(SPECIAL("x") "," TEXT "," SPECIAL("x")), "3 4 2 3 4"},
+        {"{\"type\":\"RobertaProcessing\",\"sep\":[\"b\",1],\"cls\":[\"a\",0]}", "0 2 1"},
+        {"{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"}," TEMPLATE(
+             SPECIAL("x") "," TEXT) "]}",
+         "3 4 2"},
+        {"{\"type\":\"Sequence\",\"processors\":[" TEMPLATE(SPECIAL("x") "," TEXT) "," TEMPLATE(
+             SPECIAL("x") "," TEXT) "]}",
+         "tokenizer.json: post_processor TemplateProcessing behind another one that adds tokens is "
+         "not supported"},
+        {TEMPLATE(SPECIAL("y") "," TEXT),
+         "tokenizer.json: post_processor: the id of a special token is not in the vocabulary"},
+        {TEMPLATE(SPECIAL("z") "," TEXT),
+         "tokenizer.json: post_processor: a special token of the template has no ids"},
+        {TEMPLATE(SPECIAL("x")),
+         "tokenizer.json: post_processor TemplateProcessing with this template is not supported"},
+        {"{\"type\":\"Other\"}", "tokenizer.json: post_processor Other is not supported"},
+    };
+    static char text[4096];
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct tokenizer_config config = {
+            .type = TOKENIZER_HUGGINGFACE, .model = directory, .add_specials = 1};
+
+        snprintf(text, sizeof(text),
+                 "{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\","
+                 "\"prepend_scheme\":\"never\"},\"post_processor\":%s,\"model\":{\"type\":\"BPE\","
+                 "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"c\":3,\"d\":4},\"merges\":[\"a b\"]}}",
+                 rows[i].component);
+        write_text("tokenizer.json", text);
+        is(ids_of(config, "ab"), rows[i].ids, rows[i].ids);
+    }
+    is(refusal((struct tokenizer_config){.add_specials = 1}),
+       "--tokenizer-hf-include-special-tokens is for HuggingFaceTokenizer; for others there is "
+       "--tokenizer-add-bos",
+       "it is for tokenizer.json only");
 }
 
 struct bytes {
@@ -328,6 +403,7 @@ int main(void)
     test_gpt2();
     test_ranks();
     test_huggingface();
+    test_post_processor();
     test_protobuf();
     test_cut_model();
     test_json();
