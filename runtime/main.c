@@ -40,7 +40,7 @@ static int run_command(const struct command *command, int argc, const char *cons
     if (rc < 0) {
         if (err.text[0]) /* else another rank says it */
             fprintf(stderr, "megatron %s: %s\n", command->name, err.text);
-        return 1;
+        return rc == COMMAND_USAGE ? 2 : 1;
     }
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fprintf(stderr, "megatron %s: cannot write to standard output\n", command->name);

@@ -38,6 +38,13 @@ static void note_ignored(const struct options_result *result)
     printf("\n");
 }
 
+/* The options are wrong, on all ranks; of_node: what they name is not there on this node. */
+static int refuse(int of_node, struct error *err)
+{
+    world_say_once(of_node, err);
+    return of_node ? -1 : COMMAND_USAGE;
+}
+
 static int run(struct arguments *arguments, const struct options_result *result, struct error *err)
 {
     struct world world;
@@ -46,7 +53,7 @@ static int run(struct arguments *arguments, const struct options_result *result,
         return -1;
     if (result->word_count > 0) {
         error_set(err, "unexpected word %s; options begin with two dashes", result->words[0]);
-        return world_say_once(0, err);
+        return refuse(0, err);
     }
     if (result->help || (arguments->model && strcmp(arguments->model, "list") == 0)) {
         if (world.rank == 0)
@@ -54,7 +61,7 @@ static int run(struct arguments *arguments, const struct options_result *result,
         return 0;
     }
     if (arguments_derive(arguments, result, &world, err) < 0)
-        return world_say_once(arguments->reads_files, err);
+        return refuse(arguments->reads_files, err);
     if (world.rank == 0)
         note_ignored(result);
     if (arguments->dry_run)
@@ -74,7 +81,7 @@ static int run_parsed(int argc, const char *const *argv, int evaluate, struct er
     arguments_default(&arguments);
     arguments.skip_train = evaluate;
     rc = options_parse(arguments_table, &arguments, argc, argv, &result, err);
-    rc = rc < 0 ? world_say_once(0, err) : run(&arguments, &result, err);
+    rc = rc < 0 ? refuse(0, err) : run(&arguments, &result, err);
     options_result_clear(&result);
     free(arguments.rampup.items);
     free(arguments.data_path.items);

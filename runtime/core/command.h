@@ -4,11 +4,14 @@
 
 #include "error.h"
 
+#define COMMAND_USAGE (-2)
+
 struct command {
     const char *name;
     const char *summary; /* one line for `megatron --help` */
-    /* Run with the words after the command's name. Returns the exit code of the process, or -1 with
-     * a sentence in 'err', which main() prints. Answers --help itself and returns 0. */
+    /* Run with the words after the command's name. Returns the exit code of the process, or, with a
+     * sentence in 'err' that main() prints, -1 (exit code 1) or COMMAND_USAGE (exit code 2: with
+     * these words it will never run). Answers --help itself and returns 0. */
     int (*run)(int argc, const char *const *argv, struct error *err);
 };
 

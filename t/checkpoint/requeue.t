@@ -13,7 +13,7 @@ cd "$work" || exit 1
 options=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --micro-batch-size 2
     --global-batch-size 32 --vocab-size 300 --make-vocab-size-divisible-by 16 --eod-id 299 --train-iters 100000
     --mock-data --log-interval 1 --eval-iters 0 --device cpu --cpu-threads 1
-    --save-interval 5 --keep-last 2 --async-save --distributed-timeout-minutes 0.2)
+    --save-interval 5 --keep-last 2 --async-save)
 layout=(-N2 --ntasks-per-node=2 --megatron-tp=2 --megatron-pp=2)
 log=$work/train.log
 
@@ -87,7 +87,7 @@ ok "end with the same checkpoint" diff -r "$work/run/$name" "$work/whole/$name"
 
 # What cannot go on ends.
 try as_user sbatch --wait --chdir="$work" --export="ALL,MEGATRON=$megatron" -o "$work/bad.log" "${layout[@]}" "$top/sbatch/train.sbatch" \
-    "${options[@]}" --save "$work/bad" --num-attention-heads 3
+    "${options[@]}" --save "$work/bad" --metrics-file "$work/missing/file"
 [ "$rc" -ne 0 ]
 ok "a run that cannot start ends" || diag "$out"
 like "$(cat "$work/bad.log")" '4 starts in a row brought no new checkpoint' "after a few tries" || diag "$(cat "$work/bad.log")"

@@ -27,6 +27,10 @@ codes "1 10" "1 20" 0
 try "$megatron" supervise -- ./run --finetune --load-hf x --save=save --load y --lr 1
 is "$rc" 0 "crashes behind checkpoints"
 is "$(grep '^words:' <<<"$out" | sed -n 2p)" "words: --save=save --lr 1 --load save" "then it goes on from its own"
+codes 2 0
+try "$megatron" supervise -- ./run --save save
+is "$rc" 2 "options that are wrong: its code"
+is "$(grep -c '^words:' <<<"$out")" 1 "and no further start"
 codes "75 10"
 try "$megatron" supervise -- ./run --save save
 is "$rc" 75 "ended early outside of a job: its code"

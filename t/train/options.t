@@ -61,7 +61,7 @@ is "$rc" 0 "flags without meaning are accepted"
 like "$out" '^note: without meaning here: --use-mcore-models' "with a note"
 while IFS='|' read -r options text; do
     try "$megatron" train "${small[@]}" $options
-    is "$rc" 1 "$options is refused"
+    is "$rc" 2 "$options is refused"
     like "$out" "$text" "with what to do"
 done <<'EOT'
 --batch-size 4|use --micro-batch-size
@@ -87,8 +87,10 @@ done <<'EOT'
 --hidden-size 4294967296|--hidden-size=4294967296
 --hidden-size 2000000000|would have [0-9.e+]+ parameters; look at --num-layers
 --train-iters 9000000000000000000|are too many
---metrics-file /nonexistent/x|cannot write /nonexistent/x
 EOT
+try "$megatron" train "${small[@]}" --metrics-file /nonexistent/x
+is "$rc" 1 "a file that cannot be written is another matter"
+like "$out" "cannot write /nonexistent/x" "with what to do"
 try "$megatron" train "${small[@]/--mock-data/--log-throughput}" --data-path 0.5 a 0.5
 like "$out" '--data-path: 3 words; weights and prefixes must alternate' "a prefix is missing"
 try env MEGATRON_LIBRARY_DIR=/nonexistent "$megatron" train "${small[@]}" --device cuda
