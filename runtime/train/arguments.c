@@ -15,7 +15,8 @@ void arguments_default(struct arguments *a)
     a->num_layers = a->hidden_size = a->ffn_hidden_size = a->num_attention_heads = -1;
     a->kv_channels = a->num_query_groups = a->seq_length = a->max_position_embeddings = -1;
     a->vocab_size = a->global_batch_size = a->train_iters = a->train_samples = -1;
-    a->exit_interval = a->exit_duration = a->recompute_num_layers = -1;
+    a->exit_interval = a->recompute_num_layers = -1;
+    a->exit_duration = -1;
     a->save_interval = a->keep_last = a->ckpt_step = -1;
     a->save_optimizer = a->load_optimizer = a->load_rng = 1;
     a->lr_decay_iters = a->lr_decay_samples = a->lr_warmup_iters = a->lr_warmup_samples = -1;
@@ -395,6 +396,8 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
     if (a->timeout_minutes <= 0)
         return error_set(err, "--distributed-timeout-minutes=%g must be above 0",
                          a->timeout_minutes);
+    if (options_given(given, "exit-duration-in-mins") && a->exit_duration <= 0)
+        return error_set(err, "--exit-duration-in-mins=%g must be above 0", a->exit_duration);
     if (a->save_interval > 0 && !a->save)
         return error_set(err, "--save-interval needs --save, the directory to save in");
     if (a->finetune && !a->load)

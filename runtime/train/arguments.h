@@ -25,7 +25,8 @@ struct arguments {
     /* training */
     int64_t micro_batch_size, global_batch_size, train_iters, train_samples, seed;
     struct option_list rampup;
-    int64_t exit_interval, exit_duration;
+    int64_t exit_interval;
+    double exit_duration; /* minutes */
     int exit_signal_handler;
     int recompute_activations, recompute_granularity, recompute_method;
     int64_t recompute_num_layers;

@@ -116,7 +116,7 @@ const struct option arguments_table[] = {
     CHOICE("recompute-method", recompute_method, "uniform|block", "of full: all layers, or some"),
     INT("recompute-num-layers", recompute_num_layers, 1, "layers of a stage, with block"),
     INT("exit-interval", exit_interval, 1, "end when the iteration is a multiple of this"),
-    INT("exit-duration-in-mins", exit_duration, 1, "end after this time"),
+    REAL("exit-duration-in-mins", exit_duration, "end after this time"),
     FLAG("exit-signal-handler", exit_signal_handler, "save and end on SIGTERM and SIGUSR1"),
 
     HEADING("Layout"),

@@ -103,7 +103,7 @@ static int must_end(const struct saving *s)
     double margin;
 
     if (terminated ||
-        (a->exit_duration > 0 && clock_now() - s->began > 60.0 * (double)a->exit_duration))
+        (a->exit_duration > 0 && clock_now() - s->began > 60 * a->exit_duration))
         return 1;
     if (s->world->job_end == 0 || !s->checkpoint || !a->save)
         return 0;
@@ -118,7 +118,7 @@ static int must_end(const struct saving *s)
 /* Is there anything that all ranks have to agree on? */
 static int watches(const struct saving *s)
 {
-    return s->a->save || s->a->exit_duration >= 0 || s->a->exit_signal_handler;
+    return s->a->save || s->a->exit_duration > 0 || s->a->exit_signal_handler;
 }
 
 /* Ask all ranks whether one must end, and how long steps take on the slowest, which sets the time

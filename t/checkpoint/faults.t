@@ -167,6 +167,11 @@ MEGATRON_JOB_END=$(($(date +%s) + 15)) train 1 "${long[@]}" --save run
 is "$rc" 75 "a job that is about to end is saved" || diag "$(tail -n 3 <<<"$out")"
 ok "in time" test $SECONDS -lt 15
 
+rm -rf run
+train 1 "${long[@]}" --save run --exit-duration-in-mins 0.03
+is "$rc" 75 "--exit-duration-in-mins ends a run with code 75" || diag "$(tail -n 3 <<<"$out")"
+like "$out" "exiting program at iteration $(cat run/latest_checkpointed_iteration.txt)\$" "and the last step is saved"
+
 # SIGKILL at any time, while training and while saving, until the run ends by itself.
 rm -rf run whole
 train 2 $t 2 --save whole --train-iters 30
