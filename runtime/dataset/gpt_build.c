@@ -1,5 +1,5 @@
-/* Only two steps are bound to one thread, the two shuffles: each draw of the generator depends on
- * the one before it. All else is cut into chunks, and sums of the chunks before it tell each chunk
+/* What is bound to one thread is the generator behind the two shuffles: each draw depends on the
+ * one before it. All else is cut into chunks, and sums of the chunks before it tell each chunk
  * where its tokens stand in the stream and its samples in the file. In memory are at most the
  * document array, or later the lengths and the shuffle array; the rest goes through small buffers
  * into the file. */
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include "mt19937.h"
+#include "shuffle.h"
 #include "workers.h"
 
 enum { PIECE = 65536, CHUNKS_PER_THREAD = 8 };
@@ -150,9 +150,11 @@ static int build_documents(struct work *work, struct error *err)
     if (!documents)
         return -1;
     number_documents(work->request, documents, plan->epochs);
-    mt19937_shuffle_u32(&work->rng, documents, count - last);
-    mt19937_shuffle_u32(&work->rng, documents + count - last, last);
-    status = write_array(work, GPT_DOCUMENT, 0, count, 4, documents, err);
+    status = shuffle_u32(&work->rng, documents, count - last, work->threads, err);
+    if (status == 0)
+        status = shuffle_u32(&work->rng, documents + count - last, last, work->threads, err);
+    if (status == 0)
+        status = write_array(work, GPT_DOCUMENT, 0, count, 4, documents, err);
     pages_put(documents, count, sizeof(*documents));
     return status;
 }
@@ -267,15 +269,17 @@ static int build_samples(void *arg, int64_t i, struct error *err)
 static int shuffle_wide(struct work *work, int64_t cut, int64_t count, struct error *err)
 {
     int64_t *array = pages_get(count, sizeof(*array), err);
-    int status;
+    int status, threads = (work->threads + 1) / 2; /* samples are placed at the same time */
 
     if (!array)
         return -1;
     for (int64_t i = 0; i < count; i++)
         array[i] = i;
-    mt19937_shuffle_i64(&work->rng, array, cut);
-    mt19937_shuffle_i64(&work->rng, array + cut, count - cut);
-    status = write_array(work, GPT_SHUFFLE, 0, count, 8, array, err);
+    status = shuffle_i64(&work->rng, array, cut, threads, err);
+    if (status == 0)
+        status = shuffle_i64(&work->rng, array + cut, count - cut, threads, err);
+    if (status == 0)
+        status = write_array(work, GPT_SHUFFLE, 0, count, 8, array, err);
     pages_put(array, count, sizeof(*array));
     return status;
 }
@@ -283,15 +287,17 @@ static int shuffle_wide(struct work *work, int64_t cut, int64_t count, struct er
 static int shuffle_narrow(struct work *work, int64_t cut, int64_t count, struct error *err)
 {
     uint32_t *array = pages_get(count, sizeof(*array), err);
-    int status;
+    int status, threads = (work->threads + 1) / 2;
 
     if (!array)
         return -1;
     for (int64_t i = 0; i < count; i++)
         array[i] = (uint32_t)i;
-    mt19937_shuffle_u32(&work->rng, array, cut);
-    mt19937_shuffle_u32(&work->rng, array + cut, count - cut);
-    status = write_array(work, GPT_SHUFFLE, 0, count, 4, array, err);
+    status = shuffle_u32(&work->rng, array, cut, threads, err);
+    if (status == 0)
+        status = shuffle_u32(&work->rng, array + cut, count - cut, threads, err);
+    if (status == 0)
+        status = write_array(work, GPT_SHUFFLE, 0, count, 4, array, err);
     pages_put(array, count, sizeof(*array));
     return status;
 }

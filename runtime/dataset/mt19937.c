@@ -72,9 +72,9 @@ uint64_t mt19937_interval(struct mt19937 *rng, uint64_t max)
  */
 enum { BLOCK = 128 };
 
-/* Draw the targets of up to BLOCK swaps of the elements top, top - 1, ... (at least 1). Returns how
- * many. One mask serves the whole block: it ends where 'top' would lose a bit. */
-static int draw_block(struct mt19937 *rng, uint64_t top, uint64_t *targets)
+/* Draw the targets of up to 'most' swaps of the elements top, top - 1, ... (at least 1). Returns
+ * how many. One mask serves the whole block: it ends where 'top' would lose a bit. */
+static int draw_block(struct mt19937 *rng, uint64_t top, int most, uint64_t *targets)
 {
     uint64_t mask, last;
     int count = 0, want;
@@ -82,13 +82,13 @@ static int draw_block(struct mt19937 *rng, uint64_t top, uint64_t *targets)
     if (top == 0)
         return 0;
     if (top > UINT32_MAX) {
-        for (; count < BLOCK && top - (uint64_t)count > UINT32_MAX; count++)
+        for (; count < most && top - (uint64_t)count > UINT32_MAX; count++)
             targets[count] = mt19937_interval(rng, top - (uint64_t)count);
         return count;
     }
     mask = UINT64_MAX >> __builtin_clzll(top);
     last = (mask >> 1) + 1;
-    want = top - last + 1 < BLOCK ? (int)(top - last + 1) : BLOCK;
+    want = top - last + 1 < (uint64_t)most ? (int)(top - last + 1) : most;
     while (count < want) {
         int at;
 
@@ -106,29 +106,46 @@ static int draw_block(struct mt19937 *rng, uint64_t top, uint64_t *targets)
     return count;
 }
 
-#define SHUFFLE(name, type)                                              \
-    void name(struct mt19937 *rng, type *array, int64_t count)           \
-    {                                                                    \
-        uint64_t targets[2][BLOCK];                                      \
-        uint64_t top = count > 0 ? (uint64_t)count - 1 : 0, ahead = top; \
-        int turn = 0, drawn = draw_block(rng, ahead, targets[0]);        \
-                                                                         \
-        while (drawn > 0) {                                              \
-            int next;                                                    \
-                                                                         \
-            ahead -= (uint64_t)drawn;                                    \
-            next = draw_block(rng, ahead, targets[!turn]);               \
-            for (int i = 0; i < next; i++)                               \
-                __builtin_prefetch(&array[targets[!turn][i]], 1);        \
-            for (int i = 0; i < drawn; i++, top--) {                     \
-                type *other = &array[targets[turn][i]], value = *other;  \
-                                                                         \
-                *other = array[top];                                     \
-                array[top] = value;                                      \
-            }                                                            \
-            drawn = next;                                                \
-            turn = !turn;                                                \
-        }                                                                \
+void mt19937_targets(struct mt19937 *rng, uint64_t top, uint32_t count, uint64_t *targets)
+{
+    uint64_t block[BLOCK];
+    uint32_t done = 0;
+
+    while (done < count) {
+        int drawn =
+            draw_block(rng, top - done, count - done < BLOCK ? (int)(count - done) : BLOCK, block);
+
+        for (int i = 0; i < drawn; i++)
+            targets[done++] = block[i];
+    }
+}
+
+#define SHUFFLE(name, type)                                                   \
+    void name(struct mt19937 *rng, type *array, int64_t count)                \
+    {                                                                         \
+        uint64_t targets[2][BLOCK];                                           \
+        uint64_t top = count > 0 ? (uint64_t)count - 1 : 0, ahead = top;      \
+        int turn = 0, drawn = draw_block(rng, ahead, BLOCK, targets[0]);      \
+                                                                              \
+        while (drawn > 0) {                                                   \
+            int next;                                                         \
+                                                                              \
+            ahead -= (uint64_t)drawn;                                         \
+            next = draw_block(rng, ahead, BLOCK, targets[!turn]);             \
+            /* A block that is cut short is followed by a longer one once. */ \
+            for (int i = drawn; i < next; i++)                                \
+                __builtin_prefetch(&array[targets[!turn][i]], 1);             \
+            for (int i = 0; i < drawn; i++, top--) {                          \
+                type *other = &array[targets[turn][i]], value = *other;       \
+                                                                              \
+                if (i < next)                                                 \
+                    __builtin_prefetch(&array[targets[!turn][i]], 1);         \
+                *other = array[top];                                          \
+                array[top] = value;                                           \
+            }                                                                 \
+            drawn = next;                                                     \
+            turn = !turn;                                                     \
+        }                                                                     \
     }
 
 SHUFFLE(mt19937_shuffle_u32, uint32_t)

@@ -23,6 +23,10 @@ uint32_t mt19937_next(struct mt19937 *rng);
  * it is larger. */
 uint64_t mt19937_interval(struct mt19937 *rng, uint64_t max);
 
+/* The numbers that a shuffle draws for its elements top, top - 1, ..., top - count + 1, which must
+ * be at least 1: each in [0, its element]. */
+void mt19937_targets(struct mt19937 *rng, uint64_t top, uint32_t count, uint64_t *targets);
+
 /* RandomState.shuffle of 'count' elements. Arrays of int32 are shuffled as uint32. */
 void mt19937_shuffle_u32(struct mt19937 *rng, uint32_t *array, int64_t count);
 void mt19937_shuffle_i64(struct mt19937 *rng, int64_t *array, int64_t count);

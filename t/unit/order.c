@@ -3,7 +3,7 @@
 #include "corpus.h"
 #include "blend.h"
 #include "gpt_index.h"
-#include "mt19937.h"
+#include "shuffle.h"
 
 #include <math.h>
 
@@ -71,6 +71,36 @@ static void test_shuffle_blocks(void)
            "a shuffle of %lld", (long long)sizes[s]);
         free(fast);
         free(plain);
+    }
+}
+
+/* Threads change nothing. */
+static void test_shuffle_threads(void)
+{
+    static const int64_t sizes[] = {1000, 8388608, 8388609, 8388610, 9437185, 12345678};
+
+    for (size_t s = 0; s < COUNT(sizes); s++) {
+        uint32_t *fast = calloc((size_t)sizes[s], 4), *plain = calloc((size_t)sizes[s], 4);
+        int64_t *wide = calloc((size_t)sizes[s], 8);
+        struct mt19937 a, b, c;
+        int same = 1;
+
+        for (int64_t i = 0; i < sizes[s]; i++)
+            wide[i] = fast[i] = plain[i] = (uint32_t)i;
+        mt19937_seed(&a, (uint32_t)s);
+        mt19937_seed(&b, (uint32_t)s);
+        mt19937_seed(&c, (uint32_t)s);
+        mt19937_shuffle_u32(&a, plain, sizes[s]);
+        same &= shuffle_u32(&b, fast, sizes[s], 3, NULL) == 0;
+        same &= shuffle_i64(&c, wide, sizes[s], 2, NULL) == 0;
+        same &= memcmp(fast, plain, (size_t)sizes[s] * 4) == 0;
+        for (int64_t i = 0; i < sizes[s]; i++)
+            same &= wide[i] == plain[i];
+        ok(same && memcmp(&a, &b, sizeof(a)) == 0 && memcmp(&a, &c, sizeof(a)) == 0,
+           "a shuffle of %lld by threads", (long long)sizes[s]);
+        free(fast);
+        free(plain);
+        free(wide);
     }
 }
 
@@ -442,6 +472,7 @@ int main(void)
     scratch_make();
     test_generator();
     test_shuffle_blocks();
+    test_shuffle_threads();
     test_split();
     test_sum();
     test_blend_order();
