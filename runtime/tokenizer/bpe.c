@@ -209,7 +209,7 @@ size_t bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const uint
     if (length == 0)
         return 0;
     if (bpe->whole_words) {
-        uint32_t token = trie_find(&bpe->trie, word, length);
+        uint32_t token = trie_find(&bpe->unmade, word, length);
 
         if (token < bpe->token_count) {
             ids[0] = token;

@@ -31,6 +31,7 @@ struct bpe {
     uint8_t *text;         /* of all symbols, one after the other */
     uint32_t *offsets;     /* symbol_count + 1 */
     struct trie trie;      /* text -> symbol; only of those that merges may reach */
+    struct trie unmade;    /* with whole_words: tokens that merges may not make of their own text */
 
     uint64_t *pairs; /* hash table of left, right and rank + 1 */
     size_t pair_mask, pair_count;
@@ -180,6 +181,7 @@ size_t bpe_linear_encode(const struct bpe *bpe, struct bpe_scratch *scratch, con
 void *bpe_scratch_reserve(struct bpe_scratch *scratch, size_t size);
 void bpe_scratch_clear(struct bpe_scratch *scratch);
 
-#define BPE_SHORT 64 /* symbols up to which bpe_merge_short is used */
+#define BPE_TRACED 4096 /* units of the longest token whose merges are looked at beforehand */
+#define BPE_SHORT  64   /* symbols up to which bpe_merge_short is used */
 
 #endif

@@ -19,7 +19,7 @@ int bpe_init(struct bpe *bpe, enum bpe_units units, struct error *err)
     bpe->unknown_id = BPE_NONE;
     bpe->pair_mask = 1023;
     bpe->pairs = calloc(bpe->pair_mask + 1, sizeof(*bpe->pairs));
-    if (!bpe->pairs || trie_init(&bpe->trie) < 0) {
+    if (!bpe->pairs || trie_init(&bpe->trie) < 0 || trie_init(&bpe->unmade) < 0) {
         bpe_clear(bpe);
         return out_of_memory(err);
     }
@@ -31,6 +31,7 @@ void bpe_clear(struct bpe *bpe)
     free(bpe->text);
     free(bpe->offsets);
     trie_clear(&bpe->trie);
+    trie_clear(&bpe->unmade);
     free(bpe->pairs);
     free(bpe->merged);
     free(bpe->filter);
@@ -358,9 +359,27 @@ static int has_space_runs(const struct bpe *bpe)
     return first_run != BPE_NONE && first_run > last_other;
 }
 
+/* With whole_words: nearly all tokens come out of the merges of their own text anyway; only the
+ * others must be looked up as words. */
+static int find_unmade(struct bpe *bpe)
+{
+    for (uint32_t token = 0; bpe->whole_words && token < bpe->token_count; token++) {
+        size_t length;
+        const uint8_t *text = bpe_text(bpe, token, &length);
+        uint32_t former;
+
+        if (length == 0 || trie_find(&bpe->trie, text, length) != token ||
+            (bpe->made_at[token] != BPE_NONE && length <= BPE_TRACED))
+            continue;
+        if (trie_insert(&bpe->unmade, text, length, token, &former) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 int bpe_finish(struct bpe *bpe, int cut_spaces, struct error *err)
 {
-    if (bpe_linear_prepare(bpe) < 0 || make_filter(bpe) < 0)
+    if (bpe_linear_prepare(bpe) < 0 || find_unmade(bpe) < 0 || make_filter(bpe) < 0)
         return out_of_memory(err);
     bpe->byte_pairs = malloc(65536 * sizeof(*bpe->byte_pairs));
     if (!bpe->byte_pairs)

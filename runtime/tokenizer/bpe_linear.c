@@ -11,10 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TOKEN_UNITS 4096 /* longest token looked at; with a longer one the heap is used */
-
 struct unmade {
-    uint32_t symbols[TOKEN_UNITS], ranks[TOKEN_UNITS];
+    uint32_t symbols[BPE_TRACED], ranks[BPE_TRACED];
 };
 
 static size_t load_units(const struct bpe *bpe, const uint8_t *text, size_t length,
@@ -25,7 +23,7 @@ static size_t load_units(const struct bpe *bpe, const uint8_t *text, size_t leng
     for (size_t at = 0; at < length;) {
         uint32_t point;
 
-        if (count == TOKEN_UNITS)
+        if (count == BPE_TRACED)
             return SIZE_MAX;
         if (bpe->units == BPE_BYTES) {
             symbols[count++] = bpe->byte_symbols[text[at++]];

@@ -103,7 +103,7 @@ size_t bpe_encode_small(const struct bpe *bpe, const uint8_t *word, size_t lengt
     size_t made = 0;
 
     if (bpe->whole_words) {
-        uint32_t token = trie_find(&bpe->trie, word, length);
+        uint32_t token = trie_find(&bpe->unmade, word, length);
 
         if (token < bpe->token_count) {
             ids[0] = token;
