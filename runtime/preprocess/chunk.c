@@ -97,6 +97,9 @@ static void show_fault(struct encode *encode, struct chunk *chunk, struct part_f
     int64_t shown = encode->shown++;
     char text[256];
 
+    /* With a limit on documents it is not known yet whether this one counts. */
+    if (encode->config->max_documents > 0)
+        return;
     if (shown == FAULTS_MET)
         fprintf(stderr, "%smore of them are counted now and listed at the end\n", clear);
     if (shown >= FAULTS_MET)

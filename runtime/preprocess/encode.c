@@ -1,5 +1,6 @@
 #include "config.h"
 #include "chunk.h"
+#include "document.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -84,57 +85,29 @@ static int encode_texts(struct worker *worker, struct block *block, size_t key,
     return 0;
 }
 
-/* Texts that the tokenizer does not take break the document before anything of it is encoded. */
-static int check_texts(struct worker *worker, struct block *block, size_t key,
-                       const struct jsonl_text *texts, size_t count, int64_t line)
+static int encode_record(struct worker *worker, struct block *block, const struct record *record)
 {
-    for (size_t i = 0; i < count; i++)
-        if (!tokenizer_accepts(worker->encode->tokenizer, texts[i].data, texts[i].size)) {
-            add_fault(block, FAULT_IDS, key, line);
-            return 1;
-        }
-    return 0;
-}
-
-static int encode_line(struct worker *worker, struct block *block, const struct record *record)
-{
-    enum document_fault fault = jsonl_parse(worker->jsonl, record->data, record->size);
+    const struct preprocess_config *config = worker->encode->config;
+    struct jsonl_text text = {record->data, record->size};
+    size_t key;
+    enum document_fault fault =
+        document_check(config, worker->encode->tokenizer, worker->jsonl, record, &key);
 
     if (fault != FAULT_NONE) {
-        add_fault(block, fault, jsonl_fault_key(worker->jsonl), record->line);
+        add_fault(block, fault, key, record->line);
         if (fault == FAULT_KEY && !block->names[0])
             jsonl_names(worker->jsonl, record->data, record->size, block->names,
                         sizeof(block->names));
         return 0;
     }
-    for (size_t k = 0; k < worker->encode->config->key_count; k++) {
-        size_t count;
-        const struct jsonl_text *texts = jsonl_texts(worker->jsonl, k, &count);
-
-        if (check_texts(worker, block, k, texts, count, record->line))
-            return 0;
-    }
-    for (size_t k = 0; k < worker->encode->config->key_count; k++) {
-        size_t count;
-        const struct jsonl_text *texts = jsonl_texts(worker->jsonl, k, &count);
+    for (size_t k = 0; k < config->key_count; k++) {
+        size_t count = 1;
+        const struct jsonl_text *texts =
+            worker->jsonl ? jsonl_texts(worker->jsonl, k, &count) : &text;
 
         if (encode_texts(worker, block, k, texts, count) < 0)
             return -1;
     }
-    block->data.documents++;
-    return 0;
-}
-
-static int encode_record(struct worker *worker, struct block *block, const struct record *record)
-{
-    struct jsonl_text text = {record->data, record->size};
-
-    if (worker->encode->config->mode == RECORD_JSON)
-        return encode_line(worker, block, record);
-    if (check_texts(worker, block, 0, &text, 1, record->line))
-        return 0;
-    if (encode_texts(worker, block, 0, &text, 1) < 0)
-        return -1;
     block->data.documents++;
     return 0;
 }
@@ -152,11 +125,6 @@ static int encode_block(struct worker *worker, struct block *block)
         return 0;
     }
     while (rc == 0 && record_next(mode, &block->records, &cursor, &record)) {
-        /* The reader finds those that fill a block; whether one does depends on the cuts. */
-        if (record.length > (size_t)worker->encode->config->max_line) {
-            add_fault(block, FAULT_LENGTH, 0, record.line);
-            continue;
-        }
         if (record.size <= long_line) {
             rc = encode_record(worker, block, &record);
             continue;
@@ -384,7 +352,8 @@ static int do_block(struct worker *worker, struct chunk *chunk, struct block *bl
 
         return error_prefix(&worker->err, "%s", plan->files.items[segment->file].path);
     }
-    if (encode->config->strict && block->listed_count > 0)
+    /* With a limit on documents it is not known yet whether this one counts. */
+    if (encode->config->strict && encode->config->max_documents == 0 && block->listed_count > 0)
         return chunk_strict(encode, chunk, &block->listed[0], &worker->err);
     count_block(encode, block);
     return chunk_commit(encode, chunk, block, freed, &worker->err);

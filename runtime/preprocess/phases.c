@@ -80,8 +80,8 @@ void run_drop_layout(struct run *run)
 /* Returns 0, 1 if chunks must be made again, -1. */
 static int make_layout(struct run *run, const char *path, struct error *err)
 {
-    int rc = places_make(&run->layout, run->config, &run->plan, &run->work, &run->parts,
-                         tokenizer_id_size(run->tokenizer), err);
+    int rc = places_make(&run->layout, run->config, &run->plan, run->tokenizer, &run->work,
+                         &run->parts, err);
 
     if (rc == 0)
         rc = strict_check(run, err);

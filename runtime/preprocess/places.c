@@ -1,6 +1,7 @@
 #include "config.h"
 #include "places.h"
 #include "bytes.h"
+#include "document.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -57,9 +58,9 @@ struct line_count {
 };
 
 static void show_faults(const struct preprocess_config *config, const struct plan *plan,
-                        size_t chunk, const struct part_reader *part, struct line_count *count)
+                        size_t chunk, const struct part_totals *totals,
+                        const struct part_reader *part, struct line_count *count)
 {
-    const struct part_totals *totals = part_totals(part);
     size_t segments;
     const int64_t *lines = part_lines(part, &segments);
     int64_t next = 0;
@@ -114,17 +115,39 @@ static void add_to_check(struct key_check *check, const struct part_totals *tota
     sum->listed_count = totals->listed_count;
 }
 
+/* With --max-documents: what is broken beyond the last document is not counted and not listed. How
+ * much of it was read is chance. Standard input cannot be read again. */
+static int drop_beyond(const struct preprocess_config *config, const struct plan *plan,
+                       const struct tokenizer *tokenizer, size_t chunk, const struct place *begin,
+                       struct part_totals *totals, struct error *err)
+{
+    int64_t wanted = config->max_documents - begin->documents, faults[FAULT_COUNT] = {0}, kept = 0;
+    struct part_fault last = {0};
+
+    if (config->max_documents == 0 || totals->documents < wanted || totals->listed_count == 0 ||
+        strcmp(plan->files.items[0].path, "-") == 0)
+        return 0;
+    if (document_count_faults(config, plan, tokenizer, chunk, wanted, faults, &last, err) < 0)
+        return -1;
+    memcpy(totals->faults, faults, sizeof(faults));
+    for (int64_t i = 0; i < totals->listed_count; i++)
+        kept += totals->listed[i].segment < last.segment ||
+                (totals->listed[i].segment == last.segment && totals->listed[i].line < last.line);
+    totals->listed_count = kept;
+    return 0;
+}
+
 /* Read all footers. Returns 0, 1 if a part must be made again, -1. */
 static int add_parts(struct places *layout, const struct preprocess_config *config,
-                     const struct plan *plan, struct work *work, struct board *board,
-                     struct error *err)
+                     const struct plan *plan, const struct tokenizer *tokenizer, struct work *work,
+                     struct board *board, struct error *err)
 {
     struct line_count count = {UINT32_MAX, 0, 0, 0};
     struct key_check check = {0};
     int64_t skipped = 0;
 
     for (size_t i = 0; i < layout->chunks; i++) {
-        const struct part_totals *totals;
+        struct part_totals totals;
         struct part_reader *part;
         int torn;
 
@@ -135,16 +158,20 @@ static int add_parts(struct places *layout, const struct preprocess_config *conf
         }
         if (!part)
             return -1;
-        totals = part_totals(part);
+        totals = *part_totals(part);
         layout->begins[i + 1] = layout->begins[i];
-        add_totals(&layout->begins[i + 1], totals, layout->keys);
-        layout->bytes += totals->bytes;
-        for (int f = 0; f < FAULT_COUNT; f++) {
-            layout->faults[f] += totals->faults[f];
-            skipped += totals->faults[f];
+        add_totals(&layout->begins[i + 1], &totals, layout->keys);
+        layout->bytes += totals.bytes;
+        if (drop_beyond(config, plan, tokenizer, i, &layout->begins[i], &totals, err) < 0) {
+            part_close(part);
+            return -1;
         }
-        add_to_check(&check, totals, plan->files.items[plan->segments[plan->chunks[i]].file].path);
-        show_faults(config, plan, i, part, &count);
+        for (int f = 0; f < FAULT_COUNT; f++) {
+            layout->faults[f] += totals.faults[f];
+            skipped += totals.faults[f];
+        }
+        add_to_check(&check, &totals, plan->files.items[plan->segments[plan->chunks[i]].file].path);
+        show_faults(config, plan, i, &totals, part, &count);
         part_close(part);
     }
     if (skipped > count.shown)
@@ -297,21 +324,21 @@ static uint64_t new_tag(void)
 }
 
 int places_make(struct places *layout, const struct preprocess_config *config,
-                const struct plan *plan, struct work *work, struct board *board, size_t id_size,
-                struct error *err)
+                const struct plan *plan, const struct tokenizer *tokenizer, struct work *work,
+                struct board *board, struct error *err)
 {
     size_t prefix = config->max_documents > 0 ? board_prefix(board, config->max_documents) : 0;
     int rc;
 
     memset(layout, 0, sizeof(*layout));
     layout->keys = config->key_count;
-    layout->id_size = id_size;
+    layout->id_size = tokenizer_id_size(tokenizer);
     layout->shards = (size_t)config->shards;
     layout->chunks = prefix > 0 ? prefix : plan->chunk_count;
     layout->tag = new_tag();
     if (allocate(layout) < 0)
         return error_set(err, "out of memory");
-    rc = add_parts(layout, config, plan, work, board, err);
+    rc = add_parts(layout, config, plan, tokenizer, work, board, err);
     if (rc == 0)
         rc = find_cuts(layout, config, work, board, err);
     if (rc == 0)

@@ -27,8 +27,8 @@ struct places {
  * job set back to not done; then 1 is returned and the chunk must be made again. Prints a line for
  * each of the first broken documents. Returns 0 or -1 otherwise. Caller must clear. */
 int places_make(struct places *layout, const struct preprocess_config *config,
-                const struct plan *plan, struct work *work, struct board *board, size_t id_size,
-                struct error *err);
+                const struct plan *plan, const struct tokenizer *tokenizer, struct work *work,
+                struct board *board, struct error *err);
 void places_clear(struct places *layout);
 
 /* The first layout written is the layout; writing another one changes nothing. */

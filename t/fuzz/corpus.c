@@ -11,7 +11,17 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Only plans that are made ask the tokenizer, and here they are read. */
+/* Only plans and layouts that are made ask the tokenizer, and here they are read. */
+int tokenizer_accepts(const struct tokenizer *tokenizer, const char *text, size_t length)
+{
+    return tokenizer && text && length;
+}
+
+size_t tokenizer_id_size(const struct tokenizer *tokenizer)
+{
+    return tokenizer ? 2 : 0;
+}
+
 int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer)
 {
     return tokenizer ? 1 : 0;

@@ -201,6 +201,20 @@ try "${pre[@]}" --input ids.jsonl --output-prefix ids2 --strict --workers 1
 is "$rc" 1 "--strict stops at one"
 like "$out" 'ids\.jsonl:2: not ids .*--strict stops here' "and names it"
 
+# --- What is broken beyond the last document that is wanted counts for nothing
+for i in {1..5}; do printf '{"text":"%d"}\nbad\n' $i; done >limit.jsonl
+for i in {1..200}; do printf 'worse\n{"text":"9"}\n'; done >>limit.jsonl
+for size in 4000000 200; do
+    for threads in 1 3; do
+        try "${pre[@]}" --input limit.jsonl --output-prefix few --overwrite --max-documents 4 --workers $threads --chunk-bytes $size
+        is "$rc $(grep -c '; skipped$' <<<"$out") $(sed -n 's/^  skipped: *//p' <<<"$out")" "0 3 3" "--max-documents 4, $threads threads, chunks of $size"
+    done
+done
+try "${pre[@]}" --input limit.jsonl --output-prefix few --overwrite --max-documents 1 --strict
+is "$rc" 0 "--strict passes with a good first document"
+try "${pre[@]}" --input limit.jsonl --output-prefix few --overwrite --max-documents 2 --strict
+is "$rc" 1 "and stops at a broken one before the last"
+
 # --- Two runs with one prefix: the second takes over, the first says so
 mkfifo hold
 "${pre[@]}" --input - --output-prefix two <hold >first.log 2>&1 &
