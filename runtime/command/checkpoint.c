@@ -4,6 +4,7 @@
 #include "hf.h"
 #include "option.h"
 #include "shard_file.h"
+#include "tokenizer_files.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -251,6 +252,8 @@ static int run_export(const struct checkpoint_options *given, const char *from, 
     if (find_one(given, from, path, err) < 0 ||
         convert_export_hf(path, to, types[given->type], bytes, err) < 0)
         return -1;
+    if (tokenizer_files_copy(from, to, 0, err) < 0)
+        return -1;
     printf("exported %s to %s\n", path, to);
     return 0;
 }
@@ -282,6 +285,8 @@ static int run_import(const struct checkpoint_options *given, const char *from, 
         return -1;
     if ((given->format == FORMAT_HF ? convert_import_hf(from, to, err)
                                     : convert_import_megatron(from, to, &hints, said, err)) < 0)
+        return -1;
+    if (given->format == FORMAT_HF && tokenizer_files_copy(from, to, 1, err) < 0)
         return -1;
     printf("imported %s to %s; train from it with --load %s --finetune\n", from, to, to);
     if (*said)

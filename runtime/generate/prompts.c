@@ -1,6 +1,7 @@
 #include "prompts.h"
 #include "directory.h"
 #include "json.h"
+#include "tokenizer_files.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -121,35 +122,19 @@ static const char *beside(const char *directory, const char *name, char path[PAT
                : NULL;
 }
 
-/* Complete 'config' with the files of a folder. Returns 0 where it has none. */
-static int find_beside(const char *directory, struct tokenizer_config *config, char first[PATH_MAX],
-                       char second[PATH_MAX])
-{
-    if (beside(directory, "tokenizer.json", first)) {
-        config->type = TOKENIZER_HUGGINGFACE;
-        config->model = first;
-    } else if (beside(directory, "tokenizer.model", first)) {
-        config->type = TOKENIZER_LLAMA2;
-        config->model = first;
-    } else if (beside(directory, "vocab.json", first) && beside(directory, "merges.txt", second)) {
-        config->type = TOKENIZER_GPT2_BPE;
-        config->vocab_file = first;
-        config->merge_file = second;
-    } else {
-        return 0;
-    }
-    return 1;
-}
-
 static struct tokenizer *open_tokenizer(const struct generate_options *o,
                                         const struct origin *origin, struct error *err)
 {
     struct tokenizer_config config = o->tokenizer;
     int64_t vocabulary = origin->model.shape.vocabulary;
     char first[PATH_MAX], second[PATH_MAX];
-    int known = o->tokenizer_given || find_beside(o->load, &config, first, second);
     struct tokenizer *tokenizer;
+    int known = 1;
 
+    if (!o->tokenizer_given)
+        known = tokenizer_files_find(o->load, &config, first, second, err);
+    if (known < 0)
+        return NULL;
     /* A run that named no files had GPT-2's own. */
     if (!known && vocabulary != 50257) {
         error_set(err,
@@ -185,10 +170,12 @@ static int begins_with_bos(const struct generate_options *o, const struct origin
 
     if (o->tokenizer.add_bos)
         return 1;
-    if (origin->kind != ORIGIN_HF || o->tokenizer_given)
+    if (o->tokenizer_given)
         return 0;
     if (beside(o->load, "tokenizer_config.json", path))
         json = json_read_file(path, JSON_LIMIT, &ignored);
+    if (!json && origin->kind != ORIGIN_HF)
+        return 0;
     if (json && json_member(json_root(json), "add_bos_token", &value) == 0)
         json_bool(value, &add);
     json_destroy(json);

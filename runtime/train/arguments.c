@@ -162,6 +162,7 @@ static int ask_tokenizer(struct arguments *a, const struct options_result *given
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         named |= options_given(given, names[i]);
+    a->tokenizer_named = named;
     if (!named || (options_given(given, "vocab-size") && a->eod_id >= 0))
         return 0;
     a->tokenizer.vocab_size = a->vocab_size > 0 ? a->vocab_size : 0;

@@ -67,6 +67,7 @@ struct arguments {
     int64_t threads, world_size;
     int random_order;
     /* filled by arguments_derive */
+    int tokenizer_named;         /* by any option */
     int reads_files;             /* it failed over what this node has, not over the options */
     struct rope_scaling scaling; /* but for use and factor */
     struct model_config model_config;

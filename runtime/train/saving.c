@@ -1,5 +1,6 @@
 #include "saving.h"
 #include "clock.h"
+#include "tokenizer_files.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -28,6 +29,23 @@ static void say(const char *text)
     fflush(stdout);
 }
 
+/* Beside the checkpoints: the tokenizer that is named, or that of the weights to begin with. The
+ * training does not need it, and goes on where it cannot be had. */
+static void save_tokenizer(const struct arguments *a)
+{
+    const char *from = a->load_hf ? a->load_hf : a->load;
+    struct error err;
+    int rc = 0;
+
+    if (a->tokenizer_named)
+        rc = tokenizer_files_save(a->save, &a->tokenizer, &err);
+    else if (from)
+        rc = tokenizer_files_copy(from, a->save, 1, &err);
+    if (rc < 0)
+        fprintf(stderr, "megatron: warning: the tokenizer is not beside the checkpoints: %s\n",
+                err.text);
+}
+
 static int create(struct saving *s, struct engine *engine, const struct parallel *parallel,
                   struct device *device, struct error *err)
 {
@@ -53,7 +71,11 @@ static int create(struct saving *s, struct engine *engine, const struct parallel
 
     s->checkpoint =
         checkpoint_create(&config, engine_model(engine), parallel, device, &arrays, err);
-    return s->checkpoint ? 0 : -1;
+    if (!s->checkpoint)
+        return -1;
+    if (a->save && parallel->comm->rank == parallel->comm->size - 1)
+        save_tokenizer(a);
+    return 0;
 }
 
 static void watch_end(struct saving *s)
@@ -102,8 +124,7 @@ static int must_end(const struct saving *s)
     const struct arguments *a = s->a;
     double margin;
 
-    if (terminated ||
-        (a->exit_duration > 0 && clock_now() - s->began > 60 * a->exit_duration))
+    if (terminated || (a->exit_duration > 0 && clock_now() - s->began > 60 * a->exit_duration))
         return 1;
     if (s->world->job_end == 0 || !s->checkpoint || !a->save)
         return 0;

@@ -94,6 +94,16 @@ text=$out
 cp "$files/vocab.json" "$files/merges.txt" gpt2-hf
 generate 1 --load gpt2-hf --prompt 'Call me Ishmael.' --num-tokens 5
 is "$out" "$text" "vocab.json and merges.txt beside the weights"
+try "$megatron" checkpoint import gpt2-hf imported
+generate 1 --load imported --prompt 'Call me Ishmael.' --num-tokens 5
+is "$out" "$text" "they come along with an import" || diag "$said"
+train 1 --load imported --finetune --vocab-size 50257 --num-layers 2 --train-iters 1 --lr-warmup-iters 0 --lr 0 --save tuned
+generate 1 --load tuned --prompt 'Call me Ishmael.' --num-tokens 5
+is "$out" "$text" "and with the run that begins there" || diag "$said"
+train 1 --tokenizer-type GPT2BPETokenizer --vocab-file "$files/vocab.json" --merge-file "$files/merges.txt" --vocab-size 50257 \
+    --num-layers 2 --train-iters 1 --lr-warmup-iters 0 --save named
+generate 1 --load named --prompt 'Call me Ishmael.' --num-tokens 5
+is "$out" "$text" "a run keeps the tokenizer that it named" || diag "$said"
 generate 1 --load gpt2 --prompt '' --num-tokens 5 --json
 like "$out" '"prompt_tokens": \[50256\]' "an empty prompt begins a document" || diag "$said"
 if command -v python3 >/dev/null; then
@@ -118,6 +128,10 @@ refused 'no prompt: give --prompt' "no prompt" --load gpt "${numbers[@]}"
 refused 'gpt has no tokenizer beside its weights' "no tokenizer" --load gpt --prompt x
 refused 'tokenizer has 50257 tokens and the model in gpt only 300' "another tokenizer" --load gpt --prompt x \
     --tokenizer-type GPT2BPETokenizer
+rm named/merges.txt
+refused 'the file of "merges" is missing' "a tokenizer that lost a file" --load named --prompt x
+echo '{"type": "Other"}' >named/megatron_tokenizer.json
+refused 'there is no tokenizer of type Other' "an unknown one" --load named --prompt x
 refused 'prompt 2 has 32 tokens and the model 32 positions' "a prompt that is too long" --load gpt "${numbers[@]}" \
     --prompt 1 --prompt "$(seq -s ' ' 32)"
 refused 'leaves nothing to write' "a text that is too short" --load gpt "${numbers[@]}" --prompt '1 2 3' --out-seq-length 3

@@ -1,0 +1,200 @@
+#include "tokenizer_files.h"
+#include "directory.h"
+#include "file.h"
+#include "json.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_LIMIT ((size_t)1 << 28)
+
+static const char *const types[] = {
+    [TOKENIZER_GPT2_BPE] = "GPT2BPETokenizer",
+    [TOKENIZER_LLAMA2] = "Llama2Tokenizer",
+    [TOKENIZER_SENTENCEPIECE] = "SentencePieceTokenizer",
+    [TOKENIZER_GPT_SENTENCEPIECE] = "GPTSentencePieceTokenizer",
+    [TOKENIZER_LLAMA3] = "Llama3Tokenizer",
+    [TOKENIZER_TIKTOKEN] = "TikTokenizer",
+    [TOKENIZER_HUGGINGFACE] = "HuggingFaceTokenizer",
+    [TOKENIZER_NULL] = "NullTokenizer",
+};
+
+/* The name of a type's model file. */
+static const char *model_name(int type)
+{
+    switch (type) {
+    case TOKENIZER_LLAMA3:
+    case TOKENIZER_TIKTOKEN:
+        return "tokenizer.tiktoken";
+    case TOKENIZER_HUGGINGFACE:
+        return "tokenizer.json";
+    default:
+        return "tokenizer.model";
+    }
+}
+
+static int is_same(const char *a, const char *b)
+{
+    struct stat x, y;
+
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static int copy_file(const char *from, const char *directory, const char *name, struct error *err)
+{
+    struct file_bytes bytes;
+    char to[PATH_MAX];
+    int rc;
+
+    if (directory_path(to, err, "%s/%s", directory, name) < 0)
+        return -1;
+    if (is_same(from, to))
+        return 0;
+    if (file_read(from, FILE_LIMIT, &bytes, err) < 0)
+        return -1;
+    rc = directory_write(directory, name, bytes.data, bytes.length, err);
+    file_bytes_clear(&bytes);
+    return rc;
+}
+
+static int copy_model(const char *directory, const struct tokenizer_config *config,
+                      struct error *err)
+{
+    const char *name = model_name(config->type), *from = config->model;
+    struct stat status;
+    char within[PATH_MAX];
+
+    /* A HuggingFaceTokenizer may be named by its folder. */
+    if (stat(from, &status) == 0 && S_ISDIR(status.st_mode)) {
+        if (directory_path(within, err, "%s/%s", from, name) < 0)
+            return -1;
+        from = within;
+    }
+    return copy_file(from, directory, name, err);
+}
+
+int tokenizer_files_save(const char *directory, const struct tokenizer_config *config,
+                         struct error *err)
+{
+    char text[200], files[100] = "";
+
+    if (config->model && config->type != TOKENIZER_GPT2_BPE && config->type != TOKENIZER_NULL) {
+        if (copy_model(directory, config, err) < 0)
+            return -1;
+        snprintf(files, sizeof(files), ", \"model\": \"%s\"", model_name(config->type));
+    } else if (config->type == TOKENIZER_GPT2_BPE && config->vocab_file && config->merge_file) {
+        if (copy_file(config->vocab_file, directory, "vocab.json", err) < 0 ||
+            copy_file(config->merge_file, directory, "merges.txt", err) < 0)
+            return -1;
+        snprintf(files, sizeof(files), ", \"vocab\": \"vocab.json\", \"merges\": \"merges.txt\"");
+    }
+    snprintf(text, sizeof(text), "{\"type\": \"%s\"%s}\n", types[config->type], files);
+    return directory_write(directory, TOKENIZER_RECORD, text, strlen(text), err);
+}
+
+int tokenizer_files_copy(const char *from, const char *to, int own, struct error *err)
+{
+    static const char *const names[] = {
+        "tokenizer.json",        "tokenizer.model",         "vocab.json",         "merges.txt",
+        "tokenizer_config.json", "special_tokens_map.json", "tokenizer.tiktoken", TOKENIZER_RECORD};
+    size_t count = sizeof(names) / sizeof(names[0]);
+    char path[PATH_MAX];
+
+    for (size_t i = 0; i < (own ? count : count - 2); i++) {
+        if (directory_path(path, err, "%s/%s", from, names[i]) < 0)
+            return -1;
+        if (access(path, R_OK) == 0 && copy_file(path, to, names[i], err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* --- Finding --------------------------------------------------------------------------------- */
+
+/* The path of a file in a directory, or NULL where there is none. */
+static const char *beside(const char *directory, const char *name, char path[PATH_MAX])
+{
+    return directory_path(path, NULL, "%s/%s", directory, name) == 0 && access(path, R_OK) == 0
+               ? path
+               : NULL;
+}
+
+/* A member that names a file of the directory. 0 where there is no such member. */
+static int read_name(struct json_value root, const char *member, const char *directory,
+                     char path[PATH_MAX], struct error *err)
+{
+    struct json_value value;
+    const char *name;
+    size_t length;
+
+    if (json_member(root, member, &value) < 0)
+        return 0;
+    if (json_string(value, &name, &length) < 0 || strlen(name) != length || strchr(name, '/') ||
+        name[0] == '.' || !beside(directory, name, path))
+        return error_set(err, "%s: the file of \"%s\" is missing", directory, member);
+    return 1;
+}
+
+static int read_record(struct json_value root, const char *directory,
+                       struct tokenizer_config *config, char first[PATH_MAX], char second[PATH_MAX],
+                       struct error *err)
+{
+    struct json_value value;
+    const char *type = "";
+    size_t length;
+    int known = -1, model, vocab, merges;
+
+    if (json_member(root, "type", &value) < 0 || json_string(value, &type, &length) < 0)
+        return error_set(err, "it names no type");
+    for (int i = 0; i < (int)(sizeof(types) / sizeof(types[0])); i++)
+        if (strcmp(type, types[i]) == 0)
+            known = i;
+    if (known < 0)
+        return error_set(err, "there is no tokenizer of type %.50s", type);
+    config->type = known;
+    model = read_name(root, "model", directory, first, err);
+    vocab = model == 0 ? read_name(root, "vocab", directory, first, err) : 0;
+    merges = model == 0 ? read_name(root, "merges", directory, second, err) : 0;
+    if (model < 0 || vocab < 0 || merges < 0)
+        return -1;
+    config->model = model ? first : NULL;
+    config->vocab_file = vocab ? first : NULL;
+    config->merge_file = merges ? second : NULL;
+    return 1;
+}
+
+static int find_by_name(const char *directory, struct tokenizer_config *config,
+                        char first[PATH_MAX], char second[PATH_MAX])
+{
+    if (beside(directory, "tokenizer.json", first)) {
+        config->type = TOKENIZER_HUGGINGFACE;
+        config->model = first;
+    } else if (beside(directory, "tokenizer.model", first)) {
+        config->type = TOKENIZER_LLAMA2;
+        config->model = first;
+    } else if (beside(directory, "vocab.json", first) && beside(directory, "merges.txt", second)) {
+        config->type = TOKENIZER_GPT2_BPE;
+        config->vocab_file = first;
+        config->merge_file = second;
+    } else {
+        return 0;
+    }
+    return 1;
+}
+
+int tokenizer_files_find(const char *directory, struct tokenizer_config *config,
+                         char first[PATH_MAX], char second[PATH_MAX], struct error *err)
+{
+    char path[PATH_MAX];
+    struct json *json;
+    int rc;
+
+    if (!beside(directory, TOKENIZER_RECORD, path))
+        return find_by_name(directory, config, first, second);
+    json = json_read_file(path, 1 << 16, err);
+    rc = json ? read_record(json_root(json), directory, config, first, second, err) : -1;
+    json_destroy(json);
+    return rc < 0 ? error_prefix(err, "%s", path) : rc;
+}
