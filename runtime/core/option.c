@@ -39,19 +39,36 @@ static const struct option *find_option(const struct option *table, const char *
     return NULL;
 }
 
+/* Put the dashes before each of "a, b or c" but the first. */
+static void add_dashes(const char *names, char *out, size_t size)
+{
+    size_t used = 0;
+
+    for (const char *at = names; *at && used + 4 < size; at++) {
+        out[used++] = *at;
+        if (*at == ' ' && strncmp(at + 1, "or ", 3) != 0) {
+            out[used++] = '-';
+            out[used++] = '-';
+        }
+    }
+    out[used] = '\0';
+}
+
 static int unknown_option(const struct option *table, const char *word, size_t length,
                           struct error *err)
 {
     const char *names[1024];
-    char name[128], near[256];
+    char name[128], near[256], dashed[288];
     size_t count = 0;
 
     for (const struct option *row = table; row->name && count < 1024; row++)
         if (row->type != OPTION_HEADING && row->type != OPTION_RENAMED && !strchr(row->name, '*'))
             names[count++] = row->name;
     snprintf(name, sizeof(name), "%.*s", (int)length, word);
-    if (nearest_names(name, names, count, near, sizeof(near)) > 0)
-        return error_set(err, "unknown option --%s; did you mean --%s?", name, near);
+    if (nearest_names(name, names, count, near, sizeof(near)) > 0) {
+        add_dashes(near, dashed, sizeof(dashed));
+        return error_set(err, "unknown option --%s; did you mean --%s?", name, dashed);
+    }
     return error_set(err, "unknown option --%s; --help lists all", name);
 }
 

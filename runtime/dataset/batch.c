@@ -80,7 +80,11 @@ int dataset_batch(const struct dataset *dataset, int64_t first, int64_t micro_ba
     text = (int32_t *)(at + 5 * array);
     batch->document_offsets[0] = 0;
     for (int64_t row = 0; row < micro_batch; row++) {
-        if (dataset_text(dataset, first + row, text, err) < 0)
+        int64_t sample = first + row;
+
+        if (dataset->split != DATASET_TRAIN && dataset->samples > 0)
+            sample %= dataset->samples;
+        if (dataset_text(dataset, sample, text, err) < 0)
             return -1;
         fill_row(dataset, text, row, batch);
     }

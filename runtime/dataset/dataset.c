@@ -94,6 +94,10 @@ static int build_part(void *arg, int64_t i, struct error *err)
     request.corpus = task->part->corpus;
     sequences = indexed_info(request.corpus)->sequences;
     split_bounds(task->range, sequences, &request.first, &request.count);
+    /* A corpus too small to spare some for validation or test does without. */
+    if (request.count == 0 && task->dataset->part_count == 1 &&
+        task->dataset->split != DATASET_TRAIN)
+        return 0;
     if (request.count == 0)
         return error_set(err, "%s: none of its %" PRId64 " sequences is %s data; change --split%s",
                          task->prefix, sequences, split,
@@ -173,6 +177,11 @@ static int blend_split(struct builder *builder, enum dataset_split split, struct
 
     if (!dataset)
         return 0;
+    if (dataset->part_count == 1 && !dataset->parts[0].index) {
+        dataset_destroy(dataset);
+        builder->splits[split] = NULL;
+        return 0;
+    }
     if (is_single(builder, split)) {
         dataset->samples = gpt_index_samples(dataset->parts[0].index);
         return 0;

@@ -47,7 +47,8 @@ struct dataset_config {
 struct dataset;
 
 /* Open the data of all splits, building and caching what indices are missing. splits[i] is NULL
- * where config->samples[i] is 0 or the split has no part of the data. Returns 0, or -1 with 'err'
+ * where config->samples[i] is 0 or the split has no part of the data (for validation and test also
+ * because there is too little of it). Returns 0, or -1 with 'err'
  * set and all of 'splits' NULL. Destroy each. */
 int dataset_create(const struct dataset_config *config, struct dataset *splits[DATASET_SPLITS],
                    struct error *err);
@@ -82,7 +83,8 @@ struct batch {
 size_t batch_size(int64_t micro_batch, int64_t sequence_length);
 
 /* Fill 'buffer' (aligned to 64 bytes) with samples [first, first + micro_batch) and let 'batch'
- * point into it. */
+ * point into it. Data to validate or test on begins anew behind its end: a run that goes on with
+ * another --eval-interval may have used more of it than it would have asked for. */
 int dataset_batch(const struct dataset *dataset, int64_t first, int64_t micro_batch, void *buffer,
                   struct batch *batch, struct error *err);
 

@@ -33,8 +33,14 @@ static int open_file(struct file *file, const char *prefix, const char *suffix, 
         return error_set(err, "%s%s: out of memory", prefix, suffix);
     }
     file->fd = open(file->path, O_RDONLY | O_CLOEXEC);
-    if (file->fd < 0)
-        return error_set_errno(err, errno, "%s: cannot open", file->path);
+    if (file->fd < 0) {
+        size_t length = strlen(prefix);
+        int number = errno, whole = length > 4 && (strcmp(prefix + length - 4, ".bin") == 0 ||
+                                                   strcmp(prefix + length - 4, ".idx") == 0);
+
+        return error_set_errno(err, number, "%s: cannot open%s", file->path,
+                               whole ? " (name the files without .bin and .idx)" : "");
+    }
     if (fstat(file->fd, &status) < 0)
         return error_set_errno(err, errno, "%s: cannot read its size", file->path);
     if (!S_ISREG(status.st_mode))

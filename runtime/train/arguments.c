@@ -403,6 +403,9 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
         return error_set(err, "--save-interval needs --save, the directory to save in");
     if (a->finetune && !a->load)
         return error_set(err, "--finetune needs --load, the checkpoint to start from");
+    if (a->mock_data && (a->data_path.count > 0 || a->train_data_path.count > 0))
+        return error_set(err, "--mock-data and --%sdata-path exclude each other; leave out one",
+                         a->data_path.count > 0 ? "" : "train-");
     if (check_device(a, err) < 0)
         return -1;
     if (a->eod_id < 0)

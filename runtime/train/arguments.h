@@ -74,6 +74,7 @@ struct arguments {
     struct layout layout;
     int64_t virtual_chunks;
     int64_t total_iterations, total_samples;
+    int64_t eval_samples[2]; /* to validate and to test on, as Megatron counts them */
     struct step_rules rules;
 };
 

@@ -51,7 +51,7 @@ int64_t batch_size_at(const struct arguments *a, int64_t consumed)
     return start + (steps < increments ? steps : increments) * increment;
 }
 
-int arguments_length(struct arguments *a, struct error *err)
+static int count_steps(struct arguments *a, struct error *err)
 {
     int64_t unit = a->micro_batch_size * a->layout.dp, consumed = 0;
 
@@ -84,6 +84,23 @@ int arguments_length(struct arguments *a, struct error *err)
     if (a->total_iterations == 0)
         return error_set(err, "--train-samples=%" PRId64 " is less than one step",
                          a->train_samples);
+    return 0;
+}
+
+int arguments_length(struct arguments *a, struct error *err)
+{
+    int64_t test, valid;
+
+    if (count_steps(a, err) < 0)
+        return -1;
+    if (__builtin_mul_overflow(a->eval_iters, a->global_batch_size, &test) ||
+        __builtin_mul_overflow(a->total_iterations / a->eval_interval + 1, test, &valid))
+        return error_set(err,
+                         "--eval-iters=%" PRId64 " every --eval-interval=%" PRId64
+                         " steps are too many samples to validate on",
+                         a->eval_iters, a->eval_interval);
+    a->eval_samples[0] = valid;
+    a->eval_samples[1] = test;
     return 0;
 }
 

@@ -32,11 +32,9 @@ struct engine_config plan_engine(const struct arguments *a)
 /* Samples of each split, as Megatron asks for them. */
 static void wanted_samples(const struct arguments *a, int64_t samples[DATASET_SPLITS])
 {
-    int64_t batch = a->global_batch_size;
-
     samples[DATASET_TRAIN] = a->total_samples;
-    samples[DATASET_VALID] = (a->total_iterations / a->eval_interval + 1) * a->eval_iters * batch;
-    samples[DATASET_TEST] = a->eval_iters * batch;
+    samples[DATASET_VALID] = a->eval_samples[0];
+    samples[DATASET_TEST] = a->eval_samples[1];
 }
 
 void plan_dataset(const struct arguments *a, struct dataset_config *config)

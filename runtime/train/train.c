@@ -38,7 +38,8 @@ struct train {
     struct saving saving;
     int64_t iteration, consumed, consumed_valid;
     double began, interval_began;
-    int64_t logged; /* iteration of the last log line */
+    int64_t logged;    /* iteration of the last log line */
+    int64_t evaluated; /* and of the last evaluation */
 };
 
 /* --- Set-up ---------------------------------------------------------------------------------- */
@@ -134,6 +135,10 @@ static int open_data(struct train *t, struct error *err)
     rc = comm_host_gather(t->comm, NULL, NULL, 0, err);
     if (rc == 0 && t->comm->rank != 0)
         rc = dataset_create(&config, t->splits, err);
+    for (int i = DATASET_VALID; i <= DATASET_TEST && rc == 0 && t->comm->rank == 0; i++)
+        if (config.samples[i] != 0 && !t->splits[i] && config.data_path.count > 0)
+            printf(" > no %s data: --split leaves none for it\n",
+                   i == DATASET_VALID ? "validation" : "test");
     return rc;
 }
 
@@ -163,6 +168,25 @@ static int feed_open(struct train *t, struct feed *feed, const struct dataset *d
     }
     feed->loader = batch_loader_create(&config, err);
     return feed->loader ? 0 : -1;
+}
+
+/* A run that goes on with other sizes may come to the end of its data before its own. */
+static int check_data(const struct train *t, struct error *err)
+{
+    const struct arguments *a = t->a;
+    int64_t left = (a->total_iterations - t->iteration) * a->global_batch_size;
+    int64_t samples;
+
+    if (!t->splits[DATASET_TRAIN] || a->rampup.count > 0 || a->skip_train)
+        return 0;
+    samples = dataset_samples(t->splits[DATASET_TRAIN]);
+    if (left <= 0 || left <= samples - t->consumed)
+        return 0;
+    return error_set(err,
+                     "the data is laid out for %" PRId64 " samples, and this run, which has used "
+                     "%" PRId64 ", would need %" PRId64 " more; go on with the same "
+                     "--global-batch-size, or give fewer --train-iters",
+                     samples, t->consumed, left);
 }
 
 static void feed_close(struct feed *feed)
@@ -337,6 +361,19 @@ static int take_step(struct train *t, struct error *err)
     return 0;
 }
 
+/* What came of it: the loss on the data held back. */
+static int evaluate_end(struct train *t, struct error *err)
+{
+    char what[64];
+
+    snprintf(what, sizeof(what), "iteration %" PRId64 " on validation set", t->iteration);
+    if (t->a->eval_iters > 0 && t->valid_feed.loader && t->evaluated != t->iteration &&
+        evaluate(t, &t->valid_feed, what, err) < 0)
+        return -1;
+    snprintf(what, sizeof(what), "iteration %" PRId64 " on test set", t->iteration);
+    return t->a->eval_iters > 0 && t->test_feed.loader ? evaluate(t, &t->test_feed, what, err) : 0;
+}
+
 static int loop(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
@@ -355,6 +392,7 @@ static int loop(struct train *t, struct error *err)
             if (evaluate(t, &t->valid_feed, what, err) < 0)
                 return -1;
             t->consumed_valid += a->eval_iters * a->global_batch_size;
+            t->evaluated = t->iteration;
             t->interval_began = clock_now();
         }
         progress = progress_of(t);
@@ -366,8 +404,7 @@ static int loop(struct train *t, struct error *err)
         return -1;
     if (end && t->prints)
         printf("exiting program at iteration %" PRId64 "\n", t->iteration);
-    if (!end && t->test_feed.loader && a->eval_iters > 0 &&
-        evaluate(t, &t->test_feed, "the end of training for test data", err) < 0)
+    if (!end && evaluate_end(t, err) < 0)
         return -1;
     if (t->iteration < a->total_iterations)
         return TRAIN_ENDED_EARLY;
@@ -412,6 +449,8 @@ static int set_up(struct train *t, struct error *err)
         return error_prefix(err, "--save-hf");
     if (plan_print(t->a, t->world, t->device, &t->parallel, t->comm->rank == 0, err) < 0 ||
         create_engine(t, err) < 0 || open_data(t, err) < 0)
+        return -1;
+    if (check_data(t, err) < 0)
         return -1;
     if (feed_open(t, &t->train_feed, t->splits[DATASET_TRAIN], t->consumed, err) < 0 ||
         feed_open(t, &t->valid_feed, t->splits[DATASET_VALID], t->consumed_valid, err) < 0 ||

@@ -67,6 +67,7 @@ done <<'EOT'
 --batch-size 4|use --micro-batch-size
 --model-parallel-size 4|use --tensor-model-parallel-size
 --hiden-size 4|did you mean --hidden-size
+--num-layer 4|did you mean --num-layers or --num-layers-per-virtual-pipeline-stage\?
 --global-batch-size 3|no multiple of --micro-batch-size=2
 --fp16 --bf16|exclude each other
 --bf16|CPUs compute in fp32 only; leave out --bf16
@@ -87,6 +88,9 @@ done <<'EOT'
 --hidden-size 4294967296|--hidden-size=4294967296
 --hidden-size 2000000000|would have [0-9.e+]+ parameters; look at --num-layers
 --train-iters 9000000000000000000|are too many
+--eval-iters 9000000000000000000|too many samples to validate on
+--eval-iters 5000000000000000000 --train-iters 4000000000 --eval-interval 1|too many samples to validate on
+--data-path x|--mock-data and --data-path exclude each other
 EOT
 try "$megatron" train "${small[@]}" --metrics-file /nonexistent/x
 is "$rc" 1 "a file that cannot be written is another matter"

@@ -246,6 +246,41 @@ static void test_end(void)
     dataset_destroy(dataset);
 }
 
+/* Data to validate on is none where there is too little of it, and begins anew behind its end. */
+static void test_validation(void)
+{
+    const char *path = scratch_path("a");
+    struct dataset_config config = config_of(&path, 1);
+    struct dataset *splits[DATASET_SPLITS];
+    struct loading loading;
+    struct batch batch;
+    struct error err = {""};
+    int32_t first[8];
+    int64_t samples;
+    int good = 1;
+
+    config.split = "1000,1";
+    config.samples[1] = 4;
+    is_int(dataset_create(&config, splits, &err), 0, "a corpus too small for a thousandth");
+    ok(splits[0] && !splits[1], "has no validation data");
+    dataset_destroy(splits[0]);
+    config.split = "1,1";
+    is_int(dataset_create(&config, splits, &err), 0, "half of it");
+    samples = dataset_samples(splits[1]);
+    load(&loading, splits[1], 0, 1, 0, 1, 1);
+    for (int64_t i = 0; i <= samples && good; i++) {
+        good = batch_loader_next(loading.loader, &batch, &err) == 0;
+        if (i == 0)
+            memcpy(first, batch.tokens, sizeof(first));
+        good &= i < samples || memcmp(first, batch.tokens, sizeof(first)) == 0;
+        batch_loader_release(loading.loader, &batch);
+    }
+    ok(good, "begins anew behind its end");
+    unload(&loading);
+    dataset_destroy(splits[0]);
+    dataset_destroy(splits[1]);
+}
+
 static void test_failing_file(void)
 {
     const char *path = scratch_path("a");
@@ -281,7 +316,7 @@ static void test_config_errors(void)
         {"--seq-length=0 is out of range", {.data_path = {&a, 1}}},
         {"\"x\" is not a weight", {.data_path = {both, 4}, .sequence_length = 8}},
         {"change --split",
-         {.data_path = {&a, 1}, .split = "1000,1", .samples = {1, 1}, .sequence_length = 8}},
+         {.data_path = {&a, 1}, .split = "1,1000", .samples = {1, 0}, .sequence_length = 8}},
         {"token 250 in sample",
          {.data_path = {&a, 1}, .samples = {300}, .sequence_length = 8, .vocabulary = 250}},
         {"--data-path cannot be combined",
@@ -372,6 +407,7 @@ int main(void)
     test_boundaries();
     test_ranks();
     test_end();
+    test_validation();
     test_failing_file();
     test_config_errors();
     test_mock();
