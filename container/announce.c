@@ -60,6 +60,8 @@ int announcement_wait(const struct announcement *announcement, const struct anno
             strcpy(seen, sign);
             changed = seconds_now();
         }
+        if (is_stopped(wait->stop))
+            return error_set(err, STOPPED);
         if (seconds_now() - changed > wait->patience)
             return error_set(err,
                              "no image came, and the node that imports it has shown no sign of "

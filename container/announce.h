@@ -7,6 +7,7 @@
 #include "cache.h"
 #include "error.h"
 #include "lease.h"
+#include "stop.h"
 
 struct announcement {
     char path[4096];
@@ -19,6 +20,7 @@ struct announcement_wait {
     int (*look)(void *argument); /* is the image there? 1, or 0 */
     void (*say)(void *argument, const char *line); /* called when it takes long */
     void *argument;
+    const stop_flag *stop; /* may be NULL */
 };
 
 /* Name the announcement of one step, by a text that all its nodes can make and no other step has.

@@ -38,6 +38,17 @@ int small_file_read_of(const char *path, uid_t owner, char *text, size_t size)
     return read_open(fd, text, size);
 }
 
+int small_program_write(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
+    ssize_t size = (ssize_t)strlen(text);
+    int good = fd >= 0 && write(fd, text, (size_t)size) == size;
+
+    if (fd >= 0 && close(fd) < 0)
+        good = 0;
+    return good ? 0 : -1;
+}
+
 int small_file_replace(const char *path, const char *work, const char *text, struct error *err)
 {
     char draft[4096];

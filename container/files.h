@@ -13,6 +13,9 @@ int small_file_read(const char *path, char *text, size_t size);
 /* The same where 'owner' or root owns the file; somebody else's cannot be read. */
 int small_file_read_of(const char *path, uid_t owner, char *text, size_t size);
 
+/* Make the program 'path', which is not there yet, of this text. Returns 0 or -1. */
+int small_program_write(const char *path, const char *text);
+
 /* Give the file 'path' the contents 'text' in one step: a draft in directory 'work' of the same
  * file system, fsync, rename. Returns 0 or -1. */
 int small_file_replace(const char *path, const char *work, const char *text, struct error *err);

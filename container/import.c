@@ -78,6 +78,20 @@ static void explain_space(const struct work *work, struct error *err)
               work->progress.total > 0 ? need : "");
 }
 
+/* Enroot 4.1 removes the container that it made in podman by calling docker, and in a directory
+ * that is gone: the import fails when all is done, and the container stays. 'setting' gets a PATH
+ * with a docker that works. */
+static int lend_docker(const struct work *work, char *setting, size_t size)
+{
+    const char *searched = environment_value(work->request->environment, "PATH");
+    char program[4096];
+
+    snprintf(program, sizeof(program), "%s/docker", work->scratch.path);
+    snprintf(setting, size, "PATH=%s:%.17000s", work->scratch.path,
+             searched ? searched : work->request->path);
+    return small_program_write(program, "#!/bin/sh\ncd / && exec podman \"$@\"\n");
+}
+
 static int run_import(struct work *work, struct error *err)
 {
     const struct image_request *request = work->request;
@@ -85,19 +99,22 @@ static int run_import(struct work *work, struct error *err)
     const char *const argv[] = {
         "enroot",     "import", "-o", work->draft, architecture ? "--arch" : text,
         architecture, text,     NULL};
-    char temporary[2100], runtime[2100], processors[64], what[IMAGE_TEXT_SIZE + 16];
-    const char *settings[] = {temporary, runtime, processors, NULL};
+    char temporary[2100], runtime[2100], processors[64], what[IMAGE_TEXT_SIZE + 16], path[20000];
+    const char *settings[] = {temporary, runtime, processors, NULL, NULL};
     struct process_request process = {.argv = argv,
                                       .path = request->path,
                                       .timeout = request->timeout,
                                       .tick = on_tick,
-                                      .argument = work};
+                                      .argument = work,
+                                      .stop = request->stop};
     const char **environment;
     int rc;
 
     snprintf(temporary, sizeof(temporary), "ENROOT_TEMP_PATH=%s", work->scratch.path);
     snprintf(runtime, sizeof(runtime), "ENROOT_RUNTIME_PATH=%s/run", work->scratch.path);
     snprintf(processors, sizeof(processors), "ENROOT_MAX_PROCESSORS=%d", request->processors);
+    if (request->reference->scheme == IMAGE_PODMAN && lend_docker(work, path, sizeof(path)) == 0)
+        settings[3] = path;
     environment = enroot_environment(request->environment, settings);
     if (!environment)
         return error_set(err, "out of memory");
@@ -107,6 +124,8 @@ static int run_import(struct work *work, struct error *err)
     snprintf(what, sizeof(what), "import of %.500s", request->reference->text);
     if (rc < 0)
         return -1;
+    if (is_stopped(request->stop))
+        return error_set(err, STOPPED);
     if (work->lost)
         return error_set(err, "%s was taken over by another process", what);
     if (work->result.timed_out)
@@ -199,6 +218,8 @@ static int publish(struct work *work, const char *key, char *path, size_t size, 
         image_beat(request);
         /* Publishing is a rename: it does no harm where another does the same. */
         (void)lease_beat(&work->lease);
+        if (is_stopped(request->stop))
+            kill(child, SIGKILL);
         if (seconds_now() - spoke < PROGRESS_SECONDS)
             continue;
         spoke = seconds_now();
@@ -209,7 +230,9 @@ static int publish(struct work *work, const char *key, char *path, size_t size, 
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
     }
     if (got != sizeof(said.text))
-        return error_set(err, "the process that publishes the image was killed");
+        return error_set(err, is_stopped(request->stop)
+                                  ? STOPPED
+                                  : "the process that publishes the image was killed");
     if (said.text[0])
         return error_set(err, "%s", said.text);
     switch (image_cache_find(request->cache, key, path, size, err)) {
@@ -314,12 +337,8 @@ static int import_with_lease(struct work *work, const char *key, char *path, siz
 
     remove_drafts(request, key);
     if (enroot_check(request->path, request->environment, err) < 0 ||
-        scratch_create(&work->scratch, request->temporary, err) < 0)
+        scratch_create(&work->scratch, request->temporary, err) < 0 || check_room(work, err) < 0)
         return -1;
-    if (check_room(work, err) < 0) {
-        scratch_destroy(&work->scratch);
-        return -1;
-    }
     snprintf(work->draft, sizeof(work->draft), "%s/work/%s.%s.draft", request->cache->directory,
              key, strrchr(work->lease.owner, ' ') + 1);
     prepare_progress(work);
@@ -328,7 +347,6 @@ static int import_with_lease(struct work *work, const char *key, char *path, siz
     if (rc == 0)
         rc = publish(work, key, path, size, err);
     unlink(work->draft);
-    scratch_destroy(&work->scratch);
     if (rc == 0 && stat(path, &info) == 0) {
         format_size((double)info.st_size, bytes, sizeof(bytes));
         image_say(request, "imported %s: %s in %.1f s", request->reference->text, bytes,
@@ -414,10 +432,16 @@ int image_obtain(const struct image_request *request, const char *key, char *pat
             if (rc == 0)
                 rc = import_with_lease(work, key, path, size, err) < 0 ? -1 : 1;
             lease_release(&work->lease);
+            /* Layers are many files: nobody has to wait for the end of that. */
+            scratch_destroy(&work->scratch);
             if (!work->lost)
                 break;
             work->lost = 0;
             image_say(request, "%s", err->text);
+        }
+        if (is_stopped(request->stop)) {
+            rc = error_set(err, STOPPED);
+            break;
         }
         if (request->timeout > 0 && seconds_now() - begun > request->timeout) {
             rc = error_set(err, "%.300s was not imported within %.0f seconds by %.64s",

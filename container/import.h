@@ -5,6 +5,7 @@
 #include "cache.h"
 #include "error.h"
 #include "reference.h"
+#include "stop.h"
 
 struct image_request {
     const struct image_reference *reference;
@@ -22,6 +23,7 @@ struct image_request {
     void (*say)(void *argument, const char *line); /* progress; may be NULL */
     void (*beat)(void *argument); /* called about once a second while it works; may be NULL */
     void *argument;
+    const stop_flag *stop; /* may be NULL */
 };
 
 /* Which image the reference stands for now on the architecture: its key in the cache. For a pinned

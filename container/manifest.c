@@ -1,5 +1,6 @@
 #include "manifest.h"
 #include "enroot.h"
+#include "files.h"
 #include "process.h"
 
 #include <ctype.h>
@@ -171,17 +172,6 @@ static int read_manifest(const char *path, struct manifest *manifest)
     return rc;
 }
 
-static int write_shim(const char *path)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
-    ssize_t size = sizeof(shim) - 1;
-    int good = fd >= 0 && write(fd, shim, sizeof(shim) - 1) == size;
-
-    if (fd >= 0 && close(fd) < 0)
-        good = 0;
-    return good ? 0 : -1;
-}
-
 static int on_tick(void *argument, double elapsed)
 {
     const struct image_request *request = argument;
@@ -205,7 +195,8 @@ int manifest_ask(const struct image_request *request, const char *directory,
                                       .path = request->path,
                                       .timeout = TIMEOUT,
                                       .tick = on_tick,
-                                      .argument = (void *)request};
+                                      .argument = (void *)request,
+                                      .stop = request->stop};
     struct process_result *result;
     struct error ignored;
     int rc = -1;
@@ -221,7 +212,7 @@ int manifest_ask(const struct image_request *request, const char *directory,
     snprintf(path, sizeof(path), "PATH=%s:%.17000s", directory, searched);
     result = calloc(1, sizeof(*result));
     process.environment = enroot_environment(request->environment, settings);
-    if (result && process.environment && write_shim(program) == 0 &&
+    if (result && process.environment && small_program_write(program, shim) == 0 &&
         process_run(&process, result, &ignored) == 0)
         rc = read_manifest(strchr(file, '=') + 1, manifest);
     free((void *)process.environment);

@@ -92,11 +92,14 @@ static int extract(const struct named_request *request, const char *draft, struc
                                       .path = request->path,
                                       .timeout = request->timeout,
                                       .tick = on_tick,
-                                      .argument = lease};
+                                      .argument = lease,
+                                      .stop = request->stop};
     struct process_result result;
 
     if (process_run(&process, &result, err) < 0)
         return -1;
+    if (is_stopped(request->stop))
+        return error_set(err, STOPPED);
     if (result.timed_out)
         return error_set(err, "making the container %s took longer than %.0f seconds",
                          request->name, request->timeout);
@@ -171,6 +174,8 @@ int container_keep(const struct named_request *request, char *full, size_t size,
     snprintf(path, sizeof(path), "%s/containers/%s.%s", request->cache->directory, request->name,
              host.nodename);
     while ((taken = lease_take(&lease, path, request->patience, &watch, err)) == 0) {
+        if (is_stopped(request->stop))
+            return error_set(err, STOPPED);
         if (seconds_now() - begun > request->timeout)
             return error_set(err, "the container %s is being made for over %.0f seconds",
                              request->name, request->timeout);

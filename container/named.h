@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include "cache.h"
 #include "error.h"
+#include "stop.h"
 
 struct named_request {
     const char *name;
@@ -14,7 +15,8 @@ struct named_request {
     const char *const *environment;  /* what Enroot sees */
     const struct image_cache *cache; /* where it is written down who makes one */
     double timeout;                  /* seconds to make it */
-    double patience; /* seconds without a sign of life of another process that makes it */
+    double patience;       /* seconds without a sign of life of another process that makes it */
+    const stop_flag *stop; /* may be NULL */
 };
 
 /* What a container was made from, as it was remembered; "" where that is not known. */

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TICK_MS = 200, NEAR_END_MS = 2, GRACE_SECONDS = 5 };
+enum { TICK_MS = 200, NEAR_END_MS = 2, GRACE_SECONDS = 5, STOP_SECONDS = 1 };
 
 struct child {
     pid_t pid;
@@ -155,11 +155,12 @@ static void watch(const struct process_request *request, struct child *child,
         /* Without pipes to listen to, the end is near: look often. */
         drain(child, result, child->output < 0 && child->errors < 0 ? NEAR_END_MS : TICK_MS);
         if (asked_to_end > 0) {
-            if (time - asked_to_end > GRACE_SECONDS)
+            /* Who is stopped may be killed soon, and has things of its own to undo. */
+            if (time - asked_to_end > (is_stopped(request->stop) ? STOP_SECONDS : GRACE_SECONDS))
                 kill(-child->pid, SIGKILL);
             continue;
         }
-        if (request->timeout > 0 && time - begin > request->timeout)
+        if ((request->timeout > 0 && time - begin > request->timeout) || is_stopped(request->stop))
             result->timed_out = 1;
         if (request->tick && time - ticked >= 1) {
             ticked = time;

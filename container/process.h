@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include "error.h"
+#include "stop.h"
 
 struct process_request {
     const char *const *argv;        /* argv[0] is looked up in 'path' */
@@ -14,6 +15,7 @@ struct process_request {
      * ends the program. */
     int (*tick)(void *argument, double elapsed);
     void *argument;
+    const stop_flag *stop; /* ends the program when it is set, as by a signal; may be NULL */
 };
 
 struct process_result {

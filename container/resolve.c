@@ -73,13 +73,16 @@ static int ask(const struct question *question, const char *const *argv, const c
                                       .path = request->path,
                                       .timeout = DIGEST_TIMEOUT,
                                       .tick = on_tick,
-                                      .argument = (void *)question};
+                                      .argument = (void *)question,
+                                      .stop = request->stop};
     struct process_result result;
     char what[IMAGE_TEXT_SIZE + 64], digest[sizeof(result.output) + 16];
 
     if (process_run(&process, &result, err) < 0)
         return -1;
     snprintf(what, sizeof(what), "asking for %.300s", request->reference->text);
+    if (is_stopped(request->stop))
+        return error_set(err, STOPPED);
     if (result.timed_out)
         return error_set(err, "%s: no answer within %d seconds", what, DIGEST_TIMEOUT);
     if (result.status != 0)
@@ -131,6 +134,8 @@ static int ask_registry(const struct question *question, char key[IMAGE_KEY_SIZE
     name_record(request, name);
     if (ask(question, argv, "", key, err) == 0)
         return image_cache_remember(request->cache, name, key, err);
+    if (is_stopped(request->stop))
+        return -1;
     if (use_last(request, key, err) == 0)
         return 0;
     /* An Enroot that is missing or too old is the better reason. */
@@ -203,7 +208,7 @@ static int resolve_for_job(const struct image_request *request, int ask_daemon,
     if (image_cache_lease_job(request->cache, request->job, name, path, sizeof(path)) < 0)
         return error_set(err, "the path of the image cache is too long");
     while (image_cache_recall_job(request->cache, request->job, name, key) < 0 && taken == 0 &&
-           seconds_now() - begun < DIGEST_TIMEOUT) {
+           seconds_now() - begun < DIGEST_TIMEOUT && !is_stopped(request->stop)) {
         taken = lease_take(&lease, path, request->patience, &watch, err);
         if (taken == 0) {
             image_beat(request);
@@ -212,6 +217,8 @@ static int resolve_for_job(const struct image_request *request, int ask_daemon,
     }
     if (taken < 0)
         return -1;
+    if (!taken && is_stopped(request->stop))
+        return error_set(err, STOPPED);
     rc = image_cache_recall_job(request->cache, request->job, name, key);
     if (rc < 0) {
         question.lease = taken ? &lease : NULL;

@@ -134,6 +134,8 @@ static int copy_file(struct copy *copy, struct error *err)
         rc = copy_part(copy, buffer, chunk, err);
         if (rc == 0 && now - copy->begun > copy->request->timeout)
             rc = take_too_long(copy->request, err);
+        if (rc == 0 && is_stopped(copy->request->stop))
+            rc = error_set(err, STOPPED);
         if (now - copy->said < PROGRESS_SECONDS)
             continue;
         copy->said = now;
@@ -184,9 +186,10 @@ static int lock(const struct stage_request *request, const char *own, struct err
     guard = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     while (guard >= 0 && flock(guard, LOCK_EX | LOCK_NB) < 0 &&
            (errno == EINTR || errno == EWOULDBLOCK)) {
-        if (seconds_now() - begun > request->timeout) {
+        if (seconds_now() - begun > request->timeout || is_stopped(request->stop)) {
             close(guard);
-            return take_too_long(request, err);
+            return is_stopped(request->stop) ? error_set(err, STOPPED)
+                                             : take_too_long(request, err);
         }
         if (seconds_now() - said > PROGRESS_SECONDS) {
             said = seconds_now();

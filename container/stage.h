@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "error.h"
+#include "stop.h"
 
 struct stage_request {
     const char *directory;
@@ -13,6 +14,7 @@ struct stage_request {
     double timeout;          /* seconds */
     void (*say)(void *argument, const char *line); /* progress; may be NULL */
     void *argument;
+    const stop_flag *stop; /* may be NULL */
 };
 
 /* Make the copy of an image in this user's part of the directory, or find it there; the longest

@@ -1,5 +1,6 @@
 #include "start.h"
 #include "enroot.h"
+#include "files.h"
 #include "process.h"
 #include "scratch.h"
 
@@ -117,15 +118,20 @@ static void launch_child(const struct launch *launch)
     _exit(127);
 }
 
-static int wait_ready(int ready, double timeout, pid_t *holder)
+static int wait_ready(int ready, const struct container_request *request, pid_t *holder)
 {
     struct pollfd poller = {.fd = ready, .events = POLLIN};
+    const int look = 200; /* milliseconds */
+    double begun = seconds_now();
     int number = 0;
-    int got;
+    int got = 0;
 
-    do
-        got = poll(&poller, 1, (int)(timeout * 1000));
-    while (got < 0 && errno == EINTR);
+    while (got <= 0) {
+        got = poll(&poller, 1, look);
+        if ((got < 0 && errno != EINTR) || is_stopped(request->stop) ||
+            seconds_now() - begun > request->timeout)
+            break;
+    }
     if (got <= 0)
         return 0;
     if (read(ready, &number, sizeof(number)) != sizeof(number) || number <= 0)
@@ -144,6 +150,8 @@ static int explain_log(const struct container_request *request, int log, int ans
     char what[400];
 
     text[got > 0 ? got : 0] = '\0';
+    if (is_stopped(request->stop))
+        return error_set(err, STOPPED);
     if (answer == 0)
         return error_set(err, "the container of %.300s did not start within %.0f seconds",
                          request->image, request->timeout);
@@ -171,7 +179,7 @@ static int launch_and_wait(const struct container_request *request, struct launc
     }
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
-    answer = wait_ready(ready[0], request->timeout, holder);
+    answer = wait_ready(ready[0], request, holder);
     close(ready[0]);
     return answer == 1 ? 0 : explain_log(request, launch->log, answer, err);
 }

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 #include "error.h"
 #include "mounts.h"
+#include "stop.h"
 
 struct container_request {
     const char *image;                     /* a squashfs file, or the name of an Enroot container */
@@ -15,8 +16,9 @@ struct container_request {
     const char *path;               /* where enroot is looked for */
     const char *temporary;          /* node-local directory for files needed while it starts */
     int writable, remap_root, mount_home;
-    int entrypoint; /* run the image's entry point (needs a shell in the image) */
-    double timeout; /* seconds */
+    int entrypoint;        /* run the image's entry point (needs a shell in the image) */
+    double timeout;        /* seconds */
+    const stop_flag *stop; /* may be NULL */
 };
 
 /* Start the container. It lives until the write end of the pipe behind 'lifetime' (its read end) is

@@ -194,6 +194,7 @@ static int find_registry_image(const struct image_node *node, struct work *work,
         .look = look_for_image,
         .say = on_wait_say,
         .argument = &awaited,
+        .stop = node->stop,
     };
 
     fill_request(work, node->settings, node->config, node->environment);
@@ -203,6 +204,7 @@ static int find_registry_image(const struct image_node *node, struct work *work,
     work->request.say = on_say;
     work->request.beat = on_beat;
     work->request.argument = work;
+    work->request.stop = node->stop;
     if (open_caches(work, node->config, node->environment, err) < 0)
         return -1;
     if (node->nodes == 1)
@@ -262,6 +264,7 @@ static int start_container(const struct image_node *node, const char *image, pid
         .mount_home = settings->mount_home,
         .entrypoint = settings->entrypoint,
         .timeout = START_SECONDS,
+        .stop = node->stop,
     };
     int rc;
 
@@ -334,6 +337,7 @@ static int keep_container(const struct image_node *node, const char *image, cons
         .environment = node->environment,
         .timeout = (double)node->settings->timeout,
         .patience = LEASE_SECONDS,
+        .stop = node->stop,
     };
     int rc;
 
@@ -382,12 +386,13 @@ static int stage_image(const struct image_node *node, const char *key, const cha
         .timeout = left > STAGE_SECONDS ? left : STAGE_SECONDS,
         .say = node->imports ? node->say : NULL,
         .argument = node->argument,
+        .stop = node->stop,
     };
     struct error err;
 
     if (image_stage(&request, staged, size, &err) == 0)
         return 0;
-    if (node->say)
+    if (node->say && !is_stopped(node->stop))
         node->say(node->argument, err.text);
     return -1;
 }

@@ -9,6 +9,7 @@
 #include "cpuset.h"
 #include "error.h"
 #include "image_settings.h"
+#include "stop.h"
 
 struct config;
 
@@ -25,6 +26,7 @@ struct image_node {
     int lifetime; /* the read end of the pipe whose other end slurmstepd holds */
     void (*say)(void *argument, const char *line);
     void *argument;
+    const stop_flag *stop; /* set when the step is to end */
 };
 
 /* Get the image, start the container. '*holder' gets the process to join. Returns 0 or -1. */

@@ -258,6 +258,17 @@ static void list_gpus(const struct share *share, char list[SHARE_LIST])
         share_list_add(list, "%d", gpu);
 }
 
+/* Set while there is something to undo before this process may end, and when it is to end. */
+static stop_flag undoing, asked_to_end;
+
+static void on_terminate(int number)
+{
+    (void)number;
+    if (!undoing)
+        _exit(1);
+    asked_to_end = 1;
+}
+
 /* In the leader: get the image and start the container. */
 static int start_container(struct task *task, struct error *err)
 {
@@ -279,6 +290,7 @@ static int start_container(struct task *task, struct error *err)
         .lifetime = task->plugin->lifetime[0],
         .say = say_image,
         .argument = task,
+        .stop = &asked_to_end,
     };
     int rc;
 
@@ -297,7 +309,12 @@ static int start_container(struct task *task, struct error *err)
     for (uint32_t i = 0; i < share->tasks; i++)
         node.imports |= share->task[i].found.rank == 0;
     node.processors = use_all_cpus(share);
+    undoing = 1;
     rc = image_start(&node, &holder, err);
+    undoing = 0;
+    /* Who wants the step to end has said why. */
+    if (asked_to_end)
+        _exit(1);
     share->holder = holder;
     /* What binds the task comes later; without it, Slurm's own binding is to stay. */
     cpuset_bind_thread(&own, &ignored);
@@ -441,12 +458,6 @@ static int meet(struct task *task, struct error *err)
     if (share->state == SHARE_FAILED)
         return error_set(err, "%s", share->error.text);
     return 0;
-}
-
-static void on_terminate(int number)
-{
-    (void)number;
-    _exit(1);
 }
 
 static int run_task_init(struct task *task)

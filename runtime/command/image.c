@@ -11,6 +11,7 @@
 #include <linux/fs.h>
 #include <inttypes.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,6 +135,24 @@ static int put_output(const char *path, const char *output, struct error *err)
     return rc;
 }
 
+static stop_flag interrupted;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+/* An import that is interrupted leaves nothing. A second signal ends at once. */
+static void catch_signals(void)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    const struct sigaction gently = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        sigaction(numbers[i], &gently, NULL);
+}
+
 static int run_import(const struct image_options *given, const char *uri,
                       const struct image_cache *cache, struct error *err)
 {
@@ -152,6 +171,7 @@ static int run_import(const struct image_options *given, const char *uri,
         .patience = 20,
         .processors = count_processors(),
         .say = say_line,
+        .stop = &interrupted,
     };
 
     if (image_reference_parse("URI", uri, &reference, err) < 0)
@@ -169,6 +189,7 @@ static int run_import(const struct image_options *given, const char *uri,
     if (!environment)
         return error_set(err, "out of memory");
     request.environment = environment;
+    catch_signals();
     rc = image_resolve(&request, 1, key, err);
     if (rc == 0)
         rc = image_obtain(&request, key, path, sizeof(path), err);

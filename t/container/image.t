@@ -118,6 +118,7 @@ for signal in KILL TERM; do
     wait_until 60 sh -c "ls '$cache'/work/*.lease && pgrep -f '[e]nroot import -o $cache'" >/dev/null
     pkill -$signal -f "$megatron image import ${registry}small:1"
     wait $killed 2>/dev/null
+    [ $signal = KILL ] || is "$(ls "$cache/work")$(ls -A "$registry_dir/tmp")" "" "SIG$signal: it takes away what it has"
     out=$(image import "${registry}small:1"); rc=$?
     is "$rc" 0 "after SIG$signal to an import the next one works"
     is "$(imports "$out")" 1 "by itself"

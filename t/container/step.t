@@ -130,6 +130,17 @@ is "$rc" 0 "what is cached starts all the same"
 registry_again
 idle
 
+# scancel in the middle of an import: nothing is left that the next one would wait for.
+if [ -z "${MEGATRON_TEST_ENROOT-}" ]; then
+    rm -f "$cache"/*.sqsh
+    as_user env HOME="$home" ENROOT_STANDIN_DELAY=100 ENROOT_STANDIN_REGISTRY="$registry_dir/registry" srun -N2 -n2 --megatron-image="${registry}small:1" true >/dev/null 2>&1 &
+    wait_until 60 sh -c "ls '$cache'/work/sha*.lease && pgrep -f '[e]nroot import -o $cache'" >/dev/null
+    as_user scancel --user="$(as_user id -un)"
+    wait $!
+    wait_until 60 sh -c "[ -z \"\$(ls '$cache/work'; ls -A '$MEGATRON_CLUSTER/tmp')\" ]"
+    is "$(ls "$cache/work")$(ls -A "$MEGATRON_CLUSTER/tmp")" "" "scancel in an import leaves nothing"
+fi
+
 # scancel, and a dead slurmstepd: nothing is left.
 left() {
     for node in n1 n2 n3 n4; do

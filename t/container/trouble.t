@@ -77,6 +77,12 @@ if [ -z "${MEGATRON_TEST_ENROOT-}" ]; then
     is "$rc:$(tail -n 1 <<<"$out")" 0:/usr/src "an image of a daemon of the submit host"
     job env PATH="$programs:$PATH" srun -n1 --megatron-image=dockerd://small:1 pwd
     is "$rc:$(tail -n 1 <<<"$out")" 0:/usr/src "and again from where no daemon is"
+    # Enroot calls docker for podman's container, too, where there may be none.
+    rm "$registry_dir/docker"
+    install -m 666 /dev/null "$registry_dir/called"
+    printf '#!/bin/sh\n[ "$1" != rm ] || echo "$*" >>"%s"\necho sha256:%064d\n' "$registry_dir/called" 9 >"$registry_dir/podman" && chmod 755 "$registry_dir/podman"
+    job env PATH="$registry_dir:$programs:$PATH" srun -n1 --megatron-image=podman://small:1 pwd
+    is "$rc:$(tail -n 1 <<<"$out"):$(grep -c '^rm -f' "$registry_dir/called")" 0:/usr/src:1 "an image of podman, where there is no docker"
 fi
 
 # What tasks have of Slurm.

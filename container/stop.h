@@ -1,0 +1,18 @@
+/* A request to end early, as a signal handler can make it: what is under way is undone, and fails
+ * with STOPPED. */
+#ifndef MEGATRON_STOP_H
+#define MEGATRON_STOP_H
+
+#include <signal.h>
+
+typedef volatile sig_atomic_t stop_flag;
+
+#define STOPPED "ended before it was done"
+
+/* 'flag' may be NULL: there is nobody who could ask. */
+static inline int is_stopped(const stop_flag *flag)
+{
+    return flag && *flag;
+}
+
+#endif
