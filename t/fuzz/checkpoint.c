@@ -1,6 +1,7 @@
 /* libFuzzer target: hostile indices of checkpoints, files of tensors, Hugging Face's configurations
  * and indices, pickles and files of torch.save. Whatever they hold, reading them ends with a result
  * or an error with a sentence. The first byte says which reader gets the rest. */
+#include "fuzz.h"
 #include "checksum.h"
 #include "hf_config.h"
 #include "index.h"
@@ -9,34 +10,42 @@
 #include "safetensors.h"
 #include "torch_file.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static char directory[64];
 
-static void put(const char *name, const void *data, size_t size)
+/* A file of tensors as the index has it, with the right checksums. */
+static void make_file(struct index_file *file, int arrays)
 {
-    char path[96];
-    int fd;
+    size_t bytes = (size_t)file->elements * 4 * (size_t)arrays;
+    size_t count = (size_t)shard_blocks((int64_t)bytes), whole = (size_t)file->data + bytes;
+    struct checksum sum;
+    char *text, name[40];
 
-    snprintf(path, sizeof(path), "%s/%s", directory, name);
-    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (fd < 0 || write(fd, data, size) != (ssize_t)size)
+    if (file->data > 1 << 16 || file->elements > 1 << 18)
+        return;
+    text = calloc(whole + 8 * count + 1, 1);
+    if (!text)
         abort();
-    close(fd);
-}
+    for (size_t i = 0; i < bytes; i++)
+        text[(size_t)file->data + i] = (char)(i * 7);
+    for (size_t i = 0; i < count; i++) {
+        size_t size = bytes - i * SHARD_BLOCK < SHARD_BLOCK ? bytes - i * SHARD_BLOCK : SHARD_BLOCK;
+        uint64_t number = checksum_of(text + file->data + i * SHARD_BLOCK, size);
 
-static void check(int failed, const struct error *err)
-{
-    if (failed && err->text[0] == '\0')
-        abort();
+        memcpy(text + whole + 8 * i, &number, 8);
+    }
+    file->bytes = (int64_t)(whole + 8 * count);
+    checksum_begin(&sum);
+    checksum_add(&sum, text, (size_t)file->data);
+    checksum_add(&sum, text + whole, 8 * count);
+    file->checksum = checksum_end(&sum);
+    snprintf(name, sizeof(name), "/%s", file->name);
+    fuzz_put(directory, name, text, (size_t)file->bytes);
+    free(text);
 }
 
 /* Read the tensors of the checkpoint's own model as one rank. */
@@ -58,8 +67,10 @@ static void try_tensors(struct checkpoint_index *index)
         p.shard_elements < 1 << 20) {
         values = calloc((size_t)p.shard_elements + 1, sizeof(*values));
         if (values && pieces_create(&pieces, &p, &at, 0, PIECES_HELD, &err) == 0) {
+            for (int i = 0; i < index->file_count && i < 3; i++)
+                make_file(&index->files[i], index->arrays);
             err.text[0] = '\0';
-            check(reshard_read(directory, index, &p, &pieces, &values, 1, &err) < 0, &err);
+            fuzz_check(reshard_read(directory, index, &p, &pieces, &values, 1, &err) < 0, &err);
         }
         pieces_destroy(&pieces);
         free(values);
@@ -79,7 +90,7 @@ static void try_index(const uint8_t *data, size_t size)
         abort();
     memcpy(text, data, size);
     length = sprintf(text + size, "\"checksum\": \"%016" PRIx64 "\"}\n", checksum_of(text, size));
-    check(index_read(&index, text, size + (size_t)length, "index", &err) < 0, &err);
+    fuzz_check(index_read(&index, text, size + (size_t)length, "index", &err) < 0, &err);
     if (err.text[0] == '\0')
         try_tensors(&index);
     index_clear(&index);
@@ -97,7 +108,7 @@ static void read_tensors(const char *name)
 
     snprintf(path, sizeof(path), "%s/%s", directory, name);
     tensors = safetensors_open(path, &err);
-    check(!tensors, &err);
+    fuzz_check(!tensors, &err);
     if (!tensors)
         return;
     tensor = safetensors_find(tensors, "a");
@@ -110,16 +121,16 @@ static void read_tensors(const char *name)
 
 static void try_safetensors(const uint8_t *data, size_t size)
 {
-    put("model.safetensors", data, size);
+    fuzz_put(directory, "/model.safetensors", data, size);
     read_tensors("model.safetensors");
     /* All the same as a part of several. */
-    put("parts/model.safetensors", data, size);
+    fuzz_put(directory, "/parts/model.safetensors", data, size);
 }
 
 /* An index of files, of which one is there. */
 static void try_parts(const uint8_t *data, size_t size)
 {
-    put("parts/model.safetensors.index.json", data, size);
+    fuzz_put(directory, "/parts/model.safetensors.index.json", data, size);
     read_tensors("parts");
 }
 
@@ -128,8 +139,8 @@ static void try_config(const uint8_t *data, size_t size)
     struct model_config config;
     struct error err = {""};
 
-    put("config.json", data, size);
-    check(hf_config_read(directory, &config, &err) < 0, &err);
+    fuzz_put(directory, "/config.json", data, size);
+    fuzz_check(hf_config_read(directory, &config, &err) < 0, &err);
 }
 
 /* Touch every element of a small tensor. */
@@ -140,7 +151,7 @@ static void read_torch(struct torch_file *file, const struct pickle_value *value
     float row[64];
 
     if (torch_file_tensor(file, value, &t, &err) < 0) {
-        check(1, &err);
+        fuzz_check(1, &err);
         return;
     }
     if (t.dimensions < 1 || t.dimensions > 2 || t.shape[0] > 4096)
@@ -171,7 +182,7 @@ static void try_torch(const uint8_t *data, size_t size)
     struct torch_file *file = torch_file_read(data, size, &err);
     int budget = 5000;
 
-    check(!file, &err);
+    fuzz_check(!file, &err);
     if (file)
         walk(file, torch_file_root(file), 0, &budget);
     torch_file_destroy(file);
@@ -189,7 +200,7 @@ static void try_pickle(const uint8_t *data, size_t size)
     uint8_t *stream;
 
     pickle = pickle_read(data, size, &used, &err);
-    check(!pickle, &err);
+    fuzz_check(!pickle, &err);
     if (!pickle)
         return;
     pickle_destroy(pickle);
@@ -215,10 +226,10 @@ static void try_megatron(const uint8_t *data, size_t size)
     char path[96];
     float *values;
 
-    put("rank.pt", data, size);
+    fuzz_put(directory, "/rank.pt", data, size);
     snprintf(path, sizeof(path), "%s/rank.pt", directory);
     source = megatron_source_open(path, &hints, &err);
-    check(!source, &err);
+    fuzz_check(!source, &err);
     if (!source)
         return;
     const struct model_shape *s = &megatron_source_model(source)->shape;
@@ -228,7 +239,8 @@ static void try_megatron(const uint8_t *data, size_t size)
             for (int i = 0; i < p.count; i++) {
                 values = malloc((size_t)(p.list[i].rows * p.list[i].cols) * sizeof(*values));
                 err.text[0] = '\0';
-                check(values && megatron_source_load(source, &p.list[i], values, &err) < 0, &err);
+                fuzz_check(values && megatron_source_load(source, &p.list[i], values, &err) < 0,
+                           &err);
                 free(values);
             }
         parameters_destroy(&p);
@@ -243,7 +255,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char parts[96];
 
     if (directory[0] == '\0') {
-        snprintf(directory, sizeof(directory), "/dev/shm/megatron-fuzz-%ld", (long)getpid());
+        snprintf(directory, sizeof(directory), "%s/%ld", fuzz_place(), (long)getpid());
         mkdir(directory, 0700);
         snprintf(parts, sizeof(parts), "%s/parts", directory);
         mkdir(parts, 0700);

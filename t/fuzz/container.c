@@ -1,10 +1,6 @@
 /* Fuzz target: what the container library reads from users, images, and files of its cache. The
  * first byte chooses the reader; the rest is its text or file. */
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -14,13 +10,12 @@
 #include "cache.h"
 #include "checksum.h"
 #include "enroot.h"
+#include "fuzz.h"
 #include "lease.h"
 #include "mounts.h"
 #include "process.h"
 #include "reference.h"
 #include "squashfs.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { READERS = 7 };
 
@@ -48,14 +43,10 @@ static void prepare(void)
 
 static void write_file(const char *name, const void *data, size_t size)
 {
-    char path[4096];
-    int fd;
+    char place[sizeof(directory) + 1];
 
-    snprintf(path, sizeof(path), "%s/%s", directory, name);
-    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (fd < 0 || write(fd, data, size) != (ssize_t)size)
-        abort();
-    close(fd);
+    snprintf(place, sizeof(place), "%s/", directory);
+    fuzz_put(place, name, data, size);
 }
 
 static void read_mounts(const char *text)

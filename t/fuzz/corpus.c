@@ -1,15 +1,12 @@
 /* libFuzzer target: hostile lines of JSON, hostile files of every codec cut at hostile places, and
  * hostile files in a work directory. The first byte of an input chooses. */
+#include "fuzz.h"
 #include "tokenizer.h"
 #include "jsonl.h"
 #include "places.h"
 #include "records.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Only plans and layouts that are made ask the tokenizer, and here they are read. */
 int tokenizer_accepts(const struct tokenizer *tokenizer, const char *text, size_t length)
@@ -42,20 +39,13 @@ int64_t tokenizer_eod(const struct tokenizer *tokenizer)
     return tokenizer ? 1 : 0;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static char path[64];
 
 static void put(const void *data, size_t size)
 {
-    int fd;
-
     if (!path[0])
-        snprintf(path, sizeof(path), "/dev/shm/megatron-fuzz-corpus-%ld", (long)getpid());
-    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (fd < 0 || write(fd, data, size) != (ssize_t)size)
-        abort();
-    close(fd);
+        snprintf(path, sizeof(path), "%s/%ld", fuzz_place(), (long)getpid());
+    fuzz_put(path, "", data, size);
 }
 
 /* UTF-8 without surrogates, as tokenizers may expect it. */

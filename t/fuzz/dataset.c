@@ -1,37 +1,15 @@
 /* libFuzzer target: hostile .idx files and files of the index cache. Whatever they hold, opening,
  * verifying and reading them ends with a result or an error with a sentence. */
+#include "fuzz.h"
 #include "gpt_index.h"
 #include "index_private.h"
 #include "indexed.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 enum { BIN_SIZE = 64, TOKENS = 16 };
 static char prefix[64];
-
-static void put(const char *suffix, const void *data, size_t size)
-{
-    char path[96];
-    int fd;
-
-    snprintf(path, sizeof(path), "%s%s", prefix, suffix);
-    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (fd < 0 || write(fd, data, size) != (ssize_t)size)
-        abort();
-    close(fd);
-}
-
-static void check(int failed, const struct error *err)
-{
-    if (failed && err->text[0] == '\0')
-        abort();
-}
 
 static struct indexed *try_corpus(void)
 {
@@ -40,17 +18,17 @@ static struct indexed *try_corpus(void)
     int64_t sequences, tokens;
     int32_t out[TOKENS];
 
-    check(!corpus, &err);
+    fuzz_check(!corpus, &err);
     if (!corpus)
         return NULL;
     sequences = indexed_info(corpus)->sequences;
     err.text[0] = '\0';
-    check(indexed_verify(corpus, &tokens, &err) < 0, &err);
+    fuzz_check(indexed_verify(corpus, &tokens, &err) < 0, &err);
     for (int64_t i = -1; i <= sequences && i < 64; i++) {
         err.text[0] = '\0';
-        check(indexed_tokens(corpus, i, 0, -1, out, TOKENS, &err) < 0, &err);
+        fuzz_check(indexed_tokens(corpus, i, 0, -1, out, TOKENS, &err) < 0, &err);
         err.text[0] = '\0';
-        check(indexed_tokens(corpus, i, 1, 3, out, TOKENS, &err) < 0, &err);
+        fuzz_check(indexed_tokens(corpus, i, 1, 3, out, TOKENS, &err) < 0, &err);
     }
     return corpus;
 }
@@ -68,7 +46,7 @@ static void try_index(const struct indexed *corpus)
         return;
     for (int64_t i = 0; i < 32; i++) {
         err.text[0] = '\0';
-        check(gpt_index_text(file, corpus, TOKENS, i, text, &err) < 0, &err);
+        fuzz_check(gpt_index_text(file, corpus, TOKENS, i, text, &err) < 0, &err);
     }
     index_file_close(file);
 }
@@ -94,7 +72,7 @@ static void put_index(const uint8_t *data, size_t size)
     numbers[0] = end;
     memcpy(file + 8, numbers, sizeof(numbers));
     strcpy((char *)file + 128, "fuzz");
-    put(".index", file, sizeof(file));
+    fuzz_put(prefix, ".index", file, sizeof(file));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -103,19 +81,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct indexed *corpus;
 
     if (!prefix[0]) {
-        snprintf(prefix, sizeof(prefix), "/dev/shm/megatron-fuzz-%ld", (long)getpid());
-        put(".bin", bin, BIN_SIZE);
+        snprintf(prefix, sizeof(prefix), "%s/%ld", fuzz_place(), (long)getpid());
+        fuzz_put(prefix, ".bin", bin, BIN_SIZE);
     }
     if (size < 1)
         return 0;
-    put(".idx", data + 1, size - 1);
+    fuzz_put(prefix, ".idx", data + 1, size - 1);
     corpus = try_corpus();
     if (corpus && (data[0] & 1)) {
         put_index(data + 1, size - 1);
         try_index(corpus);
     }
     if (corpus && (data[0] & 2)) {
-        put(".index", data + 1, size - 1);
+        fuzz_put(prefix, ".index", data + 1, size - 1);
         try_index(corpus);
     }
     indexed_close(corpus);
