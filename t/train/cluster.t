@@ -32,7 +32,7 @@ once() {
     local text=$1
     shift
     try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" "$@"
-    is "$rc $(grep -c "$text" <<<"$out")" "1 1" "said once: $*" || diag "$(tail -n 12 <<<"$out")"
+    is "$rc $(grep -c "$text" <<<"$out")" "2 1" "said once: $*" || diag "$(tail -n 12 <<<"$out")"
 }
 once 'unknown option --lrr; did you mean --lr?' --lrr 3
 once 'does not divide 4 tasks' --tensor-model-parallel-size 3
