@@ -20,6 +20,8 @@ struct chunk *chunk_open(struct encode *encode, size_t number, struct error *err
     const struct plan *plan = encode->plan;
     struct chunk *chunk = calloc(1, sizeof(*chunk));
     size_t first = plan->chunks[number], count = plan->chunks[number + 1] - first;
+    /* A progress line may stand there. */
+    const char *over = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO) ? "\r\033[K" : "";
 
     if (!chunk) {
         error_set(err, "out of memory");
@@ -30,7 +32,7 @@ struct chunk *chunk_open(struct encode *encode, size_t number, struct error *err
     chunk->touched = disk_now();
     for (size_t i = first; i < first + count && plan->files.count <= PLAN_NAMED_FILES; i++)
         if (plan->segments[i].begin == 0)
-            printf("Opening %s\n", plan->files.items[plan->segments[i].file].path);
+            printf("%sOpening %s\n", over, plan->files.items[plan->segments[i].file].path);
     fflush(stdout);
     if (work_draft_path(encode->work, number, chunk->draft, err) < 0)
         goto fail;
