@@ -199,20 +199,34 @@ int process_run(const struct process_request *request, struct process_result *re
     return 0;
 }
 
+/* How much a line tells of what went wrong: nothing, that a hook failed, something, all. */
+static int rank_line(const char *line, size_t length)
+{
+    static const char hook[] = "exited with return code";
+
+    if (length == 0 || strncmp(line, "[INFO]", 6) == 0)
+        return 0;
+    if (memmem(line, length, hook, sizeof(hook) - 1))
+        return 1;
+    return strncmp(line, "[ERROR] ", 8) == 0 ? 3 : 2;
+}
+
 void process_complaint(const char *errors, char *line, size_t size)
 {
     const char *best = "", *at = errors;
     size_t best_length = 0;
-    int best_marked = 0;
+    int best_rank = 1;
 
     while (*at) {
         size_t length = strcspn(at, "\r\n");
-        int marked = strncmp(at, "[ERROR] ", 8) == 0;
+        int rank = rank_line(at, length);
 
-        if (length > 0 && marked >= best_marked && strncmp(at, "[INFO]", 6) != 0) {
-            best = at + (marked ? 8 : 0);
-            best_length = length - (marked ? 8 : 0);
-            best_marked = marked;
+        if (rank >= best_rank) {
+            size_t mark = strncmp(at, "[ERROR] ", 8) == 0 ? 8 : 0;
+
+            best = at + mark;
+            best_length = length - mark;
+            best_rank = rank;
         }
         at += length + (at[length] != '\0');
     }

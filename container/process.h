@@ -36,7 +36,8 @@ int process_run(const struct process_request *request, struct process_result *re
 int process_find(const char *name, const char *path, char *full, size_t size);
 
 /* The line of 'errors' that says best what went wrong: Enroot's last "[ERROR] ..." without the
- * mark, else the last line that is not empty or tells of progress ("[INFO] ..."). */
+ * mark, else the last line that is not empty or tells of progress ("[INFO] ..."). That a hook
+ * failed counts less than what the hook said. */
 void process_complaint(const char *errors, char *line, size_t size);
 
 #endif

@@ -52,6 +52,35 @@ is "$rc:$(tail -n 1 <<<"$out")" 0:one "whatever the image"
 like "$out" "the container kept was made from $image, and stays so" "which is said"
 job srun -n2 -c2 --megatron-image="$image" --megatron-bind=auto sh -c 'echo $MEGATRON_CPUS'
 is "$(sort -u <<<"$out" | wc -l)" 2 "placement in an image"
+# The hook for EFA, on a node that has such a device.
+host=$registry_dir/host
+mkdir -p "$host"/{dev/infiniband,sys/class/infiniband_verbs/uverbs0,sys/drivers/efa,sys/device,opt/amazon/efa/lib}
+ln -s "$host/sys/drivers/efa" "$host/sys/device/driver"
+ln -s "$host/sys/device" "$host/sys/class/infiniband_verbs/uverbs0/device"
+echo "the device" >"$host/dev/infiniband/uverbs0"
+echo "the library" >"$host/opt/amazon/efa/lib/libfabric.so"
+t/cluster node n1 sh -c 'mkdir /dev/infiniband && touch /dev/infiniband/uverbs0 && chmod 666 /dev/infiniband/uverbs0'
+job env ENROOT_RUNTIME_PATH=/tmp "$enroot_path/enroot" info
+sysconf=$(sed -n 's/.*ENROOT_SYSCONF_PATH=//p' <<<"$out")
+mkdir "$registry_dir/sysconf"
+[ -z "$sysconf" ] || cp -a "$sysconf/." "$registry_dir/sysconf/"
+mkdir -p "$registry_dir/sysconf/hooks.d"
+ln -s "$top/container/hooks/97-megatron-efa.sh" "$registry_dir/sysconf/hooks.d/"
+efa() {
+    job env ENROOT_SYSCONF_PATH="$registry_dir/sysconf" MEGATRON_HOOK_ROOT="$host" ${1:+MEGATRON_EFA=$1} srun -n1 -w n1 --megatron-image="$image" \
+        sh -c 'cat /dev/infiniband/uverbs0 /opt/amazon/efa/lib/libfabric.so; echo "path:$LD_LIBRARY_PATH"'
+}
+efa
+is "$rc:$out" "0:the device
+the library
+path:/opt/amazon/efa/lib" "EFA's device and libraries are seen inside"
+efa device
+is "$(head -n 1 <<<"$out"):$(grep -c 'the library' <<<"$out")" "the device:0" "MEGATRON_EFA reaches the hook"
+efa wrong
+like "$out" 'MEGATRON_EFA=wrong is neither auto, device nor none' "and what the hook says the user"
+is "$rc" 1 "whose step fails"
+t/cluster node n1 rm -r /dev/infiniband
+
 job srun -n1 --megatron-image="$image" --megatron-off id -u
 is "$rc" 0 "--megatron-off: no image"
 job srun -n1 --megatron-image=none hostname

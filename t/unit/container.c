@@ -570,6 +570,20 @@ static void test_checksum(void)
 
 static void test_explanations(void)
 {
+    static const char *const complaints[][2] = {
+        {"[INFO] x\nplain\n[ERROR] /etc/enroot/hooks.d/98-nvidia.sh exited with return code 1\n",
+         "plain"},
+        {"[ERROR] bad value\n[ERROR] hook exited with return code 1\n", "bad value"},
+        {"[INFO] x\n[ERROR] hook exited with return code 1\n", "hook exited with return code 1"},
+        {"[ERROR] one\n[ERROR] two\nthree\n", "two"},
+        {"", ""},
+    };
+    char line[200];
+
+    for (size_t i = 0; i < sizeof(complaints) / sizeof(complaints[0]); i++) {
+        process_complaint(complaints[i][0], line, sizeof(line));
+        is(line, complaints[i][1], "the line that tells most");
+    }
     enroot_explain("import of docker://x", 7, "curl: (7) Connection refused\n", &err);
     is(err.text,
        "import of docker://x failed (exit code 7): curl: (7) Connection refused; is the registry "
