@@ -96,13 +96,22 @@ static int make_layout(struct run *run, const char *path, struct error *err)
     return rc;
 }
 
+/* Take the one job of a phase that one rank does for all, also from one that is gone. Returns 1, 0
+ * or -1. */
+static int take_single(struct run *run, struct error *err)
+{
+    size_t number;
+    int rc = board_claim(&run->work, &run->single, &number, err);
+
+    return rc == 0 ? board_take_over(&run->work, &run->single, &number, err) : rc;
+}
+
 /* Get the layout, made by whoever comes first. Returns 0, 1 to go back to the chunks, -1. */
 static int do_layout(struct run *run, const char *path, struct error *err)
 {
     double pause = 0.01;
 
     for (;;) {
-        size_t number;
         int rc = places_read(&run->layout, path, err);
 
         if (rc < 0)
@@ -112,9 +121,7 @@ static int do_layout(struct run *run, const char *path, struct error *err)
             return board_scan(&run->work, &run->parts, err) < 0 ? -1 : init_assembly(run, err);
         if (run_is_over(run))
             return 0;
-        rc = board_claim(&run->work, &run->single, &number, err);
-        if (rc == 0)
-            rc = board_take_over(&run->work, &run->single, &number, err);
+        rc = take_single(run, err);
         if (rc < 0)
             return -1;
         if (rc > 0) {
@@ -150,14 +157,11 @@ static int do_finish(struct run *run, struct error *err)
     double pause = 0.01;
 
     for (;;) {
-        size_t number;
         int rc;
 
         if (run_is_over(run))
             return 0;
-        rc = board_claim(&run->work, &run->single, &number, err);
-        if (rc == 0)
-            rc = board_take_over(&run->work, &run->single, &number, err);
+        rc = take_single(run, err);
         if (rc < 0)
             return -1;
         if (rc > 0) {

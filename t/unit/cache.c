@@ -30,6 +30,22 @@ static struct model *create(const struct model_config *config)
     return m;
 }
 
+/* A model that writes all texts, token by token; one that is trained on a text of so many. */
+static struct model *create_writer(struct model_config config, int64_t cache)
+{
+    config.cache = cache;
+    config.micro_batch = TEXTS;
+    config.shape.sequence = 1;
+    return create(&config);
+}
+
+static struct model *create_trainer(struct model_config config, int64_t length)
+{
+    config.micro_batch = 1;
+    config.shape.sequence = length;
+    return create(&config);
+}
+
 static void wait(struct model *m)
 {
     struct error err;
@@ -101,19 +117,13 @@ static int near(double a, double b)
 
 static void test_model(struct model_config config, const char *name)
 {
-    struct model_config training = config;
     struct model *writes, *prompt, *whole, *trains;
     struct error err;
     float kept[SHOWN + 1][TEXTS][VOCABULARY];
     int alike = 1, right = 1;
 
-    config.cache = 64;
-    config.micro_batch = TEXTS;
-    config.shape.sequence = 1;
-    training.micro_batch = 1;
-    training.shape.sequence = SHOWN;
-    writes = create(&config);
-    trains = create(&training);
+    writes = create_writer(config, 64);
+    trains = create_trainer(config, SHOWN);
     prompt = model_create_window(writes, 8, &err);
     whole = model_create_window(writes, 16, &err);
     if (!prompt || !whole)
@@ -147,19 +157,13 @@ static void test_model(struct model_config config, const char *name)
 /* Beyond the reach of the first plan of attention on a cache. */
 static void test_long(struct model_config config)
 {
-    struct model_config training = config;
     struct model *writes, *prompt, *trains;
     struct error err;
     const float *logits = NULL;
     int right = 1;
 
-    config.cache = 320;
-    config.micro_batch = TEXTS;
-    config.shape.sequence = 1;
-    training.micro_batch = 1;
-    training.shape.sequence = LENGTH;
-    writes = create(&config);
-    trains = create(&training);
+    writes = create_writer(config, 320);
+    trains = create_trainer(config, LENGTH);
     prompt = model_create_window(writes, 256, &err);
     if (!prompt)
         bail(&err);
