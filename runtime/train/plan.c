@@ -1,4 +1,5 @@
 #include "plan.h"
+#include "ranks.h"
 #include "train.h"
 
 #include <inttypes.h>
@@ -63,16 +64,29 @@ static double gib(size_t bytes)
     return (double)bytes / (1 << 30);
 }
 
-/* What one rank needs. 'copy': of its share, in host memory, while a checkpoint is written. */
+/* What one rank needs. In host memory: 'copy' of its share while a checkpoint is written; 'sums',
+ * where MPI adds up the largest bucket of gradients before each rank gets its part. */
 struct rank_plan {
     struct model_memory memory;
     int64_t parameters;
-    size_t copy;
+    size_t copy, sums;
 };
 
 static size_t device_total(const struct model_memory *m)
 {
     return m->weights + m->gradients + m->optimizer + m->activations;
+}
+
+static size_t sums_of(const struct arguments *a, const struct parameters *p)
+{
+    int64_t most = 0;
+
+    if (p->shards < 2 || strcmp(ranks_device((enum device_choice)a->device), "cpu") != 0)
+        return 0;
+    for (int i = 0; i < p->bucket_count; i++)
+        if (p->buckets[i].size > most)
+            most = p->buckets[i].size;
+    return sizeof(float) * (size_t)(most + most / p->shards);
 }
 
 static int rank_memory(const struct arguments *a, const struct layout_position *at,
@@ -96,6 +110,7 @@ static int rank_memory(const struct arguments *a, const struct layout_position *
     plan->parameters = p.true_elements;
     plan->copy =
         a->save ? (a->save_optimizer ? 3 : 1) * sizeof(float) * (size_t)p.shard_elements : 0;
+    plan->sums = sums_of(a, &p);
     parameters_destroy(&p);
     return rc;
 }
@@ -131,6 +146,8 @@ static void print_rank(const struct layout_position *at, const struct rank_plan 
            "together %.3f",
            gib(m->weights), gib(m->gradients), gib(m->optimizer), gib(m->activations),
            gib(device_total(m)));
+    if (plan->sums > 0)
+        printf("; for sums over MPI %.3f", gib(plan->sums));
     if (plan->copy > 0)
         printf("; for checkpoints in host memory %.3f", gib(plan->copy));
     printf("\n");
@@ -175,7 +192,7 @@ int plan_print(const struct arguments *a, const struct world *world, struct devi
     /* Ranks on CPUs share the memory of their node, with the copies for checkpoints. */
     if (strcmp(device->name, "cpu") == 0) {
         there.available /= (size_t)world->local_size;
-        total += plan.copy;
+        total += plan.copy + plan.sums;
     }
     if (speaks) {
         arguments_print(a, stdout);
@@ -189,9 +206,9 @@ int plan_print(const struct arguments *a, const struct world *world, struct devi
     if (total > there.available)
         return error_set(err,
                          "this rank needs %.2f GiB (weights %.2f, gradients %.2f, optimizer %.2f, "
-                         "activations %.2f, copy for checkpoints %.2f), and %.2f GiB are "
-                         "available; use a smaller "
-                         "--micro-batch-size, --recompute-granularity full, or more ranks",
+                         "activations %.2f, copies for checkpoints and MPI %.2f), and %.2f GiB "
+                         "are available; use a smaller --micro-batch-size, "
+                         "--recompute-granularity full, or more ranks",
                          gib(total), gib(m.weights), gib(m.gradients), gib(m.optimizer),
                          gib(m.activations), gib(total - device_total(&m)), gib(there.available));
     return 0;

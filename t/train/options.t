@@ -28,6 +28,12 @@ try "$megatron" train "${small[@]}" --global-batch-size 50 --micro-batch-size 1 
 like "$out" 'consumed samples: +50 .*learning rate: 1\.638[0-9]+E-08' "learning rate of warm-up after 50 samples"
 like "$out" 'exiting program at iteration 1$' "--exit-interval"
 
+# --- Memory of ranks on CPUs: MPI adds up gradients in a copy of its own.
+try "$megatron" train "${small[@]}" --dry-run --world-size 2 --hidden-size 512 --vocab-size 8000
+like "$out" 'together [0-9.]+; for sums over MPI 0\.0[1-9][0-9]$' "memory of data-parallel ranks on CPUs"
+try "$megatron" train "${small[@]}" --dry-run --hidden-size 512 --vocab-size 8000
+unlike "$out" 'over MPI' "  and of one rank"
+
 # --- The log line
 try "$megatron" train "${small[@]}" --log-throughput
 like "$out" '^ iteration        4/       4 \| consumed samples:            8 \| elapsed time per iteration \(ms\): [0-9.]+ \| throughput per GPU \(TFLOP/s/GPU\): [0-9.]+ \| learning rate: [0-9.E+-]+ \| global batch size:     2 \| lm loss: [0-9.]+E[+-][0-9]+ \| loss scale: 1\.0 \| grad norm: [0-9.]+ \| number of skipped iterations:   0 \| number of nan iterations:   0 \|' \
