@@ -226,6 +226,9 @@ static void test_blocks(void)
     big.shape.hidden = 64;
     big.shape.kv_channels = 16;
     big.shape.vocabulary = 33333;
+    big.shape.layers =
+        1; /* its tensors are of several blocks, too, and cut by rows and by columns */
+    big.shape.ffn_hidden = 20000;
     as_one = fitted(&big, &one, 1);
     as_four = fitted(&big, &four, 1);
     snprintf(directory, sizeof(directory), "%s/blocks", scratch);
