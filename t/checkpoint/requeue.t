@@ -46,28 +46,43 @@ ok "the run saves" || { diag "$(tail -n 5 "$log")"; done_testing; }
 
 # The newest step of the job: the one that trains.
 step() { in_cluster squeue -h -s -j "$job" -o %i | grep -E "^$job\.[0-9]+\$" | sort -V | tail -n 1; }
-# hit WHAT [NODE]
+# node NUMBER: a node of the job, counted from 1; the first one runs its script. It may have moved.
+node() { in_cluster scontrol show hostnames "$(in_cluster squeue -h -j "$job" -o %N)" | sed -n "$1p"; }
+# strike WHAT NUMBER: fails where there is nothing to hit at this moment.
+strike() {
+    case $1 in
+    "a rank killed") kill -KILL "$(ranks | shuf -n 1)" ;;
+    "a slurmstepd killed")
+        victim=$(step)
+        [ -n "$victim" ] && "$top/t/cluster" kill-stepd "$(node "$2")" "$victim"
+        ;;
+    "a node lost")
+        victim=$(node "$2")
+        "$top/t/cluster" kill-node "$victim" || return 1
+        sleep 1
+        "$top/t/cluster" start-node "$victim" || true
+        ;;
+    "SIGTERM for the job") as_user scancel --signal=TERM "$job" ;;
+    esac >/dev/null 2>&1
+}
+# hit WHAT [NUMBER]
 hit() {
-    local what=$1 node=${2:-n2} at before
+    local what=$1 number=${2:-2} at before
     at=$(latest)
     before=$(starts)
     began=$SECONDS
-    case $what in
-    "a rank killed") kill -KILL "$(ranks | shuf -n 1)" ;;
-    "a slurmstepd killed") "$top/t/cluster" kill-stepd "$node" "$(step)" ;;
-    "a node lost") "$top/t/cluster" kill-node "$node"; sleep 1; "$top/t/cluster" start-node "$node" ;;
-    "SIGTERM for the job") as_user scancel --signal=TERM "$job" ;;
-    esac >/dev/null 2>&1
+    wait_until 60 strike "$what" "$number"
+    ok "$what: done" || { diag "$(state) $(node 1) $(node 2)"; done_testing; }
     goes_on $((before + 1)) "$at"
     ok "$what: it goes on by itself" || { diag "$(state)" "$(tail -n 8 "$log")"; done_testing; }
-    diag "$((SECONDS - began)) s until it has saved again after $what${2:+ ($node)}"
+    diag "$((SECONDS - began)) s until it has saved again after $what${2:+ (node $2)}"
 }
 losses=("a rank killed" "a slurmstepd killed" "SIGTERM for the job" "a node lost")
 for what in "${losses[@]}"; do hit "$what"; done
 kills=("a rank killed" "a slurmstepd killed" "a node lost")
 for ((round = 0; round < ${ROUNDS:-0}; round++)); do
     sleep $((RANDOM % 3)).$((RANDOM % 10))
-    hit "${kills[RANDOM % 3]}" "n$((RANDOM % 2 + 1))"
+    hit "${kills[RANDOM % 3]}" "$((RANDOM % 2 + 1))"
 done
 grep -q 'goes back into the queue' "$log"
 ok "SIGTERM saved and requeued the job"
