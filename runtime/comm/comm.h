@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-#define COMM_ABI 2
+#define COMM_ABI 3
 
 struct comm;
 struct comm_group;
@@ -73,6 +73,9 @@ struct comm {
                       size_t count, enum device_type type, int root);
     void (*exchange)(struct comm_group *group, struct device_stream *stream,
                      const struct comm_message *messages, size_t count);
+    /* Both or none. */
+    void *(*register_memory)(struct comm_group *group, void *memory, size_t bytes);
+    void (*unregister_memory)(struct comm_group *group, void *handle);
     int (*host_gather)(struct comm *comm, const void *part, void *all, size_t bytes,
                        struct error *err);
     int (*host_max)(struct comm *comm, int64_t *numbers, int count, struct error *err);
@@ -156,6 +159,23 @@ static inline void comm_exchange(struct comm_group *group, struct device_stream 
                                  const struct comm_message *messages, size_t count)
 {
     group->comm->exchange(group, stream, messages, count);
+}
+
+/* Let the library prepare device memory that the group's collectives will use again and again, so
+ * that it need not be copied. Every rank of the group calls, for the same purposes in the same
+ * order. Returns NULL where nothing can be prepared; collectives work on it all the same.
+ * Unregister before the memory or the group goes. */
+static inline void *comm_register(struct comm_group *group, void *memory, size_t bytes)
+{
+    if (group->size < 2 || !memory || !group->comm->register_memory)
+        return NULL;
+    return group->comm->register_memory(group, memory, bytes);
+}
+
+static inline void comm_unregister(struct comm_group *group, void *handle)
+{
+    if (handle)
+        group->comm->unregister_memory(group, handle);
 }
 
 /* All ranks' 'bytes' of host memory, in order, on every rank; waits. Outside the loop only. With

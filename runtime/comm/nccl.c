@@ -363,6 +363,29 @@ static void exchange(struct comm_group *group, struct device_stream *stream,
     finish(group, stream, result, "send and receive");
 }
 
+static void *register_memory(struct comm_group *base, void *memory, size_t bytes)
+{
+    struct nccl_group *group = (struct nccl_group *)base;
+    void *handle = NULL;
+    ncclResult_t result;
+
+    if (!ready(base))
+        return NULL;
+    result = ncclCommRegister(group->comm, memory, bytes, &handle);
+    if (result == ncclInProgress &&
+        settle((struct nccl_comm *)base->comm, group->comm, result, "registration", base->name))
+        return NULL;
+    return result == ncclSuccess || result == ncclInProgress ? handle : NULL;
+}
+
+static void unregister_memory(struct comm_group *base, void *handle)
+{
+    struct nccl_group *group = (struct nccl_group *)base;
+
+    if (ready(base))
+        ncclCommDeregister(group->comm, handle);
+}
+
 /* --- Groups and the world ------------------------------------------------------------------- */
 
 static ncclConfig_t configuration(void)
@@ -533,6 +556,8 @@ struct comm *comm_backend_open(const struct comm_options *options, struct error 
         .reduce_scatter = reduce_scatter,
         .broadcast = broadcast,
         .exchange = exchange,
+        .register_memory = register_memory,
+        .unregister_memory = unregister_memory,
         .host_gather = host_gather,
         .host_max = host_max,
         .check = check,

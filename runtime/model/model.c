@@ -259,6 +259,7 @@ void model_destroy(struct model *m)
 {
     if (!m)
         return;
+    model_unregister(m);
     model_destroy_plans(m);
     if (!m->base) {
         device_event_destroy(m->compute_mark);

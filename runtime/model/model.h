@@ -79,6 +79,10 @@ void *model_output(struct model *model, int chunk, int slot);
 void *model_input_gradient(struct model *model, int chunk, int slot);
 void *model_output_gradient(struct model *model, int chunk, int slot);
 
+/* Tell the library that communicates of the memory it will see at every step: weights and gradients,
+ * and what the tensor-parallel ranks exchange. Returns how much of it was taken, in bytes. */
+size_t model_register(struct model *model);
+
 /* Have 'use' called before a forward pass gives the first work to the stream that reads weights of
  * a layer of the chunk, from layer 0 on; with layer 0 those of embedding and head are meant too. */
 void model_on_use(struct model *model, void (*use)(void *context, int chunk, int64_t layer),

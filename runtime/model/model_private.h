@@ -66,6 +66,14 @@ enum boundary {
  * text so far is long, not what the cache could hold. */
 enum { REACHES = 24, FIRST_REACH = 256 };
 
+/* Memory that a group's library was told of. */
+struct registration {
+    struct comm_group *group;
+    void *handle;
+};
+
+enum { REGISTRATIONS = 4 };
+
 struct model {
     struct model_config config;
     struct model_sizes sizes;
@@ -79,6 +87,8 @@ struct model {
     char *activations;
     char *cache;        /* (layers, samples, cache, kv) */
     struct model *base; /* whose weights, cache, streams and rotations these are, or NULL */
+    struct registration registered[REGISTRATIONS];
+    int registered_count;
     struct step_state *state;
     void (*use)(void *context, int chunk, int64_t layer); /* see model_on_use; or NULL */
     void *use_context;
@@ -114,6 +124,9 @@ void model_destroy_plans(struct model *model);
 
 /* Lay out all activations from 'base' (NULL: only count). Returns the bytes. */
 size_t model_place(struct model *model, char *base);
+
+/* registered.c: before the memory goes. */
+void model_unregister(struct model *model);
 
 /* Weight and main gradient of a tensor; NULL for tensor -1. */
 static inline void *weight(struct model *m, int tensor)

@@ -190,6 +190,7 @@ const struct option arguments_table[] = {
     CHOICE("device", device, "auto|cpu|cuda", "where to compute (cuda where there is a GPU)"),
     INT("cpu-threads", threads, 1, "threads of a CPU rank (its cores)"),
     FLAG("deterministic-mode", deterministic, "same bits in every run"),
+    FLAG("nccl-ub", nccl_ub, "register weights, gradients and exchanged rows with NCCL"),
     FLAG("random-order", random_order, "cpu: streams in random legal order, for tests"),
 
     IGNORED("use-mcore-models"), IGNORED("transformer-impl"), IGNORED("use-flash-attn"),

@@ -102,12 +102,28 @@ static int make_engine(struct train *t, struct error *err)
     return t->engine ? 0 : -1;
 }
 
+/* --nccl-ub; what cannot be registered works as it does without. */
+static void register_memory(struct train *t)
+{
+    size_t taken = model_register(engine_model(t->engine));
+
+    if (t->world->rank != 0)
+        return;
+    if (taken > 0)
+        printf(" > %.3f GiB registered with NCCL on this rank\n", (double)taken / (1 << 30));
+    else
+        fprintf(stderr, "megatron: warning: --nccl-ub: nothing to register here: it takes data or "
+                        "tensor parallel ranks on GPUs\n");
+}
+
 static int create_engine(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
 
     if (make_engine(t, err) < 0)
         return -1;
+    if (a->nccl_ub)
+        register_memory(t);
     if (a->load_hf &&
         hf_load(a->load_hf, &a->model_config, engine_model(t->engine), t->device, err) < 0)
         return error_prefix(err, "--load-hf");
