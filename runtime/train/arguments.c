@@ -1,4 +1,5 @@
 #include "arguments_private.h"
+#include "json.h"
 #include "network.h"
 #include "ranks.h"
 
@@ -372,12 +373,26 @@ static int check_device(struct arguments *a, struct error *err)
     return error_set(err, "CPUs compute in fp32 only; leave out --%s", a->bf16 ? "bf16" : "fp16");
 }
 
+/* A build that could not read what it saves must say so before the first step. */
+static int check_json(const struct arguments *a, struct error *err)
+{
+    struct json *json = a->save || a->load ? json_read("{}", 2, NULL) : NULL;
+
+    json_destroy(json);
+    if (json || (!a->save && !a->load))
+        return 0;
+    return error_set(err,
+                     "--%s: this build has no JSON and cannot read checkpoints; install "
+                     "libsimdjson-dev and configure it again",
+                     a->load ? "load" : "save");
+}
+
 int arguments_derive(struct arguments *a, const struct options_result *given,
                      const struct world *world, struct error *err)
 {
     if (a->load && a->load_hf)
         return error_set(err, "--load and --load-hf exclude each other; leave out one");
-    if (derive_evaluation(a, err) < 0)
+    if (derive_evaluation(a, err) < 0 || check_json(a, err) < 0)
         return -1;
     if (!a->model && world->model)
         a->model = world->model;
