@@ -138,8 +138,8 @@ static int output(int64_t count, int fixed)
     return slot_count++;
 }
 
-/* Integers below 'limit', the same for both: random, or counting if 'counting'. */
-static int integers(int64_t count, int64_t limit, int counting)
+/* Integers below 'limit', the same for both: random, or with 'step' counting in such steps. */
+static int integers(int64_t count, int64_t limit, int64_t step)
 {
     struct error err;
     int32_t *host = device_host_allocate(device, (size_t)count * 4, &err);
@@ -150,8 +150,8 @@ static int integers(int64_t count, int64_t limit, int counting)
     *slot = (struct slot){count, 1, 0, get((size_t)count * 4), get((size_t)count * 4)};
     for (int64_t i = 0; i < count; i++)
         host[i] =
-            (int32_t)(counting
-                          ? i % limit
+            (int32_t)(step
+                          ? i % limit / step * step
                           : (int64_t)(rng_bits(3, RNG_TEST, drawn, (uint64_t)i) % (uint64_t)limit));
     drawn++;
     device_copy(stream, slot->memory, host, (size_t)count * 4, COPY_TO_DEVICE);
@@ -488,7 +488,7 @@ static void run_attention_now(struct device_plan *made)
                                    channel(s[0], v_offset),
                                    p(s[1]),
                                    p(s[2]),
-                                   NULL,
+                                   p(s[5]),
                                    NULL,
                                    NULL,
                                    0};
@@ -507,7 +507,7 @@ static void run_attention_backward_now(struct device_plan *made)
                                             channel(s[4], 0),
                                             channel(s[4], k_offset),
                                             channel(s[4], v_offset),
-                                            NULL,
+                                            p(s[5]),
                                             NULL,
                                             NULL,
                                             0};
@@ -539,12 +539,19 @@ static void attention(const struct model *m, int64_t rows, int check)
     s[0] = input(rows * width, 1, 0);
     s[1] = output(rows * m->hidden, 0);
     s[2] = output(rows * m->heads, 1);
+    s[5] = integers(rows, m->sequence, 200); /* documents of 200 tokens */
     measure("attention", run_attention_now, make_now, 0, flops, (double)m->layers, 5e-3, check);
     now.kind = OPERATION_ATTENTION_BACKWARD;
     s[3] = input(rows * m->hidden, 1, 0);
     s[4] = output(rows * width, 0);
     measure("attention backward", run_attention_backward_now, make_now, 0, 2.5 * flops,
             (double)m->layers, 1e-2, check);
+    now.attention.documents = 1;
+    now.kind = OPERATION_ATTENTION;
+    measure("documents", run_attention_now, make_now, 0, flops, 0, 5e-3, check);
+    now.kind = OPERATION_ATTENTION_BACKWARD;
+    measure("documents backward", run_attention_backward_now, make_now, 0, 2.5 * flops, 0, 1e-2,
+            check);
 }
 
 /* Dropout by the library: out is linear in v with one and the same mask in both directions, so the
@@ -796,6 +803,22 @@ static void measure_model(const struct model *m, int check)
     begin();
 }
 
+/* The kernels of ours that only move data, on tensors of ten times the L2 cache: their launches and
+ * what the cache holds do not count there. */
+static void measure_large(const struct model *m)
+{
+    int64_t rows = m->micro * m->sequence;
+
+    while (rows * m->hidden * 2 < (int64_t)500 << 20)
+        rows *= 2;
+    printf("%s: %lld tokens, tensors beyond the cache\n", m->name, (long long)rows);
+    norms(m, rows, 0);
+    if (m->llama)
+        llama_parts(m, rows, 0);
+    embeddings(m, rows, 0);
+    begin();
+}
+
 int main(int argc, char **argv)
 {
     struct device_options options = {.cache_dir = getenv("MEGATRON_CACHE_DIR")};
@@ -815,6 +838,8 @@ int main(int argc, char **argv)
             wanted |= strcmp(argv[a], models[i].name) == 0;
         if (wanted)
             measure_model(&models[i], 1);
+        if (wanted && models[i].layers > 2)
+            measure_large(&models[i]);
     }
     device_stream_destroy(stream);
     device_close(device);

@@ -214,7 +214,7 @@ static void flash_forward_work(struct cuda_plan *plan, struct cuda_stream *strea
     if (shape_of(plan)->dropout > 0)
         kernel_draw_seed(stream->native, o->state, o->purpose, seed);
     cudnnSetStream(device->cudnn, stream->native);
-    if (flash_forward(attention->flash, o->q, o->k, o->v, o->out, o->lse, seed,
+    if (flash_forward(attention->flash, o->q, o->k, o->v, o->out, o->lse, seed, o->document_start,
                       (char *)workspace + DEVICE_ALIGNMENT, &err))
         cuda_fail_text(device, err.text);
 }
@@ -232,7 +232,7 @@ static void flash_backward_work(struct cuda_plan *plan, struct cuda_stream *stre
         kernel_draw_seed(stream->native, o->state, o->purpose, seed);
     cudnnSetStream(device->cudnn, stream->native);
     if (flash_backward(attention->flash, o->q, o->k, o->v, o->out, o->lse, o->dout, o->dq, o->dk,
-                       o->dv, seed, (char *)workspace + DEVICE_ALIGNMENT, &err))
+                       o->dv, seed, o->document_start, (char *)workspace + DEVICE_ALIGNMENT, &err))
         cuda_fail_text(device, err.text);
 }
 
@@ -268,13 +268,14 @@ static int try_flash(struct cuda_plan *plan)
         .scale = (float)s->scale,
         .dropout = s->dropout,
         .causal = s->causal,
+        .documents = s->documents,
         .deterministic = device->deterministic,
     };
 
     /* The library's dropout does not follow device.h's numbering: the same for a repeated run, but
      * not for another layout of ranks. In deterministic mode ours does it. */
     if (s->cached || s->type == TYPE_FP32 || (s->dropout > 0 && device->deterministic) ||
-        s->documents || s->head_size % 8 || s->q_rows == 1)
+        (s->documents && !s->causal) || s->head_size % 8 || s->q_rows == 1)
         return -1;
     attention->flash = flash_create(device->cudnn, &shape, back, NULL);
     if (!attention->flash)

@@ -297,6 +297,7 @@ static int open_libraries(struct cuda_device *device, const struct device_option
                          cudaGetErrorString(status));
     snprintf(device->base.model, sizeof(device->base.model), "%.127s", properties.name);
     device->processors = properties.multiProcessorCount;
+    device->cache = properties.l2CacheSize;
     if (cublasLtCreate(&device->gemm.handle))
         return error_set(err, "cuBLASLt does not start on GPU %d (%s)", device->index,
                          device->base.model);

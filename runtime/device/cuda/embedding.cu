@@ -7,32 +7,56 @@ namespace
 
 constexpr int THREADS = 256;
 
-template <typename T> __global__ void embedding(embedding_operands o, embedding_shape s, bool wide)
+/* A block does ROWS rows: their indices, then their rows of the tables are on the way together. */
+template <typename T, int ROWS>
+__global__ void __launch_bounds__(THREADS)
+    embedding(embedding_operands o, embedding_shape s, bool wide)
 {
-    const int64_t vectors = (s.cols + VECTOR - 1) / VECTOR;
-    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    const int64_t row = i / vectors, c = i % vectors * VECTOR, count = s.cols - c;
-    float v[VECTOR] = {0}, w[VECTOR];
+    const int64_t first = (int64_t)blockIdx.x * ROWS;
+    int64_t index[ROWS], second[ROWS];
 
-    if (row >= s.rows)
-        return;
-    const int64_t index = o.index[row] - s.first;
-    if (index >= 0 && index < s.table_rows)
-        load_vector((const T *)o.table + index * s.cols + c, v, count, wide);
-    if (s.second) {
-        load_vector((const T *)o.second_table + (int64_t)o.second_index[row] * s.cols + c, w, count,
-                    wide);
 #pragma unroll
-        for (int k = 0; k < VECTOR; k++)
-            v[k] += w[k];
+    for (int r = 0; r < ROWS; r++) {
+        const bool valid = first + r < s.rows;
+
+        index[r] = valid ? o.index[first + r] - s.first : -1;
+        second[r] = valid && s.second ? o.second_index[first + r] : 0;
     }
-    if (s.accumulate) {
-        load_vector((const T *)o.out + row * s.cols + c, w, count, wide);
+    for (int64_t c = (int64_t)threadIdx.x * VECTOR; c < s.cols; c += (int64_t)blockDim.x * VECTOR) {
+        const int64_t count = s.cols - c;
+        packed<T> v[ROWS], w[ROWS];
+
 #pragma unroll
-        for (int k = 0; k < VECTOR; k++)
-            v[k] += w[k];
+        for (int r = 0; r < ROWS; r++) {
+            const bool known = index[r] >= 0 && index[r] < s.table_rows;
+
+            v[r] = load_packed((const T *)o.table + index[r] * s.cols + c, known ? count : 0, wide);
+            if (s.second)
+                w[r] = load_packed((const T *)o.second_table + second[r] * s.cols + c, count, wide);
+        }
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            T *const out = (T *)o.out + (first + r) * s.cols + c;
+            float sum[VECTOR], other[VECTOR];
+
+            if (first + r >= s.rows)
+                break;
+            unpack(v[r], sum);
+            if (s.second) {
+                unpack(w[r], other);
+#pragma unroll
+                for (int k = 0; k < VECTOR; k++)
+                    sum[k] += other[k];
+            }
+            if (s.accumulate) {
+                load_vector(out, other, count, wide);
+#pragma unroll
+                for (int k = 0; k < VECTOR; k++)
+                    sum[k] += other[k];
+            }
+            store_vector(out, sum, count, wide);
+        }
     }
-    store_vector((T *)o.out + row * s.cols + c, v, count, wide);
 }
 
 /* Stable radix sort of (index, row), eight bits at a time. A block does a tile of keys, a warp a
@@ -152,20 +176,26 @@ __global__ void scatter(sort_buffers b, int from, int64_t rows, int shift)
 
 constexpr int PIECE = 64; /* rows added by one block */
 
+/* Where the run of key[at] starts, by the whole of the first warp: 32 places are tried at once. */
 __device__ inline int64_t run_start(const uint32_t *key, int64_t at)
 {
     const uint32_t wanted = key[at];
-    int64_t low = 0, high = at;
+    const int lane = threadIdx.x % WARP;
+    int64_t low = 0, high = at; /* it lies from low to high */
 
     if (at == 0 || key[at - 1] != wanted)
         return at;
     while (low < high) {
-        const int64_t middle = (low + high) / 2;
+        const int64_t part = (high - low + WARP - 1) / WARP;
+        const int64_t place = low + lane * part;
+        const bool before = place < high && key[place] < wanted;
+        const int count = __popc(__ballot_sync(0xffffffffu, before));
 
-        if (key[middle] < wanted)
-            low = middle + 1;
-        else
-            high = middle;
+        /* Keys are sorted: the first 'count' places lie before the run. */
+        if (low + count * part < high)
+            high = low + count * part;
+        if (count)
+            low += (count - 1) * part + 1;
     }
     return low;
 }
@@ -177,23 +207,51 @@ __device__ inline int64_t piece_slot(int64_t at, bool first)
     return at / PIECE * 2 + first;
 }
 
+/* The sum of 'own' over the block. */
+__device__ inline int piece_length(int own)
+{
+    __shared__ int total;
+
+    if (threadIdx.x == 0)
+        total = 0;
+    __syncthreads();
+    if (own)
+        atomicAdd(&total, own);
+    __syncthreads();
+    return total;
+}
+
 template <typename T>
 __global__ void add_pieces(const uint32_t *key, const int32_t *row, const T *dout, float *dtable,
                            float *pieces, int64_t rows, int64_t cols, int64_t table_rows, bool wide,
                            bool wide_table)
 {
+    constexpr int TOGETHER = 4;
     __shared__ int64_t shared_start;
+    __shared__ int32_t rows_of_piece[PIECE];
     const int64_t at = blockIdx.x;
     const uint32_t index = key[at];
 
     if (index >= table_rows)
         return;
-    if (threadIdx.x == 0)
-        shared_start = run_start(key, at);
+    if (threadIdx.x < WARP) {
+        const int64_t start = run_start(key, at);
+
+        if (threadIdx.x == 0)
+            shared_start = start;
+    }
     __syncthreads();
     const int64_t offset = at - shared_start;
     if (offset % PIECE != 0)
         return;
+    int own = 0; /* how many of the rows this thread looks at belong to the piece */
+    for (int i = threadIdx.x; i < PIECE; i += blockDim.x)
+        if (at + i < rows && key[at + i] == index) {
+            rows_of_piece[i] = row[at + i];
+            own++;
+        }
+    __syncthreads();
+    const int length = piece_length(own);
     const bool single = offset == 0 && (at + PIECE >= rows || key[at + PIECE] != index);
     float *out =
         single ? dtable + (int64_t)index * cols : pieces + piece_slot(at, offset == 0) * cols;
@@ -201,13 +259,22 @@ __global__ void add_pieces(const uint32_t *key, const int32_t *row, const T *dou
         const int64_t count = cols - c;
         float sum[VECTOR] = {0};
 
-        for (int64_t i = at; i < at + PIECE && i < rows && key[i] == index; i++) {
-            float v[VECTOR];
+        for (int i = 0; i < length; i += TOGETHER) {
+            packed<T> v[TOGETHER];
 
-            load_vector(dout + (int64_t)row[i] * cols + c, v, count, wide);
 #pragma unroll
-            for (int k = 0; k < VECTOR; k++)
-                sum[k] += v[k];
+            for (int j = 0; j < TOGETHER; j++)
+                v[j] = load_packed(dout + (int64_t)rows_of_piece[min(i + j, length - 1)] * cols + c,
+                                   i + j < length ? count : 0, wide);
+#pragma unroll
+            for (int j = 0; j < TOGETHER; j++) {
+                float w[VECTOR];
+
+                unpack(v[j], w);
+#pragma unroll
+                for (int k = 0; k < VECTOR; k++)
+                    sum[k] += w[k];
+            }
         }
         if (single) {
             float old[VECTOR];
@@ -261,11 +328,15 @@ layout plan(const embedding_shape *s)
 extern "C" void kernel_embedding(cudaStream_t stream, const embedding_shape *s,
                                  const embedding_operands *o)
 {
-    const unsigned blocks = (unsigned)divide_up(s->rows * divide_up(s->cols, VECTOR), THREADS);
+    constexpr int ROWS = 4;
+    const unsigned threads =
+        (unsigned)smaller(divide_up(divide_up(s->cols, VECTOR), WARP) * WARP, THREADS);
     const bool wide = s->cols % VECTOR == 0 && is_wide(o->table) && is_wide(o->out) &&
                       (!s->second || is_wide(o->second_table));
 
-    WITH_TYPE(s->type, (embedding<T><<<blocks, THREADS, 0, stream>>>(*o, *s, wide)));
+    WITH_TYPE(s->type,
+              (embedding<T, ROWS>
+               <<<(unsigned)divide_up(s->rows, ROWS), threads, 0, stream>>>(*o, *s, wide)));
 }
 
 extern "C" size_t kernel_embedding_backward_workspace(const embedding_shape *shape)

@@ -29,6 +29,9 @@ enum row {
     COLUMN,
     VISIBLE,
     MASKED,
+    START,
+    STARTED,
+    IN_DOCUMENT,
     SEEN_QUERIES,
     SEEN_KEYS,
     ROW_AHEAD,
@@ -151,6 +154,11 @@ static void fill_common(struct graph_tensor *t, const struct flash *flash)
         fill_scores(t, shape, ROW, MASKED);
         t[ROW].type = t[COLUMN].type = CUDNN_DATA_INT32;
         t[VISIBLE].type = CUDNN_DATA_BOOLEAN;
+    }
+    if (shape->documents) {
+        t[START] = tensor(GRAPH_MEMORY, CUDNN_DATA_INT32, shape->batch, 1, shape->queries, 1);
+        fill_scores(t, shape, STARTED, IN_DOCUMENT);
+        t[STARTED].type = CUDNN_DATA_BOOLEAN;
     }
     if (shifted(shape)) {
         t[SEEN_QUERIES] = t[SEEN_KEYS] = tensor(GRAPH_SCALAR, CUDNN_DATA_INT32, 1, 1, 1, 1);
@@ -310,7 +318,11 @@ static int mask_causal(struct graph_operation **next, const struct flash *flash,
     }
     pointwise(next, CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, row, COLUMN, VISIBLE);
     choose(next, VISIBLE, scores, MINUS_INFINITY, MASKED);
-    return MASKED;
+    if (!flash->shape.documents)
+        return MASKED;
+    pointwise(next, CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, COLUMN, START, STARTED);
+    choose(next, STARTED, MASKED, MINUS_INFINITY, IN_DOCUMENT);
+    return IN_DOCUMENT;
 }
 
 /* The order of operations is the one cuDNN's pattern matcher knows. */
@@ -472,8 +484,10 @@ size_t flash_workspace(const struct flash *flash)
     return flash->workspace;
 }
 
-static void common_pointers(void **pointers, const struct flash *flash, const int64_t *seed)
+static void common_pointers(void **pointers, const struct flash *flash, const int64_t *seed,
+                            const int32_t *start)
 {
+    pointers[START] = (void *)start;
     pointers[SEED] = (void *)seed;
     pointers[OFFSET] = (void *)(seed + 1);
     pointers[KEPT_SCALE] = (void *)&flash->kept_scale;
@@ -490,11 +504,12 @@ static void common_pointers(void **pointers, const struct flash *flash, const in
 }
 
 int flash_forward(const struct flash *flash, const void *q, const void *k, const void *v, void *o,
-                  float *lse, const int64_t *seed, void *workspace, struct error *err)
+                  float *lse, const int64_t *seed, const int32_t *start, void *workspace,
+                  struct error *err)
 {
     void *pointers[ROW_COUNT] = {NULL};
 
-    common_pointers(pointers, flash, seed);
+    common_pointers(pointers, flash, seed, start);
     pointers[Q] = (void *)q;
     pointers[KT] = (void *)k;
     pointers[V] = (void *)v;
@@ -505,12 +520,12 @@ int flash_forward(const struct flash *flash, const void *q, const void *k, const
 
 int flash_backward(const struct flash *flash, const void *q, const void *k, const void *v,
                    const void *o, const float *lse, const void *d_o, void *dq, void *dk, void *dv,
-                   const int64_t *seed, void *workspace, struct error *err)
+                   const int64_t *seed, const int32_t *start, void *workspace, struct error *err)
 {
     void *pointers[ROW_COUNT] = {NULL};
     char *space = workspace;
 
-    common_pointers(pointers, flash, seed);
+    common_pointers(pointers, flash, seed, start);
     pointers[Q] = (void *)q;
     pointers[KT] = (void *)k;
     pointers[VT] = (void *)v;

@@ -26,6 +26,7 @@ struct flash_shape {
     float scale;
     double dropout;    /* of the probabilities, by the library's own numbers */
     int causal;        /* query i sees keys 0 .. i + keys - queries */
+    int documents;     /* with 'causal': a query sees no key before its 'start' */
     int deterministic; /* the gradient, at the price of batch * heads * queries * keys * 2 bytes */
 };
 
@@ -39,13 +40,15 @@ void flash_destroy(struct flash *flash);
 /* Bytes of workspace for a run. */
 size_t flash_workspace(const struct flash *flash);
 
-/* With dropout 'seed' is two 64-bit numbers on the device, the same for both directions.
+/* With dropout 'seed' is two 64-bit numbers on the device, the same for both directions; with
+ * documents 'start' [batch][queries] is the first key each query sees.
  * 'lse' [batch][heads][queries] receives the log of the sum of exponentials of the scaled scores.
  */
 int flash_forward(const struct flash *flash, const void *q, const void *k, const void *v, void *o,
-                  float *lse, const int64_t *seed, void *workspace, struct error *err);
+                  float *lse, const int64_t *seed, const int32_t *start, void *workspace,
+                  struct error *err);
 int flash_backward(const struct flash *flash, const void *q, const void *k, const void *v,
                    const void *o, const float *lse, const void *d_o, void *dq, void *dk, void *dv,
-                   const int64_t *seed, void *workspace, struct error *err);
+                   const int64_t *seed, const int32_t *start, void *workspace, struct error *err);
 
 #endif

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_CANDIDATES = 32, FINALISTS = 4, FIRST_REPEATS = 4, TURNS = 4 };
-static const double TURN_SECONDS = 0.012, FAR_BEHIND = 1.08;
+enum { MAX_CANDIDATES = 32, FINALISTS = 5, FIRST_REPEATS = 4 };
+static const double SETTLE_SECONDS = 0.04, FAR_BEHIND = 1.08;
 
 struct gemm {
     struct gemm_context *context;
@@ -202,14 +202,25 @@ static void sort_results(cublasLtMatmulHeuristicResult_t *results, double *times
     }
 }
 
-/* Time the candidates briefly, then the best few in turns of TURN_SECONDS, and put the winner
- * first. In training the GPU is at its power limit, and there the product that takes the least
- * energy is the fastest: turns are long enough to get there, and the first of them counts for
- * nothing. */
+double gemm_time_sustained(struct gemm_context *context, int (*call)(void *argument),
+                           void *argument)
+{
+    double once = gemm_time(context, call, argument, FIRST_REPEATS);
+    int repeats = once > 0 ? (int)(SETTLE_SECONDS / once) + 2 : 0;
+
+    if (once < 0 || gemm_time(context, call, argument, repeats) < 0)
+        return -1;
+    return gemm_time(context, call, argument, repeats);
+}
+
+/* Time the candidates briefly, then the best few for long, and put the winner first. In training
+ * the GPU is at its power limit, and there the product that takes the least energy is the fastest,
+ * which shows only when it has run alone for a while: clocks follow the power of the last
+ * milliseconds. */
 static void rank(struct gemm *gemm, const struct gemm_operands *scratch,
                  cublasLtMatmulHeuristicResult_t *results, int found)
 {
-    double times[MAX_CANDIDATES], totals[FINALISTS] = {0};
+    double times[MAX_CANDIDATES];
     struct trial trial = {gemm, scratch, NULL};
     int finalists = found < FINALISTS ? found : FINALISTS;
 
@@ -223,16 +234,13 @@ static void rank(struct gemm *gemm, const struct gemm_operands *scratch,
     /* Who is far behind will not catch up. */
     while (finalists > 1 && times[finalists - 1] > FAR_BEHIND * times[0])
         finalists--;
-    for (int turn = 0; turn < TURNS && finalists > 1; turn++)
-        for (int i = 0; i < finalists; i++) {
-            int repeats = (int)(TURN_SECONDS / times[0]);
-            double now;
-
-            trial.algorithm = &results[i].algo;
-            now = gemm_time(gemm->context, run_trial, &trial, repeats > 2 ? repeats : 2);
-            totals[i] += now < 0 ? 1e9 : turn > 0 ? now : 0;
-        }
-    sort_results(results, totals, finalists);
+    for (int i = 0; i < finalists && finalists > 1; i++) {
+        trial.algorithm = &results[i].algo;
+        times[i] = gemm_time_sustained(gemm->context, run_trial, &trial);
+        if (times[i] < 0)
+            times[i] = 1e9;
+    }
+    sort_results(results, times, finalists);
 }
 
 static void make_key(const struct gemm_shape *s, char *key, size_t size)

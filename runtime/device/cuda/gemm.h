@@ -70,4 +70,8 @@ cublasStatus_t gemm_run(struct gemm *gemm, cudaStream_t stream,
 double gemm_time(struct gemm_context *context, int (*call)(void *argument), void *argument,
                  int repeats);
 
+/* The same at the clocks the GPU settles at when it does nothing else. */
+double gemm_time_sustained(struct gemm_context *context, int (*call)(void *argument),
+                           void *argument);
+
 #endif

@@ -11,8 +11,6 @@
 extern "C" {
 #endif
 
-/* Can a row of this length be held in registers? */
-int kernel_residual_norm_fits(int64_t cols);
 /* 'processors': multiprocessors of the GPU. */
 void kernel_residual_norm(cudaStream_t stream, const struct residual_norm_shape *shape,
                           const struct residual_norm_operands *operands, int processors);

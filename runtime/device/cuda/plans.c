@@ -121,11 +121,6 @@ int cuda_plan_kernel(struct cuda_plan *plan, struct error *err)
 
     if ((unsigned)operation->kind >= OPERATION_COUNT || !works[operation->kind])
         return error_set(err, "the CUDA device does not know operation %d", operation->kind);
-    if ((operation->kind == OPERATION_RESIDUAL_NORM ||
-         operation->kind == OPERATION_RESIDUAL_NORM_BACKWARD) &&
-        !kernel_residual_norm_fits(operation->residual_norm.cols))
-        return error_set(err, "rows of %lld elements are too long for the norm kernels",
-                         (long long)operation->residual_norm.cols);
     plan->work = works[operation->kind];
     plan->workspace = workspace_of(plan);
     return 0;

@@ -81,19 +81,25 @@ __global__ void __launch_bounds__(SUM_WARPS *WARP)
             }
 #pragma unroll
             for (int r = 0; r < SUM_ROWS; r++) {
+                float now[VECTOR];
+
                 if (GELU) {
                     const int64_t at = (row + r * SUM_WARPS) * cols + c;
                     const bool valid = row + r * SUM_WARPS < last;
+                    float before[VECTOR];
 
+                    unpack(v[r], now);
+                    unpack(p[r], before);
 #pragma unroll
                     for (int k = 0; k < VECTOR; k++)
-                        v[r].element[k] = from_float<T>(to_float(v[r].element[k]) *
-                                                        gelu_gradient(to_float(p[r].element[k])));
+                        now[k] *= gelu_gradient(before[k]);
+                    v[r] = pack<T>(now);
                     store_packed(y + at, v[r], valid ? count : 0, wide);
                 }
+                unpack(v[r], now); /* rounded: what the sums are meant to be of */
 #pragma unroll
                 for (int k = 0; k < VECTOR; k++)
-                    sum[k] += to_float(v[r].element[k]);
+                    sum[k] += now[k];
             }
         }
     }
@@ -151,96 +157,135 @@ __global__ void add_to_fp32(const T *x, float *out, int64_t count, int accumulat
         out[i] = accumulate ? out[i] + to_float(x[i]) : to_float(x[i]);
 }
 
-template <typename T>
-__global__ void add_bias(const T *bias, T *x, int64_t rows, int64_t cols, bool wide)
-{
-    const int64_t vectors = (cols + VECTOR - 1) / VECTOR;
-    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    const int64_t row = i / vectors, c = i % vectors * VECTOR;
-    float v[VECTOR], b[VECTOR];
+/* Kernels on rows: a block does one row. Threads walk over its columns, each with two vectors at a
+ * time where there are as many, and all loads come before the first store. */
+constexpr int ROW_THREADS = 256;
 
-    if (row >= rows)
-        return;
-    load_vector(x + row * cols + c, v, cols - c, wide);
-    load_vector(bias + c, b, cols - c, wide);
+template <typename T> __global__ void add_bias(const T *bias, T *x, int64_t cols, bool wide)
+{
+    x += blockIdx.x * cols;
+    for (int64_t c = threadIdx.x * VECTOR; c < cols; c += blockDim.x * VECTOR) {
+        float v[VECTOR], b[VECTOR];
+
+        load_vector(x + c, v, cols - c, wide);
+        load_vector(bias + c, b, cols - c, wide);
 #pragma unroll
-    for (int k = 0; k < VECTOR; k++)
-        v[k] += b[k];
-    store_vector(x + row * cols + c, v, cols - c, wide);
+        for (int k = 0; k < VECTOR; k++)
+            v[k] += b[k];
+        store_vector(x + c, v, cols - c, wide);
+    }
 }
 
-/* One thread turns eight pairs: channels c.. and c + rotary/2.. of one head of one row. */
+/* A thread turns eight pairs, channels c.. and c + half.., of every 'step'th head of one row: sine
+ * and cosine are loaded once. */
 template <typename T>
-__global__ void rope(rope_operands o, int64_t rows, int64_t heads, int64_t head_size, int64_t half,
-                     int64_t row_stride, float sign, bool wide, bool wide_table)
+__global__ void __launch_bounds__(ROW_THREADS)
+    rope(rope_operands o, int heads, int step, int64_t head_size, int half, int64_t row_stride,
+         float sign, bool wide, bool wide_table)
 {
-    const int64_t vectors = (half + VECTOR - 1) / VECTOR;
-    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    const int64_t c = i % vectors * VECTOR, head = i / vectors % heads, row = i / vectors / heads;
-    const int64_t count = half - c;
-    float a[VECTOR], b[VECTOR], cosine[VECTOR], sine[VECTOR];
+    constexpr int TOGETHER = 2;
+    const int lanes = (int)blockDim.x / step, first = (int)threadIdx.x / lanes;
+    const int c = (blockIdx.y * lanes + (int)threadIdx.x % lanes) * VECTOR, count = half - c;
+    const int64_t row = blockIdx.x, at = (int64_t)o.positions[row] * half + c;
+    T *const x = (T *)o.x + row * row_stride + c;
+    float cosine[VECTOR], sine[VECTOR];
 
-    if (row >= rows)
+    if (count <= 0)
         return;
-    T *x = (T *)o.x + row * row_stride + head * head_size + c;
-    const int64_t at = o.positions[row] * half + c;
-    load_vector(x, a, count, wide);
-    load_vector(x + half, b, count, wide);
     load_vector(o.cosine + at, cosine, count, wide_table);
     load_vector(o.sine + at, sine, count, wide_table);
-#pragma unroll
-    for (int k = 0; k < VECTOR; k++) {
-        const float s = sign * sine[k], first = a[k] * cosine[k] - b[k] * s;
+    for (int head = first; head < heads; head += TOGETHER * step) {
+        packed<T> a[TOGETHER], b[TOGETHER];
 
-        b[k] = b[k] * cosine[k] + a[k] * s;
-        a[k] = first;
+#pragma unroll
+        for (int i = 0; i < TOGETHER; i++) {
+            const T *p = x + (head + i * step) * head_size;
+            const int left = head + i * step < heads ? count : 0;
+
+            a[i] = load_packed(p, left, wide);
+            b[i] = load_packed(p + half, left, wide);
+        }
+#pragma unroll
+        for (int i = 0; i < TOGETHER; i++) {
+            T *p = x + (head + i * step) * head_size;
+            const int left = head + i * step < heads ? count : 0;
+            float u[VECTOR], v[VECTOR];
+
+            unpack(a[i], u);
+            unpack(b[i], v);
+#pragma unroll
+            for (int k = 0; k < VECTOR; k++) {
+                const float s = sign * sine[k], turned = u[k] * cosine[k] - v[k] * s;
+
+                v[k] = v[k] * cosine[k] + u[k] * s;
+                u[k] = turned;
+            }
+            store_vector(p, u, left, wide);
+            store_vector(p + half, v, left, wide);
+        }
     }
-    store_vector(x, a, count, wide);
-    store_vector(x + half, b, count, wide);
+}
+
+__device__ inline float sigmoid(float x)
+{
+    return __fdividef(1.0f, 1.0f + __expf(-x));
 }
 
 template <typename T>
-__global__ void swiglu(const T *x, T *y, int64_t rows, int64_t cols, bool wide)
+__global__ void __launch_bounds__(ROW_THREADS) swiglu(const T *x, T *y, int64_t cols, bool wide)
 {
-    const int64_t vectors = (cols + VECTOR - 1) / VECTOR;
-    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    const int64_t row = i / vectors, c = i % vectors * VECTOR, count = cols - c;
-    float gate[VECTOR], up[VECTOR];
+    constexpr int TOGETHER = 2;
+    const int64_t walk = (int64_t)blockDim.x * VECTOR;
 
-    if (row >= rows)
-        return;
-    load_vector(x + row * 2 * cols + c, gate, count, wide);
-    load_vector(x + row * 2 * cols + cols + c, up, count, wide);
+    x += 2 * cols * blockIdx.x;
+    y += cols * blockIdx.x;
+    for (int64_t c = (int64_t)threadIdx.x * VECTOR; c < cols; c += TOGETHER * walk) {
+        packed<T> gates[TOGETHER], ups[TOGETHER];
+
 #pragma unroll
-    for (int k = 0; k < VECTOR; k++)
-        up[k] *= gate[k] / (1.0f + __expf(-gate[k]));
-    store_vector(y + row * cols + c, up, count, wide);
+        for (int i = 0; i < TOGETHER; i++) {
+            gates[i] = load_packed(x + c + i * walk, cols - c - i * walk, wide);
+            ups[i] = load_packed(x + cols + c + i * walk, cols - c - i * walk, wide);
+        }
+#pragma unroll
+        for (int i = 0; i < TOGETHER; i++) {
+            float gate[VECTOR], up[VECTOR];
+
+            unpack(gates[i], gate);
+            unpack(ups[i], up);
+#pragma unroll
+            for (int k = 0; k < VECTOR; k++)
+                up[k] *= gate[k] * sigmoid(gate[k]);
+            store_vector(y + c + i * walk, up, cols - c - i * walk, wide);
+        }
+    }
 }
 
 template <typename T>
-__global__ void swiglu_backward(const T *dy, const T *x, T *dx, int64_t rows, int64_t cols,
-                                bool wide)
+__global__ void __launch_bounds__(ROW_THREADS)
+    swiglu_backward(const T *dy, const T *x, T *dx, int64_t cols, bool wide)
 {
-    const int64_t vectors = (cols + VECTOR - 1) / VECTOR;
-    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    const int64_t row = i / vectors, c = i % vectors * VECTOR, count = cols - c;
-    float gate[VECTOR], up[VECTOR], d[VECTOR];
+    dy += cols * blockIdx.x;
+    x += 2 * cols * blockIdx.x;
+    dx += 2 * cols * blockIdx.x;
+    for (int64_t c = (int64_t)threadIdx.x * VECTOR; c < cols; c += (int64_t)blockDim.x * VECTOR) {
+        const int64_t count = cols - c;
+        float gate[VECTOR], up[VECTOR], d[VECTOR];
 
-    if (row >= rows)
-        return;
-    load_vector(x + row * 2 * cols + c, gate, count, wide);
-    load_vector(x + row * 2 * cols + cols + c, up, count, wide);
-    load_vector(dy + row * cols + c, d, count, wide);
+        load_vector(x + c, gate, count, wide);
+        load_vector(x + cols + c, up, count, wide);
+        load_vector(dy + c, d, count, wide);
 #pragma unroll
-    for (int k = 0; k < VECTOR; k++) {
-        const float sigmoid = 1.0f / (1.0f + __expf(-gate[k])), silu = gate[k] * sigmoid;
-        const float dup = d[k] * silu;
+        for (int k = 0; k < VECTOR; k++) {
+            const float open = sigmoid(gate[k]), silu = gate[k] * open;
+            const float dup = d[k] * silu;
 
-        gate[k] = d[k] * up[k] * (sigmoid + silu * (1.0f - sigmoid));
-        up[k] = dup;
+            gate[k] = d[k] * up[k] * (open + silu * (1.0f - open));
+            up[k] = dup;
+        }
+        store_vector(dx + c, gate, count, wide);
+        store_vector(dx + cols + c, up, count, wide);
     }
-    store_vector(dx + row * 2 * cols + c, gate, count, wide);
-    store_vector(dx + row * 2 * cols + cols + c, up, count, wide);
 }
 
 template <typename From, typename To>
@@ -296,22 +341,18 @@ template <typename T> __global__ void add(const T *x, T *y, int64_t count, bool 
 }
 
 template <typename T>
-__global__ void gather_rows(const T *x, const int32_t *index, T *out, int64_t rows, int64_t cols,
+__global__ void gather_rows(const T *x, const int32_t *index, T *out, int64_t cols,
                             int64_t x_stride, int64_t out_stride, bool scatter, bool wide)
 {
-    const int64_t vectors = (cols + VECTOR - 1) / VECTOR;
-    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    const int64_t row = i / vectors, c = i % vectors * VECTOR;
-
-    if (row >= rows)
-        return;
-    const int64_t other = index[row], from = scatter ? row : other, to = scatter ? other : row;
+    const int64_t row = blockIdx.x, other = index[row];
+    const int64_t from = scatter ? row : other, to = scatter ? other : row;
 
     if (to < 0)
         return;
-    const T *at = x + (from < 0 ? 0 : from) * x_stride + c;
-    store_packed(out + to * out_stride + c, load_packed(at, from < 0 ? 0 : cols - c, wide),
-                 cols - c, wide);
+    x += (from < 0 ? 0 : from) * x_stride;
+    out += to * out_stride;
+    for (int64_t c = (int64_t)threadIdx.x * VECTOR; c < cols; c += (int64_t)blockDim.x * VECTOR)
+        store_packed(out + c, load_packed(x + c, from < 0 ? 0 : cols - c, wide), cols - c, wide);
 }
 
 __global__ void normal(float *out, normal_shape s, uint64_t seed, uint32_t purpose)
@@ -392,46 +433,53 @@ extern "C" void kernel_add_to_fp32(cudaStream_t stream, enum device_type type, i
                                                                             count, accumulate)));
 }
 
+/* Threads for a row of 'cols' elements. */
+static unsigned row_threads(int64_t cols)
+{
+    return (unsigned)smaller(divide_up(divide_up(cols, VECTOR), WARP) * WARP, ROW_THREADS);
+}
+
 extern "C" void kernel_add_bias(cudaStream_t stream, enum device_type type, int64_t rows,
                                 int64_t cols, const void *bias, void *x)
 {
-    const unsigned blocks = blocks_for(rows * divide_up(cols, VECTOR));
     const bool wide = cols % VECTOR == 0 && is_wide(bias) && is_wide(x);
 
-    WITH_TYPE(type, (add_bias<<<blocks, THREADS, 0, stream>>>((const T *)bias, (T *)x, rows, cols,
-                                                              wide)));
+    WITH_TYPE(type, (add_bias<<<(unsigned)rows, row_threads(cols), 0, stream>>>(
+                        (const T *)bias, (T *)x, cols, wide)));
 }
 
 extern "C" void kernel_rope(cudaStream_t stream, const rope_shape *s, const rope_operands *o)
 {
-    const int64_t half = s->rotary / 2;
-    const unsigned blocks = blocks_for(s->rows * s->heads * divide_up(half, VECTOR));
+    const int64_t half = s->rotary / 2, vectors = divide_up(half, VECTOR);
+    const int64_t lanes = smaller(vectors, ROW_THREADS);
+    /* As many heads at a time as go into the rounds that are needed anyway. */
+    const int64_t rounds = divide_up(s->heads * lanes, ROW_THREADS);
+    const int step = (int)divide_up(s->heads, rounds);
+    const dim3 grid((unsigned)s->rows, (unsigned)divide_up(vectors, lanes));
     const bool wide = is_wide(o->x) && half % VECTOR == 0 && s->head_size % VECTOR == 0 &&
                       s->row_stride % VECTOR == 0;
     const bool wide_table = half % VECTOR == 0 && is_wide(o->cosine) && is_wide(o->sine);
 
-    WITH_TYPE(s->type, (rope<T><<<blocks, THREADS, 0, stream>>>(
-                           *o, s->rows, s->heads, s->head_size, half, s->row_stride,
+    WITH_TYPE(s->type, (rope<T><<<grid, (unsigned)(step * lanes), 0, stream>>>(
+                           *o, (int)s->heads, step, s->head_size, (int)half, s->row_stride,
                            s->backward ? -1.0f : 1.0f, wide, wide_table)));
 }
 
 extern "C" void kernel_swiglu(cudaStream_t stream, const swiglu_shape *s, const swiglu_operands *o)
 {
-    const unsigned blocks = blocks_for(s->rows * divide_up(s->cols, VECTOR));
     const bool wide = s->cols % VECTOR == 0 && is_wide(o->x) && is_wide(o->y);
 
-    WITH_TYPE(s->type, (swiglu<<<blocks, THREADS, 0, stream>>>((const T *)o->x, (T *)o->y, s->rows,
-                                                               s->cols, wide)));
+    WITH_TYPE(s->type, (swiglu<<<(unsigned)s->rows, row_threads(s->cols), 0, stream>>>(
+                           (const T *)o->x, (T *)o->y, s->cols, wide)));
 }
 
 extern "C" void kernel_swiglu_backward(cudaStream_t stream, const swiglu_shape *s,
                                        const swiglu_backward_operands *o)
 {
-    const unsigned blocks = blocks_for(s->rows * divide_up(s->cols, VECTOR));
     const bool wide = s->cols % VECTOR == 0 && is_wide(o->x) && is_wide(o->dx) && is_wide(o->dy);
 
-    WITH_TYPE(s->type, (swiglu_backward<<<blocks, THREADS, 0, stream>>>(
-                           (const T *)o->dy, (const T *)o->x, (T *)o->dx, s->rows, s->cols, wide)));
+    WITH_TYPE(s->type, (swiglu_backward<<<(unsigned)s->rows, row_threads(s->cols), 0, stream>>>(
+                           (const T *)o->dy, (const T *)o->x, (T *)o->dx, s->cols, wide)));
 }
 
 template <typename From>
@@ -468,16 +516,14 @@ extern "C" void kernel_add(cudaStream_t stream, const add_shape *s, const add_op
 extern "C" void kernel_gather_rows(cudaStream_t stream, const gather_rows_shape *s,
                                    const gather_rows_operands *o)
 {
-    const unsigned blocks = blocks_for(s->rows * divide_up(s->cols, VECTOR));
     const int64_t x_stride = s->x_stride ? s->x_stride : s->cols;
     const int64_t out_stride = s->out_stride ? s->out_stride : s->cols;
     const bool wide = s->cols % VECTOR == 0 && x_stride % VECTOR == 0 && out_stride % VECTOR == 0 &&
                       is_wide(o->x) && is_wide(o->out);
 
-    WITH_TYPE(s->type, (gather_rows<<<blocks, THREADS, 0, stream>>>((const T *)o->x, o->index,
-                                                                    (T *)o->out, s->rows, s->cols,
-                                                                    x_stride, out_stride,
-                                                                    s->scatter != 0, wide)));
+    WITH_TYPE(s->type, (gather_rows<<<(unsigned)s->rows, row_threads(s->cols), 0, stream>>>(
+                           (const T *)o->x, o->index, (T *)o->out, s->cols, x_stride, out_stride,
+                           s->scatter != 0, wide)));
 }
 
 extern "C" void kernel_normal(cudaStream_t stream, const normal_shape *s, const normal_operands *o)

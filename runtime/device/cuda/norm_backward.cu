@@ -1,0 +1,410 @@
+/* The gradient of a step of the residual stream. A row stays in registers, and so do the column
+ * sums of all rows a thread sees: every tensor is read once and written once. */
+#include "norm.cuh"
+
+namespace
+{
+
+/* As in the forward direction, with fewer elements a lane: their column sums need registers. */
+constexpr int VECTORS = 2, WARP_COLS = VECTORS * WARP * VECTOR, MAX_WARPS = 16;
+
+/* Which column sums a call makes, and where its blocks leave their shares: (blocks, 3, cols). */
+struct sums {
+    float *partial;
+    bool weight, norm_bias, bias;
+};
+
+struct writes {
+    bool residual, x;
+};
+
+/* Rows on their way and under work; shared memory holds as many. */
+template <typename T> constexpr int STAGES = sizeof(T) == 4 ? 2 : 3;
+
+/* shared: (groups, cols) of one sum at a time, added up in a fixed order. */
+__device__ inline void share_sums(float *shared, const float (*own)[VECTOR], int which, int group,
+                                  int column, int cols, int groups, float *partial)
+{
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < VECTORS; k++)
+        if (column + k * WARP * VECTOR < cols) {
+#pragma unroll
+            for (int i = 0; i < VECTOR; i++)
+                shared[group * cols + column + k * WARP * VECTOR + i] = own[k][i];
+        }
+    __syncthreads();
+    for (int c = threadIdx.x; c < cols; c += blockDim.x) {
+        float total = 0;
+
+        for (int g = 0; g < groups; g++)
+            total += shared[g * cols + c];
+        partial[((int64_t)blockIdx.x * 3 + which) * cols + c] = total;
+    }
+}
+
+/* FULL: every warp has WARP_COLS columns. */
+template <typename T, bool DROP, enum norm NORM, bool FULL>
+__global__ void __launch_bounds__(MAX_WARPS *WARP, 1)
+    residual_norm_backward(residual_norm_backward_operands o, int64_t rows, int cols,
+                           row_split split, writes write, dropout drop, sums out)
+{
+    constexpr int SIZE = VECTOR * sizeof(T), LAST = STAGES<T> - 1;
+    __shared__ float2 slots[2][MAX_WARPS];
+    extern __shared__ __align__(16) char memory[];
+    const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    const int group = warp / split.warps, part = warp % split.warps;
+    const int column = part * WARP_COLS + lane * VECTOR;
+    const int beside = blockDim.x * SIZE, tensor = VECTORS * beside, stage = 3 * tensor;
+    const int64_t stride = (int64_t)gridDim.x * split.groups, step = stride * cols;
+    const float share = 1.0f / (float)cols;
+    char *const own = memory + threadIdx.x * SIZE;
+    float sum_weight[VECTORS][VECTOR] = {{0}}, sum_norm_bias[VECTORS][VECTOR] = {{0}},
+          sum_bias[VECTORS][VECTOR] = {{0}};
+    packed<T> weight[VECTORS];
+    int64_t row = (int64_t)blockIdx.x * split.groups + group;
+    int64_t at = row * cols + column;
+    float rstd = 0, mean = 0;
+    int parity = 0, filled = LAST * stage, used = 0;
+
+    auto inside = [&](int k) { return FULL || column + k * WARP * VECTOR < cols; };
+    /* Start the loads of a row into the stage at byte 'to'. */
+    auto fetch = [&](int64_t next, int64_t from, int to) {
+        if (next < rows) {
+            const T *dy = (const T *)o.dy + from, *sum = (const T *)o.sum + from;
+            const T *dsum = (const T *)o.dsum + from;
+
+#pragma unroll
+            for (int k = 0; k < VECTORS; k++) {
+                char *place = own + to + k * beside;
+
+                if (!inside(k))
+                    continue;
+                copy_async<SIZE>(place, dy + k * WARP * VECTOR);
+                copy_async<SIZE>(place + tensor, sum + k * WARP * VECTOR);
+                if (o.dsum)
+                    copy_async<SIZE>(place + 2 * tensor, dsum + k * WARP * VECTOR);
+            }
+        }
+        copy_commit();
+    };
+
+#pragma unroll
+    for (int k = 0; k < VECTORS; k++) {
+        weight[k] = {};
+        if (inside(k))
+            weight[k] = load_whole<VECTOR>((const T *)o.weight + column + k * WARP * VECTOR);
+    }
+    if (row < rows) {
+        rstd = o.rstd[row];
+        mean = NORM == NORM_LAYER ? o.mean[row] : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < LAST; i++)
+        fetch(row + i * stride, at + i * step, i * stage);
+    for (; row < rows; row += stride, at += step) {
+        float xhat[VECTORS][VECTOR], scaled[VECTORS][VECTOR]; /* scaled: dy * weight */
+        float c1 = 0, c2 = 0, next_rstd = 0, next_mean = 0;
+        const float shift = -mean * rstd;
+
+        if (row + stride < rows) {
+            next_rstd = o.rstd[row + stride];
+            next_mean = NORM == NORM_LAYER ? o.mean[row + stride] : 0.0f;
+        }
+        /* The next row goes where the last one was: this thread has read it already. */
+        fetch(row + LAST * stride, at + LAST * step, filled);
+        filled = filled == LAST * stage ? 0 : filled + stage;
+        copy_wait<LAST>();
+#pragma unroll
+        for (int k = 0; k < VECTORS; k++) {
+            packed<T> dy = {}, x = {};
+            float g[VECTOR];
+
+            if (inside(k)) {
+                dy = *(const packed<T> *)(own + used + k * beside);
+                x = *(const packed<T> *)(own + used + tensor + k * beside);
+            }
+            unpack(dy, g);
+            unpack(x, xhat[k]);
+            unpack(weight[k], scaled[k]);
+#pragma unroll
+            for (int i = 0; i < VECTOR; i++) {
+                xhat[k][i] = xhat[k][i] * rstd + shift;
+                scaled[k][i] *= g[i];
+                sum_weight[k][i] += g[i] * xhat[k][i];
+                if (NORM == NORM_LAYER) {
+                    sum_norm_bias[k][i] += g[i];
+                    c1 += scaled[k][i];
+                }
+                c2 += scaled[k][i] * xhat[k][i];
+            }
+        }
+        c2 = warp_sum(c2);
+        if (NORM == NORM_LAYER)
+            c1 = warp_sum(c1);
+        if (split.warps > 1) {
+            if (lane == 0)
+                slots[parity][warp] = make_float2(c1, c2);
+            group_sync(1 + group, split.warps * WARP);
+            c1 = c2 = 0;
+#pragma unroll 1
+            for (int i = 0; i < split.warps; i++) {
+                const float2 slot = slots[parity][group * split.warps + i];
+
+                c1 += slot.x;
+                c2 += slot.y;
+            }
+            parity ^= 1; /* the next row writes the other half: one barrier a row is enough */
+        }
+        c1 *= -share * rstd;
+        c2 *= -share * rstd;
+#pragma unroll
+        for (int k = 0; k < VECTORS; k++) {
+            packed<T> dsum = {};
+            float d[VECTOR];
+
+            if (!inside(k))
+                continue;
+            if (o.dsum)
+                dsum = *(const packed<T> *)(own + used + 2 * tensor + k * beside);
+            unpack(dsum, d);
+#pragma unroll
+            for (int i = 0; i < VECTOR; i++) {
+                if (NORM == NORM_LAYER)
+                    d[i] += c1;
+                d[i] = scaled[k][i] * rstd + (xhat[k][i] * c2 + d[i]);
+            }
+            if (!DROP || write.residual)
+                store_whole<VECTOR>((T *)o.dresidual + at + k * WARP * VECTOR, d);
+            if (DROP) {
+                apply_dropout<VECTOR>(drop, drop.state->seed, (uint32_t)drop.state->iteration,
+                                      o.row_index[row] * cols + column + k * WARP * VECTOR, d);
+                store_whole<VECTOR>((T *)o.dx + at + k * WARP * VECTOR, d);
+            }
+            if (out.bias) {
+#pragma unroll
+                for (int i = 0; i < VECTOR; i++)
+                    sum_bias[k][i] += d[i];
+            }
+        }
+        used = used == LAST * stage ? 0 : used + stage;
+        rstd = next_rstd;
+        mean = next_mean;
+    }
+    copy_wait<0>();
+    share_sums((float *)memory, sum_weight, 0, group, column, cols, split.groups, out.partial);
+    if (NORM == NORM_LAYER)
+        share_sums((float *)memory, sum_norm_bias, 1, group, column, cols, split.groups,
+                   out.partial);
+    if (out.bias)
+        share_sums((float *)memory, sum_bias, 2, group, column, cols, split.groups, out.partial);
+}
+
+/* Any other row: a block walks over rows, an element at a time, and adds to its column sums in the
+ * workspace itself: each column is one thread's. */
+constexpr int ANY_BLOCK = 1024;
+
+template <typename T>
+__global__ void residual_norm_backward_any(residual_norm_backward_operands o, int64_t rows,
+                                           int cols, enum norm norm, writes write, dropout drop,
+                                           sums out)
+{
+    __shared__ float2 slots[ANY_BLOCK / WARP];
+    float *const weights = out.partial + (int64_t)blockIdx.x * 3 * cols;
+    float *const norm_biases = weights + cols, *const biases = norm_biases + cols;
+
+    for (int c = threadIdx.x; c < 3 * cols; c += blockDim.x)
+        weights[c] = 0;
+    __syncthreads();
+    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+        const int64_t base = row * cols;
+        const float rstd = norm != NORM_NONE ? o.rstd[row] : 0.0f;
+        const float mean = norm == NORM_LAYER ? o.mean[row] : 0.0f;
+        float c1 = 0, c2 = 0;
+
+        for (int c = threadIdx.x; norm != NORM_NONE && c < cols; c += blockDim.x) {
+            const float g = to_float(((const T *)o.dy)[base + c]);
+            const float xhat = (to_float(((const T *)o.sum)[base + c]) - mean) * rstd;
+            const float scaled = g * to_float(((const T *)o.weight)[c]);
+
+            weights[c] += g * xhat;
+            norm_biases[c] += g;
+            c1 += scaled;
+            c2 += scaled * xhat;
+        }
+        c1 = warp_sum(c1);
+        c2 = warp_sum(c2);
+        __syncthreads();
+        if (threadIdx.x % WARP == 0)
+            slots[threadIdx.x / WARP] = make_float2(c1, c2);
+        __syncthreads();
+        c1 = c2 = 0;
+        for (int i = 0; i < (int)blockDim.x / WARP; i++) {
+            c1 += slots[i].x;
+            c2 += slots[i].y;
+        }
+        c1 = norm == NORM_LAYER ? c1 / (float)cols : 0.0f;
+        c2 /= (float)cols;
+        for (int c = threadIdx.x; c < cols; c += blockDim.x) {
+            float d = o.dsum ? to_float(((const T *)o.dsum)[base + c]) : 0.0f;
+
+            if (norm != NORM_NONE) {
+                const float xhat = (to_float(((const T *)o.sum)[base + c]) - mean) * rstd;
+                const float scaled =
+                    to_float(((const T *)o.dy)[base + c]) * to_float(((const T *)o.weight)[c]);
+
+                d += rstd * (scaled - c1 - xhat * c2);
+            }
+            if (write.residual)
+                ((T *)o.dresidual)[base + c] = from_float<T>(d);
+            if (drop.threshold)
+                apply_dropout<1>(drop, drop.state->seed, (uint32_t)drop.state->iteration,
+                                 o.row_index[row] * cols + c, &d);
+            if (write.x)
+                ((T *)o.dx)[base + c] = from_float<T>(d);
+            biases[c] += d;
+        }
+    }
+}
+
+/* Add up the shares of 'blocks' blocks: out[c] (+)= sum over b of partial[b * stride + c]. A block
+ * does 32 columns with SHARE_WARPS warps that take shares in turn. */
+struct totals {
+    float *out[3];
+};
+
+constexpr int SHARE_WARPS = 32;
+
+__global__ void add_shares(const float *partial, totals t, int blocks, int64_t cols, int accumulate)
+{
+    __shared__ float shared[SHARE_WARPS][WARP + 1];
+    const int64_t c = (int64_t)blockIdx.x * WARP + threadIdx.x;
+    float *out = blockIdx.y == 0 ? t.out[0] : blockIdx.y == 1 ? t.out[1] : t.out[2];
+    float total = 0;
+
+    if (!out)
+        return;
+    if (c < cols)
+        for (int b = threadIdx.y; b < blocks; b += SHARE_WARPS)
+            total += partial[((int64_t)b * 3 + blockIdx.y) * cols + c];
+    shared[threadIdx.y][threadIdx.x] = total;
+    __syncthreads();
+    if (threadIdx.y == 0 && c < cols) {
+        total = 0;
+        for (int i = 0; i < SHARE_WARPS; i++)
+            total += shared[i][threadIdx.x];
+        out[c] = accumulate ? out[c] + total : total;
+    }
+}
+
+struct call {
+    const residual_norm_shape *shape;
+    residual_norm_backward_operands o;
+    dropout drop;
+    writes write;
+    sums out;
+    int processors, blocks; /* blocks: set by the launch */
+};
+
+size_t shared_bytes(const residual_norm_shape *shape)
+{
+    const row_split split = split_rows(shape->cols, WARP_COLS);
+    const size_t threads = (size_t)(split.warps * split.groups * WARP);
+    const size_t size = type_size(shape->type);
+    const size_t stages =
+        (size_t)(size == 4 ? STAGES<float> : STAGES<bf16>)*3 * VECTORS * VECTOR * threads * size;
+    const size_t sums = (size_t)split.groups * (size_t)shape->cols * sizeof(float);
+
+    return sums > stages ? sums : stages;
+}
+
+int resident_blocks(const residual_norm_shape *shape)
+{
+    const row_split split = split_rows(shape->cols, WARP_COLS);
+
+    return split.warps <= ROW_BLOCK && shape->type != TYPE_FP32 ? 2 : 1;
+}
+
+template <typename T, bool DROP, enum norm NORM, bool FULL>
+void launch(cudaStream_t stream, call *c)
+{
+    const auto kernel = residual_norm_backward<T, DROP, NORM, FULL>;
+    const row_split split = split_rows(c->shape->cols, WARP_COLS);
+    const int threads = split.warps * split.groups * WARP;
+    const size_t shared = shared_bytes(c->shape);
+
+    c->blocks = (int)smaller(divide_up(c->shape->rows, split.groups),
+                             c->processors * resident_blocks(c->shape));
+    allow_shared(kernel, shared);
+    kernel<<<c->blocks, threads, shared, stream>>>(c->o, c->shape->rows, (int)c->shape->cols, split,
+                                                   c->write, c->drop, c->out);
+}
+
+template <typename T, enum norm NORM> void launch_norm(cudaStream_t stream, call *c)
+{
+    if (c->drop.threshold)
+        launch<T, true, NORM, false>(stream, c);
+    else if (c->shape->cols % WARP_COLS)
+        launch<T, false, NORM, false>(stream, c);
+    else
+        launch<T, false, NORM, true>(stream, c);
+}
+
+template <typename T> void launch_any(cudaStream_t stream, call *c)
+{
+    c->blocks = (int)smaller(c->shape->rows, c->processors);
+    residual_norm_backward_any<T>
+        <<<c->blocks, round_threads(c->shape->cols, ANY_BLOCK), 0, stream>>>(
+            c->o, c->shape->rows, (int)c->shape->cols, c->shape->norm, c->write, c->drop, c->out);
+}
+
+bool in_vectors(const residual_norm_shape *shape, const residual_norm_backward_operands *o,
+                writes write)
+{
+    return shape->norm != NORM_NONE && shape->cols % VECTOR == 0 &&
+           shape->cols <= MAX_WARPS * WARP_COLS && shared_fits(shared_bytes(shape)) &&
+           is_wide(o->dsum) && is_wide(o->dy) && is_wide(o->sum) && is_wide(o->weight) &&
+           (!write.residual || is_wide(o->dresidual)) && (!write.x || is_wide(o->dx));
+}
+
+} // namespace
+
+extern "C" size_t kernel_residual_norm_backward_workspace(const residual_norm_shape *shape,
+                                                          int processors)
+{
+    return (size_t)processors * 2 * 3 * (size_t)shape->cols * sizeof(float);
+}
+
+extern "C" void kernel_residual_norm_backward(cudaStream_t stream, const residual_norm_shape *shape,
+                                              const residual_norm_backward_operands *operands,
+                                              float *workspace, int processors)
+{
+    const bool norm = shape->norm != NORM_NONE, bias = shape->input && shape->bias;
+    call c = {shape,
+              *operands,
+              make_dropout(shape, operands->state, operands->purpose),
+              {false, shape->input && shape->dropout > 0},
+              {workspace, norm, shape->norm == NORM_LAYER, bias},
+              processors,
+              0};
+
+    if (shape->rows == 0)
+        return;
+    c.write.residual = shape->residual || !c.write.x;
+    if (!c.write.x)
+        c.drop.threshold = 0;
+    if (!in_vectors(shape, &c.o, c.write))
+        WITH_TYPE(shape->type, (launch_any<T>(stream, &c)));
+    else if (shape->norm == NORM_LAYER)
+        WITH_TYPE(shape->type, (launch_norm<T, NORM_LAYER>(stream, &c)));
+    else
+        WITH_TYPE(shape->type, (launch_norm<T, NORM_RMS>(stream, &c)));
+    if (norm || bias) {
+        const totals t = {{norm ? c.o.dweight : NULL,
+                           shape->norm == NORM_LAYER ? c.o.dnorm_bias : NULL,
+                           bias ? c.o.dbias : NULL}};
+
+        add_shares<<<dim3((unsigned)divide_up(shape->cols, WARP), 3), dim3(WARP, SHARE_WARPS), 0,
+                     stream>>>(workspace, t, c.blocks, shape->cols, c.o.accumulate);
+    }
+}
