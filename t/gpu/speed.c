@@ -187,12 +187,12 @@ static float *fetch(const void *from, enum device_type as, int64_t count)
     return host;
 }
 
-/* Norm of the difference over the norm, of the first elements of an output. */
-static double difference(const struct slot *slot)
+/* Norm of the difference over the norm, of elements of an output from 'first' on. */
+static double difference_from(const struct slot *slot, int64_t first, int64_t count)
 {
-    int64_t count = slot->count < CHECKED ? slot->count : CHECKED;
-    float *a = fetch(slot->memory, slot->fixed ? TYPE_FP32 : TYPE_BF16, count);
-    float *b = fetch(slot->wide, TYPE_FP32, count);
+    enum device_type as = slot->fixed ? TYPE_FP32 : TYPE_BF16;
+    float *a = fetch((char *)slot->memory + first * (int64_t)type_size(as), as, count);
+    float *b = fetch((char *)slot->wide + first * 4, TYPE_FP32, count);
     double up = 0, down = 0;
 
     for (int64_t i = 0; i < count; i++) {
@@ -202,6 +202,16 @@ static double difference(const struct slot *slot)
     device_host_release(device, a);
     device_host_release(device, b);
     return sqrt(up / (down > 0 ? down : 1));
+}
+
+/* The greater one of the first and the last elements of an output. */
+static double difference(const struct slot *slot)
+{
+    int64_t count = slot->count < CHECKED ? slot->count : CHECKED;
+    double first = difference_from(slot, 0, count);
+    double last = difference_from(slot, slot->count - count, count);
+
+    return last > first || isnan(last) ? last : first;
 }
 
 /* Run 'run' in bf16, timed, and once in fp32; print a line. 'times': how often a step does it. */

@@ -212,7 +212,7 @@ static void flash_forward_work(struct cuda_plan *plan, struct cuda_stream *strea
     struct error err;
 
     if (shape_of(plan)->dropout > 0)
-        kernel_draw_seed(stream->native, o->state, o->purpose, seed);
+        kernel_draw_seed(stream->native, shape_of(plan), o->state, o->purpose, o->row_index, seed);
     cudnnSetStream(device->cudnn, stream->native);
     if (flash_forward(attention->flash, o->q, o->k, o->v, o->out, o->lse, seed, o->document_start,
                       (char *)workspace + DEVICE_ALIGNMENT, &err))
@@ -229,7 +229,7 @@ static void flash_backward_work(struct cuda_plan *plan, struct cuda_stream *stre
     struct error err;
 
     if (shape_of(plan)->dropout > 0)
-        kernel_draw_seed(stream->native, o->state, o->purpose, seed);
+        kernel_draw_seed(stream->native, shape_of(plan), o->state, o->purpose, o->row_index, seed);
     cudnnSetStream(device->cudnn, stream->native);
     if (flash_backward(attention->flash, o->q, o->k, o->v, o->out, o->lse, o->dout, o->dq, o->dk,
                        o->dv, seed, o->document_start, (char *)workspace + DEVICE_ALIGNMENT, &err))
@@ -277,6 +277,14 @@ static int try_flash(struct cuda_plan *plan)
     if (s->cached || s->type == TYPE_FP32 || (s->dropout > 0 && device->deterministic) ||
         (s->documents && !s->causal) || s->head_size % 8 || s->q_rows == 1)
         return -1;
+    /* Both directions must drop the same: either the library does both, or we do. */
+    if (s->dropout > 0) {
+        struct flash *other = flash_create(device->cudnn, &shape, !back, NULL);
+
+        if (!other)
+            return -1;
+        flash_destroy(other);
+    }
     attention->flash = flash_create(device->cudnn, &shape, back, NULL);
     if (!attention->flash)
         return -1;

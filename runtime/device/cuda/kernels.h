@@ -80,8 +80,10 @@ void kernel_fill(cudaStream_t stream, const struct fill_shape *shape,
 /* Random 16-bit or fp32 numbers around 0, for timing on data that costs what real data costs. */
 void kernel_noise(cudaStream_t stream, enum device_type type, int64_t count, void *out);
 
-/* Two numbers for a library's own random draws: they depend on (seed, purpose, iteration). */
-void kernel_draw_seed(cudaStream_t stream, const struct step_state *state, uint32_t purpose,
+/* Two numbers for a library's own random draws: they depend on (seed, purpose, iteration) and on
+ * which rows and heads of the global batch these are. */
+void kernel_draw_seed(cudaStream_t stream, const struct attention_shape *shape,
+                      const struct step_state *state, uint32_t purpose, const int64_t *row_index,
                       int64_t *out);
 
 /* Attention with its scores in memory, one sample at a time. */

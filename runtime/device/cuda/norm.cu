@@ -314,7 +314,9 @@ extern "C" void kernel_residual_norm(cudaStream_t stream, const residual_norm_sh
     if (shape->input && !shape->residual)
         o.residual = NULL;
     if (shape->norm == NORM_NONE)
-        o.y = NULL;
+        o.y = NULL, o.weight = NULL;
+    if (shape->norm != NORM_LAYER)
+        o.norm_bias = NULL;
     if (shape->rows == 0)
         return;
     if (!in_vectors(shape, &o))

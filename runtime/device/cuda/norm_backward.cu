@@ -228,20 +228,23 @@ __global__ void residual_norm_backward_any(residual_norm_backward_operands o, in
             const float scaled = g * to_float(((const T *)o.weight)[c]);
 
             weights[c] += g * xhat;
-            norm_biases[c] += g;
+            if (out.norm_bias)
+                norm_biases[c] += g;
             c1 += scaled;
             c2 += scaled * xhat;
         }
-        c1 = warp_sum(c1);
-        c2 = warp_sum(c2);
-        __syncthreads();
-        if (threadIdx.x % WARP == 0)
-            slots[threadIdx.x / WARP] = make_float2(c1, c2);
-        __syncthreads();
-        c1 = c2 = 0;
-        for (int i = 0; i < (int)blockDim.x / WARP; i++) {
-            c1 += slots[i].x;
-            c2 += slots[i].y;
+        if (norm != NORM_NONE) {
+            c1 = warp_sum(c1);
+            c2 = warp_sum(c2);
+            __syncthreads();
+            if (threadIdx.x % WARP == 0)
+                slots[threadIdx.x / WARP] = make_float2(c1, c2);
+            __syncthreads();
+            c1 = c2 = 0;
+            for (int i = 0; i < (int)blockDim.x / WARP; i++) {
+                c1 += slots[i].x;
+                c2 += slots[i].y;
+            }
         }
         c1 = norm == NORM_LAYER ? c1 / (float)cols : 0.0f;
         c2 /= (float)cols;
@@ -262,7 +265,8 @@ __global__ void residual_norm_backward_any(residual_norm_backward_operands o, in
                                  o.row_index[row] * cols + c, &d);
             if (write.x)
                 ((T *)o.dx)[base + c] = from_float<T>(d);
-            biases[c] += d;
+            if (out.bias)
+                biases[c] += d;
         }
     }
 }
@@ -342,7 +346,7 @@ void launch(cudaStream_t stream, call *c)
 
 template <typename T, enum norm NORM> void launch_norm(cudaStream_t stream, call *c)
 {
-    if (c->drop.threshold)
+    if (c->write.x)
         launch<T, true, NORM, false>(stream, c);
     else if (c->shape->cols % WARP_COLS)
         launch<T, false, NORM, false>(stream, c);
@@ -388,12 +392,12 @@ extern "C" void kernel_residual_norm_backward(cudaStream_t stream, const residua
               processors,
               0};
 
-    if (shape->rows == 0)
-        return;
     c.write.residual = shape->residual || !c.write.x;
     if (!c.write.x)
         c.drop.threshold = 0;
-    if (!in_vectors(shape, &c.o, c.write))
+    if (shape->rows == 0)
+        c.blocks = 0; /* the sums are 0 */
+    else if (!in_vectors(shape, &c.o, c.write))
         WITH_TYPE(shape->type, (launch_any<T>(stream, &c)));
     else if (shape->norm == NORM_LAYER)
         WITH_TYPE(shape->type, (launch_norm<T, NORM_LAYER>(stream, &c)));

@@ -454,12 +454,14 @@ extern "C" void kernel_rope(cudaStream_t stream, const rope_shape *s, const rope
     const int64_t lanes = smaller(vectors, ROW_THREADS);
     /* As many heads at a time as go into the rounds that are needed anyway. */
     const int64_t rounds = divide_up(s->heads * lanes, ROW_THREADS);
-    const int step = (int)divide_up(s->heads, rounds);
-    const dim3 grid((unsigned)s->rows, (unsigned)divide_up(vectors, lanes));
+    const int step = rounds ? (int)smaller(divide_up(s->heads, rounds), ROW_THREADS / lanes) : 0;
+    const dim3 grid((unsigned)s->rows, (unsigned)(lanes ? divide_up(vectors, lanes) : 0));
     const bool wide = is_wide(o->x) && half % VECTOR == 0 && s->head_size % VECTOR == 0 &&
                       s->row_stride % VECTOR == 0;
     const bool wide_table = half % VECTOR == 0 && is_wide(o->cosine) && is_wide(o->sine);
 
+    if (step == 0)
+        return; /* nothing turns */
     WITH_TYPE(s->type, (rope<T><<<grid, (unsigned)(step * lanes), 0, stream>>>(
                            *o, (int)s->heads, step, s->head_size, (int)half, s->row_stride,
                            s->backward ? -1.0f : 1.0f, wide, wide_table)));

@@ -154,9 +154,11 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-__global__ void draw_seed(const step_state *state, uint32_t purpose, int64_t *out)
+__global__ void draw_seed(const step_state *state, uint32_t purpose, const int64_t *row_index,
+                          int64_t heads, int64_t first_head, int64_t *out)
 {
-    const uint64_t bits = rng_bits(state->seed, purpose, (uint32_t)state->iteration, 0);
+    const uint64_t number = (uint64_t)((row_index ? *row_index : 0) * heads + first_head);
+    const uint64_t bits = rng_bits(state->seed, purpose, (uint32_t)state->iteration, number);
 
     out[0] = (int64_t)(bits >> 1);
     out[1] = 0;
@@ -164,10 +166,11 @@ __global__ void draw_seed(const step_state *state, uint32_t purpose, int64_t *ou
 
 } // namespace
 
-extern "C" void kernel_draw_seed(cudaStream_t stream, const step_state *state, uint32_t purpose,
-                                 int64_t *out)
+extern "C" void kernel_draw_seed(cudaStream_t stream, const attention_shape *s,
+                                 const step_state *state, uint32_t purpose,
+                                 const int64_t *row_index, int64_t *out)
 {
-    draw_seed<<<1, 1, 0, stream>>>(state, purpose, out);
+    draw_seed<<<1, 1, 0, stream>>>(state, purpose, row_index, s->all_heads, s->first_head, out);
 }
 
 extern "C" void kernel_softmax(cudaStream_t stream, const attention_shape *s, int64_t sample,
