@@ -199,36 +199,46 @@ int process_run(const struct process_request *request, struct process_result *re
     return 0;
 }
 
-/* How much a line tells of what went wrong: nothing, that a hook failed, something, all. */
-static int rank_line(const char *line, size_t length)
-{
-    static const char hook[] = "exited with return code";
+/* A line of what a program complained of, without its mark. */
+struct complaint {
+    const char *text;
+    int length;
+};
 
-    if (length == 0 || strncmp(line, "[INFO]", 6) == 0)
-        return 0;
-    if (memmem(line, length, hook, sizeof(hook) - 1))
-        return 1;
-    return strncmp(line, "[ERROR] ", 8) == 0 ? 3 : 2;
+static struct complaint unmarked(const char *line, size_t length)
+{
+    size_t mark = strncmp(line, "[ERROR] ", 8) == 0 ? 8 : strncmp(line, "[WARN] ", 7) == 0 ? 7 : 0;
+
+    mark = mark < length ? mark : length;
+    return (struct complaint){line + mark, (int)(length - mark)};
 }
 
 void process_complaint(const char *errors, char *line, size_t size)
 {
-    const char *best = "", *at = errors;
-    size_t best_length = 0;
-    int best_rank = 1;
+    static const char hook_text[] = "exited with return code";
+    struct complaint error = {"", 0}, hook = error, plain = error, cause = error, warning = error;
 
-    while (*at) {
+    for (const char *at = errors; *at;) {
         size_t length = strcspn(at, "\r\n");
-        int rank = rank_line(at, length);
+        struct complaint now = unmarked(at, length);
 
-        if (rank >= best_rank) {
-            size_t mark = strncmp(at, "[ERROR] ", 8) == 0 ? 8 : 0;
-
-            best = at + mark;
-            best_length = length - mark;
-            best_rank = rank;
-        }
+        if (memmem(at, length, hook_text, sizeof(hook_text) - 1))
+            hook = now, cause = plain;
+        else if (strncmp(at, "[ERROR] ", 8) == 0)
+            error = now;
+        else if (strncmp(at, "[WARN] ", 7) == 0)
+            warning = now;
+        else if (length > 0 && strncmp(at, "[INFO]", 6) != 0)
+            plain = now;
         at += length + (at[length] != '\0');
     }
-    snprintf(line, size, "%.*s", (int)best_length, best);
+    /* What a hook said before it failed is its reason more often than not. */
+    if (error.length == 0 && hook.length > 0)
+        snprintf(line, size, "%.*s%s%.*s", hook.length, hook.text, cause.length ? ": " : "",
+                 cause.length, cause.text);
+    else if (error.length > 0 || plain.length > 0)
+        snprintf(line, size, "%.*s", error.length ? error.length : plain.length,
+                 error.length ? error.text : plain.text);
+    else
+        snprintf(line, size, "%.*s", warning.length, warning.text);
 }

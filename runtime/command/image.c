@@ -103,6 +103,37 @@ static int check_output(const char *output, struct error *err)
     return 0;
 }
 
+static stop_flag interrupted;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+/* An import that is interrupted leaves nothing. A second signal ends at once. */
+static void catch_signals(void)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    const struct sigaction gently = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        sigaction(numbers[i], &gently, NULL);
+}
+
+static int write_all(int to, const char *bytes, size_t count)
+{
+    while (count > 0) {
+        ssize_t put = write(to, bytes, count);
+
+        if (put < 0 && errno != EINTR)
+            return -1;
+        bytes += put > 0 ? put : 0;
+        count -= put > 0 ? (size_t)put : 0;
+    }
+    return 0;
+}
+
 /* A copy of the image, which shares its blocks where the file system can do that. It is no link:
  * who changes the file must not change what the cache has under a digest. */
 static int put_output(const char *path, const char *output, struct error *err)
@@ -122,7 +153,9 @@ static int put_output(const char *path, const char *output, struct error *err)
     if (rc == 0 && fchmod(to, 0644) < 0)
         rc = error_set_errno(err, errno, "cannot write %.300s", output);
     while (rc == 0 && !shared && (got = read(from, buffer, sizeof(buffer))) != 0)
-        if (got < 0 || write(to, buffer, (size_t)got) != got)
+        if (is_stopped(&interrupted))
+            rc = error_set(err, "the copy to %.300s " STOPPED, output);
+        else if (got < 0 ? errno != EINTR : write_all(to, buffer, (size_t)got) < 0)
             rc = error_set_errno(err, errno, "cannot copy to %.300s", output);
     if (from >= 0)
         close(from);
@@ -133,24 +166,6 @@ static int put_output(const char *path, const char *output, struct error *err)
     if (rc < 0 && to >= 0)
         unlink(draft);
     return rc;
-}
-
-static stop_flag interrupted;
-
-static void on_interrupt(int number)
-{
-    (void)number;
-    interrupted = 1;
-}
-
-/* An import that is interrupted leaves nothing. A second signal ends at once. */
-static void catch_signals(void)
-{
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-    const struct sigaction gently = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
-
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        sigaction(numbers[i], &gently, NULL);
 }
 
 static int run_import(const struct image_options *given, const char *uri,

@@ -572,7 +572,10 @@ static void test_explanations(void)
 {
     static const char *const complaints[][2] = {
         {"[INFO] x\nplain\n[ERROR] /etc/enroot/hooks.d/98-nvidia.sh exited with return code 1\n",
-         "plain"},
+         "/etc/enroot/hooks.d/98-nvidia.sh exited with return code 1: plain"},
+        {"plain\n[WARN] slow\n", "plain"},
+        {"[WARN] slow\n", "slow"},
+        {"[WARN] slow\n[ERROR] hook exited with return code 1\n", "hook exited with return code 1"},
         {"[ERROR] bad value\n[ERROR] hook exited with return code 1\n", "bad value"},
         {"[INFO] x\n[ERROR] hook exited with return code 1\n", "hook exited with return code 1"},
         {"[ERROR] one\n[ERROR] two\nthree\n", "two"},
