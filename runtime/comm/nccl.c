@@ -2,6 +2,7 @@
  * until it is there or the deadline is over. A watchdog follows the collectives on their streams,
  * and the connections to the other ranks, and aborts all communicators when one is missing. */
 #include "comm.h"
+#include "clock.h"
 #include "star.h"
 
 #include <cuda_runtime_api.h>
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { PENDING = 4096, MAX_GROUPS = 64, WATCH_MICROSECONDS = 20000, GRACE_SECONDS = 10 };
@@ -45,14 +45,6 @@ struct nccl_comm {
     struct pending pending[PENDING];
     uint64_t first, next; /* pending ones are first .. next - 1 */
 };
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Take the communicators out of the groups. The lock is held. */
 static int take_communicators(struct nccl_comm *comm, ncclComm_t *taken)
@@ -146,7 +138,7 @@ static int oldest(struct nccl_comm *comm, struct pending *copy, uint64_t *seen, 
     if (waiting)
         *copy = comm->pending[comm->first % PENDING];
     if (!waiting || comm->first != *seen)
-        *since = now();
+        *since = clock_now();
     *seen = comm->first;
     pthread_mutex_unlock(&comm->lock);
     return waiting;
@@ -175,7 +167,7 @@ static void *watch(void *argument)
     struct nccl_comm *comm = argument;
     struct pending late;
     uint64_t seen = UINT64_MAX;
-    double since = now();
+    double since = clock_now();
 
     cudaSetDevice(comm->device);
     while (!__atomic_load_n(&comm->stop, __ATOMIC_ACQUIRE)) {
@@ -196,7 +188,7 @@ static void *watch(void *argument)
                  comm->base.rank, name, (long long)comm->base.step, ncclGetErrorString(result));
             return NULL;
         }
-        if (oldest(comm, &late, &seen, &since) && now() - since > comm->base.deadline) {
+        if (oldest(comm, &late, &seen, &since) && clock_now() - since > comm->base.deadline) {
             fail(comm,
                  "rank %d: %s in group %s of %d ranks was not done after %.0f s at step %lld; "
                  "another rank of the group has ended or hangs",
@@ -240,7 +232,7 @@ static void follow(struct nccl_group *group, cudaStream_t stream, const char *wh
 static int settle(struct nccl_comm *comm, ncclComm_t nccl, ncclResult_t result, const char *what,
                   const char *group)
 {
-    double until = now() + comm->base.deadline;
+    double until = clock_now() + comm->base.deadline;
 
     /* Some calls (ncclCommSplit) return success while their work goes on. */
     if (result == ncclSuccess)
@@ -248,7 +240,7 @@ static int settle(struct nccl_comm *comm, ncclComm_t nccl, ncclResult_t result, 
     while (result == ncclInProgress && !failure(comm, NULL)) {
         if (ncclCommGetAsyncError(nccl, &result))
             result = ncclInternalError;
-        if (result == ncclInProgress && now() > until) {
+        if (result == ncclInProgress && clock_now() > until) {
             fail(comm, "rank %d: %s in group %s could not begin within %.0f s at step %lld",
                  comm->base.rank, what, group, comm->base.deadline, (long long)comm->base.step);
             return -1;
