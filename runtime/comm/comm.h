@@ -57,7 +57,7 @@ struct comm {
     int rank, size;
     double deadline;
     struct device *device;
-    int64_t step; /* set by comm_set_step, for messages */
+    int64_t step; /* for messages; by comm_set_step and comm_step, since other threads read it */
 
     void (*close)(struct comm *comm);
     struct comm_group *(*group_create)(struct comm *comm, const char *name, const int *ranks,
@@ -196,7 +196,12 @@ static inline int comm_host_max(struct comm *comm, int64_t *numbers, int count, 
 /* The step that messages name from now on. */
 static inline void comm_set_step(struct comm *comm, int64_t step)
 {
-    comm->step = step;
+    __atomic_store_n(&comm->step, step, __ATOMIC_RELAXED);
+}
+
+static inline int64_t comm_step(const struct comm *comm)
+{
+    return __atomic_load_n(&comm->step, __ATOMIC_RELAXED);
 }
 
 /* Has anything failed so far? Returns 0, or -1 with the first failure. Never waits. */

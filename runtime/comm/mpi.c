@@ -134,14 +134,14 @@ static void report(struct mpi_group *group, enum kind kind, int rc, int done)
     if (rc != MPI_SUCCESS) {
         MPI_Error_string(rc, text, &length);
         fail(comm, "rank %d: %s in group %s of %d ranks failed at step %lld: %s", comm->base.rank,
-             kind_names[kind], group->base.name, group->base.size, (long long)comm->base.step,
-             text);
+             kind_names[kind], group->base.name, group->base.size,
+             (long long)comm_step(&comm->base), text);
     } else if (!done) {
         fail(comm,
              "rank %d: %s in group %s of %d ranks was not done after %.0f s at step %lld; another "
              "rank of the group has ended or hangs",
              comm->base.rank, kind_names[kind], group->base.name, group->base.size,
-             comm->base.deadline, (long long)comm->base.step);
+             comm->base.deadline, (long long)comm_step(&comm->base));
     }
 }
 
@@ -304,7 +304,7 @@ static struct comm_group *group_create(struct comm *base, const char *name, cons
     guard = guard_begin(base->deadline, err,
                         "rank %d: making the %s groups of %d ranks was not done after %.0f s at "
                         "step %lld; another rank has ended or hangs",
-                        base->rank, name, base->size, base->deadline, (long long)base->step);
+                        base->rank, name, base->size, base->deadline, (long long)comm_step(base));
     if (!guard) {
         free(group);
         return NULL;
@@ -382,7 +382,7 @@ static int meet(struct comm *base, int rc, MPI_Request *request, struct error *e
     fail(
         comm,
         "rank %d: not all %d ranks met within %.0f s at step %lld; another rank has ended or hangs",
-        base->rank, base->size, base->deadline, (long long)base->step);
+        base->rank, base->size, base->deadline, (long long)comm_step(base));
     return check(base, err);
 }
 
@@ -473,7 +473,7 @@ static void on_lost(void *context, const char *text)
 {
     struct mpi_comm *comm = context;
 
-    fail(comm, "%s, at step %lld", text, (long long)comm->base.step);
+    fail(comm, "%s, at step %lld", text, (long long)comm_step(&comm->base));
 }
 
 /* Follow the other ranks. Where they cannot be reached the run goes without: the deadlines are
@@ -534,12 +534,6 @@ struct comm *comm_backend_open(const struct comm_options *options, struct error 
         return NULL;
     }
     pthread_mutex_init(&comm->lock, NULL);
-    if (start_mpi(options, &comm->started_mpi, err) < 0 || watch_others(comm, options, err) < 0) {
-        star_destroy(comm->star);
-        pthread_mutex_destroy(&comm->lock);
-        free(comm);
-        return NULL;
-    }
     comm->base = (struct comm){
         .abi = COMM_ABI,
         .name = "mpi",
@@ -560,5 +554,12 @@ struct comm *comm_backend_open(const struct comm_options *options, struct error 
         .check = check,
         .abort = abort_all,
     };
+    /* Last: from here on the watch may find a rank lost. */
+    if (start_mpi(options, &comm->started_mpi, err) < 0 || watch_others(comm, options, err) < 0) {
+        star_destroy(comm->star);
+        pthread_mutex_destroy(&comm->lock);
+        free(comm);
+        return NULL;
+    }
     return &comm->base;
 }

@@ -185,7 +185,8 @@ static void *watch(void *argument)
         result = async_error(comm, name, sizeof(name));
         if (result) {
             fail(comm, "rank %d: NCCL reports an error in group %s at step %lld: %s",
-                 comm->base.rank, name, (long long)comm->base.step, ncclGetErrorString(result));
+                 comm->base.rank, name, (long long)comm_step(&comm->base),
+                 ncclGetErrorString(result));
             return NULL;
         }
         if (oldest(comm, &late, &seen, &since) && clock_now() - since > comm->base.deadline) {
@@ -218,7 +219,7 @@ static void follow(struct nccl_group *group, cudaStream_t stream, const char *wh
             cudaEventCreateWithFlags(&p->event, cudaEventDisableTiming);
         p->what = what;
         p->size = group->base.size;
-        p->step = comm->base.step;
+        p->step = comm_step(&comm->base);
         memcpy(p->group, group->base.name, sizeof(p->group));
         if (cudaEventRecord(p->event, stream) == cudaSuccess)
             comm->next++;
@@ -242,7 +243,8 @@ static int settle(struct nccl_comm *comm, ncclComm_t nccl, ncclResult_t result, 
             result = ncclInternalError;
         if (result == ncclInProgress && clock_now() > until) {
             fail(comm, "rank %d: %s in group %s could not begin within %.0f s at step %lld",
-                 comm->base.rank, what, group, comm->base.deadline, (long long)comm->base.step);
+                 comm->base.rank, what, group, comm->base.deadline,
+                 (long long)comm_step(&comm->base));
             return -1;
         }
         if (result == ncclInProgress)
@@ -252,7 +254,7 @@ static int settle(struct nccl_comm *comm, ncclComm_t nccl, ncclResult_t result, 
         return -1;
     if (result) {
         fail(comm, "rank %d: %s in group %s failed at step %lld: %s", comm->base.rank, what, group,
-             (long long)comm->base.step, ncclGetErrorString(result));
+             (long long)comm_step(&comm->base), ncclGetErrorString(result));
         return -1;
     }
     return 0;
@@ -448,7 +450,7 @@ static int host_gather(struct comm *base, const void *part, void *all, size_t by
     if (failure(comm, err))
         return -1;
     if (star_gather(comm->star, part, all, bytes, base->deadline, err)) {
-        fail(comm, "%s (at step %lld)", err->text, (long long)base->step);
+        fail(comm, "%s (at step %lld)", err->text, (long long)comm_step(base));
         return -1;
     }
     return 0;
@@ -461,7 +463,7 @@ static int host_max(struct comm *base, int64_t *numbers, int count, struct error
     if (failure(comm, err))
         return -1;
     if (star_max(comm->star, numbers, count, base->deadline, err)) {
-        fail(comm, "%s (at step %lld)", err->text, (long long)base->step);
+        fail(comm, "%s (at step %lld)", err->text, (long long)comm_step(base));
         return -1;
     }
     return 0;
