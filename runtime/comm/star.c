@@ -136,12 +136,17 @@ struct star *star_create(int rank, int size, const char *master, int port, doubl
 static int send_message(struct star *star, int i, enum kind kind, const void *data, size_t bytes,
                         double until)
 {
-    unsigned char head = (unsigned char)kind;
+    char message[1 + REASON] = {(char)kind};
+    size_t first = bytes < REASON ? bytes : REASON;
     int failed;
 
+    /* A short message leaves as one, so that the end of this process does not cut it in two. */
+    if (first > 0)
+        memcpy(message + 1, data, first);
     pthread_mutex_lock(&star->lock);
-    failed = socket_send(star->fds[i], &head, 1, until) ||
-             (bytes > 0 && socket_send(star->fds[i], data, bytes, until));
+    failed = socket_send(star->fds[i], message, 1 + first, until) ||
+             (bytes > first &&
+              socket_send(star->fds[i], (const char *)data + first, bytes - first, until));
     pthread_mutex_unlock(&star->lock);
     return failed ? -1 : 0;
 }
@@ -203,8 +208,9 @@ static int look_at(struct star *star, int i, struct error *err)
         message[REASON] = '\0';
         error_set(err, "%s", message + 1);
         result = STAR_TOLD;
-    } else if (message[0] == DATA && (marks & ENDED) && star->rank == 0) {
-        /* Ranks wait for what rank 0 answers to this; it did not. */
+    } else if ((marks & ENDED) && (message[0] != DATA || star->rank == 0)) {
+        /* An abort that was cut in two, or data whose sender waited for the answer of rank 0. Such
+         * an answer itself can still be read. */
         result = lost(star, i, 0, err);
     }
     if (keep) {
@@ -297,8 +303,8 @@ static int receive_data(struct star *star, int i, void *data, size_t bytes, doub
     if (rc)
         return rc;
     if (head == ABORT) {
-        reason[0] = '\0';
-        socket_receive(star->fds[i], reason, sizeof(reason), clock_now() + 1);
+        if (socket_receive(star->fds[i], reason, sizeof(reason), clock_now() + 1))
+            return lost(star, i, errno, err);
         reason[REASON - 1] = '\0';
         error_set(err, "%s", reason);
         return STAR_TOLD;

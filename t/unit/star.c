@@ -161,6 +161,42 @@ static void world(enum ending ending, const char *name)
     ok(bad == 0, "%s", name);
 }
 
+/* --- An abort that its rank did not live to finish -------------------------------------------- */
+
+/* Rank 1 of two dies after so much of it; rank 0 looks, or waits for data. */
+static int play_cut(const char *cut, int waits)
+{
+    struct meet_address address;
+    struct error err = {""};
+    struct star *star;
+    int64_t number = 0;
+    int listener = meet_listen(0, "127.0.0.1", &address, &err), news = 0;
+    pid_t other = fork();
+
+    if (other == 0) {
+        int fd = meet_connect(1, 2, &address, 60, &err);
+
+        _exit(fd < 0 || send(fd, cut, strlen(cut), 0) < 0);
+    }
+    star = star_join(0, 2, &address, listener, 60, &err);
+    close(listener);
+    if (star && waits)
+        news = star_max(star, &number, 1, 60, &err);
+    for (int i = 0; star && !waits && news == 0 && i < 600; i++)
+        news = star_wait(star, 0.1, &err);
+    waitpid(other, NULL, 0);
+    star_destroy(star);
+    if (!strstr(err.text, "has ended"))
+        diag("%d: %s", news, err.text);
+    return news != 0 && strstr(err.text, "rank 0: rank 1 on ") && strstr(err.text, "has ended");
+}
+
+static void cut_abort(void)
+{
+    ok(play_cut("A", 0) && play_cut("Athe moon", 0), "half of an abort tells that its rank ended");
+    ok(play_cut("A", 1) && play_cut("Athe moon", 1), "and so it does where data should have come");
+}
+
 /* --- A node that says nothing any more -------------------------------------------------------- */
 
 static int set_loopback(int up)
@@ -230,6 +266,7 @@ int main(void)
     world(ABORT, "a reason to end reaches everyone");
     world(HOLD_UP, "and ends the wait for another one");
     world(STOP, "a rank that is only slow is not");
+    cut_abort();
     silent_node();
     return done_testing();
 }
