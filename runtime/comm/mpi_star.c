@@ -6,14 +6,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Connections come at once or are not allowed. */
+/* Connections come at once or are not allowed. The ranks must agree on that before the deadline. */
 #define MEET_SECONDS 30.0
 
 static struct star *meet(const struct comm_options *options, struct error *err)
 {
     struct meet_address address;
     struct star *star = NULL;
-    double deadline = options->deadline < MEET_SECONDS ? options->deadline : MEET_SECONDS;
+    double half = options->deadline / 2, deadline = half < MEET_SECONDS ? half : MEET_SECONDS;
     int listener = -1;
 
     memset(&address, 0, sizeof(address));
@@ -35,20 +35,21 @@ int mpi_star(const struct comm_options *options, struct star **star, struct erro
         guard_begin(options->deadline, err, "rank %d of %d: not all ranks met within %.0f s",
                     options->rank, options->size, options->deadline);
     struct error why = {""};
-    int met, all = 0;
+    int own, first = 0; /* ranks that did not meet: this one, and the lowest; or the size */
 
     if (!guard)
         return -1;
     *star = meet(options, &why);
-    met = *star != NULL;
-    MPI_Allreduce(&met, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    own = *star ? options->size : options->rank;
+    MPI_Allreduce(&own, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     guard_end(guard);
-    if (!met)
+    if (first == options->rank)
         fprintf(stderr,
                 "megatron: warning: %s; a lost rank will be noticed only after "
-                "--distributed-timeout-minutes\n",
+                "--distributed-timeout-minutes: let the nodes connect to each other by TCP, or "
+                "check their firewall\n",
                 why.text);
-    if (!all) {
+    if (first < options->size) {
         star_destroy(*star);
         *star = NULL;
     }
