@@ -3,6 +3,7 @@
 #include "file.h"
 #include "json.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -59,20 +60,49 @@ static int copy_file(const char *from, const char *directory, const char *name, 
     return rc;
 }
 
+/* What lies beside a tokenizer.json belongs to it: the tokens that begin and end a text. What an
+ * earlier tokenizer left in 'to' goes. */
+static int copy_settings(const char *from, const char *to, struct error *err)
+{
+    static const char *const names[] = {"tokenizer_config.json", "special_tokens_map.json"};
+    char source[PATH_MAX], target[PATH_MAX];
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (directory_path(source, err, "%s/%s", from, names[i]) < 0 ||
+            directory_path(target, err, "%s/%s", to, names[i]) < 0)
+            return -1;
+        if (access(source, F_OK) == 0) {
+            if (copy_file(source, to, names[i], err) < 0)
+                return -1;
+        } else if (unlink(target) < 0 && errno != ENOENT) {
+            return error_set_errno(err, errno, "cannot remove %s", target);
+        }
+    }
+    return 0;
+}
+
 static int copy_model(const char *directory, const struct tokenizer_config *config,
                       struct error *err)
 {
     const char *name = model_name(config->type), *from = config->model;
     struct stat status;
-    char within[PATH_MAX];
+    char folder[PATH_MAX], within[PATH_MAX], *slash;
 
+    if (directory_path(folder, err, "%s", from) < 0)
+        return -1;
     /* A HuggingFaceTokenizer may be named by its folder. */
     if (stat(from, &status) == 0 && S_ISDIR(status.st_mode)) {
         if (directory_path(within, err, "%s/%s", from, name) < 0)
             return -1;
         from = within;
+    } else if ((slash = strrchr(folder, '/'))) {
+        slash[slash == folder] = '\0';
+    } else {
+        snprintf(folder, sizeof(folder), ".");
     }
-    return copy_file(from, directory, name, err);
+    if (copy_file(from, directory, name, err) < 0)
+        return -1;
+    return config->type == TOKENIZER_HUGGINGFACE ? copy_settings(folder, directory, err) : 0;
 }
 
 int tokenizer_files_save(const char *directory, const struct tokenizer_config *config,
