@@ -1,8 +1,12 @@
 #include "commands.h"
 #include "nearest.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { SILENT_SECONDS = 5 };
 
 static void print_help(FILE *stream)
 {
@@ -29,7 +33,23 @@ static int unknown_command(const char *name)
         fprintf(stderr, "megatron: unknown command %s; did you mean %s?\n", name, near);
     else
         fprintf(stderr, "megatron: unknown command %s; `megatron --help` lists all\n", name);
-    return 2;
+    return EXIT_USAGE;
+}
+
+static void wake(int signal)
+{
+    (void)signal;
+}
+
+/* What is wrong on many ranks one of them says, which mpirun and `srun --kill-on-bad-exit` must not
+ * kill before it has: they end all ranks with the first that fails, by SIGTERM. The exit code stays
+ * this rank's own, as srun hands on the highest. */
+static void let_another_speak(void)
+{
+    struct sigaction action = {.sa_handler = wake};
+
+    sigaction(SIGTERM, &action, NULL);
+    sleep(SILENT_SECONDS);
 }
 
 static int run_command(const struct command *command, int argc, const char *const *argv)
@@ -38,9 +58,11 @@ static int run_command(const struct command *command, int argc, const char *cons
     int rc = command->run(argc, argv, &err);
 
     if (rc < 0) {
-        if (err.text[0]) /* else another rank says it */
+        if (err.text[0])
             fprintf(stderr, "megatron %s: %s\n", command->name, err.text);
-        return rc == COMMAND_USAGE ? 2 : 1;
+        else
+            let_another_speak();
+        return rc == COMMAND_USAGE ? EXIT_USAGE : 1;
     }
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fprintf(stderr, "megatron %s: cannot write to standard output\n", command->name);

@@ -207,7 +207,7 @@ static int supervise(const struct supervise_options *given, const char *const *w
         int64_t iteration;
         int code = run_once(words, count, save, err);
 
-        if (code <= 0 || code == TRAIN_USAGE || code == 126 || code == 127)
+        if (code <= 0 || code == EXIT_USAGE || code == 126 || code == 127)
             return code;
         iteration = directory_latest(save);
         count_start(save, iteration, &idle);

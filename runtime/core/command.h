@@ -6,12 +6,15 @@
 
 #define COMMAND_USAGE (-2)
 
+/* Exit code of a process whose words are wrong: it would end so again. */
+#define EXIT_USAGE 2
+
 struct command {
     const char *name;
     const char *summary; /* one line for `megatron --help` */
     /* Run with the words after the command's name. Returns the exit code of the process, or, with a
-     * sentence in 'err' that main() prints, -1 (exit code 1) or COMMAND_USAGE (exit code 2: with
-     * these words it will never run). Answers --help itself and returns 0. */
+     * sentence in 'err' that main() prints, -1 (exit code 1) or COMMAND_USAGE (EXIT_USAGE:
+     * with these words it will never run). Answers --help itself and returns 0. */
     int (*run)(int argc, const char *const *argv, struct error *err);
 };
 

@@ -8,9 +8,6 @@
  * if started again (EX_TEMPFAIL of sysexits.h). */
 #define TRAIN_ENDED_EARLY 75
 
-/* Exit code of a run whose options are wrong: it would end so again. */
-#define TRAIN_USAGE 2
-
 /* Train as 'arguments' (derived) say. Log lines go to standard output on the rank that prints them.
  * Returns 0 at the end of training, TRAIN_ENDED_EARLY, or -1 with a sentence; other ranks are told
  * to end then. */

@@ -36,6 +36,14 @@ once() {
 }
 once 'unknown option --lrr; did you mean --lr?' --lrr 3
 once 'does not divide 4 tasks' --tensor-model-parallel-size 3
+# Rank 0 says it also where it comes last and the launcher ends all ranks with the first that fails.
+late=(bash -c '[ "${SLURM_PROCID:-$OMPI_COMM_WORLD_RANK}" != 0 ] || sleep 1; exec "$@"' late "${train[@]}" --lrr 3)
+try as_user srun -N2 --ntasks-per-node=2 --kill-on-bad-exit=1 "${late[@]}"
+is "$(grep -c 'unknown option --lrr' <<<"$out")" 1 "by rank 0 though it comes last" || diag "$(tail -n 12 <<<"$out")"
+if command -v mpirun >/dev/null; then
+    try as_user mpirun --oversubscribe -n 2 "${late[@]}"
+    is "$(grep -c 'unknown option --lrr' <<<"$out")" 1 "  and under mpirun" || diag "$(tail -n 12 <<<"$out")"
+fi
 try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --save /dev/null/x
 like "$out" 'rank 0 ends all ranks: --save: cannot make /dev/null/x' "what goes wrong later ends all ranks"
 unlike "$out" 'MPI_ABORT' "without words of MPI's"
