@@ -48,17 +48,19 @@ static int refuse(int of_node, struct error *err)
 static int run(struct arguments *arguments, const struct options_result *result, struct error *err)
 {
     struct world world;
+    int known = world_read(&world, err) == 0;
 
-    if (world_read(&world, err) < 0)
+    /* Help is given in any environment. */
+    if (result->help || (arguments->model && strcmp(arguments->model, "list") == 0)) {
+        if (!known || world.rank == 0)
+            result->help ? print_help(arguments->skip_train) : list_presets();
+        return 0;
+    }
+    if (!known)
         return -1;
     if (result->word_count > 0) {
         error_set(err, "unexpected word %s; options begin with two dashes", result->words[0]);
         return refuse(0, err);
-    }
-    if (result->help || (arguments->model && strcmp(arguments->model, "list") == 0)) {
-        if (world.rank == 0)
-            result->help ? print_help(arguments->skip_train) : list_presets();
-        return 0;
     }
     if (arguments_derive(arguments, result, &world, err) < 0)
         return refuse(arguments->reads_files, err);

@@ -106,8 +106,13 @@ like "$out" '--data-path: 3 words; weights and prefixes must alternate' "a prefi
 try env MEGATRON_LIBRARY_DIR=/nonexistent "$megatron" train "${small[@]}" --device cuda
 is "$rc" 1 "no GPU"
 like "$out" '--device cpu' "and how to go on without"
-try "$megatron" train --help
-like "$out" '--tensor-model-parallel-size N' "--help"
+for environment in LANG=C RANK=x MEGATRON_CONTRACT=99; do
+    try env "$environment" "$megatron" train --help
+    like "$out" '--tensor-model-parallel-size N' "--help with $environment"
+done
+# Another rank says what is wrong, and is given time for it: a launcher may end all ranks with the first that fails.
+try env RANK=1 WORLD_SIZE=2 timeout --preserve-status 2 "$megatron" train --lrr 3
+is "$rc $out" "2 " "a rank that is ended while it lets rank 0 speak keeps its exit code"
 try "$megatron" train --megatron-model list
 like "$out" 'llama2-70b' "--megatron-model list"
 try "$megatron" train --megatron-model llama2-7b --dry-run --micro-batch-size 1 --lr 1e-4 --train-iters 10
