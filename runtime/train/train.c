@@ -192,17 +192,22 @@ static int check_data(const struct train *t, struct error *err)
     const struct arguments *a = t->a;
     int64_t left = (a->total_iterations - t->iteration) * a->global_batch_size;
     int64_t samples;
+    char or_else[40] = "";
 
     if (!t->splits[DATASET_TRAIN] || a->rampup.count > 0 || a->skip_train)
         return 0;
     samples = dataset_samples(t->splits[DATASET_TRAIN]);
     if (left <= 0 || left <= samples - t->consumed)
         return 0;
+    /* A blend and made-up data have what the run asks for and no more, whatever its length. */
+    if (samples > a->total_samples)
+        snprintf(or_else, sizeof(or_else), ", or give fewer --train-%s",
+                 a->train_samples > 0 ? "samples" : "iters");
     return error_set(err,
                      "the data is laid out for %" PRId64 " samples, and this run, which has used "
-                     "%" PRId64 ", would need %" PRId64 " more; go on with the same "
-                     "--global-batch-size, or give fewer --train-iters",
-                     samples, t->consumed, left);
+                     "%" PRId64 ", would need %" PRId64 " more; go on with the --global-batch-size "
+                     "it began with%s",
+                     samples, t->consumed, left, or_else);
 }
 
 static void feed_close(struct feed *feed)

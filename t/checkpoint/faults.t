@@ -105,6 +105,24 @@ ok "--no-save-optim saves a third" test "$(stat -c %s light/iter_0000008/rank_00
 refused "a checkpoint without optimizer" 'saved without the optimizer; give --no-load-optim' --load light
 train 1 --load light --no-load-optim
 is "$rc" 0 "it loads with --no-load-optim"
+# Steps of 16 samples, then of 2: those left would need more data than there is. Fewer of them help where a corpus is
+# repeated as a whole, not where just what is asked for is laid out.
+seq -f '{"text": "one two three four five six seven eight nine ten %g"}' 400 >corpus.jsonl
+try "$megatron" preprocess --input corpus.jsonl --output-prefix corpus --append-eod
+is "$rc" 0 "a corpus of 145 samples" || diag "$(tail -n 3 <<<"$out")"
+while read -r length data remedy; do
+    small=("${model[@]}" --micro-batch-size 2 --seq-length 32 --lr 1e-3 --tokenizer-type GPT2BPETokenizer
+        --eval-iters 0 --device cpu --cpu-threads 1 --override-opt_param-scheduler ${data//,/ })
+    [ -d "changed$data" ] || try "$megatron" train "${small[@]}" --global-batch-size 16 --train-iters 6 --save "changed$data"
+    try "$megatron" train "${small[@]}" --global-batch-size 2 --load "changed$data" ${length/=/ }
+    like "$out" "would need 108 more; go on with the --global-batch-size it began with$remedy\$" "$length, $data: the way out" ||
+        diag "$(tail -n 3 <<<"$out")"
+done <<'END'
+--train-iters=60 --data-path,corpus_text_document , or give fewer --train-iters
+--train-samples=120 --data-path,corpus_text_document , or give fewer --train-samples
+--train-iters=60 --data-path,1,corpus_text_document,1,corpus_text_document
+--train-iters=60 --mock-data
+END
 for again in 1 2; do train 1 --save twice --exit-interval 4; done
 try "$megatron" checkpoint verify twice
 like "$out" 'iter_0000004: whole' "an iteration that is saved a second time replaces the first"
