@@ -3,6 +3,7 @@
 #include "bpe.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct queue {
     uint64_t *sorted; /* rank, then place: the smallest is the next to merge */
@@ -64,11 +65,28 @@ static void queue_sort(struct queue *queue)
         qsort(queue->sorted, queue->sorted_count, sizeof(*queue->sorted), compare_items);
 }
 
+enum { REMEMBERED = 64 };
+
 struct chain {
     const struct bpe *bpe;
     uint32_t *symbols, *ranks, *previous, *next;
     struct queue queue;
+    /* Merges of late, by their pair: in runs of one character the same few come again and again. */
+    uint64_t pairs[REMEMBERED];
+    uint32_t merged[REMEMBERED];
 };
+
+static uint32_t merge_pair(struct chain *chain, uint32_t left, uint32_t right, uint32_t rank)
+{
+    uint64_t pair = (uint64_t)left << 32 | right;
+    size_t slot = (left * 31 + right) % REMEMBERED;
+
+    if (chain->pairs[slot] != pair) {
+        chain->pairs[slot] = pair;
+        chain->merged[slot] = bpe_merge(chain->bpe, left, right, rank);
+    }
+    return chain->merged[slot];
+}
 
 /* Find the rank of place 'at' and its successor anew. */
 static void rank_again(struct chain *chain, uint32_t at)
@@ -86,7 +104,7 @@ static void merge_at(struct chain *chain, uint32_t at, uint32_t rank)
 {
     uint32_t gone = chain->next[at];
 
-    chain->symbols[at] = bpe_merge(chain->bpe, chain->symbols[at], chain->symbols[gone], rank);
+    chain->symbols[at] = merge_pair(chain, chain->symbols[at], chain->symbols[gone], rank);
     chain->ranks[gone] = BPE_NONE;
     chain->next[at] = chain->next[gone];
     if (chain->next[at] != BPE_NONE)
@@ -106,6 +124,7 @@ size_t bpe_merge_heap(const struct bpe *bpe, struct bpe_scratch *scratch, uint32
 
     if (count >= UINT32_MAX / 2 || !bpe_scratch_reserve(scratch, size))
         return SIZE_MAX;
+    memset(chain.pairs, 0xff, sizeof(chain.pairs));
     chain.queue.sorted = scratch->memory;
     chain.queue.items = chain.queue.sorted + count;
     chain.ranks = (uint32_t *)(chain.queue.items + 2 * count);
