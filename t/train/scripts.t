@@ -13,15 +13,28 @@ words() { MEGATRON=$scratch/shown bash "$top/sbatch/$1" "${@:2}" | sed -n 's/.* 
 
 for script in train.sbatch train-llama2.sbatch; do
     out=$(words $script)
-    like "$out" ' --num-layers 4 .*--mock-data.* --save [^ ]*/checkpoints-0 --save-interval 10 --keep-last 3 --async-save ' \
+    like "$out" ' --num-layers 4 .*--train-iters 40 --save-interval 10 .*--mock-data.* --save [^ ]*/checkpoints-0 --keep-last 3 --async-save ' \
         "$script as it is"
     out=$(words $script --save-interval 50 --save-hf hf)
     like "$out" ' --save [^ ]*/checkpoints-0 .*--keep-last 3 .* --save-interval 50 ' "$script: --save-interval and --save-hf are no --save"
     for save in "--save dir" --save=dir; do
         out=$(words $script $save)
         unlike "$out" checkpoints-0 "$script $save: saves there only"
-        like "$out" ' --save-interval 10 --keep-last 3 --async-save .*--save.dir' "  at the usual interval"
+        like "$out" ' --save-interval 10 .*--keep-last 3 --async-save .*--save.dir' "  at the usual interval"
     done
+    # The length of the example and its warm-up give way to others.
+    while read -r options unwanted; do
+        # shellcheck disable=SC2086
+        try "$megatron" train $(words $script ${options//,/ }) --dry-run --world-size 8
+        is "$rc" 0 "$script ${options//,/ }" || diag "$out"
+        unlike "$(words $script ${options//,/ })" " --($unwanted) " "  alone"
+    done <<'EOT'
+--lr,1e-4 save-interval 500
+--train-iters,5000 train-iters 40|save-interval 10
+--train-samples=4000 train-iters 40|save-interval 10
+--lr-warmup-iters,10 lr-warmup-fraction .1
+--train-samples,4000,--lr-warmup-samples=100 train-iters 40|save-interval 10|lr-warmup-fraction .1
+EOT
     # A model that is named is trained as it is.
     for how in option equals environment; do
         case $how in
@@ -37,5 +50,26 @@ for script in train.sbatch train-llama2.sbatch; do
         try "$megatron" train $out
         like "$out" 'rank \(0, 0\): 6738415616$' "  all parameters of that model"
     done
+done
+
+# The commands that are told to begin with, on as many ranks as they ask for; without the files that they name.
+# told FILE: its sbatch commands of a training, one a line.
+told() { sed -nE 's/^(#| ) *(sbatch .*)/\2/; /\\$/ { :more; N; s/ *\\\n#? */ /; /\\$/ b more }; /^sbatch .*sbatch\/train/p' "$1"; }
+for file in README.md sbatch/train.sbatch sbatch/train-llama2.sbatch; do
+    line=$(told "$top/$file")
+    is "$(wc -l <<<"$line") ${line%% *}" "1 sbatch" "$file tells a command" || continue
+    script=$(grep -oE 'sbatch/train[^ ]*' <<<"$line")
+    # What stands in the script's #SBATCH lines counts where the command does not say it.
+    both="$(sed -n 's/^#SBATCH / /p' "$top/$script" | tr '\n' ' ') ${line%%"$script"*}"
+    value() { grep -oE -e "$1[0-9]+" <<<"$both" | tail -n 1 | grep -oE '[0-9]+$'; }
+    ranks=$(($(value ' (-N|--nodes=)') * $(value --ntasks-per-node=)))
+    [ "$ranks" -ge 8 ]
+    ok "  for $ranks ranks"
+    # shellcheck disable=SC2086
+    options=$(SLURM_GPUS_ON_NODE=2 words "${script#*/}" ${line#*"$script"} | sed -E 's/--tokenizer-(type|model) [^ ]+//g')
+    # shellcheck disable=SC2086
+    try env MEGATRON_TP="$(value --megatron-tp=)" "$megatron" train $options --dry-run --world-size "$ranks"
+    is "$rc" 0 "  which is taken" || diag "$line" "$out"
+    like "$out" "using world size: $ranks," "  with all of them"
 done
 done_testing
