@@ -1,12 +1,13 @@
 #include "commands.h"
 #include "nearest.h"
+#include "world.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { SILENT_SECONDS = 5 };
+enum { SPEAKER_SECONDS = 2, SILENT_SECONDS = 5 };
 
 static void print_help(FILE *stream)
 {
@@ -42,14 +43,18 @@ static void wake(int signal)
 }
 
 /* What is wrong on many ranks one of them says, which mpirun and `srun --kill-on-bad-exit` must not
- * kill before it has: they end all ranks with the first that fails, by SIGTERM. The exit code stays
- * this rank's own, as srun hands on the highest. */
-static void let_another_speak(void)
+ * kill before it has: they end all ranks with the first that fails, by SIGTERM. And it must not end
+ * before the others have come so far: srun hands on the highest exit code, which is to be theirs
+ * and not that of a signal. */
+static void wait_for_others(int rc, int spoke)
 {
     struct sigaction action = {.sa_handler = wake};
+    struct world world;
 
+    if (spoke && (rc != COMMAND_USAGE || world_read(&world, NULL) < 0 || world.size == 1))
+        return;
     sigaction(SIGTERM, &action, NULL);
-    sleep(SILENT_SECONDS);
+    sleep(spoke ? SPEAKER_SECONDS : SILENT_SECONDS);
 }
 
 static int run_command(const struct command *command, int argc, const char *const *argv)
@@ -60,8 +65,7 @@ static int run_command(const struct command *command, int argc, const char *cons
     if (rc < 0) {
         if (err.text[0])
             fprintf(stderr, "megatron %s: %s\n", command->name, err.text);
-        else
-            let_another_speak();
+        wait_for_others(rc, err.text[0] != '\0');
         return rc == COMMAND_USAGE ? EXIT_USAGE : 1;
     }
     if (fflush(stdout) != 0 || ferror(stdout)) {

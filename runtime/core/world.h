@@ -27,7 +27,7 @@ int world_read(struct world *world, struct error *err);
 
 /* All ranks are given the same command line, so what is wrong with it is said once: keep 'err' on
  * rank 0, or where 'of_node' is set on the first rank of each node (what stands in files may be
- * wrong on one node alone), and empty it on the others; main() then waits for the one that speaks.
+ * wrong on one node alone), and empty it on the others; main() then lets that one speak first.
  * Returns -1. */
 int world_say_once(int of_node, struct error *err);
 

@@ -113,6 +113,10 @@ done
 # Another rank says what is wrong, and is given time for it: a launcher may end all ranks with the first that fails.
 try env RANK=1 WORLD_SIZE=2 timeout --preserve-status 2 "$megatron" train --lrr 3
 is "$rc $out" "2 " "a rank that is ended while it lets rank 0 speak keeps its exit code"
+SECONDS=0
+try env RANK=0 WORLD_SIZE=2 "$megatron" train --lrr 3
+is "$rc" 2 "rank 0 speaks"
+ok "  and waits for the others to come so far" test $SECONDS -ge 1
 try "$megatron" train --megatron-model list
 like "$out" 'llama2-70b' "--megatron-model list"
 try "$megatron" train --megatron-model llama2-7b --dry-run --micro-batch-size 1 --lr 1e-4 --train-iters 10
