@@ -179,6 +179,23 @@ static void forget_idle(const char *save)
         unlink(path);
 }
 
+static void forget_end(const char *save)
+{
+    char path[PATH_MAX];
+
+    if (directory_path(path, NULL, "%s/" TRAIN_DONE, save) == 0)
+        unlink(path);
+}
+
+/* Has the run itself said that it is done? srun ends with 0 also where it could not launch a step,
+ * as on a node that still has something of a step of the same number. */
+static int has_ended(const char *save)
+{
+    char path[PATH_MAX];
+
+    return directory_path(path, NULL, "%s/" TRAIN_DONE, save) == 0 && access(path, F_OK) == 0;
+}
+
 /* Put the job back into the queue. Slurm ends this process then. */
 static int requeue(const char *job, int code, struct error *err)
 {
@@ -205,8 +222,16 @@ static int supervise(const struct supervise_options *given, const char *const *w
     read_idle(save, &idle);
     for (;;) {
         int64_t iteration;
-        int code = run_once(words, count, save, err);
+        int code;
 
+        forget_end(save);
+        code = run_once(words, count, save, err);
+        if (code == 0 && !has_ended(save)) {
+            printf(
+                "megatron supervise: %s ended with code 0, but the run has not come to its end\n",
+                words[0]);
+            code = 1;
+        }
         if (code <= 0 || code == EXIT_USAGE || code == 126 || code == 127)
             return code;
         iteration = directory_latest(save);

@@ -1,4 +1,5 @@
 #include "train.h"
+#include "directory.h"
 #include "append_file.h"
 #include "choices.h"
 #include "clock.h"
@@ -504,6 +505,16 @@ static void tear_down(struct train *t)
     device_close(t->device);
 }
 
+/* Without it the run would only be started once more, to find that nothing is left to do. */
+static void say_done(const struct train *t)
+{
+    struct error err;
+
+    if (t->a->save && t->world->rank == 0 &&
+        directory_write(t->a->save, TRAIN_DONE, "done\n", 5, &err) < 0)
+        fprintf(stderr, "megatron: warning: %s\n", err.text);
+}
+
 int train_run(const struct arguments *arguments, const struct world *world, struct error *err)
 {
     struct train t = {.a = arguments, .world = world, .began = clock_now()};
@@ -514,6 +525,8 @@ int train_run(const struct arguments *arguments, const struct world *world, stru
         rc = (arguments->skip_train ? evaluate_only : loop)(&t, err);
     if (rc >= 0 && report_profile(&t, err) < 0)
         rc = -1;
+    if (rc == 0)
+        say_done(&t);
     if (rc < 0 && t.comm)
         comm_abort(t.comm, err->text);
     tear_down(&t);
