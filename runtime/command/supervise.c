@@ -15,6 +15,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Steps in a row that could not be launched before one counts as a start. */
+enum { LAUNCHES = 20 };
+
 struct supervise_options {
     int64_t starts;
 };
@@ -187,13 +190,26 @@ static void forget_end(const char *save)
         unlink(path);
 }
 
+/* Does the command start this program, which says when it is done? Others need not. */
+static int is_ours(const char *const *words)
+{
+    for (; words[0] && words[1]; words++) {
+        const char *slash = strrchr(words[0], '/');
+
+        if (strcmp(slash ? slash + 1 : words[0], "megatron") == 0 && strcmp(words[1], "train") == 0)
+            return 1;
+    }
+    return 0;
+}
+
 /* Has the run itself said that it is done? srun ends with 0 also where it could not launch a step,
  * as on a node that still has something of a step of the same number. */
-static int has_ended(const char *save)
+static int has_ended(const char *const *words, const char *save)
 {
     char path[PATH_MAX];
 
-    return directory_path(path, NULL, "%s/" TRAIN_DONE, save) == 0 && access(path, F_OK) == 0;
+    return !is_ours(words) ||
+           (directory_path(path, NULL, "%s/" TRAIN_DONE, save) == 0 && access(path, F_OK) == 0);
 }
 
 /* Put the job back into the queue. Slurm ends this process then. */
@@ -216,6 +232,7 @@ static int supervise(const struct supervise_options *given, const char *const *w
 {
     const char *save = value_of(words, "--save"), *job = getenv("SLURM_JOB_ID");
     struct idle idle;
+    int launches = 0;
 
     if (!save)
         return error_set(err, "the command saves no checkpoints to go on from; give it --save DIR");
@@ -226,12 +243,19 @@ static int supervise(const struct supervise_options *given, const char *const *w
 
         forget_end(save);
         code = run_once(words, count, save, err);
-        if (code == 0 && !has_ended(save)) {
+        if (code == 0 && !has_ended(words, save)) {
             printf(
                 "megatron supervise: %s ended with code 0, but the run has not come to its end\n",
                 words[0]);
+            fflush(stdout);
+            /* The next step has a number of its own, and nothing was tried with this one. */
+            if (++launches <= LAUNCHES && (!job || is_running(job))) {
+                sleep(1);
+                continue;
+            }
             code = 1;
         }
+        launches = 0;
         if (code <= 0 || code == EXIT_USAGE || code == 126 || code == 127)
             return code;
         iteration = directory_latest(save);
