@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Steps in a row that could not be launched before one counts as a start. */
+/* Steps in a row that could not be launched before they count as starts. */
 enum { LAUNCHES = 20 };
 
 struct supervise_options {
@@ -182,15 +182,22 @@ static void forget_idle(const char *save)
         unlink(path);
 }
 
-static void forget_end(const char *save)
+static void forget_mark(const char *save, const char *name)
 {
     char path[PATH_MAX];
 
-    if (directory_path(path, NULL, "%s/" TRAIN_DONE, save) == 0)
+    if (directory_path(path, NULL, "%s/%s", save, name) == 0)
         unlink(path);
 }
 
-/* Does the command start this program, which says when it is done? Others need not. */
+static int has_mark(const char *save, const char *name)
+{
+    char path[PATH_MAX];
+
+    return directory_path(path, NULL, "%s/%s", save, name) == 0 && access(path, F_OK) == 0;
+}
+
+/* Does the command start this program, which says how far it came? Others need not. */
 static int is_ours(const char *const *words)
 {
     for (; words[0] && words[1]; words++) {
@@ -202,14 +209,15 @@ static int is_ours(const char *const *words)
     return 0;
 }
 
-/* Has the run itself said that it is done? srun ends with 0 also where it could not launch a step,
- * as on a node that still has something of a step of the same number. */
-static int has_ended(const char *const *words, const char *save)
+/* Did the command end with 'code' before all ranks had met, by no fault of theirs? A slurmstepd
+ * that was lost leaves its socket of PMIx on its node, and Slurm cannot launch there what has the
+ * same number after a requeue: all steps up to the last one that was lost. srun then kills the
+ * ranks of other nodes, or ends with 0. */
+static int is_unlaunched(const char *const *words, const char *save, int code)
 {
-    char path[PATH_MAX];
-
-    return !is_ours(words) ||
-           (directory_path(path, NULL, "%s/" TRAIN_DONE, save) == 0 && access(path, F_OK) == 0);
+    if (!is_ours(words))
+        return 0;
+    return code == 0 ? !has_mark(save, TRAIN_DONE) : code > 128 && !has_mark(save, TRAIN_BEGUN);
 }
 
 /* Put the job back into the queue. Slurm ends this process then. */
@@ -221,7 +229,8 @@ static int requeue(const char *job, int code, struct error *err)
     printf("megatron supervise: job %s goes back into the queue\n", job);
     fflush(stdout);
     rc = run_command(words, -1, err);
-    if (rc != 0)
+    /* Slurm may end scontrol, too, before it has its answer. */
+    if (rc != 0 && rc <= 128)
         return rc < 0 ? -1 : error_set(err, "scontrol requeue %s ended with code %d", job, rc);
     sleep(60);
     return code;
@@ -241,21 +250,22 @@ static int supervise(const struct supervise_options *given, const char *const *w
         int64_t iteration;
         int code;
 
-        forget_end(save);
+        forget_mark(save, TRAIN_BEGUN);
+        forget_mark(save, TRAIN_DONE);
         code = run_once(words, count, save, err);
-        if (code == 0 && !has_ended(words, save)) {
-            printf(
-                "megatron supervise: %s ended with code 0, but the run has not come to its end\n",
-                words[0]);
+        if (is_unlaunched(words, save, code)) {
+            printf("megatron supervise: %s ended with code %d, but the run has not %s\n", words[0],
+                   code, code == 0 ? "come to its end" : "begun");
             fflush(stdout);
             /* The next step has a number of its own, and nothing was tried with this one. */
             if (++launches <= LAUNCHES && (!job || is_running(job))) {
                 sleep(1);
                 continue;
             }
-            code = 1;
+            code = code == 0 ? 1 : code;
+        } else {
+            launches = 0;
         }
-        launches = 0;
         if (code <= 0 || code == EXIT_USAGE || code == 126 || code == 127)
             return code;
         iteration = directory_latest(save);

@@ -461,10 +461,22 @@ static int report_profile(struct train *t, struct error *err)
     return 0;
 }
 
+/* By these files `megatron supervise` knows a start that did not come so far. */
+static int leave_mark(const struct train *t, const char *name, struct error *err)
+{
+    if (!t->a->save || t->world->rank != 0)
+        return 0;
+    return directory_prepare(t->a->save, err) < 0 ? -1
+                                                  : directory_write(t->a->save, name, "", 0, err);
+}
+
 static int set_up(struct train *t, struct error *err)
 {
+    struct error ignored;
+
     if (open_ranks(t, err) < 0)
         return -1;
+    leave_mark(t, TRAIN_BEGUN, &ignored); /* a place that cannot be written to is said below */
     t->prints = t->comm->rank == t->comm->size - 1;
     if (t->a->save_hf && t->comm->rank == 0 &&
         hf_save_check(t->a->save_hf, &t->a->model_config, err) < 0)
@@ -505,19 +517,10 @@ static void tear_down(struct train *t)
     device_close(t->device);
 }
 
-/* Without it the run would only be started once more, to find that nothing is left to do. */
-static void say_done(const struct train *t)
-{
-    struct error err;
-
-    if (t->a->save && t->world->rank == 0 &&
-        directory_write(t->a->save, TRAIN_DONE, "done\n", 5, &err) < 0)
-        fprintf(stderr, "megatron: warning: %s\n", err.text);
-}
-
 int train_run(const struct arguments *arguments, const struct world *world, struct error *err)
 {
     struct train t = {.a = arguments, .world = world, .began = clock_now()};
+    struct error trouble;
     int rc;
 
     rc = set_up(&t, err);
@@ -525,8 +528,9 @@ int train_run(const struct arguments *arguments, const struct world *world, stru
         rc = (arguments->skip_train ? evaluate_only : loop)(&t, err);
     if (rc >= 0 && report_profile(&t, err) < 0)
         rc = -1;
-    if (rc == 0)
-        say_done(&t);
+    /* Without it the run is only started once more, to find that nothing is left to do. */
+    if (rc == 0 && leave_mark(&t, TRAIN_DONE, &trouble) < 0)
+        fprintf(stderr, "megatron: warning: %s\n", trouble.text);
     if (rc < 0 && t.comm)
         comm_abort(t.comm, err->text);
     tear_down(&t);

@@ -8,13 +8,14 @@
  * if started again (EX_TEMPFAIL of sysexits.h). */
 #define TRAIN_ENDED_EARLY 75
 
+/* What a run leaves in the directory of --save when its ranks have met, and when it has come to its
+ * end: a launcher may say that all went well where nothing ran. */
+#define TRAIN_BEGUN ".begun"
+#define TRAIN_DONE  ".done"
+
 /* Train as 'arguments' (derived) say. Log lines go to standard output on the rank that prints them.
  * Returns 0 at the end of training, TRAIN_ENDED_EARLY, or -1 with a sentence; other ranks are told
  * to end then. */
-/* What a run that has come to its end leaves in the directory of --save: a launcher may say that all
- * went well where nothing ran. */
-#define TRAIN_DONE ".done"
-
 int train_run(const struct arguments *arguments, const struct world *world, struct error *err);
 
 /* --dry-run: print the plan of all ranks. */

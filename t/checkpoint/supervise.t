@@ -15,6 +15,8 @@ sed -i 1d codes
 [ -z "$at" ] || { mkdir -p save; echo "$at" >save/latest_checkpointed_iteration.txt; }
 [ "$code" != 0 ] || [ "$1" != train ] || { mkdir -p save; touch save/.done; }
 [ "$code" != nothing ] || exit 0
+[ "$code" != killed ] || exit 137
+[ "$1" != train ] || { mkdir -p save; touch save/.begun; }
 exit "$code"
 EOT
 chmod +x run
@@ -37,6 +39,16 @@ try "$megatron" supervise --starts 1 -- ./megatron train --save save
 is "$rc" 0 "a launcher that ends well without a run"
 is "$(grep -c '^words:' <<<"$out")" 3 "is started again, and that is no start without progress"
 like "$out" 'ended with code 0, but the run has not come to its end' "and that is said"
+codes killed killed nothing killed 0
+mkdir save
+touch save/.begun
+try "$megatron" supervise --starts 1 -- ./megatron train --save save
+is "$rc" 0 "a launcher that kills what has not begun"
+is "$(grep -c '^words:' <<<"$out")" 5 "is started again, too"
+like "$out" 'ended with code 137, but the run has not begun' "and that is said"
+codes 137 137 0
+try "$megatron" supervise --starts 1 -- ./megatron train --save save
+is "$rc" 1 "one that is killed after it has begun counts as started"
 codes 2 0
 try "$megatron" supervise -- ./run --save save
 is "$rc" 2 "options that are wrong: its code"
