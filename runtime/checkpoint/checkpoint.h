@@ -49,9 +49,14 @@ struct checkpoint_loaded {
     uint64_t data_seed;
 };
 
+/* What checkpoint_load returns on all ranks where another start would not help: there is no
+ * checkpoint, or it does not fit the run. */
+#define CHECKPOINT_REFUSED (-2)
+
 /* Read the newest whole checkpoint of config->load: weights into the gradient arena, in fp32, as
  * engine_start expects them, and the moments to their place. A damaged one is named and the one
- * before it taken. A directory without checkpoints is no error if it is the one to save in. */
+ * before it taken. A directory without checkpoints is no error if it is the one to save in.
+ * Returns 0, CHECKPOINT_REFUSED or -1. */
 int checkpoint_load(struct checkpoint *checkpoint, struct checkpoint_loaded *loaded,
                     struct error *err);
 

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* What went wrong with one checkpoint: it does not fit this run, or it is damaged. */
-enum { REFUSED = -1, DAMAGED = -2 };
+/* What went wrong with one checkpoint: it does not fit this run, or, on any rank, it is damaged. */
+enum { REFUSED = CHECKPOINT_REFUSED, DAMAGED = REFUSED - 1 };
 
 enum { PAGE = 4096, STRIPES = 64 };
 
@@ -244,29 +244,33 @@ static int holds(const char *directory, const char *name)
     return directory_path(path, NULL, "%s/%s", directory, name) == 0 && stat(path, &status) == 0;
 }
 
+/* What the directory holds in place of a checkpoint. */
+static int found_other(const struct checkpoint *c, struct error *err)
+{
+    if (holds(c->config.load, "config.json"))
+        error_set(err, "--load %s is a Hugging Face folder; give it as --load-hf", c->config.load);
+    else if (holds(c->config.load, INDEX_NAME))
+        error_set(err, "--load %s is a single checkpoint; name the directory above it",
+                  c->config.load);
+    else
+        error_set(err,
+                  "--load %s: there is no checkpoint (no iter_* directory); to begin a run that "
+                  "goes on by itself give the same directory as --save",
+                  c->config.load);
+    return REFUSED;
+}
+
 /* There is none: fine at the first start of a run that saves there. */
-static int found_none(struct checkpoint *c, const struct error *damage, struct error *err)
+static int found_none(struct checkpoint *c, struct error *err)
 {
     struct stat a, b;
 
-    if (damage)
-        return error_set(err, "--load %s: no whole checkpoint is there; the last one tried: %.*s",
-                         c->config.load, TEXT, damage->text);
     if (c->config.save && !c->config.must_find && stat(c->config.load, &a) == 0 &&
         stat(c->config.save, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino) {
         checkpoint_say(c, "no checkpoint in %s yet: the run begins", c->config.load);
         return 0;
     }
-    if (holds(c->config.load, "config.json"))
-        return error_set(err, "--load %s is a Hugging Face folder; give it as --load-hf",
-                         c->config.load);
-    if (holds(c->config.load, INDEX_NAME))
-        return error_set(err, "--load %s is a single checkpoint; name the directory above it",
-                         c->config.load);
-    return error_set(err,
-                     "--load %s: there is no checkpoint (no iter_* directory); to begin a run that "
-                     "goes on by itself give the same directory as --save",
-                     c->config.load);
+    return found_other(c, err);
 }
 
 /* Where to read to. Moments that are in this memory already are read to their place. */
@@ -302,7 +306,11 @@ int checkpoint_load(struct checkpoint *c, struct checkpoint_loaded *loaded, stru
             break;
         }
         if (iteration < 0) {
-            rc = found_none(c, tried ? &damage : NULL, err);
+            rc = tried ? error_set(err,
+                                   "--load %s: no whole checkpoint is there; the last one tried: "
+                                   "%.*s",
+                                   c->config.load, TEXT, damage.text)
+                       : checkpoint_agree(c, found_none(c, err), err);
             break;
         }
         began = clock_now();

@@ -48,7 +48,7 @@ static int refuse(int of_node, struct error *err)
 static int run(struct arguments *arguments, const struct options_result *result, struct error *err)
 {
     struct world world;
-    int known = world_read(&world, err) == 0;
+    int known = world_read(&world, err) == 0, rc;
 
     /* Help is given in any environment. */
     if (result->help || (arguments->model && strcmp(arguments->model, "list") == 0)) {
@@ -71,7 +71,8 @@ static int run(struct arguments *arguments, const struct options_result *result,
     if (strcmp(world.source, "default") != 0 && strcmp(world.source, "RANK") != 0 &&
         world_die_with_parent(err) < 0)
         return -1;
-    return train_run(arguments, &world, err);
+    rc = train_run(arguments, &world, err);
+    return rc == TRAIN_REFUSED ? refuse(0, err) : rc;
 }
 
 static int run_parsed(int argc, const char *const *argv, int evaluate, struct error *err)

@@ -125,7 +125,7 @@ static int load_checkpoint(struct generate *g, struct error *err)
     int rc = checkpoint ? checkpoint_load(checkpoint, &loaded, err) : -1;
 
     checkpoint_destroy(checkpoint);
-    return rc;
+    return rc < 0 ? -1 : 0;
 }
 
 static int load(struct generate *g, struct error *err)

@@ -98,13 +98,16 @@ int saving_open(struct saving *s, const struct arguments *a, const struct world 
                 int initialize, struct error *err)
 {
     struct checkpoint_loaded loaded = {0};
+    int rc = 0;
 
     *s = (struct saving){.a = a, .world = world, .comm = parallel->comm, .saved = -1};
     watch_end(s);
     if ((a->save || a->load) && create(s, engine, parallel, device, err) < 0)
         return -1;
-    if (a->load && checkpoint_load(s->checkpoint, &loaded, err) < 0)
-        return -1;
+    if (a->load)
+        rc = checkpoint_load(s->checkpoint, &loaded, err);
+    if (rc < 0)
+        return rc;
     s->start = loaded.progress;
     s->data_seed = loaded.same_data ? loaded.data_seed : (uint64_t)a->seed;
     s->saved = loaded.progress.iteration;

@@ -19,7 +19,8 @@ struct saving {
 };
 
 /* Find and read the checkpoint that the options name and start the engine from it, or from what is
- * in the gradient arena (without 'initialize'), or from random weights. */
+ * in the gradient arena (without 'initialize'), or from random weights. Returns 0,
+ * CHECKPOINT_REFUSED as checkpoint_load does, or -1. */
 int saving_open(struct saving *saving, const struct arguments *a, const struct world *world,
                 struct engine *engine, const struct parallel *parallel, struct device *device,
                 int initialize, struct error *err);

@@ -120,6 +120,7 @@ static void register_memory(struct train *t)
 static int create_engine(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
+    int rc;
 
     if (make_engine(t, err) < 0)
         return -1;
@@ -128,9 +129,9 @@ static int create_engine(struct train *t, struct error *err)
     if (a->load_hf &&
         hf_load(a->load_hf, &a->model_config, engine_model(t->engine), t->device, err) < 0)
         return error_prefix(err, "--load-hf");
-    if (saving_open(&t->saving, a, t->world, t->engine, &t->parallel, t->device, !a->load_hf, err) <
-        0)
-        return -1;
+    rc = saving_open(&t->saving, a, t->world, t->engine, &t->parallel, t->device, !a->load_hf, err);
+    if (rc < 0)
+        return rc;
     if (a->deterministic && a->save && choices_keep(&t->parallel, t->device, a->save, err) < 0)
         return -1;
     t->iteration = t->logged = t->saving.start.iteration;
@@ -204,11 +205,12 @@ static int check_data(const struct train *t, struct error *err)
     if (samples > a->total_samples)
         snprintf(or_else, sizeof(or_else), ", or give fewer --train-%s",
                  a->train_samples > 0 ? "samples" : "iters");
-    return error_set(err,
-                     "the data is laid out for %" PRId64 " samples, and this run, which has used "
-                     "%" PRId64 ", would need %" PRId64 " more; go on with the --global-batch-size "
-                     "it began with%s",
-                     samples, t->consumed, left, or_else);
+    error_set(err,
+              "the data is laid out for %" PRId64 " samples, and this run, which has used "
+              "%" PRId64 ", would need %" PRId64 " more; go on with the --global-batch-size "
+              "it began with%s",
+              samples, t->consumed, left, or_else);
+    return TRAIN_REFUSED;
 }
 
 static void feed_close(struct feed *feed)
@@ -473,6 +475,7 @@ static int leave_mark(const struct train *t, const char *name, struct error *err
 static int set_up(struct train *t, struct error *err)
 {
     struct error ignored;
+    int rc;
 
     if (open_ranks(t, err) < 0)
         return -1;
@@ -481,11 +484,15 @@ static int set_up(struct train *t, struct error *err)
     if (t->a->save_hf && t->comm->rank == 0 &&
         hf_save_check(t->a->save_hf, &t->a->model_config, err) < 0)
         return error_prefix(err, "--save-hf");
-    if (plan_print(t->a, t->world, t->device, &t->parallel, t->comm->rank == 0, err) < 0 ||
-        create_engine(t, err) < 0 || open_data(t, err) < 0)
+    if (plan_print(t->a, t->world, t->device, &t->parallel, t->comm->rank == 0, err) < 0)
         return -1;
-    if (check_data(t, err) < 0)
-        return -1;
+    rc = create_engine(t, err);
+    if (rc == 0)
+        rc = open_data(t, err);
+    if (rc == 0)
+        rc = check_data(t, err);
+    if (rc < 0)
+        return rc;
     if (feed_open(t, &t->train_feed, t->splits[DATASET_TRAIN], t->consumed, err) < 0 ||
         feed_open(t, &t->valid_feed, t->splits[DATASET_VALID], t->consumed_valid, err) < 0 ||
         feed_open(t, &t->test_feed, t->splits[DATASET_TEST], 0, err) < 0)
@@ -531,7 +538,7 @@ int train_run(const struct arguments *arguments, const struct world *world, stru
     /* Without it the run is only started once more, to find that nothing is left to do. */
     if (rc == 0 && leave_mark(&t, TRAIN_DONE, &trouble) < 0)
         fprintf(stderr, "megatron: warning: %s\n", trouble.text);
-    if (rc < 0 && t.comm)
+    if (rc == -1 && t.comm)
         comm_abort(t.comm, err->text);
     tear_down(&t);
     return rc;

@@ -3,6 +3,7 @@
 #define MEGATRON_TRAIN_H
 
 #include "arguments.h"
+#include "checkpoint.h"
 
 /* Exit code of a run that ended before its last step, saved where --save is given, and would go on
  * if started again (EX_TEMPFAIL of sysexits.h). */
@@ -13,9 +14,13 @@
 #define TRAIN_BEGUN ".begun"
 #define TRAIN_DONE  ".done"
 
+/* All ranks found that these options do not go with the checkpoint: another start would not help.
+ */
+#define TRAIN_REFUSED CHECKPOINT_REFUSED
+
 /* Train as 'arguments' (derived) say. Log lines go to standard output on the rank that prints them.
- * Returns 0 at the end of training, TRAIN_ENDED_EARLY, or -1 with a sentence; other ranks are told
- * to end then. */
+ * Returns 0 at the end of training, TRAIN_ENDED_EARLY, or with a sentence TRAIN_REFUSED or -1;
+ * other ranks are told to end with -1. */
 int train_run(const struct arguments *arguments, const struct world *world, struct error *err);
 
 /* --dry-run: print the plan of all ranks. */

@@ -47,12 +47,12 @@ echo 3 >run/latest_checkpointed_iteration.txt
 train 1 --load run
 like "$out" 'loaded checkpoint from run at iteration 3' "an older one that is named is taken"
 
+# refused NAME TEXT OPTION...: with code 2, or $code: 1 where another start might help.
 refused() {
-    local name=$1 text=$2
+    local name=$1 text=$2 code=${code:-2}
     shift 2
     train 1 "$@"
-    [ "$rc" -ne 0 ] && [ "$rc" -ne 75 ]
-    ok "$name is an error" || diag "$out"
+    is "$rc" "$code" "$name is an error" || diag "$out"
     like "$out" "$text" "$name: what is wrong"
 }
 mkdir empty
@@ -61,11 +61,11 @@ refused "a single checkpoint" '--load whole/iter_0000008 is a single checkpoint;
 mkdir folder && echo {} >folder/config.json
 refused "a Hugging Face folder" '--load folder is a Hugging Face folder; give it as --load-hf' --load folder
 refused "no checkpoint, and one is wanted" 'fresh: there is no checkpoint' --load fresh --save fresh --exit-on-missing-checkpoint
-refused "an iteration that is not there" 'cannot open .*iter_0000005/index.json' --load whole --ckpt-step 5
+code=1 refused "an iteration that is not there" 'cannot open .*iter_0000005/index.json' --load whole --ckpt-step 5
 train 1 --load whole --ckpt-step 3
 like "$out" 'loaded checkpoint from whole at iteration 3' "--ckpt-step takes the one that it names"
 refused "no directory" 'nowhere: there is no checkpoint' --load nowhere
-refused "no directory to save in" 'cannot make /dev/null/x' --save /dev/null/x
+code=1 refused "no directory to save in" 'cannot make /dev/null/x' --save /dev/null/x
 refused "--save-interval alone" '--save-interval needs --save' --save-interval 5
 refused "another model" \
     'iter_0000008: it is of another model: hidden-size \(32, here 64\).*embedding.word.weight \(300 x 32, here 300 x 64\)' \
@@ -117,6 +117,7 @@ while read -r length data remedy; do
     try "$megatron" train "${small[@]}" --global-batch-size 2 --load "changed$data" ${length/=/ }
     like "$out" "would need 108 more; go on with the --global-batch-size it began with$remedy\$" "$length, $data: the way out" ||
         diag "$(tail -n 3 <<<"$out")"
+    is "$rc" 2 "$length, $data: the code for options that do not go with the checkpoint"
 done <<'END'
 --train-iters=60 --data-path,corpus_text_document , or give fewer --train-iters
 --train-samples=120 --data-path,corpus_text_document , or give fewer --train-samples
@@ -166,7 +167,7 @@ stopped() {
     pid=$!
     wait_until 100 eval "grep -q 'iteration        3/' log || ! kill -0 $pid 2>/dev/null"
     grep -q 'iteration        3/' log || diag "no third step: $(tail -n 3 log)"
-    [ "$1" != TERM ] || refused "a second run in the same directory" \
+    [ "$1" != TERM ] || code=1 refused "a second run in the same directory" \
         "--save: another run saves to run: process $pid on .*; end it, or give this one" --save run
     kill "-$1" $pid
     wait $pid
@@ -192,10 +193,10 @@ like "$out" "exiting program at iteration $(cat run/latest_checkpointed_iteratio
 
 # SIGKILL at any time, while training and while saving, until the run ends by itself.
 rm -rf run whole
-train 2 $t 2 --save whole --train-iters 30
+train 2 $t 2 --save whole --train-iters 150
 kills=0
 for ((try = 0; try < 40; try++)); do
-    mpirun --oversubscribe -n 2 "$megatron" train "${model[@]}" "${common[@]}" $t 2 --train-iters 30 --save run --load run \
+    mpirun --oversubscribe -n 2 "$megatron" train "${model[@]}" "${common[@]}" $t 2 --train-iters 150 --save run --load run \
         --save-interval 1 --keep-last 3 --async-save >log 2>&1 &
     pid=$!
     if [ $try -lt 6 ]; then
@@ -214,5 +215,5 @@ done
 diag "$kills kills, $((try + 1)) starts"
 ok "a run is killed" test $kills -ge 1
 ok "a run that was killed again and again ends" test $try -lt 40
-same whole/iter_0000030 run/iter_0000030 "with the same checkpoint"
+same whole/iter_0000150 run/iter_0000150 "with the same checkpoint"
 done_testing

@@ -70,6 +70,13 @@ echo 10 >save/latest_checkpointed_iteration.txt
 echo 10 1 >save/.starts
 try "$megatron" supervise --starts 1 -- ./run --save save
 is "$rc" 1 "a later start of the job counts on"
+small=("$megatron" train --num-layers 1 --num-attention-heads 2 --seq-length 8 --micro-batch-size 1 --lr 1e-3
+    --vocab-size 16 --make-vocab-size-divisible-by 8 --mock-data --eval-iters 0 --device cpu --cpu-threads 1 --save kept)
+try "$megatron" supervise -- "${small[@]}" --hidden-size 8 --train-iters 2
+is "$rc" 0 "a run"
+try "$megatron" supervise -- "${small[@]}" --hidden-size 16 --train-iters 4
+is "$rc" 2 "a checkpoint of another model: the code for wrong options"
+is "$(grep -c 'it is of another model: hidden-size (8, here 16)' <<<"$out")" 1 "is refused once"
 try "$megatron" supervise -- ./nothing --save save
 is "$rc" 127 "a command that cannot be started"
 try "$megatron" supervise -- ./run
