@@ -1,5 +1,7 @@
 #include "config.h"
 #include "assemble.h"
+#include "bytes.h"
+#include "front.h"
 #include "idx_format.h"
 
 #include <errno.h>
@@ -122,7 +124,7 @@ static int open_file(struct assembly *assembly, size_t shard, size_t key, int ki
         file = free_slot(assembly, err);
         if (file) {
             *file = (struct open_file){.number = number};
-            file->fd = open(path, O_WRONLY | create | O_CLOEXEC, 0666);
+            file->fd = open(path, O_RDWR | create | O_CLOEXEC, 0666);
         }
         if (file && file->fd < 0) {
             error_set_errno(err, errno, "cannot open %s", path);
@@ -204,8 +206,11 @@ static int size_file(struct assembly *assembly, size_t shard, size_t key, int ki
                      struct error *err)
 {
     int64_t size = size_of(assembly->layout, shard, key, kind);
+    struct stat status;
     char path[DISK_PATH];
 
+    if (fstat(fd, &status) == 0 && kind == BIN && status.st_size == size)
+        return 0;
     if (draft_path(assembly, shard, key, kind, path, err) < 0)
         return -1;
     /* A disk that is too small shows here, before anything is copied, where the file system can
@@ -217,6 +222,23 @@ static int size_file(struct assembly *assembly, size_t shard, size_t key, int ki
     if (ftruncate(fd, size) < 0)
         return error_set_errno(err, errno, "cannot write %s", path);
     return kind == IDX ? write_header(assembly, shard, key, fd, err) : 0;
+}
+
+/* What the chunks at the front have written becomes the file. It keeps its own name, too: who is
+ * killed before the layout is written makes another one. Where a file has one name only, it gets
+ * this one. */
+static int take_front(struct assembly *assembly, size_t key, struct error *err)
+{
+    char front[DISK_PATH], draft[DISK_PATH];
+
+    if (front_path(assembly->work, key, front, err) < 0 ||
+        draft_path(assembly, 0, key, BIN, draft, err) < 0)
+        return -1;
+    if (link(front, draft) == 0 || errno == ENOENT)
+        return 0;
+    if (errno == ENOSPC || errno == EDQUOT || rename(front, draft) < 0)
+        return error_set_errno(err, errno, "cannot create %s", draft);
+    return 0;
 }
 
 static int create_file(struct assembly *assembly, size_t shard, size_t key, int kind,
@@ -233,6 +255,9 @@ static int create_file(struct assembly *assembly, size_t shard, size_t key, int 
 
 int assembly_create(struct assembly *assembly, struct error *err)
 {
+    for (size_t k = 0; k < assembly->layout->keys; k++)
+        if (take_front(assembly, k, err) < 0)
+            return -1;
     for (size_t s = 0; s < assembly->layout->shards; s++)
         for (size_t k = 0; k < assembly->layout->keys; k++)
             if (create_file(assembly, s, k, BIN, err) < 0 ||
@@ -272,7 +297,7 @@ static void columns_clear(struct columns *columns)
 /* What of one key's share of a block goes into one shard. */
 struct run {
     size_t shard, key;
-    const unsigned char *tokens;
+    const unsigned char *tokens; /* NULL: they are there */
     int64_t token_count, sequence_count, document_count;
     struct place begin; /* only documents and this key's counts are used */
 };
@@ -291,8 +316,8 @@ static int write_columns(struct assembly *assembly, const struct run *run,
 
     if (draft_path(assembly, run->shard, run->key, BIN, path, err) < 0)
         return -1;
-    if (disk_pwrite(bin, run->tokens, (size_t)run->token_count * layout->id_size,
-                    token * (int64_t)layout->id_size, path, err) < 0 ||
+    if ((run->tokens && disk_pwrite(bin, run->tokens, (size_t)run->token_count * layout->id_size,
+                                    token * (int64_t)layout->id_size, path, err) < 0) ||
         draft_path(assembly, run->shard, run->key, IDX, path, err) < 0)
         return -1;
     if (disk_pwrite(idx, columns->lengths, (size_t)run->sequence_count * IDX_LENGTH_SIZE,
@@ -369,9 +394,55 @@ static int copy_key(struct assembly *assembly, size_t key, const struct part_key
         run.token_count = place->tokens[key] - run.begin.tokens[key];
         if (write_run(assembly, &run, columns, err) < 0)
             return -1;
-        tokens += (size_t)run.token_count * layout->id_size;
+        if (tokens)
+            tokens += (size_t)run.token_count * layout->id_size;
     }
     return 0;
+}
+
+/* Add the tokens of one key's share of a block that lie in the output already to a checksum. */
+static int sum_tokens(struct assembly *assembly, size_t key, const struct part_key *data,
+                      int64_t token, uint64_t *sum, struct error *err)
+{
+    size_t size = data->token_count * assembly->layout->id_size;
+    unsigned char *tokens = malloc(size + 1);
+    int fd = file_of(assembly, 0, key, BIN, err), rc = -1;
+    char path[DISK_PATH];
+
+    if (fd >= 0 && tokens && draft_path(assembly, 0, key, BIN, path, err) == 0)
+        rc = disk_pread(fd, tokens, size, token * (int64_t)assembly->layout->id_size, path, err);
+    if (!tokens)
+        error_set(err, "out of memory");
+    if (rc == 0)
+        *sum = checksum64(tokens, size, *sum);
+    if (fd >= 0)
+        release_file(assembly, 0, key, BIN);
+    free(tokens);
+    return rc;
+}
+
+/* An earlier run has written a chunk's tokens to their place, and perhaps its node crashed before
+ * they were on disk: are they there? Returns 0, 1 if not, -1. */
+static int check_tokens(struct assembly *assembly, size_t chunk, struct part_reader *part,
+                        struct error *err)
+{
+    const uint64_t *wanted = part_direct(part);
+    struct place place = assembly->layout->begins[chunk];
+    struct part_key keys[PART_KEYS];
+    uint64_t sums[PART_KEYS] = {0};
+    int torn, rc;
+
+    while ((rc = part_next(part, keys, &torn, err)) > 0)
+        for (size_t k = 0; k < assembly->layout->keys; k++) {
+            rc = sum_tokens(assembly, k, &keys[k], place.tokens[k], &sums[k], err);
+            if (rc != 0)
+                return rc;
+            place.tokens[k] += (int64_t)keys[k].token_count;
+        }
+    if (rc < 0)
+        return torn ? 1 : -1;
+    part_rewind(part);
+    return memcmp(sums, wanted, assembly->layout->keys * sizeof(sums[0])) != 0;
 }
 
 static int copy_blocks(struct assembly *assembly, size_t chunk, struct part_reader *part, int *torn,
@@ -411,7 +482,13 @@ int assembly_copy(struct assembly *assembly, size_t chunk, struct error *err)
     struct part_reader *part = places_open_part(assembly->work, assembly->parts, chunk,
                                                 layout->keys, layout->id_size, &torn, err);
 
-    if (part)
+    if (part && part_direct(part) && !job->made) {
+        rc = check_tokens(assembly, chunk, part, err);
+        torn = rc > 0;
+    } else if (part) {
+        rc = 0;
+    }
+    if (part && rc == 0)
         rc = copy_blocks(assembly, chunk, part, &torn, err);
     part_close(part);
     if (!torn)

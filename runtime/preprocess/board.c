@@ -222,12 +222,22 @@ void board_touch(struct work *work, struct board *board, size_t number)
     }
 }
 
+int board_is_done(struct board *board, size_t number)
+{
+    int done;
+
+    pthread_mutex_lock(&board->lock);
+    done = board->jobs[number].done;
+    pthread_mutex_unlock(&board->lock);
+    return done;
+}
+
 void board_done(struct board *board, size_t number, int64_t documents, int64_t bytes)
 {
     struct job *job = &board->jobs[number];
 
     pthread_mutex_lock(&board->lock);
-    job->done = 1;
+    job->done = job->made = 1;
     job->documents = documents;
     job->bytes = bytes;
     pthread_mutex_unlock(&board->lock);

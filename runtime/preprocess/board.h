@@ -13,6 +13,7 @@ enum job_kind { JOB_CHUNK = 'c', JOB_LAYOUT = 'l', JOB_COPY = 'a', JOB_FINISH = 
 
 struct job {
     unsigned char done, mine;
+    unsigned char made;       /* done by this process */
     int16_t generation;       /* of the newest claim in this launch; -1: none */
     int64_t documents, bytes; /* of a finished chunk */
     int64_t seen;             /* size of the claim when last looked at */
@@ -49,7 +50,9 @@ int board_take_over(struct work *work, struct board *board, size_t *number, stru
 /* Show that the job goes on. */
 void board_touch(struct work *work, struct board *board, size_t number);
 
-/* The job is done. For a chunk: it has 'documents' and 'bytes'. */
+int board_is_done(struct board *board, size_t number);
+
+/* The job is done, by this process. For a chunk: it has 'documents' and 'bytes'. */
 void board_done(struct board *board, size_t number, int64_t documents, int64_t bytes);
 
 #endif

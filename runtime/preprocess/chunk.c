@@ -15,7 +15,16 @@ static const double touch_seconds = 2;
 enum { FAULTS_MET = 20 };
 static const int64_t reread_limit = 256 << 20, reread_packed_limit = 8 << 20;
 
-struct chunk *chunk_open(struct encode *encode, size_t number, struct error *err)
+/* Is its input such that a block of it is there at once? */
+static int is_quick(const struct plan *plan, size_t number)
+{
+    for (size_t i = plan->chunks[number]; i < plan->chunks[number + 1]; i++)
+        if (plan->files.items[plan->segments[i].file].codec != CODEC_PLAIN)
+            return 0;
+    return 1;
+}
+
+struct chunk *chunk_open(struct encode *encode, size_t number, int direct, struct error *err)
 {
     const struct plan *plan = encode->plan;
     struct chunk *chunk = calloc(1, sizeof(*chunk));
@@ -29,6 +38,9 @@ struct chunk *chunk_open(struct encode *encode, size_t number, struct error *err
     }
     pthread_mutex_init(&chunk->write_lock, NULL);
     chunk->number = number;
+    chunk->direct = direct;
+    chunk->shared = direct && is_quick(plan, number);
+    chunk->placed = !direct;
     chunk->touched = disk_now();
     for (size_t i = first; i < first + count && plan->files.count <= PLAN_NAMED_FILES; i++)
         if (plan->segments[i].begin == 0)
@@ -43,7 +55,7 @@ struct chunk *chunk_open(struct encode *encode, size_t number, struct error *err
     if (!chunk->reader || !chunk->lines)
         goto fail;
     chunk->part = part_create(chunk->draft, plan->identity, number, encode->config->key_count,
-                              tokenizer_id_size(encode->tokenizer), err);
+                              tokenizer_id_size(encode->tokenizer), direct, err);
     if (!chunk->part)
         goto fail;
     return chunk;
@@ -126,6 +138,16 @@ static const char *first_path(const struct plan *plan, size_t chunk)
     return plan->files.items[plan->segments[plan->chunks[chunk]].file].path;
 }
 
+static int write_tokens(struct encode *encode, struct chunk *chunk, const struct block *block,
+                        struct error *err)
+{
+    for (size_t k = 0; chunk->direct && k < encode->config->key_count; k++)
+        if (front_write(encode->front, k, encode->front->place.tokens[k] + chunk->totals.tokens[k],
+                        &block->data.tokens[k], err) < 0)
+            return -1;
+    return part_append(chunk->part, &block->data, err);
+}
+
 static int write_block(struct encode *encode, struct chunk *chunk, struct block *block,
                        struct error *err)
 {
@@ -137,7 +159,7 @@ static int write_block(struct encode *encode, struct chunk *chunk, struct block 
         chunk->next_write++;
         return 0;
     }
-    if (part_append(chunk->part, &block->data, err) < 0)
+    if (write_tokens(encode, chunk, block, err) < 0)
         return -1;
     if (totals->documents == 0)
         totals->leading += block->leading;
@@ -175,27 +197,28 @@ static int write_block(struct encode *encode, struct chunk *chunk, struct block 
 int chunk_commit(struct encode *encode, struct chunk *chunk, struct block *block,
                  struct block **freed, struct error *err)
 {
+    struct block **at;
     int rc = 0;
 
     pthread_mutex_lock(&chunk->write_lock);
-    if (block->number != chunk->next_write) {
-        struct block **at = &chunk->waiting;
-
-        while (*at && (*at)->number < block->number)
-            at = &(*at)->next;
+    if (block) {
+        for (at = &chunk->waiting; *at && (*at)->number < block->number; at = &(*at)->next)
+            ;
         block->next = *at;
         *at = block;
-        block = NULL;
     }
-    while (block && rc == 0) {
+    /* Whoever writes also writes what comes meanwhile; the others go on encoding. */
+    while (rc == 0 && !chunk->writing && chunk->placed && chunk->waiting &&
+           chunk->waiting->number == chunk->next_write) {
+        block = chunk->waiting;
+        chunk->waiting = block->next;
+        chunk->writing = 1;
+        pthread_mutex_unlock(&chunk->write_lock);
         rc = write_block(encode, chunk, block, err);
+        pthread_mutex_lock(&chunk->write_lock);
+        chunk->writing = 0;
         block->next = *freed;
         *freed = block;
-        block = NULL;
-        if (rc == 0 && chunk->waiting && chunk->waiting->number == chunk->next_write) {
-            block = chunk->waiting;
-            chunk->waiting = block->next;
-        }
     }
     pthread_mutex_unlock(&chunk->write_lock);
     return rc;

@@ -29,7 +29,11 @@ struct chunk {
     size_t users;      /* threads that hold it */
     int64_t next_read; /* numbers of blocks */
     _Atomic int64_t next_write;
-    int full;              /* it has all documents that are wanted at most */
+    int direct;            /* its tokens go to the front of the output */
+    int shared;            /* reading it is quick: several threads may work at it */
+    _Atomic int placed;    /* its turn has come: what is encoded may be written */
+    int writing;           /* a thread is at it */
+    _Atomic int full;      /* it has all documents that are wanted at most */
     int64_t *lines;        /* of each segment */
     size_t counted;        /* 1 + the segment whose lines before it are counted */
     int64_t counted_lines; /* so many */
@@ -39,12 +43,12 @@ struct chunk {
     struct chunk *next;
 };
 
-struct chunk *chunk_open(struct encode *encode, size_t number, struct error *err);
+/* 'direct': all chunks before it are made, or will be without another block being read. */
+struct chunk *chunk_open(struct encode *encode, size_t number, int direct, struct error *err);
 void chunk_abandon(struct chunk *chunk);
 
-/* Put an encoded block into the part, when its turn has come. Blocks that are done with are put
- * onto
- * '*freed'. */
+/* Put an encoded block into the part, when its turn has come, and those that waited for it. 'block'
+ * may be NULL. Blocks that are done with are put onto '*freed'. */
 int chunk_commit(struct encode *encode, struct chunk *chunk, struct block *block,
                  struct block **freed, struct error *err);
 

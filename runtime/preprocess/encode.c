@@ -12,6 +12,8 @@ static const size_t memory_limit = (size_t)192 << 20;
 static const size_t caches_limit = (size_t)256 << 20, cache_limit = (size_t)24 << 20;
 /* Longer lines are parsed by one thread at a time: what that takes is several times their size. */
 static const size_t long_line = 1 << 20;
+/* At most so many work at one chunk of the front: they read and write one after the other. */
+enum { SHARING_THREADS = 8 };
 
 struct worker {
     struct encode *encode;
@@ -30,7 +32,9 @@ struct encode_team {
     size_t block_count;
     struct chunk *chunks; /* open ones */
     size_t memory;        /* of their readers, about */
-    size_t opening;       /* threads that are opening a chunk */
+    size_t opening;       /* threads that are opening or closing a chunk */
+    struct chunk *newest; /* of the open ones at the front */
+    int starting;         /* a thread is opening a chunk that may be at the front */
     size_t held;          /* by blocks of long lines in flight */
     size_t reading;       /* threads that are reading a block */
     size_t expected;      /* memory of the next block, where long lines are about; else 0 */
@@ -213,6 +217,17 @@ static void free_blocks(struct encode_team *team, struct block *freed, size_t ke
     }
 }
 
+/* With the lock held: will the chunk's place be known as soon as what is being encoded now is
+ * written? Then it is at the front. */
+static int is_direct(const struct encode *encode, size_t number)
+{
+    const struct chunk *newest = encode->team->newest;
+
+    if (newest)
+        return newest->number + 1 == number && newest->input_done;
+    return front_at(encode->front, number);
+}
+
 /* Open another chunk, with the lock held before and after. Returns the chunk, or NULL. */
 static struct chunk *open_another(struct worker *worker)
 {
@@ -221,10 +236,11 @@ static struct chunk *open_another(struct worker *worker)
     const size_t *first = team->first;
     struct chunk *chunk = NULL;
     size_t number = 0;
-    int rc = 1;
+    int rc = 1, direct = 0;
 
     team->first = NULL;
     team->opening++;
+    team->starting = encode->front->open;
     pthread_mutex_unlock(&team->lock);
     if (first)
         number = *first;
@@ -233,15 +249,24 @@ static struct chunk *open_another(struct worker *worker)
         rc = -1;
     else
         rc = board_claim(encode->work, encode->board, &number, &worker->err);
-    if (rc > 0)
-        chunk = chunk_open(encode, number, &worker->err);
+    if (rc > 0) {
+        pthread_mutex_lock(&team->lock);
+        direct = is_direct(encode, number);
+        pthread_mutex_unlock(&team->lock);
+        chunk = chunk_open(encode, number, direct, &worker->err);
+    }
     if (rc < 0 || (rc > 0 && !chunk))
         fail(team, &worker->err);
     pthread_mutex_lock(&team->lock);
     team->opening--;
+    team->starting = 0;
     if (chunk) {
         chunk->next = team->chunks;
         team->chunks = chunk;
+        if (direct) {
+            chunk->placed = front_at(encode->front, number);
+            team->newest = chunk;
+        }
     } else {
         team->no_more = 1;
     }
@@ -256,6 +281,20 @@ static int enough(const struct encode *encode)
            board_prefix(encode->board, encode->config->max_documents) > 0;
 }
 
+/* With the lock held: a chunk at the front that has not many threads yet. */
+static struct chunk *find_shared(const struct encode *encode)
+{
+    const struct encode_team *team = encode->team;
+    struct chunk *chunk = team->newest;
+    size_t mates = 0;
+
+    if (!chunk || !chunk->shared || chunk->input_done)
+        return NULL;
+    for (size_t i = 0; i < encode->threads; i++)
+        mates += team->workers[i].mine == chunk;
+    return mates < SHARING_THREADS ? chunk : NULL;
+}
+
 /* The chunk to read from next: the thread's own, a new one, or any. Called and left with the lock
  * held; NULL when there is nothing left to do. */
 static struct chunk *choose(struct worker *worker)
@@ -268,7 +307,12 @@ static struct chunk *choose(struct worker *worker)
 
         if (worker->mine && can_read(team, worker->mine))
             return worker->mine;
-        if ((!worker->mine || worker->mine->input_done) && !team->no_more &&
+        if (!worker->mine || worker->mine->input_done) {
+            worker->mine = find_shared(encode);
+            if (worker->mine)
+                continue;
+        }
+        if (!worker->mine && !team->no_more && !team->starting &&
             (team->memory < memory_limit || !team->chunks) && !enough(encode)) {
             worker->mine = open_another(worker);
             continue;
@@ -293,6 +337,8 @@ static void forget_chunk(struct encode_team *team, struct chunk *chunk)
     for (size_t i = 0; i < team->workers[0].encode->threads; i++)
         if (team->workers[i].mine == chunk)
             team->workers[i].mine = NULL;
+    if (team->newest == chunk)
+        team->newest = NULL;
 }
 
 /* Read the next block of 'chunk'. Called with the lock held and 'reading' set, left with it. */
@@ -305,9 +351,7 @@ static int read_block(struct encode *encode, struct chunk *chunk, struct block *
     int rc, full;
 
     pthread_mutex_unlock(&team->lock);
-    pthread_mutex_lock(&chunk->write_lock);
     full = chunk->full;
-    pthread_mutex_unlock(&chunk->write_lock);
     rc = record_reader_next(chunk->reader, &block->records, err);
     after = record_reader_memory(chunk->reader);
     encode->counts.passed += record_reader_passed(chunk->reader) - passed;
@@ -359,26 +403,53 @@ static int do_block(struct worker *worker, struct chunk *chunk, struct block *bl
     return chunk_commit(encode, chunk, block, freed, &worker->err);
 }
 
-/* With the lock held: let go of a chunk, and close it if it is complete. */
-static int leave_chunk(struct worker *worker, struct chunk *chunk)
+/* With the lock held: let go of a chunk, and close it if it is complete. Returns the chunk, in the
+ * hands of this thread, whose turn it is to be written then, or NULL. */
+static struct chunk *leave_chunk(struct worker *worker, struct chunk *chunk)
 {
-    struct encode_team *team = worker->encode->team;
-    int rc;
+    struct encode *encode = worker->encode;
+    struct encode_team *team = encode->team;
+    size_t number = chunk->number;
 
-    if (--chunk->users > 0 || !chunk->input_done || chunk->next_write != chunk->next_read ||
-        team->failed || worker->encode->stop)
-        return 0;
+    if (--chunk->users > 0 || !chunk->input_done || !chunk->placed ||
+        chunk->next_write != chunk->next_read || team->failed || encode->stop)
+        return NULL;
     forget_chunk(team, chunk);
     team->memory -= record_reader_memory(chunk->reader);
     team->opening++;
     pthread_mutex_unlock(&team->lock);
-    rc = chunk_finish(worker->encode, chunk, &worker->err);
-    if (rc < 0)
+    if (chunk_finish(encode, chunk, &worker->err) < 0)
         fail(team, &worker->err);
     pthread_mutex_lock(&team->lock);
     team->opening--;
     pthread_cond_broadcast(&team->changed);
-    return rc;
+    if (team->failed)
+        return NULL;
+    front_pass(encode->front, number);
+    for (chunk = team->chunks; chunk; chunk = chunk->next)
+        if (!chunk->placed && front_at(encode->front, chunk->number)) {
+            chunk->placed = 1;
+            chunk->users++;
+            break;
+        }
+    return chunk;
+}
+
+/* With the lock held: the same, and write what waited for it. */
+static void leave_chunks(struct worker *worker, struct chunk *chunk)
+{
+    struct encode *encode = worker->encode;
+    struct encode_team *team = encode->team;
+
+    while ((chunk = leave_chunk(worker, chunk))) {
+        struct block *freed = NULL;
+
+        pthread_mutex_unlock(&team->lock);
+        if (chunk_commit(encode, chunk, NULL, &freed, &worker->err) < 0)
+            fail(team, &worker->err);
+        pthread_mutex_lock(&team->lock);
+        free_blocks(team, freed, encode->config->key_count);
+    }
 }
 
 static void *work_thread(void *argument)
@@ -413,7 +484,7 @@ static void *work_thread(void *argument)
             }
         }
         free_blocks(team, freed, encode->config->key_count);
-        leave_chunk(worker, chunk);
+        leave_chunks(worker, chunk);
         pthread_cond_broadcast(&team->changed);
     }
     pthread_cond_broadcast(&team->changed);
@@ -499,6 +570,8 @@ int encode_run(struct encode *encode, const size_t *first, struct error *err)
     /* Until the first blocks have shown what there is, lines may be as long as is allowed. */
     team->expected = (size_t)encode->config->max_line;
     team->free = NULL;
+    team->newest = NULL;
+    team->starting = 0;
     for (size_t i = 0; i < team->block_count; i++) {
         team->blocks[i].held = 0;
         team->blocks[i].next = NULL;

@@ -12,6 +12,7 @@
 #include "plan.h"
 #include "preprocess.h"
 #include "board.h"
+#include "front.h"
 #include "work.h"
 
 /* What the rank has done so far; read by whoever shows progress. */
@@ -25,6 +26,7 @@ struct encode {
     const struct plan *plan;
     struct work *work;
     struct board *board;
+    struct front *front;
     const struct tokenizer *tokenizer;
     size_t threads;
     struct encode_counts counts;

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PART_MAGIC  0x335452415047454dull /* "MEGPART3" */
+#define PART_MAGIC  0x345452415047454dull /* "MEGPART4" */
 #define BLOCK_MAGIC 0x314b434f4c424745ull
 #define END_MAGIC   0x31444e4554524150ull
 /* More than any block can have; what a torn file may claim is bounded by it. */
@@ -26,13 +26,15 @@ struct key_header {
 };
 
 struct part_writer {
-    int fd;
+    int fd, direct;
     size_t keys, id_size;
+    uint64_t sums[PART_KEYS]; /* of the tokens that are not in it */
     char path[DISK_PATH];
 };
 
 struct part_reader {
-    int fd;
+    int fd, direct;
+    uint64_t sums[PART_KEYS];
     size_t keys, id_size, segments;
     int64_t at, end; /* of the next block; of all blocks */
     struct part_totals totals;
@@ -96,7 +98,7 @@ int part_check_keys(const char *const *keys, const char *path, const struct part
 }
 
 struct part_writer *part_create(const char *path, uint64_t identity, uint64_t chunk, size_t keys,
-                                size_t id_size, struct error *err)
+                                size_t id_size, int direct, struct error *err)
 {
     struct part_writer *writer = calloc(1, sizeof(*writer));
     uint64_t header[3] = {PART_MAGIC, identity, chunk};
@@ -108,6 +110,7 @@ struct part_writer *part_create(const char *path, uint64_t identity, uint64_t ch
     }
     writer->keys = keys;
     writer->id_size = id_size;
+    writer->direct = direct;
     memcpy(writer->path, path, strlen(path) + 1);
     writer->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (writer->fd < 0) {
@@ -141,6 +144,10 @@ int part_append(struct part_writer *writer, const struct part_data *data, struct
         size_t entries = data->entries[k].count * sizeof(int32_t);
 
         keys[k] = (struct key_header){data->tokens[k].count, data->entries[k].count};
+        if (writer->direct) {
+            writer->sums[k] = checksum64(data->tokens[k].ids, tokens, writer->sums[k]);
+            tokens = 0;
+        }
         parts[count++] = (struct iovec){data->tokens[k].ids, tokens};
         parts[count++] = (struct iovec){(void *)zeros, padded(tokens) - tokens};
         parts[count++] = (struct iovec){data->entries[k].items, entries};
@@ -183,6 +190,8 @@ int part_finish(struct part_writer *writer, const struct part_totals *totals, co
     bytes_put(&bytes, totals->names, sizeof(totals->names));
     bytes_put_u64(&bytes, segments);
     bytes_put(&bytes, lines, segments * 8);
+    bytes_put_u64(&bytes, (uint64_t)writer->direct);
+    bytes_put(&bytes, writer->sums, writer->keys * 8);
     bytes_put_u64(&bytes, checksum64(bytes.data, bytes.size, 3));
     bytes_put_u64(&bytes, bytes.size);
     bytes_put_u64(&bytes, END_MAGIC);
@@ -236,6 +245,11 @@ static int take_footer(struct part_reader *reader, struct bytes *bytes)
     if (!at || !reader->lines)
         return -1;
     memcpy(reader->lines, at, reader->segments * 8);
+    reader->direct = bytes_take_u64(bytes) != 0;
+    at = bytes_take(bytes, reader->keys * 8);
+    if (!at)
+        return -1;
+    memcpy(reader->sums, at, reader->keys * 8);
     return 0;
 }
 
@@ -267,7 +281,7 @@ static int read_footer(struct part_reader *reader, uint64_t identity, uint64_t c
     if (!bytes.data)
         return error_set(err, "out of memory");
     reader->end = status.st_size - 16 - (int64_t)tail[1];
-    reader->at = sizeof(header);
+    part_rewind(reader);
     rc = disk_pread(reader->fd, bytes.data, bytes.size, reader->end, reader->path, err);
     if (rc == 0)
         rc = checksum64(bytes.data, bytes.size, 3) != tail[0] || take_footer(reader, &bytes) < 0;
@@ -329,6 +343,16 @@ const int64_t *part_lines(const struct part_reader *reader, size_t *segments)
     return reader->lines;
 }
 
+void part_rewind(struct part_reader *reader)
+{
+    reader->at = sizeof(uint64_t[3]);
+}
+
+const uint64_t *part_direct(const struct part_reader *reader)
+{
+    return reader->direct ? reader->sums : NULL;
+}
+
 /* Does the payload hold what its key headers say? The checksum is kept in the pieces in which it
  * was made. */
 static int take_block(struct part_reader *reader, const struct block_header *header,
@@ -347,11 +371,11 @@ static int take_block(struct part_reader *reader, const struct block_header *hea
 
         if (headers[k].tokens > PAYLOAD_LIMIT || headers[k].entries > PAYLOAD_LIMIT)
             return -1;
-        tokens = headers[k].tokens * reader->id_size;
+        tokens = reader->direct ? 0 : headers[k].tokens * reader->id_size;
         entries = headers[k].entries * sizeof(int32_t);
         if (padded(tokens) + padded(entries) > (size_t)(end - at))
             return -1;
-        keys[k].tokens = at;
+        keys[k].tokens = reader->direct ? NULL : at;
         keys[k].token_count = headers[k].tokens;
         sum = checksum64(at, tokens, sum);
         sum = checksum64(at + tokens, padded(tokens) - tokens, sum);

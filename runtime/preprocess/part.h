@@ -4,6 +4,9 @@
  *     block*   struct part_block, then for each key its tokens and its entries
  *     footer   struct part_footer with what it counts, checksum, size, end magic
  *
+ * Of a chunk whose place in the output was known when it was made (front.h) the tokens lie there
+ * already: its blocks hold only the entries, and its footer a checksum of the tokens.
+ *
  * An entry is an int32: the tokens of one sequence; its sign bit marks the last sequence of a
  * document. A document without tokens is an entry of 0 with the mark. Blocks and footer carry
  * checksums: parts are not synced to disk (most are read and removed before they ever get there),
@@ -66,9 +69,9 @@ int part_check_keys(const char *const *keys, const char *path, const struct part
 
 struct part_writer;
 
-/* Begin a part at 'path', which is overwritten. */
+/* Begin a part at 'path', which is overwritten. 'direct': without the tokens. */
 struct part_writer *part_create(const char *path, uint64_t identity, uint64_t chunk, size_t keys,
-                                size_t id_size, struct error *err);
+                                size_t id_size, int direct, struct error *err);
 int part_append(struct part_writer *writer, const struct part_data *data, struct error *err);
 /* Write the footer; 'lines' holds the lines of each of 'segments' segments. Closes in any case. */
 int part_finish(struct part_writer *writer, const struct part_totals *totals, const int64_t *lines,
@@ -85,7 +88,15 @@ void part_close(struct part_reader *reader);
 const struct part_totals *part_totals(const struct part_reader *reader);
 const int64_t *part_lines(const struct part_reader *reader, size_t *segments);
 
-/* One key's share of a block: pointers into the reader's memory, valid until the next call. */
+/* Do the tokens lie in the output? Then the checksum of those of each key, over the blocks one
+ * after the other, each beginning with the sum so far; else NULL. */
+const uint64_t *part_direct(const struct part_reader *reader);
+
+/* Begin with the first block again. */
+void part_rewind(struct part_reader *reader);
+
+/* One key's share of a block: pointers into the reader's memory, valid until the next call. No
+ * 'tokens' where they lie in the output. */
 struct part_key {
     const void *tokens;
     const int32_t *entries;

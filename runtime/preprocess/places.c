@@ -38,10 +38,10 @@ static void remove_part(struct work *work, struct board *board, size_t chunk)
     /* Alone there is no claim that could run out. */
     if (work->world->size == 1)
         job->generation = -1;
-    job->done = job->mine = 0;
+    job->done = job->mine = job->made = 0;
 }
 
-static void add_totals(struct place *place, const struct part_totals *totals, size_t keys)
+void place_add(struct place *place, const struct part_totals *totals, size_t keys)
 {
     place->documents += totals->documents;
     for (size_t k = 0; k < keys; k++) {
@@ -160,7 +160,7 @@ static int add_parts(struct places *layout, const struct preprocess_config *conf
             return -1;
         totals = *part_totals(part);
         layout->begins[i + 1] = layout->begins[i];
-        add_totals(&layout->begins[i + 1], &totals, layout->keys);
+        place_add(&layout->begins[i + 1], &totals, layout->keys);
         layout->bytes += totals.bytes;
         if (drop_beyond(config, plan, tokenizer, i, &layout->begins[i], &totals, err) < 0) {
             part_close(part);

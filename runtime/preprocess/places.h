@@ -12,6 +12,9 @@ struct place {
     int64_t tokens[PART_KEYS], sequences[PART_KEYS];
 };
 
+/* Go on behind a part. */
+void place_add(struct place *place, const struct part_totals *totals, size_t keys);
+
 struct places {
     size_t keys, id_size, shards;
     uint64_t tag;  /* in the names of the files while they are made: another layout's differ */

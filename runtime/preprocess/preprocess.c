@@ -180,6 +180,7 @@ static int prepare(struct run *run, struct error *err)
     run->encode.plan = &run->plan;
     run->encode.work = &run->work;
     run->encode.board = &run->parts;
+    run->encode.front = &run->front;
     run->encode.tokenizer = run->tokenizer;
     run->encode.threads = config->threads > 0 ? (size_t)config->threads : default_threads();
     if (encode_open(&run->encode, err) < 0)
@@ -246,6 +247,7 @@ static void clean_up(struct run *run)
     board_clear(&run->copies);
     board_clear(&run->single);
     encode_close(&run->encode);
+    front_close(&run->front);
     plan_clear(&run->plan);
     tokenizer_destroy(run->tokenizer);
     pthread_mutex_destroy(&run->redo_lock);

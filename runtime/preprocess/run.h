@@ -14,6 +14,7 @@ struct run {
     struct plan plan;
     struct tokenizer *tokenizer;
     struct encode encode;
+    struct front front;
     struct board parts, copies, single; /* single: the layout, then the end */
     struct places layout;
     struct assembly assembly;

@@ -10,6 +10,7 @@
  *     IDENTITY/claim-...     a rank of this launch is at work on a job
  *     IDENTITY/layout        places.h
  *     IDENTITY/copied-...    a copy job whose bytes are on disk
+ *     IDENTITY/front-...     front.h
  *     IDENTITY/out-...       the final files, until they are renamed
  *
  * Only what every shared file system does well is used: exclusive creation, rename, and listing a

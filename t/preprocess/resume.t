@@ -103,4 +103,29 @@ printf 'xxxx' | dd of="$part" bs=1 seek=200 conv=notrunc status=none
 try "${pre[@]}" "${options[@]}"
 is "$rc" 0 "torn parts are made again"
 ok "and the bytes are right" same c o
+
+# --- Chunks made in order have their tokens in the output already: what a crashed node has lost of them
+# is made again, by as many ranks as there are then
+for number in 1 3; do
+    rm -rf o_* o.work
+    strike kill 40 "${options[@]}"
+    front=$(ls o.work/*/front-0.bin)
+    [ "$(stat -c %s "$front")" -gt 20000 ] && cmp -n "$(stat -c %s "$front")" "$front" c.bin
+    ok "tokens go straight to their place"
+    printf 'xxxx' | dd of="$front" bs=1 seek=9000 conv=notrunc status=none
+    truncate -s -2000 "$front"
+    struck= blow=()
+    ranks $number "${options[@]}"
+    is "${ranked//[0 ]/}" "" "those that are lost are made again by $number ranks"
+    ok "to the right bytes" same c o
+    ok "and nothing is left" whole o
+done
+
+# --- Chunks that are made out of order are copied behind those that are not
+rm -rf o_* o.work
+split -n l/4 c.jsonl piece.
+gzip piece.a?
+try "${pre[@]}" --input piece.aa.gz piece.ab.gz piece.ac.gz piece.ad.gz --output-prefix o --workers 3 --chunk-bytes 1000
+is "$rc" 0 "compressed files, each a chunk, and three threads"
+ok "make the right bytes" same c o
 done_testing
