@@ -4,6 +4,8 @@
 cd "$(dirname "$0")/../.." || exit 1
 . t/tap.sh
 . t/container/registry.sh
+enter=$MEGATRON_BUILD/t/container/enter
+[ -x "$enter" ] || skip_all "$enter is not built"
 unshare --user --map-current-user true 2>/dev/null || skip_all "no user namespaces here"
 trap registry_end EXIT
 registry_up "$(mktemp -d)" || exit 1
@@ -59,7 +61,7 @@ if [ -n "${mounted-}" ]; then
     refused 'no space left: [0-9]* kB free in [^ ]*/small' "a disk that is full in the middle" MEGATRON_IMAGE_CACHE="$small" -- "$image" true
     is "$(ls "$small/work")$(ls "$small" | grep sqsh)" "" "nothing is left of it"
 fi
-out=$(ordinary unshare --user --map-root-user sh -c 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$0" /x true' "$MEGATRON_BUILD/t/container/enter" 2>&1)
+out=$(ordinary unshare --user --map-root-user sh -c 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$0" /x true' "$enter" 2>&1)
 like "$out" 'no user namespaces here: .*max_user_namespaces is 0' "a kernel without user namespaces"
 
 job srun -n1 "$image" true
