@@ -62,6 +62,47 @@ job srun -n1 --megatron-image="${registry}small:1" true
 mode=$(stat -c %a "$home/.cache/megatron/images" "$home"/.cache/megatron/images/*.sqsh | sort -u | tr '\n' ' ')
 is "$mode" "600 700 " "nobody else can read a user's images"
 
+# What names stand for, as the publisher last heard it, while the registry is down: from root or the named
+# publisher, not from anybody else.
+chmod -R go+rX "$admin"
+fresh() { rm -rf "$home/.cache" "$stage"/*; }
+publisher() { sed -i "s#image_cache=[^ ]* image_publisher=[^ ]*#image_cache=$1 image_publisher=$2#" "$MEGATRON_CLUSTER/etc/plugstack.conf"; }
+registry_down
+fresh
+job srun -n1 --megatron-image="${registry}small:1" pwd
+is "$rc:$(tail -n 1 <<<"$out"):$(imports)" 0:/usr/src:0 "with the registry down an administrator's image starts by name"
+like "$out" 'using the image it was the last time' "which is said"
+chown 65534 "$admin"/names/*
+fresh
+job srun -n1 --megatron-image="${registry}small:1" pwd
+is "$rc" 1 "not by a name that somebody else wrote down"
+like "$out" 'is the registry running' "but the registry is asked"
+chown root "$admin"/names/*
+registry_again
+mkdir "$registry_dir/published" && chown 65534 "$registry_dir/published" && chmod 755 "$registry_dir/published"
+ordinary "$MEGATRON_BUILD/runtime/megatron" image import --cache "$registry_dir/published" "${registry}small:1" >/dev/null 2>&1
+ordinary chmod -R go+rX "$registry_dir/published"
+publisher "$registry_dir/published" nobody
+registry_down
+fresh
+job srun -n1 --megatron-image="${registry}small:1" pwd
+is "$rc:$(tail -n 1 <<<"$out"):$(imports)" 0:/usr/src:0 "an image and a name of a publisher's that is not root"
+like "$out" 'using the image it was the last time' "which is said"
+chown "$(as_user id -u)" "$registry_dir"/published/names/*
+fresh
+job srun -n1 --megatron-image="${registry}small:1" pwd
+is "$rc" 1 "but no name that another user, though the same as the job's, wrote down there"
+chown 65534 "$registry_dir"/published/names/*
+registry_again
+publisher "$registry_dir/published" root
+fresh
+job srun -n1 --megatron-image="${registry}small:1" pwd
+is "$rc:$(imports)" 0:1 "without being the publisher he is nobody"
+like "$out" "the image cache $registry_dir/published belongs to user 65534; only root may own it" "which is said"
+publisher "$admin" root
+fresh
+job srun -n1 --megatron-image="${registry}small:1" true
+
 # Copies on the node's disk: there is room for one, and the longest unused goes.
 copies() { ls "$stage/$(as_user id -u)" | grep 'sqsh$'; }
 first=$(copies)
