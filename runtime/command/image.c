@@ -111,14 +111,18 @@ static void on_interrupt(int number)
     interrupted = 1;
 }
 
-/* An import that is interrupted leaves nothing. A second signal ends at once. */
+/* An import that is interrupted leaves nothing. A second signal ends at once. What nohup(1) ignores
+ * stays so; of children the end must be told. */
 static void catch_signals(void)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     const struct sigaction gently = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction before;
 
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        sigaction(numbers[i], &gently, NULL);
+        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(numbers[i], &gently, NULL);
+    signal(SIGCHLD, SIG_DFL);
 }
 
 static int write_all(int to, const char *bytes, size_t count)

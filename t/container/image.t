@@ -111,6 +111,15 @@ if [ "$(id -u)" = 0 ] && mkdir "$registry_dir/little" && mount -t tmpfs -o size=
     umount "$registry_dir/little"
 fi
 
+# Under nohup the end of a login session ends no import, nor does it matter whether children are waited for.
+image prune --max-size 0 >/dev/null
+ordinary ENROOT_STANDIN_DELAY=2 perl -e '$SIG{HUP} = $SIG{CHLD} = "IGNORE"; exec @ARGV' "$megatron" image import "${registry}small:1" >"$registry_dir/out1" 2>&1 &
+ignoring=$!
+wait_until 60 sh -c "pgrep -f '[e]nroot import -o $cache'" >/dev/null
+pkill -HUP -f "$megatron image import ${registry}small:1"
+wait $ignoring
+is "$?:$(grep -c 'sqsh$' "$registry_dir/out1")" 0:1 "an import under nohup outlives the session" || diag "$(cat "$registry_dir/out1")"
+
 for signal in KILL TERM; do
     image prune --max-size 0 >/dev/null
     ordinary ENROOT_STANDIN_DELAY=30 "$megatron" image import "${registry}small:1" >/dev/null 2>&1 &
