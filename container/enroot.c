@@ -140,6 +140,9 @@ static const struct {
     {"unshare", "user namespaces are off here: see sysctl user.max_user_namespaces"},
     {"failed to create user namespace",
      "user namespaces are off here: see sysctl user.max_user_namespaces"},
+    {"failed to set capabilities",
+     "ordinary users import with the capabilities that Enroot's package enroot+caps gives its "
+     "programs; install it"},
     {"Command not found", "install the missing program on this node"},
 };
 
