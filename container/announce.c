@@ -75,7 +75,7 @@ int announcement_wait(const struct announcement *announcement, const struct anno
             said = seconds_now();
             silence = NEXT_WORDS;
             snprintf(line, sizeof(line), "waiting for the image, which %.*s imports (%.0f s)",
-                     seen[0] ? (int)strcspn(seen, " ") : 12, seen[0] ? seen : "another node",
+                     seen[0] ? (int)strcspn(seen, ",") : 12, seen[0] ? seen : "another node",
                      said - begun);
             wait->say(wait->argument, line);
         }

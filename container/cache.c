@@ -1,7 +1,9 @@
 #include "cache.h"
+#include "cache_private.h"
 #include "checksum.h"
 #include "files.h"
 #include "squashfs.h"
+#include "sweep.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { INFO_SIZE = IMAGE_TEXT_SIZE + 1024, HOUR = 3600, DAY = 86400 };
+enum { DAY = 86400 };
 
 static int join(char *path, size_t size, const char *directory, const char *name,
                 const char *ending)
@@ -185,9 +187,8 @@ static void sync_directory(const char *directory)
     }
 }
 
-/* Write a small file of the cache. What a kill leaves of it lies where it is swept. */
-static int write_record(const struct image_cache *cache, const char *path, const char *text,
-                        struct error *err)
+int image_cache_write(const struct image_cache *cache, const char *path, const char *text,
+                      struct error *err)
 {
     char work[2100];
 
@@ -211,7 +212,7 @@ static int publish_open(const struct image_cache *cache, const char *key, const 
     snprintf(info, sizeof(info), "size %" PRId64 "\nchecksum %016" PRIx64 "\norigin %s\n", size,
              checksum, origin);
     join(info_path, sizeof(info_path), cache->directory, key, ".info");
-    if (write_record(cache, info_path, info, err) < 0)
+    if (image_cache_write(cache, info_path, info, err) < 0)
         return -1;
     if (rename(draft, path) < 0)
         return error_set_errno(err, errno, "cannot rename the image to %.300s", path);
@@ -249,107 +250,6 @@ int image_cache_publish_summed(const struct image_cache *cache, const char *key,
                                struct error *err)
 {
     return publish(cache, key, draft, origin, &checksum, path, size, err);
-}
-
-/* Names of registries hold slashes and may be long: a number stands for them. */
-static int name_path(const struct image_cache *cache, const char *folder, const char *name,
-                     const char *ending, char *path, size_t size)
-{
-    char number[64];
-
-    snprintf(number, sizeof(number), "%s/%016" PRIx64, folder, checksum_of(name, strlen(name)));
-    return join(path, size, cache->directory, number, ending);
-}
-
-static int remember(const struct image_cache *cache, const char *folder, const char *name,
-                    const char *key, struct error *err)
-{
-    char path[4096], text[INFO_SIZE];
-
-    if (name_path(cache, folder, name, "", path, sizeof(path)) < 0)
-        return error_set(err, "the path of the image cache is too long");
-    snprintf(text, sizeof(text), "%s\n%s\n", key, name);
-    return write_record(cache, path, text, err);
-}
-
-static int recall(const struct image_cache *cache, const char *folder, const char *name,
-                  char key[IMAGE_KEY_SIZE])
-{
-    char path[4096], text[INFO_SIZE];
-    char *newline, *rest;
-
-    if (name_path(cache, folder, name, "", path, sizeof(path)) < 0 ||
-        small_file_read_of(path, cache->owner, text, sizeof(text)) < 0)
-        return -1;
-    newline = strchr(text, '\n');
-    if (!newline || newline - text >= IMAGE_KEY_SIZE)
-        return -1;
-    *newline = '\0';
-    rest = newline + 1;
-    rest[strcspn(rest, "\n")] = '\0';
-    if (strcmp(rest, name) != 0)
-        return -1;
-    snprintf(key, IMAGE_KEY_SIZE, "%.*s", (int)(newline - text), text);
-    return 0;
-}
-
-int image_cache_remember(const struct image_cache *cache, const char *name, const char *key,
-                         struct error *err)
-{
-    return remember(cache, "names", name, key, err);
-}
-
-int image_cache_recall(const struct image_cache *cache, const char *name, char key[IMAGE_KEY_SIZE])
-{
-    return recall(cache, "names", name, key);
-}
-
-static void name_in_job(const char *job, const char *name, char full[INFO_SIZE])
-{
-    snprintf(full, INFO_SIZE, "%.500s %s", job, name);
-}
-
-int image_cache_remember_job(const struct image_cache *cache, const char *job, const char *name,
-                             const char *key, struct error *err)
-{
-    char full[INFO_SIZE];
-
-    name_in_job(job, name, full);
-    return remember(cache, "jobs", full, key, err);
-}
-
-int image_cache_recall_job(const struct image_cache *cache, const char *job, const char *name,
-                           char key[IMAGE_KEY_SIZE])
-{
-    char full[INFO_SIZE], path[4096];
-    struct stat info;
-
-    name_in_job(job, name, full);
-    if (recall(cache, "jobs", full, key) < 0)
-        return -1;
-    /* The time of the last use: a job's record stays as long as the job has steps. */
-    if (name_path(cache, "jobs", full, "", path, sizeof(path)) == 0 && lstat(path, &info) == 0 &&
-        time(NULL) - info.st_mtime > HOUR)
-        (void)!utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW);
-    return 0;
-}
-
-void image_cache_forget_job(const struct image_cache *cache, const char *job, const char *name)
-{
-    char full[INFO_SIZE], path[4096];
-
-    name_in_job(job, name, full);
-    if (name_path(cache, "jobs", full, "", path, sizeof(path)) == 0)
-        unlink(path);
-}
-
-int image_cache_lease_job(const struct image_cache *cache, const char *job, const char *name,
-                          char *path, size_t size)
-{
-    char full[INFO_SIZE];
-
-    name_in_job(job, name, full);
-    return name_path(cache, "work", full, ".lease", path, size);
 }
 
 static void read_info(const struct image_cache *cache, struct image_entry *entry)
@@ -480,6 +380,25 @@ static int is_orphan(const struct image_cache *cache, const char *name, const ch
             access(image, F_OK) < 0 && errno == ENOENT);
 }
 
+int image_cache_unfinished(const struct image_cache *cache, const char *name, char *path,
+                           size_t size)
+{
+    char directory[2100];
+
+    snprintf(directory, sizeof(directory), "%s/work", cache->directory);
+    return join(path, size, directory, name, "");
+}
+
+void image_cache_sweep_unfinished(const struct image_cache *cache)
+{
+    static const char *const parts[] = {"work", "containers"};
+    char path[4096];
+
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        if (join(path, sizeof(path), cache->directory, parts[i], "") == 0)
+            sweep_unfinished(path);
+}
+
 void image_cache_sweep(const struct image_cache *cache)
 {
     DIR *directory = opendir(cache->directory);
@@ -492,4 +411,5 @@ void image_cache_sweep(const struct image_cache *cache)
             unlink(path);
     if (directory)
         closedir(directory);
+    image_cache_sweep_unfinished(cache);
 }

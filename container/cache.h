@@ -3,7 +3,7 @@
  *     DIR/sha256-<digest>.sqsh   an image, complete from the moment it has this name
  *     DIR/sha256-<digest>.info   its size, checksum and origin
  *     DIR/names/<number>         which digest a name of a registry stood for when it was last asked
- *     DIR/jobs/<number>          which digest a name stands for throughout a job
+ *     DIR/jobs/<2 digits>/<number>   which digest a name stands for throughout a job
  *     DIR/work/                  leases and whatever is unfinished
  *
  * A user's own cache belongs to him and nobody else can write there. An administrator's cache is
@@ -67,11 +67,13 @@ int image_cache_remember(const struct image_cache *cache, const char *name, cons
                          struct error *err);
 int image_cache_recall(const struct image_cache *cache, const char *name, char key[IMAGE_KEY_SIZE]);
 
-/* The same for one job. The name of its lease is for who asks on behalf of the job. */
+/* The same for one job. To refresh is to see what another node wrote just now; the name of its
+ * lease is for who asks on behalf of the job. */
 int image_cache_remember_job(const struct image_cache *cache, const char *job, const char *name,
                              const char *key, struct error *err);
 int image_cache_recall_job(const struct image_cache *cache, const char *job, const char *name,
                            char key[IMAGE_KEY_SIZE]);
+void image_cache_refresh_job(const struct image_cache *cache, const char *job, const char *name);
 void image_cache_forget_job(const struct image_cache *cache, const char *job, const char *name);
 int image_cache_lease_job(const struct image_cache *cache, const char *job, const char *name,
                           char *path, size_t size);
@@ -87,7 +89,14 @@ int image_entry_verify(const struct image_entry *entry, struct error *err);
 int image_entry_remove(const struct image_cache *cache, const struct image_entry *entry,
                        struct error *err);
 
-/* Remove records whose image never came, a day after they were written: an import was killed. */
+/* The path of 'name' among what is unfinished. Returns 0, or -1 where it is too long. */
+int image_cache_unfinished(const struct image_cache *cache, const char *name, char *path,
+                           size_t size);
+
+/* Remove what killed processes left in the places of unfinished work. */
+void image_cache_sweep_unfinished(const struct image_cache *cache);
+
+/* The same, and records whose image never came, a day after they were written. */
 void image_cache_sweep(const struct image_cache *cache);
 
 /* Make 'directory' and what is missing above it, for this user alone. Returns 0 or -1. */

@@ -1,4 +1,5 @@
 #include "files.h"
+#include "owner.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -49,27 +50,56 @@ int small_program_write(const char *path, const char *text)
     return good ? 0 : -1;
 }
 
-int small_file_replace(const char *path, const char *work, const char *text, struct error *err)
+/* Returns 0 or -1 (errno). */
+static int write_new(const char *path, const char *text)
 {
-    char draft[4096];
-    int fd, rc = -1;
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int rc = -1;
 
-    if (snprintf(draft, sizeof(draft), "%s/new.XXXXXX", work) >= (int)sizeof(draft))
-        return error_set(err, "the path %.100s... is too long", work);
-    fd = mkostemp(draft, O_CLOEXEC);
     if (fd < 0)
-        return error_set_errno(err, errno, "cannot write %.300s", path);
+        return -1;
     if (write(fd, text, strlen(text)) == (ssize_t)strlen(text) && fsync(fd) == 0)
         rc = 0;
     if (close(fd) < 0)
         rc = -1;
-    if (rc == 0)
-        rc = rename(draft, path);
-    if (rc < 0) {
-        error_set_errno(err, errno, "cannot write %.300s", path);
-        unlink(draft);
+    return rc;
+}
+
+int small_file_replace(const char *path, const char *work, const char *text, struct error *err)
+{
+    char draft[4096], owner[OWNER_SIZE];
+    int rc = -1;
+
+    for (int tries = 0; rc < 0 && tries < 8; tries++) {
+        owner_name(owner);
+        if (snprintf(draft, sizeof(draft), "%s/record@%s.new", work, owner) >= (int)sizeof(draft))
+            return error_set(err, "the path %.100s... is too long", work);
+        rc = write_new(draft, text);
+        if (rc == 0)
+            rc = rename(draft, path);
+        if (rc < 0) {
+            error_set_errno(err, errno, "cannot write %.300s", path);
+            /* One that is gone was taken for that of a dead process. */
+            if (unlink(draft) == 0 || errno != ENOENT)
+                return -1;
+        }
     }
     return rc;
+}
+
+int bytes_write(int to, const char *bytes, size_t count)
+{
+    while (count > 0) {
+        ssize_t put = write(to, bytes, count);
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return -1;
+        bytes += put;
+        count -= (size_t)put;
+    }
+    return 0;
 }
 
 void directory_refresh(const char *path)

@@ -17,8 +17,11 @@ int small_file_read_of(const char *path, uid_t owner, char *text, size_t size);
 int small_program_write(const char *path, const char *text);
 
 /* Give the file 'path' the contents 'text' in one step: a draft in directory 'work' of the same
- * file system, fsync, rename. Returns 0 or -1. */
+ * file system (sweep.h), fsync, rename. Returns 0 or -1. */
 int small_file_replace(const char *path, const char *work, const char *text, struct error *err);
+
+/* Write all of it, in as many calls as it takes. Returns 0 or -1 (errno). */
+int bytes_write(int to, const char *bytes, size_t count);
 
 /* List a directory, which makes network file systems forget that a name was not there. */
 void directory_refresh(const char *path);

@@ -23,8 +23,6 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { DAY = 86400, JOB_DAYS = 30 };
-
 #define MAKE_ROOM "run `megatron image prune`, or set MEGATRON_IMAGE_CACHE to another place"
 
 /* An import under way, for the progress lines. */
@@ -43,13 +41,20 @@ struct work {
 
 /* --- The import itself ------------------------------------------------------------------------ */
 
+/* To who waits, and to who sweeps. Returns 0, or -1 where the lease is lost. */
+static int show_life(struct work *work)
+{
+    image_beat(work->request);
+    utimensat(AT_FDCWD, work->draft, NULL, AT_SYMLINK_NOFOLLOW);
+    return lease_beat(&work->lease);
+}
+
 static int on_tick(void *argument, double elapsed)
 {
     struct work *work = argument;
     char line[512];
 
-    image_beat(work->request);
-    work->lost = lease_beat(&work->lease) < 0;
+    work->lost = show_life(work) < 0;
     if (work->lost)
         return -1;
     if (elapsed - work->said < PROGRESS_SECONDS)
@@ -215,9 +220,8 @@ static int publish(struct work *work, const char *key, char *path, size_t size, 
     }
     answer.fd = ends[0];
     while (poll(&answer, 1, 1000) <= 0) {
-        image_beat(request);
         /* Publishing is a rename: it does no harm where another does the same. */
-        (void)lease_beat(&work->lease);
+        (void)show_life(work);
         if (is_stopped(request->stop))
             kill(child, SIGKILL);
         if (seconds_now() - spoke < PROGRESS_SECONDS)
@@ -330,7 +334,7 @@ static int import_with_lease(struct work *work, const char *key, char *path, siz
                              struct error *err)
 {
     const struct image_request *request = work->request;
-    char bytes[32];
+    char bytes[32], name[IMAGE_KEY_SIZE + OWNER_SIZE + 8];
     struct stat info;
     double begun = seconds_now();
     int rc;
@@ -339,8 +343,9 @@ static int import_with_lease(struct work *work, const char *key, char *path, siz
     if (enroot_check(request->path, request->environment, err) < 0 ||
         scratch_create(&work->scratch, request->temporary, err) < 0 || check_room(work, err) < 0)
         return -1;
-    snprintf(work->draft, sizeof(work->draft), "%s/work/%s.%s.draft", request->cache->directory,
-             key, strrchr(work->lease.owner, ' ') + 1);
+    snprintf(name, sizeof(name), "%s@%s.draft", key, work->lease.owner);
+    if (image_cache_unfinished(request->cache, name, work->draft, sizeof(work->draft)) < 0)
+        return error_set(err, "the path of the image cache is too long");
     prepare_progress(work);
     image_say(request, "importing %s", request->reference->text);
     rc = run_import(work, err);
@@ -353,32 +358,6 @@ static int import_with_lease(struct work *work, const char *key, char *path, siz
                   seconds_now() - begun);
     }
     return rc;
-}
-
-static void remove_older(const struct image_request *request, const char *folder, time_t age)
-{
-    char directory[2100], path[4096];
-    struct dirent *item;
-    struct stat info;
-    DIR *listed;
-
-    snprintf(directory, sizeof(directory), "%s/%s", request->cache->directory, folder);
-    listed = opendir(directory);
-    while (listed && (item = readdir(listed)))
-        if (snprintf(path, sizeof(path), "%s/%s", directory, item->d_name) < (int)sizeof(path) &&
-            lstat(path, &info) == 0 && S_ISREG(info.st_mode) && time(NULL) - info.st_mtime > age)
-            unlink(path);
-    if (listed)
-        closedir(listed);
-}
-
-/* Remove what killed imports left: on this node, and in the cache what nobody has touched for a
- * day, since leases and drafts change while their owners live. A job may be idle for longer. */
-static void sweep(const struct image_request *request)
-{
-    scratch_sweep(request->temporary);
-    remove_older(request, "work", DAY);
-    remove_older(request, "jobs", (time_t)JOB_DAYS * DAY);
 }
 
 static int find_anywhere(const struct image_request *request, const char *key, char *path,
@@ -415,7 +394,8 @@ int image_obtain(const struct image_request *request, const char *key, char *pat
         return error_set(err, "out of memory");
     work->request = request;
     work->scratch.alive = -1;
-    sweep(request);
+    scratch_sweep(request->temporary);
+    image_cache_sweep_unfinished(request->cache);
     snprintf(lease, sizeof(lease), "%s/work/%s.lease", request->cache->directory, key);
     for (;;) {
         int taken;
@@ -444,14 +424,15 @@ int image_obtain(const struct image_request *request, const char *key, char *pat
             break;
         }
         if (request->timeout > 0 && seconds_now() - begun > request->timeout) {
-            rc = error_set(err, "%.300s was not imported within %.0f seconds by %.64s",
-                           request->reference->text, request->timeout, watch.seen);
+            rc = error_set(err, "%.300s was not imported within %.0f seconds by %.*s",
+                           request->reference->text, request->timeout,
+                           (int)strcspn(watch.seen, ","), watch.seen);
             break;
         }
         if (seconds_now() - begun - said >= PROGRESS_SECONDS) {
             said = seconds_now() - begun;
             image_say(request, "waiting for the import of %s by %.*s (%.0f s)",
-                      request->reference->text, (int)strcspn(watch.seen, " "), watch.seen, said);
+                      request->reference->text, (int)strcspn(watch.seen, ","), watch.seen, said);
         }
         image_beat(request);
         seconds_sleep(0.2);

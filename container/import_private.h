@@ -3,10 +3,10 @@
 #define MEGATRON_IMPORT_PRIVATE_H
 
 #include "import.h"
+#include "progress.h"
 
 /* Tell the user, and show that the work goes on, where the request says how. */
-void image_say(const struct image_request *request, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+#define image_say(request, ...) progress_say((request)->say, (request)->argument, __VA_ARGS__)
 void image_beat(const struct image_request *request);
 
 #endif

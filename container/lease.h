@@ -8,18 +8,20 @@
 #define MEGATRON_LEASE_H
 
 #include "error.h"
+#include "owner.h"
 
-enum { LEASE_OWNER_SIZE = 256 };
+/* A lease holds its owner, a space, and a number that grows. */
+enum { LEASE_TEXT_SIZE = OWNER_SIZE + 32 };
 
 struct lease {
     char path[4096];
-    char owner[LEASE_OWNER_SIZE]; /* who holds it: host, pid and a number of its own */
+    char owner[OWNER_SIZE];
     unsigned beats;
 };
 
 /* What a waiting process knows of a lease that someone else holds. Start with all zero. */
 struct lease_watch {
-    char seen[LEASE_OWNER_SIZE + 32];
+    char seen[LEASE_TEXT_SIZE];
     double since; /* when it last changed, by this process's clock */
     int broken;   /* set when a lease was taken from one who is gone */
 };
@@ -32,6 +34,9 @@ int lease_take(struct lease *lease, const char *path, double patience, struct le
 
 /* Show that the holder lives; about every second. Returns 0, or -1 where the lease is lost. */
 int lease_beat(struct lease *lease);
+
+/* Remove the lease that says 'seen', and none other. */
+void lease_break(const char *path, const char *seen);
 
 /* Give it back. Does nothing where it is lost. */
 void lease_release(struct lease *lease);

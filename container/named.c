@@ -121,7 +121,7 @@ static int make(const struct named_request *request, const char *data, const cha
     snprintf(to, sizeof(to), "%.4000s/%s", data, full);
     if (access(to, F_OK) == 0)
         return 0;
-    snprintf(draft, sizeof(draft), "%s%s", prefix, strrchr(lease->owner, ' ') + 1);
+    snprintf(draft, sizeof(draft), "%s%s", prefix, strrchr(lease->owner, ',') + 1);
     snprintf(from, sizeof(from), "%.4000s/%s", data, draft);
     rc = extract(request, draft, lease, err);
     if (rc == 0)

@@ -2,6 +2,7 @@
 #include "files.h"
 
 #include <dirent.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -176,4 +177,18 @@ void progress_of_sum(pid_t child, double size, double elapsed, char *line, size_
         progress_of_bytes(bytes, 0, size, elapsed, line, length);
     else
         snprintf(line, length, "waiting for the disk (%.0f s)", elapsed);
+}
+
+void progress_say(void (*say)(void *argument, const char *line), void *argument, const char *format,
+                  ...)
+{
+    char line[1024];
+    va_list args;
+
+    if (!say)
+        return;
+    va_start(args, format);
+    vsnprintf(line, sizeof(line), format, args);
+    va_end(args);
+    say(argument, line);
 }

@@ -36,4 +36,8 @@ void progress_of_bytes(double bytes, double before, double total, double elapsed
 /* "1.2 GB" */
 void format_size(double bytes, char *text, size_t size);
 
+/* Tell 'say' (which may be NULL: nobody) one line, as printf has it. */
+void progress_say(void (*say)(void *argument, const char *line), void *argument, const char *format,
+                  ...) __attribute__((format(printf, 3, 4)));
+
 #endif

@@ -5,7 +5,6 @@
 #include "lease.h"
 #include "process.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -32,19 +31,6 @@ struct question {
     const struct image_request *request;
     struct lease *lease; /* NULL where nobody waits */
 };
-
-void image_say(const struct image_request *request, const char *format, ...)
-{
-    char line[1024];
-    va_list args;
-
-    if (!request->say)
-        return;
-    va_start(args, format);
-    vsnprintf(line, sizeof(line), format, args);
-    va_end(args);
-    request->say(request->argument, line);
-}
 
 void image_beat(const struct image_request *request)
 {
@@ -245,6 +231,7 @@ int image_resolved(const struct image_request *request, char key[IMAGE_KEY_SIZE]
     char name[RECORD_SIZE];
 
     name_record(request, name);
+    image_cache_refresh_job(request->cache, request->job, name);
     return image_cache_recall_job(request->cache, request->job, name, key);
 }
 

@@ -3,11 +3,11 @@
 #include "checksum.h"
 #include "files.h"
 #include "progress.h"
+#include "sweep.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,22 +52,6 @@ static int make_room(const struct image_cache *stage, int64_t limit, int64_t nee
     return 0;
 }
 
-static void say(const struct stage_request *request, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void say(const struct stage_request *request, const char *format, ...)
-{
-    char line[1024];
-    va_list args;
-
-    if (!request->say)
-        return;
-    va_start(args, format);
-    vsnprintf(line, sizeof(line), format, args);
-    va_end(args);
-    request->say(request->argument, line);
-}
-
 static int take_too_long(const struct stage_request *request, struct error *err)
 {
     return error_set(
@@ -75,21 +59,6 @@ static int take_too_long(const struct stage_request *request, struct error *err)
         "copying the image to %.300s took longer than %.0f seconds; it is started from "
         "where it is",
         request->directory, request->timeout);
-}
-
-static int write_all(int to, const char *buffer, size_t size)
-{
-    while (size > 0) {
-        ssize_t wrote = write(to, buffer, size);
-
-        if (wrote < 0 && errno == EINTR)
-            continue;
-        if (wrote < 0)
-            return -1;
-        buffer += wrote;
-        size -= (size_t)wrote;
-    }
-    return 0;
 }
 
 /* A copy under way. */
@@ -111,7 +80,7 @@ static int copy_part(struct copy *copy, char *buffer, size_t chunk, struct error
         return 0;
     if (got == 0)
         errno = EIO;
-    if (got <= 0 || write_all(copy->to, buffer, (size_t)got) < 0 ||
+    if (got <= 0 || bytes_write(copy->to, buffer, (size_t)got) < 0 ||
         ((copy->done + got) / portion > copy->done / portion && fdatasync(copy->to) < 0))
         return error_set_errno(err, errno, "cannot copy %.300s to %.300s", copy->request->image,
                                copy->request->directory);
@@ -141,7 +110,8 @@ static int copy_file(struct copy *copy, struct error *err)
         copy->said = now;
         progress_of_bytes((double)copy->done, 0, (double)copy->size, now - copy->begun, line,
                           sizeof(line));
-        say(copy->request, "copying the image to %.300s: %s", copy->request->directory, line);
+        progress_say(copy->request->say, copy->request->argument, "copying the image to %.300s: %s",
+                     copy->request->directory, line);
     }
     free(buffer);
     return rc;
@@ -193,8 +163,9 @@ static int lock(const struct stage_request *request, const char *own, struct err
         }
         if (seconds_now() - said > PROGRESS_SECONDS) {
             said = seconds_now();
-            say(request, "waiting for another job that copies to %.300s (%.0f s)",
-                request->directory, said - begun);
+            progress_say(request->say, request->argument,
+                         "waiting for another job that copies to %.300s (%.0f s)",
+                         request->directory, said - begun);
         }
         seconds_sleep(0.1);
     }
@@ -204,7 +175,7 @@ static int lock(const struct stage_request *request, const char *own, struct err
 int image_stage(const struct stage_request *request, char *path, size_t size, struct error *err)
 {
     const char *directory = request->directory;
-    char own[1024];
+    char own[1024], work[1040];
     struct image_cache stage;
     struct stat place;
     int guard, from, rc;
@@ -222,6 +193,9 @@ int image_stage(const struct stage_request *request, char *path, size_t size, st
     guard = lock(request, own, err);
     if (guard < 0)
         return -1;
+    /* Whoever holds the lock is alone here: what is unfinished is of a killed process. */
+    snprintf(work, sizeof(work), "%s/work", own);
+    sweep_all_but(work, "lock");
     rc = image_cache_find(&stage, request->key, path, size, err);
     from = rc == 1 ? -1 : open(request->image, O_RDONLY | O_CLOEXEC);
     if (rc != 1)

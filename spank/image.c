@@ -163,10 +163,7 @@ static int look_for_image(void *argument)
 {
     struct awaited *awaited = argument;
     const struct image_request *request = &awaited->work->request;
-    char jobs[2100];
 
-    snprintf(jobs, sizeof(jobs), "%s/jobs", request->cache->directory);
-    directory_refresh(jobs);
     if (image_resolved(request, awaited->key) < 0)
         return 0;
     directory_refresh(request->cache->directory);

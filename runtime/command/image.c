@@ -2,6 +2,7 @@
 #include "cache.h"
 #include "commands.h"
 #include "enroot.h"
+#include "files.h"
 #include "import.h"
 #include "option.h"
 #include "reference.h"
@@ -125,19 +126,6 @@ static void catch_signals(void)
     signal(SIGCHLD, SIG_DFL);
 }
 
-static int write_all(int to, const char *bytes, size_t count)
-{
-    while (count > 0) {
-        ssize_t put = write(to, bytes, count);
-
-        if (put < 0 && errno != EINTR)
-            return -1;
-        bytes += put > 0 ? put : 0;
-        count -= put > 0 ? (size_t)put : 0;
-    }
-    return 0;
-}
-
 /* A copy of the image, which shares its blocks where the file system can do that. It is no link:
  * who changes the file must not change what the cache has under a digest. */
 static int put_output(const char *path, const char *output, struct error *err)
@@ -159,7 +147,7 @@ static int put_output(const char *path, const char *output, struct error *err)
     while (rc == 0 && !shared && (got = read(from, buffer, sizeof(buffer))) != 0)
         if (is_stopped(&interrupted))
             rc = error_set(err, "the copy to %.300s " STOPPED, output);
-        else if (got < 0 ? errno != EINTR : write_all(to, buffer, (size_t)got) < 0)
+        else if (got < 0 ? errno != EINTR : bytes_write(to, buffer, (size_t)got) < 0)
             rc = error_set_errno(err, errno, "cannot copy to %.300s", output);
     if (from >= 0)
         close(from);

@@ -6,12 +6,14 @@
 #include "lease.h"
 #include "manifest.h"
 #include "mounts.h"
+#include "owner.h"
 #include "process.h"
 #include "reference.h"
 #include "progress.h"
 #include "scratch.h"
 #include "squashfs.h"
 #include "stage.h"
+#include "sweep.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -219,7 +221,7 @@ static void test_leases(void)
     lease_release(&mine);
 
     file = fopen(path, "w");
-    fprintf(file, "elsewhere 1 other-boot/1 0000 7\n");
+    fprintf(file, "elsewhere,1,%016x,%016x 7\n", 1, 2);
     fclose(file);
     memset(&watch, 0, sizeof(watch));
     is_int(lease_take(&mine, path, 0.2, &watch, &err), 0, "a holder elsewhere gets time");
@@ -237,6 +239,174 @@ static void write_file(const char *path, const void *bytes, size_t size)
     if (write(fd, bytes, size) != (ssize_t)size)
         ok(0, "cannot write %s", path);
     close(fd);
+}
+
+/* The name of a process that has ended. */
+static void name_of_dead(char owner[OWNER_SIZE])
+{
+    int ends[2], status;
+    pid_t child;
+
+    if (pipe(ends) < 0)
+        return;
+    child = fork();
+    if (child == 0) {
+        owner_name(owner);
+        _exit(write(ends[1], owner, OWNER_SIZE) != OWNER_SIZE);
+    }
+    if (read(ends[0], owner, OWNER_SIZE) != OWNER_SIZE)
+        owner[0] = '\0';
+    waitpid(child, &status, 0);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+/* Whose it is, what it is, for how many seconds it has stood still, and whether it stays. */
+static void test_sweep(void)
+{
+    enum { DEAD, LIVING, EARLIER, OTHER, NOBODY };
+    static const char *const whose[] = {"the dead", "the living", "an earlier boot", "another host",
+                                        "nobody"};
+    static const struct {
+        int owner;
+        const char *name; /* with the owner in it, or a lease that holds the owner */
+        int still, stays;
+    } rows[] = {
+        {DEAD, "record@%s.new", 0, 0},         {DEAD, "sha256-x@%s.draft", 0, 0},
+        {DEAD, "step-1.lease", 0, 0},          {LIVING, "record@%s.new", 5, 1},
+        {LIVING, "sha256-x@%s.draft", 500, 1}, {LIVING, "step-1.lease", 500, 1},
+        {EARLIER, "record@%s.new", 0, 0},      {EARLIER, "sha256-x@%s.draft", 500, 1},
+        {EARLIER, "step-1.lease", 500, 1},     {EARLIER, "step-1.lease", 700, 0},
+        {OTHER, "lease@%s.new", 50, 1},        {OTHER, "lease@%s.new", 70, 0},
+        {OTHER, "sha256-x@%s.draft", 500, 1},  {OTHER, "sha256-x@%s.draft", 700, 0},
+        {OTHER, "step-1.lease", 500, 1},       {OTHER, "step-1.lease", 700, 0},
+        {NOBODY, "new.abcdef", 80000, 1},      {NOBODY, "new.abcdef", 90000, 0},
+    };
+    char owners[5][OWNER_SIZE] = {""}, work[128], name[256], path[512], text[OWNER_SIZE + 8];
+
+    snprintf(work, sizeof(work), "%s/unfinished", directory);
+    mkdir(work, 0700);
+    name_of_dead(owners[DEAD]);
+    owner_name(owners[LIVING]);
+    snprintf(owners[EARLIER], OWNER_SIZE, "%.*s,1,%016x,%016x", (int)strcspn(owners[LIVING], ","),
+             owners[LIVING], 7, 8);
+    snprintf(owners[OTHER], OWNER_SIZE, "elsewhere,1,%016x,%016x", 7, 8);
+    is_int(owner_fate(owners[DEAD]), OWNER_GONE, "an owner that has ended");
+    is_int(owner_fate(owners[LIVING]), OWNER_LIVES, "one that lives");
+    is_int(owner_fate(owners[EARLIER]), OWNER_BEFORE, "one of before the boot");
+    is_int(owner_fate(owners[OTHER]), OWNER_ELSEWHERE, "one elsewhere");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *owner = owners[rows[i].owner], *mark = strstr(rows[i].name, "%s");
+        struct timespec times[2] = {{.tv_sec = time(NULL) - rows[i].still}};
+
+        times[1] = times[0];
+        snprintf(name, sizeof(name), "%.*s%s%s",
+                 mark ? (int)(mark - rows[i].name) : (int)strlen(rows[i].name), rows[i].name,
+                 mark ? owner : "", mark ? mark + 2 : "");
+        snprintf(path, sizeof(path), "%s/%s", work, name);
+        snprintf(text, sizeof(text), "%s 3\n", mark ? "" : owner);
+        write_file(path, text, strlen(text));
+        utimensat(AT_FDCWD, path, times, 0);
+        sweep_unfinished(work);
+        ok((access(path, F_OK) == 0) == rows[i].stays, "%.*s of %s %s after %d s",
+           (int)strcspn(rows[i].name, "@"), rows[i].name, whose[rows[i].owner],
+           rows[i].stays ? "stays" : "goes", rows[i].still);
+        sweep_all_but(work, "-");
+    }
+}
+
+/* Somebody takes a few drafts of records away. */
+struct thief {
+    const char *work;
+    int taken;
+};
+
+static void *steal(void *argument)
+{
+    struct thief *thief = argument;
+
+    while (thief->taken < 3) {
+        DIR *listed = opendir(thief->work);
+        struct dirent *item;
+
+        while (thief->taken < 3 && (item = readdir(listed)))
+            if (item->d_name[0] != '.' && unlinkat(dirfd(listed), item->d_name, 0) == 0)
+                __atomic_add_fetch(&thief->taken, 1, __ATOMIC_SEQ_CST);
+        closedir(listed);
+    }
+    return NULL;
+}
+
+/* A month of a busy user's jobs: what nodes list while they wait stays short, and goes in time. */
+static void test_many_jobs(const struct image_cache *cache)
+{
+    const struct timespec long_ago[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    char jobs[2100], path[4096], name[32];
+    struct dirent *item;
+    DIR *listed;
+    int most = 0, old = 0;
+
+    snprintf(jobs, sizeof(jobs), "%s/jobs", cache->directory);
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < 500; i++) {
+            snprintf(name, sizeof(name), "job-%d-%d", round, i);
+            image_cache_remember_job(cache, name, "docker://x", "sha256-" HEX, &err);
+        }
+    listed = opendir(jobs);
+    while (listed && (item = readdir(listed))) {
+        DIR *part;
+        int count = 0;
+
+        snprintf(path, sizeof(path), "%s/%s", jobs, item->d_name);
+        part = item->d_name[0] == '.' ? NULL : opendir(path);
+        while (part && (item = readdir(part)))
+            count +=
+                item->d_name[0] != '.' && utimensat(dirfd(part), item->d_name, long_ago, 0) == 0;
+        if (part)
+            closedir(part);
+        most = count > most ? count : most;
+    }
+    if (listed)
+        closedir(listed);
+    ok(most > 0 && most < 40, "1000 jobs: at most %d records together", most);
+    for (int i = 0; i < 200; i++) {
+        snprintf(name, sizeof(name), "job-2-%d", i);
+        image_cache_remember_job(cache, name, "docker://x", "sha256-" HEX, &err);
+    }
+    for (int i = 0; i < 500; i++) {
+        snprintf(name, sizeof(name), "job-0-%d", i);
+        old += image_cache_recall_job(cache, name, "docker://x", (char[IMAGE_KEY_SIZE]){""}) == 0;
+    }
+    ok(old < 400, "later jobs take records of long ago away: %d of 500 are left", old);
+}
+
+static void test_records(void)
+{
+    char place[128], work[160], key[IMAGE_KEY_SIZE];
+    struct thief thief = {.work = work};
+    struct image_cache cache;
+    pthread_t thread;
+    int written = 0, failed = 0;
+
+    snprintf(place, sizeof(place), "%s/records", directory);
+    ok(image_cache_open(&cache, place, &err) == 0, "a cache for records");
+    snprintf(work, sizeof(work), "%s/work", place);
+    pthread_create(&thread, NULL, steal, &thief);
+    while (__atomic_load_n(&thief.taken, __ATOMIC_SEQ_CST) < 3) {
+        written++;
+        failed += image_cache_remember(&cache, "docker://x", "sha256-" HEX, &err) < 0;
+    }
+    pthread_join(thread, NULL);
+    if (!is_int(failed, 0, "records are written though drafts are taken for a dead process's"))
+        diag("%d of %d: %s", failed, written, err.text);
+    ok(image_cache_remember_job(&cache, "job-1", "docker://x", "sha256-" HEX, &err) == 0 &&
+           image_cache_recall_job(&cache, "job-1", "docker://x", key) == 0 &&
+           strcmp(key, "sha256-" HEX) == 0,
+       "a job has its own");
+    ok(image_cache_recall_job(&cache, "job-2", "docker://x", key) < 0, "and another does not");
+    image_cache_forget_job(&cache, "job-1", "docker://x");
+    ok(image_cache_recall_job(&cache, "job-1", "docker://x", key) < 0, "it is forgotten");
+    test_many_jobs(&cache);
 }
 
 static void test_cache(void)
@@ -435,8 +605,12 @@ static void test_stage(void)
     snprintf(draft, sizeof(draft), "%s/%u/work/sha256-" HEX ".draft", place, (unsigned)geteuid());
     ok(access(draft, F_OK) < 0, "and leaves nothing");
     request.timeout = 60;
+    *strrchr(draft, '/') = '\0';
+    strcat(draft, "/sha256-other.draft");
+    write_file(draft, bytes, sizeof(bytes));
     if (!ok(image_stage(&request, path, sizeof(path), &err) == 0, "a copy"))
         diag("%s", err.text);
+    ok(access(draft, F_OK) < 0, "what a killed copy of another image left is gone");
     snprintf(draft, sizeof(draft), "%s/%u", place, (unsigned)geteuid());
     ok(image_cache_open(&stage, draft, &err) == 0 &&
            image_cache_list(&stage, &entries, &count, &err) == 0 && count == 1 &&
@@ -594,6 +768,8 @@ static void test_explanations(void)
        "a registry that is not there");
     enroot_explain("import", 1, "[ERROR] URL x returned error code: 401 Unauthorized\n", &err);
     ok(strstr(err.text, "credentials") != NULL, "a registry that wants to know who");
+    enroot_explain("import", 1, "enroot-aufs2ovlfs: failed to set capabilities: x\n", &err);
+    ok(strstr(err.text, "enroot+caps") != NULL, "an Enroot with which only root can import");
 }
 
 int main(void)
@@ -604,6 +780,8 @@ int main(void)
     test_mounts();
     test_processes();
     test_leases();
+    test_sweep();
+    test_records();
     test_cache();
     test_download();
     test_progress();

@@ -1,0 +1,64 @@
+#include "owner.h"
+#include "checksum.h"
+#include "files.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+static void read_host(char host[65])
+{
+    struct utsname names;
+
+    uname(&names);
+    snprintf(host, 65, "%.64s", names.nodename);
+    for (char *c = host; *c; c++)
+        if (strchr("/@, \n", *c))
+            *c = '_';
+}
+
+/* The place where process ids mean something: this boot and this pid namespace. */
+static uint64_t read_place(void)
+{
+    char boot[64], place[128];
+    struct stat space = {0};
+
+    small_file_read("/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
+    stat("/proc/self/ns/pid", &space);
+    snprintf(place, sizeof(place), "%s/%" PRIu64, boot, (uint64_t)space.st_ino);
+    return checksum_of(place, strlen(place));
+}
+
+void owner_name(char owner[OWNER_SIZE])
+{
+    char host[65];
+    uint64_t number = 0;
+
+    read_host(host);
+    if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+        number = (uint64_t)(seconds_now() * 1e9);
+    snprintf(owner, OWNER_SIZE, "%s,%d,%016" PRIx64 ",%016" PRIx64, host, (int)getpid(),
+             read_place(), number);
+}
+
+enum owner_fate owner_fate(const char *text)
+{
+    char host[65], mine[65];
+    uint64_t place, number;
+    int pid;
+
+    if (sscanf(text, "%64[^,],%d,%" SCNx64 ",%" SCNx64, host, &pid, &place, &number) != 4 ||
+        pid < 1)
+        return OWNER_UNKNOWN;
+    if (place == read_place())
+        return kill(pid, 0) < 0 && errno == ESRCH ? OWNER_GONE : OWNER_LIVES;
+    read_host(mine);
+    return strcmp(host, mine) == 0 ? OWNER_BEFORE : OWNER_ELSEWHERE;
+}
