@@ -130,6 +130,8 @@ static const struct {
     {"Unauthorized", CREDENTIALS},
     {"code: 404", "is the image's name and tag right?"},
     {"Not Found", "is the image's name and tag right?"},
+    {"No such image", "is the image's name and tag right?"},
+    {"image not known", "is the image's name and tag right?"},
     {"No space left",
      "make room, or set MEGATRON_IMAGE_CACHE or ENROOT_TEMP_PATH to another place"},
     {"Disk quota exceeded", "make room, or set MEGATRON_IMAGE_CACHE to another place"},

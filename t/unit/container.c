@@ -768,6 +768,8 @@ static void test_explanations(void)
        "a registry that is not there");
     enroot_explain("import", 1, "[ERROR] URL x returned error code: 401 Unauthorized\n", &err);
     ok(strstr(err.text, "credentials") != NULL, "a registry that wants to know who");
+    enroot_explain("asking", 125, "Error: inspecting object: x:1: image not known\n", &err);
+    ok(strstr(err.text, "name and tag") != NULL, "an image that podman does not have");
     enroot_explain("import", 1, "enroot-aufs2ovlfs: failed to set capabilities: x\n", &err);
     ok(strstr(err.text, "enroot+caps") != NULL, "an Enroot with which only root can import");
 }
