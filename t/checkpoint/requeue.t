@@ -75,7 +75,8 @@ hit() {
     ok "$what: done" || { diag "$(state) $(node 1) $(node 2)"; done_testing; }
     goes_on $((before + 1)) "$at"
     ok "$what: it goes on by itself" || {
-        diag "$(in_cluster squeue -h -j "$job" -o '%T %r %S %N')" "$(in_cluster sinfo -Nho '%N %T %E')" "$(tail -n 8 "$log")"
+        diag "$(in_cluster squeue -h -j "$job" -o '%T %r %S %N')" "$(in_cluster sinfo -Nho '%N %T %E')" "$(tail -n 8 "$log")" \
+            "$(tail -n 20 "$MEGATRON_CLUSTER/log/slurmctld")"
         done_testing
     }
     diag "$((SECONDS - began)) s until it has saved again after $what${2:+ (node $2)}"
