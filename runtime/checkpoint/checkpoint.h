@@ -5,7 +5,8 @@
  * thread writes it. One save is under way at a time. What all ranks must agree on they gather over
  * comm, from the thread that calls.
  *
- * All calls below but checkpoint_destroy and checkpoint_seconds are collective over the world. */
+ * All calls below but checkpoint_destroy, checkpoint_step and checkpoint_seconds are collective
+ * over the world. */
 #ifndef MEGATRON_CHECKPOINT_H
 #define MEGATRON_CHECKPOINT_H
 
@@ -61,10 +62,13 @@ int checkpoint_load(struct checkpoint *checkpoint, struct checkpoint_loaded *loa
                     struct error *err);
 
 /* Begin to save the state that all work given to the model's stream leaves; without config->async
- * also end it. Waits for a save that is still under way. A save that fails is said, and is no
- * error: the run can go on. */
+ * also end it. Waits for a save that is still under way, and says the first time that this takes
+ * longer than a step. A save that fails is said, and is no error: the run can go on. */
 int checkpoint_save(struct checkpoint *checkpoint, const struct progress *progress,
                     struct error *err);
+
+/* After each step: let the thread write what is copied by now. Does not wait. */
+int checkpoint_step(struct checkpoint *checkpoint, struct error *err);
 
 /* Now and then, after the same steps on all ranks: finish a save whose files are written. Does not
  * wait for them. */

@@ -35,6 +35,7 @@ struct checkpoint {
     double began, stalled, seconds;
     int64_t saved;
     int failed;
+    int warned; /* training had to wait for a save, and that was said */
     struct pieces written;
     float *snapshot; /* ARRAYS x shard elements, host memory */
     struct step_state *state;

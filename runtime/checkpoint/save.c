@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -363,12 +364,38 @@ static void end_failed(struct checkpoint *c, const struct error *why)
                    c->saved >= 0 ? ", and the one before it stays" : "");
 }
 
+/* Wait for the save under way: a second copy of the model has no place in memory. Where saves take
+ * longer than the steps between them, they are the time that the run takes. */
+static int wait_for_last(struct checkpoint *c, int64_t iteration, struct error *err)
+{
+    int64_t last = c->progress.iteration, steps = iteration - last;
+    double began = clock_now(), waited, step;
+
+    if (c->phase == PHASE_NONE)
+        return 0;
+    if (checkpoint_wait(c, err) < 0)
+        return -1;
+    waited = clock_now() - began;
+    step = steps > 0 ? (began - c->began) / (double)steps : 0;
+    if (c->warned || c->failed || step <= 0 || waited < step)
+        return 0;
+    c->warned = 1;
+    checkpoint_say(c,
+                   "WARNING: training waited %.1f s at iteration %" PRId64 " for the checkpoint of "
+                   "iteration %" PRId64
+                   ", which took %.1f s to write; with --save-interval %.0f or "
+                   "above, or on a faster disk, it would not",
+                   waited, iteration, last, began + waited - c->began,
+                   ceil((began + waited - c->began) / step));
+    return 0;
+}
+
 int checkpoint_save(struct checkpoint *c, const struct progress *progress, struct error *err)
 {
     struct error why;
     int rc;
 
-    if (checkpoint_wait(c, err) < 0)
+    if (wait_for_last(c, progress->iteration, err) < 0)
         return -1;
     c->progress = *progress;
     c->began = clock_now();
@@ -454,6 +481,11 @@ static int advance(struct checkpoint *c, int wait, struct error *err)
         end_saved(c);
     }
     return 0;
+}
+
+int checkpoint_step(struct checkpoint *c, struct error *err)
+{
+    return start_write(c, 0, err);
 }
 
 int checkpoint_poll(struct checkpoint *c, struct error *err)

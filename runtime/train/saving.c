@@ -172,6 +172,8 @@ int saving_step(struct saving *s, const struct progress *progress, int *end, str
     const struct arguments *a = s->a;
 
     *end = a->exit_interval > 0 && progress->iteration % a->exit_interval == 0;
+    if (s->checkpoint && checkpoint_step(s->checkpoint, err) < 0)
+        return -1;
     if (++s->steps >= s->period && watches(s)) {
         if (agree_on_end(s, end, err) < 0 ||
             (s->checkpoint && checkpoint_poll(s->checkpoint, err) < 0))
@@ -189,6 +191,9 @@ int saving_end(struct saving *s, const struct progress *progress, struct error *
 {
     if (!s->checkpoint || !s->a->save)
         return 0;
+    /* At the end there is nothing to hold up. */
+    if (checkpoint_wait(s->checkpoint, err) < 0)
+        return -1;
     if (s->saved != progress->iteration && checkpoint_save(s->checkpoint, progress, err) < 0)
         return -1;
     if (checkpoint_wait(s->checkpoint, err) < 0)

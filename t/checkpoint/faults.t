@@ -131,6 +131,20 @@ is "$(ls twice | tr '\n' ' ')" "iter_0000004 latest_checkpointed_iteration.txt "
 train 1 --save few --save-interval 1 --keep-last 2
 is "$(ls few | tr '\n' ' ')" "iter_0000007 iter_0000008 latest_checkpointed_iteration.txt " "--keep-last 2"
 
+# Saves that are slower than the steps between them hold the run up; that is said once, with the way out.
+slow='#include <sys/syscall.h>
+#include <unistd.h>
+int fsync(int fd) { usleep(300000); return (int)syscall(SYS_fsync, fd); }'
+if command -v "${CC:-cc}" >/dev/null && "${CC:-cc}" -shared -fPIC -o slow.so -xc - <<<"$slow"; then
+    LD_PRELOAD=$scratch/slow.so train 1 --save late --save-interval 2 --async-save
+    is "$(grep -c '^WARNING: training waited [0-9.]* s at iteration 4 for the checkpoint of iteration 2' <<<"$out")" 1 \
+        "saves that take longer than the steps between them are said once" || diag "$(grep -i checkpoint <<<"$out")"
+    like "$out" 'with --save-interval [0-9]+ or above' "with the interval that helps"
+    LD_PRELOAD=$scratch/slow.so train 1 --save late --save-interval 5 --async-save
+    unlike "$out" 'training waited' "at the end no training waits"
+    same late/iter_0000008 whole/iter_0000008 "and the end is the same"
+fi
+
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     chmod 755 "$scratch"
     mkdir -m 555 sealed
