@@ -52,6 +52,7 @@ struct checkpoint {
     int quit;
     struct report mine;
     struct error failure;
+    struct error leftover; /* why old checkpoints could not be removed; empty: they could */
 };
 
 int checkpoint_arrays_of(const struct checkpoint *c);

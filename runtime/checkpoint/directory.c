@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,6 +15,8 @@
 #include <unistd.h>
 
 #define LATEST "latest_checkpointed_iteration.txt"
+
+enum { DESCRIPTORS = 16 }; /* that a walk through a directory may hold */
 
 int directory_path(char out[PATH_MAX], struct error *err, const char *format, ...)
 {
@@ -210,6 +213,7 @@ static int take_name(const char *temporary, const char *final, int *replaces, st
 int directory_commit(const char *path, const char *temporary, int64_t iteration, struct error *err)
 {
     char final[PATH_MAX], text[32];
+    struct error ignored;
     int replaces;
 
     if (directory_path(final, err, "%s/iter_%07" PRId64, path, iteration) < 0 ||
@@ -219,27 +223,31 @@ int directory_commit(const char *path, const char *temporary, int64_t iteration,
     snprintf(text, sizeof(text), "%" PRId64 "\n", iteration);
     if (directory_write(path, LATEST, text, strlen(text), err) < 0)
         return -1;
-    return replaces ? directory_remove(temporary, err) : 0;
+    /* What cannot be removed is tried again at the next start. */
+    if (replaces)
+        directory_remove(temporary, &ignored);
+    return 0;
+}
+
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at)
+{
+    (void)status, (void)at;
+    return (type == FTW_DP ? rmdir(path) : unlink(path)) < 0 && errno != ENOENT ? -1 : 0;
 }
 
 int directory_remove(const char *path, struct error *err)
 {
-    DIR *directory = opendir(path);
-    struct dirent *entry;
-    int rc = 0;
+    if (nftw(path, remove_one, DESCRIPTORS, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
+        return error_set_errno(err, errno, "cannot remove %s", path);
+    return 0;
+}
 
-    if (!directory)
-        return errno == ENOENT ? 0 : error_set_errno(err, errno, "cannot remove %s", path);
-    while ((entry = readdir(directory))) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        if (unlinkat(dirfd(directory), entry->d_name, 0) < 0 && errno != ENOENT)
-            rc = error_set_errno(err, errno, "cannot remove %s/%s", path, entry->d_name);
-    }
-    closedir(directory);
-    if (rc == 0 && rmdir(path) < 0 && errno != ENOENT)
-        rc = error_set_errno(err, errno, "cannot remove %s", path);
-    return rc;
+/* 1, 0 where somebody else was faster, or -1. */
+static int move_away(const char *from, const char *to, struct error *err)
+{
+    if (rename(from, to) == 0)
+        return 1;
+    return errno == ENOENT ? 0 : error_set_errno(err, errno, "cannot remove %s", from);
 }
 
 int directory_prune(const char *path, int64_t keep, int *removed, struct error *err)
@@ -259,12 +267,12 @@ int directory_prune(const char *path, int64_t keep, int *removed, struct error *
         if (directory_path(name, err, "%s/iter_%07" PRId64, path, list[i]) < 0 ||
             directory_path(away, err, "%s.tmp-removed", name) < 0)
             rc = -1;
-        else if (rename(name, away) < 0)
-            rc = error_set_errno(err, errno, "cannot remove %s", name);
         else
-            rc = directory_remove(away, err);
-        if (rc == 0 && removed)
+            rc = move_away(name, away, err);
+        if (rc > 0 && removed)
             ++*removed;
+        if (rc > 0)
+            rc = directory_remove(away, err);
     }
     free(list);
     return rc;

@@ -39,7 +39,7 @@ int directory_sync(const char *path, struct error *err);
  * let latest_checkpointed_iteration.txt name it. */
 int directory_commit(const char *path, const char *temporary, int64_t iteration, struct error *err);
 
-/* Remove a directory and the files in it. */
+/* Remove a directory with all that is in it. */
 int directory_remove(const char *path, struct error *err);
 
 /* Remove all checkpoints but the newest 'keep' and the one that latest_... names. 'removed' (may be

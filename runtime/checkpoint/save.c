@@ -111,8 +111,11 @@ static int commit(struct checkpoint *c, struct error *err)
     if (write_index(c, err) < 0 ||
         directory_commit(c->config.save, c->temporary, c->progress.iteration, err) < 0)
         return -1;
-    return c->config.keep_last > 0 ? directory_prune(c->config.save, c->config.keep_last, NULL, err)
-                                   : 0;
+    /* The checkpoint is there, whatever becomes of the old ones. */
+    c->leftover.text[0] = '\0';
+    if (c->config.keep_last > 0)
+        directory_prune(c->config.save, c->config.keep_last, NULL, &c->leftover);
+    return 0;
 }
 
 static void *run_thread(void *context)
@@ -177,6 +180,7 @@ static int check_directory(struct checkpoint *c, struct error *err)
 {
     int64_t token = (int64_t)getpid() << 32 ^ (int64_t)time(NULL), *all;
     char path[PATH_MAX] = "";
+    struct error leftover;
     int rc = 0;
 
     if (c->leads) {
@@ -185,8 +189,8 @@ static int check_directory(struct checkpoint *c, struct error *err)
             c->held = directory_lock(c->config.save, err);
             rc = c->held < 0 ? -1 : 0;
         }
-        if (rc == 0)
-            rc = directory_clean(c->config.save, err);
+        if (rc == 0 && directory_clean(c->config.save, &leftover) < 0)
+            checkpoint_say(c, "WARNING: what an unfinished save left stays: %s", leftover.text);
     }
     rc = checkpoint_agree(c, rc, err);
     if (rc < 0)
@@ -445,6 +449,8 @@ static void end_saved(struct checkpoint *c)
                    "  successfully saved checkpoint from iteration %7" PRId64
                    " to %s (%.3f s, the copy to save took %.3f s of them)",
                    c->progress.iteration, c->config.save, seconds, c->stalled);
+    if (c->leftover.text[0])
+        checkpoint_say(c, "WARNING: old checkpoints stay: %s", c->leftover.text);
 }
 
 /* One look at all ranks' threads. */

@@ -202,15 +202,21 @@ static int run_verify(const struct checkpoint_options *given, const char *direct
 static int run_prune(const struct checkpoint_options *given, const char *directory,
                      struct error *err)
 {
-    int removed;
+    struct error busy;
+    int removed, held, rc;
 
     if (given->keep_last < 0)
         return error_set(err, "prune needs --keep-last N");
-    if (directory_prune(directory, given->keep_last, &removed, err) < 0 ||
-        directory_clean(directory, err) < 0)
+    if (directory_prune(directory, given->keep_last, &removed, err) < 0)
         return -1;
+    held = directory_lock(directory, &busy);
+    rc = held < 0 ? 0 : directory_clean(directory, err);
     printf("removed %d checkpoints from %s\n", removed, directory);
-    return 0;
+    if (held < 0)
+        printf("what is unfinished there stays: %s\n", busy.text);
+    else
+        close(held);
+    return rc;
 }
 
 /* "5GB", "300MB", "1GiB" or a number of bytes. */

@@ -130,6 +130,13 @@ like "$out" 'iter_0000004: whole' "an iteration that is saved a second time repl
 is "$(ls twice | tr '\n' ' ')" "iter_0000004 latest_checkpointed_iteration.txt " "and leaves nothing else"
 train 1 --save few --save-interval 1 --keep-last 2
 is "$(ls few | tr '\n' ' ')" "iter_0000007 iter_0000008 latest_checkpointed_iteration.txt " "--keep-last 2"
+# People put things into the directory of a checkpoint, such as what they export of it.
+rm -rf few
+train 1 --save few --exit-interval 4
+mkdir -p few/iter_0000004/hf/more && touch few/iter_0000004/hf/config.json
+train 1 --save few --load few --save-interval 1 --keep-last 2
+unlike "$out" 'WARNING' "a folder in a checkpoint that goes away"
+is "$(ls few | tr '\n' ' ')" "iter_0000007 iter_0000008 latest_checkpointed_iteration.txt " "  goes with it"
 
 # Saves that are slower than the steps between them hold the run up; that is said once, with the way out.
 slow='#include <sys/syscall.h>
@@ -167,6 +174,17 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
         is "$(grep -c 'warning: cannot write all of small/.*No space left on device; training goes on' <<<"$out")" 1 "which is said once"
         like "$out" 'iteration +8/ ' "to its end"
         umount small
+        # What cannot be removed neither spoils a save nor keeps the next run from its start.
+        rm -rf few
+        train 1 --save few --exit-interval 4
+        mkdir few/iter_0000004/busy && mount -t tmpfs none few/iter_0000004/busy
+        train 1 --save few --load few --save-interval 1 --keep-last 2
+        is "$rc $(grep -c 'WARNING: no checkpoint' <<<"$out")" "0 0" "an old checkpoint that cannot be removed"
+        like "$out" 'WARNING: old checkpoints stay: cannot remove few/iter_0000004' "  is said"
+        train 1 --save few --load few
+        like "$out" 'WARNING: what an unfinished save left stays: cannot remove few/iter_0000004' "  and so at the next start"
+        is "$rc" 0 "  which goes on"
+        umount few/iter_0000004*/busy
     fi
 fi
 out=$(ulimit -f 100; "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 --save limit --save-interval 4 2>&1)
@@ -181,6 +199,13 @@ stopped() {
     pid=$!
     wait_until 100 eval "grep -q 'iteration        3/' log || ! kill -0 $pid 2>/dev/null"
     grep -q 'iteration        3/' log || diag "no third step: $(tail -n 3 log)"
+    if [ "$1" = TERM ]; then
+        mkdir run/iter_9999999.tmp-1
+        try "$megatron" checkpoint prune run --keep-last 5
+        is "$rc" 0 "prune beside a run that saves" || diag "$out"
+        like "$out" 'what is unfinished there stays: another run saves to run' "  leaves what may be the run's"
+        ok "  where it is" rmdir run/iter_9999999.tmp-1
+    fi
     [ "$1" != TERM ] || code=1 refused "a second run in the same directory" \
         "--save: another run saves to run: process $pid on .*; end it, or give this one" --save run
     kill "-$1" $pid
