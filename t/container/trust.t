@@ -79,8 +79,9 @@ is "$rc" 1 "not by a name that somebody else wrote down"
 like "$out" 'is the registry running' "but the registry is asked"
 chown root "$admin"/names/*
 registry_again
-mkdir "$registry_dir/published" && chown 65534 "$registry_dir/published" && chmod 755 "$registry_dir/published"
-ordinary "$MEGATRON_BUILD/runtime/megatron" image import --cache "$registry_dir/published" "${registry}small:1" >/dev/null 2>&1
+install -d -m 755 -o 65534 "$registry_dir/published" "$registry_dir/publisher"
+out=$(ordinary HOME="$registry_dir/publisher" "$MEGATRON_BUILD/runtime/megatron" image import --cache "$registry_dir/published" "${registry}small:1" 2>&1); rc=$?
+is "$rc" 0 "a publisher imports an image"
 ordinary chmod -R go+rX "$registry_dir/published"
 publisher "$registry_dir/published" nobody
 registry_down
