@@ -58,8 +58,9 @@ static int check_container_name(const char *what, const char *name, struct error
         if (!isalnum((unsigned char)*c) && !strchr("._+-", *c))
             return error_set(err, "%s=%s: use letters, digits, dots, dashes and underscores", what,
                              name);
-    return name[0] && name[0] != '.' && name[0] != '-' ? 0
-                                                       : error_set(err, "%s: no such name", what);
+    if (!name[0] || name[0] == '.' || name[0] == '-')
+        return error_set(err, "%s=%s: a name begins with a letter or a digit", what, name);
+    return 0;
 }
 
 static int check_names(const char *what, const char *list, struct error *err)
