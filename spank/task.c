@@ -40,6 +40,7 @@ struct task {
     struct facts facts;
     struct place_notes notes;
     bool arrived; /* the others of the node count on it no more */
+    bool inside;  /* it sees the image's files */
 };
 
 /* --- failing -------------------------------------------------------------------------------- */
@@ -102,7 +103,9 @@ static int fail(struct task *task, const struct error *err)
     if (task->facts.nodes > 1) {
         if (share)
             share->end_step = 1;
-        if (with_deadline(ask_step_to_end, task, CONTROLLER_SECONDS) != 0 && !share)
+        /* The image has no socket of MUNGE's; slurmstepd ends the step, see step_exit. */
+        if (!task->inside && with_deadline(ask_step_to_end, task, CONTROLLER_SECONDS) != 0 &&
+            !share)
             slurm_error("megatron: the other nodes of the step could not be told; use scancel");
     }
     silence();
@@ -372,6 +375,7 @@ static int enter_container(struct task *task, struct error *err)
 
     if (!image->used)
         return 0;
+    task->inside = true;
     return container_join(task->plugin->share->holder, image->entrypoint, image->workdir, err);
 }
 

@@ -151,6 +151,7 @@ refused 'is not a squashfs image' "a file that is no image" --megatron-image="$h
 refused '404 Not Found; is the image.s name and tag right' "no such image" --megatron-image="${registry}none:1" true
 is "$(grep -c '404 Not Found' <<<"$out")" 1 "said by one node"
 refused 'cannot be entered in the container' "no such working directory" --megatron-image="${registry}small:1" --megatron-workdir=/nowhere true
+unlike "$out" '[Mm]unge|auth' "and nothing else"
 is "$(ls "$cache/work")" "" "nothing is left of any of it"
 registry_down
 refused 'is the registry running' "a registry that is down" --megatron-image="${registry}other:1" true
