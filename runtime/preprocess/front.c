@@ -7,64 +7,244 @@
 #include <string.h>
 #include <unistd.h>
 
-/* So much is handed to the disk at a time, while the work goes on. */
-static const int64_t sync_size = 8 << 20;
+/* So much is written at a time. Past the page cache, addresses, places and sizes are whole units.
+ */
+enum { BUFFER_SIZE = 1 << 20, UNIT = 4096 };
 
 int front_path(const struct work *work, size_t key, char *path, struct error *err)
 {
     return disk_path(path, err, "%.4000s/front-%zu.bin", work->base, key);
 }
 
+static char *new_buffer(struct error *err)
+{
+    char *buffer = aligned_alloc(UNIT, BUFFER_SIZE);
+
+    if (!buffer)
+        error_set(err, "out of memory");
+    return buffer;
+}
+
+/* --- The thread that writes ------------------------------------------------------------------- */
+
+static int write_buffer(struct front *front, struct error *err)
+{
+    int fd = front->files[front->key].fd, flags;
+    char path[DISK_PATH];
+
+    if (front_path(front->work, front->key, path, err) < 0)
+        return -1;
+    if (disk_pwrite(fd, front->buffer, front->size, front->at, path, err) == 0)
+        return 0;
+    /* A file system may take the flag and not what is written under it. */
+    flags = fcntl(fd, F_GETFL);
+    if (errno != EINVAL || flags < 0 || !(flags & O_DIRECT) ||
+        fcntl(fd, F_SETFL, flags & ~O_DIRECT) < 0)
+        return -1;
+    return disk_pwrite(fd, front->buffer, front->size, front->at, path, err);
+}
+
+static void *write_thread(void *argument)
+{
+    struct front *front = argument;
+    struct error err;
+
+    pthread_mutex_lock(&front->lock);
+    while (!front->stop) {
+        if (front->size == 0) {
+            pthread_cond_wait(&front->changed, &front->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&front->lock);
+        if (write_buffer(front, &err) < 0) {
+            front->err = err;
+            front->failed = 1;
+        }
+        pthread_mutex_lock(&front->lock);
+        front->size = 0;
+        pthread_cond_broadcast(&front->changed);
+    }
+    pthread_mutex_unlock(&front->lock);
+    return NULL;
+}
+
+/* With the lock held: until nothing is being written. */
+static int await_writer(struct front *front, struct error *err)
+{
+    while (front->size > 0)
+        pthread_cond_wait(&front->changed, &front->lock);
+    if (front->failed)
+        *err = front->err;
+    return front->failed ? -1 : 0;
+}
+
+/* Hand the first 'size' bytes of a key's buffer over, for another one. */
+static int hand_over(struct front *front, size_t key, size_t size, struct error *err)
+{
+    struct front_file *file = &front->files[key];
+    char *buffer;
+    int rc;
+
+    pthread_mutex_lock(&front->lock);
+    rc = await_writer(front, err);
+    if (rc == 0) {
+        buffer = front->buffer;
+        front->buffer = file->buffer;
+        file->buffer = buffer;
+        front->key = key;
+        front->at = file->begin;
+        front->size = size;
+        pthread_cond_broadcast(&front->changed);
+    }
+    pthread_mutex_unlock(&front->lock);
+    return rc;
+}
+
+/* --- Tokens ----------------------------------------------------------------------------------- */
+
+/* Write what is collected, up to a whole unit. */
+static int flush_file(struct front *front, size_t key, struct error *err)
+{
+    struct front_file *file = &front->files[key];
+    size_t whole = (file->fill + UNIT - 1) & ~(size_t)(UNIT - 1);
+
+    if (file->fill == 0)
+        return 0;
+    memset(file->buffer + file->fill, 0, whole - file->fill);
+    if (hand_over(front, key, whole, err) < 0)
+        return -1;
+    file->begin += (int64_t)whole;
+    file->fill = 0;
+    return 0;
+}
+
+/* Go on at another place: what is before it in its unit stays as it is. */
+static int move_file(struct front *front, size_t key, int64_t at, struct error *err)
+{
+    struct front_file *file = &front->files[key];
+    char path[DISK_PATH];
+    int rc;
+
+    if (flush_file(front, key, err) < 0 || front_path(front->work, key, path, err) < 0)
+        return -1;
+    pthread_mutex_lock(&front->lock);
+    rc = await_writer(front, err);
+    pthread_mutex_unlock(&front->lock);
+    if (rc < 0)
+        return -1;
+    file->begin = at & ~(int64_t)(UNIT - 1);
+    file->fill = (size_t)(at - file->begin);
+    memset(file->buffer, 0, UNIT);
+    /* Shorter than that where nothing is there yet. */
+    if (file->fill > 0 && pread(file->fd, file->buffer, UNIT, file->begin) < 0)
+        return error_set_errno(err, errno, "cannot read %s", path);
+    return 0;
+}
+
+int front_write(struct front *front, size_t key, int64_t token, const struct token_buffer *tokens,
+                struct error *err)
+{
+    struct front_file *file = &front->files[key];
+    int64_t at = token * (int64_t)front->id_size;
+    size_t left = tokens->count * front->id_size;
+    const char *from = tokens->ids;
+
+    if (at != file->begin + (int64_t)file->fill && move_file(front, key, at, err) < 0)
+        return -1;
+    while (left > 0) {
+        size_t count = BUFFER_SIZE - file->fill < left ? BUFFER_SIZE - file->fill : left;
+
+        memcpy(file->buffer + file->fill, from, count);
+        file->fill += count;
+        from += count;
+        left -= count;
+        if (file->fill == BUFFER_SIZE && flush_file(front, key, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int front_flush(struct front *front, struct error *err)
+{
+    int rc = 0;
+
+    if (!front->open)
+        return 0;
+    for (size_t k = 0; k < front->keys; k++)
+        if (flush_file(front, k, err) < 0)
+            return -1;
+    pthread_mutex_lock(&front->lock);
+    rc = await_writer(front, err);
+    pthread_mutex_unlock(&front->lock);
+    return rc;
+}
+
+/* --- The whole -------------------------------------------------------------------------------- */
+
+static int open_file(struct front *front, size_t key, struct error *err)
+{
+    struct front_file *file = &front->files[key];
+    char path[DISK_PATH];
+
+    if (front_path(front->work, key, path, err) < 0)
+        return -1;
+    file->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_DIRECT, 0666);
+    if (file->fd < 0 && errno == EINVAL)
+        file->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (file->fd < 0)
+        return error_set_errno(err, errno, "cannot create %s", path);
+    front->keys++;
+    file->buffer = new_buffer(err);
+    return file->buffer ? 0 : -1;
+}
+
 int front_open(struct front *front, const struct preprocess_config *config, struct work *work,
                struct board *board, size_t id_size, struct error *err)
 {
-    char path[DISK_PATH];
-
     if (front->open || work->world->size > 1 || config->shards > 1 || config->max_documents > 0)
         return 0;
     front->work = work;
     front->board = board;
     front->id_size = id_size;
     front->open = 1;
-    for (front->keys = 0; front->keys < config->key_count; front->keys++) {
-        if (front_path(work, front->keys, path, err) < 0)
+    pthread_mutex_init(&front->lock, NULL);
+    pthread_cond_init(&front->changed, NULL);
+    while (front->keys < config->key_count)
+        if (open_file(front, front->keys, err) < 0)
             return -1;
-        front->fds[front->keys] = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-        if (front->fds[front->keys] < 0)
-            return error_set_errno(err, errno, "cannot create %s", path);
-    }
+    front->buffer = new_buffer(err);
+    if (!front->buffer)
+        return -1;
+    front->writing = pthread_create(&front->writer, NULL, write_thread, front) == 0;
+    if (!front->writing)
+        return error_set(err, "cannot start a thread");
     front_pass(front, front->next);
     return 0;
 }
 
 void front_close(struct front *front)
 {
-    for (size_t k = 0; k < front->keys; k++)
-        close(front->fds[k]);
+    if (!front->open)
+        return;
+    pthread_mutex_lock(&front->lock);
+    front->stop = 1;
+    pthread_cond_broadcast(&front->changed);
+    pthread_mutex_unlock(&front->lock);
+    if (front->writing)
+        pthread_join(front->writer, NULL);
+    for (size_t k = 0; k < front->keys; k++) {
+        close(front->files[k].fd);
+        free(front->files[k].buffer);
+    }
+    free(front->buffer);
+    pthread_mutex_destroy(&front->lock);
+    pthread_cond_destroy(&front->changed);
     memset(front, 0, sizeof(*front));
 }
 
 int front_at(const struct front *front, size_t chunk)
 {
     return front->open && front->next == chunk;
-}
-
-int front_write(struct front *front, size_t key, int64_t token, const struct token_buffer *tokens,
-                struct error *err)
-{
-    int64_t at = token * (int64_t)front->id_size, size = (int64_t)(tokens->count * front->id_size);
-    char path[DISK_PATH];
-
-    if (front_path(front->work, key, path, err) < 0 ||
-        disk_pwrite(front->fds[key], tokens->ids, (size_t)size, at, path, err) < 0)
-        return -1;
-    /* Only so that less is left for the end: the result does not matter. */
-    if (at + size - front->unsynced[key] >= sync_size) {
-        sync_file_range(front->fds[key], front->unsynced[key], at + size - front->unsynced[key],
-                        SYNC_FILE_RANGE_WRITE);
-        front->unsynced[key] = at + size;
-    }
-    return 0;
 }
 
 void front_pass(struct front *front, size_t chunk)

@@ -195,7 +195,7 @@ int run_phases(struct run *run, struct error *err)
             return -1;
         if (!complete && (front_open(&run->front, run->config, &run->work, &run->parts,
                                      tokenizer_id_size(run->tokenizer), err) < 0 ||
-                          do_chunks(run, path, err) < 0))
+                          do_chunks(run, path, err) < 0 || front_flush(&run->front, err) < 0))
             return -1;
         report_share(&run->report);
         if (run_is_over(run))
