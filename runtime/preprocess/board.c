@@ -222,6 +222,17 @@ void board_touch(struct work *work, struct board *board, size_t number)
     }
 }
 
+int board_done_up_to(struct board *board, size_t number)
+{
+    size_t count = 0;
+
+    pthread_mutex_lock(&board->lock);
+    while (count < board->count && count < number && board->jobs[count].done)
+        count++;
+    pthread_mutex_unlock(&board->lock);
+    return count == number;
+}
+
 int board_is_done(struct board *board, size_t number)
 {
     int done;

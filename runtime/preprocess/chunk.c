@@ -1,5 +1,6 @@
 #include "config.h"
 #include "chunk.h"
+#include "document.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -148,6 +149,25 @@ static int write_tokens(struct encode *encode, struct chunk *chunk, const struct
     return part_append(chunk->part, &block->data, err);
 }
 
+/* With --max-documents: what is broken behind the last document of all that are wanted is not
+ * counted. */
+static int drop_beyond(struct encode *encode, const struct chunk *chunk, struct block *block,
+                       struct error *err)
+{
+    int64_t wanted = encode->config->max_documents - chunk->totals.documents;
+    struct part_fault last = {0};
+
+    if (encode->config->max_documents == 0 || block->data.documents < wanted ||
+        block->listed_count == 0)
+        return 0;
+    memset(block->faults, 0, sizeof(block->faults));
+    if (document_count_block(encode->config, encode->tokenizer, &block->records, wanted,
+                             block->faults, &last, err) < 0)
+        return -1;
+    document_drop_faults(block->listed, &block->listed_count, &last);
+    return 0;
+}
+
 static int write_block(struct encode *encode, struct chunk *chunk, struct block *block,
                        struct error *err)
 {
@@ -159,7 +179,7 @@ static int write_block(struct encode *encode, struct chunk *chunk, struct block 
         chunk->next_write++;
         return 0;
     }
-    if (write_tokens(encode, chunk, block, err) < 0)
+    if (drop_beyond(encode, chunk, block, err) < 0 || write_tokens(encode, chunk, block, err) < 0)
         return -1;
     if (totals->documents == 0)
         totals->leading += block->leading;

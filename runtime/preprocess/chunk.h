@@ -40,6 +40,8 @@ struct chunk {
     struct block *waiting; /* encoded before their turn, by number */
     pthread_mutex_t write_lock;
     double touched;
+    int broken; /* its input cannot be read further: 'err' */
+    struct error err;
     struct chunk *next;
 };
 

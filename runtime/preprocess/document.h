@@ -19,4 +19,12 @@ int document_count_faults(const struct preprocess_config *config, const struct p
                           const struct tokenizer *tokenizer, size_t chunk, int64_t documents,
                           int64_t *faults, struct part_fault *last, struct error *err);
 
+/* The same for one block that has been read. */
+int document_count_block(const struct preprocess_config *config, const struct tokenizer *tokenizer,
+                         const struct record_block *block, int64_t documents, int64_t *faults,
+                         struct part_fault *last, struct error *err);
+
+/* Of a list in the order of the input, keep only what comes before 'last'. */
+void document_drop_faults(struct part_fault *listed, int64_t *count, const struct part_fault *last);
+
 #endif

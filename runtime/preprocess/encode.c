@@ -362,6 +362,12 @@ static int read_block(struct encode *encode, struct chunk *chunk, struct block *
     chunk->reading = 0;
     if (rc > 0)
         block->number = chunk->next_read++;
+    /* Whether others have read so far that they met it is chance. */
+    if (rc < 0 && encode->config->max_documents > 0) {
+        chunk->broken = 1;
+        chunk->err = *err;
+        rc = 0;
+    }
     /* No chunk needs more than all documents that are wanted. */
     if (rc == 0 || full)
         chunk->input_done = 1;
@@ -403,6 +409,25 @@ static int do_block(struct worker *worker, struct chunk *chunk, struct block *bl
     return chunk_commit(encode, chunk, block, freed, &worker->err);
 }
 
+/* Give a complete chunk its name, or remember why it is not complete. */
+static int end_chunk(struct worker *worker, struct chunk *chunk)
+{
+    struct encode *encode = worker->encode;
+    struct encode_team *team = encode->team;
+
+    if (!chunk->broken || chunk->full)
+        return chunk_finish(encode, chunk, &worker->err);
+    pthread_mutex_lock(&team->lock);
+    if (chunk->number < encode->broken) {
+        encode->broken = chunk->number;
+        encode->broken_err = chunk->err;
+    }
+    team->no_more = 1;
+    pthread_mutex_unlock(&team->lock);
+    chunk_abandon(chunk);
+    return 0;
+}
+
 /* With the lock held: let go of a chunk, and close it if it is complete. Returns the chunk, in the
  * hands of this thread, whose turn it is to be written then, or NULL. */
 static struct chunk *leave_chunk(struct worker *worker, struct chunk *chunk)
@@ -418,7 +443,7 @@ static struct chunk *leave_chunk(struct worker *worker, struct chunk *chunk)
     team->memory -= record_reader_memory(chunk->reader);
     team->opening++;
     pthread_mutex_unlock(&team->lock);
-    if (chunk_finish(encode, chunk, &worker->err) < 0)
+    if (end_chunk(worker, chunk) < 0)
         fail(team, &worker->err);
     pthread_mutex_lock(&team->lock);
     team->opening--;
@@ -498,6 +523,7 @@ int encode_open(struct encode *encode, struct error *err)
     size_t cache = caches_limit / encode->threads;
 
     encode->team = team;
+    encode->broken = SIZE_MAX;
     if (!team)
         return error_set(err, "out of memory");
     pthread_mutex_init(&team->lock, NULL);

@@ -33,6 +33,10 @@ struct encode {
     _Atomic int64_t shown; /* broken documents that were named when they were met */
     _Atomic int stop;      /* set by encode_stop */
     struct encode_team *team;
+    /* With --max-documents: a chunk whose input cannot be read, which matters only if the chunks
+     * before it have not enough documents. SIZE_MAX: there is none. */
+    size_t broken;
+    struct error broken_err;
 };
 
 /* Start with a set of threads' encoders and buffers; they are kept until encode_close. */
@@ -40,7 +44,7 @@ int encode_open(struct encode *encode, struct error *err);
 void encode_close(struct encode *encode);
 
 /* Work until no chunk is left to claim. 'first', if not NULL, is a chunk claimed already. Returns
- * 0, or -1 when a chunk failed. */
+ * 0, or -1 when a chunk failed; a chunk that is broken has not failed. */
 int encode_run(struct encode *encode, const size_t *first, struct error *err);
 
 /* Let a running encode_run end soon, from another thread; what is unfinished is dropped. */

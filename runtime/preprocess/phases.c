@@ -34,13 +34,17 @@ static int do_chunks(struct run *run, const char *layout, struct error *err)
         int64_t left;
         int rc;
 
-        if (encode_run(&run->encode, NULL, err) < 0)
+        if (run->encode.broken == SIZE_MAX && encode_run(&run->encode, NULL, err) < 0)
             return -1;
         left = board_scan(&run->work, &run->parts, err);
         if (left < 0)
             return -1;
         if (chunks_complete(run, left) || disk_exists(layout) || run_is_over(run))
             return 0;
+        if (board_done_up_to(&run->parts, run->encode.broken)) {
+            *err = run->encode.broken_err;
+            return -1;
+        }
         rc = board_take_over(&run->work, &run->parts, &number, err);
         if (rc < 0 || (rc > 0 && encode_run(&run->encode, &number, err) < 0))
             return -1;

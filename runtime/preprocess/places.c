@@ -116,12 +116,13 @@ static void add_to_check(struct key_check *check, const struct part_totals *tota
 }
 
 /* With --max-documents: what is broken beyond the last document is not counted and not listed. How
- * much of it was read is chance. Standard input cannot be read again. */
+ * much of it was read is chance. Standard input cannot be read again, but is one chunk, whose part
+ * ends with the last document (chunk.c). */
 static int drop_beyond(const struct preprocess_config *config, const struct plan *plan,
                        const struct tokenizer *tokenizer, size_t chunk, const struct place *begin,
                        struct part_totals *totals, struct error *err)
 {
-    int64_t wanted = config->max_documents - begin->documents, faults[FAULT_COUNT] = {0}, kept = 0;
+    int64_t wanted = config->max_documents - begin->documents, faults[FAULT_COUNT] = {0};
     struct part_fault last = {0};
 
     if (config->max_documents == 0 || totals->documents < wanted || totals->listed_count == 0 ||
@@ -130,10 +131,7 @@ static int drop_beyond(const struct preprocess_config *config, const struct plan
     if (document_count_faults(config, plan, tokenizer, chunk, wanted, faults, &last, err) < 0)
         return -1;
     memcpy(totals->faults, faults, sizeof(faults));
-    for (int64_t i = 0; i < totals->listed_count; i++)
-        kept += totals->listed[i].segment < last.segment ||
-                (totals->listed[i].segment == last.segment && totals->listed[i].line < last.line);
-    totals->listed_count = kept;
+    document_drop_faults(totals->listed, &totals->listed_count, &last);
     return 0;
 }
 

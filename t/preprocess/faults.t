@@ -214,6 +214,29 @@ try "${pre[@]}" --input limit.jsonl --output-prefix few --overwrite --max-docume
 is "$rc" 0 "--strict passes with a good first document"
 try "${pre[@]}" --input limit.jsonl --output-prefix few --overwrite --max-documents 2 --strict
 is "$rc" 1 "and stops at a broken one before the last"
+for threads in 1 3; do
+    try bash -c "${pre[*]} --input - --output-prefix few --overwrite --max-documents 1 --strict --workers $threads <limit.jsonl"
+    is "$rc" 0 "the same from standard input, $threads threads"
+    try bash -c "${pre[*]} --input - --output-prefix few --overwrite --max-documents 2 --strict --workers $threads <limit.jsonl"
+    is "$rc" 1 "which stops at the same one"
+    try bash -c "${pre[*]} --input - --output-prefix few --overwrite --max-documents 4 --workers $threads <limit.jsonl"
+    is "$rc $(grep -c '; skipped$' <<<"$out") $(sed -n 's/^  skipped: *//p' <<<"$out")" "0 3 3" "and counts the same"
+done
+
+# --- An archive that is damaged behind the last document: enough was read, however far others were
+for i in {1..90000}; do echo "{\"text\":\"$i 2 3 4 5 6 7\"}"; done >long.jsonl
+gzip -c long.jsonl >long.jsonl.gz
+truncate -s -1000 long.jsonl.gz
+head -n 60000 long.jsonl >first.jsonl
+for threads in 1 4; do
+    for input in long.jsonl.gz "first.jsonl long.jsonl.gz" -; do
+        try bash -c "${pre[*]} --input $input --output-prefix few --overwrite --max-documents 50000 --workers $threads --chunk-bytes 500000 <long.jsonl.gz"
+        is "$rc" 0 "documents before the damage in $input, $threads threads"
+    done
+    try "${pre[@]}" --input first.jsonl long.jsonl.gz --output-prefix few --overwrite --max-documents 200000 --workers $threads --chunk-bytes 500000
+    is "$rc" 1 "not if they are behind it"
+    like "$out" 'long\.jsonl\.gz is truncated' "which is said"
+done
 
 # --- Two runs with one prefix: the second takes over, the first says so
 mkfifo hold
