@@ -74,3 +74,37 @@ void file_bytes_clear(struct file_bytes *bytes)
     free(bytes->data);
     memset(bytes, 0, sizeof(*bytes));
 }
+
+ssize_t file_read_at(int fd, void *out, size_t size, int64_t offset)
+{
+    size_t done = 0;
+
+    while (done < size) {
+        ssize_t got = pread(fd, (char *)out + done, size - done, offset + (int64_t)done);
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -1;
+        if (got == 0)
+            break;
+        done += (size_t)got;
+    }
+    return (ssize_t)done;
+}
+
+int file_write_at(int fd, const void *data, size_t size, int64_t offset)
+{
+    size_t done = 0;
+
+    while (done < size) {
+        ssize_t put = pwrite(fd, (const char *)data + done, size - done, offset + (int64_t)done);
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return -1;
+        done += (size_t)put;
+    }
+    return 0;
+}

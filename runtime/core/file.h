@@ -1,8 +1,10 @@
-/* A file of bounded size as bytes in memory. */
+/* A file of bounded size as bytes in memory, and whole pieces of any file. */
 #ifndef MEGATRON_FILE_H
 #define MEGATRON_FILE_H
 
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
 #include "error.h"
 
 #ifdef __cplusplus
@@ -19,6 +21,13 @@ struct file_bytes {
 int file_read(const char *path, size_t limit, struct file_bytes *bytes, struct error *err);
 
 void file_bytes_clear(struct file_bytes *bytes);
+
+/* Read 'size' bytes at 'offset', however many calls it takes. Returns how many there were before
+ * the file's end, or -1 with errno set. */
+ssize_t file_read_at(int fd, void *out, size_t size, int64_t offset);
+
+/* Write 'size' bytes at 'offset'. Returns 0, or -1 with errno set. */
+int file_write_at(int fd, const void *data, size_t size, int64_t offset);
 
 #ifdef __cplusplus
 }

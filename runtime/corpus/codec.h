@@ -2,6 +2,7 @@
 #ifndef MEGATRON_CORPUS_CODEC_H
 #define MEGATRON_CORPUS_CODEC_H
 
+#include "file.h"
 #include "source.h"
 
 enum { INPUT_SIZE = 1 << 17 };
@@ -31,9 +32,6 @@ struct source {
  * at the end of the file. Returns the number available, or -1. */
 ssize_t input_fill(struct source *source, size_t want, struct error *err);
 void input_take(struct source *source, size_t count);
-
-/* pread all of 'size' bytes unless the file ends before; returns the count or -1. */
-ssize_t read_at(int fd, void *buffer, size_t size, int64_t position);
 
 /* One pair per codec. start: prepare source->state and the functions. can_cut: see source_can_cut.
  */

@@ -31,7 +31,7 @@ static int bgzf_chain(int fd, int64_t position, int64_t size)
     for (int i = 0; i < BGZF_CHAIN && position < size; i++) {
         int64_t length;
 
-        if (read_at(fd, header, sizeof(header), position) != (ssize_t)sizeof(header))
+        if (file_read_at(fd, header, sizeof(header), position) != (ssize_t)sizeof(header))
             return 0;
         length = bgzf_size(header);
         if (length == 0)

@@ -77,24 +77,6 @@ static int check_built(const char *path, enum codec codec, struct error *err)
                      path, codecs[codec].name, codecs[codec].package);
 }
 
-ssize_t read_at(int fd, void *buffer, size_t size, int64_t position)
-{
-    size_t done = 0;
-
-    while (done < size) {
-        ssize_t count = pread(fd, (char *)buffer + done, size - done, position + (int64_t)done);
-
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0)
-            return -1;
-        if (count == 0)
-            break;
-        done += (size_t)count;
-    }
-    return (ssize_t)done;
-}
-
 int source_probe(const char *path, enum codec *codec, struct error *err)
 {
     unsigned char bytes[8];
@@ -103,7 +85,7 @@ int source_probe(const char *path, enum codec *codec, struct error *err)
 
     if (fd < 0)
         return error_set_errno(err, errno, "cannot open %s", path);
-    count = read_at(fd, bytes, sizeof(bytes), 0);
+    count = file_read_at(fd, bytes, sizeof(bytes), 0);
     close(fd);
     if (count < 0)
         return error_set_errno(err, errno, "cannot read %s", path);

@@ -56,7 +56,7 @@ static lzma_index *read_index(int fd, int64_t size)
 
     while (buffer && rc == LZMA_OK) {
         if (stream.avail_in == 0) {
-            ssize_t count = read_at(fd, buffer, INPUT_SIZE, position);
+            ssize_t count = file_read_at(fd, buffer, INPUT_SIZE, position);
 
             if (count <= 0)
                 break;

@@ -31,7 +31,7 @@ static int begins_frame(int fd, int64_t position, int64_t size)
 
     if (position == size)
         return 1;
-    if (read_at(fd, bytes, 4, position) != 4)
+    if (file_read_at(fd, bytes, 4, position) != 4)
         return 0;
     return little32(bytes) == 0xfd2fb528u || is_skippable(little32(bytes));
 }
@@ -43,7 +43,7 @@ static int64_t frame_end(int fd, int64_t position, int64_t size, int64_t limit)
     unsigned char h[8];
     int single, content;
 
-    if (read_at(fd, h, 8, position) < 8)
+    if (file_read_at(fd, h, 8, position) < 8)
         return -1;
     if (is_skippable(little32(h)))
         return position + 8 + little32(h + 4);
@@ -58,7 +58,7 @@ static int64_t frame_end(int fd, int64_t position, int64_t size, int64_t limit)
         unsigned char block[3];
         uint32_t header, type, length;
 
-        if (read_at(fd, block, 3, position) != 3)
+        if (file_read_at(fd, block, 3, position) != 3)
             return -1;
         header = (uint32_t)block[0] | (uint32_t)block[1] << 8 | (uint32_t)block[2] << 16;
         type = header >> 1 & 3;

@@ -1,4 +1,5 @@
 #include "config.h"
+#include "file.h"
 #include "index_private.h"
 
 #include <errno.h>
@@ -55,44 +56,23 @@ static int place_arrays(struct index_file *file)
 static int read_all(const struct index_file *file, void *out, size_t size, int64_t offset,
                     struct error *err)
 {
-    char *at = out;
+    ssize_t got = file_read_at(file->fd, out, size, offset);
 
-    while (size > 0) {
-        ssize_t got = pread(file->fd, at, size, offset);
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return error_set_errno(err, errno, "%s: cannot read at offset %" PRId64, file->path,
-                                   offset);
-        if (got == 0)
-            return error_set(err,
-                             "%s: nothing at offset %" PRId64 "; it was cut after it was opened",
-                             file->path, offset);
-        at += got;
-        offset += got;
-        size -= (size_t)got;
-    }
+    if (got < 0)
+        return error_set_errno(err, errno, "%s: cannot read at offset %" PRId64, file->path,
+                               offset);
+    if ((size_t)got < size)
+        return error_set(err, "%s: nothing at offset %" PRId64 "; it was cut after it was opened",
+                         file->path, offset + got);
     return 0;
 }
 
 static int write_all(const struct index_file *file, const void *data, size_t size, int64_t offset,
                      struct error *err)
 {
-    const char *at = data;
-
-    while (size > 0) {
-        ssize_t put = pwrite(file->fd, at, size, offset);
-
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0)
-            return error_set_errno(err, errno, "%s: cannot write at offset %" PRId64, file->path,
-                                   offset);
-        at += put;
-        offset += put;
-        size -= (size_t)put;
-    }
+    if (file_write_at(file->fd, data, size, offset) < 0)
+        return error_set_errno(err, errno, "%s: cannot write at offset %" PRId64, file->path,
+                               offset);
     return 0;
 }
 

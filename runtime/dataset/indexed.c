@@ -1,5 +1,6 @@
 #include "config.h"
 #include "indexed.h"
+#include "file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -63,25 +64,16 @@ static void close_file(struct file *file)
 static int read_at(const struct file *file, void *out, size_t size, int64_t offset,
                    struct error *err)
 {
-    char *at = out;
+    ssize_t got = file_read_at(file->fd, out, size, offset);
 
-    while (size > 0) {
-        ssize_t got = pread(file->fd, at, size, offset);
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return error_set_errno(err, errno, "%s: cannot read at offset %" PRId64, file->path,
-                                   offset);
-        if (got == 0)
-            return error_set(err,
-                             "%s: nothing at offset %" PRId64
-                             ", where %zu more bytes must be; it was cut after it was opened",
-                             file->path, offset, size);
-        at += got;
-        offset += got;
-        size -= (size_t)got;
-    }
+    if (got < 0)
+        return error_set_errno(err, errno, "%s: cannot read at offset %" PRId64, file->path,
+                               offset);
+    if ((size_t)got < size)
+        return error_set(err,
+                         "%s: nothing at offset %" PRId64
+                         ", where %zu more bytes must be; it was cut after it was opened",
+                         file->path, offset + got, size - (size_t)got);
     return 0;
 }
 

@@ -1,5 +1,6 @@
 #include "config.h"
 #include "disk.h"
+#include "file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -55,36 +56,16 @@ int disk_writev(int fd, struct iovec *parts, int count, const char *path, struct
 int disk_pwrite(int fd, const void *data, size_t size, int64_t offset, const char *path,
                 struct error *err)
 {
-    while (size > 0) {
-        ssize_t done = pwrite(fd, data, size, offset);
-
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0)
-            return write_failed(path, err);
-        data = (const char *)data + done;
-        size -= (size_t)done;
-        offset += done;
-    }
-    return 0;
+    return file_write_at(fd, data, size, offset) < 0 ? write_failed(path, err) : 0;
 }
 
 int disk_pread(int fd, void *data, size_t size, int64_t offset, const char *path, struct error *err)
 {
-    while (size > 0) {
-        ssize_t done = pread(fd, data, size, offset);
+    ssize_t got = file_read_at(fd, data, size, offset);
 
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0)
-            return error_set_errno(err, errno, "cannot read %s", path);
-        if (done == 0)
-            return 1;
-        data = (char *)data + done;
-        size -= (size_t)done;
-        offset += done;
-    }
-    return 0;
+    if (got < 0)
+        return error_set_errno(err, errno, "cannot read %s", path);
+    return (size_t)got < size;
 }
 
 /* link() never replaces a file; where a file system has no links, rename() must do. */
