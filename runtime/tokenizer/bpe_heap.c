@@ -65,13 +65,14 @@ static void queue_sort(struct queue *queue)
         qsort(queue->sorted, queue->sorted_count, sizeof(*queue->sorted), compare_items);
 }
 
-enum { REMEMBERED = 64 };
+enum { REMEMBERED_BITS = 9, REMEMBERED = 1 << REMEMBERED_BITS };
 
 struct chain {
     const struct bpe *bpe;
     uint32_t *symbols, *ranks, *previous, *next;
     struct queue queue;
-    /* Merges of late, by their pair: in runs of one character the same few come again and again. */
+    /* Merges of late, by their pair: in runs of one character the same come again and again, and
+     * there are as many as two of its tokens can be put together. */
     uint64_t pairs[REMEMBERED];
     uint32_t merged[REMEMBERED];
 };
@@ -79,7 +80,7 @@ struct chain {
 static uint32_t merge_pair(struct chain *chain, uint32_t left, uint32_t right, uint32_t rank)
 {
     uint64_t pair = (uint64_t)left << 32 | right;
-    size_t slot = (left * 31 + right) % REMEMBERED;
+    size_t slot = bpe_pair_hash(pair) >> (64 - REMEMBERED_BITS);
 
     if (chain->pairs[slot] != pair) {
         chain->pairs[slot] = pair;
