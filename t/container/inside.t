@@ -1,0 +1,74 @@
+#!/bin/bash
+# What the tasks of a step find in their image: the home, the entry point's environment, GPUs, a connection
+# to PMIx; and with how many processors it was imported. With the stand-in for Enroot, or with the real one.
+cd "$(dirname "$0")/../.." || exit 1
+. t/tap.sh
+. t/container/registry.sh
+unshare --user --map-current-user true 2>/dev/null || skip_all "no user namespaces here"
+trap registry_end EXIT
+registry_up "$(mktemp -d)" || exit 1
+# An Enroot that tells what imports are allowed to use.
+programs=$registry_dir/programs
+mkdir "$programs"
+cp -s "$enroot_path"/* "$programs/"
+install -m 666 /dev/null "$registry_dir/processors"
+rm "$programs/enroot"
+printf '#!/bin/sh\n[ "$1" != import ] || echo "$ENROOT_MAX_PROCESSORS" >>"%s/processors"\nexec "%s/enroot" "$@"\n' "$registry_dir" "$enroot_path" >"$programs/enroot"
+chmod 755 "$programs/enroot"
+cluster_up --nodes 2 --gpus 2 --cpus 4 --plugin-args "${image_arguments/"$enroot_path"/"$programs:$enroot_path"}"
+trap 'registry_end; cluster_down' EXIT
+home=$registry_dir/home
+chown "$(as_user id -u)" "$home"
+cache=$home/.cache/megatron/images
+job() {
+    try as_user env HOME="$home" ENROOT_ALLOW_HTTP=yes ENROOT_STANDIN_REGISTRY="$registry_dir/registry" "$@"
+}
+image=--megatron-image=${registry}small:1
+
+for cpus in 1 2; do
+    rm -f "$cache"/*.sqsh
+    : >"$registry_dir/processors"
+    job srun -N2 --ntasks-per-node=2 -c$cpus "$image" true
+    is "$rc:$(cat "$registry_dir/processors")" "0:$((2 * cpus))" "one import, with the cores of both tasks of its node ($((2 * cpus)))"
+done
+
+echo seen >"$home/file"
+job srun -n1 "$image" --megatron-mount-home cat "$home/file"
+is "$rc:$out" 0:seen "the home, where it is asked for"
+job srun -n1 "$image" cat "$home/file"
+like "$out" "can't open .*/home/file" "and not else"
+
+# An image with an entry point of its own, as Enroot writes it down.
+root=$registry_dir/registry/small/1
+printf 'export ENTRY=ran\ncd "/etc" && unset OLDPWD || exit 1\nexec "$@"\n' >"$root/etc/rc"
+mksquashfs "$root" "$registry_dir/entry.sqsh" -quiet -no-progress -all-root >/dev/null
+job srun -n2 --megatron-image="$registry_dir/entry.sqsh" sh -c 'echo "<$ENTRY>"'
+is "$out" "<>
+<>" "the entry point does not run"
+job srun -n2 --megatron-image="$registry_dir/entry.sqsh" --megatron-entrypoint sh -c 'echo "<$ENTRY>"'
+is "$out" "<ran>
+<ran>" "unless it is asked for; tasks have its environment"
+
+# What hooks of the host are told of GPUs. (NVIDIA's own needs a driver.)
+job env ENROOT_RUNTIME_PATH=/tmp "$enroot_path/enroot" info
+sysconf=$(sed -n 's/.*ENROOT_SYSCONF_PATH=//p' <<<"$out")
+mkdir "$registry_dir/sysconf"
+[ -z "$sysconf" ] || cp -a "$sysconf/." "$registry_dir/sysconf/"
+mkdir -p "$registry_dir/sysconf/hooks.d"
+rm -f "$registry_dir/sysconf/hooks.d/98-nvidia.sh"
+printf '#!/bin/bash\ngrep ^NVIDIA_ "$ENROOT_ENVIRON" >"%s/told" || :\n' "$registry_dir/tmp" >"$registry_dir/sysconf/hooks.d/98-test.sh"
+chmod 755 "$registry_dir/sysconf/hooks.d/98-test.sh"
+job env ENROOT_SYSCONF_PATH="$registry_dir/sysconf" srun -n2 --gpus-per-node=2 "$image" true
+is "$rc:$(sort "$registry_dir/tmp/told" | xargs)" "0:NVIDIA_DRIVER_CAPABILITIES=compute,utility NVIDIA_VISIBLE_DEVICES=0,1" "GPUs of all tasks of the node, to compute with"
+rm -f "$registry_dir/tmp/told"
+job env ENROOT_SYSCONF_PATH="$registry_dir/sysconf" srun -n2 "$image" true
+is "$rc:$(cat "$registry_dir/tmp/told")" 0: "none without"
+
+# A real client of PMIx, with the host's libraries.
+if "$MEGATRON_BUILD/runtime/megatron" version | grep -qi mpi; then
+    mounts=/usr:/usr:ro,/etc:/etc:ro,$top:$top:ro
+    for directory in /lib /lib64; do [ ! -d $directory ] || mounts+=,$directory:$directory:ro; done
+    job srun --mpi=pmix -N2 --ntasks-per-node=2 "$image" --megatron-mounts="$mounts" "$MEGATRON_INST/bin/megatron" comm-test --device cpu --max-bytes 1024 --iterations 1 --warmup 0
+    is "$rc:$(grep -c '4 ranks over mpi' <<<"$out"):$(grep -c ' 0 wrong elements on all ranks' <<<"$out")" 0:1:1 "four ranks on two nodes meet through PMIx and compute"
+fi
+done_testing
