@@ -1,0 +1,204 @@
+/* Linear layers and attention: the operations that calculate. */
+#include "speed.h"
+#include "rng.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+void measure_linear(const char *name, int64_t rows, int64_t in, int64_t out, int bias, int gelu_out,
+                    int gelu_in, double times, int check)
+{
+    double flops = 2.0 * (double)rows * (double)in * (double)out;
+    char text[64];
+
+    begin();
+    now = (struct operation){.kind = OPERATION_LINEAR_FORWARD,
+                             .linear = {rows, in, out, TYPE_BF16, bias && gelu_out >= 0,
+                                        gelu_out > 0 ? ACTIVATION_GELU : ACTIVATION_NONE,
+                                        gelu_out > 0}};
+    s[0] = input(rows * in, 1, 0);
+    s[1] = input(in * out, 0.02, 0);
+    s[2] = input(out, 0.1, 0);
+    s[3] = output(rows * out, 0);
+    s[4] = gelu_out > 0 ? output(rows * out, 0) : -1;
+    snprintf(text, sizeof(text), "%s forward", name);
+    measure(text, run_now, make_now, 0, flops, times, 5e-3, check);
+
+    begin();
+    now = (struct operation){.kind = OPERATION_LINEAR_DGRAD,
+                             .linear = {rows, in, out, TYPE_BF16, gelu_in,
+                                        gelu_in ? ACTIVATION_GELU : ACTIVATION_NONE, 0}};
+    s[0] = input(rows * out, 1, 0);
+    s[1] = input(in * out, 0.02, 0);
+    s[2] = gelu_in ? input(rows * in, 1, 0) : -1;
+    s[3] = output(rows * in, 0);
+    s[4] = gelu_in ? output(in, 1) : -1;
+    snprintf(text, sizeof(text), "%s dgrad", name);
+    measure(text, run_now, make_now, 0, flops, times, 5e-3, check);
+
+    begin();
+    now = (struct operation){
+        .kind = OPERATION_LINEAR_WGRAD,
+        .linear = {rows, in, out, TYPE_BF16, bias && gelu_out == 0, ACTIVATION_NONE, 0}};
+    s[0] = input(rows * out, 1, 0);
+    s[1] = input(rows * in, 1, 0);
+    s[2] = output(in * out, 1);
+    s[3] = now.linear.bias ? output(out, 1) : -1;
+    snprintf(text, sizeof(text), "%s wgrad", name);
+    measure(text, run_now, make_now, 0, flops, times, 5e-3, check);
+}
+
+static struct attention_shape attention_shape;
+static int64_t k_offset, v_offset;
+
+static void *channel(int slot, int64_t offset)
+{
+    return (char *)p(slot) + offset * (int64_t)type_size(type());
+}
+
+static void run_attention_now(struct device_plan *made)
+{
+    struct attention_operands o = {channel(s[0], 0),
+                                   channel(s[0], k_offset),
+                                   channel(s[0], v_offset),
+                                   p(s[1]),
+                                   p(s[2]),
+                                   p(s[5]),
+                                   NULL,
+                                   NULL,
+                                   0,
+                                   NULL};
+
+    run_attention(made, stream, &o);
+}
+
+static void run_attention_backward_now(struct device_plan *made)
+{
+    struct attention_backward_operands o = {channel(s[0], 0),
+                                            channel(s[0], k_offset),
+                                            channel(s[0], v_offset),
+                                            p(s[1]),
+                                            p(s[3]),
+                                            p(s[2]),
+                                            channel(s[4], 0),
+                                            channel(s[4], k_offset),
+                                            channel(s[4], v_offset),
+                                            p(s[5]),
+                                            NULL,
+                                            NULL,
+                                            0};
+
+    run_attention_backward(made, stream, &o);
+}
+
+void measure_attention(const struct model *m, int64_t rows, int check)
+{
+    int64_t head = m->hidden / m->heads, width = (m->heads + 2 * m->kv_heads) * head;
+    double flops = 2.0 * (double)rows * (double)m->sequence * (double)m->hidden;
+
+    begin();
+    k_offset = m->heads * head;
+    v_offset = k_offset + m->kv_heads * head;
+    attention_shape = (struct attention_shape){.batch = m->micro,
+                                               .q_rows = m->sequence,
+                                               .kv_rows = m->sequence,
+                                               .heads = m->heads,
+                                               .kv_heads = m->kv_heads,
+                                               .head_size = head,
+                                               .type = TYPE_BF16,
+                                               .q = {m->sequence * width, width, head},
+                                               .kv = {m->sequence * width, width, head},
+                                               .out = {m->sequence * m->hidden, m->hidden, head},
+                                               .scale = 1 / sqrt((double)head),
+                                               .causal = 1};
+    now = (struct operation){.kind = OPERATION_ATTENTION, .attention = attention_shape};
+    s[0] = input(rows * width, 1, 0);
+    s[1] = output(rows * m->hidden, 0);
+    s[2] = output(rows * m->heads, 1);
+    s[5] = integers(rows, m->sequence, 200); /* documents of 200 tokens */
+    measure("attention", run_attention_now, make_now, 0, flops, (double)m->layers, 5e-3, check);
+    now.kind = OPERATION_ATTENTION_BACKWARD;
+    s[3] = input(rows * m->hidden, 1, 0);
+    s[4] = output(rows * width, 0);
+    measure("attention backward", run_attention_backward_now, make_now, 0, 2.5 * flops,
+            (double)m->layers, 1e-2, check);
+    now.attention.documents = 1;
+    now.kind = OPERATION_ATTENTION;
+    measure("documents", run_attention_now, make_now, 0, flops, 0, 5e-3, check);
+    now.kind = OPERATION_ATTENTION_BACKWARD;
+    measure("documents backward", run_attention_backward_now, make_now, 0, 2.5 * flops, 0, 1e-2,
+            check);
+}
+
+/* Dropout by the library: out is linear in v with one and the same mask in both directions, so the
+ * sums of out * dout and v * dv agree; and probabilities keep their mean, so with v = 1 out is 1.
+ */
+void measure_attention_dropout(const struct model *m, int64_t rows)
+{
+    int64_t head = m->hidden / m->heads, width = (m->heads + 2 * m->kv_heads) * head;
+    double a = 0, b = 0, norm = 0, mean = 0;
+    struct operation forward, backward;
+    struct device_plan *f, *g;
+    struct step_state *state;
+    struct error err;
+    float *out, *dout, *qkv, *dqkv;
+    int ones;
+
+    begin();
+    forward = (struct operation){.kind = OPERATION_ATTENTION, .attention = attention_shape};
+    forward.attention.dropout = 0.1;
+    backward = forward;
+    backward.kind = OPERATION_ATTENTION_BACKWARD;
+    s[0] = input(rows * width, 1, 0);
+    s[1] = output(rows * m->hidden, 0);
+    s[2] = output(rows * m->heads, 1);
+    s[3] = input(rows * m->hidden, 1, 0);
+    s[4] = output(rows * width, 0);
+    s[5] = input((int64_t)sizeof(*state) / 4, 0, 1);
+    ones = input(rows * width, 0, 0);
+    fill(slots[ones].memory, rows * width, TYPE_BF16, 1);
+    state = device_host_allocate(device, sizeof(*state), &err);
+    memset(state, 0, sizeof(*state));
+    state->seed = 1234;
+    device_copy(stream, slots[s[5]].memory, state, sizeof(*state), COPY_TO_DEVICE);
+    reference = 0;
+    f = plan(&forward);
+    g = plan(&backward);
+    run_attention(f, stream,
+                  &(struct attention_operands){channel(s[0], 0), channel(s[0], k_offset), p(ones),
+                                               p(s[1]), p(s[2]), NULL, NULL, p(s[5]), 7, NULL});
+    out = fetch(p(s[1]), TYPE_BF16, rows * m->hidden);
+    for (int64_t i = 0; i < rows * m->hidden; i++)
+        mean += out[i] / (double)(rows * m->hidden);
+    device_host_release(device, out);
+    run_attention(f, stream,
+                  &(struct attention_operands){channel(s[0], 0), channel(s[0], k_offset),
+                                               channel(s[0], v_offset), p(s[1]), p(s[2]), NULL,
+                                               NULL, p(s[5]), 7, NULL});
+    run_attention_backward(g, stream,
+                           &(struct attention_backward_operands){
+                               channel(s[0], 0), channel(s[0], k_offset), channel(s[0], v_offset),
+                               p(s[1]), p(s[3]), p(s[2]), channel(s[4], 0), channel(s[4], k_offset),
+                               channel(s[4], v_offset), NULL, NULL, p(s[5]), 7});
+    out = fetch(p(s[1]), TYPE_BF16, rows * m->hidden);
+    dout = fetch(p(s[3]), TYPE_BF16, rows * m->hidden);
+    qkv = fetch(p(s[0]), TYPE_BF16, rows * width);
+    dqkv = fetch(p(s[4]), TYPE_BF16, rows * width);
+    for (int64_t i = 0; i < rows * m->hidden; i++) {
+        a += (double)out[i] * dout[i];
+        norm += (double)out[i] * out[i];
+    }
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = v_offset; c < width; c++)
+            b += (double)qkv[r * width + c] * dqkv[r * width + c];
+    /* Rounding to 8 bits leaves some of the spread of a random sum. */
+    a = fabs(a - b) / sqrt(norm);
+    printf("  attention with dropout: mean %.4f (1), forward and gradient differ by %.4f%s\n", mean,
+           a, fabs(mean - 1) < 0.02 && a < 0.1 ? "" : "  WRONG");
+    failures += !(fabs(mean - 1) < 0.02 && a < 0.1);
+    device_host_release(device, out), device_host_release(device, dout);
+    device_host_release(device, qkv), device_host_release(device, dqkv);
+    device_host_release(device, state);
+    plan_destroy(f), plan_destroy(g);
+}
