@@ -19,7 +19,6 @@ struct cuda_device {
     struct device base;
     int index;
     int processors; /* multiprocessors */
-    int64_t cache;  /* bytes of the L2 cache */
     int deterministic;
     cudnnHandle_t cudnn;
     struct gemm_context gemm;

@@ -12,8 +12,6 @@ enum variant {
     SPLIT,      /* all of it in kernels of ours */
     FUSED,      /* all of it in the product's epilogue */
     FUSED_PART, /* the activation's gradient in the epilogue, the sums of columns in our kernel */
-    PIECES,     /* as SPLIT, in pieces of the rows: a kernel finds the product in the L2 cache */
-    SMALL_PIECES,
     VARIANTS,
 };
 
@@ -21,7 +19,6 @@ struct linear {
     struct gemm *gemm;
     enum variant variant;
     enum device_type sum_type; /* of the sums an epilogue makes */
-    int64_t rows;              /* of one product: all of them but for pieces */
 };
 
 /* Memory to time with; every operand of the layer. */
@@ -50,32 +47,6 @@ static void check(struct cuda_plan *plan, cublasStatus_t status)
     cuda_fail_text(cuda_device_of(plan), text);
 }
 
-/* Is what surrounds the product done by kernels of ours? */
-static int is_split(enum variant variant)
-{
-    return variant == SPLIT || variant == PIECES || variant == SMALL_PIECES;
-}
-
-/* Rows whose product fills two thirds or a third of the cache. */
-static int64_t piece_rows(const struct cuda_plan *plan, enum variant variant)
-{
-    const struct linear_shape *s = shape_of(plan);
-    int64_t width = plan->base.kind == OPERATION_LINEAR_FORWARD ? s->out : s->in, rows = s->rows;
-    int64_t room =
-        ((const struct cuda_device *)plan->base.device)->cache / 3 * (variant == PIECES ? 2 : 1);
-
-    if (variant != PIECES && variant != SMALL_PIECES)
-        return rows;
-    while (rows % 2 == 0 && rows * width * (int64_t)type_size(s->type) > room)
-        rows /= 2;
-    return rows;
-}
-
-static void *row_of(const void *base, int64_t row, int64_t width, enum device_type type)
-{
-    return (char *)base + row * width * (int64_t)type_size(type);
-}
-
 /* Forward ------------------------------------------------------------------------------------ */
 
 static void forward(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
@@ -84,18 +55,13 @@ static void forward(struct cuda_plan *plan, struct cuda_stream *stream, void *wo
     const struct linear_forward_operands *o = operands;
     const struct linear_shape *s = shape_of(plan);
     struct linear *linear = plan->parts;
-    int gelu = s->activation == ACTIVATION_GELU && is_split(linear->variant);
+    int gelu = s->activation == ACTIVATION_GELU && linear->variant == SPLIT;
+    struct gemm_operands g = {o->weight, o->x, gelu && s->save_pre ? o->pre : o->y, (void *)o->bias,
+                              o->pre};
 
-    for (int64_t row = 0; row < s->rows; row += linear->rows) {
-        void *y = row_of(o->y, row, s->out, s->type);
-        void *pre = o->pre ? row_of(o->pre, row, s->out, s->type) : NULL;
-        struct gemm_operands g = {o->weight, row_of(o->x, row, s->in, s->type),
-                                  gelu && s->save_pre ? pre : y, (void *)o->bias, pre};
-
-        check(plan, gemm_run(linear->gemm, stream->native, &g, 0, workspace));
-        if (gelu)
-            kernel_gelu(stream->native, s->type, linear->rows * s->out, g.d, y);
-    }
+    check(plan, gemm_run(linear->gemm, stream->native, &g, 0, workspace));
+    if (gelu)
+        kernel_gelu(stream->native, s->type, s->rows * s->out, g.d, o->y);
 }
 
 static int make_forward(struct cuda_plan *plan, struct linear *linear, const struct scratch *t,
@@ -103,7 +69,7 @@ static int make_forward(struct cuda_plan *plan, struct linear *linear, const str
 {
     const struct linear_shape *s = shape_of(plan);
     struct gemm_shape shape = {.m = s->out,
-                               .n = linear->rows,
+                               .n = s->rows,
                                .k = s->in,
                                .transpose_a = 1,
                                .lda = s->in,
@@ -128,26 +94,18 @@ static int make_forward(struct cuda_plan *plan, struct linear *linear, const str
 
 /* Gradient of the input ---------------------------------------------------------------------- */
 
-/* dx may be the memory of pre: the product waits in the workspace. */
 static void split_dgrad(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
                         const struct linear_dgrad_operands *o)
 {
     const struct linear_shape *s = shape_of(plan);
     struct linear *linear = plan->parts;
-    char *space = (char *)workspace + GEMM_WORKSPACE;
-    float *sums =
-        (float *)(space + cuda_align((size_t)(linear->rows * s->in) * type_size(s->type)));
+    float *sums = (float *)((char *)workspace + GEMM_WORKSPACE);
+    struct gemm_operands g = {o->weight, o->dy, o->dx, NULL, NULL};
 
-    for (int64_t row = 0; row < s->rows; row += linear->rows) {
-        struct gemm_operands g = {o->weight, row_of(o->dy, row, s->out, s->type), space, NULL,
-                                  NULL};
-
-        check(plan, gemm_run(linear->gemm, stream->native, &g, 0, workspace));
-        kernel_column_sums(stream->native, s->type, linear->rows, s->in, space,
-                           row_of(o->pre, row, s->in, s->type), row_of(o->dx, row, s->in, s->type),
-                           s->bias ? o->dbias : NULL, o->accumulate || row > 0, sums,
-                           cuda_device_of(plan)->processors);
-    }
+    check(plan, gemm_run(linear->gemm, stream->native, &g, 0, workspace));
+    kernel_column_sums(stream->native, s->type, s->rows, s->in, o->dx, o->pre, o->dx,
+                       s->bias ? o->dbias : NULL, o->accumulate, sums,
+                       cuda_device_of(plan)->processors);
 }
 
 static void dgrad(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
@@ -161,7 +119,7 @@ static void dgrad(struct cuda_plan *plan, struct cuda_stream *stream, void *work
     struct gemm_operands g = {o->weight, o->dy, o->dx, space, (void *)o->pre};
     float *sums = (float *)space;
 
-    if (is_split(linear->variant) && s->activation == ACTIVATION_GELU) {
+    if (linear->variant == SPLIT && s->activation == ACTIVATION_GELU) {
         split_dgrad(plan, stream, workspace, o);
         return;
     }
@@ -182,10 +140,9 @@ static int make_dgrad(struct cuda_plan *plan, struct linear *linear, const struc
 {
     const struct linear_shape *s = shape_of(plan);
     struct cuda_device *device = cuda_device_of(plan);
-    int gelu = s->activation == ACTIVATION_GELU;
     size_t sums = kernel_column_sums_workspace(s->rows, s->in, device->processors);
     struct gemm_shape shape = {.m = s->in,
-                               .n = linear->rows,
+                               .n = s->rows,
                                .k = s->out,
                                .lda = s->in,
                                .ldb = s->out,
@@ -204,8 +161,6 @@ static int make_dgrad(struct cuda_plan *plan, struct linear *linear, const struc
         scratch = (struct gemm_operands){t->weight, t->y, t->x, t->dbias, t->pre};
     linear->gemm = gemm_create(&device->gemm, &shape, t ? &scratch : NULL, err);
     plan->workspace = GEMM_WORKSPACE + sums;
-    if (gelu && is_split(linear->variant))
-        plan->workspace += cuda_align((size_t)(linear->rows * s->in) * type_size(s->type));
     return linear->gemm ? 0 : -1;
 }
 
@@ -268,9 +223,6 @@ static int possible(const struct cuda_plan *plan, enum variant variant)
 
     if (variant == SPLIT)
         return 1;
-    if (variant == PIECES || variant == SMALL_PIECES)
-        return s->activation == ACTIVATION_GELU && plan->base.kind != OPERATION_LINEAR_WGRAD &&
-               piece_rows(plan, variant) < piece_rows(plan, variant == PIECES ? SPLIT : PIECES);
     if (s->type == TYPE_FP32 || s->in % 8 || s->out % 8)
         return 0;
     switch (plan->base.kind) {
@@ -303,7 +255,7 @@ static int make(struct cuda_plan *plan, struct linear *linear, const struct scra
 static int make_variant(struct cuda_plan *plan, enum variant variant, struct linear *linear,
                         const struct scratch *scratch, struct error *err)
 {
-    *linear = (struct linear){NULL, variant, TYPE_FP32, piece_rows(plan, variant)};
+    *linear = (struct linear){NULL, variant, TYPE_FP32};
     if (make(plan, linear, scratch, err) == 0)
         return 0;
     if (variant != FUSED)
@@ -355,7 +307,7 @@ static int scratch_create(struct cuda_plan *plan, struct scratch *t)
     size_t vector = cuda_align(wide * sizeof(float));
     size_t sums_in = kernel_column_sums_workspace(s->rows, s->in, device->processors);
     size_t sums_out = kernel_column_sums_workspace(s->rows, s->out, device->processors);
-    size_t workspace = GEMM_WORKSPACE + x + (sums_in > sums_out ? sums_in : sums_out);
+    size_t workspace = GEMM_WORKSPACE + (sums_in > sums_out ? sums_in : sums_out);
     char *at;
 
     if (s->activation == ACTIVATION_NONE)
@@ -417,7 +369,7 @@ static int choose(struct cuda_plan *plan, struct linear *linear, const struct sc
         best = time;
     }
     plan->parts = linear;
-    if (!linear->gemm)
+    if (best < 0)
         return cuda_failure(device, err) ? -1 : error_set(err, "no kernel for a linear layer");
     /* The times are for people who read the file. */
     snprintf(value, sizeof(value), "%d%s", (int)linear->variant, times);
@@ -462,8 +414,9 @@ int cuda_plan_linear(struct cuda_plan *plan, struct error *err)
     make_key(plan, key, sizeof(key));
     known = tuning_get(device->gemm.tuning, key);
     if (known && known[0] >= '0' && known[0] < '0' + VARIANTS &&
-        possible(plan, (enum variant)(known[0] - '0')))
-        return make_variant(plan, (enum variant)(known[0] - '0'), linear, NULL, err);
+        possible(plan, (enum variant)(known[0] - '0')) &&
+        make_variant(plan, (enum variant)(known[0] - '0'), linear, NULL, NULL) == 0)
+        return 0;
     if (scratch_create(plan, &scratch))
         return make_variant(plan, SPLIT, linear, NULL, err);
     result = choose(plan, linear, &scratch, err);
