@@ -50,11 +50,35 @@ template <> __device__ inline double from_float<double>(float x)
     return x;
 }
 
-/* V elements as they lie in memory. */
+/* V elements as they lie in memory, in words: an array of 16-bit elements is taken apart by the
+ * compiler right behind the load, which then waits for it. */
 template <typename T, int V = VECTOR>
 struct __align__(V * sizeof(T) < 16 ? V * sizeof(T) : 16) packed
 {
-    T element[V];
+    uint32_t word[V * sizeof(T) / 4];
+
+    __device__ inline T get(int i) const
+    {
+        if constexpr (sizeof(T) == 4) {
+            return __uint_as_float(word[i]);
+        } else {
+            const uint16_t bits = (uint16_t)(word[i / 2] >> 16 * (i % 2));
+
+            return reinterpret_cast<const T &>(bits);
+        }
+    }
+
+    /* In order: the first one of a word clears the other. */
+    __device__ inline void set(int i, T x)
+    {
+        if constexpr (sizeof(T) == 4) {
+            word[i] = __float_as_uint(x);
+        } else {
+            const uint32_t bits = reinterpret_cast<const uint16_t &>(x);
+
+            word[i / 2] = i % 2 ? word[i / 2] | bits << 16 : bits;
+        }
+    }
 };
 
 /* Two elements of 16 bits at a time: half the instructions that one by one takes. */
@@ -85,11 +109,9 @@ template <> __device__ inline uint32_t pack_two<fp16>(float a, float b)
 template <typename T, int V> __device__ inline void unpack(const packed<T, V> &in, float *out)
 {
     if constexpr (sizeof(T) == 2 && V % 2 == 0) {
-        const uint32_t *words = reinterpret_cast<const uint32_t *>(&in);
-
 #pragma unroll
         for (int i = 0; i < V / 2; i++) {
-            const float2 two = unpack_two<T>(words[i]);
+            const float2 two = unpack_two<T>(in.word[i]);
 
             out[2 * i] = two.x;
             out[2 * i + 1] = two.y;
@@ -97,7 +119,7 @@ template <typename T, int V> __device__ inline void unpack(const packed<T, V> &i
     } else {
 #pragma unroll
         for (int i = 0; i < V; i++)
-            out[i] = to_float(in.element[i]);
+            out[i] = to_float(in.get(i));
     }
 }
 
@@ -106,15 +128,13 @@ template <typename T, int V = VECTOR> __device__ inline packed<T, V> pack(const 
     packed<T, V> out;
 
     if constexpr (sizeof(T) == 2 && V % 2 == 0) {
-        uint32_t *words = reinterpret_cast<uint32_t *>(&out);
-
 #pragma unroll
         for (int i = 0; i < V / 2; i++)
-            words[i] = pack_two<T>(in[2 * i], in[2 * i + 1]);
+            out.word[i] = pack_two<T>(in[2 * i], in[2 * i + 1]);
     } else {
 #pragma unroll
         for (int i = 0; i < V; i++)
-            out.element[i] = from_float<T>(in[i]);
+            out.set(i, from_float<T>(in[i]));
     }
     return out;
 }
@@ -147,7 +167,7 @@ template <typename T> __device__ inline packed<T> load_packed(const T *p, int64_
     }
 #pragma unroll
     for (int i = 0; i < VECTOR; i++)
-        out.element[i] = i < count ? p[i] : from_float<T>(0);
+        out.set(i, i < count ? p[i] : from_float<T>(0));
     return out;
 }
 
@@ -166,7 +186,7 @@ __device__ inline void store_packed(T *p, const packed<T> &in, int64_t count, bo
 #pragma unroll
     for (int i = 0; i < VECTOR; i++)
         if (i < count)
-            p[i] = in.element[i];
+            p[i] = in.get(i);
 }
 
 template <typename T>
@@ -179,6 +199,28 @@ template <typename T>
 __device__ inline void store_vector(T *p, const float *in, int64_t count, bool wide)
 {
     store_packed(p, pack<T>(in), count, wide);
+}
+
+/* The same where the kernel is compiled for the one or the other: WIDE says that all rows are
+ * aligned and made of whole vectors, so that 'count' only tells whether there is one. */
+template <bool WIDE, typename T> __device__ inline packed<T> load_part(const T *p, int64_t count)
+{
+    if constexpr (!WIDE)
+        return load_packed(p, count, false);
+    packed<T> out = {};
+
+    if (count > 0)
+        out = load_whole<VECTOR>(p);
+    return out;
+}
+
+template <bool WIDE, typename T>
+__device__ inline void store_part(T *p, const packed<T> &in, int64_t count)
+{
+    if constexpr (!WIDE)
+        store_packed(p, in, count, false);
+    else if (count > 0)
+        *reinterpret_cast<packed<T> *>(p) = in;
 }
 
 __device__ inline float warp_sum(float x)
@@ -249,6 +291,25 @@ static inline int64_t smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
+
+/* Multiprocessors of the GPU. Ranks have one GPU each. */
+static inline int processor_count(void)
+{
+    static int count;
+    int device = 0;
+
+    if (count == 0 && cudaGetDevice(&device) == cudaSuccess)
+        cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+    return count > 0 ? count : 1;
+}
+
+/* Add up what blocks left of column sums, in their order: out[s][c] (+)= sum over b of
+ * partial[(b * sums + s) * cols + c], for s < sums whose 'out' is not NULL. */
+struct totals {
+    float *out[3];
+};
+extern "C" void kernel_add_shares(cudaStream_t stream, const float *partial, totals t, int sums,
+                                  int blocks, int64_t cols, int accumulate);
 
 /* Call f with a null pointer of the element type: f(bf16 *) and so on. */
 #define WITH_TYPE(type, call) \

@@ -1,66 +1,110 @@
-/* Embedding and its gradient. The gradient adds rows of one index in a fixed order: rows are sorted
- * by index (stable), equal ones are added one after the other, long runs in pieces. */
+/* Embedding and its gradient. The gradient adds the rows of one index in a fixed order: rows are
+ * sorted by index (stable), then each row of the table is summed and written once; what many rows
+ * add to is summed in segments first. */
 #include "common.cuh"
 
 namespace
 {
 
 constexpr int THREADS = 256;
+constexpr int WARPS = THREADS / WARP;
+constexpr int BLOCKS = 4; /* on a multiprocessor at a time */
 
-/* A block does ROWS rows: their indices, then their rows of the tables are on the way together. */
-template <typename T, int ROWS>
-__global__ void __launch_bounds__(THREADS)
-    embedding(embedding_operands o, embedding_shape s, bool wide)
+/* Rows cut into strips, a warp for each strip; a block does several rows side by side where they
+ * have few strips, and blocks walk over rows. */
+struct strips {
+    int warps; /* of a row, in a block */
+    int rows;  /* side by side in a block */
+    int parts; /* blocks side by side on a row: gridDim.y */
+};
+
+strips split_columns(int64_t cols, int strip)
 {
-    const int64_t first = (int64_t)blockIdx.x * ROWS;
-    int64_t index[ROWS], second[ROWS];
+    const int64_t all = divide_up(cols, strip);
+    const int warps = (int)smaller(all, WARPS);
 
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-        const bool valid = first + r < s.rows;
+    return {warps, WARPS / warps, (int)divide_up(all, warps)};
+}
 
-        index[r] = valid ? o.index[first + r] - s.first : -1;
-        second[r] = valid && s.second ? o.second_index[first + r] : 0;
+/* Enough blocks to fill the GPU, no more than there are rows for. */
+dim3 strip_grid(const strips &s, int64_t rows)
+{
+    const int64_t most = divide_up((int64_t)processor_count() * BLOCKS, s.parts);
+
+    return dim3((unsigned)smaller(divide_up(rows, s.rows), most), (unsigned)s.parts);
+}
+
+/* A lane does LANE_VECTORS vectors of each strip. The next row's indices are on their way while a
+ * row is. */
+template <typename T> constexpr int LANE_VECTORS = sizeof(T) == 4 ? 2 : 4;
+template <typename T> constexpr int STRIP = LANE_VECTORS<T> *WARP *VECTOR;
+
+template <typename T, bool SECOND, bool WIDE>
+__global__ void __launch_bounds__(THREADS, BLOCKS)
+    embedding(embedding_operands o, embedding_shape s, strips split)
+{
+    constexpr int COUNT = LANE_VECTORS<T>;
+    const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    const int64_t step = (int64_t)gridDim.x * split.rows;
+    const int64_t strip = (int64_t)blockIdx.y * split.warps + warp % split.warps;
+    const int64_t c = strip * STRIP<T> + lane * VECTOR;
+    int64_t row = (int64_t)blockIdx.x * split.rows + warp / split.warps;
+    int32_t index = 0, second = 0;
+
+    if (row < s.rows) {
+        index = o.index[row];
+        second = SECOND ? o.second_index[row] : 0;
     }
-    for (int64_t c = (int64_t)threadIdx.x * VECTOR; c < s.cols; c += (int64_t)blockDim.x * VECTOR) {
-        const int64_t count = s.cols - c;
-        packed<T> v[ROWS], w[ROWS];
+    for (; row < s.rows; row += step) {
+        const int64_t at = index - s.first;
+        const bool known = at >= 0 && at < s.table_rows;
+        const T *const from = (const T *)o.table + (known ? at : 0) * s.cols + c;
+        const T *const other = (const T *)o.second_table + (int64_t)second * s.cols + c;
+        T *const out = (T *)o.out + row * s.cols + c;
+        const int left = (int)(s.cols - c);
+        packed<T> v[COUNT], w[COUNT];
 
 #pragma unroll
-        for (int r = 0; r < ROWS; r++) {
-            const bool known = index[r] >= 0 && index[r] < s.table_rows;
+        for (int k = 0; k < COUNT; k++) {
+            const int count = left - k * WARP * VECTOR;
 
-            v[r] = load_packed((const T *)o.table + index[r] * s.cols + c, known ? count : 0, wide);
-            if (s.second)
-                w[r] = load_packed((const T *)o.second_table + second[r] * s.cols + c, count, wide);
+            v[k] = load_part<WIDE>(from + k * WARP * VECTOR, known ? count : 0);
+            if (SECOND)
+                w[k] = load_part<WIDE>(other + k * WARP * VECTOR, count);
+        }
+        if (row + step < s.rows) {
+            index = o.index[row + step];
+            second = SECOND ? o.second_index[row + step] : 0;
         }
 #pragma unroll
-        for (int r = 0; r < ROWS; r++) {
-            T *const out = (T *)o.out + (first + r) * s.cols + c;
-            float sum[VECTOR], other[VECTOR];
+        for (int k = 0; k < COUNT; k++) {
+            const int count = left - k * WARP * VECTOR;
+            float sum[VECTOR], more[VECTOR];
 
-            if (first + r >= s.rows)
-                break;
-            unpack(v[r], sum);
-            if (s.second) {
-                unpack(w[r], other);
+            if (!SECOND && !s.accumulate) {
+                store_part<WIDE>(out + k * WARP * VECTOR, v[k], count);
+                continue;
+            }
+            unpack(v[k], sum);
+            if (SECOND) {
+                unpack(w[k], more);
 #pragma unroll
-                for (int k = 0; k < VECTOR; k++)
-                    sum[k] += other[k];
+                for (int i = 0; i < VECTOR; i++)
+                    sum[i] += more[i];
             }
             if (s.accumulate) {
-                load_vector(out, other, count, wide);
+                unpack(load_part<WIDE>(out + k * WARP * VECTOR, count), more);
 #pragma unroll
-                for (int k = 0; k < VECTOR; k++)
-                    sum[k] += other[k];
+                for (int i = 0; i < VECTOR; i++)
+                    sum[i] += more[i];
             }
-            store_vector(out, sum, count, wide);
+            store_part<WIDE>(out + k * WARP * VECTOR, pack<T>(sum), count);
         }
     }
 }
 
 /* Stable radix sort of (index, row), eight bits at a time. A block does a tile of keys, a warp a
- * consecutive part of the tile. */
+ * consecutive part of the tile. The first pass takes its keys from the indices themselves. */
 constexpr int DIGITS = 256;
 constexpr int SORT_WARPS = 8;
 constexpr int WARP_KEYS = 256;
@@ -70,82 +114,118 @@ struct sort_buffers {
     uint32_t *key[2];
     int32_t *row[2];
     uint32_t *count; /* (DIGITS, tiles) */
+    uint32_t *total; /* (DIGITS) */
 };
 
-__global__ void make_keys(const int32_t *index, int64_t rows, int64_t first, int64_t table_rows,
-                          uint32_t *key, int32_t *row)
-{
-    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+struct sort_source {
+    const int32_t *index; /* of the first pass, NULL afterwards */
+    const uint32_t *key;
+    int64_t first;
+    uint32_t table_rows;
+};
 
-    if (i >= rows)
-        return;
-    const int64_t at = index[i] - first;
-    key[i] = (uint32_t)(at >= 0 && at < table_rows ? at : table_rows); /* others go to the end */
-    row[i] = (int32_t)i;
+/* Rows that are not of this table go to the end. */
+__device__ inline uint32_t key_at(const sort_source &from, int64_t i)
+{
+    if (!from.index)
+        return from.key[i];
+    const int64_t at = from.index[i] - from.first;
+
+    return at >= 0 && at < from.table_rows ? (uint32_t)at : from.table_rows;
 }
 
-__global__ void count_digits(const uint32_t *key, int64_t rows, int shift, uint32_t *count)
+__global__ void count_digits(sort_source from, int64_t rows, int shift, uint32_t *count)
 {
     __shared__ uint32_t shared[DIGITS];
     const int64_t base = (int64_t)blockIdx.x * TILE;
 
     shared[threadIdx.x] = 0;
     __syncthreads();
-    for (int i = threadIdx.x; i < TILE && base + i < rows; i += DIGITS)
-        atomicAdd(&shared[key[base + i] >> shift & (DIGITS - 1)], 1u);
+#pragma unroll
+    for (int i = 0; i < TILE / DIGITS; i++) {
+        const int64_t at = base + i * DIGITS + threadIdx.x;
+
+        if (at < rows)
+            atomicAdd(&shared[key_at(from, at) >> shift & (DIGITS - 1)], 1u);
+    }
     __syncthreads();
     count[threadIdx.x * gridDim.x + blockIdx.x] = shared[threadIdx.x];
 }
 
-/* Exclusive prefix sum in place, one block. */
-__global__ void scan(uint32_t *count, int64_t length)
+/* The sum of 'x' of this lane and those below it. */
+__device__ inline uint32_t warp_scan(uint32_t x)
 {
-    __shared__ uint32_t warps[WARP];
-    __shared__ uint32_t carried;
-    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    const int lane = threadIdx.x % WARP;
 
-    if (threadIdx.x == 0)
-        carried = 0;
-    for (int64_t base = 0; base < length; base += blockDim.x) {
-        const int64_t i = base + threadIdx.x;
-        const uint32_t value = i < length ? count[i] : 0;
-        uint32_t sum = value;
+#pragma unroll
+    for (int offset = 1; offset < WARP; offset *= 2) {
+        const uint32_t below = __shfl_up_sync(0xffffffffu, x, offset);
 
-        for (int offset = 1; offset < WARP; offset *= 2) {
-            const uint32_t below = __shfl_up_sync(0xffffffffu, sum, offset);
-
-            if (lane >= offset)
-                sum += below;
-        }
-        __syncthreads();
-        if (lane == WARP - 1)
-            warps[warp] = sum;
-        __syncthreads();
-        uint32_t before = carried;
-        for (int w = 0; w < warp; w++)
-            before += warps[w];
-        if (i < length)
-            count[i] = before + sum - value;
-        __syncthreads();
-        if (threadIdx.x == blockDim.x - 1)
-            carried = before + sum;
+        if (lane >= offset)
+            x += below;
     }
+    return x;
 }
 
-__global__ void scatter(sort_buffers b, int from, int64_t rows, int shift)
+/* Exclusive prefix sum over the tiles of one digit, in place, and its total: a warp a digit. */
+__global__ void scan_digits(uint32_t *count, uint32_t *total, int tiles)
+{
+    const int lane = threadIdx.x % WARP;
+    const int digit = (int)(blockIdx.x * blockDim.x + threadIdx.x) / WARP;
+    uint32_t *const of = count + (int64_t)digit * tiles;
+    uint32_t before = 0;
+
+    for (int base = 0; base < tiles; base += WARP) {
+        const uint32_t value = base + lane < tiles ? of[base + lane] : 0;
+        const uint32_t sum = warp_scan(value);
+
+        if (base + lane < tiles)
+            of[base + lane] = before + sum - value;
+        before += __shfl_sync(0xffffffffu, sum, WARP - 1);
+    }
+    if (lane == 0)
+        total[digit] = before;
+}
+
+/* Exclusive prefix sum of one number of each of a block's DIGITS threads. */
+__device__ inline uint32_t block_scan(uint32_t value)
+{
+    __shared__ uint32_t warps[DIGITS / WARP];
+    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    const uint32_t sum = warp_scan(value);
+    uint32_t before = 0;
+
+    if (lane == WARP - 1)
+        warps[warp] = sum;
+    __syncthreads();
+    for (int w = 0; w < warp; w++)
+        before += warps[w];
+    return before + sum - value;
+}
+
+__global__ void __launch_bounds__(DIGITS)
+    scatter(sort_source from, const int32_t *from_row, uint32_t *to_key, int32_t *to_row,
+            const uint32_t *count, const uint32_t *total, int64_t rows, int shift)
 {
     __shared__ uint32_t place[SORT_WARPS][DIGITS];
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     const int64_t base = (int64_t)blockIdx.x * TILE + warp * WARP_KEYS;
+    uint32_t key[WARP_KEYS / WARP];
 
+#pragma unroll
     for (int w = 0; w < SORT_WARPS; w++)
         place[w][threadIdx.x] = 0;
+#pragma unroll
+    for (int i = 0; i < WARP_KEYS / WARP; i++)
+        key[i] = base + i * WARP + lane < rows ? key_at(from, base + i * WARP + lane) : 0;
+    uint32_t next = count[threadIdx.x * gridDim.x + blockIdx.x];
+    next += block_scan(total[threadIdx.x]); /* a barrier: 'place' is all 0 */
+#pragma unroll
+    for (int i = 0; i < WARP_KEYS / WARP; i++)
+        if (base + i * WARP + lane < rows)
+            atomicAdd(&place[warp][key[i] >> shift & (DIGITS - 1)], 1u);
     __syncthreads();
-    for (int i = lane; i < WARP_KEYS; i += WARP)
-        if (base + i < rows)
-            atomicAdd(&place[warp][b.key[from][base + i] >> shift & (DIGITS - 1)], 1u);
-    __syncthreads();
-    uint32_t next = b.count[threadIdx.x * gridDim.x + blockIdx.x];
+#pragma unroll
     for (int w = 0; w < SORT_WARPS; w++) {
         const uint32_t here = place[w][threadIdx.x];
 
@@ -153,10 +233,11 @@ __global__ void scatter(sort_buffers b, int from, int64_t rows, int shift)
         next += here;
     }
     __syncthreads();
-    for (int i = lane; i < WARP_KEYS; i += WARP) {
-        const bool valid = base + i < rows;
-        const uint32_t key = valid ? b.key[from][base + i] : 0;
-        const uint32_t digit = valid ? key >> shift & (DIGITS - 1) : DIGITS;
+#pragma unroll
+    for (int i = 0; i < WARP_KEYS / WARP; i++) {
+        const int64_t row = base + i * WARP + lane;
+        const bool valid = row < rows;
+        const uint32_t digit = valid ? key[i] >> shift & (DIGITS - 1) : DIGITS;
         const uint32_t peers = __match_any_sync(0xffffffffu, digit);
         const uint32_t below = __popc(peers & ((1u << lane) - 1));
         uint32_t at = 0;
@@ -168,159 +249,272 @@ __global__ void scatter(sort_buffers b, int from, int64_t rows, int shift)
             place[warp][digit] += __popc(peers);
         __syncwarp();
         if (valid) {
-            b.key[from ^ 1][at] = key;
-            b.row[from ^ 1][at] = b.row[from][base + i];
+            to_key[at] = key[i];
+            to_row[at] = from_row ? from_row[row] : (int32_t)row;
         }
     }
 }
 
-constexpr int PIECE = 64; /* rows added by one block */
-
-/* Where the run of key[at] starts, by the whole of the first warp: 32 places are tried at once. */
-__device__ inline int64_t run_start(const uint32_t *key, int64_t at)
+/* Which sorted rows belong to a row of the table: from x on, before y. All 0 before. */
+__global__ void mark_runs(const uint32_t *key, int64_t rows, uint32_t table_rows, int2 *runs)
 {
-    const uint32_t wanted = key[at];
-    const int lane = threadIdx.x % WARP;
-    int64_t low = 0, high = at; /* it lies from low to high */
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
 
-    if (at == 0 || key[at - 1] != wanted)
-        return at;
-    while (low < high) {
-        const int64_t part = (high - low + WARP - 1) / WARP;
-        const int64_t place = low + lane * part;
-        const bool before = place < high && key[place] < wanted;
-        const int count = __popc(__ballot_sync(0xffffffffu, before));
-
-        /* Keys are sorted: the first 'count' places lie before the run. */
-        if (low + count * part < high)
-            high = low + count * part;
-        if (count)
-            low += (count - 1) * part + 1;
-    }
-    return low;
+    if (i >= rows || key[i] >= table_rows)
+        return;
+    if (i == 0 || key[i - 1] != key[i])
+        runs[key[i]].x = (int)i;
+    if (i == rows - 1 || key[i + 1] != key[i])
+        runs[key[i]].y = (int)i + 1;
 }
 
-/* Where the piece that starts at sorted row 'at' leaves its sum: the first piece of a run and a
- * later piece of another run can lie in one stretch of PIECE rows, two of one sort cannot. */
-__device__ inline int64_t piece_slot(int64_t at, bool first)
-{
-    return at / PIECE * 2 + first;
-}
+/* Sums of rows. WIDE: all rows are aligned, and made of pairs of vectors. */
 
-/* The sum of 'own' over the block. */
-__device__ inline int piece_length(int own)
-{
-    __shared__ int total;
+/* Runs of more than LONG rows are summed in pieces: what of them lies in each SEGMENT sorted rows.
+ * A segment has at most two, the end of one run and the start of another. */
+constexpr int SEGMENT = 128, LONG = 256;
+constexpr int SUM_STRIP = WARP * VECTOR;
 
-    if (threadIdx.x == 0)
-        total = 0;
-    __syncthreads();
-    if (own)
-        atomicAdd(&total, own);
-    __syncthreads();
-    return total;
-}
+struct backward {
+    const int32_t *row; /* sorted */
+    const uint32_t *key;
+    const int2 *runs;
+    const void *dout;
+    float *pieces, *dtable; /* pieces: (segments, 2, cols) */
+    int64_t rows, cols, table_rows;
+    int accumulate;
+};
 
-template <typename T>
-__global__ void add_pieces(const uint32_t *key, const int32_t *row, const T *dout, float *dtable,
-                           float *pieces, int64_t rows, int64_t cols, int64_t table_rows, bool wide,
-                           bool wide_table)
+/* Add sorted rows from .. to - 1 in their order; 'id' is this lane's of the first 32. */
+template <typename T, bool WIDE>
+__device__ inline void add_rows(const backward &b, int from, int to, int id, int64_t c, float *sum)
 {
     constexpr int TOGETHER = 4;
-    __shared__ int64_t shared_start;
-    __shared__ int32_t rows_of_piece[PIECE];
-    const int64_t at = blockIdx.x;
-    const uint32_t index = key[at];
+    const int lane = threadIdx.x % WARP;
+    const T *const dout = (const T *)b.dout + c;
 
-    if (index >= table_rows)
-        return;
-    if (threadIdx.x < WARP) {
-        const int64_t start = run_start(key, at);
-
-        if (threadIdx.x == 0)
-            shared_start = start;
-    }
-    __syncthreads();
-    const int64_t offset = at - shared_start;
-    if (offset % PIECE != 0)
-        return;
-    int own = 0; /* how many of the rows this thread looks at belong to the piece */
-    for (int i = threadIdx.x; i < PIECE; i += blockDim.x)
-        if (at + i < rows && key[at + i] == index) {
-            rows_of_piece[i] = row[at + i];
-            own++;
-        }
-    __syncthreads();
-    const int length = piece_length(own);
-    const bool single = offset == 0 && (at + PIECE >= rows || key[at + PIECE] != index);
-    float *out =
-        single ? dtable + (int64_t)index * cols : pieces + piece_slot(at, offset == 0) * cols;
-    for (int64_t c = (int64_t)threadIdx.x * VECTOR; c < cols; c += (int64_t)blockDim.x * VECTOR) {
-        const int64_t count = cols - c;
-        float sum[VECTOR] = {0};
+    for (int base = from; base < to; base += WARP) {
+        const int length = min(to - base, WARP), ahead = base + WARP + lane;
+        const int next = ahead < to ? b.row[ahead] : 0;
 
         for (int i = 0; i < length; i += TOGETHER) {
             packed<T> v[TOGETHER];
 
+            /* Most runs are short: what is not there costs nothing. */
 #pragma unroll
             for (int j = 0; j < TOGETHER; j++)
-                v[j] = load_packed(dout + (int64_t)rows_of_piece[min(i + j, length - 1)] * cols + c,
-                                   i + j < length ? count : 0, wide);
+                if (i + j < length)
+                    v[j] = load_part<WIDE>(dout + __shfl_sync(0xffffffffu, id, i + j) * b.cols,
+                                           b.cols - c);
 #pragma unroll
-            for (int j = 0; j < TOGETHER; j++) {
-                float w[VECTOR];
+            for (int j = 0; j < TOGETHER; j++)
+                if (i + j < length) {
+                    float w[VECTOR];
 
-                unpack(v[j], w);
+                    unpack(v[j], w);
 #pragma unroll
-                for (int k = 0; k < VECTOR; k++)
-                    sum[k] += w[k];
-            }
+                    for (int k = 0; k < VECTOR; k++)
+                        sum[k] += w[k];
+                }
         }
-        if (single) {
-            float old[VECTOR];
-
-            load_vector(out + c, old, count, wide_table);
-#pragma unroll
-            for (int k = 0; k < VECTOR; k++)
-                sum[k] += old[k];
-        }
-        store_vector(out + c, sum, count, wide_table);
+        id = next;
     }
 }
 
-__global__ void add_runs(const uint32_t *key, const float *pieces, float *dtable, int64_t rows,
-                         int64_t cols, int64_t table_rows)
+template <typename T, bool WIDE>
+__global__ void __launch_bounds__(THREADS, BLOCKS) add_segments(backward b, strips split)
 {
-    const int64_t at = blockIdx.x;
-    const uint32_t index = key[at];
+    const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    const int64_t segment = (int64_t)blockIdx.x * split.rows + warp / split.warps;
+    const int64_t c =
+        ((int64_t)blockIdx.y * split.warps + warp % split.warps) * SUM_STRIP + lane * VECTOR;
+    const int64_t first = segment * SEGMENT, end = min(first + SEGMENT, b.rows);
 
-    if (index >= table_rows || (at > 0 && key[at - 1] == index) || at + PIECE >= rows ||
-        key[at + PIECE] != index)
+    if (first >= b.rows)
         return;
-    for (int64_t c = threadIdx.x; c < cols; c += blockDim.x) {
-        float sum = dtable[(int64_t)index * cols + c];
+    const uint32_t keys[2] = {b.key[first], b.key[end - 1]};
+    for (int which = 0; which < 2; which++) {
+        if (keys[which] >= b.table_rows || (which && keys[1] == keys[0]))
+            continue;
+        const int2 run = b.runs[keys[which]];
+        const int from = max(run.x, (int)first), to = min(run.y, (int)end);
+        float sum[VECTOR] = {0};
 
-        for (int64_t i = at; i < rows && key[i] == index; i += PIECE)
-            sum += pieces[piece_slot(i, i == at) * cols + c];
-        dtable[(int64_t)index * cols + c] = sum;
+        if (run.y - run.x <= LONG)
+            continue;
+        add_rows<T, WIDE>(b, from, to, from + lane < to ? b.row[from + lane] : 0, c, sum);
+        store_part<WIDE>(b.pieces + (segment * 2 + which) * b.cols + c, pack<float>(sum),
+                         b.cols - c);
+    }
+}
+
+/* Add up the pieces of a long run. */
+template <bool WIDE>
+__device__ inline void add_pieces(const backward &b, int2 run, int64_t c, float *sum)
+{
+    const int64_t last = (run.y - 1) / SEGMENT;
+
+#pragma unroll 4
+    for (int64_t segment = run.x / SEGMENT; segment <= last; segment++) {
+        /* The second piece is the one of a run that starts within the segment. */
+        const int which = run.x > segment * SEGMENT;
+        float w[VECTOR];
+
+        unpack(load_part<WIDE>(b.pieces + (segment * 2 + which) * b.cols + c, b.cols - c), w);
+#pragma unroll
+        for (int k = 0; k < VECTOR; k++)
+            sum[k] += w[k];
+    }
+}
+
+/* Eight floats of each lane to consecutive places, in accesses of whole sectors: lanes in pairs
+ * exchange halves. 'out': of this lane's floats. */
+__device__ inline void store_pairs(float *out, const float *v, bool valid, bool accumulate)
+{
+    const bool odd = threadIdx.x % 2;
+    float got[VECTOR / 2];
+    float4 low, high;
+
+#pragma unroll
+    for (int k = 0; k < VECTOR / 2; k++)
+        got[k] = __shfl_xor_sync(0xffffffffu, odd ? v[k] : v[k + VECTOR / 2], 1);
+    if (odd) {
+        low = make_float4(got[0], got[1], got[2], got[3]);
+        high = make_float4(v[4], v[5], v[6], v[7]);
+    } else {
+        low = make_float4(v[0], v[1], v[2], v[3]);
+        high = make_float4(got[0], got[1], got[2], got[3]);
+    }
+    /* The pair has floats 0 to 15: low is 0 and 4, high 8 and 12. */
+    float4 *const to = (float4 *)(out - (odd ? VECTOR - VECTOR / 2 : 0));
+    if (!valid)
+        return;
+    if (accumulate) {
+        const float4 a = to[0], b = to[2];
+
+        low = make_float4(low.x + a.x, low.y + a.y, low.z + a.z, low.w + a.w);
+        high = make_float4(high.x + b.x, high.y + b.y, high.z + b.z, high.w + b.w);
+    }
+    to[0] = low;
+    to[2] = high;
+}
+
+/* Each row of the table: a warp for 256 of its columns. While one is summed, the row numbers of the
+ * next and the run of the one after that are on their way. */
+template <typename T, bool WIDE>
+__global__ void __launch_bounds__(THREADS, BLOCKS) add_runs(backward b, strips split)
+{
+    const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    const int64_t step = (int64_t)gridDim.x * split.rows;
+    const int64_t c =
+        ((int64_t)blockIdx.y * split.warps + warp % split.warps) * SUM_STRIP + lane * VECTOR;
+    int64_t at = (int64_t)blockIdx.x * split.rows + warp / split.warps;
+    const int2 none = make_int2(0, 0);
+    int2 run = at < b.table_rows ? b.runs[at] : none;
+    int2 next = at + step < b.table_rows ? b.runs[at + step] : none;
+    int id = run.x + lane < run.y ? b.row[run.x + lane] : 0;
+
+    for (; at < b.table_rows; at += step) {
+        const int2 after = at + 2 * step < b.table_rows ? b.runs[at + 2 * step] : none;
+        const int next_id = next.x + lane < next.y ? b.row[next.x + lane] : 0;
+        float *const out = b.dtable + at * b.cols + c;
+        float sum[VECTOR] = {0};
+
+        if (run.y - run.x > LONG)
+            add_pieces<WIDE>(b, run, c, sum);
+        else
+            add_rows<T, WIDE>(b, run.x, run.y, id, c, sum);
+        if (run.y > run.x || !b.accumulate) {
+            if (WIDE) {
+                store_pairs(out, sum, c < b.cols, b.accumulate);
+            } else {
+                float old[VECTOR];
+
+                load_vector(out, old, b.accumulate ? b.cols - c : 0, false);
+#pragma unroll
+                for (int k = 0; k < VECTOR; k++)
+                    sum[k] += old[k];
+                store_vector(out, sum, b.cols - c, false);
+            }
+        }
+        run = next;
+        next = after;
+        id = next_id;
     }
 }
 
 struct layout {
-    size_t keys, counts, pieces, total;
-    int64_t tiles;
+    size_t keys, counts, totals, runs, pieces, total;
+    int64_t tiles, segments;
 };
+
+size_t round_up(int64_t count, size_t size)
+{
+    return ((size_t)count * size + 255) / 256 * 256;
+}
 
 layout plan(const embedding_shape *s)
 {
     layout l;
 
     l.tiles = divide_up(s->rows, TILE);
-    l.keys = (size_t)divide_up(s->rows, 64) * 64 * sizeof(uint32_t);
-    l.counts = (size_t)divide_up(DIGITS * l.tiles, 64) * 64 * sizeof(uint32_t);
-    l.pieces = (size_t)(s->rows / PIECE + 1) * 2 * (size_t)s->cols * sizeof(float);
-    l.total = 4 * l.keys + l.counts + l.pieces;
+    l.segments = s->rows > LONG ? divide_up(s->rows, SEGMENT) : 0;
+    l.keys = round_up(s->rows, sizeof(uint32_t));
+    l.counts = round_up(DIGITS * l.tiles, sizeof(uint32_t));
+    l.totals = round_up(DIGITS, sizeof(uint32_t));
+    l.runs = round_up(s->table_rows, sizeof(int2));
+    l.pieces = round_up(l.segments * 2 * s->cols, sizeof(float));
+    l.total = 4 * l.keys + l.counts + l.totals + l.runs + l.pieces;
     return l;
+}
+
+template <typename T, bool SECOND>
+void launch(cudaStream_t stream, const embedding_shape *s, const embedding_operands *o)
+{
+    const strips split = split_columns(s->cols, STRIP<T>);
+    const dim3 grid = strip_grid(split, s->rows);
+    const int threads = split.warps * split.rows * WARP;
+    const bool wide = s->cols % VECTOR == 0 && is_wide(o->table) && is_wide(o->out) &&
+                      (!SECOND || is_wide(o->second_table));
+
+    if (wide)
+        embedding<T, SECOND, true><<<grid, threads, 0, stream>>>(*o, *s, split);
+    else
+        embedding<T, SECOND, false><<<grid, threads, 0, stream>>>(*o, *s, split);
+}
+
+/* Sort rows by index. Returns which of the buffers has them. */
+int sort_rows(cudaStream_t stream, const embedding_shape *s, const int32_t *index,
+              const sort_buffers &b, int64_t tiles)
+{
+    sort_source from = {index, NULL, s->first, (uint32_t)s->table_rows};
+    const int32_t *from_row = NULL;
+    int to = 0;
+
+    for (int shift = 0; shift < 32 && (s->table_rows >> shift) > 0; shift += 8, to ^= 1) {
+        count_digits<<<(unsigned)tiles, DIGITS, 0, stream>>>(from, s->rows, shift, b.count);
+        scan_digits<<<DIGITS * WARP / THREADS, THREADS, 0, stream>>>(b.count, b.total, (int)tiles);
+        scatter<<<(unsigned)tiles, DIGITS, 0, stream>>>(from, from_row, b.key[to], b.row[to],
+                                                        b.count, b.total, s->rows, shift);
+        from.index = NULL;
+        from.key = b.key[to];
+        from_row = b.row[to];
+    }
+    return to ^ 1;
+}
+
+template <typename T, bool WIDE>
+void launch_sums(cudaStream_t stream, const backward &b, int64_t segments)
+{
+    const strips split = split_columns(b.cols, SUM_STRIP);
+    const int threads = split.warps * split.rows * WARP;
+
+    if (segments) {
+        const dim3 grid((unsigned)divide_up(segments, split.rows), (unsigned)split.parts);
+
+        add_segments<T, WIDE><<<grid, threads, 0, stream>>>(b, split);
+    }
+    add_runs<T, WIDE><<<strip_grid(split, b.table_rows), threads, 0, stream>>>(b, split);
 }
 
 } // namespace
@@ -328,15 +522,12 @@ layout plan(const embedding_shape *s)
 extern "C" void kernel_embedding(cudaStream_t stream, const embedding_shape *s,
                                  const embedding_operands *o)
 {
-    constexpr int ROWS = 4;
-    const unsigned threads =
-        (unsigned)smaller(divide_up(divide_up(s->cols, VECTOR), WARP) * WARP, THREADS);
-    const bool wide = s->cols % VECTOR == 0 && is_wide(o->table) && is_wide(o->out) &&
-                      (!s->second || is_wide(o->second_table));
-
-    WITH_TYPE(s->type,
-              (embedding<T, ROWS>
-               <<<(unsigned)divide_up(s->rows, ROWS), threads, 0, stream>>>(*o, *s, wide)));
+    if (s->rows == 0)
+        return;
+    if (s->second)
+        WITH_TYPE(s->type, (launch<T, true>(stream, s, o)));
+    else
+        WITH_TYPE(s->type, (launch<T, false>(stream, s, o)));
 }
 
 extern "C" size_t kernel_embedding_backward_workspace(const embedding_shape *shape)
@@ -349,30 +540,30 @@ extern "C" void kernel_embedding_backward(cudaStream_t stream, const embedding_s
 {
     const layout l = plan(s);
     char *at = (char *)workspace;
-    sort_buffers b;
-    int now = 0;
+    sort_buffers sorted;
 
     for (int i = 0; i < 2; i++, at += 2 * l.keys) {
-        b.key[i] = (uint32_t *)at;
-        b.row[i] = (int32_t *)(at + l.keys);
+        sorted.key[i] = (uint32_t *)at;
+        sorted.row[i] = (int32_t *)(at + l.keys);
     }
-    b.count = (uint32_t *)at;
-    float *pieces = (float *)(at + l.counts);
-    make_keys<<<(unsigned)divide_up(s->rows, THREADS), THREADS, 0, stream>>>(
-        o->index, s->rows, s->first, s->table_rows, b.key[0], b.row[0]);
-    for (int shift = 0; shift < 32 && (s->table_rows >> shift) > 0; shift += 8, now ^= 1) {
-        count_digits<<<(unsigned)l.tiles, DIGITS, 0, stream>>>(b.key[now], s->rows, shift, b.count);
-        scan<<<1, 1024, 0, stream>>>(b.count, DIGITS * l.tiles);
-        scatter<<<(unsigned)l.tiles, DIGITS, 0, stream>>>(b, now, s->rows, shift);
+    sorted.count = (uint32_t *)at;
+    sorted.total = (uint32_t *)(at + l.counts);
+    int2 *runs = (int2 *)(at + l.counts + l.totals);
+    float *pieces = (float *)((char *)runs + l.runs);
+    backward b = {NULL,      NULL,    runs,    o->dout,       pieces,
+                  o->dtable, s->rows, s->cols, s->table_rows, o->accumulate};
+
+    cudaMemsetAsync(runs, 0, (size_t)s->table_rows * sizeof(int2), stream);
+    if (s->rows > 0) {
+        const int now = sort_rows(stream, s, o->index, sorted, l.tiles);
+
+        b.key = sorted.key[now];
+        b.row = sorted.row[now];
+        mark_runs<<<(unsigned)divide_up(s->rows, THREADS), THREADS, 0, stream>>>(
+            b.key, s->rows, (uint32_t)s->table_rows, runs);
     }
-    if (!o->accumulate)
-        cudaMemsetAsync(o->dtable, 0, (size_t)(s->table_rows * s->cols) * sizeof(float), stream);
-    const int threads = (int)smaller(divide_up(divide_up(s->cols, VECTOR), WARP) * WARP, 256);
-    const bool wide = s->cols % VECTOR == 0 && is_wide(o->dout);
-    const bool wide_table = s->cols % VECTOR == 0 && is_wide(o->dtable) && is_wide(pieces);
-    WITH_TYPE(s->type, (add_pieces<<<(unsigned)s->rows, threads, 0, stream>>>(
-                           b.key[now], b.row[now], (const T *)o->dout, o->dtable, pieces, s->rows,
-                           s->cols, s->table_rows, wide, wide_table)));
-    add_runs<<<(unsigned)s->rows, THREADS, 0, stream>>>(b.key[now], pieces, o->dtable, s->rows,
-                                                        s->cols, s->table_rows);
+    if (s->cols % (2 * VECTOR) == 0 && is_wide(o->dout) && is_wide(o->dtable))
+        WITH_TYPE(s->type, (launch_sums<T, true>(stream, b, l.segments)));
+    else
+        WITH_TYPE(s->type, (launch_sums<T, false>(stream, b, l.segments)));
 }

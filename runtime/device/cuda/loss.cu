@@ -69,59 +69,108 @@ __device__ inline void gradient_vector(float *v, int64_t c, int64_t limit, int64
     }
 }
 
-__device__ inline softmax_sum merge(softmax_sum a, softmax_sum b)
+/* Of a whole warp. */
+__device__ inline softmax_sum merge_warp(softmax_sum mine)
 {
-    const float maximum = fmaxf(a.maximum, b.maximum);
+    const float maximum = warp_max(mine.maximum);
 
     if (maximum == -INFINITY)
-        return a;
-    a.sum = a.sum * __expf(a.maximum - maximum) + b.sum * __expf(b.maximum - maximum);
-    a.maximum = maximum;
-    return a;
+        return mine; /* nothing there, in no lane */
+    mine.sum = warp_sum(mine.sum * exponent((mine.maximum - maximum) * LOG2E));
+    mine.maximum = maximum;
+    return mine;
+}
+
+/* Of what 'warps' warps left in 'slots', in every lane. */
+__device__ inline softmax_sum merge_slots(const softmax_sum *slots, int warps)
+{
+    const int lane = threadIdx.x % WARP;
+    softmax_sum mine = {-INFINITY, 0};
+
+    if (lane < warps)
+        mine = slots[lane];
+    return merge_warp(mine);
 }
 
 __device__ inline softmax_sum merge_block(softmax_sum mine)
 {
-    __shared__ softmax_sum shared[WARPS];
+    __shared__ softmax_sum slots[WARPS];
 
-    for (int offset = WARP / 2; offset > 0; offset /= 2) {
-        softmax_sum other = {__shfl_xor_sync(0xffffffffu, mine.maximum, offset),
-                             __shfl_xor_sync(0xffffffffu, mine.sum, offset)};
-        mine = merge(mine, other);
-    }
+    mine = merge_warp(mine);
     if (threadIdx.x % WARP == 0)
-        shared[threadIdx.x / WARP] = mine;
+        slots[threadIdx.x / WARP] = mine;
     __syncthreads();
-    mine = shared[0];
-    for (int w = 1; w < WARPS; w++)
-        mine = merge(mine, shared[w]);
-    return mine;
+    return merge_slots(slots, WARPS);
 }
 
-template <typename T>
-__global__ void __launch_bounds__(THREADS)
+/* Blocks walk over rows, some vectors a thread at a time. The next ones are on their way while
+ * these are added up, across the ends of rows as well. */
+constexpr int PARTIAL_THREADS = 256, PARTIAL_BLOCKS = 4;
+
+template <typename T, bool WIDE>
+__global__ void __launch_bounds__(PARTIAL_THREADS, PARTIAL_BLOCKS)
     partial(const T *logits, const int32_t *targets, float *out, int64_t rows, int64_t cols,
-            int64_t first, int64_t limit, bool wide)
+            int64_t first, int limit)
 {
-    const int64_t row = blockIdx.x;
-    const T *x = logits + row * cols;
+    constexpr int COUNT = sizeof(T) == 4 ? 2 : 4, WALK = PARTIAL_THREADS * VECTOR;
+    __shared__ softmax_sum slots[2][PARTIAL_THREADS / WARP];
+    const int own = threadIdx.x * VECTOR;
     softmax_sum mine = {-INFINITY, 0};
+    packed<T> next[COUNT];
+    int64_t row = blockIdx.x;
+    int base = 0, parity = 0;
 
-#pragma unroll 4
-    for (int64_t c = (int64_t)threadIdx.x * VECTOR; c < limit; c += (int64_t)THREADS * VECTOR) {
-        float v[VECTOR];
+    auto fetch = [&](int64_t from, int c) {
+#pragma unroll
+        for (int k = 0; k < COUNT; k++)
+            next[k] = load_part<WIDE>(logits + from * cols + c + k * WALK,
+                                      from < rows ? limit - c - k * WALK : 0);
+    };
 
-        load_vector(x + c, v, cols - c, wide);
-        cut(v, c, limit);
-        add_vector(mine, v);
-    }
-    mine = merge_block(mine);
-    if (threadIdx.x == 0) {
-        const int64_t target = targets[row] - first;
+    fetch(row, own);
+    while (row < rows) {
+        const bool last = base + COUNT * WALK >= limit;
+        const int64_t next_row = last ? row + gridDim.x : row;
+        const int next_base = last ? 0 : base + COUNT * WALK;
+        packed<T> now[COUNT];
 
-        out[row] = mine.maximum;
-        out[rows + row] = mine.sum;
-        out[2 * rows + row] = target >= 0 && target < limit ? to_float(x[target]) : 0.0f;
+#pragma unroll
+        for (int k = 0; k < COUNT; k++)
+            now[k] = next[k];
+        fetch(next_row, next_base + own);
+#pragma unroll
+        for (int k = 0; k < COUNT; k++) {
+            const int c = base + own + k * WALK;
+            float v[VECTOR];
+
+            if (c >= limit)
+                break;
+            unpack(now[k], v);
+            cut(v, c, limit);
+            add_vector(mine, v);
+        }
+        if (last) {
+            mine = merge_warp(mine);
+            if (threadIdx.x % WARP == 0)
+                slots[parity][threadIdx.x / WARP] = mine;
+            __syncthreads();
+            /* The next row has the other slots: the other warps need not wait. */
+            if (threadIdx.x < WARP) {
+                mine = merge_slots(slots[parity], PARTIAL_THREADS / WARP);
+                if (threadIdx.x == 0) {
+                    const int64_t target = targets[row] - first;
+                    const bool here = target >= 0 && target < limit;
+
+                    out[row] = mine.maximum;
+                    out[rows + row] = mine.sum;
+                    out[2 * rows + row] = here ? to_float(logits[row * cols + target]) : 0.0f;
+                }
+            }
+            mine = {-INFINITY, 0};
+            parity ^= 1;
+        }
+        row = next_row;
+        base = next_base;
     }
 }
 
@@ -166,9 +215,9 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 /* Both halves in one pass: the row waits in shared memory for its gradient. 16-bit types, whole
- * vectors. */
-template <typename T>
-__global__ void __launch_bounds__(THREADS, 2)
+ * vectors. BLOCKS: on a multiprocessor; while one loads, another works. */
+template <typename T, int BLOCKS>
+__global__ void __launch_bounds__(THREADS, BLOCKS)
     whole(cross_entropy_finish_operands o, double *weighted, int cols, int64_t first, int limit,
           bool backward)
 {
@@ -177,6 +226,8 @@ __global__ void __launch_bounds__(THREADS, 2)
     T *x = (T *)o.logits + row * cols;
     T *kept = (T *)memory;
     const int half = cols / VECTOR / 2 * VECTOR;
+    const int64_t target = o.targets[row] - first;
+    const float weight = o.weight[row], factor = weight * o.state->loss_scale;
     softmax_sum mine = {-INFINITY, 0};
 
     for (int c = threadIdx.x * VECTOR; c < half; c += THREADS * VECTOR)
@@ -203,8 +254,7 @@ __global__ void __launch_bounds__(THREADS, 2)
         }
     }
     mine = merge_block(mine); /* a barrier: all of the row is there for everyone */
-    const float lse = logf(mine.sum) + mine.maximum, weight = o.weight[row];
-    const int64_t target = o.targets[row] - first;
+    const float lse = logf(mine.sum) + mine.maximum;
     if (threadIdx.x == 0) {
         const float loss = lse - (target >= 0 && target < limit ? to_float(kept[target]) : 0.0f);
 
@@ -214,7 +264,6 @@ __global__ void __launch_bounds__(THREADS, 2)
     }
     if (!backward)
         return;
-    const float factor = weight * o.state->loss_scale;
 #pragma unroll 2
     for (int c = threadIdx.x * VECTOR; c < cols; c += THREADS * VECTOR) {
         float v[VECTOR];
@@ -255,27 +304,47 @@ int64_t true_columns(const cross_entropy_shape *s)
 extern "C" void kernel_cross_entropy_partial(cudaStream_t stream, const cross_entropy_shape *s,
                                              const cross_entropy_partial_operands *o)
 {
-    const bool wide = s->cols % VECTOR == 0 && is_wide(o->logits);
+    const unsigned blocks = (unsigned)smaller(s->rows, (int64_t)processor_count() * PARTIAL_BLOCKS);
+    const int limit = (int)true_columns(s);
 
-    WITH_TYPE(s->type, (partial<<<(unsigned)s->rows, THREADS, 0, stream>>>(
-                           (const T *)o->logits, o->targets, o->partial, s->rows, s->cols, s->first,
-                           true_columns(s), wide)));
+    if (s->rows == 0)
+        return;
+    if (s->cols % VECTOR == 0 && is_wide(o->logits))
+        WITH_TYPE(s->type, (partial<T, true><<<blocks, PARTIAL_THREADS, 0, stream>>>(
+                               (const T *)o->logits, o->targets, o->partial, s->rows, s->cols,
+                               s->first, limit)));
+    else
+        WITH_TYPE(s->type, (partial<T, false><<<blocks, PARTIAL_THREADS, 0, stream>>>(
+                               (const T *)o->logits, o->targets, o->partial, s->rows, s->cols,
+                               s->first, limit)));
 }
 
-/* Rows up to this many bytes wait in shared memory; two blocks on a multiprocessor. */
-constexpr int64_t WHOLE_BYTES = 110 * 1024;
+/* Rows up to this many bytes wait in shared memory: two blocks on a multiprocessor, three of
+ * shorter rows. */
+constexpr int64_t WHOLE_BYTES = 110 * 1024, SHORT_BYTES = 73 * 1024;
 
-template <typename T>
+template <typename T, int BLOCKS>
 static void launch_whole(cudaStream_t stream, const cross_entropy_shape *s,
                          const cross_entropy_finish_operands *o, double *weighted)
 {
+    const auto kernel = whole<T, BLOCKS>;
     const size_t bytes = (size_t)s->cols * sizeof(T);
 
-    cudaFuncSetAttribute(whole<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-    cudaFuncSetAttribute(whole<T>, cudaFuncAttributePreferredSharedMemoryCarveout,
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                          cudaSharedmemCarveoutMaxShared);
-    whole<T><<<(unsigned)s->rows, THREADS, bytes, stream>>>(*o, weighted, (int)s->cols, s->first,
-                                                            (int)true_columns(s), s->backward != 0);
+    kernel<<<(unsigned)s->rows, THREADS, bytes, stream>>>(*o, weighted, (int)s->cols, s->first,
+                                                          (int)true_columns(s), s->backward != 0);
+}
+
+template <typename T>
+static void launch_any_whole(cudaStream_t stream, const cross_entropy_shape *s,
+                             const cross_entropy_finish_operands *o, double *weighted)
+{
+    if (s->cols * (int64_t)sizeof(T) <= SHORT_BYTES)
+        launch_whole<T, 3>(stream, s, o, weighted);
+    else
+        launch_whole<T, 2>(stream, s, o, weighted);
 }
 
 extern "C" size_t kernel_cross_entropy_finish_workspace(const cross_entropy_shape *s)
@@ -295,9 +364,9 @@ extern "C" void kernel_cross_entropy_finish(cudaStream_t stream, const cross_ent
 
     if (!o.partials && fits) {
         if (s->type == TYPE_BF16)
-            launch_whole<bf16>(stream, s, &o, weighted);
+            launch_any_whole<bf16>(stream, s, &o, weighted);
         else
-            launch_whole<fp16>(stream, s, &o, weighted);
+            launch_any_whole<fp16>(stream, s, &o, weighted);
     } else {
         if (!o.partials) {
             float *partial = (float *)(weighted + s->rows);

@@ -190,8 +190,8 @@ __global__ void __launch_bounds__(BLOCK, 2)
     }
 }
 
-/* Any other row: a block for each, an element at a time; the sum is read back where it was
- * written. */
+/* Any other row, wider ones and odd ones: a block for each. The sum is read back where it was
+ * written, from the cache. */
 constexpr int ANY_BLOCK = 1024;
 
 __device__ inline float block_sum(float x, float *slots)
@@ -207,45 +207,78 @@ __device__ inline float block_sum(float x, float *slots)
     return x;
 }
 
-template <typename T>
-__global__ void residual_norm_any(residual_norm_operands o, int cols, enum norm norm, float epsilon,
-                                  dropout drop)
+template <typename T, bool WIDE>
+__global__ void __launch_bounds__(ANY_BLOCK)
+    residual_norm_any(residual_norm_operands o, int cols, enum norm norm, float epsilon,
+                      dropout drop)
 {
     __shared__ float slots[ANY_BLOCK / WARP];
     const int64_t row = blockIdx.x, base = row * cols;
+    const int start = threadIdx.x * VECTOR, walk = blockDim.x * VECTOR;
     const T *kept = (const T *)(o.x ? o.sum : o.residual) + base;
     float sum = 0, mean = 0, squares = 0;
 
-    for (int c = threadIdx.x; c < cols; c += blockDim.x) {
-        float v = o.x ? to_float(((const T *)o.x)[base + c]) : 0.0f;
+    for (int c = start; c < cols && (o.x || norm == NORM_LAYER); c += walk) {
+        float v[VECTOR], other[VECTOR];
 
-        if (o.x && o.bias)
-            v += to_float(((const T *)o.bias)[c]);
-        if (o.x && drop.threshold)
-            apply_dropout<1>(drop, drop.state->seed, (uint32_t)drop.state->iteration,
-                             o.row_index[row] * cols + c, &v);
-        if (o.residual)
-            v += to_float(((const T *)o.residual)[base + c]);
-        if (o.x)
-            ((T *)o.sum)[base + c] = from_float<T>(v);
-        sum += to_float(from_float<T>(v));
+        if (!o.x) {
+            unpack(load_part<WIDE>(kept + c, cols - c), v);
+        } else {
+            packed<T> more = {};
+
+            if (o.residual)
+                more = load_part<WIDE>((const T *)o.residual + base + c, cols - c);
+            unpack(load_part<WIDE>((const T *)o.x + base + c, cols - c), v);
+            if (o.bias) {
+                unpack(load_part<WIDE>((const T *)o.bias + c, cols - c), other);
+#pragma unroll
+                for (int i = 0; i < VECTOR; i++)
+                    v[i] += other[i];
+            }
+            if (drop.threshold)
+                apply_dropout_across(drop, drop.state->seed, (uint32_t)drop.state->iteration,
+                                     o.row_index[row] * cols + c, v);
+            unpack(more, other);
+#pragma unroll
+            for (int i = 0; i < VECTOR; i++)
+                v[i] += other[i];
+            const packed<T> rounded = pack<T>(v);
+
+            store_part<WIDE>((T *)o.sum + base + c, rounded, cols - c);
+            unpack(rounded, v);
+        }
+#pragma unroll
+        for (int i = 0; i < VECTOR; i++)
+            sum += v[i]; /* behind the end: 0 */
     }
     if (norm == NORM_NONE)
         return;
     if (norm == NORM_LAYER)
         mean = block_sum(sum, slots) / (float)cols;
-    for (int c = threadIdx.x; c < cols; c += blockDim.x) {
-        const float apart = to_float(kept[c]) - mean;
+    for (int c = start; c < cols; c += walk) {
+        float v[VECTOR];
 
-        squares += apart * apart;
+        unpack(load_part<WIDE>(kept + c, cols - c), v);
+#pragma unroll
+        for (int i = 0; i < VECTOR; i++) {
+            const float apart = v[i] - mean;
+
+            if (WIDE || c + i < cols)
+                squares += apart * apart;
+        }
     }
     const float rstd = rsqrtf(block_sum(squares, slots) / (float)cols + epsilon);
-    for (int c = threadIdx.x; c < cols; c += blockDim.x) {
-        float y = (to_float(kept[c]) - mean) * rstd * to_float(((const T *)o.weight)[c]);
+    for (int c = start; c < cols; c += walk) {
+        float v[VECTOR], weight[VECTOR], bias[VECTOR] = {0};
 
+        unpack(load_part<WIDE>(kept + c, cols - c), v);
+        unpack(load_part<WIDE>((const T *)o.weight + c, cols - c), weight);
         if (norm == NORM_LAYER)
-            y += to_float(((const T *)o.norm_bias)[c]);
-        ((T *)o.y)[base + c] = from_float<T>(y);
+            unpack(load_part<WIDE>((const T *)o.norm_bias + c, cols - c), bias);
+#pragma unroll
+        for (int i = 0; i < VECTOR; i++)
+            v[i] = (v[i] - mean) * rstd * weight[i] + bias[i];
+        store_part<WIDE>((T *)o.y + base + c, pack<T>(v), cols - c);
     }
     if (threadIdx.x == 0) {
         o.rstd[row] = rstd;
@@ -287,14 +320,26 @@ void launch_norm(cudaStream_t stream, const residual_norm_shape *shape,
         launch<T, false, NORM, true>(stream, shape, o, drop, processors);
 }
 
+/* Are all rows aligned, and made of whole vectors? */
 bool in_vectors(const residual_norm_shape *shape, const residual_norm_operands *o)
 {
-    const bool sum = shape->cols % VECTOR == 0 && shape->cols <= ROW_BLOCK * WARP_COLS &&
-                     shared_fits(shared_bytes(shape)) && is_wide(o->x) && is_wide(o->bias) &&
+    const bool sum = shape->cols % VECTOR == 0 && is_wide(o->x) && is_wide(o->bias) &&
                      is_wide(o->residual) && (!o->x || is_wide(o->sum));
 
     return sum && is_wide(o->y) && (!o->y || is_wide(o->weight)) &&
            (shape->norm != NORM_LAYER || is_wide(o->norm_bias));
+}
+
+template <typename T>
+void launch_any(cudaStream_t stream, const residual_norm_shape *shape,
+                const residual_norm_operands *o, dropout drop)
+{
+    const int threads = round_threads(divide_up(shape->cols, VECTOR), ANY_BLOCK);
+    const auto kernel =
+        in_vectors(shape, o) ? residual_norm_any<T, true> : residual_norm_any<T, false>;
+
+    kernel<<<(unsigned)shape->rows, threads, 0, stream>>>(*o, (int)shape->cols, shape->norm,
+                                                          (float)shape->epsilon, drop);
 }
 
 } // namespace
@@ -319,11 +364,9 @@ extern "C" void kernel_residual_norm(cudaStream_t stream, const residual_norm_sh
         o.norm_bias = NULL;
     if (shape->rows == 0)
         return;
-    if (!in_vectors(shape, &o))
-        WITH_TYPE(shape->type,
-                  (residual_norm_any<T>
-                   <<<(unsigned)shape->rows, round_threads(shape->cols, ANY_BLOCK), 0, stream>>>(
-                       o, (int)shape->cols, shape->norm, (float)shape->epsilon, drop)));
+    if (!in_vectors(shape, &o) || shape->cols > ROW_BLOCK * WARP_COLS ||
+        !shared_fits(shared_bytes(shape)))
+        WITH_TYPE(shape->type, (launch_any<T>(stream, shape, &o, drop)));
     else if (shape->norm == NORM_LAYER)
         WITH_TYPE(shape->type, (launch_norm<T, NORM_LAYER>(stream, shape, &o, drop, processors)));
     else

@@ -28,6 +28,23 @@ __device__ inline void apply_dropout(const dropout &drop, uint64_t seed, uint32_
                                                                              : v[i] * drop.scale;
 }
 
+/* The same for an index that is not a multiple of VECTOR: its elements lie in two blocks. */
+__device__ inline void apply_dropout_across(const dropout &drop, uint64_t seed, uint32_t step,
+                                            int64_t index, float *v)
+{
+    const rng_block blocks[2] = {rng_philox(seed, (uint64_t)index / 8, drop.purpose, step),
+                                 rng_philox(seed, (uint64_t)index / 8 + 1, drop.purpose, step)};
+
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++) {
+        const bool second = (index + i) / 8 != index / 8;
+        const uint32_t drawn = second ? rng_dropout_lane(blocks[1], (uint64_t)index + i)
+                                      : rng_dropout_lane(blocks[0], (uint64_t)index + i);
+
+        v[i] = drawn < drop.threshold ? 0.0f : v[i] * drop.scale;
+    }
+}
+
 dropout make_dropout(const residual_norm_shape *shape, const step_state *state, uint32_t purpose)
 {
     dropout drop = {shape->dropout > 0 ? dropout_threshold(shape->dropout) : 0,

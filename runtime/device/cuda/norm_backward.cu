@@ -18,6 +18,9 @@ struct writes {
     bool residual, x;
 };
 
+/* Up to so many slots are read one after the other, more of them by the lanes side by side. */
+constexpr int FEW_WARPS = 4;
+
 /* Rows on their way and under work; shared memory holds as many. */
 template <typename T> constexpr int STAGES = sizeof(T) == 4 ? 2 : 3;
 
@@ -146,13 +149,23 @@ __global__ void __launch_bounds__(MAX_WARPS *WARP, 1)
             if (lane == 0)
                 slots[parity][warp] = make_float2(c1, c2);
             group_sync(1 + group, split.warps * WARP);
-            c1 = c2 = 0;
+            if (split.warps <= FEW_WARPS) {
+                c1 = c2 = 0;
 #pragma unroll 1
-            for (int i = 0; i < split.warps; i++) {
-                const float2 slot = slots[parity][group * split.warps + i];
+                for (int i = 0; i < split.warps; i++) {
+                    const float2 slot = slots[parity][group * split.warps + i];
 
-                c1 += slot.x;
-                c2 += slot.y;
+                    c1 += slot.x;
+                    c2 += slot.y;
+                }
+            } else {
+                float2 slot = make_float2(0, 0);
+
+                if (lane < split.warps)
+                    slot = slots[parity][group * split.warps + lane];
+                c2 = warp_sum(slot.y);
+                if (NORM == NORM_LAYER)
+                    c1 = warp_sum(slot.x);
             }
             parity ^= 1; /* the next row writes the other half: one barrier a row is enough */
         }
@@ -200,16 +213,28 @@ __global__ void __launch_bounds__(MAX_WARPS *WARP, 1)
         share_sums((float *)memory, sum_bias, 2, group, column, cols, split.groups, out.partial);
 }
 
-/* Any other row: a block walks over rows, an element at a time, and adds to its column sums in the
- * workspace itself: each column is one thread's. */
+/* Any other row, wider ones and odd ones: a block walks over rows and adds to its column sums in
+ * the workspace itself, in the cache: each column is one thread's. */
 constexpr int ANY_BLOCK = 1024;
 
-template <typename T>
-__global__ void residual_norm_backward_any(residual_norm_backward_operands o, int64_t rows,
-                                           int cols, enum norm norm, writes write, dropout drop,
-                                           sums out)
+template <bool WIDE> __device__ inline void add_sums(float *to, const float *v, int count)
+{
+    float old[VECTOR];
+
+    unpack(load_part<WIDE>(to, count), old);
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++)
+        old[i] += v[i];
+    store_part<WIDE>(to, pack<float>(old), count);
+}
+
+template <typename T, bool WIDE>
+__global__ void __launch_bounds__(ANY_BLOCK)
+    residual_norm_backward_any(residual_norm_backward_operands o, int64_t rows, int cols,
+                               enum norm norm, writes write, dropout drop, sums out)
 {
     __shared__ float2 slots[ANY_BLOCK / WARP];
+    const int start = threadIdx.x * VECTOR, walk = blockDim.x * VECTOR;
     float *const weights = out.partial + (int64_t)blockIdx.x * 3 * cols;
     float *const norm_biases = weights + cols, *const biases = norm_biases + cols;
 
@@ -218,86 +243,128 @@ __global__ void residual_norm_backward_any(residual_norm_backward_operands o, in
     __syncthreads();
     for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
         const int64_t base = row * cols;
-        const float rstd = norm != NORM_NONE ? o.rstd[row] : 0.0f;
-        const float mean = norm == NORM_LAYER ? o.mean[row] : 0.0f;
+        const float rstd = o.rstd[row], mean = norm == NORM_LAYER ? o.mean[row] : 0.0f;
         float c1 = 0, c2 = 0;
 
-        for (int c = threadIdx.x; norm != NORM_NONE && c < cols; c += blockDim.x) {
-            const float g = to_float(((const T *)o.dy)[base + c]);
-            const float xhat = (to_float(((const T *)o.sum)[base + c]) - mean) * rstd;
-            const float scaled = g * to_float(((const T *)o.weight)[c]);
+        for (int c = start; c < cols; c += walk) {
+            float g[VECTOR], x[VECTOR], weight[VECTOR];
 
-            weights[c] += g * xhat;
+            unpack(load_part<WIDE>((const T *)o.dy + base + c, cols - c), g);
+            unpack(load_part<WIDE>((const T *)o.sum + base + c, cols - c), x);
+            unpack(load_part<WIDE>((const T *)o.weight + c, cols - c), weight);
             if (out.norm_bias)
-                norm_biases[c] += g;
-            c1 += scaled;
-            c2 += scaled * xhat;
-        }
-        if (norm != NORM_NONE) {
-            c1 = warp_sum(c1);
-            c2 = warp_sum(c2);
-            __syncthreads();
-            if (threadIdx.x % WARP == 0)
-                slots[threadIdx.x / WARP] = make_float2(c1, c2);
-            __syncthreads();
-            c1 = c2 = 0;
-            for (int i = 0; i < (int)blockDim.x / WARP; i++) {
-                c1 += slots[i].x;
-                c2 += slots[i].y;
+                add_sums<WIDE>(norm_biases + c, g, cols - c);
+#pragma unroll
+            for (int i = 0; i < VECTOR; i++) {
+                const float scaled = g[i] * weight[i], xhat = (x[i] - mean) * rstd;
+
+                g[i] *= xhat; /* behind the end g is 0 */
+                c1 += scaled;
+                c2 += scaled * xhat;
             }
+            add_sums<WIDE>(weights + c, g, cols - c);
+        }
+        c1 = warp_sum(c1);
+        c2 = warp_sum(c2);
+        __syncthreads();
+        if (threadIdx.x % WARP == 0)
+            slots[threadIdx.x / WARP] = make_float2(c1, c2);
+        __syncthreads();
+        c1 = c2 = 0;
+        for (int i = 0; i < (int)blockDim.x / WARP; i++) {
+            c1 += slots[i].x;
+            c2 += slots[i].y;
         }
         c1 = norm == NORM_LAYER ? c1 / (float)cols : 0.0f;
         c2 /= (float)cols;
-        for (int c = threadIdx.x; c < cols; c += blockDim.x) {
-            float d = o.dsum ? to_float(((const T *)o.dsum)[base + c]) : 0.0f;
+        for (int c = start; c < cols; c += walk) {
+            float d[VECTOR], g[VECTOR], x[VECTOR], weight[VECTOR];
+            packed<T> dsum = {};
 
-            if (norm != NORM_NONE) {
-                const float xhat = (to_float(((const T *)o.sum)[base + c]) - mean) * rstd;
-                const float scaled =
-                    to_float(((const T *)o.dy)[base + c]) * to_float(((const T *)o.weight)[c]);
-
-                d += rstd * (scaled - c1 - xhat * c2);
-            }
+            if (o.dsum)
+                dsum = load_part<WIDE>((const T *)o.dsum + base + c, cols - c);
+            unpack(load_part<WIDE>((const T *)o.dy + base + c, cols - c), g);
+            unpack(load_part<WIDE>((const T *)o.sum + base + c, cols - c), x);
+            unpack(load_part<WIDE>((const T *)o.weight + c, cols - c), weight);
+            unpack(dsum, d);
+#pragma unroll
+            for (int i = 0; i < VECTOR; i++)
+                d[i] += rstd * (g[i] * weight[i] - c1 - (x[i] - mean) * rstd * c2);
             if (write.residual)
-                ((T *)o.dresidual)[base + c] = from_float<T>(d);
-            if (drop.threshold)
-                apply_dropout<1>(drop, drop.state->seed, (uint32_t)drop.state->iteration,
-                                 o.row_index[row] * cols + c, &d);
-            if (write.x)
-                ((T *)o.dx)[base + c] = from_float<T>(d);
+                store_part<WIDE>((T *)o.dresidual + base + c, pack<T>(d), cols - c);
+            if (write.x) {
+                apply_dropout_across(drop, drop.state->seed, (uint32_t)drop.state->iteration,
+                                     o.row_index[row] * cols + c, d);
+                store_part<WIDE>((T *)o.dx + base + c, pack<T>(d), cols - c);
+            }
             if (out.bias)
-                biases[c] += d;
+                add_sums<WIDE>(biases + c, d, cols - c);
         }
     }
 }
 
-/* Add up the shares of 'blocks' blocks: out[c] (+)= sum over b of partial[b * stride + c]. A block
- * does 32 columns with SHARE_WARPS warps that take shares in turn. */
-struct totals {
-    float *out[3];
-};
+/* Without a norm rows have nothing to do with each other: a warp owns 256 columns (a lane eight of
+ * them), the block's warps take rows in turn, and gridDim.y blocks share the rows. */
+constexpr int PLAIN_WARPS = 8, PLAIN_COLUMNS = WARP * VECTOR;
 
-constexpr int SHARE_WARPS = 32;
-
-__global__ void add_shares(const float *partial, totals t, int blocks, int64_t cols, int accumulate)
+template <typename T, bool WIDE>
+__global__ void __launch_bounds__(PLAIN_WARPS *WARP)
+    residual_backward(residual_norm_backward_operands o, int64_t rows, int64_t cols, writes write,
+                      dropout drop, sums out)
 {
-    __shared__ float shared[SHARE_WARPS][WARP + 1];
-    const int64_t c = (int64_t)blockIdx.x * WARP + threadIdx.x;
-    float *out = blockIdx.y == 0 ? t.out[0] : blockIdx.y == 1 ? t.out[1] : t.out[2];
-    float total = 0;
+    constexpr int TOGETHER = 4;
+    __shared__ float shared[PLAIN_WARPS][PLAIN_COLUMNS];
+    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    const int64_t c = (int64_t)blockIdx.x * PLAIN_COLUMNS + lane * VECTOR, count = cols - c;
+    const int64_t step = (int64_t)gridDim.y * PLAIN_WARPS;
+    float sum[VECTOR] = {0};
 
-    if (!out)
+    for (int64_t first = (int64_t)blockIdx.y * PLAIN_WARPS + warp; first < rows && count > 0;
+         first += TOGETHER * step) {
+        packed<T> v[TOGETHER];
+
+#pragma unroll
+        for (int r = 0; r < TOGETHER; r++) {
+            const int64_t row = first + r * step;
+
+            v[r] = {};
+            if (row < rows && o.dsum)
+                v[r] = load_part<WIDE>((const T *)o.dsum + row * cols + c, count);
+        }
+#pragma unroll
+        for (int r = 0; r < TOGETHER; r++) {
+            const int64_t row = first + r * step;
+            float d[VECTOR];
+
+            if (row >= rows)
+                break;
+            if (write.residual)
+                store_part<WIDE>((T *)o.dresidual + row * cols + c, v[r], count);
+            unpack(v[r], d);
+            if (write.x) {
+                apply_dropout_across(drop, drop.state->seed, (uint32_t)drop.state->iteration,
+                                     o.row_index[row] * cols + c, d);
+                store_part<WIDE>((T *)o.dx + row * cols + c, pack<T>(d), count);
+            }
+#pragma unroll
+            for (int i = 0; i < VECTOR; i++)
+                sum[i] += d[i];
+        }
+    }
+    if (!out.bias)
         return;
-    if (c < cols)
-        for (int b = threadIdx.y; b < blocks; b += SHARE_WARPS)
-            total += partial[((int64_t)b * 3 + blockIdx.y) * cols + c];
-    shared[threadIdx.y][threadIdx.x] = total;
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++)
+        shared[warp][lane * VECTOR + i] = sum[i];
     __syncthreads();
-    if (threadIdx.y == 0 && c < cols) {
-        total = 0;
-        for (int i = 0; i < SHARE_WARPS; i++)
-            total += shared[i][threadIdx.x];
-        out[c] = accumulate ? out[c] + total : total;
+    const int64_t column = (int64_t)blockIdx.x * PLAIN_COLUMNS + threadIdx.x;
+    if (column < cols) {
+        float total = 0;
+
+#pragma unroll
+        for (int w = 0; w < PLAIN_WARPS; w++)
+            total += shared[w][threadIdx.x];
+        out.partial[((int64_t)blockIdx.y * 3 + 2) * cols + column] = total;
     }
 }
 
@@ -354,21 +421,39 @@ template <typename T, enum norm NORM> void launch_norm(cudaStream_t stream, call
         launch<T, false, NORM, true>(stream, c);
 }
 
-template <typename T> void launch_any(cudaStream_t stream, call *c)
+/* Are all rows aligned, and made of whole vectors? */
+bool in_vectors(const call *c)
 {
-    c->blocks = (int)smaller(c->shape->rows, c->processors);
-    residual_norm_backward_any<T>
-        <<<c->blocks, round_threads(c->shape->cols, ANY_BLOCK), 0, stream>>>(
-            c->o, c->shape->rows, (int)c->shape->cols, c->shape->norm, c->write, c->drop, c->out);
+    const residual_norm_backward_operands *o = &c->o;
+    const bool gradients = c->shape->cols % VECTOR == 0 && is_wide(o->dsum) &&
+                           (!c->write.residual || is_wide(o->dresidual)) &&
+                           (!c->write.x || is_wide(o->dx));
+
+    return gradients && (c->shape->norm == NORM_NONE ||
+                         (is_wide(o->dy) && is_wide(o->sum) && is_wide(o->weight)));
 }
 
-bool in_vectors(const residual_norm_shape *shape, const residual_norm_backward_operands *o,
-                writes write)
+template <typename T> void launch_any(cudaStream_t stream, call *c)
 {
-    return shape->norm != NORM_NONE && shape->cols % VECTOR == 0 &&
-           shape->cols <= MAX_WARPS * WARP_COLS && shared_fits(shared_bytes(shape)) &&
-           is_wide(o->dsum) && is_wide(o->dy) && is_wide(o->sum) && is_wide(o->weight) &&
-           (!write.residual || is_wide(o->dresidual)) && (!write.x || is_wide(o->dx));
+    const int threads = round_threads(divide_up(c->shape->cols, VECTOR), ANY_BLOCK);
+    const auto kernel =
+        in_vectors(c) ? residual_norm_backward_any<T, true> : residual_norm_backward_any<T, false>;
+
+    c->blocks = (int)smaller(c->shape->rows, c->processors * 2);
+    kernel<<<c->blocks, threads, 0, stream>>>(c->o, c->shape->rows, (int)c->shape->cols,
+                                              c->shape->norm, c->write, c->drop, c->out);
+}
+
+template <typename T> void launch_plain(cudaStream_t stream, call *c)
+{
+    const int64_t tiles = divide_up(c->shape->cols, PLAIN_COLUMNS);
+    const int64_t wanted = divide_up((int64_t)c->processors * 8, tiles);
+    const auto kernel = in_vectors(c) ? residual_backward<T, true> : residual_backward<T, false>;
+
+    c->blocks =
+        (int)smaller(smaller(wanted, c->processors * 2), divide_up(c->shape->rows, PLAIN_WARPS));
+    kernel<<<dim3((unsigned)tiles, (unsigned)c->blocks), PLAIN_WARPS * WARP, 0, stream>>>(
+        c->o, c->shape->rows, c->shape->cols, c->write, c->drop, c->out);
 }
 
 } // namespace
@@ -397,7 +482,10 @@ extern "C" void kernel_residual_norm_backward(cudaStream_t stream, const residua
         c.drop.threshold = 0;
     if (shape->rows == 0)
         c.blocks = 0; /* the sums are 0 */
-    else if (!in_vectors(shape, &c.o, c.write))
+    else if (!norm)
+        WITH_TYPE(shape->type, (launch_plain<T>(stream, &c)));
+    else if (!in_vectors(&c) || shape->cols > MAX_WARPS * WARP_COLS ||
+             !shared_fits(shared_bytes(shape)))
         WITH_TYPE(shape->type, (launch_any<T>(stream, &c)));
     else if (shape->norm == NORM_LAYER)
         WITH_TYPE(shape->type, (launch_norm<T, NORM_LAYER>(stream, &c)));
@@ -408,7 +496,6 @@ extern "C" void kernel_residual_norm_backward(cudaStream_t stream, const residua
                            shape->norm == NORM_LAYER ? c.o.dnorm_bias : NULL,
                            bias ? c.o.dbias : NULL}};
 
-        add_shares<<<dim3((unsigned)divide_up(shape->cols, WARP), 3), dim3(WARP, SHARE_WARPS), 0,
-                     stream>>>(workspace, t, c.blocks, shape->cols, c.o.accumulate);
+        kernel_add_shares(stream, workspace, t, 3, c.blocks, shape->cols, c.o.accumulate);
     }
 }

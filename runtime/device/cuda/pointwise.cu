@@ -1,5 +1,6 @@
 /* Kernels that touch each element once: activations, rotations, sums of columns, conversions. */
 #include "common.cuh"
+#include "gelu.cuh"
 #include "rng.h"
 
 namespace
@@ -12,27 +13,6 @@ unsigned blocks_for(int64_t vectors)
     return (unsigned)divide_up(vectors, THREADS);
 }
 
-/* 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3) */
-__device__ inline float gelu_sigmoid(float x)
-{
-    const float u = x * (-1.5957691216057308f - 0.07135481282672427f * x * x); /* -2u */
-
-    return __fdividef(1.0f, 1.0f + __expf(u));
-}
-
-__device__ inline float gelu(float x)
-{
-    return x * gelu_sigmoid(x);
-}
-
-__device__ inline float gelu_gradient(float x)
-{
-    const float s = gelu_sigmoid(x);
-    const float du = 1.5957691216057308f + 0.21406443848017281f * x * x; /* of 2u */
-
-    return s + x * s * (1.0f - s) * du;
-}
-
 template <typename T> __global__ void gelu_kernel(const T *x, T *y, int64_t count, bool wide)
 {
     const int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * VECTOR;
@@ -41,9 +21,7 @@ template <typename T> __global__ void gelu_kernel(const T *x, T *y, int64_t coun
     if (i >= count)
         return;
     load_vector(x + i, v, count - i, wide);
-#pragma unroll
-    for (int k = 0; k < VECTOR; k++)
-        v[k] = gelu(v[k]);
+    gelu<VECTOR>(v);
     store_vector(y + i, v, count - i, wide);
 }
 
@@ -90,9 +68,7 @@ __global__ void __launch_bounds__(SUM_WARPS *WARP)
 
                     unpack(v[r], now);
                     unpack(p[r], before);
-#pragma unroll
-                    for (int k = 0; k < VECTOR; k++)
-                        now[k] *= gelu_gradient(before[k]);
+                    gelu_gradient<VECTOR>(before, now);
                     v[r] = pack<T>(now);
                     store_packed(y + at, v[r], valid ? count : 0, wide);
                 }
@@ -118,18 +94,24 @@ __global__ void __launch_bounds__(SUM_WARPS *WARP)
     }
 }
 
+/* A block does 32 columns with SHARE_WARPS warps that take shares in turn; blockIdx.y: which sum.
+ */
 constexpr int SHARE_WARPS = 32;
 
-__global__ void add_partials(const float *partial, float *out, int blocks, int64_t cols,
-                             int accumulate)
+__global__ void add_shares(const float *partial, totals t, int blocks, int64_t cols, int accumulate)
 {
     __shared__ float shared[SHARE_WARPS][WARP + 1];
     const int64_t c = (int64_t)blockIdx.x * WARP + threadIdx.x;
+    float *out = blockIdx.y == 0 ? t.out[0] : blockIdx.y == 1 ? t.out[1] : t.out[2];
     float total = 0;
 
-    if (c < cols)
+    if (!out)
+        return;
+    if (c < cols) {
+#pragma unroll 4
         for (int b = threadIdx.y; b < blocks; b += SHARE_WARPS)
-            total += partial[b * cols + c];
+            total += partial[((int64_t)b * gridDim.y + blockIdx.y) * cols + c];
+    }
     shared[threadIdx.y][threadIdx.x] = total;
     __syncthreads();
     if (threadIdx.y == 0 && c < cols) {
@@ -177,34 +159,43 @@ template <typename T> __global__ void add_bias(const T *bias, T *x, int64_t cols
 }
 
 /* A thread turns eight pairs, channels c.. and c + half.., of every 'step'th head of one row: sine
- * and cosine are loaded once. */
-template <typename T>
-__global__ void __launch_bounds__(ROW_THREADS)
-    rope(rope_operands o, int heads, int step, int64_t head_size, int half, int64_t row_stride,
-         float sign, bool wide, bool wide_table)
+ * and cosine are loaded once. They come last, behind the position: by then the first heads are on
+ * their way. */
+template <typename T, bool WIDE>
+__global__ void __launch_bounds__(ROW_THREADS, WIDE && sizeof(T) == 2 ? 4 : 2)
+    rope(rope_operands o, int heads, int step, int head_size, int half, int64_t row_stride,
+         float sign)
 {
     constexpr int TOGETHER = 2;
-    const int lanes = (int)blockDim.x / step, first = (int)threadIdx.x / lanes;
-    const int c = (blockIdx.y * lanes + (int)threadIdx.x % lanes) * VECTOR, count = half - c;
-    const int64_t row = blockIdx.x, at = (int64_t)o.positions[row] * half + c;
+    const int lanes = (int)blockDim.x / step, c0 = (int)blockIdx.y * lanes;
+    const int c = (c0 + (int)threadIdx.x % lanes) * VECTOR, count = half - c;
+    const int64_t row = blockIdx.x;
     T *const x = (T *)o.x + row * row_stride + c;
     float cosine[VECTOR], sine[VECTOR];
+    packed<T> a[TOGETHER], b[TOGETHER];
+    int head = (int)threadIdx.x / lanes;
 
-    if (count <= 0)
-        return;
-    load_vector(o.cosine + at, cosine, count, wide_table);
-    load_vector(o.sine + at, sine, count, wide_table);
-    for (int head = first; head < heads; head += TOGETHER * step) {
-        packed<T> a[TOGETHER], b[TOGETHER];
-
+    auto fetch = [&]() {
 #pragma unroll
         for (int i = 0; i < TOGETHER; i++) {
             const T *p = x + (head + i * step) * head_size;
             const int left = head + i * step < heads ? count : 0;
 
-            a[i] = load_packed(p, left, wide);
-            b[i] = load_packed(p + half, left, wide);
+            a[i] = load_part<WIDE>(p, left);
+            b[i] = load_part<WIDE>(p + half, left);
         }
+    };
+
+    if (count <= 0)
+        return;
+    const int64_t at = (int64_t)o.positions[row] * half + c;
+    fetch();
+    unpack(load_part<WIDE>(o.cosine + at, count), cosine);
+    unpack(load_part<WIDE>(o.sine + at, count), sine);
+#pragma unroll
+    for (int k = 0; k < VECTOR; k++)
+        sine[k] *= sign;
+    for (;;) {
 #pragma unroll
         for (int i = 0; i < TOGETHER; i++) {
             T *p = x + (head + i * step) * head_size;
@@ -215,14 +206,18 @@ __global__ void __launch_bounds__(ROW_THREADS)
             unpack(b[i], v);
 #pragma unroll
             for (int k = 0; k < VECTOR; k++) {
-                const float s = sign * sine[k], turned = u[k] * cosine[k] - v[k] * s;
+                const float turned = u[k] * cosine[k] - v[k] * sine[k];
 
-                v[k] = v[k] * cosine[k] + u[k] * s;
+                v[k] = v[k] * cosine[k] + u[k] * sine[k];
                 u[k] = turned;
             }
-            store_vector(p, u, left, wide);
-            store_vector(p + half, v, left, wide);
+            store_part<WIDE>(p, pack<T>(u), left);
+            store_part<WIDE>(p + half, pack<T>(v), left);
         }
+        head += TOGETHER * step;
+        if (head >= heads)
+            break;
+        fetch();
     }
 }
 
@@ -422,8 +417,14 @@ extern "C" void kernel_column_sums(cudaStream_t stream, enum device_type type, i
         WITH_TYPE(type, (column_sums<T, false><<<grid, SUM_WARPS * WARP, 0, stream>>>(
                             (const T *)x, NULL, NULL, partial, rows, cols, rows_per_block, wide)));
     if (out)
-        add_partials<<<(unsigned)divide_up(cols, WARP), dim3(WARP, SHARE_WARPS), 0, stream>>>(
-            workspace, out, blocks, cols, accumulate);
+        kernel_add_shares(stream, workspace, {{out, NULL, NULL}}, 1, blocks, cols, accumulate);
+}
+
+extern "C" void kernel_add_shares(cudaStream_t stream, const float *partial, totals t, int sums,
+                                  int blocks, int64_t cols, int accumulate)
+{
+    add_shares<<<dim3((unsigned)divide_up(cols, WARP), (unsigned)sums), dim3(WARP, SHARE_WARPS), 0,
+                 stream>>>(partial, t, blocks, cols, accumulate);
 }
 
 extern "C" void kernel_add_to_fp32(cudaStream_t stream, enum device_type type, int64_t count,
@@ -456,15 +457,22 @@ extern "C" void kernel_rope(cudaStream_t stream, const rope_shape *s, const rope
     const int64_t rounds = divide_up(s->heads * lanes, ROW_THREADS);
     const int step = rounds ? (int)smaller(divide_up(s->heads, rounds), ROW_THREADS / lanes) : 0;
     const dim3 grid((unsigned)s->rows, (unsigned)(lanes ? divide_up(vectors, lanes) : 0));
-    const bool wide = is_wide(o->x) && half % VECTOR == 0 && s->head_size % VECTOR == 0 &&
+    const bool wide = is_wide(o->x) && is_wide(o->cosine) && is_wide(o->sine) &&
+                      half % VECTOR == 0 && s->head_size % VECTOR == 0 &&
                       s->row_stride % VECTOR == 0;
-    const bool wide_table = half % VECTOR == 0 && is_wide(o->cosine) && is_wide(o->sine);
+    const unsigned threads = (unsigned)(step * lanes);
+    const float sign = s->backward ? -1.0f : 1.0f;
 
     if (step == 0)
         return; /* nothing turns */
-    WITH_TYPE(s->type, (rope<T><<<grid, (unsigned)(step * lanes), 0, stream>>>(
-                           *o, (int)s->heads, step, s->head_size, (int)half, s->row_stride,
-                           s->backward ? -1.0f : 1.0f, wide, wide_table)));
+    if (wide)
+        WITH_TYPE(s->type,
+                  (rope<T, true><<<grid, threads, 0, stream>>>(
+                      *o, (int)s->heads, step, (int)s->head_size, (int)half, s->row_stride, sign)));
+    else
+        WITH_TYPE(s->type,
+                  (rope<T, false><<<grid, threads, 0, stream>>>(
+                      *o, (int)s->heads, step, (int)s->head_size, (int)half, s->row_stride, sign)));
 }
 
 extern "C" void kernel_swiglu(cudaStream_t stream, const swiglu_shape *s, const swiglu_operands *o)
