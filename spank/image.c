@@ -16,6 +16,7 @@
 #include "host.h"
 #include "import.h"
 #include "named.h"
+#include "scratch.h"
 #include "settings.h"
 #include "share.h"
 #include "squashfs.h"
@@ -421,6 +422,33 @@ static int start_image(const struct image_node *node, pid_t *holder, struct erro
     return start_container(node, name, holder, err);
 }
 
+static void note_places(const struct image_node *node)
+{
+    struct image_places *places = node->places;
+    struct error ignored;
+
+    snprintf(places->temporary, sizeof(places->temporary), "%s",
+             enroot_temporary(node->environment));
+    if (node->settings->reference.scheme == IMAGE_FILE ||
+        image_cache_default(value(node->environment, "MEGATRON_IMAGE_CACHE"),
+                            value(node->environment, "XDG_CACHE_HOME"),
+                            value(node->environment, "HOME"), places->cache, sizeof(places->cache),
+                            &ignored) < 0)
+        places->cache[0] = '\0';
+}
+
+void image_sweep(const struct image_places *places)
+{
+    struct image_cache cache = {.writable = 1};
+
+    if (places->cache[0]) {
+        snprintf(cache.directory, sizeof(cache.directory), "%s", places->cache);
+        image_cache_sweep_unfinished(&cache);
+    }
+    if (places->temporary[0])
+        scratch_sweep(places->temporary);
+}
+
 int image_start(const struct image_node *node, pid_t *holder, struct error *err)
 {
     struct image_node own = *node;
@@ -438,6 +466,7 @@ int image_start(const struct image_node *node, pid_t *holder, struct error *err)
     if (!environment)
         return error_set(err, "out of memory");
     own.environment = environment;
+    note_places(&own);
     rc = start_image(&own, holder, err);
     free(environment);
     return rc;

@@ -8,6 +8,7 @@
 
 #include "cpuset.h"
 #include "error.h"
+#include "image_places.h"
 #include "image_settings.h"
 #include "stop.h"
 
@@ -26,11 +27,15 @@ struct image_node {
     int lifetime; /* the read end of the pipe whose other end slurmstepd holds */
     void (*say)(void *argument, const char *line);
     void *argument;
-    const stop_flag *stop; /* set when the step is to end */
+    const stop_flag *stop;       /* set when the step is to end */
+    struct image_places *places; /* gets where it works, before it begins */
 };
 
 /* Get the image, start the container. '*holder' gets the process to join. Returns 0 or -1. */
 int image_start(const struct image_node *node, pid_t *holder, struct error *err);
+
+/* When the step is over and image_start was killed: remove what it left. As the user. */
+void image_sweep(const struct image_places *places);
 
 /* On the submit host: bring an image of its own docker or podman into the cache. Returns 0 or -1.
  */

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include "cpuset.h"
 #include "error.h"
+#include "image_places.h"
 
 enum { SHARE_TASKS_MAX = 8192, SHARE_LIST = 4096, SHARE_NUMA_MAX = 1024 };
 
@@ -51,15 +52,16 @@ struct share {
     uint32_t end_step; /* a task failed; the step is to end on all nodes */
     uint32_t tasks;
     struct error error;
-    uint32_t image_state;  /* enum share_state */
-    int32_t image_leader;  /* the task that starts the container */
-    int32_t holder;        /* the process to join */
-    char master[256];      /* address of the node of rank 0, or "" */
-    char first[256];       /* its name, or "" */
-    int64_t port;          /* 0 where there is none */
-    char nccl[SHARE_LIST]; /* NCCL_IB_HCA for all, or "" */
-    char gpus[SHARE_LIST]; /* all GPUs of the step here, as NVIDIA's tools name them, or "" */
-    bool efa;              /* EFA NICs are among them */
+    uint32_t image_state;       /* enum share_state */
+    int32_t image_leader;       /* the task that starts the container */
+    int32_t holder;             /* the process to join */
+    struct image_places places; /* where the leader works on it */
+    char master[256];           /* address of the node of rank 0, or "" */
+    char first[256];            /* its name, or "" */
+    int64_t port;               /* 0 where there is none */
+    char nccl[SHARE_LIST];      /* NCCL_IB_HCA for all, or "" */
+    char gpus[SHARE_LIST];      /* all GPUs of the step here, as NVIDIA's tools name them, or "" */
+    bool efa;                   /* EFA NICs are among them */
     struct share_task task[];
 };
 

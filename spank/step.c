@@ -1,10 +1,12 @@
 /* slurmstepd before it forks: prepare what the tasks of the node share. This process is root's and
  * its failures drain nodes, so it does next to nothing, and what goes wrong is left to the tasks to
- * say. After they ended: if one of them failed, the step has to end on the other nodes too. */
+ * say. After they ended: if one of them failed, the step has to end on the other nodes too, and if
+ * one was killed at its work on an image, what it left has to go. */
 #include "plugin.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <signal.h>
 #include <slurm/slurm.h>
 #include <sys/prctl.h>
@@ -13,6 +15,7 @@
 #include <unistd.h>
 
 #include "controller.h"
+#include "image.h"
 
 /* How often the step is asked to end, in pauses that double from a tenth of a second, before it is
  * killed; and when the process that does it is stuck, as a fork among threads may be. */
@@ -60,8 +63,9 @@ static void pause_for(long milliseconds)
 }
 
 /* Nodes may come late, and a program may ignore SIGTERM; the step is over when it is gone. */
-static void end_step(uint32_t job, uint32_t step)
+static void end_step(const struct plugin *plugin, uint32_t job, uint32_t step)
 {
+    (void)plugin;
     for (int i = 0; i < ASK_TIMES + KILL_TIMES; i++) {
         pause_for(100L << (i < ASK_TIMES ? i : ASK_TIMES - 1));
         if (controller_signal_step(job, step, i < ASK_TIMES ? SIGTERM : SIGKILL) > 0)
@@ -69,20 +73,22 @@ static void end_step(uint32_t job, uint32_t step)
     }
 }
 
-void step_exit(struct plugin *plugin, spank_t spank)
+/* Run 'call' as the user in a process of its own: slurmstepd must not be kept, since the step is
+ * not over before it is. */
+static void as_user(spank_t spank, const char *name,
+                    void (*call)(const struct plugin *plugin, uint32_t job, uint32_t step),
+                    const struct plugin *plugin)
 {
     uint32_t job, step;
     uid_t uid;
     gid_t gid;
     pid_t child;
 
-    if (!plugin->used || !plugin->share || !plugin->share->end_step ||
-        spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
+    if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
         spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS ||
         spank_get_item(spank, S_JOB_UID, &uid) != ESPANK_SUCCESS ||
         spank_get_item(spank, S_JOB_GID, &gid) != ESPANK_SUCCESS)
         return;
-    /* slurmstepd must not be kept: the step is not over before it is. The user may do this. */
     child = fork();
     if (child == 0) {
         if (fork() != 0)
@@ -92,12 +98,31 @@ void step_exit(struct plugin *plugin, spank_t spank)
         open("/dev/null", O_RDWR);
         dup2(0, 1);
         dup2(0, 2);
-        prctl(PR_SET_NAME, "megatron-end");
+        prctl(PR_SET_NAME, name);
         if (setsid() >= 0 &&
-            (geteuid() != 0 || (setresgid(gid, gid, gid) == 0 && setresuid(uid, uid, uid) == 0)))
-            end_step(job, step);
+            (geteuid() != 0 || (setgroups(0, NULL) == 0 && setresgid(gid, gid, gid) == 0 &&
+                                setresuid(uid, uid, uid) == 0)))
+            call(plugin, job, step);
         _exit(0);
     }
     while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) {
     }
+}
+
+/* What was killed in the middle of its work is gone by now. */
+static void sweep(const struct plugin *plugin, uint32_t job, uint32_t step)
+{
+    (void)job, (void)step;
+    image_sweep(&plugin->share->places);
+}
+
+void step_exit(struct plugin *plugin, spank_t spank)
+{
+    const struct share *share = plugin->used ? plugin->share : NULL;
+
+    /* The user may do this. */
+    if (share && share->end_step)
+        as_user(spank, "megatron-end", end_step, plugin);
+    if (share && share->image_leader > 0 && share->image_state == SHARE_PENDING)
+        as_user(spank, "megatron-sweep", sweep, plugin);
 }

@@ -143,9 +143,9 @@ refused 'srun: error: megatron: .*the character \$ in an image' "a path that Enr
 refused 'srun: error: megatron: .*the target /x is given twice' "a target twice" --megatron-image="$image" --megatron-mounts=/tmp:/x,/usr:/x true
 job env PYXIS_CONTAINER_IMAGE=x srun -n1 --megatron-image="$image" true
 like "$out" 'both ask for an image' "not when Pyxis is asked for one too"
-refused 'megatron: n[12]: --megatron-mounts: cannot mount /nowhere: No such file' "a source that is missing" --megatron-image="${registry}small:1" --megatron-mounts=/nowhere:/x true
+refused 'megatron: n[1-4]: --megatron-mounts: cannot mount /nowhere: No such file' "a source that is missing" --megatron-image="${registry}small:1" --megatron-mounts=/nowhere:/x true
 unlike "$out" 'importing' "before anything is imported"
-refused 'megatron: n[12]: --megatron-image: cannot open /nowhere.sqsh' "a file that is missing" --megatron-image=/nowhere.sqsh true
+refused 'megatron: n[1-4]: --megatron-image: cannot open /nowhere.sqsh' "a file that is missing" --megatron-image=/nowhere.sqsh true
 echo text >"$home/text"
 refused 'is not a squashfs image' "a file that is no image" --megatron-image="$home/text" true
 refused '404 Not Found; is the image.s name and tag right' "no such image" --megatron-image="${registry}none:1" true
@@ -169,6 +169,13 @@ if [ -z "${MEGATRON_TEST_ENROOT-}" ]; then
     wait $!
     wait_until 60 sh -c "[ -z \"\$(ls '$cache/work'; ls -A '$MEGATRON_CLUSTER/tmp')\" ]"
     is "$(ls "$cache/work")$(ls -A "$MEGATRON_CLUSTER/tmp")" "" "scancel in an import leaves nothing"
+    # SIGKILL lets the task clean up nothing; slurmstepd does.
+    as_user env HOME="$home" ENROOT_STANDIN_DELAY=100 ENROOT_STANDIN_REGISTRY="$registry_dir/registry" srun -n1 -w n1 --megatron-image="${registry}small:1" true >/dev/null 2>&1 &
+    wait_until 60 sh -c "cd '$cache/work' && ls sha*.lease && pgrep -f '[e]nroot import -o $cache'" >/dev/null
+    ok "a task that imports is killed" t/cluster node n1 pkill -KILL megatron-image
+    wait $!
+    wait_until 20 sh -c "[ -z \"\$(ls '$cache/work'; ls -A '$MEGATRON_CLUSTER/tmp')\" ]"
+    is "$(ls "$cache/work")$(ls -A "$MEGATRON_CLUSTER/tmp")" "" "and nothing is left of its work"
 fi
 
 # scancel, and a dead slurmstepd: nothing is left.

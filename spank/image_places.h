@@ -1,0 +1,10 @@
+/* Where work on the image of a step may be left unfinished. */
+#ifndef MEGATRON_IMAGE_PLACES_H
+#define MEGATRON_IMAGE_PLACES_H
+
+struct image_places {
+    char temporary[1024]; /* on the node; "" where there is none */
+    char cache[1024];     /* "" where the image comes from no cache */
+};
+
+#endif
