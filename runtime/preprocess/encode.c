@@ -33,7 +33,9 @@ struct encode_team {
     struct chunk *chunks; /* open ones */
     size_t memory;        /* of their readers, about */
     size_t opening;       /* threads that are opening or closing a chunk */
-    struct chunk *newest; /* of the open ones at the front */
+    size_t fronting; /* chunks at the front that are open or being closed, one behind the other */
+    size_t behind;   /* the chunk behind the last of them */
+    struct chunk *newest; /* the last of them, if it is open */
     int starting;         /* a thread is opening a chunk that may be at the front */
     size_t held;          /* by blocks of long lines in flight */
     size_t reading;       /* threads that are reading a block */
@@ -221,10 +223,10 @@ static void free_blocks(struct encode_team *team, struct block *freed, size_t ke
  * written? Then it is at the front. */
 static int is_direct(const struct encode *encode, size_t number)
 {
-    const struct chunk *newest = encode->team->newest;
+    const struct encode_team *team = encode->team;
 
-    if (newest)
-        return newest->number + 1 == number && newest->input_done;
+    if (team->fronting > 0)
+        return number == team->behind && (!team->newest || team->newest->input_done);
     return front_at(encode->front, number);
 }
 
@@ -252,6 +254,10 @@ static struct chunk *open_another(struct worker *worker)
     if (rc > 0) {
         pthread_mutex_lock(&team->lock);
         direct = is_direct(encode, number);
+        if (direct) {
+            team->fronting++;
+            team->behind = number + 1;
+        }
         pthread_mutex_unlock(&team->lock);
         chunk = chunk_open(encode, number, direct, &worker->err);
     }
@@ -434,7 +440,7 @@ static struct chunk *leave_chunk(struct worker *worker, struct chunk *chunk)
 {
     struct encode *encode = worker->encode;
     struct encode_team *team = encode->team;
-    size_t number = chunk->number;
+    size_t number = chunk->number, direct = chunk->direct;
 
     if (--chunk->users > 0 || !chunk->input_done || !chunk->placed ||
         chunk->next_write != chunk->next_read || team->failed || encode->stop)
@@ -451,6 +457,7 @@ static struct chunk *leave_chunk(struct worker *worker, struct chunk *chunk)
     if (team->failed)
         return NULL;
     front_pass(encode->front, number);
+    team->fronting -= direct;
     for (chunk = team->chunks; chunk; chunk = chunk->next)
         if (!chunk->placed && front_at(encode->front, chunk->number)) {
             chunk->placed = 1;
@@ -597,6 +604,7 @@ int encode_run(struct encode *encode, const size_t *first, struct error *err)
     team->expected = (size_t)encode->config->max_line;
     team->free = NULL;
     team->newest = NULL;
+    team->fronting = 0;
     team->starting = 0;
     for (size_t i = 0; i < team->block_count; i++) {
         team->blocks[i].held = 0;
