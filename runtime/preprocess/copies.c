@@ -1,6 +1,8 @@
 #include "config.h"
 #include "run.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 /* A part turned out to be damaged while it was copied: make it again, one thread at a time. */
@@ -63,29 +65,47 @@ static void *copy_thread(void *argument)
     return NULL;
 }
 
-/* After the bytes are on disk: mark this rank's jobs as done and remove their parts. */
+static void remove_parts(struct run *run, size_t job)
+{
+    char path[DISK_PATH];
+
+    for (size_t c = run->layout.groups[job]; c < run->layout.groups[job + 1]; c++) {
+        const struct job *part = &run->parts.jobs[c];
+
+        if (work_part_path(&run->work, c, part->documents, part->bytes, path, NULL) == 0)
+            unlink(path);
+    }
+}
+
+/* After the bytes are on disk: mark this rank's jobs as done, and when the marks are on disk, too,
+ * remove their parts. */
 static int mark_copied(struct run *run, struct error *err)
 {
     char path[DISK_PATH];
+    size_t marked = 0;
 
     if (assembly_sync(&run->assembly, err) < 0)
         return -1;
     for (size_t i = 0; i < run->copies.count; i++) {
-        struct job *job = &run->copies.jobs[i];
+        int fd;
 
-        if (!job->mine || job->done)
+        if (!run->copies.jobs[i].mine || run->copies.jobs[i].done)
             continue;
-        if (disk_path(path, err, "%.4000s/copied-%zu", run->work.base, i) < 0 ||
-            disk_write_file(path, "", 0, err) < 0)
+        if (disk_path(path, err, "%.4000s/copied-%zu", run->work.base, i) < 0)
             return -1;
-        board_done(&run->copies, i, 0, 0);
-        for (size_t c = run->layout.groups[i]; c < run->layout.groups[i + 1]; c++) {
-            const struct job *part = &run->parts.jobs[c];
-
-            if (work_part_path(&run->work, c, part->documents, part->bytes, path, err) == 0)
-                unlink(path);
-        }
+        fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+        if (fd < 0)
+            return error_set_errno(err, errno, "cannot create %s", path);
+        close(fd);
+        marked++;
     }
+    if (marked > 0 && disk_sync_directory(path, err) < 0)
+        return -1;
+    for (size_t i = 0; i < run->copies.count; i++)
+        if (run->copies.jobs[i].mine && !run->copies.jobs[i].done) {
+            board_done(&run->copies, i, 0, 0);
+            remove_parts(run, i);
+        }
     return 0;
 }
 

@@ -13,8 +13,10 @@
 #define PLAN_MAGIC 0x314e414c5047454dull /* "MEGPLAN1" */
 
 /* Chunks are small enough that a slow node holds nobody up with its last one, and few enough for a
- * directory. 4 MiB take 30 ms of one core; 100 TB make 400000 chunks of 256 MiB. */
-static const int64_t smallest_chunk = 4 << 20, largest_chunk = 256 << 20, chunks_wanted = 32768;
+ * directory. 4 MiB take 30 ms of one core; 100 TB make 400000 chunks of 256 MiB. Each costs a
+ * millisecond for its files: a corpus of some size has chunks of no less than 16 MiB. */
+static const int64_t smallest_chunk = 4 << 20, usual_chunk = 16 << 20, largest_chunk = 256 << 20;
+static const int64_t chunks_least = 16, chunks_most = 32768;
 
 static int add_segment(struct plan *plan, uint32_t file, int64_t begin, int64_t end)
 {
@@ -34,12 +36,17 @@ static int add_segment(struct plan *plan, uint32_t file, int64_t begin, int64_t 
 
 static int64_t chunk_size(int64_t total, int64_t asked)
 {
-    int64_t size = total / chunks_wanted;
+    int64_t size = total / chunks_least;
 
     if (asked > 0)
         return asked;
     if (size < smallest_chunk)
-        size = smallest_chunk;
+        return smallest_chunk;
+    if (size < usual_chunk)
+        return size;
+    size = total / chunks_most;
+    if (size < usual_chunk)
+        return usual_chunk;
     return size < largest_chunk ? size : largest_chunk;
 }
 
