@@ -248,19 +248,40 @@ static void try_megatron(const uint8_t *data, size_t size)
     megatron_source_destroy(source);
 }
 
+static struct {
+    const char *name;
+    void (*read)(const uint8_t *, size_t);
+    unsigned long inputs;
+} readers[] = {
+    {"index", try_index, 0},       {"safetensors", try_safetensors, 0},
+    {"config", try_config, 0},     {"parts", try_parts, 0},
+    {"torch", try_torch, 0},       {"pickle", try_pickle, 0},
+    {"megatron", try_megatron, 0},
+};
+
+static void print_inputs(void)
+{
+    fprintf(stderr, "inputs of each reader:");
+    for (size_t i = 0; i < sizeof(readers) / sizeof(readers[0]); i++)
+        fprintf(stderr, " %s %lu", readers[i].name, readers[i].inputs);
+    fprintf(stderr, "\n");
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static void (*const readers[])(const uint8_t *, size_t) = {
-        try_index, try_safetensors, try_config, try_parts, try_torch, try_pickle, try_megatron};
+    size_t reader = size > 0 ? data[0] % (sizeof(readers) / sizeof(readers[0])) : 0;
     char parts[96];
 
     if (directory[0] == '\0') {
+        atexit(print_inputs);
         snprintf(directory, sizeof(directory), "%s/%ld", fuzz_place(), (long)getpid());
         mkdir(directory, 0700);
         snprintf(parts, sizeof(parts), "%s/parts", directory);
         mkdir(parts, 0700);
     }
-    if (size > 0)
-        readers[data[0] % 7](data + 1, size - 1);
+    if (size == 0)
+        return 0;
+    readers[reader].inputs++;
+    readers[reader].read(data + 1, size - 1);
     return 0;
 }
