@@ -28,7 +28,7 @@ goes_on() {
     local end=$((SECONDS + 120)) gone=0 pending=0 now
     until [ "$(starts)" -ge "$1" ] && [ "$(latest)" -gt "$2" ]; do
         now=$(state)
-        if [ "$now" = PENDING ]; then pending=$((pending + 1)); else pending=0; fi
+        if [ "$now" = PENDING ] && [ -z "$(cluster_processes "^slurmstepd: \\[$job\\.")" ]; then pending=$((pending + 1)); else pending=0; fi
         [ $pending -lt 15 ] || hurry
         # Between two lives a job may be out of sight for a moment.
         if [ -n "$now" ]; then gone=0; else gone=$((gone + 1)); fi
