@@ -232,10 +232,10 @@ like "$out" "exiting program at iteration $(cat run/latest_checkpointed_iteratio
 
 # SIGKILL at any time, while training and while saving, until the run ends by itself.
 rm -rf run whole
-train 2 $t 2 --save whole --train-iters 150
+train 2 $t 2 --save whole --train-iters 600
 kills=0
 for ((try = 0; try < 40; try++)); do
-    mpirun --oversubscribe -n 2 "$megatron" train "${model[@]}" "${common[@]}" $t 2 --train-iters 150 --save run --load run \
+    mpirun --oversubscribe -n 2 "$megatron" train "${model[@]}" "${common[@]}" $t 2 --train-iters 600 --save run --load run \
         --save-interval 1 --keep-last 3 --async-save >log 2>&1 &
     pid=$!
     if [ $try -lt 6 ]; then
@@ -254,5 +254,5 @@ done
 diag "$kills kills, $((try + 1)) starts"
 ok "a run is killed" test $kills -ge 1
 ok "a run that was killed again and again ends" test $try -lt 40
-same whole/iter_0000150 run/iter_0000150 "with the same checkpoint"
+same whole/iter_0000600 run/iter_0000600 "with the same checkpoint"
 done_testing
