@@ -219,7 +219,7 @@ void measure(const char *name, void (*run)(struct device_plan *plan),
         for (int i = 0; i < slot_count; i++) {
             double now = slots[i].output ? difference(&slots[i]) : 0;
 
-            if (!(now <= worst))
+            if (isnan(now) || now > worst) /* what is NaN once stays so */
                 worst = now;
         }
     }

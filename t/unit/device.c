@@ -1342,6 +1342,7 @@ int main(void)
     test_cross_entropy(3, 20000, 1, 19990, 0); /* more than one round of a block */
     test_cross_entropy(1300, 40, 1, 37, 0);    /* more rows than blocks */
     test_cross_entropy(3, 44000, 1, 44000, 1);
+    test_cross_entropy(3, 57344, 1, 57300, 1); /* rows beyond what a block holds */
     test_cross_entropy(5, 24, 3, 50, 0);
     test_cross_entropy(5, 24, 3, 40, 0); /* the last part is all padding */
     test_adam(1000, 700, 1, 0);

@@ -258,10 +258,12 @@ template <int BYTES> __device__ inline void copy_async(void *to, const void *fro
 {
     const uint32_t address = (uint32_t)__cvta_generic_to_shared(to);
 
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from));
+    /* "memory": what this thread read there must be read before. */
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
     if (BYTES == 32)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address + 16),
-                     "l"((const char *)from + 16));
+                     "l"((const char *)from + 16)
+                     : "memory");
 }
 
 __device__ inline void copy_commit(void)
@@ -310,6 +312,17 @@ struct totals {
 };
 extern "C" void kernel_add_shares(cudaStream_t stream, const float *partial, totals t, int sums,
                                   int blocks, int64_t cols, int accumulate);
+
+/* Has a block of this GPU as much? Ranks have one GPU each. */
+static inline bool shared_fits(size_t bytes)
+{
+    static int most;
+    int device = 0;
+
+    if (most == 0 && cudaGetDevice(&device) == cudaSuccess)
+        cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    return bytes + 1024 <= (size_t)most; /* 1024: what kernels have besides */
+}
 
 /* Call f with a null pointer of the element type: f(bf16 *) and so on. */
 #define WITH_TYPE(type, call) \

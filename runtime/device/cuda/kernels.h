@@ -24,8 +24,8 @@ void kernel_residual_norm_backward(cudaStream_t stream, const struct residual_no
 void kernel_gelu(cudaStream_t stream, enum device_type type, int64_t count, const void *x, void *y);
 
 /* Column sums of a (rows, cols) matrix, added to or written to 'out'. With 'pre', x is first turned
- * into x * gelu'(pre) and written to 'y' (which may be x or pre). With 'y' NULL nothing is written.
- * 'out' NULL: no sums. */
+ * into x * gelu'(pre) and written to 'y' (which may be x); without it 'y' is not used. 'out' NULL:
+ * no sums. */
 size_t kernel_column_sums_workspace(int64_t rows, int64_t cols, int processors);
 void kernel_column_sums(cudaStream_t stream, enum device_type type, int64_t rows, int64_t cols,
                         const void *x, const void *pre, void *y, float *out, int accumulate,

@@ -358,8 +358,9 @@ extern "C" void kernel_cross_entropy_finish(cudaStream_t stream, const cross_ent
 {
     cross_entropy_finish_operands o = *operands;
     const bool wide = s->cols % VECTOR == 0 && is_wide(o.logits);
+    const int64_t bytes = s->cols * (int64_t)type_size(s->type);
     const bool fits =
-        wide && s->type != TYPE_FP32 && s->cols * (int64_t)type_size(s->type) <= WHOLE_BYTES;
+        wide && s->type != TYPE_FP32 && bytes <= WHOLE_BYTES && shared_fits((size_t)bytes);
     double *weighted = (double *)workspace;
 
     if (!o.partials && fits) {

@@ -71,17 +71,6 @@ template <typename Kernel> void allow_shared(Kernel *kernel, size_t bytes)
                          cudaSharedmemCarveoutMaxShared);
 }
 
-/* Has a block of this GPU as much? Ranks have one GPU each. */
-bool shared_fits(size_t bytes)
-{
-    static int most;
-    int device = 0;
-
-    if (most == 0 && cudaGetDevice(&device) == cudaSuccess)
-        cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    return bytes + 1024 <= (size_t)most; /* 1024: what kernels have besides */
-}
-
 /* Rows in whole vectors, each done by some warps side by side; a block does several rows at once
  * and walks over rows. Where the warps of a row meet, a group has a barrier of its own. */
 struct row_split {
