@@ -24,14 +24,16 @@ static void read_host(char host[65])
             *c = '_';
 }
 
-/* The place where process ids mean something: this boot and this pid namespace. */
+/* The place where process ids mean something: this boot and this pid namespace. 0 where
+ * /proc does not tell. */
 static uint64_t read_place(void)
 {
     char boot[64], place[128];
     struct stat space = {0};
 
-    small_file_read("/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
-    stat("/proc/self/ns/pid", &space);
+    if (small_file_read("/proc/sys/kernel/random/boot_id", boot, sizeof(boot)) < 0 || !boot[0] ||
+        stat("/proc/self/ns/pid", &space) < 0)
+        return 0;
     snprintf(place, sizeof(place), "%s/%" PRIu64, boot, (uint64_t)space.st_ino);
     return checksum_of(place, strlen(place));
 }
@@ -57,8 +59,10 @@ enum owner_fate owner_fate(const char *text)
     if (sscanf(text, "%64[^,],%d,%" SCNx64 ",%" SCNx64, host, &pid, &place, &number) != 4 ||
         pid < 1)
         return OWNER_UNKNOWN;
-    if (place == read_place())
-        return kill(pid, 0) < 0 && errno == ESRCH ? OWNER_GONE : OWNER_LIVES;
     read_host(mine);
-    return strcmp(host, mine) == 0 ? OWNER_BEFORE : OWNER_ELSEWHERE;
+    if (strcmp(host, mine) != 0)
+        return OWNER_ELSEWHERE;
+    if (place == 0 || place != read_place())
+        return OWNER_BEFORE;
+    return kill(pid, 0) < 0 && errno == ESRCH ? OWNER_GONE : OWNER_LIVES;
 }

@@ -8,7 +8,8 @@ enum { OWNER_SIZE = 128 };
 enum owner_fate {
     OWNER_UNKNOWN,   /* the text names nobody */
     OWNER_ELSEWHERE, /* of another host */
-    OWNER_BEFORE,    /* of this host, before it was booted or in another pid namespace */
+    OWNER_BEFORE,    /* of this host, before it was booted, in another pid namespace,
+                        or where that cannot be told */
     OWNER_GONE,      /* a process of this very place that has ended */
     OWNER_LIVES,
 };

@@ -59,7 +59,7 @@ static time_t patience_for(enum owner_fate fate, int is_new)
 {
     if (fate == OWNER_UNKNOWN)
         return UNKNOWN_SECONDS;
-    if (fate == OWNER_GONE || (is_new && fate == OWNER_BEFORE))
+    if (fate == OWNER_GONE)
         return -1;
     return is_new ? NEW_SECONDS : SILENT_SECONDS;
 }

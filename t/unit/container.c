@@ -272,15 +272,16 @@ static void test_sweep(void)
         const char *name; /* with the owner in it, or a lease that holds the owner */
         int still, stays;
     } rows[] = {
-        {DEAD, "record@%s.new", 0, 0},         {DEAD, "sha256-x@%s.draft", 0, 0},
-        {DEAD, "step-1.lease", 0, 0},          {LIVING, "record@%s.new", 5, 1},
-        {LIVING, "sha256-x@%s.draft", 500, 1}, {LIVING, "step-1.lease", 500, 1},
-        {EARLIER, "record@%s.new", 0, 0},      {EARLIER, "sha256-x@%s.draft", 500, 1},
-        {EARLIER, "step-1.lease", 500, 1},     {EARLIER, "step-1.lease", 700, 0},
-        {OTHER, "lease@%s.new", 50, 1},        {OTHER, "lease@%s.new", 70, 0},
-        {OTHER, "sha256-x@%s.draft", 500, 1},  {OTHER, "sha256-x@%s.draft", 700, 0},
-        {OTHER, "step-1.lease", 500, 1},       {OTHER, "step-1.lease", 700, 0},
-        {NOBODY, "new.abcdef", 80000, 1},      {NOBODY, "new.abcdef", 90000, 0},
+        {DEAD, "record@%s.new", 0, 0},          {DEAD, "sha256-x@%s.draft", 0, 0},
+        {DEAD, "step-1.lease", 0, 0},           {LIVING, "record@%s.new", 5, 1},
+        {LIVING, "sha256-x@%s.draft", 500, 1},  {LIVING, "step-1.lease", 500, 1},
+        {EARLIER, "record@%s.new", 50, 1},      {EARLIER, "record@%s.new", 70, 0},
+        {EARLIER, "sha256-x@%s.draft", 500, 1}, {EARLIER, "step-1.lease", 500, 1},
+        {EARLIER, "step-1.lease", 700, 0},      {OTHER, "lease@%s.new", 50, 1},
+        {OTHER, "lease@%s.new", 70, 0},         {OTHER, "sha256-x@%s.draft", 500, 1},
+        {OTHER, "sha256-x@%s.draft", 700, 0},   {OTHER, "step-1.lease", 500, 1},
+        {OTHER, "step-1.lease", 700, 0},        {NOBODY, "new.abcdef", 80000, 1},
+        {NOBODY, "new.abcdef", 90000, 0},
     };
     char owners[5][OWNER_SIZE] = {""}, work[128], name[256], path[512], text[OWNER_SIZE + 8];
 
@@ -295,6 +296,11 @@ static void test_sweep(void)
     is_int(owner_fate(owners[LIVING]), OWNER_LIVES, "one that lives");
     is_int(owner_fate(owners[EARLIER]), OWNER_BEFORE, "one of before the boot");
     is_int(owner_fate(owners[OTHER]), OWNER_ELSEWHERE, "one elsewhere");
+    snprintf(text, sizeof(text), "elsewhere%s", strchr(owners[DEAD], ','));
+    is_int(owner_fate(text), OWNER_ELSEWHERE, "one elsewhere, of a place that looks like this");
+    snprintf(text, sizeof(text), "%.*s,%d,%016x,%016x", (int)strcspn(owners[DEAD], ","),
+             owners[DEAD], 0x7ffffffe, 0, 8);
+    is_int(owner_fate(text), OWNER_BEFORE, "one of a place that could not be told");
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *owner = owners[rows[i].owner], *mark = strstr(rows[i].name, "%s");
         struct timespec times[2] = {{.tv_sec = time(NULL) - rows[i].still}};
