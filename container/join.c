@@ -85,6 +85,8 @@ int container_environment(pid_t holder,
     return rc;
 }
 
+/* A kernel may lack a namespace, but not that of mounts: where it is not there the holder has
+ * ended, and the task must not run outside. */
 static int open_space(pid_t holder, const char *name, int *fd)
 {
     char theirs[64], mine[64];
@@ -94,7 +96,7 @@ static int open_space(pid_t holder, const char *name, int *fd)
     snprintf(mine, sizeof(mine), "/proc/self/ns/%s", name);
     *fd = open(theirs, O_RDONLY | O_CLOEXEC);
     if (*fd < 0)
-        return errno == ENOENT ? 0 : -1;
+        return errno == ENOENT && strcmp(name, "mnt") != 0 ? 0 : -1;
     if (fstat(*fd, &a) == 0 && stat(mine, &b) == 0 && a.st_dev == b.st_dev &&
         a.st_ino == b.st_ino) {
         close(*fd);
@@ -142,7 +144,8 @@ static int enter_workdir(const char *holders, int entrypoint, const char *workdi
     return 0;
 }
 
-int container_join(pid_t holder, int entrypoint, const char *workdir, struct error *err)
+int container_join(pid_t holder, int entrypoint, const char *workdir, int *entered,
+                   struct error *err)
 {
     char link[64], holders[4096] = "/";
     int fds[SPACES];
@@ -153,6 +156,7 @@ int container_join(pid_t holder, int entrypoint, const char *workdir, struct err
     length = readlink(link, holders, sizeof(holders) - 1);
     if (length > 0)
         holders[length] = '\0';
+    *entered = 0;
     for (int i = 0; i < SPACES; i++)
         if (open_space(holder, spaces[i].name, &fds[i]) < 0)
             rc = error_set_errno(err, errno, "cannot open the container's %s namespace",
@@ -161,6 +165,8 @@ int container_join(pid_t holder, int entrypoint, const char *workdir, struct err
         if (rc == 0 && fds[i] >= 0 && setns(fds[i], spaces[i].flag) < 0)
             rc = error_set_errno(err, errno, "cannot join the container's %s namespace",
                                  spaces[i].name);
+        if (rc == 0 && fds[i] >= 0 && spaces[i].flag == CLONE_NEWNS)
+            *entered = 1;
         if (fds[i] >= 0)
             close(fds[i]);
     }

@@ -34,7 +34,9 @@ int container_environment(pid_t holder,
                           void *argument, struct error *err);
 
 /* Move this (single-threaded) process into the container: namespaces and working directory
- * 'workdir', or where it is NULL the image's own. Returns 0 or -1. */
-int container_join(pid_t holder, int entrypoint, const char *workdir, struct error *err);
+ * 'workdir', or where it is NULL the image's own. '*entered' tells, also after a failure, whether
+ * files are the container's by now. Returns 0 or -1. */
+int container_join(pid_t holder, int entrypoint, const char *workdir, int *entered,
+                   struct error *err);
 
 #endif

@@ -373,11 +373,14 @@ static int open_container(struct task *task, struct error *err)
 static int enter_container(struct task *task, struct error *err)
 {
     const struct image_settings *image = &task->plugin->settings.image;
+    int entered, rc;
 
     if (!image->used)
         return 0;
-    task->inside = true;
-    return container_join(task->plugin->share->holder, image->entrypoint, image->workdir, err);
+    rc = container_join(task->plugin->share->holder, image->entrypoint, image->workdir, &entered,
+                        err);
+    task->inside = entered;
+    return rc;
 }
 
 /* --- each task ------------------------------------------------------------------------------ */

@@ -33,7 +33,7 @@ int main(int argc, char **argv)
                                         .path = getenv("PATH"),
                                         .temporary = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp",
                                         .timeout = 120};
-    int lifetime[2], at = 1;
+    int lifetime[2], at = 1, entered;
     pid_t holder;
 
     for (; at < argc && strncmp(argv[at], "--", 2) == 0; at++) {
@@ -57,7 +57,7 @@ int main(int argc, char **argv)
     if (host_check(request.path, NULL, &err) < 0 ||
         container_start(&request, lifetime[0], &holder, &err) < 0 ||
         container_environment(holder, set_variable, NULL, &err) < 0 ||
-        container_join(holder, request.entrypoint, workdir, &err) < 0)
+        container_join(holder, request.entrypoint, workdir, &entered, &err) < 0)
         return fail(&err);
     execvp(argv[at + 1], argv + at + 1);
     perror("enter: cannot execute");

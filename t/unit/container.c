@@ -13,6 +13,7 @@
 #include "scratch.h"
 #include "squashfs.h"
 #include "stage.h"
+#include "start.h"
 #include "sweep.h"
 
 #include <dirent.h>
@@ -259,6 +260,21 @@ static void name_of_dead(char owner[OWNER_SIZE])
     waitpid(child, &status, 0);
     close(ends[0]);
     close(ends[1]);
+}
+
+/* A container that has ended is no reason to run the program outside. */
+static void test_join_ended(void)
+{
+    struct error err = {""};
+    pid_t child = fork();
+    int entered = 1;
+
+    if (child == 0)
+        _exit(0);
+    waitpid(child, NULL, 0);
+    is_int(container_join(child, 0, "/", &entered, &err), -1, "an ended container is not joined");
+    ok(strstr(err.text, "mnt namespace") != NULL, "which is said: %s", err.text);
+    is_int(entered, 0, "and nothing was entered");
 }
 
 /* Whose it is, what it is, for how many seconds it has stood still, and whether it stays. */
@@ -789,6 +805,7 @@ int main(void)
     test_processes();
     test_leases();
     test_sweep();
+    test_join_ended();
     test_records();
     test_cache();
     test_download();
