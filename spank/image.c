@@ -422,14 +422,17 @@ static int start_image(const struct image_node *node, pid_t *holder, struct erro
     return start_container(node, name, holder, err);
 }
 
+/* Where all nodes of a step were killed, not all of them are to list what they share. */
 static void note_places(const struct image_node *node)
 {
     struct image_places *places = node->places;
+    const struct image_settings *settings = node->settings;
+    bool imports = settings->reference.scheme != IMAGE_FILE && (node->imports || node->nodes == 1);
     struct error ignored;
 
     snprintf(places->temporary, sizeof(places->temporary), "%s",
              enroot_temporary(node->environment));
-    if (node->settings->reference.scheme == IMAGE_FILE ||
+    if ((!imports && !settings->container) ||
         image_cache_default(value(node->environment, "MEGATRON_IMAGE_CACHE"),
                             value(node->environment, "XDG_CACHE_HOME"),
                             value(node->environment, "HOME"), places->cache, sizeof(places->cache),

@@ -3,8 +3,8 @@
 #define MEGATRON_IMAGE_PLACES_H
 
 struct image_places {
-    char temporary[1024]; /* on the node; "" where there is none */
-    char cache[1024];     /* "" where the image comes from no cache */
+    char temporary[1024]; /* on the node; "" where nothing was begun */
+    char cache[1024];     /* "" where this node only waits for it, or uses none */
 };
 
 #endif

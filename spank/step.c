@@ -18,8 +18,9 @@
 #include "image.h"
 
 /* How often the step is asked to end, in pauses that double from a tenth of a second, before it is
- * killed; and when the process that does it is stuck, as a fork among threads may be. */
-enum { ASK_TIMES = 6, KILL_TIMES = 3, STUCK_SECONDS = 60 };
+ * killed; and when the process that does it is stuck, as a fork among threads may be. To remove the
+ * layers of a large image takes longer. */
+enum { ASK_TIMES = 6, KILL_TIMES = 3, STUCK_SECONDS = 60, SWEEP_SECONDS = 600 };
 
 /* Batch scripts, extern and interactive steps have special numbers; they are left alone. */
 static bool is_srun_step(spank_t spank)
@@ -75,13 +76,14 @@ static void end_step(const struct plugin *plugin, uint32_t job, uint32_t step)
 
 /* Run 'call' as the user in a process of its own: slurmstepd must not be kept, since the step is
  * not over before it is. */
-static void as_user(spank_t spank, const char *name,
+static void as_user(spank_t spank, const char *name, unsigned seconds,
                     void (*call)(const struct plugin *plugin, uint32_t job, uint32_t step),
                     const struct plugin *plugin)
 {
     uint32_t job, step;
     uid_t uid;
-    gid_t gid;
+    gid_t gid, *groups = NULL;
+    int group_count = 0;
     pid_t child;
 
     if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
@@ -89,19 +91,23 @@ static void as_user(spank_t spank, const char *name,
         spank_get_item(spank, S_JOB_UID, &uid) != ESPANK_SUCCESS ||
         spank_get_item(spank, S_JOB_GID, &gid) != ESPANK_SUCCESS)
         return;
+    /* A cache may lie where only a group may go. */
+    if (spank_get_item(spank, S_JOB_SUPPLEMENTARY_GIDS, &groups, &group_count) != ESPANK_SUCCESS ||
+        !groups || group_count < 0)
+        group_count = 0;
     child = fork();
     if (child == 0) {
         if (fork() != 0)
             _exit(0);
-        alarm(STUCK_SECONDS);
+        alarm(seconds);
         close_range(0, ~0U, 0);
         open("/dev/null", O_RDWR);
         dup2(0, 1);
         dup2(0, 2);
         prctl(PR_SET_NAME, name);
         if (setsid() >= 0 &&
-            (geteuid() != 0 || (setgroups(0, NULL) == 0 && setresgid(gid, gid, gid) == 0 &&
-                                setresuid(uid, uid, uid) == 0)))
+            (geteuid() != 0 || (setgroups((size_t)group_count, groups) == 0 &&
+                                setresgid(gid, gid, gid) == 0 && setresuid(uid, uid, uid) == 0)))
             call(plugin, job, step);
         _exit(0);
     }
@@ -122,7 +128,8 @@ void step_exit(struct plugin *plugin, spank_t spank)
 
     /* The user may do this. */
     if (share && share->end_step)
-        as_user(spank, "megatron-end", end_step, plugin);
-    if (share && share->image_leader > 0 && share->image_state == SHARE_PENDING)
-        as_user(spank, "megatron-sweep", sweep, plugin);
+        as_user(spank, "megatron-end", STUCK_SECONDS, end_step, plugin);
+    /* Work on an image was begun, and neither done nor given up. */
+    if (share && share->places.temporary[0] && share->image_state == SHARE_PENDING)
+        as_user(spank, "megatron-sweep", SWEEP_SECONDS, sweep, plugin);
 }
