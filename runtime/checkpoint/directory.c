@@ -16,7 +16,10 @@
 
 #define LATEST "latest_checkpointed_iteration.txt"
 
-enum { DESCRIPTORS = 16 }; /* that a walk through a directory may hold */
+enum {
+    DESCRIPTORS = 16, /* that a walk through a directory may hold */
+    NAMES = 1000,     /* for what is being removed: what got stuck there keeps its own */
+};
 
 int directory_path(char out[PATH_MAX], struct error *err, const char *format, ...)
 {
@@ -237,17 +240,42 @@ static int remove_one(const char *path, const struct stat *status, int type, str
 
 int directory_remove(const char *path, struct error *err)
 {
-    if (nftw(path, remove_one, DESCRIPTORS, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
+    /* What somebody has mounted there is not ours. */
+    if (nftw(path, remove_one, DESCRIPTORS, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) != 0 &&
+        errno != ENOENT)
         return error_set_errno(err, errno, "cannot remove %s", path);
     return 0;
 }
 
-/* 1, 0 where somebody else was faster, or -1. */
-static int move_away(const char *from, const char *to, struct error *err)
+/* Give 'from' a name 'to' of what is no checkpoint. 1, 0 where somebody else was faster, or -1. */
+static int move_away(const char *from, char to[PATH_MAX], struct error *err)
 {
-    if (rename(from, to) == 0)
-        return 1;
+    for (int i = 0; i < NAMES; i++) {
+        if (directory_path(to, err, "%s.tmp-removed-%d", from, i) < 0)
+            return -1;
+        if (rename(from, to) == 0)
+            return 1;
+        if (errno != EEXIST && errno != ENOTEMPTY)
+            break;
+    }
     return errno == ENOENT ? 0 : error_set_errno(err, errno, "cannot remove %s", from);
+}
+
+/* Remove one checkpoint. 1, 0 where somebody else was faster, or -1; 'removed' counts it even where
+ * some of it stays, as it is none any more. */
+static int prune_one(const char *path, int64_t iteration, int *removed, struct error *err)
+{
+    char name[PATH_MAX], away[PATH_MAX];
+    int rc;
+
+    if (directory_path(name, err, "%s/iter_%07" PRId64, path, iteration) < 0)
+        return -1;
+    rc = move_away(name, away, err);
+    if (rc <= 0)
+        return rc;
+    if (removed)
+        ++*removed;
+    return directory_remove(away, err) < 0 ? -1 : 1;
 }
 
 int directory_prune(const char *path, int64_t keep, int *removed, struct error *err)
@@ -259,21 +287,12 @@ int directory_prune(const char *path, int64_t keep, int *removed, struct error *
     if (removed)
         *removed = 0;
     rc = directory_list(path, &list, &count, err);
-    for (size_t i = (size_t)keep; rc == 0 && i < count; i++) {
-        char name[PATH_MAX], away[PATH_MAX];
-
-        if (list[i] == latest)
-            continue;
-        if (directory_path(name, err, "%s/iter_%07" PRId64, path, list[i]) < 0 ||
-            directory_path(away, err, "%s.tmp-removed", name) < 0)
+    if (rc < 0)
+        return rc;
+    /* One that cannot be removed does not keep the others. */
+    for (size_t i = (size_t)keep; i < count; i++)
+        if (list[i] != latest && prune_one(path, list[i], removed, rc < 0 ? NULL : err) < 0)
             rc = -1;
-        else
-            rc = move_away(name, away, err);
-        if (rc > 0 && removed)
-            ++*removed;
-        if (rc > 0)
-            rc = directory_remove(away, err);
-    }
     free(list);
     return rc;
 }
@@ -286,15 +305,15 @@ int directory_clean(const char *path, struct error *err)
 
     if (!directory)
         return error_set_errno(err, errno, "cannot open %s", path);
-    while (rc == 0 && (entry = readdir(directory))) {
+    while ((entry = readdir(directory))) {
+        struct error *first = rc < 0 ? NULL : err;
         char name[PATH_MAX];
 
         if (strncmp(entry->d_name, "iter_", 5) != 0 || !strstr(entry->d_name, ".tmp-"))
             continue;
-        if (directory_path(name, err, "%s/%s", path, entry->d_name) < 0)
+        if (directory_path(name, first, "%s/%s", path, entry->d_name) < 0 ||
+            directory_remove(name, first) < 0)
             rc = -1;
-        else
-            rc = directory_remove(name, err);
     }
     closedir(directory);
     return rc;

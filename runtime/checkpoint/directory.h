@@ -39,14 +39,15 @@ int directory_sync(const char *path, struct error *err);
  * let latest_checkpointed_iteration.txt name it. */
 int directory_commit(const char *path, const char *temporary, int64_t iteration, struct error *err);
 
-/* Remove a directory with all that is in it. */
+/* Remove a directory with all that is in it, but not what other file systems hold that are mounted
+ * there. */
 int directory_remove(const char *path, struct error *err);
 
 /* Remove all checkpoints but the newest 'keep' and the one that latest_... names. 'removed' (may be
- * NULL) counts them. */
+ * NULL) counts them. Where one cannot be removed, the others are, and 'err' names the first. */
 int directory_prune(const char *path, int64_t keep, int *removed, struct error *err);
 
-/* Remove what unfinished saves left behind. */
+/* Remove what unfinished saves left behind; the same holds for what cannot be removed. */
 int directory_clean(const char *path, struct error *err);
 
 #endif

@@ -139,15 +139,45 @@ unlike "$out" 'WARNING' "a folder in a checkpoint that goes away"
 is "$(ls few | tr '\n' ' ')" "iter_0000007 iter_0000008 latest_checkpointed_iteration.txt " "  goes with it"
 
 # Saves that are slower than the steps between them hold the run up; that is said once, with the way out.
-slow='#include <sys/syscall.h>
+# No checkpoint gets to the disk before there is a file "go".
+slow='#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
-int fsync(int fd) { usleep(300000); return (int)syscall(SYS_fsync, fd); }'
-if command -v "${CC:-cc}" >/dev/null && "${CC:-cc}" -shared -fPIC -o slow.so -xc - <<<"$slow"; then
-    LD_PRELOAD=$scratch/slow.so train 1 --save late --save-interval 2 --async-save
+int fsync(int fd)
+{
+    char link[64], path[4096] = "";
+
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    if (readlink(link, path, sizeof(path) - 1) > 0 && strstr(path, "/iter_"))
+        while (access("go", F_OK) != 0)
+            usleep(10000);
+    return (int)syscall(SYS_fsync, fd);
+}'
+# slowly ITERATION OPTION...: saves go on after that step, and after a wait that is longer than all steps before it.
+slowly() {
+    local at=$1 began=$SECONDS pid
+    shift
+    rm -f go log
+    LD_PRELOAD=$scratch/slow.so timeout 120 "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 --save late \
+        --async-save "$@" >log 2>&1 &
+    pid=$!
+    wait_until 100 eval "grep -q 'iteration        $at/' log || ! kill -0 $pid"
+    sleep $((SECONDS - began + 1))
+    touch go
+    wait $pid
+    rc=$?
+    out=$(cat log)
+}
+if ! command -v "${CC:-cc}" >/dev/null; then
+    ok "saves that take longer than the steps between them # SKIP no compiler" true
+elif ok "a save can be made slow" "${CC:-cc}" -shared -fPIC -o slow.so -xc - <<<"$slow"; then
+    slowly 4 --save-interval 2
     is "$(grep -c '^WARNING: training waited [0-9.]* s at iteration 4 for the checkpoint of iteration 2' <<<"$out")" 1 \
         "saves that take longer than the steps between them are said once" || diag "$(grep -i checkpoint <<<"$out")"
     like "$out" 'with --save-interval [0-9]+ or above' "with the interval that helps"
-    LD_PRELOAD=$scratch/slow.so train 1 --save late --save-interval 5 --async-save
+    slowly 8 --save-interval 5
+    is "$rc" 0 "a save that is under way at the end"
     unlike "$out" 'training waited' "at the end no training waits"
     same late/iter_0000008 whole/iter_0000008 "and the end is the same"
 fi
@@ -177,14 +207,26 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
         # What cannot be removed neither spoils a save nor keeps the next run from its start.
         rm -rf few
         train 1 --save few --exit-interval 4
-        mkdir few/iter_0000004/busy && mount -t tmpfs none few/iter_0000004/busy
+        mkdir few/iter_0000004/busy && mount -t tmpfs none few/iter_0000004/busy && touch few/iter_0000004/busy/theirs
         train 1 --save few --load few --save-interval 1 --keep-last 2
         is "$rc $(grep -c 'WARNING: no checkpoint' <<<"$out")" "0 0" "an old checkpoint that cannot be removed"
         like "$out" 'WARNING: old checkpoints stay: cannot remove few/iter_0000004' "  is said"
         train 1 --save few --load few
         like "$out" 'WARNING: what an unfinished save left stays: cannot remove few/iter_0000004' "  and so at the next start"
         is "$rc" 0 "  which goes on"
-        umount few/iter_0000004*/busy
+        ok "  what is mounted there stays" test -e few/iter_0000004.tmp-removed-0/busy/theirs
+        mkdir -p few/iter_00000{10..29}.tmp-1
+        train 1 --save few --load few
+        is "$(ls few | tr '\n' ' ')" \
+            "iter_0000004.tmp-removed-0 iter_0000007 iter_0000008 latest_checkpointed_iteration.txt " "  and all else goes"
+        mkdir -p few/iter_000000{3,4}/more few/iter_0000005/busy && mount -t tmpfs none few/iter_0000005/busy
+        try "$megatron" checkpoint prune few --keep-last 2
+        is "$rc" 1 "prune: one of three cannot be removed"
+        like "$out" 'cannot remove few/iter_0000005' "  which is said"
+        is "$(ls few | tr '\n' ' ')" \
+            "iter_0000004.tmp-removed-0 iter_0000005.tmp-removed-0 iter_0000007 iter_0000008 latest_checkpointed_iteration.txt " \
+            "  and the others go, one of them by another name than what is stuck"
+        umount few/iter_*/busy
     fi
 fi
 out=$(ulimit -f 100; "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 --save limit --save-interval 4 2>&1)
@@ -194,7 +236,7 @@ like "$out" 'iteration +8/ ' "the run goes on all the same"
 # Signals, and the end of the job.
 long=(--train-iters 100000 --exit-signal-handler --lr-decay-iters 100000)
 stopped() {
-    rm -rf run
+    rm -rf run log
     "$megatron" train "${model[@]}" "${common[@]}" "${long[@]}" --save run >log 2>&1 &
     pid=$!
     wait_until 100 eval "grep -q 'iteration        3/' log || ! kill -0 $pid 2>/dev/null"
