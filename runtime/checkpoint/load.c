@@ -164,7 +164,7 @@ static int touch_all(struct room *room, struct error *err)
     return 0;
 }
 
-/* Read this rank's share. 0, REFUSED or DAMAGED. */
+/* Read this rank's share. 0, REFUSED, DAMAGED, or -1 for what is not the checkpoint's fault. */
 static int read_share(struct checkpoint *c, const char *directory, struct checkpoint_index *index,
                       float *const *parts, int arrays, struct error *err)
 {
@@ -230,7 +230,7 @@ static int try_one(struct checkpoint *c, int64_t iteration, float *const *parts,
         rc = upload(c, parts, arrays, err);
     if (rc == 0)
         fill_loaded(c, &index, loaded);
-    else if (rc == REFUSED)
+    else if (rc != DAMAGED)
         error_prefix(err, "--load %s", directory);
     index_clear(&index);
     return rc;
