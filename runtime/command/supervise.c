@@ -212,12 +212,14 @@ static int is_ours(const char *const *words)
 /* Did the command end with 'code' before all ranks had met, by no fault of theirs? A slurmstepd
  * that was lost leaves its socket of PMIx on its node, and Slurm cannot launch there what has the
  * same number after a requeue: all steps up to the last one that was lost. srun then kills the
- * ranks of other nodes, or ends with 0. */
-static int is_unlaunched(const char *const *words, const char *save, int code)
+ * ranks of other nodes, or ends with 0. A rank that dies of another signal did so by itself. */
+static int is_unlaunched(const char *const *words, const char *save, const char *job, int code)
 {
     if (!is_ours(words))
         return 0;
-    return code == 0 ? !has_mark(save, TRAIN_DONE) : code > 128 && !has_mark(save, TRAIN_BEGUN);
+    if (code == 0)
+        return !has_mark(save, TRAIN_DONE);
+    return job && (code == 128 + SIGKILL || code == 128 + SIGTERM) && !has_mark(save, TRAIN_BEGUN);
 }
 
 /* Put the job back into the queue. Slurm ends this process then. */
@@ -253,7 +255,7 @@ static int supervise(const struct supervise_options *given, const char *const *w
         forget_mark(save, TRAIN_BEGUN);
         forget_mark(save, TRAIN_DONE);
         code = run_once(words, count, save, err);
-        if (is_unlaunched(words, save, code)) {
+        if (is_unlaunched(words, save, job, code)) {
             printf("megatron supervise: %s ended with code %d, but the run has not %s\n", words[0],
                    code, code == 0 ? "come to its end" : "begun");
             fflush(stdout);

@@ -15,7 +15,7 @@ sed -i 1d codes
 [ -z "$at" ] || { mkdir -p save; echo "$at" >save/latest_checkpointed_iteration.txt; }
 [ "$code" != 0 ] || [ "$1" != train ] || { mkdir -p save; touch save/.done; }
 [ "$code" != nothing ] || exit 0
-[ "$code" != killed ] || exit 137
+[ "${code#killed}" = "$code" ] || exit "${code#killed}"
 [ "$1" != train ] || { mkdir -p save; touch save/.begun; }
 exit "$code"
 EOT
@@ -39,16 +39,26 @@ try "$megatron" supervise --starts 1 -- ./megatron train --save save
 is "$rc" 0 "a launcher that ends well without a run"
 is "$(grep -c '^words:' <<<"$out")" 3 "is started again, and that is no start without progress"
 like "$out" 'ended with code 0, but the run has not come to its end' "and that is said"
-codes killed killed nothing killed 0
+codes killed137 killed143 nothing killed137 0
 mkdir save
 touch save/.begun
-try "$megatron" supervise --starts 1 -- ./megatron train --save save
+mkdir bin
+printf '#!/bin/sh\necho RUNNING\n' >bin/squeue
+chmod +x bin/squeue
+in_job=(env SLURM_JOB_ID=1 "PATH=$work/bin:$PATH")
+try "${in_job[@]}" "$megatron" supervise --starts 1 -- ./megatron train --save save
 is "$rc" 0 "a launcher that kills what has not begun"
 is "$(grep -c '^words:' <<<"$out")" 5 "is started again, too"
 like "$out" 'ended with code 137, but the run has not begun' "and that is said"
 codes 137 137 0
-try "$megatron" supervise --starts 1 -- ./megatron train --save save
+try "${in_job[@]}" "$megatron" supervise --starts 1 -- ./megatron train --save save
 is "$rc" 1 "one that is killed after it has begun counts as started"
+codes killed139 killed139 0
+try "${in_job[@]}" "$megatron" supervise --starts 1 -- ./megatron train --save save
+is "$rc" 1 "so does one that crashes before"
+codes killed137 killed137 0
+try "$megatron" supervise --starts 1 -- ./megatron train --save save
+is "$rc" 1 "and one that is killed outside of a job"
 codes 2 0
 try "$megatron" supervise -- ./run --save save
 is "$rc" 2 "options that are wrong: its code"
