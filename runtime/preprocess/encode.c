@@ -611,8 +611,9 @@ int encode_run(struct encode *encode, const size_t *first, struct error *err)
         team->blocks[i].next = NULL;
         free_blocks(team, &team->blocks[i], encode->config->key_count);
     }
+    for (size_t i = 0; i < encode->threads; i++) /* threads look at each other's */
+        team->workers[i].mine = NULL;
     for (; started < encode->threads; started++) {
-        team->workers[started].mine = NULL;
         if (pthread_create(&team->workers[started].thread, NULL, work_thread,
                            &team->workers[started]) != 0)
             break;
