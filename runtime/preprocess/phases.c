@@ -34,7 +34,10 @@ static int do_chunks(struct run *run, const char *layout, struct error *err)
         int64_t left;
         int rc;
 
-        if (run->encode.broken == SIZE_MAX && encode_run(&run->encode, NULL, err) < 0)
+        /* With a broken chunk the others finish what is before it; alone nobody else does, and a
+         * torn part may have to be made again. */
+        if ((run->encode.broken == SIZE_MAX || run->work.world->size == 1) &&
+            encode_run(&run->encode, NULL, err) < 0)
             return -1;
         left = board_scan(&run->work, &run->parts, err);
         if (left < 0)
@@ -208,6 +211,8 @@ int run_phases(struct run *run, struct error *err)
             return -1;
         rc = do_layout(run, path, err);
     } while (rc > 0);
+    /* Nothing of the directory may be open when it is removed: NFS keeps such files. */
+    front_close(&run->front);
     if (rc < 0 || run_is_over(run))
         return rc;
     if (board_init(&run->copies, JOB_COPY, run->layout.copies,
