@@ -50,7 +50,7 @@ int board_take_over(struct work *work, struct board *board, size_t *number, stru
 /* Show that the job goes on. */
 void board_touch(struct work *work, struct board *board, size_t number);
 
-/* Is there a chunk of this number, and are all before it done? */
+/* Are all chunks before this one done? Not if there are fewer. */
 int board_done_up_to(struct board *board, size_t number);
 
 int board_is_done(struct board *board, size_t number);

@@ -178,7 +178,8 @@ static int fail(struct encode_team *team, const struct error *err)
     return -1;
 }
 
-/* One block is always admitted; it ends without the help of others. */
+/* One block is always admitted; it ends without the help of others, because a chunk that waits for
+ * its place is opened only when the one before it is read to its end (is_direct). */
 static int has_room(const struct encode_team *team)
 {
     return (team->held == 0 && team->reading == 0) ||
@@ -453,10 +454,14 @@ static struct chunk *leave_chunk(struct worker *worker, struct chunk *chunk)
         fail(team, &worker->err);
     pthread_mutex_lock(&team->lock);
     team->opening--;
-    pthread_cond_broadcast(&team->changed);
+    pthread_cond_broadcast(&team->changed); /* heard when the lock is given up */
     if (team->failed)
         return NULL;
-    front_pass(encode->front, number);
+    if (front_pass(encode->front, number, &worker->err) < 0) {
+        team->err = worker->err;
+        team->failed = 1;
+        return NULL;
+    }
     team->fronting -= direct;
     for (chunk = team->chunks; chunk; chunk = chunk->next)
         if (!chunk->placed && front_at(encode->front, chunk->number)) {

@@ -25,23 +25,58 @@ static char *new_buffer(struct error *err)
     return buffer;
 }
 
+static size_t round_up(size_t size)
+{
+    return (size + UNIT - 1) & ~(size_t)(UNIT - 1);
+}
+
 /* --- The thread that writes ------------------------------------------------------------------- */
 
-static int write_buffer(struct front *front, struct error *err)
+/* Past the page cache or not: the flag of a descriptor. */
+static int set_direct(int fd, int direct)
 {
-    int fd = front->files[front->key].fd, flags;
+    int flags = fcntl(fd, F_GETFL), wanted = direct ? flags | O_DIRECT : flags & ~O_DIRECT;
+
+    if (flags < 0)
+        return -1;
+    return wanted == flags ? 0 : fcntl(fd, F_SETFL, wanted);
+}
+
+/* Write the bytes of the buffer from 'begin' up to 'end'. */
+static int write_piece(struct front *front, size_t begin, size_t end, int direct, struct error *err)
+{
+    struct front_file *file = &front->files[front->key];
+    const char *data = front->buffer + begin;
+    int64_t at = front->at + (int64_t)begin;
     char path[DISK_PATH];
 
+    if (begin == end)
+        return 0;
     if (front_path(front->work, front->key, path, err) < 0)
         return -1;
-    if (disk_pwrite(fd, front->buffer, front->size, front->at, path, err) == 0)
+    if (set_direct(file->fd, direct && file->direct) < 0)
+        return error_set_errno(err, errno, "cannot write %s", path);
+    if (disk_pwrite(file->fd, data, end - begin, at, path, err) == 0)
         return 0;
     /* A file system may take the flag and not what is written under it. */
-    flags = fcntl(fd, F_GETFL);
-    if (errno != EINVAL || flags < 0 || !(flags & O_DIRECT) ||
-        fcntl(fd, F_SETFL, flags & ~O_DIRECT) < 0)
+    if (errno != EINVAL || !direct || !file->direct || set_direct(file->fd, 0) < 0)
         return -1;
-    return disk_pwrite(fd, front->buffer, front->size, front->at, path, err);
+    file->direct = 0;
+    return disk_pwrite(file->fd, data, end - begin, at, path, err);
+}
+
+/* Only whole units go past the page cache. What else is in the first and the last one is not
+ * touched: it may be another chunk's, or behind the end of an output that is complete by now. */
+static int write_buffer(struct front *front, struct error *err)
+{
+    size_t end = front->size, head = round_up(front->from), tail = end & ~(size_t)(UNIT - 1);
+
+    if (head > tail)
+        return write_piece(front, front->from, end, 0, err);
+    if (write_piece(front, front->from, head, 0, err) < 0 ||
+        write_piece(front, head, tail, 1, err) < 0)
+        return -1;
+    return write_piece(front, tail, end, 0, err);
 }
 
 static void *write_thread(void *argument)
@@ -78,8 +113,8 @@ static int await_writer(struct front *front, struct error *err)
     return front->failed ? -1 : 0;
 }
 
-/* Hand the first 'size' bytes of a key's buffer over, for another one. */
-static int hand_over(struct front *front, size_t key, size_t size, struct error *err)
+/* Hand what is collected of a key over, for another buffer. */
+static int hand_over(struct front *front, size_t key, struct error *err)
 {
     struct front_file *file = &front->files[key];
     char *buffer;
@@ -93,7 +128,8 @@ static int hand_over(struct front *front, size_t key, size_t size, struct error 
         file->buffer = buffer;
         front->key = key;
         front->at = file->begin;
-        front->size = size;
+        front->from = file->from;
+        front->size = file->fill;
         pthread_cond_broadcast(&front->changed);
     }
     pthread_mutex_unlock(&front->lock);
@@ -102,42 +138,27 @@ static int hand_over(struct front *front, size_t key, size_t size, struct error 
 
 /* --- Tokens ----------------------------------------------------------------------------------- */
 
-/* Write what is collected, up to a whole unit. */
+/* Write what is collected, and go on at the next unit. */
 static int flush_file(struct front *front, size_t key, struct error *err)
 {
     struct front_file *file = &front->files[key];
-    size_t whole = (file->fill + UNIT - 1) & ~(size_t)(UNIT - 1);
 
-    if (file->fill == 0)
-        return 0;
-    memset(file->buffer + file->fill, 0, whole - file->fill);
-    if (hand_over(front, key, whole, err) < 0)
+    if (file->fill > file->from && hand_over(front, key, err) < 0)
         return -1;
-    file->begin += (int64_t)whole;
-    file->fill = 0;
+    file->begin += (int64_t)round_up(file->fill);
+    file->from = file->fill = 0;
     return 0;
 }
 
-/* Go on at another place: what is before it in its unit stays as it is. */
+/* Go on at another place. */
 static int move_file(struct front *front, size_t key, int64_t at, struct error *err)
 {
     struct front_file *file = &front->files[key];
-    char path[DISK_PATH];
-    int rc;
 
-    if (flush_file(front, key, err) < 0 || front_path(front->work, key, path, err) < 0)
-        return -1;
-    pthread_mutex_lock(&front->lock);
-    rc = await_writer(front, err);
-    pthread_mutex_unlock(&front->lock);
-    if (rc < 0)
+    if (flush_file(front, key, err) < 0)
         return -1;
     file->begin = at & ~(int64_t)(UNIT - 1);
-    file->fill = (size_t)(at - file->begin);
-    memset(file->buffer, 0, UNIT);
-    /* Shorter than that where nothing is there yet. */
-    if (file->fill > 0 && pread(file->fd, file->buffer, UNIT, file->begin) < 0)
-        return error_set_errno(err, errno, "cannot read %s", path);
+    file->from = file->fill = (size_t)(at - file->begin);
     return 0;
 }
 
@@ -188,9 +209,10 @@ static int open_file(struct front *front, size_t key, struct error *err)
 
     if (front_path(front->work, key, path, err) < 0)
         return -1;
-    file->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_DIRECT, 0666);
+    file->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_DIRECT, 0666);
+    file->direct = file->fd >= 0;
     if (file->fd < 0 && errno == EINVAL)
-        file->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        file->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     if (file->fd < 0)
         return error_set_errno(err, errno, "cannot create %s", path);
     front->keys++;
@@ -218,8 +240,7 @@ int front_open(struct front *front, const struct preprocess_config *config, stru
     front->writing = pthread_create(&front->writer, NULL, write_thread, front) == 0;
     if (!front->writing)
         return error_set(err, "cannot start a thread");
-    front_pass(front, front->next);
-    return 0;
+    return front_pass(front, front->next, err);
 }
 
 void front_close(struct front *front)
@@ -247,23 +268,27 @@ int front_at(const struct front *front, size_t chunk)
     return front->open && front->next == chunk;
 }
 
-void front_pass(struct front *front, size_t chunk)
+int front_pass(struct front *front, size_t chunk, struct error *err)
 {
     struct part_reader *part;
     int torn;
 
     if (!front_at(front, chunk))
-        return;
+        return 0;
     while (front->next < front->board->count && board_is_done(front->board, front->next)) {
         part = places_open_part(front->work, front->board, front->next, front->keys, front->id_size,
-                                &torn, NULL);
+                                &torn, err);
+        /* Behind a chunk that was just made another one may wait for its place. */
+        if (!part && (!torn || front->board->jobs[front->next].made))
+            return -1;
         /* Whoever makes the layout will find it and say so; until then nothing has a place. */
         if (!part) {
             front->next = front->board->count;
-            return;
+            return 0;
         }
         place_add(&front->place, part_totals(part), front->keys);
         part_close(part);
         front->next++;
     }
+    return 0;
 }

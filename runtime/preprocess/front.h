@@ -14,10 +14,10 @@
 
 /* What is collected of one key, to be written at once. */
 struct front_file {
-    int fd;
+    int fd, direct; /* direct: it can be written past the page cache */
     char *buffer;
-    int64_t begin; /* of the buffer in the file */
-    size_t fill;
+    int64_t begin;     /* of the buffer in the file */
+    size_t from, fill; /* what is collected in it */
 };
 
 struct front {
@@ -33,7 +33,7 @@ struct front {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     char *buffer;
-    size_t key, size;
+    size_t key, from, size;
     int64_t at;
     int writing, stop, failed;
     struct error err;
@@ -56,10 +56,10 @@ int front_at(const struct front *front, size_t chunk);
 int front_write(struct front *front, size_t key, int64_t token, const struct token_buffer *tokens,
                 struct error *err);
 
-/* Write all of it now. The files may be longer then than what is in them. */
+/* Write all of it now. */
 int front_flush(struct front *front, struct error *err);
 
 /* A chunk is made: go on behind it and those after it that are made. */
-void front_pass(struct front *front, size_t chunk);
+int front_pass(struct front *front, size_t chunk, struct error *err);
 
 #endif

@@ -2,7 +2,8 @@
  * system, the process dies (KILL_HOW=kill: before the call, after: behind it) or the call fails
  * (KILL_HOW=full: with ENOSPC, if it is one that may). So every state that a crash or a full disk
  * can leave is reached, one after the other. KILL_HOW=slow: nothing fails, but it takes long to
- * remove a file. */
+ * remove a file. KILL_HOW=direct and KILL_HOW=link, at no call of its own: a file system that takes
+ * O_DIRECT and then refuses to read and write, and one that has no links. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -34,6 +35,21 @@ static int due(int *after, int fallible)
     return strcmp(how, "full") == 0;
 }
 
+/* Does the file system refuse what is done with this descriptor, or a link? */
+static int refuses_direct(int fd)
+{
+    const char *how = getenv("KILL_HOW");
+
+    return how && strcmp(how, "direct") == 0 && (fcntl(fd, F_GETFL) & O_DIRECT) ? EINVAL : 0;
+}
+
+static int refuses_link(void)
+{
+    const char *how = getenv("KILL_HOW");
+
+    return how && strcmp(how, "link") == 0 ? EPERM : 0;
+}
+
 static void die_if(int after)
 {
     if (after)
@@ -41,33 +57,45 @@ static void die_if(int after)
 }
 
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
-#define HOOK(type, name, fallible, parameters, arguments) \
-    type name parameters                                  \
-    {                                                     \
-        int after, fails = due(&after, fallible);         \
-        type result;                                      \
-                                                          \
-        if (fails && fallible) {                          \
-            errno = ENOSPC;                               \
-            return -1;                                    \
-        }                                                 \
-        result = NEXT(name) arguments;                    \
-        die_if(after);                                    \
-        return result;                                    \
+#define HOOK_UNLESS(refusal, type, name, fallible, parameters, arguments) \
+    type name parameters                                                  \
+    {                                                                     \
+        int after, fails = due(&after, fallible), refused = refusal;      \
+        type result;                                                      \
+                                                                          \
+        if (refused || (fails && fallible)) {                             \
+            errno = refused ? refused : ENOSPC;                           \
+            return -1;                                                    \
+        }                                                                 \
+        result = NEXT(name) arguments;                                    \
+        die_if(after);                                                    \
+        return result;                                                    \
     }
+#define HOOK(type, name, fallible, parameters, arguments) \
+    HOOK_UNLESS(0, type, name, fallible, parameters, arguments)
 
 HOOK(ssize_t, writev, 1, (int fd, const struct iovec *parts, int count), (fd, parts, count))
-HOOK(ssize_t, pwrite, 1, (int fd, const void *data, size_t size, off_t at), (fd, data, size, at))
-HOOK(ssize_t, pwrite64, 1, (int fd, const void *data, size_t size, off64_t at),
-     (fd, data, size, at))
+HOOK_UNLESS(refuses_direct(fd), ssize_t, pwrite, 1,
+            (int fd, const void *data, size_t size, off_t at), (fd, data, size, at))
+HOOK_UNLESS(refuses_direct(fd), ssize_t, pwrite64, 1,
+            (int fd, const void *data, size_t size, off64_t at), (fd, data, size, at))
 HOOK(int, rename, 1, (const char *from, const char *to), (from, to))
-HOOK(int, link, 1, (const char *from, const char *to), (from, to))
+HOOK_UNLESS(refuses_link(), int, link, 1, (const char *from, const char *to), (from, to))
 HOOK(int, unlink, 0, (const char *path), (path))
 HOOK(int, rmdir, 0, (const char *path), (path))
 HOOK(int, mkdir, 1, (const char *path, mode_t mode), (path, mode))
 HOOK(int, fsync, 1, (int fd), (fd))
 HOOK(int, ftruncate, 1, (int fd, off_t size), (fd, size))
 HOOK(int, ftruncate64, 1, (int fd, off64_t size), (fd, size))
+
+#define READ_HOOK(name, offset)                              \
+    ssize_t name(int fd, void *data, size_t size, offset at) \
+    {                                                        \
+        errno = refuses_direct(fd);                          \
+        return errno ? -1 : NEXT(name)(fd, data, size, at);  \
+    }
+READ_HOOK(pread, off_t)
+READ_HOOK(pread64, off64_t)
 
 #define OPEN_HOOK(name)                         \
     int name(const char *path, int flags, ...)  \

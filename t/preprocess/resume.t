@@ -111,10 +111,9 @@ for number in 1 3; do
         rm -rf o_* o.work
         strike kill $call "${options[@]}"
         front=$(ls o.work/*/front-0.bin 2>/dev/null)
-        [ ! -s "$front" ] || break
+        [ -z "$front" ] || [ "$(stat -c %s "$front")" -lt "$(stat -c %s c.bin)" ] || break
     done
-    cmp -n "$(stat -c %s c.bin)" "$front" c.bin
-    ok "tokens go straight to their place"
+    ok "tokens go straight to their place, and nothing else" cmp "$front" c.bin
     printf 'xxxx' | dd of="$front" bs=1 seek=9000 conv=notrunc status=none
     truncate -s $(($(stat -c %s c.bin) - 2000)) "$front"
     struck= blow=()
@@ -123,6 +122,41 @@ for number in 1 3; do
     ok "to the right bytes" same c o
     ok "and nothing is left" whole o
 done
+
+# --- File systems that take O_DIRECT but no reads and writes with it, and such that have no links: from
+# the start, and behind chunks that an earlier run has made
+for how in direct link; do
+    for earlier in 0 1; do
+        rm -rf o_* o.work
+        for call in {1..200}; do
+            [ $earlier = 1 ] || break
+            strike kill $call "${options[@]}"
+            [ "$(ls o.work/*/part-* 2>/dev/null | wc -l)" != 2 ] || break
+        done
+        [ $earlier = 0 ] || is "$(ls o.work/*/part-* | wc -l)" 2 "an earlier run has made two chunks"
+        strike $how 0 "${options[@]}"
+        is "$rc" 0 "a file system that refuses: $how, with $earlier earlier run"
+        ok "makes the right bytes" same c o
+        ok "and leaves nothing" whole o
+    done
+done
+
+# --- With --max-documents a chunk that cannot be read does not matter behind the last document; nor
+# does it keep a torn part before it from being made again
+gzip -c c.jsonl | head -c 40 >cut.jsonl.gz
+limited=(--input c.jsonl cut.jsonl.gz --output-prefix o --chunk-bytes 50000 --max-documents 34)
+for call in {1..200}; do
+    rm -rf o_* o.work
+    strike kill $call "${limited[@]}" --workers 1
+    [ "$(ls o.work/*/part-* 2>/dev/null | wc -l)" != 1 ] || break
+done
+try "${pre[@]}" --input c.jsonl --output-prefix few --max-documents 34
+mv few_text_document.bin few.bin
+mv few_text_document.idx few.idx
+truncate -s -10 o.work/*/part-*
+try timeout -k 5 60 "${pre[@]}" "${limited[@]}" --workers 4
+is "$rc" 0 "a torn part before a chunk that cannot be read"
+ok "is made again" same few o
 
 # --- Chunks that are made out of order are copied behind those that are not
 rm -rf o_* o.work
