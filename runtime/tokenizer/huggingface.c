@@ -485,6 +485,17 @@ static void find_ends(struct pipeline *pipeline)
     tokenizer->eod = tokenizer->eos;
 }
 
+/* Ids have gaps: has each of these a token? */
+static int check_around(const struct tokenizer *tokenizer, const struct around *around,
+                        struct error *err)
+{
+    for (size_t i = 0; i < around->count; i++)
+        if (tokenizer->vocabulary.entries[around->ids[i]].kind == VOCABULARY_ABSENT)
+            return error_set(err,
+                             "post_processor: the id of a special token is not in the vocabulary");
+    return 0;
+}
+
 static int read_root(struct pipeline *pipeline, struct json_value root, struct error *err)
 {
     struct tokenizer *tokenizer = pipeline->tokenizer;
@@ -503,7 +514,10 @@ static int read_root(struct pipeline *pipeline, struct json_value root, struct e
     tokenizer->vocab_size = (int64_t)tokenizer->vocabulary.count;
     find_ends(pipeline);
     if (tokenizer->config.add_specials && json_member(root, "post_processor", &post) == 0 &&
-        template_read(post, tokenizer->vocab_size, &tokenizer->before, &tokenizer->after, err) < 0)
+        (template_read(post, tokenizer->vocab_size, &tokenizer->before, &tokenizer->after, err) <
+             0 ||
+         check_around(tokenizer, &tokenizer->before, err) < 0 ||
+         check_around(tokenizer, &tokenizer->after, err) < 0))
         return error_prefix(err, "%s", pipeline->path);
     return 0;
 }

@@ -213,7 +213,7 @@ static void test_post_processor(void)
 #define TEMPLATE(list) "{\"type\":\"TemplateProcessing\",\"single\":[" list "]," NAMED "}"
 #define NAMED                                                                             \
     "\"special_tokens\":{\"x\":{\"id\":\"x\",\"ids\":[3,4],\"tokens\":[]},\"y\":{\"id\":" \
-    "\"y\",\"ids\":[9],\"tokens\":[]}}"
+    "\"y\",\"ids\":[9],\"tokens\":[]},\"gap\":{\"id\":\"gap\",\"ids\":[5],\"tokens\":[]}}"
     static const struct {
         const char *component, *ids; /* of "ab", or the refusal */
     } rows[] = {
@@ -231,6 +231,8 @@ static void test_post_processor(void)
          "not supported"},
         {TEMPLATE(SPECIAL("y") "," TEXT),
          "tokenizer.json: post_processor: the id of a special token is not in the vocabulary"},
+        {TEMPLATE(SPECIAL("gap") "," TEXT),
+         "tokenizer.json: post_processor: the id of a special token is not in the vocabulary"},
         {TEMPLATE(SPECIAL("z") "," TEXT),
          "tokenizer.json: post_processor: a special token of the template has no ids"},
         {TEMPLATE(SPECIAL("x")),
@@ -243,11 +245,12 @@ static void test_post_processor(void)
         struct tokenizer_config config = {
             .type = TOKENIZER_HUGGINGFACE, .model = directory, .add_specials = 1};
 
-        snprintf(text, sizeof(text),
-                 "{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\","
-                 "\"prepend_scheme\":\"never\"},\"post_processor\":%s,\"model\":{\"type\":\"BPE\","
-                 "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"c\":3,\"d\":4},\"merges\":[\"a b\"]}}",
-                 rows[i].component);
+        snprintf(
+            text, sizeof(text),
+            "{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\","
+            "\"prepend_scheme\":\"never\"},\"post_processor\":%s,\"model\":{\"type\":\"BPE\","
+            "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"c\":3,\"d\":4,\"e\":6},\"merges\":[\"a b\"]}}",
+            rows[i].component);
         write_text("tokenizer.json", text);
         is(ids_of(config, "ab"), rows[i].ids, rows[i].ids);
     }
