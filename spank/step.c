@@ -21,6 +21,8 @@
  * killed; and when the process that does it is stuck, as a fork among threads may be. To remove the
  * layers of a large image takes longer. */
 enum { ASK_TIMES = 6, KILL_TIMES = 3, STUCK_SECONDS = 60, SWEEP_SECONDS = 600 };
+/* In pauses that double from a second. */
+enum { SWEEP_TIMES = 6 };
 
 /* Batch scripts, extern and interactive steps have special numbers; they are left alone. */
 static bool is_srun_step(spank_t spank)
@@ -116,10 +118,15 @@ static void as_user(spank_t spank, const char *name, unsigned seconds,
 }
 
 /* What was killed in the middle of its work is gone by now. */
+/* More than once: what a dying process of the step still holds is swept only when it is gone. */
 static void sweep(const struct plugin *plugin, uint32_t job, uint32_t step)
 {
     (void)job, (void)step;
-    image_sweep(&plugin->share->places);
+    for (int i = 0; i < SWEEP_TIMES; i++) {
+        image_sweep(&plugin->share->places);
+        if (i + 1 < SWEEP_TIMES)
+            sleep(1U << i);
+    }
 }
 
 void step_exit(struct plugin *plugin, spank_t spank)
