@@ -117,9 +117,10 @@ static void sweep_one(const char *path)
         return;
     snprintf(lock, sizeof(lock), "%s/alive", path);
     fd = open(lock, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    /* Without a lock file it is all but gone. */
+    /* Without a lock file it is being removed, perhaps by a process that was killed at it: help. */
     if (fd < 0) {
-        rmdir(path);
+        if (errno == ENOENT)
+            remove_tree(path);
         return;
     }
     if (flock(fd, LOCK_EX | LOCK_NB) == 0)
