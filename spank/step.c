@@ -117,8 +117,8 @@ static void as_user(spank_t spank, const char *name, unsigned seconds,
     }
 }
 
-/* What was killed in the middle of its work is gone by now. */
-/* More than once: what a dying process of the step still holds is swept only when it is gone. */
+/* Remove what was killed in the middle of its work. More than once: what a dying process of the
+ * step still holds is swept only when it is gone. */
 static void sweep(const struct plugin *plugin, uint32_t job, uint32_t step)
 {
     (void)job, (void)step;

@@ -591,17 +591,24 @@ static void test_scratch(void)
     if (!is_int(made, 1000, "directories are made while others sweep"))
         diag("%s", err.text);
     is_int(kept, 1000, "and kept");
-    if (fork() == 0) {
-        scratch_create(&scratch, parent, &err);
-        kill(getpid(), SIGKILL);
+    for (int removing = 0; removing < 2; removing++) {
+        if (fork() == 0) {
+            scratch_create(&scratch, parent, &err);
+            snprintf(file, sizeof(file), "%s/file", scratch.path);
+            write_file(file, "x", 1);
+            snprintf(file, sizeof(file), "%s/alive", scratch.path);
+            if (removing) /* this one goes first, as it may */
+                unlink(file);
+            kill(getpid(), SIGKILL);
+        }
+        wait(NULL);
     }
-    wait(NULL);
     scratch_sweep(parent);
     listed = opendir(parent);
     while ((item = readdir(listed)))
         left += item->d_name[0] != '.';
     closedir(listed);
-    is_int(left, 0, "what a killed process left is swept");
+    is_int(left, 0, "what killed processes left is swept, also half removed");
 }
 
 static void test_stage(void)
