@@ -2,7 +2,7 @@
  * system, the process dies (KILL_HOW=kill: before the call, after: behind it) or the call fails
  * (KILL_HOW=full: with ENOSPC, if it is one that may). So every state that a crash or a full disk
  * can leave is reached, one after the other. KILL_HOW=slow: nothing fails, but it takes long to
- * remove a file. KILL_HOW=direct and KILL_HOW=link, at no call of its own: a file system that takes
+ * remove a file; KILL_HOW=lazy: every call takes a while. KILL_HOW=direct and KILL_HOW=link, at no call of its own: a file system that takes
  * O_DIRECT and then refuses to read and write, and one that has no links. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -27,6 +27,8 @@ static int due(int *after, int fallible)
     *after = 0;
     if (how && !fallible && strcmp(how, "slow") == 0)
         nanosleep(&(struct timespec){0, 100000000}, NULL);
+    if (how && strcmp(how, "lazy") == 0)
+        nanosleep(&(struct timespec){0, 10000000}, NULL);
     if (!at || !how || ++calls != atol(at))
         return 0;
     if (strcmp(how, "kill") == 0)

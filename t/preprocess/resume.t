@@ -70,8 +70,16 @@ is "$bad" 0 "--overwrite never leaves a mixed pair"
 
 # --- One of three ranks dies; the others finish without it
 for number in 5 12 19; do
-    struck=1 blow=(env KILL_HOW=kill KILL_AT=$number "LD_PRELOAD=$scratch/killer.so")
-    # On a busy machine the others may have done it all before rank 1 has made so many calls.
+    # The others take their time, lest they have done it all before rank 1 has made so many calls; on a
+    # busy machine they may even so.
+    cat >blow <<EOF
+#!/bin/sh
+export LD_PRELOAD=$scratch/killer.so KILL_HOW=lazy
+[ \$RANK != 1 ] || export KILL_HOW=kill KILL_AT=$number
+exec "\$@"
+EOF
+    chmod +x blow
+    struck=all blow=(./blow)
     for round in {1..10}; do
         rm -rf o_* o.work
         ranks 3 --input c.jsonl --output-prefix o --workers 1 --chunk-bytes 3000 --lease 1
