@@ -72,7 +72,7 @@ static int run(struct arguments *arguments, const struct options_result *result,
         world_die_with_parent(err) < 0)
         return -1;
     rc = train_run(arguments, &world, err);
-    return rc == TRAIN_REFUSED ? refuse(0, err) : rc;
+    return rc == TRAIN_REFUSED ? EXIT_USAGE : rc;
 }
 
 static int run_parsed(int argc, const char *const *argv, int evaluate, struct error *err)

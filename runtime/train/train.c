@@ -3,6 +3,7 @@
 #include "append_file.h"
 #include "choices.h"
 #include "clock.h"
+#include "command.h"
 #include "hf.h"
 #include "log.h"
 #include "plan.h"
@@ -11,11 +12,16 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { LOADER_BUFFERS = 4 };
+
+/* What libraries have to close a run that is refused. */
+enum { CLOSE_SECONDS = 20 };
 
 /* A loader with its buffers. */
 struct feed {
@@ -504,7 +510,32 @@ static int set_up(struct train *t, struct error *err)
     return open_outputs(t, err);
 }
 
-static void tear_down(struct train *t)
+static void end_refused(int number)
+{
+    (void)number;
+    _exit(EXIT_USAGE);
+}
+
+/* What all ranks refuse must be the exit code of all, and said. Launchers end the others by SIGTERM
+ * with the first that ends, and srun hands on the highest code, which would be that of the signal.
+ * So none ends before rank 0 has spoken and all answer the signal with that code; so does one whose
+ * libraries do not let go. */
+static void end_together(const struct train *t, const struct error *why)
+{
+    struct sigaction action = {.sa_handler = end_refused};
+    struct error ignored;
+
+    if (t->comm->rank == 0)
+        fprintf(stderr, "megatron: %s\n", why->text);
+    fflush(stdout);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGALRM, &action, NULL);
+    comm_host_gather(t->comm, NULL, NULL, 0, &ignored);
+    alarm(CLOSE_SECONDS);
+}
+
+/* 'refusal' is NULL where the run is not refused. */
+static void tear_down(struct train *t, const struct error *refusal)
 {
     struct error trouble;
 
@@ -520,8 +551,11 @@ static void tear_down(struct train *t)
     saving_close(&t->saving);
     engine_destroy(t->engine);
     parallel_destroy(&t->parallel);
+    if (refusal)
+        end_together(t, refusal);
     comm_close(t->comm);
     device_close(t->device);
+    alarm(0);
 }
 
 int train_run(const struct arguments *arguments, const struct world *world, struct error *err)
@@ -540,6 +574,6 @@ int train_run(const struct arguments *arguments, const struct world *world, stru
         fprintf(stderr, "megatron: warning: %s\n", trouble.text);
     if (rc == -1 && t.comm)
         comm_abort(t.comm, err->text);
-    tear_down(&t);
+    tear_down(&t, rc == TRAIN_REFUSED ? err : NULL);
     return rc;
 }

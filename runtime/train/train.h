@@ -15,12 +15,12 @@
 #define TRAIN_DONE  ".done"
 
 /* All ranks found that these options do not go with the checkpoint: another start would not help.
- */
+ * Rank 0 has said so. */
 #define TRAIN_REFUSED CHECKPOINT_REFUSED
 
 /* Train as 'arguments' (derived) say. Log lines go to standard output on the rank that prints them.
- * Returns 0 at the end of training, TRAIN_ENDED_EARLY, or with a sentence TRAIN_REFUSED or -1;
- * other ranks are told to end with -1. */
+ * Returns 0 at the end of training, TRAIN_ENDED_EARLY, TRAIN_REFUSED, or -1 with a sentence, with
+ * which other ranks are told to end. */
 int train_run(const struct arguments *arguments, const struct world *world, struct error *err);
 
 /* --dry-run: print the plan of all ranks. */

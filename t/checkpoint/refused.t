@@ -1,0 +1,43 @@
+#!/bin/bash
+# A checkpoint that all ranks refuse ends the step with code 2, though one of them is not done when the others have
+# ended: srun then sends it SIGTERM, and would hand on the code of that.
+. "$(dirname "$0")/../tap.sh"
+[ -f "$MEGATRON_INST/lib/megatron/comm_mpi.so" ] || skip_all "no installed tree with MPI; run ./quickstart build"
+command -v "${CC:-cc}" >/dev/null || skip_all "no compiler"
+cluster_up --nodes 1 --gpus 0 --cpus 4
+work=$(mktemp -d)
+trap 'cluster_down; rm -rf "$work"' EXIT
+chmod 777 "$work"
+cd "$work" || exit 1
+
+# Rank 1 does not come back from MPI_Finalize.
+"${CC:-cc}" -shared -fPIC -o slow.so -xc - -ldl <<'END'
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int MPI_Finalize(void)
+{
+    void *library = dlopen("libmpi.so.40", RTLD_LAZY);
+    int (*finalize)(void) = (int (*)(void))dlsym(library, "PMPI_Finalize");
+    int rc = finalize();
+    FILE *file;
+
+    if (strcmp(getenv("SLURM_PROCID"), "1") != 0)
+        return rc;
+    file = fopen("stays", "w");
+    if (file)
+        fclose(file);
+    for (;;)
+        pause();
+}
+END
+ok "a rank can be made slow to end"
+try as_user srun --chdir="$work" -n3 --kill-on-bad-exit=1 --export="ALL,LD_PRELOAD=$work/slow.so" "$MEGATRON_INST/bin/megatron" \
+    train --num-layers 1 --hidden-size 8 --num-attention-heads 2 --seq-length 8 --micro-batch-size 1 --train-iters 1 --lr 1e-3 \
+    --vocab-size 16 --make-vocab-size-divisible-by 8 --mock-data --eval-iters 0 --device cpu --cpu-threads 1 --load nowhere
+is "$rc" 2 "the code of what is refused" || diag "$out"
+ok "though a rank did not come back" test -e stays
+is "$(grep -c 'megatron: --load nowhere: there is no checkpoint' <<<"$out")" 1 "which is said once"
+done_testing
