@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,10 +15,8 @@
 
 #define LATEST "latest_checkpointed_iteration.txt"
 
-enum {
-    DESCRIPTORS = 16, /* that a walk through a directory may hold */
-    NAMES = 1000,     /* for what is being removed: what got stuck there keeps its own */
-};
+/* For what is being removed: what got stuck there keeps its own. */
+enum { NAMES = 1000 };
 
 int directory_path(char out[PATH_MAX], struct error *err, const char *format, ...)
 {
@@ -229,21 +226,6 @@ int directory_commit(const char *path, const char *temporary, int64_t iteration,
     /* What cannot be removed is tried again at the next start. */
     if (replaces)
         directory_remove(temporary, &ignored);
-    return 0;
-}
-
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at)
-{
-    (void)status, (void)at;
-    return (type == FTW_DP ? rmdir(path) : unlink(path)) < 0 && errno != ENOENT ? -1 : 0;
-}
-
-int directory_remove(const char *path, struct error *err)
-{
-    /* What somebody has mounted there is not ours. */
-    if (nftw(path, remove_one, DESCRIPTORS, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) != 0 &&
-        errno != ENOENT)
-        return error_set_errno(err, errno, "cannot remove %s", path);
     return 0;
 }
 

@@ -39,8 +39,9 @@ int directory_sync(const char *path, struct error *err);
  * let latest_checkpointed_iteration.txt name it. */
 int directory_commit(const char *path, const char *temporary, int64_t iteration, struct error *err);
 
-/* Remove a directory with all that is in it, but not what other file systems hold that are mounted
- * there. */
+/* Remove a directory with all that is in it, but not what is mounted there, be it another file
+ * system or a directory of the same one: that is not ours. What can be removed is, whatever cannot.
+ */
 int directory_remove(const char *path, struct error *err);
 
 /* Remove all checkpoints but the newest 'keep' and the one that latest_... names. 'removed' (may be
