@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include "directory.h"
+#include "file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -58,6 +59,13 @@ int directory_prepare(const char *path, struct error *err)
     close(fd);
     unlink(probe);
     return 0;
+}
+
+int directory_has(const char *path, const char *name)
+{
+    char file[PATH_MAX];
+
+    return directory_path(file, NULL, "%s/%s", path, name) == 0 && access(file, F_OK) == 0;
 }
 
 int64_t directory_latest(const char *path)
@@ -129,6 +137,20 @@ int directory_list(const char *path, int64_t **list, size_t *count, struct error
     return 0;
 }
 
+int64_t directory_newest(const char *path, int64_t below)
+{
+    int64_t *list, found = below < 0 ? directory_latest(path) : -1;
+    size_t count;
+
+    if (found >= 0 || directory_list(path, &list, &count, NULL) < 0)
+        return found;
+    for (size_t i = 0; i < count && found < 0; i++)
+        if (below < 0 || list[i] < below)
+            found = list[i];
+    free(list);
+    return found;
+}
+
 int directory_sync(const char *path, struct error *err)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
@@ -148,15 +170,7 @@ static int write_file(const char *path, const void *bytes, size_t size, struct e
 
     if (fd < 0)
         return error_set_errno(err, errno, "cannot write %s", path);
-    for (size_t at = 0; at < size && !failed;) {
-        ssize_t wrote = write(fd, (const char *)bytes + at, size - at);
-
-        if (wrote > 0)
-            at += (size_t)wrote;
-        else if (wrote == 0 || errno != EINTR)
-            failed = errno ? errno : EIO;
-    }
-    if (!failed && fsync(fd) < 0)
+    if (file_write_at(fd, bytes, size, 0) < 0 || fsync(fd) < 0)
         failed = errno;
     if (close(fd) < 0 && !failed)
         failed = errno;

@@ -21,12 +21,19 @@ int directory_lock(const char *path, struct error *err);
 /* Make 'path' and its parents where missing, and see that a file can be made in it. */
 int directory_prepare(const char *path, struct error *err);
 
+/* Is there something called 'name' in it? */
+int directory_has(const char *path, const char *name);
+
 /* The iteration that latest_checkpointed_iteration.txt names; -1: no such file, or no number in it.
  */
 int64_t directory_latest(const char *path);
 
 /* Iterations of all checkpoints there, newest first, as a list to free. Returns 0 or -1. */
 int directory_list(const char *path, int64_t **list, size_t *count, struct error *err);
+
+/* The newest iteration there that is below 'below'; where that is negative, the one that
+ * latest_checkpointed_iteration.txt names, or the newest of all. -1: none. */
+int64_t directory_newest(const char *path, int64_t below);
 
 /* Write 'size' bytes to path/name: complete and on disk, or not at all. */
 int directory_write(const char *path, const char *name, const void *bytes, size_t size,

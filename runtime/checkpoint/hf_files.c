@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include "directory.h"
+#include "file.h"
 #include "hf_config.h"
 #include "hf_private.h"
 
@@ -167,18 +168,9 @@ void hf_files_clear(struct hf_files *files)
 
 static int write_all(int fd, const void *data, size_t bytes, size_t at, struct error *err)
 {
-    while (bytes > 0) {
-        ssize_t wrote = pwrite(fd, data, bytes, (off_t)at);
-
-        if (wrote < 0 && errno == EINTR)
-            continue;
-        if (wrote <= 0)
-            return error_set_errno(err, wrote < 0 ? errno : ENOSPC, "cannot write the weights");
-        data = (const char *)data + wrote;
-        bytes -= (size_t)wrote;
-        at += (size_t)wrote;
-    }
-    return 0;
+    return file_write_at(fd, data, bytes, (int64_t)at) < 0
+               ? error_set_errno(err, errno, "cannot write the weights")
+               : 0;
 }
 
 static int open_one(struct hf_file *file, const char *directory, int create, struct error *err)

@@ -10,14 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int is_there(const char *directory, const char *name)
-{
-    char path[PATH_MAX];
-    struct error ignored;
-
-    return directory_path(path, &ignored, "%s/%s", directory, name) == 0 && access(path, F_OK) == 0;
-}
-
 /* An index says what it likes; nothing here may divide by zero. */
 static int check_model(const struct model_config *c, struct error *err)
 {
@@ -63,7 +55,7 @@ static int of_megatron(const char *directory, int64_t iteration, struct error *e
 
     snprintf(whole, sizeof(whole), "iter_%07" PRId64 "/mp_rank_00", iteration);
     snprintf(staged, sizeof(staged), "%s_000", whole);
-    if (!is_there(directory, whole) && !is_there(directory, staged))
+    if (!directory_has(directory, whole) && !directory_has(directory, staged))
         return -1;
     return error_set(err,
                      "%s holds a checkpoint of Megatron-LM; import it first: megatron checkpoint "
@@ -104,11 +96,11 @@ int origin_read(struct origin *origin, const char *directory, struct error *err)
         return -1;
     if (count > 0) {
         rc = read_newest(origin, directory, list, count, err);
-    } else if (is_there(directory, "config.json")) {
+    } else if (directory_has(directory, "config.json")) {
         memset(origin, 0, sizeof(*origin));
         origin->kind = ORIGIN_HF;
         rc = hf_config_read(directory, &origin->model, err);
-    } else if (is_there(directory, INDEX_NAME)) {
+    } else if (directory_has(directory, INDEX_NAME)) {
         rc = error_set(err, "%s is a single checkpoint; name the directory above it", directory);
     } else {
         rc = error_set(err,

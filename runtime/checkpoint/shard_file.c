@@ -2,7 +2,7 @@
 
 #include "shard_file.h"
 #include "checksum.h"
-#include "directory.h"
+#include "file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -70,16 +70,9 @@ static char *make_header(const struct parameters *parameters, const struct piece
 
 static int write_bytes(struct writer *w, const void *bytes, size_t count, struct error *err)
 {
-    for (size_t done = 0; done < count;) {
-        ssize_t wrote = pwrite(w->fd, (const char *)bytes + done, count - done, w->at);
-
-        if (wrote < 0 && errno == EINTR)
-            continue;
-        if (wrote <= 0)
-            return error_set_errno(err, wrote < 0 ? errno : ENOSPC, "cannot write %s", w->path);
-        done += (size_t)wrote;
-        w->at += wrote;
-    }
+    if (file_write_at(w->fd, bytes, count, w->at) < 0)
+        return error_set_errno(err, errno, "cannot write %s", w->path);
+    w->at += (int64_t)count;
     if (w->at - w->flushed >= FLUSH_BYTES) {
         sync_file_range(w->fd, w->flushed, w->at - w->flushed, SYNC_FILE_RANGE_WRITE);
         w->flushed = w->at;

@@ -2,6 +2,7 @@
 
 #include "checksum.h"
 #include "directory.h"
+#include "file.h"
 #include "shard_file.h"
 #include "threads.h"
 
@@ -28,18 +29,11 @@ struct shard_reader {
 static int read_bytes(struct shard_reader *r, void *out, size_t count, int64_t at,
                       struct error *err)
 {
-    for (size_t done = 0; done < count;) {
-        ssize_t got = pread(r->fd, (char *)out + done, count - done, at + (int64_t)done);
+    ssize_t got = file_read_at(r->fd, out, count, at);
 
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return error_set_errno(err, errno, "cannot read %s", r->path);
-        if (got == 0)
-            return error_set(err, "%s is cut short", r->path);
-        done += (size_t)got;
-    }
-    return 0;
+    if (got < 0)
+        return error_set_errno(err, errno, "cannot read %s", r->path);
+    return (size_t)got == count ? 0 : error_set(err, "%s is cut short", r->path);
 }
 
 /* Header and numbers against what the index says. */

@@ -15,6 +15,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Beside the checkpoints: how many starts in a row ended at which iteration. */
+#define STARTS ".starts"
+
 /* Steps in a row that could not be launched before they count as starts. */
 enum { LAUNCHES = 20 };
 
@@ -152,7 +155,7 @@ static void read_idle(const char *save, struct idle *idle)
     FILE *file;
 
     *idle = (struct idle){-2, 0};
-    if (directory_path(path, NULL, "%s/.starts", save) < 0)
+    if (directory_path(path, NULL, "%s/" STARTS, save) < 0)
         return;
     file = fopen(path, "re");
     if (!file)
@@ -171,30 +174,15 @@ static void count_start(const char *save, int64_t iteration, struct idle *idle)
     idle->iteration = iteration;
     snprintf(text, sizeof(text), "%" PRId64 " %" PRId64 "\n", iteration, idle->starts);
     /* Where the directory is not there yet, no job was requeued for it. */
-    directory_write(save, ".starts", text, strlen(text), &ignored);
+    directory_write(save, STARTS, text, strlen(text), &ignored);
 }
 
-static void forget_idle(const char *save)
-{
-    char path[PATH_MAX];
-
-    if (directory_path(path, NULL, "%s/.starts", save) == 0)
-        unlink(path);
-}
-
-static void forget_mark(const char *save, const char *name)
+static void forget(const char *save, const char *name)
 {
     char path[PATH_MAX];
 
     if (directory_path(path, NULL, "%s/%s", save, name) == 0)
         unlink(path);
-}
-
-static int has_mark(const char *save, const char *name)
-{
-    char path[PATH_MAX];
-
-    return directory_path(path, NULL, "%s/%s", save, name) == 0 && access(path, F_OK) == 0;
 }
 
 /* Does the command start this program, which says how far it came? Others need not. */
@@ -218,8 +206,9 @@ static int is_unlaunched(const char *const *words, const char *save, const char 
     if (!is_ours(words))
         return 0;
     if (code == 0)
-        return !has_mark(save, TRAIN_DONE);
-    return job && (code == 128 + SIGKILL || code == 128 + SIGTERM) && !has_mark(save, TRAIN_BEGUN);
+        return !directory_has(save, TRAIN_DONE);
+    return job && (code == 128 + SIGKILL || code == 128 + SIGTERM) &&
+           !directory_has(save, TRAIN_BEGUN);
 }
 
 /* Put the job back into the queue. Slurm ends this process then. */
@@ -252,8 +241,8 @@ static int supervise(const struct supervise_options *given, const char *const *w
         int64_t iteration;
         int code;
 
-        forget_mark(save, TRAIN_BEGUN);
-        forget_mark(save, TRAIN_DONE);
+        forget(save, TRAIN_BEGUN);
+        forget(save, TRAIN_DONE);
         code = run_once(words, count, save, err);
         if (is_unlaunched(words, save, job, code)) {
             printf("megatron supervise: %s ended with code %d, but the run has not %s\n", words[0],
@@ -278,7 +267,7 @@ static int supervise(const struct supervise_options *given, const char *const *w
             code, iteration < 0 ? 0 : iteration);
         fflush(stdout);
         if (idle.starts > given->starts) {
-            forget_idle(save); /* whoever starts it again has changed something */
+            forget(save, STARTS); /* whoever starts it again has changed something */
             return error_set(err,
                              "%" PRId64 " starts in a row brought no new checkpoint in %s; look at "
                              "the messages of the run above",

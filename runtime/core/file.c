@@ -102,7 +102,9 @@ int file_write_at(int fd, const void *data, size_t size, int64_t offset)
 
         if (put < 0 && errno == EINTR)
             continue;
-        if (put < 0)
+        if (put == 0)
+            errno = ENOSPC;
+        if (put <= 0)
             return -1;
         done += (size_t)put;
     }
