@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* What went wrong with one checkpoint: it does not fit this run, or, on any rank, it is damaged. */
 enum { REFUSED = CHECKPOINT_REFUSED, DAMAGED = REFUSED - 1 };
@@ -16,24 +17,6 @@ enum { REFUSED = CHECKPOINT_REFUSED, DAMAGED = REFUSED - 1 };
 enum { PAGE = 4096, STRIPES = 64 };
 
 /* --- Which one ------------------------------------------------------------------------------- */
-
-/* The newest iteration below 'below' that the directory has; -1: none. The first time it is the
- * one that latest_checkpointed_iteration.txt names. */
-static int64_t candidate(const char *directory, int64_t below, struct error *err)
-{
-    int64_t *list, latest = directory_latest(directory), found = -1;
-    size_t count;
-
-    if (below < 0 && latest >= 0)
-        return latest;
-    if (directory_list(directory, &list, &count, err) < 0)
-        return -1;
-    for (size_t i = 0; i < count && found < 0; i++)
-        if (below < 0 || list[i] < below)
-            found = list[i];
-    free(list);
-    return found;
-}
 
 /* The leader chooses for all. */
 static int choose(struct checkpoint *c, int64_t below, int64_t *iteration, struct error *err)
@@ -47,7 +30,7 @@ static int choose(struct checkpoint *c, int64_t below, int64_t *iteration, struc
     if (c->leads && c->config.step >= 0)
         mine = below < 0 ? c->config.step : -1; /* that one or none */
     else if (c->leads)
-        mine = candidate(c->config.load, below, err);
+        mine = directory_newest(c->config.load, below);
     rc = comm_host_gather(c->parallel->comm, &mine, all, sizeof(mine), err);
     *iteration = all[c->parallel->comm->size - 1];
     free(all);
@@ -236,20 +219,17 @@ static int try_one(struct checkpoint *c, int64_t iteration, float *const *parts,
     return rc;
 }
 
-static int holds(const char *directory, const char *name)
-{
-    char path[PATH_MAX];
-    struct stat status;
-
-    return directory_path(path, NULL, "%s/%s", directory, name) == 0 && stat(path, &status) == 0;
-}
-
 /* What the directory holds in place of a checkpoint. */
 static int found_other(const struct checkpoint *c, struct error *err)
 {
-    if (holds(c->config.load, "config.json"))
+    int64_t *list = NULL;
+    size_t count;
+
+    if (access(c->config.load, F_OK) == 0 && directory_list(c->config.load, &list, &count, err) < 0)
+        error_prefix(err, "--load");
+    else if (directory_has(c->config.load, "config.json"))
         error_set(err, "--load %s is a Hugging Face folder; give it as --load-hf", c->config.load);
-    else if (holds(c->config.load, INDEX_NAME))
+    else if (directory_has(c->config.load, INDEX_NAME))
         error_set(err, "--load %s is a single checkpoint; name the directory above it",
                   c->config.load);
     else
@@ -257,6 +237,7 @@ static int found_other(const struct checkpoint *c, struct error *err)
                   "--load %s: there is no checkpoint (no iter_* directory); to begin a run that "
                   "goes on by itself give the same directory as --save",
                   c->config.load);
+    free(list);
     return REFUSED;
 }
 

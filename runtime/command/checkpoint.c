@@ -61,12 +61,11 @@ static int find_one(const struct checkpoint_options *given, const char *director
     if (access(path, R_OK) == 0)
         return directory_path(path, err, "%s", directory);
     if (iteration < 0)
-        iteration = directory_latest(directory);
+        iteration = directory_newest(directory, -1);
     if (iteration < 0)
-        return error_set(err,
-                         "%s holds no checkpoint: it has neither " INDEX_NAME
-                         " nor latest_checkpointed_iteration.txt",
-                         directory);
+        return error_set(
+            err, "%s holds no checkpoint: it has neither " INDEX_NAME " nor an iter_* directory",
+            directory);
     return directory_path(path, err, "%s/iter_%07" PRId64, directory, iteration);
 }
 

@@ -18,6 +18,10 @@ like "$out" '^iteration: +4, ' "another iteration"
 like "$out" '^embedding.word.weight +300 x 32$' "tensors"
 check inspect run/iter_0000002
 like "$out" '^iteration: +2, ' "by the name of its directory"
+mv run/latest_checkpointed_iteration.txt .
+check inspect run
+like "$out" '^iteration: +8, ' "the newest where no file names the latest"
+mv latest_checkpointed_iteration.txt run
 check verify --all run
 is "$rc" 0 "verify"
 is "$(grep -c ': whole, 2 files' <<<"$out")" 4 "all are whole"

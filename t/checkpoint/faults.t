@@ -188,6 +188,10 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     try setpriv --reuid=65534 --clear-groups "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 --save sealed
     like "$out" 'cannot write to sealed: Permission denied' "a directory that cannot be written to is said"
     unlike "$out" ' iteration +1/' "before the first step"
+    chmod 700 sealed
+    try setpriv --reuid=65534 --clear-groups "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 --load sealed
+    is "$rc" 2 "a directory that cannot be read is refused"
+    like "$out" '--load: cannot open sealed: Permission denied' "and why"
     mkdir small
     if mount -t tmpfs -o size=1500k none small 2>/dev/null; then
         train 1 --save small --save-interval 4
