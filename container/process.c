@@ -33,15 +33,15 @@ int process_find(const char *name, const char *path, char *full, size_t size)
     return -1;
 }
 
-static void run_child(const struct process_request *request, const char *program, pid_t parent,
-                      int output, int errors)
+/* Become the program. */
+static void run_program(const struct process_request *request, const char *program, int output,
+                        int errors)
 {
     int null = open("/dev/null", O_RDONLY);
     sigset_t none;
 
-    setsid();
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent || dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0)
+    if (dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0)
         _exit(126);
     /* Descriptors of the task (PMI, pipes of Slurm) are not for the program. */
     close_range(3, ~0U, 0);
@@ -54,6 +54,57 @@ static void run_child(const struct process_request *request, const char *program
         execv(program, (char *const *)request->argv);
     dprintf(2, "cannot execute %s: %s\n", program, strerror(errno));
     _exit(127);
+}
+
+/* End as the program did. */
+static void end_as(int status)
+{
+    if (WIFSIGNALED(status)) {
+        signal(WTERMSIG(status), SIG_DFL);
+        raise(WTERMSIG(status));
+    }
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
+/* In the child, which leads the session: wait for the program, and when the caller is killed take
+ * the whole session along. What programs start of their own (downloads, mksquashfs) would go on. */
+static void guard(const struct process_request *request, const char *program, pid_t parent,
+                  int output, int errors)
+{
+    const struct timespec grace = {.tv_sec = GRACE_SECONDS};
+    sigset_t awaited, ended;
+    pid_t child;
+    int status;
+
+    setsid();
+    prctl(PR_SET_NAME, "megatron-guard");
+    signal(SIGCHLD, SIG_DFL);
+    sigemptyset(&ended);
+    sigaddset(&ended, SIGCHLD);
+    awaited = ended;
+    sigaddset(&awaited, SIGHUP);
+    sigprocmask(SIG_SETMASK, &awaited, NULL);
+    prctl(PR_SET_PDEATHSIG, SIGHUP);
+    if (getppid() != parent)
+        _exit(126);
+    child = fork();
+    if (child == 0)
+        run_program(request, program, output, errors);
+    /* Who is asked to end is the program, or the caller, whose name this process has. */
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
+    close_range(0, ~0U, 0);
+    if (child < 0)
+        _exit(126);
+    while (getppid() == parent) {
+        sigwaitinfo(&awaited, NULL);
+        if (waitpid(child, &status, WNOHANG) == child)
+            end_as(status);
+    }
+    kill(0, SIGTERM);
+    sigtimedwait(&ended, NULL, &grace);
+    kill(0, SIGKILL);
+    _exit(126);
 }
 
 static int start(const struct process_request *request, const char *program, struct child *child,
@@ -70,7 +121,7 @@ static int start(const struct process_request *request, const char *program, str
     }
     child->pid = fork();
     if (child->pid == 0)
-        run_child(request, program, parent, output[1], errors[1]);
+        guard(request, program, parent, output[1], errors[1]);
     close(output[1]), close(errors[1]);
     if (child->pid < 0) {
         close(output[0]), close(errors[0]);

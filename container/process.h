@@ -26,7 +26,7 @@ struct process_result {
 };
 
 /* Run 'request' in a session of its own; on a timeout the whole process group gets SIGTERM, then
- * SIGKILL. The child dies with the calling process. Returns 0 where the program was started (see
+ * SIGKILL. So it does when the calling process is killed. Returns 0 where the program was started (see
  * 'result' for how it ended), -1 where it could not be. */
 int process_run(const struct process_request *request, struct process_result *result,
                 struct error *err);
