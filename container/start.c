@@ -181,6 +181,10 @@ static int launch_and_wait(const struct container_request *request, struct launc
     }
     answer = wait_ready(ready[0], request, holder);
     close(ready[0]);
+    /* One that is still at it must not go on in a directory that is removed now. Its session has
+     * the number of the child that began it. */
+    if (answer == 0)
+        kill(-child, SIGKILL);
     return answer == 1 ? 0 : explain_log(request, launch->log, answer, err);
 }
 
