@@ -381,14 +381,76 @@ static int find_anywhere(const struct image_request *request, const char *key, c
     return found;
 }
 
+/* Somebody else imports: wait a moment, unless that took too long. */
+static int wait_for_other(const struct image_request *request, const struct lease_watch *watch,
+                          double begun, double *said, struct error *err)
+{
+    int length = (int)strcspn(watch->seen, ",");
+    double elapsed = seconds_now() - begun;
+
+    if (is_stopped(request->stop))
+        return error_set(err, STOPPED);
+    if (request->timeout > 0 && elapsed > request->timeout)
+        return error_set(err, "%.300s was not imported within %.0f seconds by %.*s",
+                         request->reference->text, request->timeout, length, watch->seen);
+    if (elapsed - *said >= PROGRESS_SECONDS) {
+        *said = elapsed;
+        image_say(request, "waiting for the import of %s by %.*s (%.0f s)",
+                  request->reference->text, length, watch->seen, elapsed);
+    }
+    image_beat(request);
+    seconds_sleep(0.2);
+    return 0;
+}
+
+/* With the lease. Returns 1, -1, or 0 where the lease was lost to another process. */
+static int use_lease(struct work *work, const char *key, char *path, size_t size, struct error *err)
+{
+    /* It may have been published between the look and the lease. */
+    int rc = find_anywhere(work->request, key, path, size, err);
+
+    if (rc == 0)
+        rc = import_with_lease(work, key, path, size, err) < 0 ? -1 : 1;
+    lease_release(&work->lease);
+    /* Layers are many files: nobody has to wait for the end of that. */
+    scratch_destroy(&work->scratch);
+    if (!work->lost)
+        return rc;
+    work->lost = 0;
+    image_say(work->request, "%s", err->text);
+    return 0;
+}
+
+static int obtain(struct work *work, const char *key, char *path, size_t size, struct error *err)
+{
+    const struct image_request *request = work->request;
+    struct lease_watch watch = {0};
+    char name[IMAGE_KEY_SIZE + 8], lease[4096];
+    double begun = seconds_now(), said = 0;
+
+    snprintf(name, sizeof(name), "%s.lease", key);
+    if (image_cache_unfinished(request->cache, name, lease, sizeof(lease)) < 0)
+        return error_set(err, "the path of the image cache is too long");
+    for (;;) {
+        int rc = find_anywhere(request, key, path, size, err);
+
+        if (rc == 0) {
+            rc = lease_take(&work->lease, lease, request->patience, &watch, err);
+            if (rc == 1)
+                rc = use_lease(work, key, path, size, err);
+        }
+        if (rc != 0)
+            return rc < 0 ? -1 : 0;
+        if (wait_for_other(request, &watch, begun, &said, err) < 0)
+            return -1;
+    }
+}
+
 int image_obtain(const struct image_request *request, const char *key, char *path, size_t size,
                  struct error *err)
 {
     struct work *work = calloc(1, sizeof(*work));
-    struct lease_watch watch = {0};
-    char lease[4096];
-    double begun = seconds_now(), said = 0;
-    int rc = -1;
+    int rc;
 
     if (!work)
         return error_set(err, "out of memory");
@@ -396,47 +458,7 @@ int image_obtain(const struct image_request *request, const char *key, char *pat
     work->scratch.alive = -1;
     scratch_sweep(request->temporary);
     image_cache_sweep_unfinished(request->cache);
-    snprintf(lease, sizeof(lease), "%s/work/%s.lease", request->cache->directory, key);
-    for (;;) {
-        int taken;
-
-        rc = find_anywhere(request, key, path, size, err);
-        if (rc == 1)
-            break;
-        taken = lease_take(&work->lease, lease, request->patience, &watch, err);
-        if (taken < 0)
-            break;
-        if (taken) {
-            /* It may have been published between the look and the lease. */
-            rc = find_anywhere(request, key, path, size, err);
-            if (rc == 0)
-                rc = import_with_lease(work, key, path, size, err) < 0 ? -1 : 1;
-            lease_release(&work->lease);
-            /* Layers are many files: nobody has to wait for the end of that. */
-            scratch_destroy(&work->scratch);
-            if (!work->lost)
-                break;
-            work->lost = 0;
-            image_say(request, "%s", err->text);
-        }
-        if (is_stopped(request->stop)) {
-            rc = error_set(err, STOPPED);
-            break;
-        }
-        if (request->timeout > 0 && seconds_now() - begun > request->timeout) {
-            rc = error_set(err, "%.300s was not imported within %.0f seconds by %.*s",
-                           request->reference->text, request->timeout,
-                           (int)strcspn(watch.seen, ","), watch.seen);
-            break;
-        }
-        if (seconds_now() - begun - said >= PROGRESS_SECONDS) {
-            said = seconds_now() - begun;
-            image_say(request, "waiting for the import of %s by %.*s (%.0f s)",
-                      request->reference->text, (int)strcspn(watch.seen, ","), watch.seen, said);
-        }
-        image_beat(request);
-        seconds_sleep(0.2);
-    }
+    rc = obtain(work, key, path, size, err);
     free(work);
-    return rc == 1 ? 0 : -1;
+    return rc;
 }

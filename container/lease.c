@@ -56,11 +56,10 @@ void lease_break(const char *path, const char *seen)
     name_draft(aside, sizeof(aside), path, owner);
     if (rename(path, aside) < 0)
         return;
-    /* Another process may have broken it first and taken it: then give that one back. */
-    if (small_file_read(aside, text, sizeof(text)) == 0 && strcmp(text, seen) != 0 &&
-        link(aside, path) < 0) {
-        /* A third one took it meanwhile; its holder notices at the next beat. */
-    }
+    /* Another process may have broken it first and taken it: then give that one back. Where a third
+     * one took it meanwhile that fails, and the holder notices at the next beat. */
+    if (small_file_read(aside, text, sizeof(text)) == 0 && strcmp(text, seen) != 0)
+        (void)!link(aside, path);
     unlink(aside);
 }
 
