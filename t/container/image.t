@@ -6,12 +6,7 @@ cd "$(dirname "$0")/../.." || exit 1
 megatron=$MEGATRON_BUILD/runtime/megatron
 enter=$MEGATRON_BUILD/t/container/enter
 [ -x "$enter" ] || skip_all "$enter is not built"
-unshare --user --map-current-user true 2>/dev/null || skip_all "no user namespaces here"
-
-trap registry_end EXIT
-registry_up "$(mktemp -d)" || exit 1
-home=$registry_dir/home
-cache=$home/.cache/megatron/images
+registry_up
 image() { ordinary "$megatron" image "$@" 2>&1; }
 imports() { grep -c "^megatron image: importing ${registry}[a-z]*:[0-9]$" <<<"$1"; }
 

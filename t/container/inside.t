@@ -4,9 +4,7 @@
 cd "$(dirname "$0")/../.." || exit 1
 . t/tap.sh
 . t/container/registry.sh
-unshare --user --map-current-user true 2>/dev/null || skip_all "no user namespaces here"
-trap registry_end EXIT
-registry_up "$(mktemp -d)" || exit 1
+registry_up
 # An Enroot that tells what imports are allowed to use.
 programs=$registry_dir/programs
 mkdir "$programs"
@@ -15,14 +13,7 @@ install -m 666 /dev/null "$registry_dir/processors"
 rm "$programs/enroot"
 printf '#!/bin/sh\n[ "$1" != import ] || echo "$ENROOT_MAX_PROCESSORS" >>"%s/processors"\nexec "%s/enroot" "$@"\n' "$registry_dir" "$enroot_path" >"$programs/enroot"
 chmod 755 "$programs/enroot"
-cluster_up --nodes 2 --gpus 2 --cpus 4 --plugin-args "${image_arguments/"$enroot_path"/"$programs:$enroot_path"}"
-trap 'registry_end; cluster_down' EXIT
-home=$registry_dir/home
-chown "$(as_user id -u)" "$home"
-cache=$home/.cache/megatron/images
-job() {
-    try as_user env HOME="$home" ENROOT_ALLOW_HTTP=yes ENROOT_STANDIN_REGISTRY="$registry_dir/registry" "$@"
-}
+image_cluster_up --nodes 2 --gpus 2 --plugin-args "${image_arguments/"$enroot_path"/"$programs:$enroot_path"}"
 image=--megatron-image=${registry}small:1
 
 for cpus in 1 2; do

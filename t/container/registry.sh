@@ -2,13 +2,17 @@
 # where $MEGATRON_TEST_ENROOT names the directory of its program (then Debian's docker-registry, umoci
 # and skopeo serve the images on 127.0.0.1).
 #
-#   registry_up DIR     a registry with the images small:1 (busybox, /etc/rc, an environment), bare:1
+#   registry_up         a registry with the images small:1 (busybox, /etc/rc, an environment), bare:1
 #                       (one static program, no shell) and multi:1 (one of either for x86_64 and aarch64;
 #                       $multi_digest is that of the list); $registry is its prefix, $enroot_path a PATH
-#                       for it, $image_arguments what plugstack.conf is to say
+#                       for it, $image_arguments what plugstack.conf is to say. It lies in $registry_dir,
+#                       and goes with the test; without user namespaces the test is left out
 #   registry_down       it does not answer any more;  registry_again: it does;  registry_lock: to ada alone
-#   ordinary COMMAND    run as an ordinary user with that Enroot; his home is DIR/home, his files for
-#                       a while are in DIR/tmp
+#   ordinary COMMAND    run as an ordinary user with that Enroot; his home is $home, his files for a
+#                       while are in $registry_dir/tmp, his images in $cache
+#   image_cluster_up OPTION...   a cluster with it (cluster_up); the home is that of the cluster's user now
+#   job COMMAND...      run it there as that user, as try does;  imports: how many imports $out tells of;
+#                       job_process COMMAND...: only run it, for instance in the background
 
 # Where a verdict fails: all that the last command said, and what the cluster's daemons complain of.
 on_failure() {
@@ -89,7 +93,15 @@ registry_lock() {
 }
 
 registry_up() {
-    registry_dir=$1
+    unshare --user --map-current-user true 2>/dev/null || skip_all "no user namespaces here"
+    registry_dir=$(mktemp -d)
+    home=$registry_dir/home
+    cache=$home/.cache/megatron/images
+    trap registry_end EXIT
+    start_registry "$registry_dir" || { cat "$registry_dir/push.log"; exit 1; }
+}
+
+start_registry() {
     make_roots "$1/registry"
     mkdir -p "$1/home" "$1/bin"
     mkdir -m 1777 "$1/tmp"
@@ -119,20 +131,44 @@ S
     fi
     registry_port=$((20000 + RANDOM % 10000))
     registry=docker://127.0.0.1:$registry_port#
-    enroot_path=$MEGATRON_TEST_ENROOT
+    # Imports take longer where a test wants that, as the stand-in's do.
+    cp -s "$MEGATRON_TEST_ENROOT"/* "$1/bin/"
+    printf '#!/bin/sh\nsleep "${ENROOT_STANDIN_DELAY:-0}"\nexec /usr/bin/mksquashfs "$@"\n' >"$1/bin/mksquashfs"
+    chmod 755 "$1/bin/mksquashfs"
+    enroot_path=$1/bin
     image_arguments="enroot_path=$enroot_path:/usr/sbin:/usr/bin:/sbin:/bin"
     printf 'version: 0.1\nstorage:\n  filesystem: {rootdirectory: %s/store}\nhttp: {addr: 127.0.0.1:%s}\n' "$1" "$registry_port" >"$1/registry.yml"
     registry_again
-    push_images "$1" && push_list "$1" || { cat "$1/push.log"; return 1; }
+    push_images "$1" && push_list "$1"
 }
 
 registry_end() {
     [ -z "${registry_pid-}" ] || kill "$registry_pid" 2>/dev/null
+    cut -d' ' -f2 /proc/mounts | grep "^$registry_dir/" | xargs -r umount
     chmod -R u+rwx "$registry_dir"
     rm -rf "$registry_dir"
 }
 
+image_cluster_up() {
+    cluster_up --cpus 4 "$@"
+    trap 'cluster_down; registry_end' EXIT
+    chown "$(as_user id -u)" "$home"
+}
+
+# The delay is that of the stand-in's imports.
+job_process() {
+    timeout -k 5 "$TRY_LIMIT" "$top/t/cluster" run --user env HOME="$home" ENROOT_ALLOW_HTTP=yes \
+        ENROOT_STANDIN_REGISTRY="$registry_dir/registry" ENROOT_STANDIN_DELAY="${delay:-0}" "$@"
+}
+
+job() {
+    out=$(job_process "$@" 2>&1 </dev/null)
+    rc=$?
+}
+
+imports() { grep -c 'megatron: n[0-9]: importing docker[^ ]*$' <<<"$out"; }
+
 ordinary() {
-    "${user[@]}" env -i HOME="$registry_dir/home" TMPDIR="$registry_dir/tmp" PATH="$enroot_path:/usr/sbin:/usr/bin:/sbin:/bin" XDG_RUNTIME_DIR=/run/user/of-another-host ENROOT_ALLOW_HTTP=yes \
+    "${user[@]}" env -i HOME="$home" TMPDIR="$registry_dir/tmp" PATH="$enroot_path:/usr/sbin:/usr/bin:/sbin:/bin" XDG_RUNTIME_DIR=/run/user/of-another-host ENROOT_ALLOW_HTTP=yes \
         ENROOT_STANDIN_REGISTRY="$registry_dir/registry" "$@"
 }

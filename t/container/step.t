@@ -4,20 +4,8 @@
 cd "$(dirname "$0")/../.." || exit 1
 . t/tap.sh
 . t/container/registry.sh
-unshare --user --map-current-user true 2>/dev/null || skip_all "no user namespaces here"
-trap registry_end EXIT
-registry_up "$(mktemp -d)" || exit 1
-cluster_up --nodes 4 --gpus 0 --cpus 4 --plugin-args "$image_arguments"
-trap 'registry_end; cluster_down' EXIT
-home=$registry_dir/home
-chown "$(as_user id -u)" "$home"
-cache=$home/.cache/megatron/images
-# job OPTION... COMMAND...: srun as the user, with this home and registry.
-job() {
-    try as_user env HOME="$home" ENROOT_ALLOW_HTTP=yes ENROOT_STANDIN_REGISTRY="$registry_dir/registry" \
-        ENROOT_STANDIN_DELAY="${delay:-0}" "$@"
-}
-imports() { grep -c 'megatron: n[0-9]: importing docker[^ ]*$' <<<"$out"; }
+registry_up
+image_cluster_up --nodes 4 --gpus 0 --plugin-args "$image_arguments"
 idle() {
     wait_until 60 sh -c "! '$top/t/cluster' run sinfo -h -o %t | grep -q comp"
     is "$(in_cluster sinfo -h -o %D,%t)" 4,idle "no node was drained${1:+ $1}"
@@ -159,39 +147,4 @@ job srun -n1 --megatron-image="${registry}small:1" true
 is "$rc" 0 "what is cached starts all the same"
 registry_again
 idle
-
-# scancel in the middle of an import: nothing is left that the next one would wait for.
-if [ -z "${MEGATRON_TEST_ENROOT-}" ]; then
-    rm -f "$cache"/*.sqsh
-    as_user env HOME="$home" ENROOT_STANDIN_DELAY=100 ENROOT_STANDIN_REGISTRY="$registry_dir/registry" srun -N2 -n2 --megatron-image="${registry}small:1" true >/dev/null 2>&1 &
-    wait_until 60 sh -c "ls '$cache'/work/sha*.lease && pgrep -f '[e]nroot import -o $cache'" >/dev/null
-    as_user scancel --user="$(as_user id -un)"
-    wait $!
-    wait_until 60 sh -c "[ -z \"\$(ls '$cache/work'; ls -A '$MEGATRON_CLUSTER/tmp')\" ]"
-    is "$(ls "$cache/work")$(ls -A "$MEGATRON_CLUSTER/tmp")" "" "scancel in an import leaves nothing"
-    # SIGKILL lets the task clean up nothing; slurmstepd does.
-    as_user env HOME="$home" ENROOT_STANDIN_DELAY=100 ENROOT_STANDIN_REGISTRY="$registry_dir/registry" srun -n1 -w n1 --megatron-image="${registry}small:1" true >/dev/null 2>&1 &
-    wait_until 60 sh -c "cd '$cache/work' && ls sha*.lease && pgrep -f '[e]nroot import -o $cache'" >/dev/null
-    ok "a task that imports is killed" t/cluster node n1 pkill -KILL megatron-image
-    wait $!
-    wait_until 20 sh -c "[ -z \"\$(ls '$cache/work'; ls -A '$MEGATRON_CLUSTER/tmp')\" ]"
-    is "$(ls "$cache/work")$(ls -A "$MEGATRON_CLUSTER/tmp")" "" "and nothing is left of its work"
-fi
-
-# scancel, and a dead slurmstepd: nothing is left.
-left() {
-    for node in n1 n2 n3 n4; do
-        t/cluster node $node ps -eo stat=,args= | grep -v '^Z' | grep -E '[m]egatron-holder|[s]quashfuse'
-    done
-}
-job srun -n1 --megatron-image="${registry}small:1" true
-as_user env HOME="$home" ENROOT_ALLOW_HTTP=yes ENROOT_STANDIN_REGISTRY="$registry_dir/registry" srun -N2 -n4 --megatron-image="${registry}small:1" sleep 60 >/dev/null 2>&1 &
-for i in {1..600}; do [ "$(left | grep -c holder)" -ge 2 ] && break; sleep 0.1; done
-ok "a container on each node" test "$(left | grep -c holder)" -ge 2
-as_user scancel --user="$(as_user id -un)"
-wait $!
-for i in {1..600}; do [ -z "$(left)$(ls -A "$MEGATRON_CLUSTER/tmp")" ] && break; sleep 0.1; done
-is "$(left)" "" "scancel leaves no container"
-is "$(ls -A "$MEGATRON_CLUSTER/tmp")" "" "and no files"
-idle "by any of this"
 done_testing

@@ -6,9 +6,7 @@ cd "$(dirname "$0")/../.." || exit 1
 . t/container/registry.sh
 enter=$MEGATRON_BUILD/t/container/enter
 [ -x "$enter" ] || skip_all "$enter is not built"
-unshare --user --map-current-user true 2>/dev/null || skip_all "no user namespaces here"
-trap registry_end EXIT
-registry_up "$(mktemp -d)" || exit 1
+registry_up
 programs=$registry_dir/programs
 mkdir "$programs"
 cp -s "$enroot_path"/* "$programs/"
@@ -17,15 +15,8 @@ install -m 666 /dev/null "$registry_dir/fuse"
 small=$registry_dir/small
 mkdir "$small"
 [ "$(id -u)" != 0 ] || mount -t tmpfs -o size=400k,mode=755 tmpfs "$small" 2>/dev/null && mounted=yes
-trap 'umount "$small" 2>/dev/null; registry_end' EXIT
-cluster_up --nodes 2 --gpus 0 --cpus 4 --plugin-args "enroot_path=$programs:/usr/sbin:/usr/bin:/sbin:/bin image_fuse=$registry_dir/fuse"
-trap 'cluster_down; umount "$small" 2>/dev/null; registry_end' EXIT
-home=$registry_dir/home
-chown "$(as_user id -u)" "$home" "$small"
-cache=$home/.cache/megatron/images
-job() {
-    try as_user env HOME="$home" ENROOT_ALLOW_HTTP=yes ENROOT_STANDIN_REGISTRY="$registry_dir/registry" "$@"
-}
+image_cluster_up --nodes 2 --gpus 0 --plugin-args "enroot_path=$programs:/usr/sbin:/usr/bin:/sbin:/bin image_fuse=$registry_dir/fuse"
+chown "$(as_user id -u)" "$small"
 # refused SENTENCE NAME VARIABLE... -- OPTION...
 refused() {
     local text=$1 name=$2 variables=()

@@ -5,9 +5,7 @@ cd "$(dirname "$0")/../.." || exit 1
 . t/tap.sh
 . t/container/registry.sh
 [ "$(id -u)" = 0 ] || skip_all "needs root, for several users"
-unshare --user --map-current-user true 2>/dev/null || skip_all "no user namespaces here"
-trap registry_end EXIT
-registry_up "$(mktemp -d)" || exit 1
+registry_up
 admin=$registry_dir/images
 stage=$registry_dir/stage
 mkdir -m 755 "$admin"
@@ -15,15 +13,13 @@ mkdir -m 1777 "$stage"
 # Room for one image, not for two; the real Enroot compresses less.
 limit=1500k
 [ -z "${MEGATRON_TEST_ENROOT-}" ] || limit=3000k
-cluster_up --nodes 1 --gpus 0 --cpus 4 \
+image_cluster_up --nodes 1 --gpus 0 \
     --plugin-args "$image_arguments image_cache=$admin image_publisher=root image_stage=$stage image_stage_max=$limit"
-trap 'registry_end; cluster_down' EXIT
-home=$registry_dir/home
-chown "$(as_user id -u)" "$home"
-job() {
-    try as_user env HOME="$home" ENROOT_ALLOW_HTTP=yes ENROOT_STANDIN_REGISTRY="$registry_dir/registry" "$@"
-}
-imports() { grep -c 'megatron: n[0-9]: importing docker[^ ]*$' <<<"$out"; }
+
+# The user is in a group; before the first job, since Slurm keeps what it finds.
+group=30000
+while getent group $group >/dev/null; do group=$((group + 1)); done
+echo "lab:x:$group:$(as_user id -un)" >>"$MEGATRON_CLUSTER/etc/group"
 
 try env PATH="$enroot_path:$PATH" HOME="$registry_dir/root" ENROOT_ALLOW_HTTP=yes ENROOT_STANDIN_REGISTRY="$registry_dir/registry" \
     "$MEGATRON_BUILD/runtime/megatron" image import --cache "$admin" "${registry}small:1"
@@ -61,6 +57,31 @@ like "$out" 'belongs to user 0|others may write' "by name"
 job srun -n1 --megatron-image="${registry}small:1" true
 mode=$(stat -c %a "$home/.cache/megatron/images" "$home"/.cache/megatron/images/*.sqsh | sort -u | tr '\n' ' ')
 is "$mode" "600 700 " "nobody else can read a user's images"
+
+# A cache of his own in a directory of the group's: tasks may go there, and so may who sweeps behind one that
+# was killed. Others of the group can neither read nor exchange what is in it.
+lab=$registry_dir/lab
+install -d -m 2770 -g $group "$lab"
+job env MEGATRON_IMAGE_CACHE="$lab/ada/images" srun -n1 --megatron-image="${registry}bare:1" /bin/pwd
+is "$rc:$(tail -n 1 <<<"$out"):$(imports)" 0:/:1 "a cache in a directory that only a group may enter"
+is "$(stat -c %a "$lab/ada" "$lab/ada/images" | sort -u):$(stat -c %a "$lab"/ada/images/*.sqsh)" 2700:600 "is the user's alone"
+try setpriv --reuid=65534 --regid=$group --clear-groups ls "$lab/ada"
+is "$rc" 2 "and nobody else of the group sees what is in it"
+job env MEGATRON_IMAGE_CACHE="$lab/ada/images" srun -n1 --megatron-image="${registry}bare:1" /bin/pwd
+is "$rc:$(imports)" 0:0 "it is used the next time"
+rm -f "$lab"/ada/images/*.sqsh
+delay=100 job_process env MEGATRON_IMAGE_CACHE="$lab/ada/images" srun -n1 --megatron-image="${registry}bare:1" true >/dev/null 2>&1 &
+wait_until 60 sh -c "cd '$lab/ada/images/work' && ls sha*.lease && pgrep -f '[e]nroot import -o $lab'" >/dev/null
+ok "a task that imports into it is killed" t/cluster node n1 pkill -KILL megatron-image
+wait $!
+unfinished() { ls "$lab/ada/images/work"; ls -A "$MEGATRON_CLUSTER/tmp"; }
+wait_until 60 eval '[ -z "$(unfinished)" ]'
+is "$(unfinished)" "" "nothing is left of its work"
+install -d -m 2770 -o "$(as_user id -u)" -g $group "$lab/open"
+job env MEGATRON_IMAGE_CACHE="$lab/open" srun -n1 --megatron-image="${registry}bare:1" true
+is "$rc" 1 "a cache that the group may write to is refused"
+like "$out" "others may write to $lab/open; .chmod go-w" "with the remedy"
+rm -rf "$stage"/*
 
 # What names stand for, as the publisher last heard it, while the registry is down: from root or the named
 # publisher, not from anybody else.

@@ -1,0 +1,90 @@
+#!/bin/bash
+# How steps in images end: a task fails, is killed, or the step is cancelled, in an import or later. The
+# user sees what it was and nothing else, and nothing is left. With the stand-in for Enroot, or with the
+# real one (see registry.sh).
+cd "$(dirname "$0")/../.." || exit 1
+. t/tap.sh
+. t/container/registry.sh
+registry_up
+image_cluster_up --nodes 4 --gpus 0 --plugin-args "$image_arguments"
+image=--megatron-image=${registry}small:1
+containers() {
+    local node
+    for node in n1 n2 n3 n4; do
+        t/cluster node $node ps -eo stat=,args= | grep -v '^Z' | grep -E '[m]egatron-holder|[s]quashfuse'
+    done
+}
+files() { ls "$cache/work"; ls -A "$MEGATRON_CLUSTER/tmp"; }
+processes() { # the sleeping programs of this test
+    local node
+    for node in n1 n2 n3 n4; do t/cluster node $node pgrep -a sleep; done
+}
+# clean WHAT: it leaves no container, no process and no file, and the nodes are well.
+clean() {
+    wait_until 60 eval '[ -z "$(containers; processes; files)" ]'
+    is "$(containers; processes)" "" "$1 leaves no container and no process"
+    is "$(files)" "" "and no files"
+    wait_until 60 eval '! in_cluster sinfo -h -o %t | grep -q comp'
+    is "$(in_cluster sinfo -h -o %D,%t)" 4,idle "no node was drained"
+}
+# importing: until the next import is in the middle.
+importing() { wait_until 60 sh -c "cd '$cache/work' && ls sha*.lease && pgrep -f '[e]nroot import -o $cache'" >/dev/null; }
+
+# The program of one task of eight fails, on one of four nodes: all is as it is without an image.
+program='[ "$SLURM_PROCID" != 5 ] || { echo "rank 5 cannot go on" >&2; exit 7; }; exec sleep 600'
+job srun -K -N4 --ntasks-per-node=2 sh -c "$program"
+plain=$rc
+job srun -n1 "$image" true
+is "$rc" 0 "an image"
+job srun -K -N4 --ntasks-per-node=2 "$image" sh -c "$program"
+is "$rc" "$plain" "one task of eight fails: the exit code is that without an image"
+is "$(grep -c '^rank 5 cannot go on$' <<<"$out"):$(grep -c 'n3: task 5: Exited with exit code 7' <<<"$out")" 1:1 "its message and its code are said once"
+unlike "$out" megatron "nothing else is"
+clean "a program that fails"
+job srun -N4 --ntasks-per-node=2 "$image" sh -c '[ "$SLURM_PROCID" != 5 ] || exit 7'
+is "$rc" 7 "without -K the others go on to their end, and the code is that of the one"
+clean "that"
+
+# One task of eight cannot be started in the image, on a node of its own: only there the directory is missing.
+for node in n1 n2 n3; do t/cluster node $node mkdir /dev/here; done
+printf '%s\n' n1 n1 n1 n2 n2 n3 n3 n4 >"$home/hosts"
+job env SLURM_HOSTFILE="$home/hosts" srun -m arbitrary -n8 "$image" --megatron-workdir=/dev/here sh -c 'pwd; exec sleep 600'
+ok "one task of eight that does not start fails the step" test "$rc" -ne 0 -a "$rc" -ne 124
+is "$(grep -c 'error: megatron: the directory /dev/here cannot be entered in the container: No such file or directory' <<<"$out")" 1 "its reason is said once"
+is "$(grep megatron <<<"$out" | wc -l)" 1 "and no more"
+unlike "$out" '[Mm]unge|[Aa]uth' "nor anything of the way it is told to the others"
+clean "a task that does not start"
+for node in n1 n2 n3; do t/cluster node $node rmdir /dev/here; done
+
+# scancel in the middle of an import: nothing is left that the next one would wait for.
+rm -f "$cache"/*.sqsh
+delay=100 job_process srun -N2 -n2 "$image" true >/dev/null 2>&1 &
+importing
+ok "an import is under way"
+as_user scancel --user="$(as_user id -un)"
+wait $!
+clean "scancel in an import"
+# SIGKILL lets the task clean up nothing; slurmstepd does.
+delay=100 job_process srun -n1 -w n1 "$image" true >/dev/null 2>&1 &
+importing
+ok "a task that imports is killed" t/cluster node n1 pkill -KILL megatron-image
+wait $!
+clean "its death"
+
+# scancel while programs run; a dead slurmstepd.
+for how in scancel kill-stepd; do
+    job srun -n1 "$image" true
+    job_process srun -N2 -n4 "$image" sleep 600 >/dev/null 2>&1 &
+    wait_until 60 eval '[ "$(containers | grep -c holder)" -ge 2 ]'
+    ok "a container on each node"
+    if [ $how = kill-stepd ]; then
+        t/cluster kill-stepd n1
+        t/cluster kill-stepd n2
+        # The programs themselves nobody looks after any more.
+        for node in n1 n2; do t/cluster node $node pkill -KILL sleep; done
+    fi
+    as_user scancel --user="$(as_user id -un)"
+    wait $!
+    clean "$how"
+done
+done_testing
