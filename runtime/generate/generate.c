@@ -5,6 +5,7 @@
 #include "prompts.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,7 @@ void generate_default(struct generate_options *o)
     memset(o, 0, sizeof(*o));
     o->tokens = 30;
     o->out_seq_length = o->texts = o->eod_id = o->top_k = -1;
-    o->temperature = o->top_p = -1;
+    o->temperature = o->top_p = NAN; /* which no option can be */
     o->seed = 1234;
     o->timeout_minutes = 10;
 }
@@ -36,7 +37,7 @@ void generate_default(struct generate_options *o)
 
 static int check_options(const struct generate_options *o, int given[3], struct error *err)
 {
-    given[0] = o->temperature != -1, given[1] = o->top_k != -1, given[2] = o->top_p != -1;
+    given[0] = !isnan(o->temperature), given[1] = o->top_k != -1, given[2] = !isnan(o->top_p);
     if (!o->load)
         return error_set(err, "--load is needed: a directory of checkpoints or a Hugging Face "
                               "folder");

@@ -136,7 +136,10 @@ refused 'prompt 2 has 32 tokens and the model 32 positions' "a prompt that is to
     --prompt 1 --prompt "$(seq -s ' ' 32)"
 refused 'leaves nothing to write' "a text that is too short" --load gpt "${numbers[@]}" --prompt '1 2 3' --out-seq-length 3
 refused '--top-p=2 must be from 0 to 1' "a share above 1" --load gpt "${numbers[@]}" --prompt 1 --top-p 2
-refused '--temperature=-3 must be 0 or above' "a negative temperature" --load gpt "${numbers[@]}" --prompt 1 --temperature -3
+for x in -3 -1; do
+    refused "--temperature=$x must be 0 or above" "a temperature of $x" --load gpt "${numbers[@]}" --prompt 1 --temperature $x
+    refused "--top-p=$x must be from 0 to 1" "a probability of $x" --load gpt "${numbers[@]}" --prompt 1 --top-p $x
+done
 refused '--greedy excludes' "greedy and not" --load gpt "${numbers[@]}" --prompt 1 --greedy --top-k 3
 refused '--tensor-model-parallel-size=2 does not divide 1 tasks' "a layout of more ranks than there are" --load gpt "${numbers[@]}" --prompt 1 $t 2
 refused 'leave out --bf16' "a type the device lacks" --load gpt "${numbers[@]}" --prompt 1 --bf16
