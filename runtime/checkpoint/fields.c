@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int is_real(const struct field *field)
@@ -31,14 +32,26 @@ static double real_of(const struct field *field, const void *values)
     return field->type == FIELD_FLOAT ? (double)*(const float *)at : *(const double *)at;
 }
 
-static int print_value(const struct field *field, const void *values, char *text, size_t size)
+/* In as few digits as give the same number again. */
+static void print_real(const struct field *field, double real, char *text, size_t size)
+{
+    int single = field->type == FIELD_FLOAT;
+
+    for (int digits = 1; digits <= (single ? 9 : 17); digits++) {
+        snprintf(text, size, "%.*g", digits, real);
+        if (single ? strtof(text, NULL) == (float)real : strtod(text, NULL) == real)
+            return;
+    }
+}
+
+static void print_value(const struct field *field, const void *values, char *text, size_t size)
 {
     if (!is_real(field))
-        return snprintf(text, size, "%" PRId64, integer_of(field, values));
-    if (!isfinite(real_of(field, values)))
-        return snprintf(text, size, "null");
-    return snprintf(text, size, field->type == FIELD_FLOAT ? "%.9g" : "%.17g",
-                    real_of(field, values));
+        snprintf(text, size, "%" PRId64, integer_of(field, values));
+    else if (!isfinite(real_of(field, values)))
+        snprintf(text, size, "null");
+    else
+        print_real(field, real_of(field, values), text, size);
 }
 
 void fields_write(const struct field *table, const void *values, FILE *stream)
