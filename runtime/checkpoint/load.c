@@ -1,6 +1,7 @@
 #include "checkpoint_private.h"
 #include "clock.h"
 #include "directory.h"
+#include "origin.h"
 #include "reshard.h"
 #include "threads.h"
 
@@ -18,6 +19,15 @@ enum { PAGE = 4096, STRIPES = 64 };
 
 /* --- Which one ------------------------------------------------------------------------------- */
 
+/* The iteration of --ckpt-step, if it is there; else -1. */
+static int64_t asked_for(const struct checkpoint *c)
+{
+    char name[32];
+
+    snprintf(name, sizeof(name), "iter_%07" PRId64, c->config.step);
+    return directory_has(c->config.load, name) ? c->config.step : -1;
+}
+
 /* The leader chooses for all. */
 static int choose(struct checkpoint *c, int64_t below, int64_t *iteration, struct error *err)
 {
@@ -28,7 +38,7 @@ static int choose(struct checkpoint *c, int64_t below, int64_t *iteration, struc
     if (!all)
         return error_set(err, "out of memory");
     if (c->leads && c->config.step >= 0)
-        mine = below < 0 ? c->config.step : -1; /* that one or none */
+        mine = below < 0 ? asked_for(c) : -1; /* that one or none */
     else if (c->leads)
         mine = directory_newest(c->config.load, below);
     rc = comm_host_gather(c->parallel->comm, &mine, all, sizeof(mine), err);
@@ -223,10 +233,15 @@ static int try_one(struct checkpoint *c, int64_t iteration, float *const *parts,
 static int found_other(const struct checkpoint *c, struct error *err)
 {
     int64_t *list = NULL;
-    size_t count;
+    size_t count = 0;
 
     if (access(c->config.load, F_OK) == 0 && directory_list(c->config.load, &list, &count, err) < 0)
         error_prefix(err, "--load");
+    else if (origin_check_megatron(c->config.load, err) < 0)
+        error_prefix(err, "--load");
+    else if (c->config.step >= 0 && count > 0)
+        error_set(err, "--load %s: there is no checkpoint of iteration %" PRId64 " (--ckpt-step)",
+                  c->config.load, c->config.step);
     else if (directory_has(c->config.load, "config.json"))
         error_set(err, "--load %s is a Hugging Face folder; give it as --load-hf", c->config.load);
     else if (directory_has(c->config.load, INDEX_NAME))
@@ -246,12 +261,24 @@ static int found_none(struct checkpoint *c, struct error *err)
 {
     struct stat a, b;
 
-    if (c->config.save && !c->config.must_find && stat(c->config.load, &a) == 0 &&
-        stat(c->config.save, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino) {
+    if (c->config.save && !c->config.must_find && c->config.step < 0 &&
+        stat(c->config.load, &a) == 0 && stat(c->config.save, &b) == 0 && a.st_dev == b.st_dev &&
+        a.st_ino == b.st_ino) {
         checkpoint_say(c, "no checkpoint in %s yet: the run begins", c->config.load);
         return 0;
     }
     return found_other(c, err);
+}
+
+/* None of those that are there can be read; 'last' says why, of the last one. */
+static int found_damaged(const struct checkpoint *c, const struct error *last, struct error *err)
+{
+    if (origin_check_megatron(c->config.load, err) < 0) {
+        error_prefix(err, "--load");
+        return REFUSED;
+    }
+    return error_set(err, "--load %s: no whole checkpoint is there; the last one tried: %.*s",
+                     c->config.load, TEXT, last->text);
 }
 
 /* Where to read to. Moments that are in this memory already are read to their place. */
@@ -287,11 +314,8 @@ int checkpoint_load(struct checkpoint *c, struct checkpoint_loaded *loaded, stru
             break;
         }
         if (iteration < 0) {
-            rc = tried ? error_set(err,
-                                   "--load %s: no whole checkpoint is there; the last one tried: "
-                                   "%.*s",
-                                   c->config.load, TEXT, damage.text)
-                       : checkpoint_agree(c, found_none(c, err), err);
+            rc = tried ? found_damaged(c, &damage, err) : found_none(c, err);
+            rc = checkpoint_agree(c, rc, err);
             break;
         }
         began = clock_now();

@@ -48,19 +48,23 @@ static int read_index(struct origin *origin, const char *directory, int64_t iter
     return rc;
 }
 
-/* Leave 'err' as it is, unless the checkpoint is one of Megatron-LM's own. */
-static int of_megatron(const char *directory, int64_t iteration, struct error *err)
+int origin_check_megatron(const char *directory, struct error *err)
 {
-    char whole[48], staged[64];
+    static const char *const marks[] = {"mp_rank_00", "mp_rank_00_000", "metadata.json"};
+    int64_t newest = directory_newest(directory, -1);
+    char step[32] = "release", name[64];
 
-    snprintf(whole, sizeof(whole), "iter_%07" PRId64 "/mp_rank_00", iteration);
-    snprintf(staged, sizeof(staged), "%s_000", whole);
-    if (!directory_has(directory, whole) && !directory_has(directory, staged))
-        return -1;
-    return error_set(err,
-                     "%s holds a checkpoint of Megatron-LM; import it first: megatron checkpoint "
-                     "import %s DIR --format megatron",
-                     directory, directory);
+    if (newest >= 0)
+        snprintf(step, sizeof(step), "iter_%07" PRId64, newest);
+    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
+        snprintf(name, sizeof(name), "%s/%s", step, marks[i]);
+        if (directory_has(directory, name))
+            return error_set(err,
+                             "%s holds a checkpoint of Megatron-LM; import it first: megatron "
+                             "checkpoint import %s DIR --format megatron",
+                             directory, directory);
+    }
+    return 0;
 }
 
 /* The one that latest_checkpointed_iteration.txt names, else the newest that can be read. */
@@ -78,7 +82,8 @@ static int read_newest(struct origin *origin, const char *directory, const int64
             return 0;
     if (latest >= 0)
         *err = first;
-    return of_megatron(directory, latest >= 0 ? latest : list[0], err);
+    origin_check_megatron(directory, err);
+    return -1;
 }
 
 int origin_read(struct origin *origin, const char *directory, struct error *err)
@@ -107,6 +112,7 @@ int origin_read(struct origin *origin, const char *directory, struct error *err)
                        "%s holds no checkpoint (iter_*) and is no Hugging Face folder "
                        "(config.json)",
                        directory);
+        origin_check_megatron(directory, err);
     }
     free(list);
     return rc;

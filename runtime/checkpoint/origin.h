@@ -16,6 +16,10 @@ struct origin {
  * it). Returns 0, or -1 with what is missing or damaged. */
 int origin_read(struct origin *origin, const char *directory, struct error *err);
 
+/* Does 'directory' hold a checkpoint of Megatron-LM's own? Then -1 with what to do about it, else 0
+ * and 'err' as it was. */
+int origin_check_megatron(const char *directory, struct error *err);
+
 /* The schedule of learning rate and weight decay of the checkpoint of 'iteration' in 'directory',
  * or of the newest one where 'iteration' is negative. Returns 1; 0 where there is no checkpoint or
  * it was saved without the optimizer; -1 where it cannot be read. */

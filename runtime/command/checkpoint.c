@@ -66,7 +66,11 @@ static int find_one(const struct checkpoint_options *given, const char *director
         return error_set(
             err, "%s holds no checkpoint: it has neither " INDEX_NAME " nor an iter_* directory",
             directory);
-    return directory_path(path, err, "%s/iter_%07" PRId64, directory, iteration);
+    if (directory_path(path, err, "%s/iter_%07" PRId64, directory, iteration) < 0)
+        return -1;
+    if (given->iteration >= 0 && access(path, F_OK) < 0)
+        return error_set(err, "%s holds no checkpoint of iteration %" PRId64, directory, iteration);
+    return 0;
 }
 
 static int64_t elements_of(const struct checkpoint_index *index)
@@ -210,7 +214,7 @@ static int run_prune(const struct checkpoint_options *given, const char *directo
         return -1;
     held = directory_lock(directory, &busy);
     rc = held < 0 ? 0 : directory_clean(directory, err);
-    printf("removed %d checkpoints from %s\n", removed, directory);
+    printf("removed %d checkpoint%s from %s\n", removed, removed == 1 ? "" : "s", directory);
     if (held < 0)
         printf("what is unfinished there stays: %s\n", busy.text);
     else

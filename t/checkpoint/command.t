@@ -83,6 +83,7 @@ bad() {
 bad "an unknown action" 'unknown action look; use inspect' look run
 bad "no directory" 'inspect takes one directory' inspect
 bad "a directory that is none" 'nowhere holds no checkpoint' inspect nowhere
+bad "an iteration that is not there" 'run holds no checkpoint of iteration 5$' verify run --iteration 5
 bad "a folder without config.json" 'cannot open run/config.json .*give --format megatron' import run x
 mkdir odd && echo '{"model_type": "bert"}' >odd/config.json
 bad "another kind of model" 'model_type bert is neither gpt2 nor llama' import odd x

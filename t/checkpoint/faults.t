@@ -61,7 +61,12 @@ refused "a single checkpoint" '--load whole/iter_0000008 is a single checkpoint;
 mkdir folder && echo {} >folder/config.json
 refused "a Hugging Face folder" '--load folder is a Hugging Face folder; give it as --load-hf' --load folder
 refused "no checkpoint, and one is wanted" 'fresh: there is no checkpoint' --load fresh --save fresh --exit-on-missing-checkpoint
-code=1 refused "an iteration that is not there" 'cannot open .*iter_0000005/index.json' --load whole --ckpt-step 5
+refused "an iteration that is not there" 'whole: there is no checkpoint of iteration 5 \(--ckpt-step\)' --load whole --ckpt-step 5
+refused "nor where the run saves" 'whole: there is no checkpoint of iteration 5' --load whole --save whole --ckpt-step 5
+for place in iter_0000007/mp_rank_00_000 release/mp_rank_00; do
+    rm -rf theirs && mkdir -p "theirs/$place" && touch "theirs/$place/model_optim_rng.pt"
+    refused "a checkpoint of Megatron-LM, $place" '--load: theirs holds a checkpoint of Megatron-LM; import it first' --load theirs
+done
 train 1 --load whole --ckpt-step 3
 like "$out" 'loaded checkpoint from whole at iteration 3' "--ckpt-step takes the one that it names"
 refused "no directory" 'nowhere: there is no checkpoint' --load nowhere
@@ -71,7 +76,7 @@ refused "another model" \
     'iter_0000008: it is of another model: hidden-size \(32, here 64\).*embedding.word.weight \(300 x 32, here 300 x 64\)' \
     --load whole --hidden-size 64
 refused "another number of heads" 'num-attention-heads \(4, here 2\)' --load whole --num-attention-heads 2
-refused "another learning rate" 'lr \(0.001[0-9]*, here 0.002[0-9]*\).*--override-opt_param-scheduler' \
+refused "another learning rate" 'lr \(0.001, here 0.002\).*--override-opt_param-scheduler' \
     --load whole --lr 2e-3
 train 1 --load run --lr 2e-3 --override-opt_param-scheduler
 like "$out" 'iteration +4/ .*learning rate: 1.50' "--override-opt_param-scheduler takes the new one"
