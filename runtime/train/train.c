@@ -20,7 +20,7 @@
 
 enum { LOADER_BUFFERS = 4 };
 
-/* What libraries have to close a run that is refused. */
+/* What libraries have to close a run whose code is settled. */
 enum { CLOSE_SECONDS = 20 };
 
 /* A loader with its buffers. */
@@ -516,17 +516,23 @@ static void end_refused(int number)
     _exit(EXIT_USAGE);
 }
 
-/* What all ranks refuse must be the exit code of all, and said. Launchers end the others by SIGTERM
- * with the first that ends, and srun hands on the highest code, which would be that of the signal.
- * So none ends before rank 0 has spoken and all answer the signal with that code; so does one whose
- * libraries do not let go. */
-static void end_together(const struct train *t, const struct error *why)
+static void end_early(int number)
 {
-    struct sigaction action = {.sa_handler = end_refused};
+    (void)number;
+    _exit(TRAIN_ENDED_EARLY);
+}
+
+/* A code that all ranks have come to must be that of all, and what they refuse must be said.
+ * Launchers end the others by SIGTERM with the first that ends, and srun hands on the highest code,
+ * which would be that of the signal. So none ends before rank 0 has spoken and all answer the
+ * signal with their code; so does one whose libraries do not let go. */
+static void end_together(const struct train *t, int rc, const struct error *err)
+{
+    struct sigaction action = {.sa_handler = rc == TRAIN_REFUSED ? end_refused : end_early};
     struct error ignored;
 
-    if (t->comm->rank == 0)
-        fprintf(stderr, "megatron: %s\n", why->text);
+    if (rc == TRAIN_REFUSED && t->comm->rank == 0)
+        fprintf(stderr, "megatron: %s\n", err->text);
     fflush(stdout);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGALRM, &action, NULL);
@@ -534,8 +540,7 @@ static void end_together(const struct train *t, const struct error *why)
     alarm(CLOSE_SECONDS);
 }
 
-/* 'refusal' is NULL where the run is not refused. */
-static void tear_down(struct train *t, const struct error *refusal)
+static void tear_down(struct train *t, int rc, const struct error *err)
 {
     struct error trouble;
 
@@ -551,8 +556,8 @@ static void tear_down(struct train *t, const struct error *refusal)
     saving_close(&t->saving);
     engine_destroy(t->engine);
     parallel_destroy(&t->parallel);
-    if (refusal)
-        end_together(t, refusal);
+    if (rc == TRAIN_REFUSED || rc == TRAIN_ENDED_EARLY)
+        end_together(t, rc, err);
     comm_close(t->comm);
     device_close(t->device);
     alarm(0);
@@ -574,6 +579,6 @@ int train_run(const struct arguments *arguments, const struct world *world, stru
         fprintf(stderr, "megatron: warning: %s\n", trouble.text);
     if (rc == -1 && t.comm)
         comm_abort(t.comm, err->text);
-    tear_down(&t, rc == TRAIN_REFUSED ? err : NULL);
+    tear_down(&t, rc, err);
     return rc;
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
-# A checkpoint that all ranks refuse ends the step with code 2, though one of them is not done when the others have
-# ended: srun then sends it SIGTERM, and would hand on the code of that.
+# A run that ends early, or that all ranks refuse, ends its step with the code for it, though one of them is not done when
+# the others have ended: srun then sends it SIGTERM, and would hand on the code of that.
 . "$(dirname "$0")/../tap.sh"
 [ -f "$MEGATRON_INST/lib/megatron/comm_mpi.so" ] || skip_all "no installed tree with MPI; run ./quickstart build"
 command -v "${CC:-cc}" >/dev/null || skip_all "no compiler"
@@ -34,10 +34,20 @@ int MPI_Finalize(void)
 }
 END
 ok "a rank can be made slow to end"
-try as_user srun --chdir="$work" -n3 --kill-on-bad-exit=1 --export="ALL,LD_PRELOAD=$work/slow.so" "$MEGATRON_INST/bin/megatron" \
-    train --num-layers 1 --hidden-size 8 --num-attention-heads 2 --seq-length 8 --micro-batch-size 1 --train-iters 1 --lr 1e-3 \
-    --vocab-size 16 --make-vocab-size-divisible-by 8 --mock-data --eval-iters 0 --device cpu --cpu-threads 1 --load nowhere
-is "$rc" 2 "the code of what is refused" || diag "$out"
-ok "though a rank did not come back" test -e stays
+# ends CODE NAME OPTION...
+ends() {
+    local code=$1 name=$2
+    shift 2
+    rm -f stays
+    try as_user srun --chdir="$work" -n3 --kill-on-bad-exit=1 --export="ALL,LD_PRELOAD=$work/slow.so" \
+        "$MEGATRON_INST/bin/megatron" train --num-layers 1 --hidden-size 8 --num-attention-heads 2 --seq-length 8 \
+        --micro-batch-size 1 --train-iters 2 --lr 1e-3 --vocab-size 16 --make-vocab-size-divisible-by 8 --mock-data \
+        --eval-iters 0 --device cpu --cpu-threads 1 "$@"
+    is "$rc" "$code" "$name: its code" || diag "$out"
+    ok "$name: though a rank did not come back" test -e stays
+}
+ends 2 "a checkpoint that is not there" --load nowhere
 is "$(grep -c 'megatron: --load nowhere: there is no checkpoint' <<<"$out")" 1 "which is said once"
+ends 75 "a run that ends early" --exit-interval 1 --save run
+is "$(cat run/latest_checkpointed_iteration.txt)" 1 "and is saved"
 done_testing
