@@ -70,21 +70,28 @@ importing
 ok "a task that imports is killed" t/cluster node n1 pkill -KILL megatron-image
 wait $!
 clean "its death"
+job srun -n1 "$image" true
+is "$rc" 0 "the next import works"
 
-# scancel while programs run; a dead slurmstepd.
+# scancel while programs run, and a slurmstepd that is killed with them, which leaves nobody to clean up but
+# the next step.
 for how in scancel kill-stepd; do
-    job srun -n1 "$image" true
-    job_process srun -N2 -n4 "$image" sleep 600 >/dev/null 2>&1 &
-    wait_until 60 eval '[ "$(containers | grep -c holder)" -ge 2 ]'
-    ok "a container on each node"
+    job_process srun -w n1,n2 -N2 -n4 "$image" sleep 600 >/dev/null 2>&1 &
+    wait_until 120 eval '[ "$(processes | wc -l)" = 4 ]'
+    is "$(containers | grep -c holder)" 2 "a container on each node"
     if [ $how = kill-stepd ]; then
-        t/cluster kill-stepd n1
-        t/cluster kill-stepd n2
-        # The programs themselves nobody looks after any more.
-        for node in n1 n2; do t/cluster node $node pkill -KILL sleep; done
+        for node in n1 n2; do
+            t/cluster kill-stepd $node
+            t/cluster node $node pkill -KILL sleep
+        done
     fi
     as_user scancel --user="$(as_user id -un)"
     wait $!
+    if [ $how = kill-stepd ]; then
+        wait_until 60 eval '[ "$(in_cluster sinfo -h -o %D,%t)" = 4,idle ]'
+        job srun -w n1,n2 -N2 -n2 "$image" true
+        is "$rc" 0 "the next step works"
+    fi
     clean "$how"
 done
 done_testing
