@@ -145,6 +145,8 @@ static const struct {
     {"failed to set capabilities",
      "ordinary users import with the capabilities that Enroot's package enroot+caps gives its "
      "programs; install it"},
+    {ENROOT_LOCKED, "too many nodes start this container at once, or one of them hangs; give nodes "
+                    "an ENROOT_DATA_PATH of their own"},
     {"Command not found", "install the missing program on this node"},
 };
 

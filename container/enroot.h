@@ -33,6 +33,10 @@ int enroot_info(const char *path, const char *const *environment, char *info, si
 /* The value of setting 'name'. Returns 0, or -1 where there is none. */
 int enroot_setting(const char *info, const char *name, char *value, size_t size);
 
+/* What Enroot complains of where it waited for too long until it may change a container: nodes that
+ * share one do that one after another. */
+#define ENROOT_LOCKED "Could not acquire rootfs lock"
+
 /* Turn the way Enroot ended into a sentence about 'what' ("import of docker://..."): its exit code,
  * its own complaint, and what to do. Returns -1. */
 int enroot_explain(const char *what, int status, const char *errors, struct error *err);

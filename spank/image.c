@@ -16,7 +16,7 @@
 #include "stage.h"
 #include "start.h"
 
-enum { START_SECONDS = 120, STAGE_SECONDS = 30 };
+enum { START_SECONDS = 120, STAGE_SECONDS = 30, LOCK_TRIES = 20 };
 
 static const char *value(const char *const *environment, const char *name)
 {
@@ -83,6 +83,24 @@ static int start_container(const struct image_node *node, const char *image, pid
     else
         rc = container_start(&request, node->lifetime, holder, err);
     mounts_clear(&mounts);
+    return rc;
+}
+
+/* Enroot configures a container on one node at a time where nodes share it, and gives up after 30
+ * seconds of waiting: a hundred nodes take longer. Where the file system has no locks it fails at
+ * once, and always. */
+static int start_kept(const struct image_node *node, const char *name, pid_t *holder,
+                      struct error *err)
+{
+    double begun = seconds_now();
+    int rc = start_container(node, name, holder, err);
+
+    for (int tries = 1; rc < 0 && tries < LOCK_TRIES && strstr(err->text, ENROOT_LOCKED) &&
+                        seconds_now() - begun < (double)node->settings->timeout;
+         tries++) {
+        seconds_sleep(0.2);
+        rc = start_container(node, name, holder, err);
+    }
     return rc;
 }
 
@@ -206,7 +224,7 @@ static int start_image(const struct image_node *node, pid_t *holder, struct erro
         return start_container(node, image, holder, err);
     if (kept == 0 && keep_container(node, image, key, name, sizeof(name), err) < 0)
         return -1;
-    return start_container(node, name, holder, err);
+    return start_kept(node, name, holder, err);
 }
 
 /* Where all nodes of a step were killed, not all of them are to list what they share. */

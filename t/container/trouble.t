@@ -112,6 +112,16 @@ is "$(grep -c 'megatron: n2: importing docker[^ ]*$' <<<"$out"):$(grep -c 'n1: i
 rm -f "$cache"/*.sqsh
 job srun -N2 -n2 -w n1,n2 "$image" --megatron-container-name=local echo ran
 is "$rc:$(grep -c '^ran$' <<<"$out"):$(grep -c importing <<<"$out")" 0:2:0 "where both have one, nobody imports"
+# Enroot gives up where it has to wait for other nodes; the start is tried again.
+cat >"$programs/enroot" <<S
+#!/bin/sh
+[ "\$1" != start ] || mkdir "$home/waited.\$(hostname)" 2>/dev/null || exec "$programs/enroot.real" "\$@"
+[ "\$1" = start ] || exec "$programs/enroot.real" "\$@"
+echo "[ERROR] Could not acquire rootfs lock" >&2
+exit 1
+S
+job srun -N2 -n2 "$image" --megatron-container-name=both cat /etc/environment
+is "$rc:$(grep -c 'GREETING=from the image' <<<"$out"):$(ls -d "$home"/waited.* | wc -l)" 0:2:2 "two nodes that had to wait for each other"
 mv "$programs/enroot.real" "$programs/enroot"
 # One whose making was interrupted is made anew.
 mkdir "$data/megatron_half.draft.n1.0000000000000000"

@@ -178,6 +178,8 @@ static void test_explanations(void)
     ok(strstr(err.text, "credentials") != NULL, "a registry that wants to know who");
     enroot_explain("asking", 125, "Error: inspecting object: x:1: image not known\n", &err);
     ok(strstr(err.text, "name and tag") != NULL, "an image that podman does not have");
+    enroot_explain("start of x", 1, "[ERROR] Could not acquire rootfs lock\n", &err);
+    ok(strstr(err.text, "ENROOT_DATA_PATH") != NULL, "nodes that wait for each other");
     enroot_explain("import", 1, "enroot-aufs2ovlfs: failed to set capabilities: x\n", &err);
     ok(strstr(err.text, "enroot+caps") != NULL, "an Enroot with which only root can import");
 }
