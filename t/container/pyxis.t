@@ -25,8 +25,7 @@ plugstack=$MEGATRON_CLUSTER/etc/plugstack.conf
 ours=$(cat "$plugstack")
 pyxis="required $MEGATRON_TEST_PYXIS runtime_path=$registry_dir/run/pyxis"
 TRY_LIMIT=300
-environment=(env HOME="$registry_dir/home")
-job() { try as_user "${environment[@]}" "$@"; }
+home=$registry_dir/home
 holders() {
     for node in n1 n2; do t/cluster node $node ps -eo stat=,args= | grep -v '^Z' | grep '[m]egatron-holder'; done
 }
@@ -36,7 +35,7 @@ for order in before behind; do
     for node in n1 n2; do t/cluster kill-node $node && t/cluster start-node $node; done
     wait_until 60 sh -c "[ \"\$('$top/t/cluster' run sinfo -h -o %D,%t)\" = 2,idle ]"
     # The containers are looked at while they are there.
-    as_user "${environment[@]}" srun -N2 --ntasks-per-node=2 -c2 --megatron-bind=auto --container-image="$image" --container-mounts="$registry_dir/run:/mnt" sh -c '
+    job_process srun -N2 --ntasks-per-node=2 -c2 --megatron-bind=auto --container-image="$image" --container-mounts="$registry_dir/run:/mnt" sh -c '
         read -r line </etc/environment
         echo "$line|$SLURM_NODEID|$MEGATRON_RANK|$MEGATRON_CPUS|$MASTER_ADDR:$MASTER_PORT|$MEGATRON_WORLD_SIZE"
         until [ -e /mnt/seen ]; do sleep 0.1; done' >"$registry_dir/out" 2>&1 &
@@ -57,7 +56,7 @@ for order in before behind; do
     like "$out" 'both ask for an image' "which is said"
     job srun -n1 --megatron-image="$image" pwd
     is "$rc:$out" 0:/usr/src "$order Pyxis: --megatron-image alone"
-    job srun -n1 hostname
+    job srun -n1 -w n1 hostname
     is "$rc:$out" 0:n1 "$order Pyxis: no image at all"
 done
 wait_until 60 sh -c "! '$top/t/cluster' run sinfo -h -o %t | grep -q comp"

@@ -164,6 +164,7 @@ job_process() {
 job() {
     out=$(job_process "$@" 2>&1 </dev/null)
     rc=$?
+    forget_waiting
 }
 
 imports() { grep -c 'megatron: n[0-9]: importing docker[^ ]*$' <<<"$out"; }

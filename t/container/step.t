@@ -71,7 +71,7 @@ t/cluster node n1 rm -r /dev/infiniband
 
 job srun -n1 --megatron-image="$image" --megatron-off id -u
 is "$rc" 0 "--megatron-off: no image"
-job srun -n1 --megatron-image=none hostname
+job srun -n1 -w n1 --megatron-image=none hostname
 is "$out" n1 "--megatron-image=none neither"
 
 # A job has one image for a name: the registry is asked once, and a tag that moves meanwhile is not seen.
