@@ -36,7 +36,7 @@
 extern "C" {
 #endif
 
-#define DEVICE_ABI       2   /* of this header; a backend with another one is refused */
+#define DEVICE_ABI       3   /* of this header; a backend with another one is refused */
 #define DEVICE_OPERANDS  512 /* bytes; no operands are larger */
 #define DEVICE_ALIGNMENT 256 /* bytes; of memory from device_allocate and of tensors in arenas */
 
@@ -322,7 +322,8 @@ struct cross_entropy_finish_operands {
 };
 
 /* Adam with decoupled weight decay on 'count' elements, the first 'decayed' of them with decay:
- * g = grad * state->grad_factor; nothing changes if state->skip. t = state->adam_step + 1. */
+ * g = grad * state->grad_factor; moments are divided by state's corrections; nothing changes if
+ * state->skip. */
 struct adam_shape {
     int64_t count, decayed;
     double beta1, beta2, epsilon;

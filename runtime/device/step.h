@@ -22,6 +22,7 @@ struct step_rules {
     enum lr_style style;
     double warmup_samples, decay_samples;
     double weight_decay;
+    double beta1, beta2;  /* of Adam's moments */
     double clip;          /* limit of the global gradient norm; 0: no clipping */
     int dynamic_scale;    /* fp16: the loss scale follows overflows */
     double min_scale;     /* the dynamic scale does not go below */
@@ -40,7 +41,8 @@ struct step_state {
     int64_t adam_step;         /* steps taken */
     float lr, weight_decay;    /* of the next optimizer update */
     float loss_scale;
-    float grad_factor;   /* set by step_clip: what gradients are multiplied with in the update */
+    float grad_factor; /* set by step_clip: what gradients are multiplied with in the update */
+    float correction1, correction2; /* and what Adam's moments are divided by */
     int32_t skip;        /* set by step_clip: gradients held Inf or NaN, the update does nothing */
     int32_t good_steps;  /* in a row */
     int32_t hysteresis;  /* overflows left before the scale halves */
@@ -109,6 +111,8 @@ STEP_FUNCTION void step_clip(struct step_state *state, const struct step_rules *
     state->grad_factor = 1.0f / state->loss_scale;
     if (rules->clip > 0 && norm > 0 && rules->clip / (norm + 1e-6) < 1)
         state->grad_factor *= (float)(rules->clip / (norm + 1e-6));
+    state->correction1 = (float)(1 - pow(rules->beta1, (double)(state->adam_step + 1)));
+    state->correction2 = (float)(1 - pow(rules->beta2, (double)(state->adam_step + 1)));
 }
 
 STEP_FUNCTION void step_scale(struct step_state *state, const struct step_rules *rules)

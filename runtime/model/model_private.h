@@ -142,14 +142,24 @@ static inline float *gradient(struct model *m, int tensor)
 }
 
 /* From here on the side stream may work on what the compute stream has done, and the other way. */
+/* Has the side stream work at all? */
+static inline int has_side(const struct model *m)
+{
+    return m->parallel->layout.tp > 1 || m->parallel->layout.cp > 1;
+}
+
 static inline void side_follows(struct model *m)
 {
+    if (!has_side(m))
+        return;
     device_event_record(m->compute_mark, m->compute);
     device_event_follow(m->side, m->compute_mark);
 }
 
 static inline void compute_follows(struct model *m)
 {
+    if (!has_side(m))
+        return;
     device_event_record(m->side_mark, m->side);
     device_event_follow(m->compute, m->side_mark);
 }

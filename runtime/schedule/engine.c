@@ -1,5 +1,6 @@
 #include "engine.h"
 #include "pipeline.h"
+#include "recorder.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -29,6 +30,7 @@ struct engine {
     struct optimizer *optimizer;
     struct device_stream *stream;
     int *slots;
+    struct recorder *recorder; /* NULL: every pass is given out operation by operation */
     struct pipeline train, evaluate;
     int64_t train_micros, evaluate_micros; /* what the lists were made for */
     struct stage *stages;
@@ -101,6 +103,69 @@ static int create_stages(struct engine *e, struct error *err)
     return e->report ? 0 : -1;
 }
 
+/* --- Passes ---------------------------------------------------------------------------------- */
+
+/* One pass, and all that it depends on. */
+struct pass {
+    struct engine *engine;
+    int chunk, slot, backward, evaluate, accumulate;
+};
+
+/* Numbers of the passes of 'chunk': so many for each of its slots. */
+enum { PASSES = 8 };
+
+static int pass_number(const struct pass *p)
+{
+    int slots = p->slot;
+
+    for (int c = 0; c < p->chunk; c++)
+        slots += p->engine->slots[c];
+    return slots * PASSES + 4 * p->backward + 2 * p->evaluate + p->accumulate;
+}
+
+/* Passes that touch no stream but the model's can be recorded. */
+static int create_recorder(struct engine *e, struct error *err)
+{
+    const struct layout *layout = &e->parallel->layout;
+    int64_t slots = 0;
+
+    if (e->config.one_by_one || layout->tp > 1 || layout->cp > 1)
+        return 0;
+    for (int64_t c = 0; c < e->config.model.chunks; c++)
+        slots += e->slots[c];
+    e->recorder = recorder_create(e->stream, (int)slots * PASSES, err);
+    return e->recorder ? 0 : -1;
+}
+
+static void run_pass(void *context)
+{
+    const struct pass *p = context;
+
+    if (p->backward)
+        model_backward(p->engine->model, p->chunk, p->slot, p->accumulate, NULL, NULL);
+    else
+        model_forward(p->engine->model, p->chunk, p->slot, p->evaluate, p->accumulate);
+}
+
+/* In the last backward pass of a step: what is complete goes out while the rest is computed. */
+static void reduce_layer(void *context, int chunk, int64_t layer)
+{
+    optimizer_reduce(context, chunk, layer);
+}
+
+/* 'last': the chunk's last backward pass of the step. */
+static void do_pass(struct pass *p, int last)
+{
+    struct engine *e = p->engine;
+
+    if (p->backward && last && optimizer_overlaps(e->optimizer))
+        model_backward(e->model, p->chunk, p->slot, p->accumulate, reduce_layer, e->optimizer);
+    else if (e->recorder && (p->backward || !optimizer_gathers(e->optimizer)))
+        recorder_run(e->recorder, pass_number(p), run_pass, p);
+    else
+        run_pass(p);
+}
+
 struct engine *engine_create(const struct engine_config *config, const struct parallel *parallel,
                              struct device *device, struct error *err)
 {
@@ -131,7 +196,7 @@ struct engine *engine_create(const struct engine_config *config, const struct pa
         e->optimizer = optimizer_create(&config->optimizer, e->model, parallel, device,
                                         config->model.type, err);
     }
-    if (!e->optimizer || create_stages(e, err) < 0) {
+    if (!e->optimizer || create_stages(e, err) < 0 || create_recorder(e, err) < 0) {
         engine_destroy(e);
         return NULL;
     }
@@ -151,6 +216,7 @@ void engine_destroy(struct engine *e)
         device_host_release(e->device, e->tickets[i].numbers);
     }
     device_host_release(e->device, e->report);
+    recorder_destroy(e->recorder);
     optimizer_destroy(e->optimizer);
     model_destroy(e->model);
     pipeline_destroy(&e->train);
@@ -319,12 +385,6 @@ static void exchange(struct engine *e, const struct pipeline_operation *op)
     comm_exchange(e->parallel->pipeline, e->stream, messages, count);
 }
 
-/* In the last backward pass of a step: what is complete goes out while the rest is computed. */
-static void reduce_layer(void *context, int chunk, int64_t layer)
-{
-    optimizer_reduce(context, chunk, layer);
-}
-
 static int run_pipeline(struct run *run, struct error *err)
 {
     struct engine *e = run->engine;
@@ -332,20 +392,18 @@ static int run_pipeline(struct run *run, struct error *err)
     for (int i = 0; i < run->pipeline->count; i++) {
         const struct pipeline_operation *op = &run->pipeline->list[i];
         int chunk = op->item.chunk, slot;
+        struct pass pass;
 
         if (op->kind == PIPELINE_EXCHANGE) {
             exchange(e, op);
             continue;
         }
         slot = op->item.micro % e->slots[chunk];
-        if (op->kind == PIPELINE_FORWARD) {
-            if (upload_batch(run, op->item, slot, err) < 0)
-                return -1;
-            model_forward(e->model, chunk, slot, run->evaluate, op->item.micro > 0);
-            continue;
-        }
-        model_backward(e->model, chunk, slot, op->item.micro > 0,
-                       --run->left[chunk] == 0 ? reduce_layer : NULL, e->optimizer);
+        pass = (struct pass){
+            e, chunk, slot, op->kind == PIPELINE_BACKWARD, run->evaluate, op->item.micro > 0};
+        if (!pass.backward && upload_batch(run, op->item, slot, err) < 0)
+            return -1;
+        do_pass(&pass, pass.backward && --run->left[chunk] == 0);
     }
     return 0;
 }

@@ -12,6 +12,7 @@ struct engine_config {
     int64_t max_micros; /* most micro-batches of one step on a data-parallel rank */
     int64_t eval_micros;
     double deadline; /* of any single wait, in seconds */
+    int one_by_one;  /* give every operation to the device by itself, each time: for a profile */
 };
 
 struct engine;

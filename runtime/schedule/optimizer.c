@@ -105,8 +105,8 @@ static int create_plans(struct optimizer *o, struct error *err)
         int64_t size = part_size(o, bucket);
         int64_t decayed = bucket->first + bucket->decayed - part_first(o, bucket);
         struct operation op = {.kind = OPERATION_ADAM,
-                               .adam = {size, clamp(decayed, 0, size), o->config.beta1,
-                                        o->config.beta2, o->config.epsilon, o->type}};
+                               .adam = {size, clamp(decayed, 0, size), o->config.rules.beta1,
+                                        o->config.rules.beta2, o->config.epsilon, o->type}};
 
         o->adam[i] = plan_create(o->device, &op, err);
         if (!o->adam[i] || plan_segments(o, bucket, err) < 0)
@@ -167,6 +167,14 @@ static void use_layer(void *context, int chunk, int64_t layer)
     for (int i = 0; i < o->parameters->bucket_count; i++)
         if (o->parameters->buckets[i].chunk == chunk && o->parameters->buckets[i].layer <= layer)
             settle_bucket(o, i);
+}
+
+int optimizer_gathers(const struct optimizer *o)
+{
+    for (int i = 0; i < o->parameters->bucket_count; i++)
+        if (o->gathering[i])
+            return 1;
+    return 0;
 }
 
 void optimizer_settle(struct optimizer *o)
@@ -325,6 +333,11 @@ static void reduce_bucket(struct optimizer *o, const struct bucket *bucket)
         comm_reduce_scatter(o->parallel->data, o->reduce_stream, gradients + bucket->first,
                             gradients + part_first(o, bucket), (size_t)part_size(o, bucket),
                             TYPE_FP32);
+}
+
+int optimizer_overlaps(const struct optimizer *o)
+{
+    return o->shards > 1 || o->parallel->layout.tp > 1;
 }
 
 void optimizer_reduce(struct optimizer *o, int chunk, int64_t layer)

@@ -8,7 +8,7 @@
 
 struct optimizer_config {
     struct step_rules rules;
-    double beta1, beta2, epsilon;
+    double epsilon;
     double initial_scale;
     int tied; /* the head shares the embedding's weights */
 };
@@ -41,6 +41,12 @@ struct optimizer_shard optimizer_shard(struct optimizer *optimizer);
 void optimizer_begin(struct optimizer *optimizer);
 void optimizer_reduce(struct optimizer *optimizer, int chunk, int64_t layer);
 void optimizer_finish(struct optimizer *optimizer);
+
+/* Is there anything to reduce before optimizer_finish? */
+int optimizer_overlaps(const struct optimizer *optimizer);
+
+/* Are weights being gathered that a forward pass has yet to wait for? */
+int optimizer_gathers(const struct optimizer *optimizer);
 
 /* Let the model's stream wait until all weights are gathered: before anything but a forward pass
  * reads them. */

@@ -175,6 +175,8 @@ int arguments_schedule(struct arguments *a, struct error *err)
         .min_lr = a->min_lr,
         .style = (enum lr_style)a->lr_decay_style,
         .weight_decay = a->weight_decay,
+        .beta1 = a->beta1,
+        .beta2 = a->beta2,
         .clip = a->clip_grad,
         .dynamic_scale = a->fp16 && a->loss_scale <= 0,
         .min_scale = a->min_loss_scale,

@@ -19,14 +19,13 @@ struct engine_config plan_engine(const struct arguments *a)
     return (struct engine_config){
         .model = a->model_config,
         .optimizer = {.rules = a->rules,
-                      .beta1 = a->beta1,
-                      .beta2 = a->beta2,
                       .epsilon = a->epsilon,
                       .initial_scale = a->rules.dynamic_scale ? a->initial_loss_scale : fixed,
                       .tied = a->model_config.tied},
         .max_micros = most_micros(a),
         .eval_micros = a->eval_iters > 0 ? most_micros(a) : 0,
         .deadline = 60.0 * a->timeout_minutes,
+        .one_by_one = a->profile,
     };
 }
 

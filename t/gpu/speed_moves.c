@@ -181,7 +181,7 @@ void measure_optimizer(const struct model *m, int check)
     memset(state, 0, sizeof(*state));
     state->lr = 1e-3f;
     state->weight_decay = 0.1f;
-    state->grad_factor = 1;
+    state->grad_factor = state->correction1 = state->correction2 = 1;
     device_copy(stream, slots[s[5]].memory, state, sizeof(*state), COPY_TO_DEVICE);
     device_copy(stream, slots[s[5]].wide, state, sizeof(*state), COPY_TO_DEVICE);
     finish();

@@ -1042,8 +1042,12 @@ static void test_adam(int64_t count, int64_t decayed, int separate, int skip)
     struct tensor m1 = tensor_as(TYPE_FP32, count, 0.1, 0),
                   m2 = tensor_as(TYPE_FP32, count, 0, 0.01);
     struct tensor weights = tensor_as(separate ? type : TYPE_FP32, count, 1, 0);
-    struct step_state state = {
-        .adam_step = 2, .lr = 0.01f, .weight_decay = 0.1f, .grad_factor = 0.5f, .skip = skip};
+    struct step_state state = {.lr = 0.01f,
+                               .weight_decay = 0.1f,
+                               .grad_factor = 0.5f,
+                               .correction1 = (float)(1 - pow(0.9, 3)),
+                               .correction2 = (float)(1 - pow(0.95, 3)),
+                               .skip = skip};
     struct step_state *state_d = upload(&state, sizeof(state));
     double *e = malloc((size_t)count * sizeof(double)),
            *e1 = malloc((size_t)count * sizeof(double));
@@ -1178,6 +1182,8 @@ static void test_step(void)
                                .style = LR_LINEAR,
                                .warmup_samples = 10,
                                .decay_samples = 110,
+                               .beta1 = 0.9,
+                               .beta2 = 0.95,
                                .clip = 1,
                                .dynamic_scale = 1,
                                .min_scale = 1,

@@ -41,15 +41,14 @@ static void adam_part(void *context, int64_t i)
     const struct job *job = context;
     const struct adam_operands *o = job->operands;
     const struct adam_shape *shape = &job->plan->operation.adam;
-    double t = (double)o->state->adam_step + 1;
     struct adam_constants k = {
         .beta1 = (float)shape->beta1,
         .beta2 = (float)shape->beta2,
         .epsilon = (float)shape->epsilon,
         .lr = o->state->lr,
         .factor = o->state->grad_factor,
-        .correction1 = (float)(1.0 - pow(shape->beta1, t)),
-        .correction2 = (float)(1.0 - pow(shape->beta2, t)),
+        .correction1 = o->state->correction1,
+        .correction2 = o->state->correction2,
     };
     int64_t first = i * BLOCK, last = first + BLOCK < shape->count ? first + BLOCK : shape->count;
     int64_t middle = shape->decayed < first ? first : shape->decayed > last ? last : shape->decayed;

@@ -34,9 +34,19 @@ struct task {
     _Alignas(16) unsigned char operands[DEVICE_OPERANDS];
 };
 
+struct tasks {
+    struct task *head, *tail;
+};
+
+struct cpu_graph {
+    struct device_graph base;
+    struct tasks tasks;
+};
+
 struct cpu_stream {
     struct device_stream base;
-    struct task *head, *tail;
+    struct tasks tasks;
+    struct cpu_graph *recording;
     struct cpu_stream *next; /* of the device */
 };
 
@@ -45,9 +55,21 @@ static struct cpu_device *device_of(struct device_stream *stream)
     return (struct cpu_device *)stream->device;
 }
 
+static struct cpu_stream *stream_of(struct device_stream *stream)
+{
+    return (struct cpu_stream *)stream;
+}
+
+/* Is work kept for later, in the stream or in what is recorded of it? */
+static int keeps(struct device_stream *stream)
+{
+    return device_of(stream)->random_order || stream_of(stream)->recording;
+}
+
 static struct task *append(struct device_stream *base, enum task_kind kind)
 {
-    struct cpu_stream *stream = (struct cpu_stream *)base;
+    struct cpu_stream *stream = stream_of(base);
+    struct tasks *tasks = stream->recording ? &stream->recording->tasks : &stream->tasks;
     struct task *task = calloc(1, sizeof(*task));
 
     if (!task) {
@@ -55,11 +77,11 @@ static struct task *append(struct device_stream *base, enum task_kind kind)
         return NULL;
     }
     task->kind = kind;
-    if (stream->tail)
-        stream->tail->next = task;
+    if (tasks->tail)
+        tasks->tail->next = task;
     else
-        stream->head = task;
-    stream->tail = task;
+        tasks->head = task;
+    tasks->tail = task;
     return task;
 }
 
@@ -89,8 +111,9 @@ static void run_task(struct cpu_device *device, struct task *task)
 
 static int runnable(const struct cpu_stream *stream)
 {
-    return stream->head &&
-           (stream->head->kind != TASK_FOLLOW || stream->head->event->passed >= stream->head->mark);
+    const struct task *head = stream->tasks.head;
+
+    return head && (head->kind != TASK_FOLLOW || head->event->passed >= head->mark);
 }
 
 /* The stream that goes on: the favoured one, or one picked at random that is favoured from now on,
@@ -121,10 +144,10 @@ static int run_any(struct cpu_device *device)
 
     if (!chosen)
         return 0;
-    task = chosen->head;
-    chosen->head = task->next;
-    if (!chosen->head)
-        chosen->tail = NULL;
+    task = chosen->tasks.head;
+    chosen->tasks.head = task->next;
+    if (!chosen->tasks.head)
+        chosen->tasks.tail = NULL;
     run_task(device, task);
     free(task);
     return 1;
@@ -135,7 +158,7 @@ void cpu_submit(struct device_stream *stream, struct cpu_plan *plan,
 {
     struct task *task;
 
-    if (!device_of(stream)->random_order) {
+    if (!keeps(stream)) {
         if (call)
             call(operands);
         else if (!device_of(stream)->failed)
@@ -169,10 +192,8 @@ static struct device_stream *stream_create(struct device *base, int high_priorit
 
 static int stream_wait(struct device_stream *base, double seconds, struct error *err)
 {
-    struct cpu_stream *stream = (struct cpu_stream *)base;
-
     (void)seconds;
-    while (stream->head)
+    while (stream_of(base)->tasks.head)
         if (!run_any(device_of(base)))
             return error_set(err, "a stream waits for an event that nothing will record");
     return cpu_failure(device_of(base), err);
@@ -185,7 +206,7 @@ static void stream_destroy(struct device_stream *base)
 
     stream_wait(base, 0, NULL);
     device->favoured = NULL;
-    while (*link != (struct cpu_stream *)base)
+    while (*link != stream_of(base))
         link = &(*link)->next;
     *link = (*link)->next;
     free(base);
@@ -226,13 +247,24 @@ static void event_destroy(struct device_event *event)
     free(event);
 }
 
+/* What is recorded depends on no other stream. */
+static int refuse_event(struct device_stream *stream)
+{
+    if (!stream_of(stream)->recording)
+        return 0;
+    device_fail(stream->device, "an event in recorded work");
+    return 1;
+}
+
 static void event_record(struct device_event *base, struct device_stream *stream)
 {
     struct cpu_event *event = (struct cpu_event *)base;
     struct task *task;
 
+    if (refuse_event(stream))
+        return;
     event->recorded++;
-    if (!device_of(stream)->random_order) {
+    if (!keeps(stream)) {
         event->passed = event->recorded;
         event->time = clock_now();
         return;
@@ -249,7 +281,7 @@ static void event_follow(struct device_stream *stream, struct device_event *base
     struct cpu_event *event = (struct cpu_event *)base;
     struct task *task;
 
-    if (!device_of(stream)->random_order || event->passed >= event->recorded)
+    if (refuse_event(stream) || !keeps(stream) || event->passed >= event->recorded)
         return;
     task = append(stream, TASK_FOLLOW);
     if (!task)
@@ -291,13 +323,62 @@ static void copy(struct device_stream *stream, void *to, const void *from, size_
     struct task *task;
 
     (void)direction;
-    if (!device_of(stream)->random_order) {
+    if (!keeps(stream)) {
         memmove(to, from, bytes);
         return;
     }
     task = append(stream, TASK_COPY);
     if (task)
         memcpy(task->operands, &operands, sizeof(operands));
+}
+
+static int graph_begin(struct device_stream *stream, struct error *err)
+{
+    struct cpu_graph *graph = calloc(1, sizeof(*graph));
+
+    if (!graph)
+        return error_set(err, "out of memory");
+    graph->base.device = stream->device;
+    stream_of(stream)->recording = graph;
+    return 0;
+}
+
+static struct device_graph *graph_end(struct device_stream *stream, struct error *err)
+{
+    struct cpu_graph *graph = stream_of(stream)->recording;
+
+    (void)err;
+    stream_of(stream)->recording = NULL;
+    return &graph->base;
+}
+
+static void graph_launch(struct device_graph *base, struct device_stream *stream)
+{
+    for (struct task *task = ((struct cpu_graph *)base)->tasks.head; task; task = task->next) {
+        struct task *copied;
+
+        if (!device_of(stream)->random_order) {
+            run_task(device_of(stream), task);
+            continue;
+        }
+        copied = append(stream, task->kind);
+        if (!copied)
+            return;
+        *copied = *task;
+        copied->next = NULL; /* it is the stream's last */
+    }
+}
+
+static void graph_destroy(struct device_graph *base)
+{
+    struct cpu_graph *graph = (struct cpu_graph *)base;
+    struct task *next;
+
+    for (struct task *task = graph->tasks.head; task; task = next) {
+        next = task->next;
+        free(task);
+    }
+    free(graph);
 }
 
 void cpu_stream_calls(struct device *device)
@@ -315,4 +396,9 @@ void cpu_stream_calls(struct device *device)
     device->event_done = event_done;
     device->event_seconds = event_seconds;
     device->copy = copy;
+    device->can_capture = 1;
+    device->graph_begin = graph_begin;
+    device->graph_end = graph_end;
+    device->graph_launch = graph_launch;
+    device->graph_destroy = graph_destroy;
 }

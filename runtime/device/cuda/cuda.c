@@ -12,6 +12,11 @@ static const size_t CONTEXT_BYTES = (size_t)2 << 30;
 
 void cuda_fail_text(struct cuda_device *device, const char *text)
 {
+    /* What cannot be recorded is no failure: it is run unrecorded then. */
+    if (device->recording && pthread_equal(device->recorder, pthread_self())) {
+        device->recording = RECORDING_SPOILT;
+        return;
+    }
     pthread_mutex_lock(&device->lock);
     if (!device->failed)
         error_set(&device->failure, "%s", text);

@@ -15,6 +15,8 @@
 
 struct cuda_profile;
 
+enum recording { RECORDING_NONE, RECORDING, RECORDING_SPOILT };
+
 struct cuda_device {
     struct device base;
     int index;
@@ -27,6 +29,8 @@ struct cuda_device {
     int failed;
     struct error failure;
     struct cuda_profile *profile; /* while profiling */
+    enum recording recording;
+    pthread_t recorder; /* who records */
 };
 
 struct cuda_stream {

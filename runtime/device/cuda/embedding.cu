@@ -11,7 +11,7 @@ constexpr int WARPS = THREADS / WARP;
 constexpr int BLOCKS = 4; /* on a multiprocessor at a time */
 
 /* Rows cut into strips, a warp for each strip; a block does several rows side by side where they
- * have few strips, and blocks walk over rows. */
+ * have few strips. */
 struct strips {
     int warps; /* of a row, in a block */
     int rows;  /* side by side in a block */
@@ -26,16 +26,7 @@ strips split_columns(int64_t cols, int strip)
     return {warps, WARPS / warps, (int)divide_up(all, warps)};
 }
 
-/* Enough blocks to fill the GPU, no more than there are rows for. */
-dim3 strip_grid(const strips &s, int64_t rows)
-{
-    const int64_t most = divide_up((int64_t)processor_count() * BLOCKS, s.parts);
-
-    return dim3((unsigned)smaller(divide_up(rows, s.rows), most), (unsigned)s.parts);
-}
-
-/* A lane does LANE_VECTORS vectors of each strip. The next row's indices are on their way while a
- * row is. */
+/* A lane does LANE_VECTORS vectors of each strip. */
 template <typename T> constexpr int LANE_VECTORS = sizeof(T) == 4 ? 2 : 4;
 template <typename T> constexpr int STRIP = LANE_VECTORS<T> *WARP *VECTOR;
 
@@ -45,61 +36,52 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
 {
     constexpr int COUNT = LANE_VECTORS<T>;
     const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    const int64_t step = (int64_t)gridDim.x * split.rows;
     const int64_t strip = (int64_t)blockIdx.y * split.warps + warp % split.warps;
     const int64_t c = strip * STRIP<T> + lane * VECTOR;
-    int64_t row = (int64_t)blockIdx.x * split.rows + warp / split.warps;
-    int32_t index = 0, second = 0;
+    const int64_t row = (int64_t)blockIdx.x * split.rows + warp / split.warps;
 
-    if (row < s.rows) {
-        index = o.index[row];
-        second = SECOND ? o.second_index[row] : 0;
+    if (row >= s.rows)
+        return;
+    const int64_t at = o.index[row] - s.first;
+    const bool known = at >= 0 && at < s.table_rows;
+    const T *const from = (const T *)o.table + (known ? at : 0) * s.cols + c;
+    const T *const other =
+        SECOND ? (const T *)o.second_table + (int64_t)o.second_index[row] * s.cols + c : NULL;
+    T *const out = (T *)o.out + row * s.cols + c;
+    const int left = (int)(s.cols - c);
+    packed<T> v[COUNT], w[COUNT];
+
+#pragma unroll
+    for (int k = 0; k < COUNT; k++) {
+        const int count = left - k * WARP * VECTOR;
+
+        v[k] = load_part<WIDE>(from + k * WARP * VECTOR, known ? count : 0);
+        if (SECOND)
+            w[k] = load_part<WIDE>(other + k * WARP * VECTOR, count);
     }
-    for (; row < s.rows; row += step) {
-        const int64_t at = index - s.first;
-        const bool known = at >= 0 && at < s.table_rows;
-        const T *const from = (const T *)o.table + (known ? at : 0) * s.cols + c;
-        const T *const other = (const T *)o.second_table + (int64_t)second * s.cols + c;
-        T *const out = (T *)o.out + row * s.cols + c;
-        const int left = (int)(s.cols - c);
-        packed<T> v[COUNT], w[COUNT];
+#pragma unroll
+    for (int k = 0; k < COUNT; k++) {
+        const int count = left - k * WARP * VECTOR;
+        float sum[VECTOR], more[VECTOR];
 
-#pragma unroll
-        for (int k = 0; k < COUNT; k++) {
-            const int count = left - k * WARP * VECTOR;
-
-            v[k] = load_part<WIDE>(from + k * WARP * VECTOR, known ? count : 0);
-            if (SECOND)
-                w[k] = load_part<WIDE>(other + k * WARP * VECTOR, count);
+        if (!SECOND && !s.accumulate) {
+            store_part<WIDE>(out + k * WARP * VECTOR, v[k], count);
+            continue;
         }
-        if (row + step < s.rows) {
-            index = o.index[row + step];
-            second = SECOND ? o.second_index[row + step] : 0;
+        unpack(v[k], sum);
+        if (SECOND) {
+            unpack(w[k], more);
+#pragma unroll
+            for (int i = 0; i < VECTOR; i++)
+                sum[i] += more[i];
         }
+        if (s.accumulate) {
+            unpack(load_part<WIDE>(out + k * WARP * VECTOR, count), more);
 #pragma unroll
-        for (int k = 0; k < COUNT; k++) {
-            const int count = left - k * WARP * VECTOR;
-            float sum[VECTOR], more[VECTOR];
-
-            if (!SECOND && !s.accumulate) {
-                store_part<WIDE>(out + k * WARP * VECTOR, v[k], count);
-                continue;
-            }
-            unpack(v[k], sum);
-            if (SECOND) {
-                unpack(w[k], more);
-#pragma unroll
-                for (int i = 0; i < VECTOR; i++)
-                    sum[i] += more[i];
-            }
-            if (s.accumulate) {
-                unpack(load_part<WIDE>(out + k * WARP * VECTOR, count), more);
-#pragma unroll
-                for (int i = 0; i < VECTOR; i++)
-                    sum[i] += more[i];
-            }
-            store_part<WIDE>(out + k * WARP * VECTOR, pack<T>(sum), count);
+            for (int i = 0; i < VECTOR; i++)
+                sum[i] += more[i];
         }
+        store_part<WIDE>(out + k * WARP * VECTOR, pack<T>(sum), count);
     }
 }
 
@@ -275,6 +257,9 @@ __global__ void mark_runs(const uint32_t *key, int64_t rows, uint32_t table_rows
 constexpr int SEGMENT = 128, LONG = 256;
 constexpr int SUM_STRIP = WARP * VECTOR;
 
+/* Blocks of sums for each that a multiprocessor has at a time: runs differ in length. */
+constexpr int ROUNDS = 8;
+
 struct backward {
     const int32_t *row; /* sorted */
     const uint32_t *key;
@@ -289,7 +274,7 @@ struct backward {
 template <typename T, bool WIDE>
 __device__ inline void add_rows(const backward &b, int from, int to, int id, int64_t c, float *sum)
 {
-    constexpr int TOGETHER = 4;
+    constexpr int TOGETHER = sizeof(T) == 4 ? 4 : 8;
     const int lane = threadIdx.x % WARP;
     const T *const dout = (const T *)b.dout + c;
 
@@ -472,7 +457,7 @@ template <typename T, bool SECOND>
 void launch(cudaStream_t stream, const embedding_shape *s, const embedding_operands *o)
 {
     const strips split = split_columns(s->cols, STRIP<T>);
-    const dim3 grid = strip_grid(split, s->rows);
+    const dim3 grid((unsigned)divide_up(s->rows, split.rows), (unsigned)split.parts);
     const int threads = split.warps * split.rows * WARP;
     const bool wide = s->cols % VECTOR == 0 && is_wide(o->table) && is_wide(o->out) &&
                       (!SECOND || is_wide(o->second_table));
@@ -514,7 +499,11 @@ void launch_sums(cudaStream_t stream, const backward &b, int64_t segments)
 
         add_segments<T, WIDE><<<grid, threads, 0, stream>>>(b, split);
     }
-    add_runs<T, WIDE><<<strip_grid(split, b.table_rows), threads, 0, stream>>>(b, split);
+    const int64_t most = divide_up((int64_t)processor_count() * BLOCKS * ROUNDS, split.parts);
+    const int64_t blocks = smaller(divide_up(b.table_rows, split.rows), most);
+
+    add_runs<T, WIDE>
+        <<<dim3((unsigned)blocks, (unsigned)split.parts), threads, 0, stream>>>(b, split);
 }
 
 } // namespace

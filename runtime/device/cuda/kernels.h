@@ -11,9 +11,9 @@
 extern "C" {
 #endif
 
-/* 'processors': multiprocessors of the GPU. */
 void kernel_residual_norm(cudaStream_t stream, const struct residual_norm_shape *shape,
-                          const struct residual_norm_operands *operands, int processors);
+                          const struct residual_norm_operands *operands);
+/* 'processors': multiprocessors of the GPU. */
 size_t kernel_residual_norm_backward_workspace(const struct residual_norm_shape *shape,
                                                int processors);
 void kernel_residual_norm_backward(cudaStream_t stream, const struct residual_norm_shape *shape,

@@ -5,14 +5,10 @@
 namespace
 {
 
-/* Rows of whole vectors: a lane holds VECTORS of them, and a warp WARP_COLS columns side by side.
- * At most BLOCK threads. The kernel is bound by instructions as soon as it is careless: offsets are
- * constants, and what is the same for all rows is not decided in the loop. */
+/* Rows of whole vectors: a lane holds VECTORS of them, and a warp WARP_COLS columns side by side. A
+ * block has at most BLOCK threads and does its rows once: on a GPU full of such blocks loads, sums
+ * and stores of different rows run side by side, and no block waits for a slow one's memory. */
 constexpr int VECTORS = 4, WARP_COLS = VECTORS * WARP * VECTOR, BLOCK = ROW_BLOCK * WARP;
-
-/* What all rows share lies in shared memory: read from the cache for each row it would be as much
- * as the rows themselves. */
-enum { SAME_BIAS, SAME_WEIGHT, SAME_NORM_BIAS, SAME };
 
 /* Mean and sum of squared deviations of the columns of one warp. */
 struct moments {
@@ -38,155 +34,115 @@ __device__ inline moments merge(const moments *slots, int warps, int cols)
     return all;
 }
 
-/* FULL: every warp has WARP_COLS columns. Without y (NORM_RMS) only the sum is made. The loads of a
- * row run while the one before it is worked on: each thread has its own elements of two rows in
- * shared memory. */
+/* FULL: every warp has WARP_COLS columns. Without y (NORM_RMS) only the sum is made. */
 template <typename T, bool DROP, enum norm NORM, bool FULL>
-__global__ void __launch_bounds__(BLOCK, 2)
+__global__ void __launch_bounds__(BLOCK, sizeof(T) == 4 ? 2 : 3)
     residual_norm(residual_norm_operands o, int64_t rows, int cols, row_split split, float epsilon,
                   dropout drop)
 {
-    constexpr int SIZE = VECTOR * sizeof(T), TENSOR = VECTORS * BLOCK * SIZE, STAGE = 2 * TENSOR;
-    __shared__ moments slots[2][ROW_BLOCK];
-    extern __shared__ __align__(16) char memory[];
+    __shared__ moments slots[ROW_BLOCK];
     const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     const int group = warp / split.warps, part = warp % split.warps;
     const int column = part * WARP_COLS + lane * VECTOR;
     const int width = FULL ? WARP_COLS : min(WARP_COLS, cols - part * WARP_COLS);
-    const float share = 1.0f / (float)width;
-    const int64_t stride = (int64_t)gridDim.x * split.groups, step = stride * cols;
-    char *const own = memory + threadIdx.x * SIZE;
-    T *const same = (T *)(memory + 2 * STAGE);
-    int64_t row = (int64_t)blockIdx.x * split.groups + group;
-    int64_t at = row * cols + column;
-    int stage = 0, parity = 0;
+    const int64_t row = (int64_t)blockIdx.x * split.groups + group, at = row * cols + column;
+    packed<T> x[VECTORS], residual[VECTORS];
+    float v[VECTORS][VECTOR], sum = 0;
+    moments m = {0, 0};
 
+    if (row >= rows)
+        return; /* with all of its group */
     auto inside = [&](int k) { return FULL || (k * WARP + lane) * VECTOR < width; };
-    auto fetch = [&](int64_t next, int64_t from, int to) {
-        if (next < rows) {
-            const T *x = (const T *)o.x + from, *residual = (const T *)o.residual + from;
-            char *place = own + to;
+    /* This lane's elements number k of a row, or of what all rows share. */
+    auto load = [&](const void *from, int64_t first, int k) {
+        packed<T> out = {};
 
-#pragma unroll
-            for (int k = 0; k < VECTORS && o.x; k++)
-                if (inside(k))
-                    copy_async<SIZE>(place + k * BLOCK * SIZE, x + k * WARP * VECTOR);
-#pragma unroll
-            for (int k = 0; k < VECTORS && o.residual; k++)
-                if (inside(k))
-                    copy_async<SIZE>(place + TENSOR + k * BLOCK * SIZE,
-                                     residual + k * WARP * VECTOR);
-        }
-        copy_commit();
-    };
-    /* A vector that is the same for all rows. */
-    auto load_shared = [&](int which, int k, float *to) {
-        unpack(load_whole<VECTOR>(same + which * cols + column + k * WARP * VECTOR), to);
+        if (inside(k))
+            out = load_whole<VECTOR>((const T *)from + first + k * WARP * VECTOR);
+        return out;
     };
 
-    for (int c = (int)threadIdx.x * VECTOR; c < cols; c += (int)blockDim.x * VECTOR) {
-        const void *const from[SAME] = {o.bias, o.weight, o.norm_bias};
-
 #pragma unroll
-        for (int i = 0; i < SAME; i++)
-            if (from[i])
-                *(packed<T> *)(same + i * cols + c) = load_whole<VECTOR>((const T *)from[i] + c);
-    }
-    __syncthreads();
-
-    fetch(row, at, 0);
-    for (; row < rows; row += stride, at += step) {
-        T *const kept = (T *)o.sum + at, *const y = (T *)o.y + at;
-        float v[VECTORS][VECTOR], sum = 0;
-        moments m = {0, 0};
-
-        fetch(row + stride, at + step, stage ^ STAGE);
-        copy_wait<1>();
+    for (int k = 0; k < VECTORS && o.x; k++)
+        x[k] = load(o.x, at, k);
 #pragma unroll
-        for (int k = 0; k < VECTORS; k++) {
-            const char *place = own + stage + k * BLOCK * SIZE;
-            float other[VECTOR];
+    for (int k = 0; k < VECTORS && o.residual; k++)
+        residual[k] = load(o.residual, at, k);
+#pragma unroll
+    for (int k = 0; k < VECTORS; k++) {
+        float other[VECTOR];
 
-            if (!inside(k)) {
+        if (!o.x) {
+            unpack(residual[k], v[k]);
+        } else {
+            unpack(x[k], v[k]);
+            if (o.bias) {
+                unpack(load(o.bias, column, k), other);
 #pragma unroll
                 for (int i = 0; i < VECTOR; i++)
-                    v[k][i] = 0;
-                continue;
+                    v[k][i] += other[i];
             }
-            if (!o.x) {
-                unpack(*(const packed<T> *)(place + TENSOR), v[k]);
-            } else {
-                unpack(*(const packed<T> *)place, v[k]);
-                if (o.bias) {
-                    load_shared(SAME_BIAS, k, other);
+            if (DROP)
+                apply_dropout<VECTOR>(drop, drop.state->seed, (uint32_t)drop.state->iteration,
+                                      o.row_index[row] * cols + column + k * WARP * VECTOR, v[k]);
+            if (o.residual) {
+                unpack(residual[k], other);
 #pragma unroll
-                    for (int i = 0; i < VECTOR; i++)
-                        v[k][i] += other[i];
-                }
-                if (DROP)
-                    apply_dropout<VECTOR>(drop, drop.state->seed, (uint32_t)drop.state->iteration,
-                                          o.row_index[row] * cols + column + k * WARP * VECTOR,
-                                          v[k]);
-                if (o.residual) {
-                    unpack(*(const packed<T> *)(place + TENSOR), other);
-#pragma unroll
-                    for (int i = 0; i < VECTOR; i++)
-                        v[k][i] += other[i];
-                }
-                /* Rounded: the norm sees what the gradient will read back. */
-                const packed<T> rounded = pack<T>(v[k]);
+                for (int i = 0; i < VECTOR; i++)
+                    v[k][i] += other[i];
+            }
+            /* Rounded: the norm sees what the gradient will read back. */
+            const packed<T> rounded = pack<T>(v[k]);
 
-                *(packed<T> *)(kept + k * WARP * VECTOR) = rounded;
-                unpack(rounded, v[k]);
-            }
-#pragma unroll
-            for (int i = 0; i < VECTOR && NORM == NORM_LAYER; i++)
-                sum += v[k][i];
+            if (inside(k))
+                *(packed<T> *)((T *)o.sum + at + k * WARP * VECTOR) = rounded;
+            unpack(rounded, v[k]);
         }
-        stage ^= STAGE;
-        if (NORM == NORM_RMS && !o.y)
+#pragma unroll
+        for (int i = 0; i < VECTOR && NORM == NORM_LAYER; i++)
+            sum += v[k][i]; /* behind the end: 0 */
+    }
+    if (NORM == NORM_RMS && !o.y)
+        return;
+    if (NORM == NORM_LAYER)
+        m.mean = warp_sum(sum) / (float)width;
+#pragma unroll
+    for (int k = 0; k < VECTORS; k++)
+        if (inside(k)) {
+#pragma unroll
+            for (int i = 0; i < VECTOR; i++) {
+                const float apart = NORM == NORM_LAYER ? v[k][i] - m.mean : v[k][i];
+
+                m.squares += apart * apart;
+            }
+        }
+    m.squares = warp_sum(m.squares);
+    if (split.warps > 1) {
+        if (lane == 0)
+            slots[warp] = m;
+        group_sync(1 + group, split.warps * WARP);
+        m = merge(slots + group * split.warps, split.warps, cols);
+    }
+    const float rstd = rsqrtf(m.squares / (float)cols + epsilon);
+#pragma unroll
+    for (int k = 0; k < VECTORS; k++) {
+        float weight[VECTOR], bias[VECTOR] = {0};
+
+        if (!inside(k))
             continue;
+        unpack(load(o.weight, column, k), weight);
         if (NORM == NORM_LAYER)
-            m.mean = warp_sum(sum) * share;
+            unpack(load(o.norm_bias, column, k), bias);
 #pragma unroll
-        for (int k = 0; k < VECTORS; k++)
-            if (inside(k)) {
-#pragma unroll
-                for (int i = 0; i < VECTOR; i++) {
-                    const float apart = NORM == NORM_LAYER ? v[k][i] - m.mean : v[k][i];
-
-                    m.squares += apart * apart;
-                }
-            }
-        m.squares = warp_sum(m.squares);
-        if (split.warps > 1) {
-            if (lane == 0)
-                slots[parity][warp] = m;
-            group_sync(1 + group, split.warps * WARP);
-            m = merge(slots[parity] + group * split.warps, split.warps, cols);
-            parity ^= 1; /* the next row writes the other half: one barrier a row is enough */
-        }
-        const float rstd = rsqrtf(m.squares / (float)cols + epsilon);
-#pragma unroll
-        for (int k = 0; k < VECTORS; k++) {
-            float weight[VECTOR], bias[VECTOR] = {0};
-
-            if (!inside(k))
-                continue;
-            load_shared(SAME_WEIGHT, k, weight);
-            if (NORM == NORM_LAYER)
-                load_shared(SAME_NORM_BIAS, k, bias);
-#pragma unroll
-            for (int i = 0; i < VECTOR; i++)
-                v[k][i] =
-                    (NORM == NORM_LAYER ? v[k][i] - m.mean : v[k][i]) * rstd * weight[i] + bias[i];
-            store_whole<VECTOR>(y + k * WARP * VECTOR, v[k]);
-        }
-        if (lane == 0 && part == 0) {
-            o.rstd[row] = rstd;
-            if (NORM == NORM_LAYER)
-                o.mean[row] = m.mean;
-        }
+        for (int i = 0; i < VECTOR; i++)
+            v[k][i] =
+                (NORM == NORM_LAYER ? v[k][i] - m.mean : v[k][i]) * rstd * weight[i] + bias[i];
+        store_whole<VECTOR>((T *)o.y + at + k * WARP * VECTOR, v[k]);
+    }
+    if (lane == 0 && part == 0) {
+        o.rstd[row] = rstd;
+        if (NORM == NORM_LAYER)
+            o.mean[row] = m.mean;
     }
 }
 
@@ -287,37 +243,28 @@ __global__ void __launch_bounds__(ANY_BLOCK)
     }
 }
 
-/* Two rows on their way, and what all rows share. */
-size_t shared_bytes(const residual_norm_shape *shape)
-{
-    return (2 * 2 * VECTORS * VECTOR * BLOCK + SAME * (size_t)shape->cols) * type_size(shape->type);
-}
-
 template <typename T, bool DROP, enum norm NORM, bool FULL>
 void launch(cudaStream_t stream, const residual_norm_shape *shape, const residual_norm_operands *o,
-            dropout drop, int processors)
+            dropout drop)
 {
-    const auto kernel = residual_norm<T, DROP, NORM, FULL>;
     const row_split split = split_rows(shape->cols, WARP_COLS);
-    const size_t shared = shared_bytes(shape);
-    const int64_t blocks =
-        smaller(divide_up(shape->rows, split.groups), processors * (sizeof(T) == 4 ? 1 : 2));
+    const int64_t blocks = divide_up(shape->rows, split.groups);
 
-    allow_shared(kernel, shared);
-    kernel<<<(unsigned)blocks, split.warps * split.groups * WARP, shared, stream>>>(
-        *o, shape->rows, (int)shape->cols, split, (float)shape->epsilon, drop);
+    residual_norm<T, DROP, NORM, FULL>
+        <<<(unsigned)blocks, split.warps * split.groups * WARP, 0, stream>>>(
+            *o, shape->rows, (int)shape->cols, split, (float)shape->epsilon, drop);
 }
 
 template <typename T, enum norm NORM>
 void launch_norm(cudaStream_t stream, const residual_norm_shape *shape,
-                 const residual_norm_operands *o, dropout drop, int processors)
+                 const residual_norm_operands *o, dropout drop)
 {
     if (drop.threshold)
-        launch<T, true, NORM, false>(stream, shape, o, drop, processors);
+        launch<T, true, NORM, false>(stream, shape, o, drop);
     else if (shape->cols % WARP_COLS)
-        launch<T, false, NORM, false>(stream, shape, o, drop, processors);
+        launch<T, false, NORM, false>(stream, shape, o, drop);
     else
-        launch<T, false, NORM, true>(stream, shape, o, drop, processors);
+        launch<T, false, NORM, true>(stream, shape, o, drop);
 }
 
 /* Are all rows aligned, and made of whole vectors? */
@@ -345,7 +292,7 @@ void launch_any(cudaStream_t stream, const residual_norm_shape *shape,
 } // namespace
 
 extern "C" void kernel_residual_norm(cudaStream_t stream, const residual_norm_shape *shape,
-                                     const residual_norm_operands *operands, int processors)
+                                     const residual_norm_operands *operands)
 {
     residual_norm_operands o = *operands;
     dropout drop = make_dropout(shape, o.state, o.purpose);
@@ -364,11 +311,10 @@ extern "C" void kernel_residual_norm(cudaStream_t stream, const residual_norm_sh
         o.norm_bias = NULL;
     if (shape->rows == 0)
         return;
-    if (!in_vectors(shape, &o) || shape->cols > ROW_BLOCK * WARP_COLS ||
-        !shared_fits(shared_bytes(shape)))
+    if (!in_vectors(shape, &o) || shape->cols > ROW_BLOCK * WARP_COLS)
         WITH_TYPE(shape->type, (launch_any<T>(stream, shape, &o, drop)));
     else if (shape->norm == NORM_LAYER)
-        WITH_TYPE(shape->type, (launch_norm<T, NORM_LAYER>(stream, shape, &o, drop, processors)));
+        WITH_TYPE(shape->type, (launch_norm<T, NORM_LAYER>(stream, shape, &o, drop)));
     else
-        WITH_TYPE(shape->type, (launch_norm<T, NORM_RMS>(stream, shape, &o, drop, processors)));
+        WITH_TYPE(shape->type, (launch_norm<T, NORM_RMS>(stream, shape, &o, drop)));
 }

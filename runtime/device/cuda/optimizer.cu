@@ -9,7 +9,9 @@ constexpr int FLOATS = 4;
 constexpr int SUM_BLOCKS = 1056; /* fixed: the order of the sum depends on nothing but the count */
 
 struct adam_constants {
-    float beta1, beta2, epsilon, lr, decay, factor, inverse1, inverse_root2;
+    float beta1, beta2, epsilon;   /* given */
+    float lr, decay, factor;       /* of this step */
+    float inverse1, inverse_root2; /* corrections of the moments */
 };
 
 __device__ inline float update(const adam_constants &k, float g, float &p, float &m, float &v,
@@ -24,27 +26,25 @@ __device__ inline float update(const adam_constants &k, float g, float &p, float
 }
 
 template <typename T>
-__global__ void __launch_bounds__(THREADS)
-    adam(adam_operands o, int64_t count, int64_t decayed, double beta1, double beta2, float epsilon,
-         bool wide)
+__global__ void __launch_bounds__(THREADS) adam(adam_operands o, int64_t count, int64_t decayed,
+                                                float beta1, float beta2, float epsilon, bool wide)
 {
-    if (o.state->skip)
-        return;
-    const double t = (double)(o.state->adam_step + 1);
-    adam_constants k = {(float)beta1,
-                        (float)beta2,
-                        epsilon,
-                        o.state->lr,
-                        o.state->weight_decay,
-                        o.state->grad_factor,
-                        (float)(1.0 / (1.0 - pow(beta1, t))),
-                        (float)(1.0 / sqrt(1.0 - pow(beta2, t)))};
+    const step_state &state = *o.state;
     T *weights = (T *)o.weights;
-    const int64_t stride = (int64_t)gridDim.x * THREADS * FLOATS;
+    const int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * FLOATS;
 
-    int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * FLOATS;
+    if (state.skip || i >= count)
+        return;
+    const adam_constants k = {beta1,
+                              beta2,
+                              epsilon,
+                              state.lr,
+                              state.weight_decay,
+                              state.grad_factor,
+                              1.0f / state.correction1,
+                              rsqrtf(state.correction2)};
 
-    for (; wide && i + FLOATS <= count; i += stride) {
+    if (wide && i + FLOATS <= count) {
         float4 g = __ldcs((const float4 *)(o.grad + i));
         float4 p = __ldcs((const float4 *)(o.master + i));
         float4 m = __ldcs((const float4 *)(o.moment1 + i));
@@ -62,15 +62,15 @@ __global__ void __launch_bounds__(THREADS)
 
             store_whole<FLOATS>(weights + i, four);
         }
+        return;
     }
-    for (; i < count; i += stride)
-        for (int64_t j = i; j < i + FLOATS && j < count; j++) {
-            const float p = update(k, o.grad[j], o.master[j], o.moment1[j], o.moment2[j],
-                                   j < decayed ? k.decay : 0.0f);
+    for (int64_t j = i; j < i + FLOATS && j < count; j++) {
+        const float p = update(k, o.grad[j], o.master[j], o.moment1[j], o.moment2[j],
+                               j < decayed ? k.decay : 0.0f);
 
-            if (weights)
-                weights[j] = from_float<T>(p);
-        }
+        if (weights)
+            weights[j] = from_float<T>(p);
+    }
 }
 
 __device__ inline double block_sum(double x)
@@ -146,14 +146,15 @@ __global__ void step(step_state *state, step_rules rules, enum step_phase phase)
 
 extern "C" void kernel_adam(cudaStream_t stream, const adam_shape *s, const adam_operands *o)
 {
-    const int64_t blocks = smaller(divide_up(s->count, THREADS * FLOATS), 132 * 16);
+    const int64_t blocks = divide_up(s->count, THREADS * FLOATS);
     const bool wide = is_wide(o->grad) && is_wide(o->master) && is_wide(o->moment1) &&
                       is_wide(o->moment2) && is_wide(o->weights);
 
     if (s->count == 0)
         return;
     WITH_TYPE(s->type, (adam<T><<<(unsigned)blocks, THREADS, 0, stream>>>(
-                           *o, s->count, s->decayed, s->beta1, s->beta2, (float)s->epsilon, wide)));
+                           *o, s->count, s->decayed, (float)s->beta1, (float)s->beta2,
+                           (float)s->epsilon, wide)));
 }
 
 extern "C" size_t kernel_square_sum_workspace(void)

@@ -43,8 +43,7 @@ static void work_residual_norm(struct cuda_plan *plan, struct cuda_stream *strea
                                const void *operands)
 {
     (void)workspace;
-    kernel_residual_norm(STREAM, &plan->operation.residual_norm, operands,
-                         cuda_device_of(plan)->processors);
+    kernel_residual_norm(STREAM, &plan->operation.residual_norm, operands);
 }
 
 static void work_residual_norm_backward(struct cuda_plan *plan, struct cuda_stream *stream,

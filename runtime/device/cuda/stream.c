@@ -223,23 +223,33 @@ static void copy(struct device_stream *stream, void *to, const void *from, size_
 
 static int graph_begin(struct device_stream *stream, struct error *err)
 {
+    struct cuda_device *device = device_of(stream->device);
     cudaError_t status =
         cudaStreamBeginCapture(native_of(stream), cudaStreamCaptureModeThreadLocal);
 
-    return status ? error_set(err, "cannot record a graph: %s", cudaGetErrorString(status)) : 0;
+    if (status)
+        return error_set(err, "cannot record a graph: %s", cudaGetErrorString(status));
+    device->recorder = pthread_self();
+    device->recording = RECORDING;
+    return 0;
 }
 
 static struct device_graph *graph_end(struct device_stream *stream, struct error *err)
 {
     struct cuda_graph *graph = calloc(1, sizeof(*graph));
+    struct cuda_device *device = device_of(stream->device);
     cudaGraph_t recorded = NULL;
     cudaError_t status = cudaStreamEndCapture(native_of(stream), &recorded);
 
+    if (!status && device->recording == RECORDING_SPOILT)
+        status = cudaErrorStreamCaptureInvalidated;
+    device->recording = RECORDING_NONE;
     if (!status && graph)
         status = cudaGraphInstantiate(&graph->native, recorded, 0);
     if (recorded)
         cudaGraphDestroy(recorded);
     if (status || !graph) {
+        cudaGetLastError(); /* it is said here, not at the next launch */
         error_set(err, "cannot record a graph: %s",
                   graph ? cudaGetErrorString(status) : "out of memory");
         free(graph);
