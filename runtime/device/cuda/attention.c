@@ -279,13 +279,13 @@ static int try_flash(struct cuda_plan *plan)
         return -1;
     /* Both directions must drop the same: either the library does both, or we do. */
     if (s->dropout > 0) {
-        struct flash *other = flash_create(device->cudnn, &shape, !back, NULL);
+        struct flash *other = flash_create(device->cudnn, &shape, !back, 0, NULL);
 
         if (!other)
             return -1;
         flash_destroy(other);
     }
-    attention->flash = flash_create(device->cudnn, &shape, back, NULL);
+    attention->flash = cuda_flash(device, &shape, back);
     if (!attention->flash)
         return -1;
     plan->workspace = DEVICE_ALIGNMENT + flash_workspace(attention->flash);

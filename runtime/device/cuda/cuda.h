@@ -69,6 +69,9 @@ int cuda_plan_linear(struct cuda_plan *plan, struct error *err);
 int cuda_plan_attention(struct cuda_plan *plan, struct error *err);
 int cuda_plan_kernel(struct cuda_plan *plan, struct error *err);
 
+/* flash_choice.c: the fastest of cuDNN's kernels for an attention; NULL where it has none. */
+struct flash *cuda_flash(struct cuda_device *device, const struct flash_shape *shape, int backward);
+
 static inline struct cuda_device *cuda_device_of(struct cuda_plan *plan)
 {
     return (struct cuda_device *)plan->base.device;

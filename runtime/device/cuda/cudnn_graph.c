@@ -251,14 +251,15 @@ refused:
     return -1;
 }
 
-/* Take the first engine configuration of the heuristics that gives a plan. */
+/* Of the engine configurations of the heuristics that give a plan, take number 'choice'. */
 static int plan_graph(struct build *build, struct cudnn_graph *graph,
-                      cudnnBackendDescriptor_t operations)
+                      cudnnBackendDescriptor_t operations, int choice)
 {
     cudnnBackendDescriptor_t heuristics = make(build, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     cudnnBackendDescriptor_t configs[MAX_CANDIDATES];
     cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
     int64_t found = 0;
+    int planned = 0;
     cudnnStatus_t status;
 
     if (!heuristics ||
@@ -278,15 +279,19 @@ static int plan_graph(struct build *build, struct cudnn_graph *graph,
     if (status != CUDNN_STATUS_SUCCESS || found == 0)
         return fail(build, "no engine", status);
     for (int64_t i = 0; i < found && i < MAX_CANDIDATES; i++) {
-        if (plan_candidate(build, graph, configs[i]) == 0)
+        if (plan_candidate(build, graph, configs[i]))
+            continue;
+        if (planned++ == choice)
             return 0;
+        cudnnBackendDestroyDescriptor(graph->plan);
+        graph->plan = NULL;
     }
-    return -1;
+    return planned ? error_set(build->err, "cuDNN has no other kernel for %s", build->name) : -1;
 }
 
 static int build_graph(struct build *build, struct cudnn_graph *graph,
                        const struct graph_tensor *tensors, int tensor_count,
-                       const struct graph_operation *operations)
+                       const struct graph_operation *operations, int choice)
 {
     cudnnBackendDescriptor_t rows[MAX_TENSORS] = {NULL}, list[MAX_OPERATIONS], set_of_operations;
     int64_t count = 0;
@@ -315,12 +320,13 @@ static int build_graph(struct build *build, struct cudnn_graph *graph,
             count, list) ||
         finalize(build, set_of_operations, "the set of operations"))
         return -1;
-    return plan_graph(build, graph, set_of_operations);
+    return plan_graph(build, graph, set_of_operations, choice);
 }
 
 struct cudnn_graph *cudnn_graph_create(cudnnHandle_t handle, const char *name,
                                        const struct graph_tensor *tensors, int tensor_count,
-                                       const struct graph_operation *operations, struct error *err)
+                                       const struct graph_operation *operations, int choice,
+                                       struct error *err)
 {
     struct build build = {.name = name, .err = err};
     struct cudnn_graph *graph = calloc(1, sizeof(*graph));
@@ -332,7 +338,7 @@ struct cudnn_graph *cudnn_graph_create(cudnnHandle_t handle, const char *name,
     }
     graph->handle = handle;
     graph->name = name;
-    result = build_graph(&build, graph, tensors, tensor_count, operations);
+    result = build_graph(&build, graph, tensors, tensor_count, operations, choice);
     graph->part_count = build.count;
     memcpy(graph->parts, build.all, sizeof(graph->parts));
     if (result) {

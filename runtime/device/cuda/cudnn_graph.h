@@ -47,11 +47,13 @@ struct graph_operation {
 
 struct cudnn_graph;
 
-/* Plan the graph on 'handle'. On failure return NULL and say in 'err' why cuDNN refuses. Caller
- * destroys. 'name' appears in messages. */
+/* Plan the graph on 'handle' with kernel number 'choice' of those that cuDNN offers, its best guess
+ * first. On failure return NULL and say in 'err' why cuDNN refuses. Caller destroys. 'name' appears
+ * in messages. */
 struct cudnn_graph *cudnn_graph_create(cudnnHandle_t handle, const char *name,
                                        const struct graph_tensor *tensors, int tensor_count,
-                                       const struct graph_operation *operations, struct error *err);
+                                       const struct graph_operation *operations, int choice,
+                                       struct error *err);
 void cudnn_graph_destroy(struct cudnn_graph *graph);
 
 /* Bytes of workspace a run needs. */

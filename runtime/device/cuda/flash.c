@@ -420,7 +420,8 @@ static int make_lengths(struct flash *flash, struct error *err)
     return 0;
 }
 
-static int plan(struct flash *flash, cudnnHandle_t handle, int backward, struct error *err)
+static int plan(struct flash *flash, cudnnHandle_t handle, int backward, int choice,
+                struct error *err)
 {
     struct graph_operation operations[48] = {{GRAPH_END}};
     struct graph_tensor tensors[ROW_COUNT] = {{GRAPH_INNER}};
@@ -438,7 +439,7 @@ static int plan(struct flash *flash, cudnnHandle_t handle, int backward, struct 
         forward_operations(operations, flash);
     }
     flash->graph = cudnn_graph_create(handle, backward ? "the gradient of attention" : "attention",
-                                      tensors, ROW_COUNT, operations, err);
+                                      tensors, ROW_COUNT, operations, choice, err);
     if (!flash->graph)
         return -1;
     flash->workspace = flash->delta_bytes + flash->dq_bytes + cudnn_graph_workspace(flash->graph);
@@ -446,7 +447,7 @@ static int plan(struct flash *flash, cudnnHandle_t handle, int backward, struct 
 }
 
 struct flash *flash_create(cudnnHandle_t handle, const struct flash_shape *shape, int backward,
-                           struct error *err)
+                           int choice, struct error *err)
 {
     struct flash *flash = calloc(1, sizeof(*flash));
 
@@ -463,7 +464,7 @@ struct flash *flash_create(cudnnHandle_t handle, const struct flash_shape *shape
     flash->kept_scale = (float)(1 / (1 - shape->dropout));
     flash->queries = (int32_t)shape->queries;
     flash->keys = (int32_t)shape->keys;
-    if ((flash->padded && make_lengths(flash, err)) || plan(flash, handle, backward, err)) {
+    if ((flash->padded && make_lengths(flash, err)) || plan(flash, handle, backward, choice, err)) {
         flash_destroy(flash);
         return NULL;
     }

@@ -32,9 +32,10 @@ struct flash_shape {
 
 struct flash;
 
-/* Plan one direction: forward, or the gradient. NULL and 'err' where cuDNN has no kernel. */
+/* Plan one direction, forward or the gradient, with kernel number 'choice' of those that cuDNN
+ * offers, its best guess first. NULL and 'err' where it has no (more) kernel. */
 struct flash *flash_create(cudnnHandle_t handle, const struct flash_shape *shape, int backward,
-                           struct error *err);
+                           int choice, struct error *err);
 void flash_destroy(struct flash *flash);
 
 /* Bytes of workspace for a run. */

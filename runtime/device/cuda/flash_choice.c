@@ -1,0 +1,176 @@
+/* Which of cuDNN's kernels does an attention: all that its heuristics name are timed once, and the
+ * fastest is remembered, as for products. */
+#include "cuda.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_CHOICES = 8, BRIEF = 4 };
+static const double FAR_BEHIND = 1.1;
+
+/* Memory for every operand. */
+struct scratch {
+    char *q, *k, *v, *o, *d_o, *dq, *dk, *dv;
+    float *lse;
+    int64_t *seed;
+    int32_t *start;
+    char *workspace;
+    void *all;
+};
+
+struct trial {
+    const struct flash *flash;
+    const struct scratch *scratch;
+    int backward;
+};
+
+static int run_trial(void *argument)
+{
+    const struct trial *t = argument;
+    const struct scratch *s = t->scratch;
+
+    return t->backward ? flash_backward(t->flash, s->q, s->k, s->v, s->o, s->lse, s->d_o, s->dq,
+                                        s->dk, s->dv, s->seed, s->start, s->workspace, NULL)
+                       : flash_forward(t->flash, s->q, s->k, s->v, s->o, s->lse, s->seed, s->start,
+                                       s->workspace, NULL);
+}
+
+/* Parts one behind the other, as long as 'at' is not beyond 'all'. */
+static char *take(char **at, size_t bytes)
+{
+    char *part = *at;
+
+    *at += cuda_align(bytes);
+    return part;
+}
+
+static size_t operand_bytes(const struct flash_shape *shape, struct flash_strides strides)
+{
+    return (size_t)(shape->batch * strides.batch) * 2;
+}
+
+/* Lay the operands out from 'base' and return their bytes. Heads of keys and values may lie between
+ * those of others: each operand has room for whole samples. */
+static size_t place(struct scratch *s, const struct flash_shape *shape, int backward,
+                    size_t workspace, char *base)
+{
+    size_t rows = (size_t)(shape->batch * shape->heads * shape->queries);
+    char *at = base;
+
+    s->q = take(&at, operand_bytes(shape, shape->q));
+    s->k = take(&at, operand_bytes(shape, shape->k));
+    s->v = take(&at, operand_bytes(shape, shape->v));
+    s->o = take(&at, operand_bytes(shape, shape->o));
+    s->d_o = take(&at, backward ? operand_bytes(shape, shape->o) : 0);
+    s->dq = take(&at, backward ? operand_bytes(shape, shape->dq) : 0);
+    s->dk = take(&at, backward ? operand_bytes(shape, shape->dk) : 0);
+    s->dv = take(&at, backward ? operand_bytes(shape, shape->dv) : 0);
+    s->lse = (float *)take(&at, rows * sizeof(float));
+    s->seed = (int64_t *)take(&at, 2 * sizeof(int64_t));
+    s->start = (int32_t *)take(&at, (size_t)(shape->batch * shape->queries) * sizeof(int32_t));
+    s->workspace = take(&at, workspace);
+    return (size_t)(at - base);
+}
+
+/* Returns -1 if there is not enough memory, and nothing is timed then. */
+static int scratch_create(struct scratch *s, struct cuda_device *device,
+                          const struct flash_shape *shape, int backward, size_t workspace)
+{
+    enum device_type type = shape->type == CUDNN_DATA_BFLOAT16 ? TYPE_BF16 : TYPE_FP16;
+    size_t bytes = place(s, shape, backward, workspace, NULL);
+
+    if (cudaMalloc(&s->all, bytes)) {
+        cudaGetLastError();
+        return -1;
+    }
+    place(s, shape, backward, workspace, s->all);
+    cudaMemsetAsync(s->lse, 0, (size_t)(s->workspace - (char *)s->lse), device->gemm.stream);
+    kernel_noise(device->gemm.stream, type, ((char *)s->lse - (char *)s->all) / 2, s->all);
+    return 0;
+}
+
+static void make_key(const struct flash_shape *s, int backward, char *key, size_t size)
+{
+    snprintf(key, size,
+             "flash%d:%" PRId64 ":%" PRId64 ":%" PRId64 ":%" PRId64 ":%" PRId64 ":%" PRId64
+             ":%" PRId64 ":%" PRId64 ":%d:%d:%d:%d:%d",
+             backward, s->batch, s->heads, s->groups, s->queries, s->keys, s->width, s->q.position,
+             s->k.position, (int)s->type, s->dropout > 0, s->causal, s->documents,
+             s->deterministic);
+}
+
+/* Time the choices; returns the best one. 'text' gets what was found, for the file. */
+static int best_of(struct flash **flash, int count, const struct scratch *scratch, int backward,
+                   struct cuda_device *device, char *text, size_t size)
+{
+    double best = -1;
+    int found = 0;
+    char times[96] = "";
+
+    cudnnSetStream(device->cudnn, device->gemm.stream);
+    for (int i = 0; i < count; i++) {
+        struct trial trial = {flash[i], scratch, backward};
+        double time = gemm_time(&device->gemm, run_trial, &trial, BRIEF);
+
+        if (time >= 0 && (best < 0 || time < FAR_BEHIND * best))
+            time = gemm_time_sustained(&device->gemm, run_trial, &trial);
+        snprintf(times + strlen(times), sizeof(times) - strlen(times), ",%d:%.0fus", i, time * 1e6);
+        if (time < 0 || (best >= 0 && time >= best))
+            continue;
+        best = time;
+        found = i;
+    }
+    snprintf(text, size, "%d%s", found, times);
+    return found;
+}
+
+static int choose(struct flash **flash, int count, struct cuda_device *device,
+                  const struct flash_shape *shape, int backward, const char *key)
+{
+    struct scratch scratch;
+    size_t workspace = 0;
+    char text[128];
+    int choice;
+
+    for (int i = 0; i < count; i++)
+        if (flash_workspace(flash[i]) > workspace)
+            workspace = flash_workspace(flash[i]);
+    if (count == 1 || scratch_create(&scratch, device, shape, backward, workspace))
+        return 0;
+    choice = best_of(flash, count, &scratch, backward, device, text, sizeof(text));
+    cudaFree(scratch.all);
+    tuning_put(device->gemm.tuning, key, text, NULL); /* if not, it is timed again next time */
+    return choice;
+}
+
+struct flash *cuda_flash(struct cuda_device *device, const struct flash_shape *shape, int backward)
+{
+    struct flash *all[MAX_CHOICES], *chosen;
+    const char *known;
+    char key[256];
+    int count = 0, choice;
+
+    make_key(shape, backward, key, sizeof(key));
+    known = tuning_get(device->gemm.tuning, key);
+    if (known) {
+        chosen = flash_create(device->cudnn, shape, backward, atoi(known), NULL);
+        if (chosen)
+            return chosen;
+    }
+    while (count < MAX_CHOICES) {
+        all[count] = flash_create(device->cudnn, shape, backward, count, NULL);
+        if (!all[count])
+            break;
+        count++;
+    }
+    if (count == 0)
+        return NULL;
+    choice = choose(all, count, device, shape, backward, key);
+    chosen = all[choice];
+    for (int i = 0; i < count; i++)
+        if (i != choice)
+            flash_destroy(all[i]);
+    return chosen;
+}
