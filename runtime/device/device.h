@@ -418,6 +418,7 @@ struct fill_operands {
 
 struct operation {
     enum operation_kind kind;
+    int head; /* of the model's head: for a profile */
     union {
         struct linear_shape linear;
         struct activation_shape activation;
@@ -520,9 +521,13 @@ struct device {
     char *(*choices)(struct device *device, struct error *err);
     int (*choose)(struct device *device, const char *text, struct error *err);
 
-    /* Time by kind of operation since profile_start, in seconds; NULL where not measured. */
-    int (*profile_start)(struct device *device, struct error *err);
-    int (*profile_stop)(struct device *device, double seconds[OPERATION_COUNT], struct error *err);
+    /* Have 'each' called for every operation from now on with the time it took, at once or at the
+     * stop, which waits and says how long all of it took. */
+    int (*profile_start)(struct device *device,
+                         void (*each)(void *context, const struct operation *operation,
+                                      double seconds),
+                         void *context, struct error *err);
+    int (*profile_stop)(struct device *device, double *elapsed, struct error *err);
 };
 
 /* The heads of every backend's stream, event and graph: the calls below find the device by them. */

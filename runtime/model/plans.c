@@ -26,7 +26,8 @@ static void make(struct planner *p, struct device_plan **plan, const struct oper
 static void make_linear(struct planner *p, struct linear_plans *plans, struct linear_shape shape,
                         enum activation behind, int bias_behind, int bias_in_wgrad)
 {
-    struct operation op = {.kind = OPERATION_LINEAR_FORWARD, .linear = shape};
+    struct operation op = {
+        .kind = OPERATION_LINEAR_FORWARD, .head = plans == &p->m->head, .linear = shape};
 
     make(p, &plans->forward, &op);
     if (p->m->config.cache > 0)

@@ -182,7 +182,7 @@ const struct option arguments_table[] = {
     FLAG("log-params-norm", log_params_norm, "norm of the weights in the log line"),
     TEXT("tensorboard-dir", tensorboard_dir, "DIR", "event files for TensorBoard"),
     TEXT("metrics-file", metrics_file, "FILE", "one line of JSON per log line"),
-    FLAG("profile", profile, "time by kind of operation at the end"),
+    FLAG("profile", profile, "time by part of a step at the end"),
     FLAG("dry-run", dry_run, "plan and memory of every rank; trains nothing"),
     INT("world-size", world_size, 1, "ranks of a --dry-run"),
 

@@ -15,7 +15,4 @@ void plan_dataset(const struct arguments *arguments, struct dataset_config *conf
 int plan_print(const struct arguments *arguments, const struct world *world, struct device *device,
                const struct parallel *parallel, int speaks, struct error *err);
 
-/* Seconds by kind of operation, the largest first. */
-void plan_print_profile(const double *seconds, FILE *stream);
-
 #endif

@@ -7,6 +7,7 @@
 #include "hf.h"
 #include "log.h"
 #include "plan.h"
+#include "profile.h"
 #include "ranks.h"
 #include "saving.h"
 
@@ -42,6 +43,8 @@ struct train {
     struct append_file *metrics;
     int prints; /* this rank writes the log */
     int warned; /* events or metrics could not be written */
+    struct profile profile;
+    int64_t profiled_from; /* iteration; -1: not yet */
     struct saving saving;
     int64_t iteration, consumed, consumed_valid;
     double began, interval_began;
@@ -368,6 +371,17 @@ static struct progress progress_of(const struct train *t)
     return (struct progress){t->iteration, t->consumed, t->consumed_valid};
 }
 
+/* The first step loads kernels and allocates: it counts only where there is no other. */
+static int begin_profile(struct train *t, struct error *err)
+{
+    int64_t first = t->saving.start.iteration;
+
+    if (t->iteration != first + (t->a->total_iterations - first > 1))
+        return 0;
+    t->profiled_from = t->iteration;
+    return t->device->profile_start(t->device, profile_add, &t->profile, err);
+}
+
 static int take_step(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
@@ -375,6 +389,8 @@ static int take_step(struct train *t, struct error *err)
     int64_t micros = batch / (a->micro_batch_size * a->layout.dp);
 
     comm_set_step(t->comm, t->iteration);
+    if (a->profile && begin_profile(t, err) < 0)
+        return -1;
     if (engine_step(t->engine, t->train_feed.loader, t->iteration, micros, err) < 0)
         return -1;
     t->iteration++;
@@ -458,14 +474,14 @@ static int evaluate_only(struct train *t, struct error *err)
 
 static int report_profile(struct train *t, struct error *err)
 {
-    double seconds[OPERATION_COUNT];
+    double elapsed;
 
-    if (!t->a->profile || !t->device->profile_stop)
+    if (t->profiled_from < 0)
         return 0;
-    if (t->device->profile_stop(t->device, seconds, err) < 0)
+    if (t->device->profile_stop(t->device, &elapsed, err) < 0)
         return -1;
     if (t->prints)
-        plan_print_profile(seconds, stdout);
+        profile_print(&t->profile, elapsed, t->iteration - t->profiled_from, stdout);
     return 0;
 }
 
@@ -505,8 +521,6 @@ static int set_up(struct train *t, struct error *err)
         return -1;
     if (!t->train_feed.loader && !t->a->skip_train)
         return error_set(err, "there is no training data: --split leaves none for it");
-    if (t->a->profile && t->device->profile_start && t->device->profile_start(t->device, err) < 0)
-        return -1;
     return open_outputs(t, err);
 }
 
@@ -565,7 +579,7 @@ static void tear_down(struct train *t, int rc, const struct error *err)
 
 int train_run(const struct arguments *arguments, const struct world *world, struct error *err)
 {
-    struct train t = {.a = arguments, .world = world, .began = clock_now()};
+    struct train t = {.a = arguments, .world = world, .profiled_from = -1, .began = clock_now()};
     struct error trouble;
     int rc;
 

@@ -38,6 +38,18 @@ unlike "$out" 'over MPI' "  and of one rank"
 try "$megatron" train "${small[@]}" --log-throughput
 like "$out" '^ iteration        4/       4 \| consumed samples:            8 \| elapsed time per iteration \(ms\): [0-9.]+ \| throughput per GPU \(TFLOP/s/GPU\): [0-9.]+ \| learning rate: [0-9.E+-]+ \| global batch size:     2 \| lm loss: [0-9.]+E[+-][0-9]+ \| loss scale: 1\.0 \| grad norm: [0-9.]+ \| number of skipped iterations:   0 \| number of nan iterations:   0 \|' \
     "the log line"
+
+# --- The time of a step by part: what is known and the gaps make up the whole.
+try "$megatron" train "${small[@]}" --swiglu --train-iters 6 --profile
+like "$out" 'time of a step by part, mean of 5:' "--profile counts the steps after the first"
+for part in 'matrix products .* TFLOP/s' 'attention .* TFLOP/s' 'norms .* TB/s' 'activations .* TB/s' 'embeddings .* TB/s' \
+    'head and loss .* TFLOP/s' 'optimizer .* TB/s' 'gaps, copies and communication .* %'; do
+    like "$out" "^  $part\$" "--profile: ${part%% .*}"
+done
+is "$(awk '/^  together/ { whole = $2 } /^  [a-z].* ms / && !/together/ { sub(/ ms .*/, ""); sum += $NF } END { print (sum > 0.99 * whole && sum < 1.01 * whole) }' <<<"$out")" 1 \
+    "--profile: the parts make up the step"
+try "$megatron" train "${small[@]}" --train-iters 1 --profile
+like "$out" 'time of a step by part, mean of 1:' "--profile of a single step"
 like "$out" 'time to first step: [0-9.]+ s' "time to first step"
 like "$out" 'GiB available, .* GiB planned' "memory planned against available"
 

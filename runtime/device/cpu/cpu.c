@@ -153,23 +153,27 @@ static struct device_plan *cpu_plan_create(struct device *base, const struct ope
     return &plan->base;
 }
 
-static int cpu_profile_start(struct device *base, struct error *err)
+static int cpu_profile_start(struct device *base,
+                             void (*each)(void *context, const struct operation *operation,
+                                          double seconds),
+                             void *context, struct error *err)
 {
     struct cpu_device *device = (struct cpu_device *)base;
 
     (void)err;
-    memset(device->seconds, 0, sizeof(device->seconds));
-    device->profiling = 1;
+    device->timed = each;
+    device->timed_context = context;
+    device->first_begin = device->last_end = 0;
     return 0;
 }
 
-static int cpu_profile_stop(struct device *base, double seconds[OPERATION_COUNT], struct error *err)
+static int cpu_profile_stop(struct device *base, double *elapsed, struct error *err)
 {
     struct cpu_device *device = (struct cpu_device *)base;
 
     (void)err;
-    memcpy(seconds, device->seconds, sizeof(device->seconds));
-    device->profiling = 0;
+    device->timed = NULL;
+    *elapsed = device->last_end - device->first_begin;
     return 0;
 }
 
@@ -178,13 +182,16 @@ void cpu_plan_work(struct cpu_plan *plan, const void *operands)
     struct cpu_device *device = (struct cpu_device *)plan->base.device;
     double start;
 
-    if (!device->profiling) {
+    if (!device->timed) {
         plan->work(plan, operands);
         return;
     }
     start = clock_now();
     plan->work(plan, operands);
-    device->seconds[plan->base.kind] += clock_now() - start;
+    device->last_end = clock_now();
+    if (device->first_begin == 0)
+        device->first_begin = start;
+    device->timed(device->timed_context, &plan->operation, device->last_end - start);
 }
 
 static void describe_processor(char *model, size_t size, int threads)

@@ -21,8 +21,9 @@ struct cpu_device {
     pthread_mutex_t lock; /* of the failure */
     int failed;
     struct error failure;
-    int profiling;
-    double seconds[OPERATION_COUNT];
+    void (*timed)(void *context, const struct operation *operation, double seconds);
+    void *timed_context; /* while profiling */
+    double first_begin, last_end;
 };
 
 /* Workspace follows the operation; 'work' does the operation at once. */

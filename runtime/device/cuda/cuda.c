@@ -170,7 +170,7 @@ static void plan_run(struct device_plan *base, struct device_stream *base_stream
             return;
     }
     if (device->profile)
-        cuda_profile_begin(device, stream->native, base->kind);
+        cuda_profile_begin(device, stream->native, &plan->operation);
     plan->work(plan, stream, workspace, operands);
     if (device->profile)
         cuda_profile_end(device, stream->native);

@@ -59,9 +59,10 @@ int cuda_failure(struct cuda_device *device, struct error *err);
 /* stream.c: the stream, event, copy and graph calls of the device. */
 void cuda_stream_calls(struct device *device);
 
-/* profile.c: time by kind of operation. */
+/* profile.c: the time of each operation. */
 void cuda_profile_calls(struct device *device);
-void cuda_profile_begin(struct cuda_device *device, cudaStream_t stream, enum operation_kind kind);
+void cuda_profile_begin(struct cuda_device *device, cudaStream_t stream,
+                        const struct operation *operation);
 void cuda_profile_end(struct cuda_device *device, cudaStream_t stream);
 
 /* Choose plan->work for the operation. */

@@ -274,7 +274,7 @@ struct backward {
 template <typename T, bool WIDE>
 __device__ inline void add_rows(const backward &b, int from, int to, int id, int64_t c, float *sum)
 {
-    constexpr int TOGETHER = sizeof(T) == 4 ? 4 : 8;
+    constexpr int TOGETHER = 4;
     const int lane = threadIdx.x % WARP;
     const T *const dout = (const T *)b.dout + c;
 

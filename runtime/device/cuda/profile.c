@@ -1,16 +1,18 @@
-/* Time by kind of operation: an event before and after each run, read when profiling ends. */
+/* The time of each operation: an event before and after each run, read when profiling ends. */
 #include "cuda.h"
 
 #include <stdlib.h>
 
 struct mark {
-    enum operation_kind kind;
+    struct operation operation;
     cudaEvent_t from, to;
 };
 
 struct cuda_profile {
     struct mark *marks;
     size_t count, room;
+    void (*each)(void *context, const struct operation *operation, double seconds);
+    void *context;
 };
 
 static struct mark *add_mark(struct cuda_profile *profile)
@@ -33,7 +35,8 @@ static struct mark *add_mark(struct cuda_profile *profile)
     return mark;
 }
 
-void cuda_profile_begin(struct cuda_device *device, cudaStream_t stream, enum operation_kind kind)
+void cuda_profile_begin(struct cuda_device *device, cudaStream_t stream,
+                        const struct operation *operation)
 {
     struct mark *mark = add_mark(device->profile);
 
@@ -41,7 +44,7 @@ void cuda_profile_begin(struct cuda_device *device, cudaStream_t stream, enum op
         cuda_fail_text(device, "out of memory while profiling");
         return;
     }
-    mark->kind = kind;
+    mark->operation = *operation;
     cudaEventRecord(mark->from, stream);
 }
 
@@ -51,32 +54,48 @@ void cuda_profile_end(struct cuda_device *device, cudaStream_t stream)
         cudaEventRecord(device->profile->marks[device->profile->count - 1].to, stream);
 }
 
-static int profile_start(struct device *base, struct error *err)
+static int profile_start(struct device *base,
+                         void (*each)(void *context, const struct operation *operation,
+                                      double seconds),
+                         void *context, struct error *err)
 {
     struct cuda_device *device = (struct cuda_device *)base;
 
     device->profile = calloc(1, sizeof(*device->profile));
-    return device->profile ? 0 : error_set(err, "out of memory");
+    if (!device->profile)
+        return error_set(err, "out of memory");
+    device->profile->each = each;
+    device->profile->context = context;
+    return 0;
 }
 
-static int profile_stop(struct device *base, double seconds[OPERATION_COUNT], struct error *err)
+static double seconds_between(cudaEvent_t from, cudaEvent_t to, cudaError_t *status)
+{
+    float milliseconds = 0;
+
+    if (!*status)
+        *status = cudaEventElapsedTime(&milliseconds, from, to);
+    return milliseconds * 1e-3;
+}
+
+static int profile_stop(struct device *base, double *elapsed, struct error *err)
 {
     struct cuda_device *device = (struct cuda_device *)base;
     struct cuda_profile *profile = device->profile;
     cudaError_t status = cudaDeviceSynchronize();
 
-    for (int i = 0; i < OPERATION_COUNT; i++)
-        seconds[i] = 0;
+    *elapsed = 0;
     device->profile = NULL;
     if (!profile)
         return error_set(err, "profiling was not started");
+    if (profile->count > 0)
+        *elapsed =
+            seconds_between(profile->marks[0].from, profile->marks[profile->count - 1].to, &status);
     for (size_t i = 0; i < profile->count; i++) {
         struct mark *mark = &profile->marks[i];
-        float milliseconds = 0;
+        double seconds = seconds_between(mark->from, mark->to, &status);
 
-        if (!status)
-            status = cudaEventElapsedTime(&milliseconds, mark->from, mark->to);
-        seconds[mark->kind] += milliseconds * 1e-3;
+        profile->each(profile->context, &mark->operation, seconds);
         cudaEventDestroy(mark->from);
         cudaEventDestroy(mark->to);
     }

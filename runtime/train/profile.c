@@ -1,0 +1,152 @@
+#include "profile.h"
+
+static const char *const names[PROFILE_PARTS] = {
+    [PROFILE_PRODUCTS] = "matrix products",
+    [PROFILE_ATTENTION] = "attention",
+    [PROFILE_NORMS] = "norms",
+    [PROFILE_ACTIVATIONS] = "activations",
+    [PROFILE_EMBEDDINGS] = "embeddings",
+    [PROFILE_HEAD] = "head and loss",
+    [PROFILE_OPTIMIZER] = "optimizer",
+    [PROFILE_REST] = "other operations",
+};
+
+static enum profile_part part_of(const struct operation *o)
+{
+    if (o->head)
+        return PROFILE_HEAD;
+    switch (o->kind) {
+    case OPERATION_LINEAR_FORWARD:
+    case OPERATION_LINEAR_DGRAD:
+    case OPERATION_LINEAR_WGRAD:
+        return PROFILE_PRODUCTS;
+    case OPERATION_ATTENTION:
+    case OPERATION_ATTENTION_BACKWARD:
+    case OPERATION_ROPE:
+        return PROFILE_ATTENTION;
+    case OPERATION_RESIDUAL_NORM:
+    case OPERATION_RESIDUAL_NORM_BACKWARD:
+        return PROFILE_NORMS;
+    case OPERATION_ACTIVATION:
+    case OPERATION_SWIGLU:
+    case OPERATION_SWIGLU_BACKWARD:
+        return PROFILE_ACTIVATIONS;
+    case OPERATION_EMBEDDING:
+    case OPERATION_EMBEDDING_BACKWARD:
+        return PROFILE_EMBEDDINGS;
+    case OPERATION_CROSS_ENTROPY_PARTIAL:
+    case OPERATION_CROSS_ENTROPY_FINISH:
+        return PROFILE_HEAD;
+    case OPERATION_ADAM:
+    case OPERATION_SQUARE_SUM:
+    case OPERATION_STEP:
+        return PROFILE_OPTIMIZER;
+    default:
+        return PROFILE_REST;
+    }
+}
+
+/* As many as the model needs: masked scores of causal attention are not counted. */
+static double flops_of(const struct operation *o)
+{
+    const struct attention_shape *a = &o->attention;
+    double scores;
+
+    switch (o->kind) {
+    case OPERATION_LINEAR_FORWARD:
+    case OPERATION_LINEAR_DGRAD:
+    case OPERATION_LINEAR_WGRAD:
+        return 2.0 * (double)o->linear.rows * (double)o->linear.in * (double)o->linear.out;
+    case OPERATION_ATTENTION:
+    case OPERATION_ATTENTION_BACKWARD:
+        scores = (double)(a->batch * a->heads) * (double)a->q_rows * (double)a->kv_rows;
+        return (a->causal ? 0.5 : 1.0) * (o->kind == OPERATION_ATTENTION ? 4 : 10) * scores *
+               (double)a->head_size;
+    default:
+        return 0;
+    }
+}
+
+static double norm_bytes(const struct residual_norm_shape *s, int backward)
+{
+    double tensor = (double)s->rows * (double)s->cols * (double)type_size(s->type);
+    int norm = s->norm != NORM_NONE;
+
+    if (backward) /* dsum, dy and sum are read; dresidual and, with dropout, dx are written */
+        return tensor * (1 + 2 * norm + 1 + (s->input && s->dropout > 0));
+    return tensor * (2 * (s->input != 0) + (s->residual != 0) + norm);
+}
+
+static double bytes_of(const struct operation *o)
+{
+    const struct embedding_shape *e = &o->embedding;
+    double rows;
+
+    switch (o->kind) {
+    case OPERATION_RESIDUAL_NORM:
+    case OPERATION_RESIDUAL_NORM_BACKWARD:
+        return norm_bytes(&o->residual_norm, o->kind == OPERATION_RESIDUAL_NORM_BACKWARD);
+    case OPERATION_ACTIVATION:
+        return 2.0 * (double)o->activation.count * (double)type_size(o->activation.type);
+    case OPERATION_SWIGLU:
+    case OPERATION_SWIGLU_BACKWARD:
+        return (o->kind == OPERATION_SWIGLU ? 3.0 : 5.0) * (double)o->swiglu.rows *
+               (double)o->swiglu.cols * (double)type_size(o->swiglu.type);
+    case OPERATION_EMBEDDING:
+    case OPERATION_EMBEDDING_BACKWARD:
+        rows = (double)e->rows * (double)e->cols * (double)type_size(e->type);
+        return o->kind == OPERATION_EMBEDDING
+                   ? 2 * rows
+                   : rows + (double)e->table_rows * (double)e->cols * sizeof(float);
+    case OPERATION_ADAM: /* gradient read; master and moments read and written; weights written */
+        return (double)o->adam.count *
+               (28.0 + (o->adam.type == TYPE_FP32 ? 0.0 : (double)type_size(o->adam.type)));
+    case OPERATION_SQUARE_SUM:
+        return (double)o->square_sum.count * sizeof(float);
+    default:
+        return 0;
+    }
+}
+
+void profile_add(void *context, const struct operation *operation, double seconds)
+{
+    struct profile *profile = context;
+    struct profile_sum *sum = &profile->parts[part_of(operation)];
+
+    sum->seconds += seconds;
+    sum->flops += flops_of(operation);
+    sum->bytes += bytes_of(operation);
+}
+
+static void print_part(const char *name, double seconds, double elapsed, int64_t steps,
+                       FILE *stream)
+{
+    fprintf(stream, "  %-32s %10.3f ms %5.1f %%", name, 1e3 * seconds / (double)steps,
+            elapsed > 0 ? 100 * seconds / elapsed : 0.0);
+}
+
+void profile_print(const struct profile *profile, double elapsed, int64_t steps, FILE *stream)
+{
+    double known = 0;
+
+    fprintf(stream, "time of a step by part, mean of %lld:\n", (long long)steps);
+    for (int i = 0; i < PROFILE_PARTS; i++) {
+        const struct profile_sum *sum = &profile->parts[i];
+
+        known += sum->seconds;
+        if (sum->seconds <= 0)
+            continue;
+        print_part(names[i], sum->seconds, elapsed, steps, stream);
+        if (sum->flops > 0)
+            fprintf(stream, " %9.3f TFLOP/s", 1e-12 * sum->flops / sum->seconds);
+        else if (sum->bytes > 0)
+            fprintf(stream, " %9.3f TB/s", 1e-12 * sum->bytes / sum->seconds);
+        fprintf(stream, "\n");
+    }
+    /* Operations of two streams may run side by side. */
+    print_part("gaps, copies and communication", elapsed > known ? elapsed - known : 0, elapsed,
+               steps, stream);
+    fprintf(stream, "\n");
+    print_part("together", elapsed, elapsed, steps, stream);
+    fprintf(stream, "\n");
+}
