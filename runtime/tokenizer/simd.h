@@ -7,6 +7,14 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Before a loop whose few rounds shall be code side by side, so that vectors stay in registers: at
+ * -O2 GCC keeps it a loop. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define UNROLLED _Pragma("GCC unroll 16")
+#else
+#define UNROLLED
+#endif
+
 struct byte_masks {
     uint64_t letter, number; /* ASCII */
     uint64_t space;          /* ASCII white space */
@@ -34,6 +42,7 @@ static inline uint64_t simd_gather(uint8x16_t a, uint8x16_t b, uint8x16_t c, uin
 #define SIMD_GATHER(expression)                                              \
     __extension__({                                                          \
         uint8x16_t simd_part[4];                                             \
+        UNROLLED                                                             \
         for (int simd_i = 0; simd_i < 4; simd_i++) {                         \
             uint8x16_t v = vector[simd_i];                                   \
             simd_part[simd_i] = (expression);                                \
@@ -45,6 +54,7 @@ static inline void simd_classify(const uint8_t *text, struct byte_masks *masks)
 {
     uint8x16_t vector[4];
 
+    UNROLLED
     for (int i = 0; i < 4; i++)
         vector[i] = vld1q_u8(text + 16 * i);
     masks->letter = SIMD_GATHER(
@@ -54,16 +64,6 @@ static inline void simd_classify(const uint8_t *text, struct byte_masks *masks)
     masks->space = masks->blank | SIMD_GATHER(vcltq_u8(vsubq_u8(v, vdupq_n_u8(9)), vdupq_n_u8(5)));
     masks->quote = SIMD_GATHER(vceqq_u8(v, vdupq_n_u8('\'')));
     masks->high = SIMD_GATHER(vcgeq_u8(v, vdupq_n_u8(0x80)));
-}
-
-/* Bits of the bytes that have a bit of 'mask'. */
-static inline uint64_t simd_test(const uint8_t *bytes, uint8_t mask)
-{
-    uint8x16_t vector[4];
-
-    for (int i = 0; i < 4; i++)
-        vector[i] = vld1q_u8(bytes + 16 * i);
-    return SIMD_GATHER(vtstq_u8(v, vdupq_n_u8(mask)));
 }
 
 /* The lowest of 'count' numbers, a multiple of 8. */
@@ -78,6 +78,35 @@ static inline uint32_t simd_lowest(const uint32_t *numbers, size_t count)
     return vminvq_u32(vminq_u32(low, high));
 }
 
+/* Sixteen numbers in registers. */
+struct simd_sixteen {
+    uint32x4_t parts[4];
+};
+
+static inline struct simd_sixteen simd_load(const uint32_t *numbers)
+{
+    return (struct simd_sixteen){{vld1q_u32(numbers), vld1q_u32(numbers + 4),
+                                  vld1q_u32(numbers + 8), vld1q_u32(numbers + 12)}};
+}
+
+static inline void simd_set(struct simd_sixteen *all, size_t at, uint32_t number)
+{
+    static const uint32_t places[4] = {0, 1, 2, 3};
+    uint32x4_t place = vld1q_u32(places), wanted = vdupq_n_u32((uint32_t)at);
+
+    UNROLLED
+    for (int i = 0; i < 4; i++) {
+        all->parts[i] = vbslq_u32(vceqq_u32(place, wanted), vdupq_n_u32(number), all->parts[i]);
+        place = vaddq_u32(place, vdupq_n_u32(4));
+    }
+}
+
+static inline uint32_t simd_lowest_of(const struct simd_sixteen *all)
+{
+    return vminvq_u32(vminq_u32(vminq_u32(all->parts[0], all->parts[1]),
+                                vminq_u32(all->parts[2], all->parts[3])));
+}
+
 #elif defined(__AVX2__) && !defined(TOKENIZER_PLAIN)
 #include <immintrin.h>
 #define SIMD_NAME "avx2"
@@ -85,6 +114,7 @@ static inline uint32_t simd_lowest(const uint32_t *numbers, size_t count)
 #define SIMD_GATHER(expression)                                                               \
     __extension__({                                                                           \
         uint64_t simd_bits = 0;                                                               \
+        UNROLLED                                                                              \
         for (int simd_i = 0; simd_i < 2; simd_i++) {                                          \
             __m256i v = vector[simd_i];                                                       \
             simd_bits |= (uint64_t)(uint32_t)_mm256_movemask_epi8(expression) << 32 * simd_i; \
@@ -104,6 +134,7 @@ static inline void simd_classify(const uint8_t *text, struct byte_masks *masks)
 {
     __m256i vector[2];
 
+    UNROLLED
     for (int i = 0; i < 2; i++)
         vector[i] = _mm256_loadu_si256((const __m256i *)(text + 32 * i));
     masks->letter = SIMD_GATHER(simd_within(_mm256_or_si256(v, _mm256_set1_epi8(0x20)), 'a', 26));
@@ -114,15 +145,6 @@ static inline void simd_classify(const uint8_t *text, struct byte_masks *masks)
     masks->high = SIMD_GATHER(v);
 }
 
-static inline uint64_t simd_test(const uint8_t *bytes, uint8_t mask)
-{
-    __m256i vector[2], bits = _mm256_set1_epi8((char)mask);
-
-    for (int i = 0; i < 2; i++)
-        vector[i] = _mm256_loadu_si256((const __m256i *)(bytes + 32 * i));
-    return ~SIMD_GATHER(_mm256_cmpeq_epi8(_mm256_and_si256(v, bits), _mm256_setzero_si256()));
-}
-
 static inline uint32_t simd_lowest(const uint32_t *numbers, size_t count)
 {
     __m256i low = _mm256_set1_epi32(-1);
@@ -131,6 +153,38 @@ static inline uint32_t simd_lowest(const uint32_t *numbers, size_t count)
     for (size_t i = 0; i < count; i += 8)
         low = _mm256_min_epu32(low, _mm256_loadu_si256((const __m256i *)(numbers + i)));
     half = _mm_min_epu32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
+    half = _mm_min_epu32(half, _mm_shuffle_epi32(half, 0x4E));
+    half = _mm_min_epu32(half, _mm_shuffle_epi32(half, 0xB1));
+    return (uint32_t)_mm_cvtsi128_si32(half);
+}
+
+struct simd_sixteen {
+    __m256i parts[2];
+};
+
+static inline struct simd_sixteen simd_load(const uint32_t *numbers)
+{
+    return (struct simd_sixteen){{_mm256_loadu_si256((const __m256i *)numbers),
+                                  _mm256_loadu_si256((const __m256i *)(numbers + 8))}};
+}
+
+static inline void simd_set(struct simd_sixteen *all, size_t at, uint32_t number)
+{
+    __m256i place = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    __m256i wanted = _mm256_set1_epi32((int)at), value = _mm256_set1_epi32((int)number);
+
+    UNROLLED
+    for (int i = 0; i < 2; i++) {
+        all->parts[i] = _mm256_blendv_epi8(all->parts[i], value, _mm256_cmpeq_epi32(place, wanted));
+        place = _mm256_add_epi32(place, _mm256_set1_epi32(8));
+    }
+}
+
+static inline uint32_t simd_lowest_of(const struct simd_sixteen *all)
+{
+    __m256i low = _mm256_min_epu32(all->parts[0], all->parts[1]);
+    __m128i half = _mm_min_epu32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
+
     half = _mm_min_epu32(half, _mm_shuffle_epi32(half, 0x4E));
     half = _mm_min_epu32(half, _mm_shuffle_epi32(half, 0xB1));
     return (uint32_t)_mm_cvtsi128_si32(half);
@@ -148,6 +202,28 @@ static inline uint32_t simd_lowest(const uint32_t *numbers, size_t count)
     return low;
 }
 
+struct simd_sixteen {
+    uint32_t parts[16];
+};
+
+static inline struct simd_sixteen simd_load(const uint32_t *numbers)
+{
+    struct simd_sixteen all;
+
+    memcpy(all.parts, numbers, sizeof(all.parts));
+    return all;
+}
+
+static inline void simd_set(struct simd_sixteen *all, size_t at, uint32_t number)
+{
+    all->parts[at] = number;
+}
+
+static inline uint32_t simd_lowest_of(const struct simd_sixteen *all)
+{
+    return simd_lowest(all->parts, 16);
+}
+
 static inline void simd_classify(const uint8_t *text, struct byte_masks *masks)
 {
     memset(masks, 0, sizeof(*masks));
@@ -163,14 +239,6 @@ static inline void simd_classify(const uint8_t *text, struct byte_masks *masks)
     }
 }
 
-static inline uint64_t simd_test(const uint8_t *bytes, uint8_t mask)
-{
-    uint64_t bits = 0;
-
-    for (int i = 0; i < 64; i++)
-        bits |= (uint64_t)((bytes[i] & mask) != 0) << i;
-    return bits;
-}
 #endif
 
 #endif

@@ -39,7 +39,7 @@ int split_next(struct splitter *splitter)
     else if (splitter->options.rule == SPLIT_LLAMA3)
         size = split_llama3(splitter, size);
     else
-        splitter->engine->cuts(splitter, size);
+        split_cuts(splitter, size);
     splitter->scanned += size;
     /* The end of the text is the last end. */
     if (splitter->scanned == splitter->length)

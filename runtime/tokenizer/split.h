@@ -26,7 +26,7 @@ struct split_options {
 };
 
 /* In the table of cuts. */
-enum { SPLIT_HERE = 1, SPLIT_SPACES = 2 };
+enum { SPLIT_HERE = 1, SPLIT_SPACES = 16 };
 
 #define SPLIT_CHUNK  4096
 #define SPLIT_BLOCKS (SPLIT_CHUNK / 64)
@@ -40,12 +40,11 @@ struct split_block {
 
 struct splitter;
 
-/* The same rules for different processors: each takes a chunk of 'size' bytes from splitter->base
+/* The same rule for different processors: each takes a chunk of 'size' bytes from splitter->base
  * on. */
 struct split_engine {
     const char *name;
     void (*gpt2)(struct splitter *splitter, size_t size);
-    void (*cuts)(struct splitter *splitter, size_t size);
 };
 extern const struct split_engine split_plain, split_neon, split_avx2;
 
@@ -56,7 +55,7 @@ const struct split_engine *split_best_engine(void);
 struct splitter {
     struct split_options options;
     const struct split_engine *engine; /* NULL: the best */
-    const uint8_t *cuts;               /* SPLIT_CUTS: by two bytes, where to cut */
+    const uint8_t *cuts; /* SPLIT_CUTS: by first byte + 256 * second byte, where to cut */
     const uint8_t *text;
     size_t length;
     size_t base;         /* ends[] count from here */

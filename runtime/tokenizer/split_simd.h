@@ -1,29 +1,10 @@
-/* GPT-2's regular expression as bit algebra on the masks of 64 bytes, and cuts by pairs of bytes.
- * This is the body of split_neon.c, split_avx2.c and split_plain.c, which define SPLIT_ENGINE, its
- * name. */
+/* GPT-2's regular expression as bit algebra on the masks of 64 bytes. This is the body of
+ * split_neon.c, split_avx2.c and split_plain.c, which define SPLIT_ENGINE, its name. */
 #include "split_rules.h"
 #include "simd.h"
 #include "unicode.h"
 
 #include <string.h>
-
-/* Write the places of the bits of 'starts' within 'size' bytes into splitter->ends. */
-static void emit(struct splitter *splitter, const uint64_t *starts, size_t size)
-{
-    uint32_t *out = splitter->ends;
-
-    for (size_t block = 0; block * 64 < size; block++) {
-        uint64_t bits = starts[block];
-        uint32_t base = (uint32_t)(block * 64), *to = out;
-
-        out += __builtin_popcountll(bits);
-        /* Several at a time, some of them in vain: that is quicker than guessing where to stop. */
-        for (; bits; to += SPLIT_AHEAD)
-            for (int i = 0; i < SPLIT_AHEAD; i++, bits &= bits - 1)
-                to[i] = base + (uint32_t)__builtin_ctzll(bits | UINT64_C(1) << 63);
-    }
-    splitter->count = (size_t)(out - splitter->ends);
-}
 
 /* Put the class of 'length' bytes at 'at' (from the chunk's begin) into the masks. */
 static void mark_character(struct split_block *blocks, size_t at, size_t length,
@@ -225,42 +206,7 @@ static void split_gpt2(struct splitter *splitter, size_t size)
     /* Nothing begins at or behind the end of the text. */
     if (size & 63)
         splitter->starts[size / 64] &= ~(~UINT64_C(0) << (size & 63));
-    emit(splitter, splitter->starts, size);
+    split_emit(splitter, splitter->starts, size);
 }
 
-/* Cut by pairs of bytes. */
-static void split_cuts(struct splitter *splitter, size_t size)
-{
-    const uint8_t *text = splitter->text + splitter->base, *cuts = splitter->cuts;
-    int more = splitter->base + size < splitter->length;
-    uint8_t flags[SPLIT_CHUNK + 64];
-    uint64_t starts[SPLIT_BLOCKS], here, spaces;
-    size_t at = 0, blocks = (size + 63) / 64;
-
-    if (splitter->base == 0)
-        flags[at++] = 0;
-    /* One byte ahead: what follows the last space of the chunk matters. */
-    for (; at < size + (size_t)more; at++) {
-        uint16_t pair;
-
-        memcpy(&pair, text + at - 1, 2);
-        flags[at] = cuts[pair];
-    }
-    memset(flags + at, SPLIT_HERE, sizeof(flags) - at < 128 ? sizeof(flags) - at : 128);
-    here = simd_test(flags, SPLIT_HERE);
-    spaces = simd_test(flags, SPLIT_SPACES);
-    for (size_t block = 0; block < blocks; block++) {
-        uint64_t next_here = simd_test(flags + (block + 1) * 64, SPLIT_HERE);
-        uint64_t next_spaces = simd_test(flags + (block + 1) * 64, SPLIT_SPACES);
-        uint64_t behind = (here | spaces) >> 1 | (next_here | next_spaces) << 63;
-
-        starts[block] = here | (spaces & ~behind);
-        here = next_here;
-        spaces = next_spaces;
-    }
-    if (size & 63)
-        starts[blocks - 1] &= ~(~UINT64_C(0) << (size & 63));
-    emit(splitter, starts, size);
-}
-
-const struct split_engine SPLIT_ENGINE = {SIMD_NAME, split_gpt2, split_cuts};
+const struct split_engine SPLIT_ENGINE = {SIMD_NAME, split_gpt2};

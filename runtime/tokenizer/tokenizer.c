@@ -39,27 +39,18 @@ int model_set_tokens(struct tokenizer *tokenizer, struct error *err)
     return rc;
 }
 
-/* The cuts as one byte for two bytes as they lie in memory. */
+/* The cuts as one byte for two bytes. */
 static int set_cuts(struct tokenizer *tokenizer, struct error *err)
 {
-    static const uint8_t spaces[2] = {' ', ' '};
-    uint16_t both;
-
     tokenizer->cuts = malloc(65536);
     if (!tokenizer->cuts)
         return error_set(err, "out of memory for the vocabulary");
     for (unsigned first = 0; first < 256; first++)
-        for (unsigned second = 0; second < 256; second++) {
-            uint8_t bytes[2] = {(uint8_t)first, (uint8_t)second};
-            uint16_t pair;
-
-            memcpy(&pair, bytes, 2);
-            tokenizer->cuts[pair] =
+        for (unsigned second = 0; second < 256; second++)
+            tokenizer->cuts[first | second << 8] =
                 bpe_joined(&tokenizer->bpe, (uint8_t)first, (uint8_t)second) ? 0 : SPLIT_HERE;
-        }
-    memcpy(&both, spaces, 2);
     if (tokenizer->bpe.space_runs)
-        tokenizer->cuts[both] = SPLIT_SPACES;
+        tokenizer->cuts[' ' | ' ' << 8] = SPLIT_SPACES;
     return 0;
 }
 

@@ -140,8 +140,8 @@ static void test_gpt2(const struct split_engine *engine)
     ok(good, "GPT-2's words by %s", engine->name);
 }
 
-/* Cuts: the ends are where the table says, in every engine. */
-static void test_cuts(const struct split_engine *engine)
+/* Cuts: the ends are where the table says. */
+static void test_cuts(void)
 {
     static struct splitter splitter;
     static uint8_t cuts[65536];
@@ -150,7 +150,6 @@ static void test_cuts(const struct split_engine *engine)
     memset(&splitter, 0, sizeof(splitter));
     for (size_t i = 0; i < sizeof(cuts); i++)
         cuts[i] = draw(4) == 0 ? SPLIT_HERE : draw(4) == 0 ? SPLIT_SPACES : 0;
-    splitter.engine = engine;
     splitter.options.rule = SPLIT_CUTS;
     splitter.cuts = cuts;
     for (int i = 0; i < 300; i++) {
@@ -167,9 +166,9 @@ static void test_cuts(const struct split_engine *engine)
                 for (at++; at < length; at++) {
                     uint16_t behind = 0;
 
-                    memcpy(&pair, text + at - 1, 2);
+                    pair = (uint16_t)(text[at - 1] | text[at] << 8);
                     if (at + 1 < length)
-                        memcpy(&behind, text + at, 2);
+                        behind = (uint16_t)(text[at] | text[at + 1] << 8);
                     if (cuts[pair] == SPLIT_HERE ||
                         (cuts[pair] == SPLIT_SPACES && at + 1 < length && cuts[behind] == 0))
                         break;
@@ -179,14 +178,13 @@ static void test_cuts(const struct split_engine *engine)
         good &= at == length;
         free(text);
     }
-    ok(good, "cuts by %s", engine->name);
+    ok(good, "cuts by pairs of bytes");
 }
 
 int main(void)
 {
     test_gpt2(&split_plain);
-    test_cuts(&split_plain);
     test_gpt2(split_best_engine());
-    test_cuts(split_best_engine());
+    test_cuts();
     return done_testing();
 }
