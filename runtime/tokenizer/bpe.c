@@ -26,6 +26,33 @@ void bpe_scratch_clear(struct bpe_scratch *scratch)
     memset(scratch, 0, sizeof(*scratch));
 }
 
+/* Not behind a space: where it stays alone, it belongs to the spaces before it, and who looks for
+ * that expects it with the character that follows. */
+size_t bpe_cut(const struct bpe *bpe, const uint8_t *word, size_t length, size_t at)
+{
+    uint32_t before, point;
+    size_t bit;
+
+    if (at >= length)
+        return length;
+    if (bpe->units == BPE_BYTES) {
+        for (at++; at < length && bpe_joined(bpe, word[at - 1], word[at]); at++)
+            ;
+        return at;
+    }
+    for (at += utf8_decode(word + at, word + length, &before); at < length; before = point) {
+        size_t size = utf8_decode(word + at, word + length, &point);
+
+        bit = bpe_neighbour(before, point);
+        if (!bpe_joined(bpe, word[at - 1], word[at]) ||
+            (before != ' ' && before != UNICODE_INVALID && point != UNICODE_INVALID &&
+             !(bpe->neighbours[bit >> 6] >> (bit & 63) & 1)))
+            return at;
+        at += size;
+    }
+    return length;
+}
+
 /* The symbols of a word as a chain; keys are ranks with the place in the low bits, so that the
  * smallest is the leftmost of the lowest rank. */
 struct chain {

@@ -54,6 +54,7 @@ struct bpe {
     uint32_t *right;
     uint32_t *shorter;         /* by symbol: the longest symbol that it begins with */
     uint8_t joined[65536 / 8]; /* two bytes that stand side by side within a symbol */
+    uint64_t *neighbours; /* BPE_CHARACTERS: bits by hash, of characters side by side in a symbol */
 };
 
 /* Memory for words of any length. All zero at first. */
@@ -134,6 +135,14 @@ static inline uint32_t bpe_merge(const struct bpe *bpe, uint32_t left, uint32_t 
     return __builtin_expect(symbol != BPE_NONE, 1) ? symbol : bpe_joint(bpe, left, right);
 }
 
+/* The bit of two characters in 'neighbours'. */
+#define BPE_NEIGHBOUR_BITS 17
+static inline size_t bpe_neighbour(uint32_t first, uint32_t second)
+{
+    return (size_t)(((uint64_t)first << 32 | second) * UINT64_C(0x9E3779B97F4A7C15) >>
+                    (64 - BPE_NEIGHBOUR_BITS));
+}
+
 /* The symbol of a character, or BPE_NONE. */
 static inline uint32_t bpe_character(const struct bpe *bpe, uint32_t point)
 {
@@ -149,6 +158,9 @@ static inline int bpe_joined(const struct bpe *bpe, uint8_t first, uint8_t secon
 
     return bpe->joined[at >> 3] >> (at & 7) & 1;
 }
+
+/* The first place behind 'at' where a word can be cut without changing its ids, or its end. */
+size_t bpe_cut(const struct bpe *bpe, const uint8_t *word, size_t length, size_t at);
 
 static inline void bpe_mark(uint8_t *map, const uint8_t *text, size_t length)
 {

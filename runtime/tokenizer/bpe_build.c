@@ -42,6 +42,7 @@ void bpe_clear(struct bpe *bpe)
     free(bpe->left);
     free(bpe->right);
     free(bpe->shorter);
+    free(bpe->neighbours);
     memset(bpe, 0, sizeof(*bpe));
 }
 
@@ -279,7 +280,22 @@ int bpe_add_all_pairs(struct bpe *bpe, const uint32_t *order, const uint8_t *tie
     return 0;
 }
 
-/* Note which bytes stand side by side within tokens that can come out. */
+/* Note which characters stand side by side within a text. */
+static void mark_neighbours(uint64_t *map, const uint8_t *text, size_t length)
+{
+    uint32_t before, point;
+    size_t at = utf8_decode(text, text + length, &before);
+
+    for (; at < length; before = point) {
+        size_t bit;
+
+        at += utf8_decode(text + at, text + length, &point);
+        bit = bpe_neighbour(before, point);
+        map[bit >> 6] |= UINT64_C(1) << (bit & 63);
+    }
+}
+
+/* Note which bytes, and characters, stand side by side within tokens that can come out. */
 static void mark_joined(struct bpe *bpe)
 {
     for (uint32_t symbol = 0; symbol < bpe->symbol_count; symbol++) {
@@ -289,6 +305,8 @@ static void mark_joined(struct bpe *bpe)
         if (bpe->made_at[symbol] == BPE_NONE && !bpe->whole_words)
             continue;
         bpe_mark(bpe->joined, text, length);
+        if (bpe->neighbours && length > 0)
+            mark_neighbours(bpe->neighbours, text, length);
     }
     if (bpe->units == BPE_CHARACTERS)
         for (unsigned first = 0; first < 256; first++)
@@ -382,7 +400,9 @@ int bpe_finish(struct bpe *bpe, int cut_spaces, struct error *err)
     if (bpe_linear_prepare(bpe) < 0 || find_unmade(bpe) < 0 || make_filter(bpe) < 0)
         return out_of_memory(err);
     bpe->byte_pairs = malloc(65536 * sizeof(*bpe->byte_pairs));
-    if (!bpe->byte_pairs)
+    if (bpe->units == BPE_CHARACTERS)
+        bpe->neighbours = calloc((1 << BPE_NEIGHBOUR_BITS) / 64, sizeof(*bpe->neighbours));
+    if (!bpe->byte_pairs || (bpe->units == BPE_CHARACTERS && !bpe->neighbours))
         return out_of_memory(err);
     for (unsigned byte = 0; byte < 256 && bpe->units == BPE_CHARACTERS; byte++)
         bpe->byte_symbols[byte] = byte < 0x80 ? bpe_character(bpe, byte) : BPE_NONE;

@@ -8,29 +8,28 @@
 #define KEY(rank, at) ((rank) == BPE_NONE ? BPE_NONE : (rank) << 6 | (uint32_t)(at))
 
 struct small_chain {
-    uint32_t keys[16];
-    uint8_t next[17], previous[17];
-    size_t count; /* of symbols at first */
+    struct simd_sixteen keys;
+    uint32_t alive; /* bits of the symbols that are left, and of the end */
+    size_t count;   /* of symbols at first */
 };
 
 /* Each byte is a symbol. Returns 0 where one is not. */
 static int begin_bytes(const struct bpe *bpe, const uint8_t *word, size_t length, uint32_t *ids,
                        struct small_chain *chain)
 {
-    uint32_t known = 0;
+    uint32_t keys[16], known = 0;
 
-    for (size_t i = 0; i < 16; i++) {
-        uint32_t rank = BPE_NONE;
-
+    memset(keys, 0xFF, sizeof(keys));
+    for (size_t i = 0; i < length; i++) {
         ids[i] = bpe->byte_symbols[word[i]];
-        if (i < length)
-            known |= ids[i];
-        if (i + 1 < length)
-            rank = bpe->byte_pairs[(unsigned)word[i] << 8 | word[i + 1]];
-        chain->keys[i] = KEY(rank, i);
-        chain->next[i] = (uint8_t)(i + 1);
-        chain->previous[i + 1] = (uint8_t)i;
+        known |= ids[i];
     }
+    for (size_t i = 0; i + 1 < length; i++) {
+        uint32_t rank = bpe->byte_pairs[(unsigned)word[i] << 8 | word[i + 1]];
+
+        keys[i] = KEY(rank, i);
+    }
+    chain->keys = simd_load(keys);
     chain->count = length;
     return known < BPE_SYMBOL_LIMIT;
 }
@@ -48,6 +47,7 @@ static int begin_characters(const struct bpe *bpe, const uint8_t *word, size_t l
                             uint32_t *ids, struct small_chain *chain)
 {
     const uint8_t *at = word, *end = at + length;
+    uint32_t keys[16];
 
     chain->count = 0;
     while (at < end) {
@@ -58,41 +58,44 @@ static int begin_characters(const struct bpe *bpe, const uint8_t *word, size_t l
         if (ids[chain->count++] == BPE_NONE)
             return 0;
     }
-    for (size_t i = 0; i < 16; i++) {
-        uint32_t rank = BPE_NONE;
+    memset(keys, 0xFF, sizeof(keys));
+    for (size_t i = 0; i + 1 < chain->count; i++) {
+        uint32_t rank = bpe_rank(bpe, ids[i], ids[i + 1]);
 
-        if (i + 1 < chain->count)
-            rank = bpe_rank(bpe, ids[i], ids[i + 1]);
-        chain->keys[i] = KEY(rank, i);
-        chain->next[i] = (uint8_t)(i + 1);
-        chain->previous[i + 1] = (uint8_t)i;
+        keys[i] = KEY(rank, i);
     }
+    chain->keys = simd_load(keys);
     return 1;
+}
+
+/* The first symbol that is left behind 'at', or the end. */
+static inline size_t next_of(const struct small_chain *chain, size_t at)
+{
+    return (size_t)__builtin_ctz(chain->alive & ~UINT32_C(1) << at);
 }
 
 /* One merge. Returns 0 when there is none left. */
 static inline int merge_one(const struct bpe *bpe, uint32_t *ids, struct small_chain *chain)
 {
-    uint32_t key = simd_lowest(chain->keys, 16), symbol, rank = BPE_NONE;
-    size_t at = key & 63, gone, next, before;
+    uint32_t key = simd_lowest_of(&chain->keys), symbol, rank = BPE_NONE;
+    size_t at = key & 63, gone, next;
 
     if (key == BPE_NONE)
         return 0;
-    gone = chain->next[at];
-    next = chain->next[gone];
-    before = chain->previous[at];
+    gone = next_of(chain, at);
+    next = next_of(chain, gone);
     symbol = bpe_merge(bpe, ids[at], ids[gone], key >> 6);
     ids[at] = symbol;
-    chain->keys[gone] = BPE_NONE;
-    chain->next[at] = (uint8_t)next;
-    if (next < chain->count) {
-        chain->previous[next] = (uint8_t)at;
+    chain->alive &= ~(UINT32_C(1) << gone);
+    simd_set(&chain->keys, gone, BPE_NONE);
+    if (next < chain->count)
         rank = bpe_rank(bpe, symbol, ids[next]);
-    }
-    chain->keys[at] = KEY(rank, at);
+    simd_set(&chain->keys, at, KEY(rank, at));
     if (at > 0) {
+        size_t before = 31 - (size_t)__builtin_clz(chain->alive & ((UINT32_C(1) << at) - 1));
+
         rank = bpe_rank(bpe, ids[before], symbol);
-        chain->keys[before] = KEY(rank, before);
+        simd_set(&chain->keys, before, KEY(rank, before));
     }
     return 1;
 }
@@ -116,9 +119,10 @@ size_t bpe_encode_small(const struct bpe *bpe, const uint8_t *word, size_t lengt
     } else if (!begin_characters(bpe, word, length, ids, &chain)) {
         return 0;
     }
+    chain.alive = (UINT32_C(2) << chain.count) - 1;
     while (merge_one(bpe, ids, &chain))
         ;
-    for (size_t i = 0; i < chain.count; i = chain.next[i]) {
+    for (size_t i = 0; i < chain.count; i = next_of(&chain, i)) {
         if (ids[i] >= bpe->token_count)
             return 0;
         ids[made++] = ids[i];

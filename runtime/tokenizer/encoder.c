@@ -383,25 +383,37 @@ static inline void add_short(struct encoder *encoder, const uint8_t *word, size_
     *job = (struct job){low, high, (uint32_t)set};
 }
 
-/* A longer word: cut where two bytes meet that no token holds. What is left without a cut is looked
- * up or encoded as it is. */
+static inline void add_job(struct encoder *encoder, const uint8_t *word, size_t length, size_t left)
+{
+    if (length <= WORD_SHORT) {
+        add_short(encoder, word, length, left);
+        return;
+    }
+    if (length <= WORD_LONG) {
+        uint64_t key[4];
+        const struct word_long *set;
+
+        word_long_key(word, length, key);
+        set = encoder->words.longs + word_long_set(&encoder->words, key);
+        __builtin_prefetch(set);
+        __builtin_prefetch(set + 1);
+    }
+    encoder->jobs[encoder->job_count++] = (struct job){(uintptr_t)word, length, JOB_LONG};
+}
+
+/* A longer word: cut where two bytes or two characters meet that no token holds. What is left
+ * without a cut is looked up or encoded as it is. */
 static int add_long(struct encoder *encoder, const uint8_t *word, size_t length, size_t left,
                     struct token_buffer *out)
 {
     const struct bpe *bpe = &encoder->tokenizer->bpe;
     size_t begin = 0;
 
-    for (size_t at = 1; at <= length; at++) {
-        if (at < length && bpe_joined(bpe, word[at - 1], word[at]))
-            continue;
+    for (size_t at = bpe_cut(bpe, word, length, 0); begin < length;
+         at = bpe_cut(bpe, word, length, at)) {
         if (encoder->job_count == JOBS && flush(encoder, out) < 0)
             return -1;
-        if (at - begin <= WORD_SHORT) {
-            add_short(encoder, word + begin, at - begin, left - begin);
-        } else {
-            encoder->jobs[encoder->job_count++] =
-                (struct job){(uintptr_t)(word + begin), at - begin, JOB_LONG};
-        }
+        add_job(encoder, word + begin, at - begin, left - begin);
         begin = at;
     }
     return 0;

@@ -57,7 +57,7 @@ static inline uint64_t word_hash(uint64_t low, uint64_t high)
 /* The set a short word belongs to. */
 static inline size_t word_short_set(const struct words *words, uint64_t low, uint64_t high)
 {
-    return (size_t)(word_hash(low, high) >> words->short_shift) * 2;
+    return (size_t)((low * WORD_K1 + high * WORD_K2) >> words->short_shift) * 2;
 }
 
 static inline size_t word_long_set(const struct words *words, const uint64_t *key)
@@ -94,14 +94,20 @@ static const struct {
 static inline void word_short_key(const uint8_t *word, size_t length, size_t left, uint64_t *low,
                                   uint64_t *high)
 {
-    uint64_t bytes[2] = {0, 0};
+    uint64_t first = 0, second = 0;
 
-    if (__builtin_expect(left >= 16, 1))
-        memcpy(bytes, word, 16);
-    else
+    if (__builtin_expect(left >= 16, 1)) {
+        memcpy(&first, word, 8);
+        memcpy(&second, word + 8, 8);
+    } else {
+        uint8_t bytes[16] = {0};
+
         memcpy(bytes, word, length);
-    *low = bytes[0] & word_masks[length].low;
-    *high = (bytes[1] & word_masks[length].high) | (uint64_t)length << 56;
+        memcpy(&first, bytes, 8);
+        memcpy(&second, bytes + 8, 8);
+    }
+    *low = first & word_masks[length].low;
+    *high = (second & word_masks[length].high) | (uint64_t)length << 56;
 }
 
 static inline void word_long_key(const uint8_t *word, size_t length, uint64_t *key)
