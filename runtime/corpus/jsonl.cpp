@@ -3,11 +3,13 @@
  * Python's json does and a broken line must not become half a document. */
 #include "config.h"
 #include "jsonl.h"
+#include "unescape.h"
 
 #include <simdjson.h>
 
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <string>
 #include <utility>
@@ -28,9 +30,18 @@ struct wanted {
     uint64_t route; /* of the match: by which dots of the key the way down went */
 };
 
+/* Where the texts of a line go. */
+struct text_room {
+    std::unique_ptr<char[]> data;
+    size_t size;
+    char *at; /* behind the last text */
+};
+
 struct jsonl {
     simdjson::ondemand::parser usual;
     simdjson::ondemand::parser large;
+    simdjson::ondemand::parser *parser; /* of the line at hand */
+    text_room usual_room, large_room, *room;
     std::vector<wanted> keys;
     size_t fault_key;
 };
@@ -147,20 +158,38 @@ static bool has_surrogate(std::string_view text)
     return false;
 }
 
-/* Half a surrogate pair is JSON, but no text: the key's fault, not the line's. */
-static document_fault take_string(value &from, wanted &to)
+/* The text of a string: what is simple by a copy, the rest by the library. Half a surrogate pair is
+ * JSON, but no text: the key's fault, not the line's. */
+static document_fault take_string(jsonl &state, value &from, wanted &to)
 {
-    std::string_view raw = from.raw_json_token(), text;
+    std::string_view raw = from.raw_json_token(), rest;
+    char *text = state.room->at;
+    size_t end = raw.size() - 1, taken;
+    uint8_t *out;
 
-    if (from.get_string().get(text) != simdjson::SUCCESS) {
-        if (!escapes_are_valid(raw))
-            return FAULT_JSON;
-        to.fault = FAULT_SURROGATE;
-    } else if (has_surrogate(text)) {
-        to.fault = FAULT_SURROGATE;
-    } else {
-        to.texts.push_back({text.data(), text.size()});
+    if (from.get_raw_json_string().error())
+        return FAULT_JSON;
+    /* White space may follow the quote at the end. */
+    while (end > 0 && raw[end] != '"')
+        end--;
+    if (end == 0)
+        return FAULT_JSON;
+    state.room->at += unescape(raw.data() + 1, end - 1, text, &taken);
+    if (taken < end - 1) {
+        out = (uint8_t *)state.room->at;
+        if (state.parser->unescape((const uint8_t *)raw.data() + 1 + taken, out).get(rest)) {
+            if (!escapes_are_valid(raw))
+                return FAULT_JSON;
+            to.fault = FAULT_SURROGATE;
+            return FAULT_NONE;
+        }
+        if (has_surrogate(rest)) {
+            to.fault = FAULT_SURROGATE;
+            return FAULT_NONE;
+        }
+        state.room->at = (char *)out;
     }
+    to.texts.push_back({text, (size_t)(state.room->at - text)});
     return FAULT_NONE;
 }
 
@@ -185,7 +214,7 @@ static document_fault walk_array(jsonl &state, value &from, wanted *to, int dept
         if (code)
             return fault_of(code);
         if (to && element.raw_json_token()[0] == '"') {
-            fault = take_string(element, *to);
+            fault = take_string(state, element, *to);
         } else {
             if (to)
                 to->fault = FAULT_TYPE;
@@ -236,7 +265,7 @@ static document_fault take_value(jsonl &state, value &from, const path &way, int
     to.route = way.route;
     switch (from.raw_json_token()[0]) {
     case '"':
-        return take_string(from, to);
+        return take_string(state, from, to);
     case '[':
         return walk_array(state, from, &to, depth + 1);
     default:
@@ -309,14 +338,26 @@ static document_fault walk_object(jsonl &state, object &from, const std::vector<
     return FAULT_NONE;
 }
 
-static document_fault parse_line(jsonl &state, simdjson::ondemand::parser &parser, const char *data,
-                                 size_t size)
+/* Every text has room behind it for what is copied too much. */
+static bool make_room(text_room &room, size_t size)
+{
+    size_t wanted = size + UNESCAPE_PADDING + simdjson::SIMDJSON_PADDING;
+
+    if (room.size < wanted) {
+        room.data.reset(new (std::nothrow) char[wanted]);
+        room.size = room.data ? wanted : 0;
+    }
+    room.at = room.data.get();
+    return room.size > 0;
+}
+
+static document_fault parse_line(jsonl &state, const char *data, size_t size)
 {
     document line;
     object root;
     std::vector<path> paths;
     document_fault fault;
-    auto code = parser.iterate(data, size, size + JSONL_PADDING).get(line);
+    auto code = state.parser->iterate(data, size, size + JSONL_PADDING).get(line);
 
     if (code)
         return fault_of(code);
@@ -348,7 +389,8 @@ struct jsonl *jsonl_create(const char *const *keys, size_t count, struct error *
 {
     jsonl *state = new (std::nothrow) jsonl();
 
-    if (!state || state->usual.allocate(usual_line, JSONL_DEPTH + 2)) {
+    if (!state || state->usual.allocate(usual_line, JSONL_DEPTH + 2) ||
+        !make_room(state->usual_room, usual_line)) {
         delete state;
         error_set(err, "out of memory for JSON");
         return nullptr;
@@ -365,17 +407,20 @@ void jsonl_destroy(struct jsonl *jsonl)
 
 enum document_fault jsonl_parse(struct jsonl *jsonl, const char *data, size_t size)
 {
-    if (size <= usual_line)
-        return parse_line(*jsonl, jsonl->usual, data, size);
-    if (jsonl->large.allocate(size, JSONL_DEPTH + 2))
+    bool usual = size <= usual_line;
+
+    jsonl->parser = usual ? &jsonl->usual : &jsonl->large;
+    jsonl->room = usual ? &jsonl->usual_room : &jsonl->large_room;
+    if ((!usual && jsonl->large.allocate(size, JSONL_DEPTH + 2)) || !make_room(*jsonl->room, size))
         return FAULT_LENGTH;
-    return parse_line(*jsonl, jsonl->large, data, size);
+    return parse_line(*jsonl, data, size);
 }
 
 void jsonl_trim(struct jsonl *jsonl)
 {
     if (jsonl->large.capacity() > 0)
         jsonl->large = simdjson::ondemand::parser();
+    jsonl->large_room = text_room();
 }
 
 const struct jsonl_text *jsonl_texts(const struct jsonl *jsonl, size_t key, size_t *count)

@@ -3,6 +3,7 @@
 #include "config.h"
 #include "tap.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,6 +121,62 @@ static enum document_fault parse_deep(size_t depth, char open, char close)
     return fault;
 }
 
+/* Strings of random pieces, so that escapes lie at and across every place of a block; what comes
+ * out must be what the pieces stand for. */
+static int random_strings(void)
+{
+    static const struct {
+        const char *raw, *text;
+    } pieces[] = {
+        {"a", "a"},
+        {"\\\\", "\\"},
+        {"\\n", "\n"},
+        {"\\\"", "\""},
+        {"\\/\\b\\f", "/\b\f"},
+        {"\\r\\t", "\r\t"},
+        {"n", "n"},
+        {"\xc3\xa9", "\xc3\xa9"},
+        {"\\u00e9", "\xc3\xa9"},
+        {"0123456789abcdefghijklmnopqrstuvwxyz", "0123456789abcdefghijklmnopqrstuvwxyz"},
+    };
+    uint64_t state = 1;
+
+    for (int round = 0; round < 20000; round++) {
+        char raw[1200], text[1200], line[1400];
+        size_t raw_size = 0, text_size = 0, count, size;
+        const struct jsonl_text *texts;
+        /* Few strings have the last escape but one, which the library deals with. */
+        unsigned kinds = round % 4 == 0 ? 10 : round % 2 ? 8 : 7, wanted;
+
+        state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        wanted = (unsigned)(state >> 33) % 1000;
+        while (raw_size < wanted) {
+            size_t pick;
+
+            state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
+            pick = (size_t)(state >> 33) % (kinds + 1);
+            pick = pick == kinds ? 9 : pick;
+            memcpy(raw + raw_size, pieces[pick].raw, strlen(pieces[pick].raw));
+            raw_size += strlen(pieces[pick].raw);
+            memcpy(text + text_size, pieces[pick].text, strlen(pieces[pick].text));
+            text_size += strlen(pieces[pick].text);
+        }
+        size = (size_t)sprintf(line, "{\"a.b\":\"x\\n\",\"text\":[\"%.*s\" , \"\\t\"]}",
+                               (int)raw_size, raw);
+        if (parse(line, size) != FAULT_NONE)
+            return 0;
+        texts = jsonl_texts(jsonl, 0, &count);
+        if (count != 2 || texts[0].size != text_size ||
+            memcmp(texts[0].data, text, text_size) != 0 || texts[1].size != 1 ||
+            texts[1].data[0] != '\t')
+            return 0;
+        texts = jsonl_texts(jsonl, 1, &count);
+        if (count != 1 || texts[0].size != 2 || memcmp(texts[0].data, "x\n", 2) != 0)
+            return 0;
+    }
+    return 1;
+}
+
 int main(void)
 {
     static const char *const keys[] = {"text", "a.b"};
@@ -147,6 +204,7 @@ int main(void)
         ok(count == 1 && texts[0].size == 3 && memcmp(texts[0].data, "a\0b", 3) == 0,
            "an escaped NUL is a byte of the text");
     }
+    ok(random_strings(), "escapes at every place of a string");
     is_int(parse_deep(500, '[', ']'), FAULT_NONE, "500 lists deep");
     is_int(parse_deep(600, '[', ']'), FAULT_DEPTH, "600 lists deep are too many");
     is_int(parse_deep(1000000, '[', ']'), FAULT_DEPTH, "a million lists deep");
