@@ -5,24 +5,30 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* So much is written at a time. Past the page cache, addresses, places and sizes are whole units.
  */
-enum { BUFFER_SIZE = 1 << 20, UNIT = 4096 };
+enum { BUFFER_SIZE = 1 << 20, UNIT = 4096, HUGE_PAGE = 2 << 20 };
 
 int front_path(const struct work *work, size_t key, char *path, struct error *err)
 {
     return disk_path(path, err, "%.4000s/front-%zu.bin", work->base, key);
 }
 
-static char *new_buffer(struct error *err)
+/* Memory for all buffers. In large pages, since the kernel looks at every page that is written past
+ * its cache. */
+static char *new_buffers(size_t count, struct error *err)
 {
-    char *buffer = aligned_alloc(UNIT, BUFFER_SIZE);
+    size_t size = (count * BUFFER_SIZE + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1);
+    char *buffers = aligned_alloc(HUGE_PAGE, size);
 
-    if (!buffer)
+    if (!buffers)
         error_set(err, "out of memory");
-    return buffer;
+    else
+        madvise(buffers, size, MADV_HUGEPAGE);
+    return buffers;
 }
 
 static size_t round_up(size_t size)
@@ -215,9 +221,9 @@ static int open_file(struct front *front, size_t key, struct error *err)
         file->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     if (file->fd < 0)
         return error_set_errno(err, errno, "cannot create %s", path);
+    file->buffer = front->buffers + key * BUFFER_SIZE;
     front->keys++;
-    file->buffer = new_buffer(err);
-    return file->buffer ? 0 : -1;
+    return 0;
 }
 
 int front_open(struct front *front, const struct preprocess_config *config, struct work *work,
@@ -231,12 +237,13 @@ int front_open(struct front *front, const struct preprocess_config *config, stru
     front->open = 1;
     pthread_mutex_init(&front->lock, NULL);
     pthread_cond_init(&front->changed, NULL);
+    front->buffers = new_buffers(config->key_count + 1, err);
+    if (!front->buffers)
+        return -1;
     while (front->keys < config->key_count)
         if (open_file(front, front->keys, err) < 0)
             return -1;
-    front->buffer = new_buffer(err);
-    if (!front->buffer)
-        return -1;
+    front->buffer = front->buffers + config->key_count * BUFFER_SIZE;
     front->writing = pthread_create(&front->writer, NULL, write_thread, front) == 0;
     if (!front->writing)
         return error_set(err, "cannot start a thread");
@@ -253,11 +260,9 @@ void front_close(struct front *front)
     pthread_mutex_unlock(&front->lock);
     if (front->writing)
         pthread_join(front->writer, NULL);
-    for (size_t k = 0; k < front->keys; k++) {
+    for (size_t k = 0; k < front->keys; k++)
         close(front->files[k].fd);
-        free(front->files[k].buffer);
-    }
-    free(front->buffer);
+    free(front->buffers);
     pthread_mutex_destroy(&front->lock);
     pthread_cond_destroy(&front->changed);
     memset(front, 0, sizeof(*front));

@@ -28,6 +28,7 @@ struct front {
     size_t next;        /* the first chunk that is not made */
     struct place place; /* where it begins */
     struct front_file files[PART_KEYS];
+    char *buffers; /* the memory of all of them, and of the one that is being written */
     /* The thread that writes, and what it is to write: the size is 0 when that is done. */
     pthread_t writer;
     pthread_mutex_t lock;

@@ -16,6 +16,7 @@
 #define END_MAGIC   0x31444e4554524150ull
 /* More than any block can have; what a torn file may claim is bounded by it. */
 #define PAYLOAD_LIMIT ((uint64_t)1 << 34)
+#define PENDING_LIMIT ((size_t)256 << 10)
 
 struct block_header {
     uint64_t magic, payload, checksum;
@@ -29,6 +30,7 @@ struct part_writer {
     int fd, direct;
     size_t keys, id_size;
     uint64_t sums[PART_KEYS]; /* of the tokens that are not in it */
+    struct bytes pending;     /* without tokens blocks are small: several are written at once */
     char path[DISK_PATH];
 };
 
@@ -131,6 +133,27 @@ static size_t padded(size_t size)
     return (size + 7) & ~(size_t)7;
 }
 
+static int write_pending(struct part_writer *writer, struct error *err)
+{
+    struct iovec all = {writer->pending.data, writer->pending.size};
+
+    if (writer->pending.failed)
+        return error_set(err, "out of memory");
+    writer->pending.size = 0;
+    return disk_writev(writer->fd, &all, 1, writer->path, err);
+}
+
+/* Write a block, or keep it to be written with others. */
+static int write_block(struct part_writer *writer, struct iovec *parts, int count,
+                       struct error *err)
+{
+    if (!writer->direct)
+        return disk_writev(writer->fd, parts, count, writer->path, err);
+    for (int i = 0; i < count; i++)
+        bytes_put(&writer->pending, parts[i].iov_base, parts[i].iov_len);
+    return writer->pending.size < PENDING_LIMIT ? 0 : write_pending(writer, err);
+}
+
 int part_append(struct part_writer *writer, const struct part_data *data, struct error *err)
 {
     static const char zeros[8];
@@ -159,7 +182,7 @@ int part_append(struct part_writer *writer, const struct part_data *data, struct
         header.payload += parts[i].iov_len;
         header.checksum = checksum64(parts[i].iov_base, parts[i].iov_len, header.checksum);
     }
-    return disk_writev(writer->fd, parts, count, writer->path, err);
+    return write_block(writer, parts, count, err);
 }
 
 void part_abandon(struct part_writer *writer)
@@ -168,6 +191,7 @@ void part_abandon(struct part_writer *writer)
         return;
     close(writer->fd);
     unlink(writer->path);
+    bytes_clear(&writer->pending);
     free(writer);
 }
 
@@ -175,7 +199,6 @@ int part_finish(struct part_writer *writer, const struct part_totals *totals, co
                 size_t segments, struct error *err)
 {
     struct bytes bytes = {0};
-    struct iovec all;
     int rc;
 
     bytes_put_u64(&bytes, (uint64_t)totals->documents);
@@ -195,9 +218,11 @@ int part_finish(struct part_writer *writer, const struct part_totals *totals, co
     bytes_put_u64(&bytes, checksum64(bytes.data, bytes.size, 3));
     bytes_put_u64(&bytes, bytes.size);
     bytes_put_u64(&bytes, END_MAGIC);
-    all = (struct iovec){bytes.data, bytes.size};
-    rc = bytes.failed ? error_set(err, "out of memory")
-                      : disk_writev(writer->fd, &all, 1, writer->path, err);
+    rc = bytes.failed ? error_set(err, "out of memory") : 0;
+    if (rc == 0) {
+        bytes_put(&writer->pending, bytes.data, bytes.size);
+        rc = write_pending(writer, err);
+    }
     bytes_clear(&bytes);
     if (rc < 0) {
         part_abandon(writer);
@@ -208,6 +233,7 @@ int part_finish(struct part_writer *writer, const struct part_totals *totals, co
         rc = error_set_errno(err, errno, "cannot write %s", writer->path);
         unlink(writer->path);
     }
+    bytes_clear(&writer->pending);
     free(writer);
     return rc;
 }
