@@ -1,22 +1,9 @@
-/* Inside of preprocess/: one chunk in the making, and the blocks that threads carry between its
- * reader and its part. */
+/* Inside of preprocess/: one chunk in the making. */
 #ifndef MEGATRON_PREPROCESS_CHUNK_H
 #define MEGATRON_PREPROCESS_CHUNK_H
 
+#include "block.h"
 #include "encode.h"
-
-struct block {
-    struct record_block records;
-    struct part_data data;
-    size_t held;    /* memory that a long line has made it take; 0: as usual */
-    int64_t number; /* within its chunk */
-    int64_t faults[FAULT_COUNT];
-    struct part_fault listed[PART_FAULTS]; /* the first ones */
-    int64_t listed_count;
-    int64_t leading; /* lines without a key before the first document */
-    char names[256]; /* members of the first line without a key */
-    struct block *next;
-};
 
 struct chunk {
     size_t number;

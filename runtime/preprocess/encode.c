@@ -1,6 +1,5 @@
 #include "config.h"
 #include "chunk.h"
-#include "document.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,15 +9,12 @@
 static const size_t memory_limit = (size_t)192 << 20;
 /* The caches of all threads' encoders together, and the most that is of use to one. */
 static const size_t caches_limit = (size_t)256 << 20, cache_limit = (size_t)24 << 20;
-/* Longer lines are parsed by one thread at a time: what that takes is several times their size. */
-static const size_t long_line = 1 << 20;
 /* At most so many work at one chunk of the front: they read and write one after the other. */
 enum { SHARING_THREADS = 8 };
 
 struct worker {
     struct encode *encode;
-    struct encoder *encoder;
-    struct jsonl *jsonl;
+    struct block_encoder with;
     struct chunk *mine;
     struct error err;
     pthread_t thread;
@@ -45,127 +41,7 @@ struct encode_team {
     struct error err;
 };
 
-/* --- One document ----------------------------------------------------------------------------- */
-
-static void add_fault(struct block *block, enum document_fault fault, size_t key, int64_t line)
-{
-    block->faults[fault]++;
-    if (fault == FAULT_KEY && block->data.documents == 0)
-        block->leading++;
-    if (block->listed_count < PART_FAULTS)
-        block->listed[block->listed_count++] = (struct part_fault){
-            block->records.segment, (uint64_t)(block->records.first_line + line), (uint32_t)fault,
-            (uint32_t)key, 0};
-}
-
-/* The texts of one key: a sequence each; the end of the document follows the last one. */
-static int encode_texts(struct worker *worker, struct block *block, size_t key,
-                        const struct jsonl_text *texts, size_t count)
-{
-    struct token_buffer *tokens = &block->data.tokens[key];
-    struct entry_list *entries = &block->data.entries[key];
-    size_t first = entries->count;
-
-    for (size_t i = 0; i < count; i++) {
-        size_t before = tokens->count;
-
-        if (tokenizer_encode(worker->encoder, texts[i].data, texts[i].size, tokens, &worker->err) <
-            0)
-            return -1;
-        if (tokens->count > before &&
-            entry_list_add(entries, (int32_t)(tokens->count - before)) < 0)
-            return error_set(&worker->err, "out of memory");
-    }
-    if (entries->count == first) {
-        if (entry_list_add(entries, ENTRY_LAST) < 0)
-            return error_set(&worker->err, "out of memory");
-        return 0;
-    }
-    if (worker->encode->config->append_eod) {
-        if (tokenizer_append(worker->encoder, tokenizer_eod(worker->encode->tokenizer), tokens,
-                             &worker->err) < 0)
-            return -1;
-        entries->items[entries->count - 1]++;
-    }
-    entries->items[entries->count - 1] |= ENTRY_LAST;
-    return 0;
-}
-
-static int encode_record(struct worker *worker, struct block *block, const struct record *record)
-{
-    const struct preprocess_config *config = worker->encode->config;
-    struct jsonl_text text = {record->data, record->size};
-    size_t key;
-    enum document_fault fault =
-        document_check(config, worker->encode->tokenizer, worker->jsonl, record, &key);
-
-    if (fault != FAULT_NONE) {
-        add_fault(block, fault, key, record->line);
-        if (fault == FAULT_KEY && !block->names[0])
-            jsonl_names(worker->jsonl, record->data, record->size, block->names,
-                        sizeof(block->names));
-        return 0;
-    }
-    for (size_t k = 0; k < config->key_count; k++) {
-        size_t count = 1;
-        const struct jsonl_text *texts =
-            worker->jsonl ? jsonl_texts(worker->jsonl, k, &count) : &text;
-
-        if (encode_texts(worker, block, k, texts, count) < 0)
-            return -1;
-    }
-    block->data.documents++;
-    return 0;
-}
-
-static int encode_block(struct worker *worker, struct block *block)
-{
-    struct encode_team *team = worker->encode->team;
-    enum record_mode mode = worker->encode->config->mode;
-    struct record_cursor cursor = {0, 0};
-    struct record record;
-    int rc = 0;
-
-    if (block->records.too_long) {
-        add_fault(block, FAULT_LENGTH, 0, 0);
-        return 0;
-    }
-    while (rc == 0 && record_next(mode, &block->records, &cursor, &record)) {
-        if (record.size <= long_line) {
-            rc = encode_record(worker, block, &record);
-            continue;
-        }
-        pthread_mutex_lock(&team->long_lock);
-        rc = encode_record(worker, block, &record);
-        if (worker->jsonl)
-            jsonl_trim(worker->jsonl);
-        pthread_mutex_unlock(&team->long_lock);
-    }
-    return rc;
-}
-
 /* --- The team --------------------------------------------------------------------------------- */
-
-static void reset_block(struct block *block, size_t keys)
-{
-    for (size_t k = 0; k < keys; k++) {
-        struct token_buffer *tokens = &block->data.tokens[k];
-        struct entry_list *entries = &block->data.entries[k];
-
-        /* What one huge document took is given back. */
-        if (tokens->capacity > 4 << 20)
-            token_buffer_clear(tokens);
-        if (entries->capacity > 1 << 20) {
-            free(entries->items);
-            memset(entries, 0, sizeof(*entries));
-        }
-        tokens->count = entries->count = 0;
-    }
-    block->data.documents = 0;
-    block->listed_count = block->leading = 0;
-    block->names[0] = '\0';
-    memset(block->faults, 0, sizeof(block->faults));
-}
 
 static int fail(struct encode_team *team, const struct error *err)
 {
@@ -196,10 +72,10 @@ static int can_read(const struct encode_team *team, const struct chunk *chunk)
  * long ones fade. */
 static void hold_block(struct encode_team *team, struct block *block)
 {
-    block->held = block->records.capacity > long_line ? block->records.capacity : 0;
+    block->held = block->records.capacity > BLOCK_LONG_LINE ? block->records.capacity : 0;
     team->held += block->held;
     team->expected = block->held ? block->held : team->expected / 2;
-    if (team->expected < long_line)
+    if (team->expected < BLOCK_LONG_LINE)
         team->expected = 0;
 }
 
@@ -213,7 +89,7 @@ static void free_blocks(struct encode_team *team, struct block *freed, size_t ke
         if (freed->held)
             record_block_clear(&freed->records);
         freed->held = 0;
-        reset_block(freed, keys);
+        block_reset(freed, keys);
         freed->next = team->free;
         team->free = freed;
         freed = next;
@@ -402,7 +278,7 @@ static int do_block(struct worker *worker, struct chunk *chunk, struct block *bl
 {
     struct encode *encode = worker->encode;
 
-    if (encode_block(worker, block) < 0) {
+    if (block_encode(&worker->with, block, &worker->err) < 0) {
         const struct plan *plan = encode->plan;
         const struct segment *segment =
             &plan->segments[plan->chunks[chunk->number] + block->records.segment];
@@ -550,15 +426,10 @@ int encode_open(struct encode *encode, struct error *err)
         struct worker *worker = &team->workers[i];
 
         worker->encode = encode;
-        worker->encoder =
-            encoder_create(encode->tokenizer, cache < cache_limit ? cache : cache_limit, err);
-        if (!worker->encoder)
+        if (block_encoder_open(&worker->with, encode->config, encode->tokenizer,
+                               cache < cache_limit ? cache : cache_limit, &team->long_lock,
+                               err) < 0)
             return -1;
-        if (encode->config->mode == RECORD_JSON) {
-            worker->jsonl = jsonl_create(encode->config->keys, encode->config->key_count, err);
-            if (!worker->jsonl)
-                return -1;
-        }
     }
     return 0;
 }
@@ -569,17 +440,10 @@ void encode_close(struct encode *encode)
 
     if (!team)
         return;
-    for (size_t i = 0; team->workers && i < encode->threads; i++) {
-        jsonl_destroy(team->workers[i].jsonl);
-        encoder_destroy(team->workers[i].encoder);
-    }
-    for (size_t i = 0; team->blocks && i < team->block_count; i++) {
-        record_block_clear(&team->blocks[i].records);
-        for (size_t k = 0; k < PART_KEYS; k++) {
-            token_buffer_clear(&team->blocks[i].data.tokens[k]);
-            free(team->blocks[i].data.entries[k].items);
-        }
-    }
+    for (size_t i = 0; team->workers && i < encode->threads; i++)
+        block_encoder_close(&team->workers[i].with);
+    for (size_t i = 0; team->blocks && i < team->block_count; i++)
+        block_clear(&team->blocks[i]);
     free(team->workers);
     free(team->blocks);
     pthread_mutex_destroy(&team->lock);

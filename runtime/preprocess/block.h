@@ -1,0 +1,50 @@
+/* Inside of preprocess/: a block of documents on its way from a chunk's reader to its part, and
+ * what is done with it in between. */
+#ifndef MEGATRON_PREPROCESS_BLOCK_H
+#define MEGATRON_PREPROCESS_BLOCK_H
+
+#include <pthread.h>
+#include "part.h"
+#include "preprocess.h"
+
+struct block {
+    struct record_block records;
+    struct part_data data;
+    size_t held;    /* memory that a long line has made it take; 0: as usual */
+    int64_t number; /* within its chunk */
+    int64_t faults[FAULT_COUNT];
+    struct part_fault listed[PART_FAULTS]; /* the first ones */
+    int64_t listed_count;
+    int64_t leading; /* lines without a key before the first document */
+    char names[256]; /* members of the first line without a key */
+    struct block *next;
+};
+
+/* What one thread encodes blocks with. */
+struct block_encoder {
+    const struct preprocess_config *config;
+    const struct tokenizer *tokenizer;
+    struct encoder *encoder;
+    struct jsonl *jsonl; /* NULL where documents are no JSON */
+    pthread_mutex_t
+        *long_lock; /* of all threads: what a long line takes is several times its size */
+};
+
+/* Lines that are longer make a block large, and are dealt with by one thread at a time. */
+#define BLOCK_LONG_LINE ((size_t)1 << 20)
+
+/* Returns 0 or -1; 'cache' bounds the encoder's memory. */
+int block_encoder_open(struct block_encoder *with, const struct preprocess_config *config,
+                       const struct tokenizer *tokenizer, size_t cache, pthread_mutex_t *long_lock,
+                       struct error *err);
+void block_encoder_close(struct block_encoder *with);
+
+/* Encode all documents of a block. What is wrong with one of them is noted in the block. Returns 0,
+ * or -1 when memory is out. */
+int block_encode(struct block_encoder *with, struct block *block, struct error *err);
+
+/* Empty it for another use, without what one huge document took. */
+void block_reset(struct block *block, size_t keys);
+void block_clear(struct block *block);
+
+#endif
