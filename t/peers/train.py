@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""`megatron train` against PyTorch: the same weights, the same tokens, AdamW: losses of 20 steps and the
-weights after them, for GPT-2 and Llama, in and out through Hugging Face files. Prints TAP."""
+"""`megatron train` against PyTorch on CPUs in fp32: the same weights, the same tokens, AdamW: losses of 50 steps
+and the weights after them, for GPT-2 and Llama, in and out through Hugging Face files. Prints TAP.
+usage: t/peers/train.py [OPTION OF megatron train ...]        default: --device cpu; also --device cuda [--bf16]"""
 import math
 import os
 import re
@@ -20,6 +21,8 @@ except ImportError as missing:
 top = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 megatron = os.path.join(os.environ.get("MEGATRON_BUILD", os.path.join(top, "_build")), "runtime", "megatron")
 device = sys.argv[1:] or ["--device", "cpu"]
+# Losses, gradient norms and logits may differ by rounding.
+bounds = (2e-2, 1e-1, 5e-2) if "--bf16" in device else (1e-4, 2e-3, 1e-3)
 count = failed = 0
 
 
@@ -84,7 +87,7 @@ def samples(lengths, tokens, sequence, wanted, seed):
     return [stream[k * sequence:k * sequence + sequence + 1].astype(np.int64) for k in order]
 
 
-def compare(name, model, options, work, steps=20, batch=4, sequence=32, lr=3e-3):
+def compare(name, model, options, work, steps=50, batch=4, sequence=32, lr=3e-3):
     vocabulary = model.config.vocab_size
     rng = np.random.default_rng(5)
     prefix = os.path.join(work, name)
@@ -135,16 +138,16 @@ def compare(name, model, options, work, steps=20, batch=4, sequence=32, lr=3e-3)
     if len(ours) != steps:
         return
     worst = max(abs(a - b) / b for a, b in zip(ours, theirs))
-    ok(worst < 1e-4, f"{name}: losses as PyTorch's", f"largest relative difference {worst:.2e}; {ours[0]:.5f} to {ours[-1]:.5f}")
+    ok(worst < bounds[0], f"{name}: losses as PyTorch's", f"largest relative difference {worst:.2e}; {ours[0]:.5f} to {ours[-1]:.5f}")
     worst = max(abs(a - b) / b for a, b in zip(norms, their_norms))
-    ok(worst < 2e-3, f"{name}: gradient norms as PyTorch's", f"largest relative difference {worst:.2e}")
+    ok(worst < bounds[1], f"{name}: gradient norms as PyTorch's", f"largest relative difference {worst:.2e}")
     again = type(model).from_pretrained(prefix + "-out", dtype=torch.float32)
     model.eval(), again.eval()
     text = torch.tensor(np.stack(data[:4]))[:, :-1]
     with torch.no_grad():
         a, b = model(text).logits, again(text).logits
     worst = float((a - b).abs().max() / a.abs().max())
-    ok(worst < 1e-3, f"{name}: transformers reads the weights, logits agree", f"largest relative difference {worst:.2e}")
+    ok(worst < bounds[2], f"{name}: transformers reads the weights, logits agree", f"largest relative difference {worst:.2e}")
     # Untouched weights: zero steps are not possible, one step with lr 0 is.
     run = subprocess.run(
         [megatron, "train", *device, *options, "--load-hf", prefix + "-out", "--save-hf", prefix + "-same",
