@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-#define COMM_ABI 3
+#define COMM_ABI 4
 
 struct comm;
 struct comm_group;
@@ -78,6 +78,8 @@ struct comm {
     void (*unregister_memory)(struct comm_group *group, void *handle);
     int (*host_gather)(struct comm *comm, const void *part, void *all, size_t bytes,
                        struct error *err);
+    int (*host_collect)(struct comm *comm, const void *part, void *all, size_t bytes, int root,
+                        struct error *err);
     int (*host_max)(struct comm *comm, int64_t *numbers, int count, struct error *err);
     int (*check)(struct comm *comm, struct error *err);
     void (*abort)(struct comm *comm, const char *reason);
@@ -184,6 +186,14 @@ static inline int comm_host_gather(struct comm *comm, const void *part, void *al
                                    struct error *err)
 {
     return comm->host_gather(comm, part, all, bytes, err);
+}
+
+/* All ranks' 'bytes', in order, on rank 'root' alone, which waits; 'all' is for no other. Its cost
+ * grows with the ranks, where that of comm_host_gather grows with their square. */
+static inline int comm_host_collect(struct comm *comm, const void *part, void *all, size_t bytes,
+                                    int root, struct error *err)
+{
+    return comm->host_collect(comm, part, all, bytes, root, err);
 }
 
 /* Replace each of a few numbers by the greatest that any rank has in its place; waits. What ranks

@@ -402,6 +402,19 @@ static int host_gather(struct comm *base, const void *part, void *all, size_t by
     return meet(base, rc, &request, err);
 }
 
+static int host_collect(struct comm *base, const void *part, void *all, size_t bytes, int root,
+                        struct error *err)
+{
+    MPI_Request request;
+
+    if (check(base, err) < 0)
+        return -1;
+    return meet(base,
+                MPI_Igather(part, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, root,
+                            MPI_COMM_WORLD, &request),
+                &request, err);
+}
+
 static int host_max(struct comm *base, int64_t *numbers, int count, struct error *err)
 {
     MPI_Request request;
@@ -550,6 +563,7 @@ struct comm *comm_backend_open(const struct comm_options *options, struct error 
         .broadcast = broadcast,
         .exchange = exchange,
         .host_gather = host_gather,
+        .host_collect = host_collect,
         .host_max = host_max,
         .check = check,
         .abort = abort_all,

@@ -456,6 +456,20 @@ static int host_gather(struct comm *base, const void *part, void *all, size_t by
     return 0;
 }
 
+static int host_collect(struct comm *base, const void *part, void *all, size_t bytes, int root,
+                        struct error *err)
+{
+    struct nccl_comm *comm = (struct nccl_comm *)base;
+
+    if (failure(comm, err))
+        return -1;
+    if (star_collect(comm->star, part, all, bytes, root, base->deadline, err)) {
+        fail(comm, "%s (at step %lld)", err->text, (long long)comm_step(base));
+        return -1;
+    }
+    return 0;
+}
+
 static int host_max(struct comm *base, int64_t *numbers, int count, struct error *err)
 {
     struct nccl_comm *comm = (struct nccl_comm *)base;
@@ -553,6 +567,7 @@ struct comm *comm_backend_open(const struct comm_options *options, struct error 
         .register_memory = register_memory,
         .unregister_memory = unregister_memory,
         .host_gather = host_gather,
+        .host_collect = host_collect,
         .host_max = host_max,
         .check = check,
         .abort = abort_all,

@@ -67,6 +67,13 @@ static int self_host_gather(struct comm *comm, const void *part, void *all, size
     return 0;
 }
 
+static int self_host_collect(struct comm *comm, const void *part, void *all, size_t bytes, int root,
+                             struct error *err)
+{
+    (void)root;
+    return self_host_gather(comm, part, all, bytes, err);
+}
+
 static int self_host_max(struct comm *comm, int64_t *numbers, int count, struct error *err)
 {
     (void)comm, (void)numbers, (void)count, (void)err;
@@ -108,6 +115,7 @@ struct comm *self_comm_open(const struct comm_options *options, struct error *er
         .broadcast = self_broadcast,
         .exchange = self_exchange,
         .host_gather = self_host_gather,
+        .host_collect = self_host_collect,
         .host_max = self_host_max,
         .check = self_check,
         .abort = self_abort,

@@ -314,6 +314,18 @@ static int receive_data(struct star *star, int i, void *data, size_t bytes, doub
     return receive(star, i, data, bytes, until, err);
 }
 
+/* As rank 0: all ranks' parts. */
+static int receive_parts(struct star *star, const void *part, void *all, size_t bytes, double until,
+                         struct error *err)
+{
+    if (bytes > 0)
+        memmove(all, part, bytes);
+    for (int i = 0; i < star->count; i++)
+        if (receive_data(star, i, (char *)all + (size_t)(i + 1) * bytes, bytes, until, err))
+            return -1;
+    return 0;
+}
+
 static int gather(struct star *star, const void *part, void *all, size_t bytes, double until,
                   struct error *err)
 {
@@ -322,11 +334,8 @@ static int gather(struct star *star, const void *part, void *all, size_t bytes, 
             return lost(star, 0, errno, err);
         return receive_data(star, 0, all, bytes * (size_t)star->size, until, err);
     }
-    if (bytes > 0)
-        memmove(all, part, bytes);
-    for (int i = 0; i < star->count; i++)
-        if (receive_data(star, i, (char *)all + (size_t)(i + 1) * bytes, bytes, until, err))
-            return -1;
+    if (receive_parts(star, part, all, bytes, until, err))
+        return -1;
     for (int i = 0; i < star->count; i++)
         if (send_message(star, i, DATA, all, bytes * (size_t)star->size, until))
             return lost(star, i, errno, err);
@@ -340,6 +349,42 @@ int star_gather(struct star *star, const void *part, void *all, size_t bytes, do
 
     pthread_mutex_lock(&star->reading);
     result = gather(star, part, all, bytes, clock_now() + deadline, err);
+    pthread_mutex_unlock(&star->reading);
+    return result;
+}
+
+/* By way of rank 0, which all are connected to. */
+static int collect_at(struct star *star, const void *part, void *all, size_t bytes, int root,
+                      double until, struct error *err)
+{
+    size_t together = bytes * (size_t)star->size;
+    void *passing;
+    int rc;
+
+    if (star->rank != 0) {
+        if (send_message(star, 0, DATA, part, bytes, until))
+            return lost(star, 0, errno, err);
+        return star->rank == root ? receive_data(star, 0, all, together, until, err) : 0;
+    }
+    if (root == 0)
+        return receive_parts(star, part, all, bytes, until, err);
+    passing = malloc(together + 1);
+    if (!passing)
+        return error_set(err, "out of memory");
+    rc = receive_parts(star, part, passing, bytes, until, err);
+    if (rc == 0 && send_message(star, root - 1, DATA, passing, together, until))
+        rc = lost(star, root - 1, errno, err);
+    free(passing);
+    return rc;
+}
+
+int star_collect(struct star *star, const void *part, void *all, size_t bytes, int root,
+                 double deadline, struct error *err)
+{
+    int result;
+
+    pthread_mutex_lock(&star->reading);
+    result = collect_at(star, part, all, bytes, root, clock_now() + deadline, err);
     pthread_mutex_unlock(&star->reading);
     return result;
 }

@@ -28,6 +28,10 @@ void star_destroy(struct star *star);
 int star_gather(struct star *star, const void *part, void *all, size_t bytes, double deadline,
                 struct error *err);
 
+/* The same on rank 'root' alone; 'all' is for no other. */
+int star_collect(struct star *star, const void *part, void *all, size_t bytes, int root,
+                 double deadline, struct error *err);
+
 /* Each number becomes the greatest that any rank has in its place; at most STAR_NUMBERS. */
 #define STAR_NUMBERS 8
 int star_max(struct star *star, int64_t *numbers, int count, double deadline, struct error *err);

@@ -50,6 +50,24 @@ static int gathers(struct star *star, int rank)
     return star_gather(star, NULL, NULL, 0, 10, &err) == 0;
 }
 
+/* Rank 0 and others have all parts in turn, and a rank that has none to wait for does not hold up
+ * what follows. */
+static int collects(struct star *star, int rank)
+{
+    unsigned char part[BYTES], all[SIZE * BYTES];
+    struct error err;
+
+    for (int root = 0; root < SIZE; root++) {
+        memset(part, rank * 16 + root, sizeof(part));
+        if (star_collect(star, part, rank == root ? all : NULL, BYTES, root, 10, &err))
+            return 0;
+        for (int i = 0; i < SIZE * BYTES && rank == root; i++)
+            if (all[i] != i / BYTES * 16 + root)
+                return 0;
+    }
+    return 1;
+}
+
 static int agrees(struct star *star, int rank)
 {
     int64_t numbers[] = {rank, -rank, rank == 2 ? INT64_MAX : INT64_MIN}, many[STAR_NUMBERS + 1];
@@ -114,7 +132,7 @@ static int play(enum ending ending, int rank)
                          : 1;
     if (!star)
         return 0;
-    good = gathers(star, rank) && agrees(star, rank);
+    good = gathers(star, rank) && collects(star, rank) && agrees(star, rank);
     if (ending == VANISH && rank == 3)
         _exit(!good);
     if (ending == VANISH && rank == 0)
