@@ -1,4 +1,4 @@
-/* What save.c and load.c share. */
+/* What checkpoint.c, save.c and load.c share. */
 #ifndef MEGATRON_CHECKPOINT_PRIVATE_H
 #define MEGATRON_CHECKPOINT_PRIVATE_H
 
@@ -7,11 +7,11 @@
 #include <limits.h>
 #include <pthread.h>
 
-enum { ARRAYS = 3, TEXT = 400 };
+enum { ARRAYS = 3, TEXT = 7 * 56 };
 
 enum phase { PHASE_NONE, PHASE_WRITE, PHASE_COMMIT };
 
-/* How far a rank's thread is; gathered over all ranks. */
+/* How far a rank's thread is. */
 struct report {
     int64_t done; /* 0 not yet, 1, or -1 for a failure */
     struct index_file file;
@@ -40,8 +40,8 @@ struct checkpoint {
     float *snapshot; /* ARRAYS x shard elements, host memory */
     struct step_state *state;
     struct device_event *copied;
-    int copying;            /* the snapshot is not complete yet */
-    struct report *reports; /* of all ranks */
+    int copying;              /* the snapshot is not complete yet */
+    struct index_file *files; /* of all ranks, on the leader */
 
     /* the thread, and what it and the caller exchange under the lock */
     pthread_t thread;
@@ -60,6 +60,13 @@ int checkpoint_arrays_of(const struct checkpoint *c);
 /* Do all ranks have rc 0? Otherwise the lowest of their codes, with the text of the first rank that
  * has it in 'err'. */
 int checkpoint_agree(struct checkpoint *c, int rc, struct error *err);
+
+/* The leader's number, on all ranks. */
+int checkpoint_from_leader(struct checkpoint *c, int64_t *number, struct error *err);
+
+/* The thread that writes, of the rank. */
+int checkpoint_start_thread(struct checkpoint *c, struct error *err);
+void checkpoint_end_thread(struct checkpoint *c);
 
 __attribute__((format(printf, 2, 3))) void checkpoint_say(const struct checkpoint *c,
                                                           const char *format, ...);

@@ -31,20 +31,12 @@ static int64_t asked_for(const struct checkpoint *c)
 /* The leader chooses for all. */
 static int choose(struct checkpoint *c, int64_t below, int64_t *iteration, struct error *err)
 {
-    int64_t mine = -1;
-    int64_t *all = calloc((size_t)c->parallel->comm->size, sizeof(*all));
-    int rc;
-
-    if (!all)
-        return error_set(err, "out of memory");
+    *iteration = -1;
     if (c->leads && c->config.step >= 0)
-        mine = below < 0 ? asked_for(c) : -1; /* that one or none */
+        *iteration = below < 0 ? asked_for(c) : -1; /* that one or none */
     else if (c->leads)
-        mine = directory_newest(c->config.load, below);
-    rc = comm_host_gather(c->parallel->comm, &mine, all, sizeof(mine), err);
-    *iteration = all[c->parallel->comm->size - 1];
-    free(all);
-    return rc;
+        *iteration = directory_newest(c->config.load, below);
+    return checkpoint_from_leader(c, iteration, err);
 }
 
 /* --- Reading it ------------------------------------------------------------------------------ */

@@ -7,58 +7,11 @@
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-int checkpoint_arrays_of(const struct checkpoint *c)
-{
-    return c->config.save_optimizer ? ARRAYS : 1;
-}
-
-void checkpoint_say(const struct checkpoint *c, const char *format, ...)
-{
-    char text[1500];
-    va_list args;
-
-    if (!c->leads || !c->config.say)
-        return;
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    c->config.say(text);
-}
-
-int checkpoint_agree(struct checkpoint *c, int rc, struct error *err)
-{
-    struct opinion {
-        int64_t rc;
-        char text[TEXT];
-    } mine = {rc, ""}, *all;
-    int worst = 0;
-
-    if (rc < 0)
-        snprintf(mine.text, sizeof(mine.text), "%.*s", TEXT - 1, err->text);
-    all = calloc((size_t)c->parallel->comm->size, sizeof(*all));
-    if (!all)
-        return error_set(err, "out of memory");
-    if (comm_host_gather(c->parallel->comm, &mine, all, sizeof(mine), err) < 0) {
-        free(all);
-        return -1;
-    }
-    for (int i = 0; i < c->parallel->comm->size; i++)
-        if (all[i].rc < worst) {
-            worst = (int)all[i].rc;
-            all[i].text[TEXT - 1] = '\0';
-            error_set(err, "%s", all[i].text);
-        }
-    free(all);
-    return worst;
-}
 
 /* --- The thread ------------------------------------------------------------------------------ */
 
@@ -89,7 +42,7 @@ static int write_index(struct checkpoint *c, struct error *err)
     index.rules = *c->config.rules;
     index.arrays = checkpoint_arrays_of(c);
     for (int i = 0; i < index.file_count && rc == 0; i++) {
-        const struct index_file *file = &c->reports[i].file;
+        const struct index_file *file = &c->files[i];
 
         if (file->elements != index.files[i].elements)
             rc = error_set(err, "rank %d wrote %" PRId64 " elements, and %" PRId64 " were expected",
@@ -148,7 +101,7 @@ static void *run_thread(void *context)
     return NULL;
 }
 
-static int start_thread(struct checkpoint *c, struct error *err)
+int checkpoint_start_thread(struct checkpoint *c, struct error *err)
 {
     sigset_t all, before;
     int rc;
@@ -164,6 +117,18 @@ static int start_thread(struct checkpoint *c, struct error *err)
     return 0;
 }
 
+void checkpoint_end_thread(struct checkpoint *c)
+{
+    if (!c->has_thread)
+        return;
+    pthread_mutex_lock(&c->lock);
+    c->quit = 1;
+    pthread_cond_broadcast(&c->change);
+    pthread_mutex_unlock(&c->lock);
+    pthread_join(c->thread, NULL);
+    c->has_thread = 0;
+}
+
 static void give_job(struct checkpoint *c, enum phase job)
 {
     pthread_mutex_lock(&c->lock);
@@ -171,124 +136,6 @@ static void give_job(struct checkpoint *c, enum phase job)
     c->job = job;
     pthread_cond_broadcast(&c->change);
     pthread_mutex_unlock(&c->lock);
-}
-
-/* --- Set-up ---------------------------------------------------------------------------------- */
-
-/* All ranks must see the directory that the leader sees: it must be on a file system they share. */
-static int check_directory(struct checkpoint *c, struct error *err)
-{
-    int64_t token = (int64_t)getpid() << 32 ^ (int64_t)time(NULL), *all;
-    char path[PATH_MAX] = "";
-    struct error leftover;
-    int rc = 0;
-
-    if (c->leads) {
-        rc = directory_prepare(c->config.save, err);
-        if (rc == 0) {
-            c->held = directory_lock(c->config.save, err);
-            rc = c->held < 0 ? -1 : 0;
-        }
-        if (rc == 0 && directory_clean(c->config.save, &leftover) < 0)
-            checkpoint_say(c, "WARNING: what an unfinished save left stays: %s", leftover.text);
-    }
-    rc = checkpoint_agree(c, rc, err);
-    if (rc < 0)
-        return error_prefix(err, "--save");
-    all = calloc((size_t)c->parallel->comm->size, sizeof(*all));
-    if (!all || comm_host_gather(c->parallel->comm, &token, all, sizeof(token), err) < 0)
-        rc = all ? -1 : error_set(err, "out of memory");
-    if (rc == 0)
-        rc = directory_path(path, err, "%s/.shared-%" PRIx64, c->config.save,
-                            all[c->parallel->comm->size - 1]);
-    free(all);
-    if (rc == 0 && c->leads && mkdir(path, 0777) < 0)
-        rc = error_set_errno(err, errno, "cannot write to %s", c->config.save);
-    rc = checkpoint_agree(c, rc, err);
-    if (rc == 0 && access(path, W_OK | X_OK) < 0)
-        rc = error_set_errno(err, errno,
-                             "rank %d cannot write where the other ranks can; %s must be on a file "
-                             "system that all nodes share",
-                             c->parallel->comm->rank, c->config.save);
-    rc = checkpoint_agree(c, rc, err);
-    if (c->leads)
-        rmdir(path);
-    return rc < 0 ? error_prefix(err, "--save") : 0;
-}
-
-static int create_save(struct checkpoint *c, struct error *err)
-{
-    size_t elements = (size_t)(c->parameters->shard_elements * checkpoint_arrays_of(c));
-
-    if (check_directory(c, err) < 0)
-        return -1;
-    if (pieces_create(&c->written, c->parameters, &c->parallel->at, c->shard, PIECES_WRITTEN, err) <
-        0)
-        return -1;
-    c->snapshot = device_host_allocate(c->device, elements * sizeof(float), err);
-    c->state = device_host_allocate(c->device, sizeof(*c->state), err);
-    c->copied = device_event_create(c->device, 0, err);
-    c->reports = calloc((size_t)c->parallel->comm->size, sizeof(*c->reports));
-    if (!c->snapshot || !c->state || !c->copied || !c->reports)
-        return error_set(err, "out of memory for a copy of %.1f MiB to save",
-                         (double)elements * 4 / (1 << 20));
-    /* Memory that is touched for the first time is slow; no step is to wait for that. */
-    memset(c->snapshot, 0, elements * sizeof(float));
-    /* A limit on the size of files is an error of the write like any other. */
-    signal(SIGXFSZ, SIG_IGN);
-    return start_thread(c, err);
-}
-
-struct checkpoint *checkpoint_create(const struct checkpoint_config *config, struct model *model,
-                                     const struct parallel *parallel, struct device *device,
-                                     const struct checkpoint_arrays *arrays, struct error *err)
-{
-    struct checkpoint *c = calloc(1, sizeof(*c));
-
-    if (!c) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
-    c->config = *config;
-    c->model = model;
-    c->parallel = parallel;
-    c->device = device;
-    c->arrays = *arrays;
-    c->parameters = model_parameters_of(model);
-    c->shard = pieces_shard(&parallel->layout, &parallel->at);
-    c->leads = parallel->comm->rank == parallel->comm->size - 1;
-    c->saved = -1;
-    c->held = -1;
-    pthread_mutex_init(&c->lock, NULL);
-    pthread_cond_init(&c->change, NULL);
-    if (config->save && create_save(c, err) < 0) {
-        checkpoint_destroy(c);
-        return NULL;
-    }
-    return c;
-}
-
-void checkpoint_destroy(struct checkpoint *c)
-{
-    if (!c)
-        return;
-    if (c->has_thread) {
-        pthread_mutex_lock(&c->lock);
-        c->quit = 1;
-        pthread_cond_broadcast(&c->change);
-        pthread_mutex_unlock(&c->lock);
-        pthread_join(c->thread, NULL);
-    }
-    pthread_mutex_destroy(&c->lock);
-    pthread_cond_destroy(&c->change);
-    pieces_destroy(&c->written);
-    device_host_release(c->device, c->snapshot);
-    device_host_release(c->device, c->state);
-    device_event_destroy(c->copied);
-    if (c->held >= 0)
-        close(c->held);
-    free(c->reports);
-    free(c);
 }
 
 /* --- A save ---------------------------------------------------------------------------------- */
@@ -338,20 +185,15 @@ static int start_write(struct checkpoint *c, int wait, struct error *err)
 /* The directory to write in: the leader names and makes it. */
 static int make_temporary(struct checkpoint *c, struct error *err)
 {
-    int64_t token = (int64_t)getpid() << 24 ^ (int64_t)time(NULL), *all;
-    int rc;
+    int64_t token = (int64_t)getpid() << 24 ^ (int64_t)time(NULL);
 
-    all = calloc((size_t)c->parallel->comm->size, sizeof(*all));
-    if (!all)
-        return error_set(err, "out of memory");
-    rc = comm_host_gather(c->parallel->comm, &token, all, sizeof(token), err);
-    if (rc == 0)
-        rc = directory_path(c->temporary, err, "%s/iter_%07" PRId64 ".tmp-%" PRIx64, c->config.save,
-                            c->progress.iteration, all[c->parallel->comm->size - 1]);
-    free(all);
-    if (rc == 0 && c->leads && mkdir(c->temporary, 0777) < 0)
-        rc = error_set_errno(err, errno, "cannot make %s", c->temporary);
-    return rc;
+    if (checkpoint_from_leader(c, &token, err) < 0 ||
+        directory_path(c->temporary, err, "%s/iter_%07" PRId64 ".tmp-%" PRIx64, c->config.save,
+                       c->progress.iteration, token) < 0)
+        return -1;
+    if (c->leads && mkdir(c->temporary, 0777) < 0)
+        return error_set_errno(err, errno, "cannot make %s", c->temporary);
+    return 0;
 }
 
 static void end_failed(struct checkpoint *c, const struct error *why)
@@ -456,9 +298,9 @@ static void end_saved(struct checkpoint *c)
 /* One look at all ranks' threads. */
 static int advance(struct checkpoint *c, int wait, struct error *err)
 {
+    struct comm *comm = c->parallel->comm;
     struct report mine = {0};
     int64_t busy;
-    int failed = 0;
     struct error why;
 
     if (start_write(c, wait, err) < 0)
@@ -466,21 +308,19 @@ static int advance(struct checkpoint *c, int wait, struct error *err)
     if (!c->copying)
         mine = report_of(c, wait);
     busy = mine.done == 0;
-    if (comm_host_max(c->parallel->comm, &busy, 1, err) < 0)
+    if (comm_host_max(comm, &busy, 1, err) < 0)
         return -1;
     if (busy)
         return 0;
-    if (comm_host_gather(c->parallel->comm, &mine, c->reports, sizeof(mine), err) < 0)
-        return -1;
-    for (int i = 0; i < c->parallel->comm->size; i++)
-        failed |= c->reports[i].done < 0;
-    if (failed) {
-        why = c->failure;
-        if (checkpoint_agree(c, mine.done < 0 ? -1 : 0, &why) < 0 &&
-            comm_check(c->parallel->comm, err) < 0)
+    why = c->failure;
+    if (checkpoint_agree(c, mine.done < 0 ? -1 : 0, &why) < 0) {
+        if (comm_check(comm, err) < 0)
             return -1;
         end_failed(c, &why);
     } else if (c->phase == PHASE_WRITE) {
+        if (comm_host_collect(comm, &mine.file, c->files, sizeof(mine.file), comm->size - 1, err) <
+            0)
+            return -1;
         c->phase = PHASE_COMMIT;
         give_job(c, c->leads ? PHASE_COMMIT : PHASE_NONE);
     } else {

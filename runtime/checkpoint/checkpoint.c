@@ -1,0 +1,206 @@
+#include "checkpoint_private.h"
+#include "directory.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* In a number, below its sign, and numbers at a time. */
+enum { NUMBER_BYTES = 7, NUMBERS = 8 };
+
+/* --- What ranks agree on and say -------------------------------------------------------------- */
+
+int checkpoint_arrays_of(const struct checkpoint *c)
+{
+    return c->config.save_optimizer ? ARRAYS : 1;
+}
+
+void checkpoint_say(const struct checkpoint *c, const char *format, ...)
+{
+    char text[1500];
+    va_list args;
+
+    if (!c->leads || !c->config.say)
+        return;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    c->config.say(text);
+}
+
+/* The text of the one rank whose it is, on all ranks: by their greatest numbers, whose cost does
+ * not grow with the square of the ranks as that of gathered texts would. */
+static int spread_text(struct checkpoint *c, int is_mine, char text[TEXT], struct error *err)
+{
+    for (char *at = text; at < text + TEXT; at += NUMBERS * NUMBER_BYTES) {
+        int64_t numbers[NUMBERS];
+
+        for (int i = 0; i < NUMBERS; i++) {
+            numbers[i] = is_mine ? 0 : -1;
+            if (is_mine)
+                memcpy(&numbers[i], at + i * NUMBER_BYTES, NUMBER_BYTES);
+        }
+        if (comm_host_max(c->parallel->comm, numbers, NUMBERS, err) < 0)
+            return -1;
+        for (int i = 0; i < NUMBERS; i++)
+            memcpy(at + i * NUMBER_BYTES, &numbers[i], NUMBER_BYTES);
+    }
+    text[TEXT - 1] = '\0';
+    return 0;
+}
+
+int checkpoint_agree(struct checkpoint *c, int rc, struct error *err)
+{
+    int rank = c->parallel->comm->rank;
+    int64_t worst = rc < 0 ? -rc : 0, first;
+    char text[TEXT] = "";
+
+    if (comm_host_max(c->parallel->comm, &worst, 1, err) < 0)
+        return -1;
+    if (worst == 0)
+        return 0;
+    first = worst == -rc ? -rank : INT64_MIN;
+    if (comm_host_max(c->parallel->comm, &first, 1, err) < 0)
+        return -1;
+    if (rank == -first)
+        snprintf(text, sizeof(text), "%.*s", TEXT - 1, err->text);
+    if (spread_text(c, rank == -first, text, err) < 0)
+        return -1;
+    error_set(err, "%s", text);
+    return (int)-worst;
+}
+
+int checkpoint_from_leader(struct checkpoint *c, int64_t *number, struct error *err)
+{
+    if (!c->leads)
+        *number = INT64_MIN;
+    return comm_host_max(c->parallel->comm, number, 1, err);
+}
+
+/* --- Set-up ---------------------------------------------------------------------------------- */
+
+/* The leader takes the directory for this run. */
+static int take_directory(struct checkpoint *c, struct error *err)
+{
+    struct error leftover;
+
+    if (!c->leads)
+        return 0;
+    if (directory_prepare(c->config.save, err) < 0)
+        return -1;
+    c->held = directory_lock(c->config.save, err);
+    if (c->held < 0)
+        return -1;
+    if (directory_clean(c->config.save, &leftover) < 0)
+        checkpoint_say(c, "WARNING: what an unfinished save left stays: %s", leftover.text);
+    return 0;
+}
+
+/* Do all ranks see what the leader makes there? It must be on a file system that they share. */
+static int check_shared(struct checkpoint *c, struct error *err)
+{
+    int64_t token = (int64_t)getpid() << 24 ^ (int64_t)time(NULL);
+    char path[PATH_MAX];
+    int rc;
+
+    if (checkpoint_from_leader(c, &token, err) < 0)
+        return -1;
+    rc = directory_path(path, err, "%s/.shared-%" PRIx64, c->config.save, token);
+    if (rc == 0 && c->leads && mkdir(path, 0777) < 0)
+        rc = error_set_errno(err, errno, "cannot write to %s", c->config.save);
+    rc = checkpoint_agree(c, rc, err);
+    if (rc == 0 && access(path, W_OK | X_OK) < 0)
+        rc = error_set_errno(err, errno,
+                             "rank %d cannot write where the other ranks can; %s must be on a file "
+                             "system that all nodes share",
+                             c->parallel->comm->rank, c->config.save);
+    rc = checkpoint_agree(c, rc, err);
+    if (c->leads)
+        rmdir(path);
+    return rc;
+}
+
+static int check_directory(struct checkpoint *c, struct error *err)
+{
+    int rc = checkpoint_agree(c, take_directory(c, err), err);
+
+    if (rc == 0)
+        rc = check_shared(c, err);
+    return rc < 0 ? error_prefix(err, "--save") : 0;
+}
+
+static int create_save(struct checkpoint *c, struct error *err)
+{
+    size_t elements = (size_t)(c->parameters->shard_elements * checkpoint_arrays_of(c));
+
+    if (check_directory(c, err) < 0)
+        return -1;
+    if (pieces_create(&c->written, c->parameters, &c->parallel->at, c->shard, PIECES_WRITTEN, err) <
+        0)
+        return -1;
+    c->snapshot = device_host_allocate(c->device, elements * sizeof(float), err);
+    c->state = device_host_allocate(c->device, sizeof(*c->state), err);
+    c->copied = device_event_create(c->device, 0, err);
+    c->files = calloc((size_t)c->parallel->comm->size, sizeof(*c->files));
+    if (!c->snapshot || !c->state || !c->copied || !c->files)
+        return error_set(err, "out of memory for a copy of %.1f MiB to save",
+                         (double)elements * 4 / (1 << 20));
+    /* Memory that is touched for the first time is slow; no step is to wait for that. */
+    memset(c->snapshot, 0, elements * sizeof(float));
+    /* A limit on the size of files is an error of the write like any other. */
+    signal(SIGXFSZ, SIG_IGN);
+    return checkpoint_start_thread(c, err);
+}
+
+struct checkpoint *checkpoint_create(const struct checkpoint_config *config, struct model *model,
+                                     const struct parallel *parallel, struct device *device,
+                                     const struct checkpoint_arrays *arrays, struct error *err)
+{
+    struct checkpoint *c = calloc(1, sizeof(*c));
+
+    if (!c) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    c->config = *config;
+    c->model = model;
+    c->parallel = parallel;
+    c->device = device;
+    c->arrays = *arrays;
+    c->parameters = model_parameters_of(model);
+    c->shard = pieces_shard(&parallel->layout, &parallel->at);
+    c->leads = parallel->comm->rank == parallel->comm->size - 1;
+    c->saved = -1;
+    c->held = -1;
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->change, NULL);
+    if (config->save && create_save(c, err) < 0) {
+        checkpoint_destroy(c);
+        return NULL;
+    }
+    return c;
+}
+
+void checkpoint_destroy(struct checkpoint *c)
+{
+    if (!c)
+        return;
+    checkpoint_end_thread(c);
+    pthread_mutex_destroy(&c->lock);
+    pthread_cond_destroy(&c->change);
+    pieces_destroy(&c->written);
+    device_host_release(c->device, c->snapshot);
+    device_host_release(c->device, c->state);
+    device_event_destroy(c->copied);
+    if (c->held >= 0)
+        close(c->held);
+    free(c->files);
+    free(c);
+}
