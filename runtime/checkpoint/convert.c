@@ -7,15 +7,11 @@
 #include "reshard.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define SIZE_LIMIT  ((int64_t)1 << 23)
-#define LAYERS_MOST 4096
 
 /* --- Import ---------------------------------------------------------------------------------- */
 
@@ -112,28 +108,12 @@ static int import_to(const char *directory, const struct source *source,
     return rc;
 }
 
-/* Sizes whose products stay within 64 bits, for all tensors of all layers together. */
-static int check_sizes(const struct model_config *model, struct error *err)
-{
-    const struct model_shape *s = &model->shape;
-    const int64_t sizes[] = {s->hidden,      s->ffn_hidden, s->heads,
-                             s->kv_channels, s->vocabulary, model->positions};
-
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-        if (sizes[i] < 1 || sizes[i] > SIZE_LIMIT)
-            return error_set(err, "a size of the model is %" PRId64 ", which cannot be", sizes[i]);
-    if (s->heads * s->kv_channels > SIZE_LIMIT || s->layers < 1 || s->layers > LAYERS_MOST)
-        return error_set(err, "%" PRId64 " layers with %" PRId64 " heads of %" PRId64 " cannot be",
-                         s->layers, s->heads, s->kv_channels);
-    return 0;
-}
-
 static int import(const struct source *source, const char *directory, struct error *err)
 {
     struct checkpoint_index index = {0};
     /* As if every layer had been a stage of a pipeline: only one is in memory at a time. */
     struct layout layout = {1, 1, 1, source->model->shape.layers};
-    int rc = check_sizes(source->model, err);
+    int rc = index_check_sizes(source->model, err);
 
     if (rc == 0)
         rc = index_create(&index, source->model, &layout, err);
@@ -251,8 +231,6 @@ int convert_export_hf(const char *from, const char *to, enum device_type type, i
     struct hf_files files = {0};
     int rc = index_load(&index, from, err);
 
-    if (rc == 0)
-        rc = check_sizes(&index.model, err);
     if (rc == 0) {
         index.model.type = type;
         index.model.chunks = 1;

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SIZE_LIMIT  ((int64_t)1 << 23)
+#define LAYERS_MOST 4096
+
 void index_clear(struct checkpoint_index *index)
 {
     free(index->tensors);
@@ -135,6 +138,26 @@ int index_create(struct checkpoint_index *index, const struct model_config *mode
         if (rc < 0)
             return -1;
     }
+    return 0;
+}
+
+/* --- Sizes ----------------------------------------------------------------------------------- */
+
+int index_check_sizes(const struct model_config *model, struct error *err)
+{
+    const struct model_shape *s = &model->shape;
+    const int64_t sizes[] = {s->hidden,      s->ffn_hidden, s->heads,         s->query_groups,
+                             s->kv_channels, s->vocabulary, model->positions, s->sequence};
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        if (sizes[i] < 1 || sizes[i] > SIZE_LIMIT)
+            return error_set(err, "a size of the model is %" PRId64 ", which cannot be", sizes[i]);
+    if (s->heads * s->kv_channels > SIZE_LIMIT || s->layers < 1 || s->layers > LAYERS_MOST ||
+        s->heads % s->query_groups != 0)
+        return error_set(err,
+                         "%" PRId64 " layers with %" PRId64 " heads of %" PRId64 " and %" PRId64
+                         " key heads cannot be",
+                         s->layers, s->heads, s->kv_channels, s->query_groups);
     return 0;
 }
 

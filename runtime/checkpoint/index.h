@@ -84,6 +84,10 @@ int index_load(struct checkpoint_index *index, const char *directory, struct err
 /* The number of the tensor called 'name', or -1. */
 int index_find(const struct checkpoint_index *index, const char *name);
 
+/* Can there be a network of these sizes? Their products then stay within 64 bits, for all tensors
+ * of all layers together. What index_read has read is checked. */
+int index_check_sizes(const struct model_config *model, struct error *err);
+
 /* Is the checkpoint one of 'model'? If not, -1 with what differs. */
 int index_check_model(const struct checkpoint_index *index, const struct model_config *model,
                       struct error *err);

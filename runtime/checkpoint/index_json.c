@@ -327,6 +327,8 @@ static int read_root(struct checkpoint_index *index, struct json_value root, str
     if (index->progress.iteration < 0 || index->progress.consumed < 0 ||
         index->progress.consumed_valid < 0)
         return error_set(err, "progress is below 0");
+    if (index_check_sizes(&index->model, err) < 0)
+        return -1;
     return read_lists(index, root, err);
 }
 

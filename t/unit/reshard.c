@@ -342,6 +342,11 @@ static void test_hostile(void)
          "\"pieces\": [[0, 0, 9223372036854775807,"},
         {"a piece without columns", "\"pieces\": [[0, 0, 0, ", "\"pieces\": [[0, 0, 0, 0, "},
         {"arrays", "\"arrays\": 3", "\"arrays\": 2"},
+        {"no layers", "\"num-layers\": 4", "\"num-layers\": 0"},
+        {"a size beyond all", "\"hidden-size\": 16", "\"hidden-size\": 4611686018427387904"},
+        {"key heads beyond all", "\"num-query-groups\": 4",
+         "\"num-query-groups\": 2444444444444444444"},
+        {"no key heads", "\"num-query-groups\": 4", "\"num-query-groups\": 0"},
         {"progress below 0", "\"iteration\": 0", "\"iteration\": -1"},
         {"a member missing", "\"adam_step\"", "\"adam_stop\""},
     };
