@@ -32,12 +32,12 @@ static double real_of(const struct field *field, const void *values)
     return field->type == FIELD_FLOAT ? (double)*(const float *)at : *(const double *)at;
 }
 
-/* In as few digits as give the same number again. */
+/* In as few digits as give the same number again, but not in fewer than people would write. */
 static void print_real(const struct field *field, double real, char *text, size_t size)
 {
     int single = field->type == FIELD_FLOAT;
 
-    for (int digits = 1; digits <= (single ? 9 : 17); digits++) {
+    for (int digits = 6; digits <= (single ? 9 : 17); digits++) {
         snprintf(text, size, "%.*g", digits, real);
         if (single ? strtof(text, NULL) == (float)real : strtod(text, NULL) == real)
             return;
