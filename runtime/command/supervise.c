@@ -227,6 +227,38 @@ static int requeue(const char *job, int code, struct error *err)
     return code;
 }
 
+/* The run was not launched: is it to be launched anew, at once? The next step has a number of its
+ * own, and nothing was tried with this one. */
+static int launch_anew(const char *command, const char *job, int code, int *launches)
+{
+    printf("megatron supervise: %s ended with code %d, but the run has not %s\n", command, code,
+           code == 0 ? "come to its end" : "begun");
+    fflush(stdout);
+    if (++*launches > LAUNCHES || (job && !is_running(job)))
+        return 0;
+    sleep(1);
+    return 1;
+}
+
+/* Say and count the end of a start; -1 where there were too many without a new checkpoint. */
+static int count_end(const char *save, int code, int64_t most, struct idle *idle, struct error *err)
+{
+    int64_t iteration = directory_latest(save);
+
+    count_start(save, iteration, idle);
+    printf("megatron supervise: the run ended with code %d; its last checkpoint is of iteration "
+           "%" PRId64 "\n",
+           code, iteration < 0 ? 0 : iteration);
+    fflush(stdout);
+    if (idle->starts <= most)
+        return 0;
+    forget(save, STARTS); /* whoever starts it again has changed something */
+    return error_set(err,
+                     "%" PRId64 " starts in a row brought no new checkpoint in %s; look at the "
+                     "messages of the run above",
+                     idle->starts, save);
+}
+
 static int supervise(const struct supervise_options *given, const char *const *words, size_t count,
                      struct error *err)
 {
@@ -238,41 +270,22 @@ static int supervise(const struct supervise_options *given, const char *const *w
         return error_set(err, "the command saves no checkpoints to go on from; give it --save DIR");
     read_idle(save, &idle);
     for (;;) {
-        int64_t iteration;
         int code;
 
         forget(save, TRAIN_BEGUN);
         forget(save, TRAIN_DONE);
         code = run_once(words, count, save, err);
         if (is_unlaunched(words, save, job, code)) {
-            printf("megatron supervise: %s ended with code %d, but the run has not %s\n", words[0],
-                   code, code == 0 ? "come to its end" : "begun");
-            fflush(stdout);
-            /* The next step has a number of its own, and nothing was tried with this one. */
-            if (++launches <= LAUNCHES && (!job || is_running(job))) {
-                sleep(1);
+            if (launch_anew(words[0], job, code, &launches))
                 continue;
-            }
             code = code == 0 ? 1 : code;
         } else {
             launches = 0;
         }
         if (code <= 0 || code == EXIT_USAGE || code == 126 || code == 127)
             return code;
-        iteration = directory_latest(save);
-        count_start(save, iteration, &idle);
-        printf(
-            "megatron supervise: the run ended with code %d; its last checkpoint is of iteration "
-            "%" PRId64 "\n",
-            code, iteration < 0 ? 0 : iteration);
-        fflush(stdout);
-        if (idle.starts > given->starts) {
-            forget(save, STARTS); /* whoever starts it again has changed something */
-            return error_set(err,
-                             "%" PRId64 " starts in a row brought no new checkpoint in %s; look at "
-                             "the messages of the run above",
-                             idle.starts, save);
-        }
+        if (count_end(save, code, given->starts, &idle, err) < 0)
+            return -1;
         if (code == TRAIN_ENDED_EARLY)
             return job && is_running(job) ? requeue(job, code, err) : code;
         if (job && !is_running(job))
