@@ -106,6 +106,10 @@ static char *complete_flags(const char *what, const char *given, struct error *e
         memcpy(flags + used, given, length);
         used += length;
         flags[used] = '\0';
+        if (given[length] == '+' && given[length + 1] == '\0') {
+            error_set(err, "%s: no mount flag behind the last +", what);
+            return NULL;
+        }
         given += length + (given[length] == '+');
     }
     return strdup(flags);
@@ -128,6 +132,8 @@ static int add_mount(const char *what, struct container_mounts *mounts, char *fi
     for (size_t i = 0; i < mounts->count; i++)
         if (strcmp(mounts->items[i].target, target) == 0)
             return error_set(err, "%s: the target %.200s is given twice", what, target);
+    if (count > 2 && !fields[2][0])
+        return error_set(err, "%s: no mount flags behind %.200s:", what, target);
     mount->flags = complete_flags(what, count > 2 ? fields[2] : "", err);
     if (!mount->flags)
         return -1;
