@@ -380,7 +380,7 @@ static int enter_container(struct task *task, struct error *err)
     rc = container_join(task->plugin->share->holder, image->entrypoint, image->workdir, &entered,
                         err);
     task->inside = entered;
-    return rc;
+    return rc < 0 ? error_prefix(err, "%s", task->facts.node) : 0;
 }
 
 /* --- each task ------------------------------------------------------------------------------ */
