@@ -27,8 +27,11 @@ clean() {
     wait_until 60 eval '! in_cluster sinfo -h -o %t | grep -q comp'
     is "$(in_cluster sinfo -h -o %D,%t)" 4,idle "no node was drained"
 }
-# importing: until the next import is in the middle.
-importing() { wait_until 60 sh -c "cd '$cache/work' && ls sha*.lease && pgrep -f '[e]nroot import -o $cache'" >/dev/null; }
+# importing: until the next import is in the middle, where it stays for long.
+importing() {
+    wait_until 60 sh -c "cd '$cache/work' && ls sha*.lease && pgrep -f '[e]nroot import -o $cache'" >/dev/null &&
+        wait_until 60 eval '[ -n "$(processes)" ]'
+}
 
 # The program of one task of eight fails, on one of four nodes: all is as it is without an image.
 program='[ "$SLURM_PROCID" != 5 ] || { echo "rank 5 cannot go on" >&2; exit 7; }; exec sleep 600'

@@ -133,8 +133,9 @@ S
     registry=docker://127.0.0.1:$registry_port#
     # Imports take longer where a test wants that, as the stand-in's do.
     cp -s "$MEGATRON_TEST_ENROOT"/* "$1/bin/"
-    printf '#!/bin/sh\nsleep "${ENROOT_STANDIN_DELAY:-0}"\nexec /usr/bin/mksquashfs "$@"\n' >"$1/bin/mksquashfs"
-    chmod 755 "$1/bin/mksquashfs"
+    rm "$1/bin/enroot-mksquashovlfs"
+    printf '#!/bin/sh\nsleep "${ENROOT_STANDIN_DELAY:-0}"\nexec "%s/enroot-mksquashovlfs" "$@"\n' "$MEGATRON_TEST_ENROOT" >"$1/bin/enroot-mksquashovlfs"
+    chmod 755 "$1/bin/enroot-mksquashovlfs"
     enroot_path=$1/bin
     image_arguments="enroot_path=$enroot_path:/usr/sbin:/usr/bin:/sbin:/bin"
     printf 'version: 0.1\nstorage:\n  filesystem: {rootdirectory: %s/store}\nhttp: {addr: 127.0.0.1:%s}\n' "$1" "$registry_port" >"$1/registry.yml"
