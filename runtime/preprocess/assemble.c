@@ -1,6 +1,7 @@
 #include "config.h"
 #include "assemble.h"
 #include "bytes.h"
+#include "columns.h"
 #include "front.h"
 #include "idx_format.h"
 
@@ -266,84 +267,58 @@ int assembly_create(struct assembly *assembly, struct error *err)
     return 0;
 }
 
-/* Arrays of the .idx file for the entries of one block. */
-struct columns {
-    int32_t *lengths;
-    int64_t *pointers, *documents;
-    size_t capacity;
-};
-
-static int reserve(struct columns *columns, size_t count)
+static int write_columns(struct assembly *assembly, const struct columns *columns, int bin, int idx,
+                         struct error *err)
 {
-    if (count <= columns->capacity)
-        return 0;
-    free(columns->lengths);
-    free(columns->pointers);
-    free(columns->documents);
-    columns->lengths = malloc(count * sizeof(*columns->lengths));
-    columns->pointers = malloc(count * sizeof(*columns->pointers));
-    columns->documents = malloc(count * sizeof(*columns->documents));
-    columns->capacity = columns->lengths && columns->pointers && columns->documents ? count : 0;
-    return columns->capacity ? 0 : -1;
-}
-
-static void columns_clear(struct columns *columns)
-{
-    free(columns->lengths);
-    free(columns->pointers);
-    free(columns->documents);
-}
-
-/* What of one key's share of a block goes into one shard. */
-struct run {
-    size_t shard, key;
-    const unsigned char *tokens; /* NULL: they are there */
-    int64_t token_count, sequence_count, document_count;
-    struct place begin; /* only documents and this key's counts are used */
-};
-
-static int write_columns(struct assembly *assembly, const struct run *run,
-                         const struct columns *columns, int bin, int idx, struct error *err)
-{
+    const struct stretch *stretch = &columns->stretch;
     const struct places *layout = assembly->layout;
-    const struct place *cut = &layout->cuts[run->shard];
-    int64_t sequences = sequences_in(layout, run->shard, run->key);
-    int64_t sequence = run->begin.sequences[run->key] - cut->sequences[run->key];
+    const struct place *cut = &layout->cuts[stretch->shard];
+    int64_t sequences = sequences_in(layout, stretch->shard, stretch->key);
+    int64_t sequence = stretch->begin.sequences[stretch->key] - cut->sequences[stretch->key];
     int64_t pointers_at = IDX_HEADER_SIZE + sequences * IDX_LENGTH_SIZE;
     int64_t documents_at = pointers_at + sequences * IDX_POINTER_SIZE;
-    int64_t token = run->begin.tokens[run->key] - cut->tokens[run->key];
+    int64_t token = stretch->begin.tokens[stretch->key] - cut->tokens[stretch->key];
     char path[DISK_PATH];
 
-    if (draft_path(assembly, run->shard, run->key, BIN, path, err) < 0)
+    if (draft_path(assembly, stretch->shard, stretch->key, BIN, path, err) < 0)
         return -1;
-    if ((run->tokens && disk_pwrite(bin, run->tokens, (size_t)run->token_count * layout->id_size,
-                                    token * (int64_t)layout->id_size, path, err) < 0) ||
-        draft_path(assembly, run->shard, run->key, IDX, path, err) < 0)
+    if ((stretch->tokens &&
+         disk_pwrite(bin, stretch->tokens, (size_t)stretch->token_count * layout->id_size,
+                     token * (int64_t)layout->id_size, path, err) < 0) ||
+        draft_path(assembly, stretch->shard, stretch->key, IDX, path, err) < 0)
         return -1;
-    if (disk_pwrite(idx, columns->lengths, (size_t)run->sequence_count * IDX_LENGTH_SIZE,
+    if (disk_pwrite(idx, columns->lengths, (size_t)stretch->sequence_count * IDX_LENGTH_SIZE,
                     IDX_HEADER_SIZE + sequence * IDX_LENGTH_SIZE, path, err) < 0)
         return -1;
-    if (disk_pwrite(idx, columns->pointers, (size_t)run->sequence_count * IDX_POINTER_SIZE,
+    if (disk_pwrite(idx, columns->pointers, (size_t)stretch->sequence_count * IDX_POINTER_SIZE,
                     pointers_at + sequence * IDX_POINTER_SIZE, path, err) < 0)
         return -1;
-    return disk_pwrite(
-        idx, columns->documents, (size_t)run->document_count * IDX_DOCUMENT_SIZE,
-        documents_at + (run->begin.documents - cut->documents + 1) * IDX_DOCUMENT_SIZE, path, err);
+    return disk_pwrite(idx, columns->documents, (size_t)stretch->document_count * IDX_DOCUMENT_SIZE,
+                       documents_at +
+                           (stretch->begin.documents - cut->documents + 1) * IDX_DOCUMENT_SIZE,
+                       path, err);
 }
 
-static int write_run(struct assembly *assembly, const struct run *run,
-                     const struct columns *columns, struct error *err)
-{
-    int bin = file_of(assembly, run->shard, run->key, BIN, err);
-    int idx = bin < 0 ? -1 : file_of(assembly, run->shard, run->key, IDX, err);
-    int rc = -1;
+/* Stretches without tokens are written when they have so many entries. */
+enum { ENTRIES_AT_ONCE = 65536 };
 
+/* Write a stretch, and begin another one. */
+static int write_stretch(struct assembly *assembly, struct columns *columns, struct error *err)
+{
+    const struct stretch *stretch = &columns->stretch;
+    int bin, idx, rc = -1;
+
+    if (columns->count == 0)
+        return 0;
+    bin = file_of(assembly, stretch->shard, stretch->key, BIN, err);
+    idx = bin < 0 ? -1 : file_of(assembly, stretch->shard, stretch->key, IDX, err);
     if (idx >= 0)
-        rc = write_columns(assembly, run, columns, bin, idx, err);
+        rc = write_columns(assembly, columns, bin, idx, err);
     if (bin >= 0)
-        release_file(assembly, run->shard, run->key, BIN);
+        release_file(assembly, stretch->shard, stretch->key, BIN);
     if (idx >= 0)
-        release_file(assembly, run->shard, run->key, IDX);
+        release_file(assembly, stretch->shard, stretch->key, IDX);
+    columns->count = 0;
     return rc;
 }
 
@@ -356,7 +331,8 @@ static size_t shard_of(const struct places *layout, int64_t document)
     return shard;
 }
 
-/* Copy one key's share of a block; 'place' is where it begins and is moved to where it ends. */
+/* Copy one key's share of a block; 'place' is where it begins and is moved to where it ends. Where
+ * its tokens are in their place already, the rest may wait in 'columns'. */
 static int copy_key(struct assembly *assembly, size_t key, const struct part_key *data,
                     struct place *place, struct columns *columns, struct error *err)
 {
@@ -364,38 +340,29 @@ static int copy_key(struct assembly *assembly, size_t key, const struct part_key
     const unsigned char *tokens = data->tokens;
     size_t at = 0;
 
-    if (reserve(columns, data->entry_count) < 0)
+    if (columns_reserve(columns, data->entry_count) < 0)
         return error_set(err, "out of memory");
     while (at < data->entry_count) {
-        struct run run = {.shard = shard_of(layout, place->documents),
-                          .key = key,
-                          .tokens = tokens,
-                          .begin = *place};
-        const struct place *cut = &layout->cuts[run.shard];
+        size_t shard = shard_of(layout, place->documents);
+        const struct place *cut = &layout->cuts[shard];
+        struct stretch *stretch = &columns->stretch;
 
-        if (run.shard == layout->shards)
-            return 0; /* beyond --max-documents */
-        while (at < data->entry_count && place->documents < cut[1].documents) {
-            int32_t entry = data->entries[at++];
-
-            if (ENTRY_TOKENS(entry) > 0) {
-                columns->lengths[run.sequence_count] = ENTRY_TOKENS(entry);
-                columns->pointers[run.sequence_count++] =
-                    (place->tokens[key] - cut->tokens[key]) * (int64_t)layout->id_size;
-                place->tokens[key] += ENTRY_TOKENS(entry);
-                place->sequences[key]++;
-            }
-            if (entry & ENTRY_LAST) {
-                columns->documents[run.document_count++] =
-                    place->sequences[key] - cut->sequences[key];
-                place->documents++;
-            }
-        }
-        run.token_count = place->tokens[key] - run.begin.tokens[key];
-        if (write_run(assembly, &run, columns, err) < 0)
+        if (shard == layout->shards)
+            break; /* beyond --max-documents */
+        if (columns->count > 0 && stretch->shard != shard &&
+            write_stretch(assembly, columns, err) < 0)
             return -1;
+        if (columns->count == 0)
+            *stretch =
+                (struct stretch){.shard = shard, .key = key, .tokens = tokens, .begin = *place};
+        while (at < data->entry_count && place->documents < cut[1].documents)
+            columns_add(columns, data->entries[at++], cut, layout->id_size, place);
+        stretch->token_count = place->tokens[key] - stretch->begin.tokens[key];
         if (tokens)
-            tokens += (size_t)run.token_count * layout->id_size;
+            tokens += (size_t)stretch->token_count * layout->id_size;
+        if ((tokens || columns->count >= ENTRIES_AT_ONCE) &&
+            write_stretch(assembly, columns, err) < 0)
+            return -1;
     }
     return 0;
 }
@@ -445,27 +412,42 @@ static int check_tokens(struct assembly *assembly, size_t chunk, struct part_rea
     return memcmp(sums, wanted, assembly->layout->keys * sizeof(sums[0])) != 0;
 }
 
+/* Copy the blocks of a part. Returns 0, or -1, also where it is torn. */
+static int copy_keys(struct assembly *assembly, struct part_reader *part, struct place *place,
+                     struct columns *columns, int *torn, struct error *err)
+{
+    size_t keys = assembly->layout->keys;
+    struct part_key data[PART_KEYS];
+    int rc;
+
+    while ((rc = part_next(part, data, torn, err)) > 0) {
+        int64_t documents = place->documents;
+
+        for (size_t k = 0; k < keys; k++) {
+            place->documents = documents;
+            if (copy_key(assembly, k, &data[k], place, &columns[k], err) < 0)
+                return -1;
+        }
+    }
+    for (size_t k = 0; k < keys && rc == 0; k++)
+        rc = write_stretch(assembly, &columns[k], err);
+    return rc;
+}
+
 static int copy_blocks(struct assembly *assembly, size_t chunk, struct part_reader *part, int *torn,
                        struct error *err)
 {
     const struct places *layout = assembly->layout;
-    struct part_key keys[PART_KEYS];
-    struct columns columns = {0};
+    struct columns *columns = calloc(layout->keys, sizeof(*columns));
     struct place place = layout->begins[chunk], end = layout->begins[chunk + 1];
     int rc;
 
-    while ((rc = part_next(part, keys, torn, err)) > 0) {
-        int64_t documents = place.documents;
-
-        for (size_t k = 0; k < layout->keys && rc > 0; k++) {
-            place.documents = documents;
-            if (copy_key(assembly, k, &keys[k], &place, &columns, err) < 0)
-                rc = -1;
-        }
-        if (rc < 0)
-            break;
-    }
-    columns_clear(&columns);
+    if (!columns)
+        return error_set(err, "out of memory");
+    rc = copy_keys(assembly, part, &place, columns, torn, err);
+    for (size_t k = 0; k < layout->keys; k++)
+        columns_clear(&columns[k]);
+    free(columns);
     if (rc == 0 && place.documents < end.documents &&
         place.documents < layout->cuts[layout->shards].documents)
         return error_set(err, "chunk %zu has other documents than it had; remove %s and run again",

@@ -17,6 +17,10 @@
 /* More than any block can have; what a torn file may claim is bounded by it. */
 #define PAYLOAD_LIMIT ((uint64_t)1 << 34)
 #define PENDING_LIMIT ((size_t)256 << 10)
+/* Where blocks begin, behind magic, identity and chunk. Up to so many bytes of them are read at
+ * once. */
+#define BLOCKS_AT  ((int64_t)sizeof(uint64_t[3]))
+#define LOAD_LIMIT ((int64_t)1 << 20)
 
 struct block_header {
     uint64_t magic, payload, checksum;
@@ -43,6 +47,7 @@ struct part_reader {
     int64_t *lines;
     unsigned char *payload;
     size_t capacity;
+    unsigned char *blocks; /* all of them, where they are small */
     char path[DISK_PATH];
 };
 
@@ -355,6 +360,7 @@ void part_close(struct part_reader *reader)
         close(reader->fd);
     free(reader->lines);
     free(reader->payload);
+    free(reader->blocks);
     free(reader);
 }
 
@@ -371,7 +377,7 @@ const int64_t *part_lines(const struct part_reader *reader, size_t *segments)
 
 void part_rewind(struct part_reader *reader)
 {
-    reader->at = sizeof(uint64_t[3]);
+    reader->at = BLOCKS_AT;
 }
 
 const uint64_t *part_direct(const struct part_reader *reader)
@@ -421,6 +427,29 @@ static int torn_block(struct part_reader *reader, int *torn, struct error *err)
     return error_set(err, "%s is damaged at byte %lld", reader->path, (long long)reader->at);
 }
 
+/* Read a part whose blocks are small at once. Returns 0, 1 if it is torn, -1. */
+static int load_blocks(struct part_reader *reader, struct error *err)
+{
+    size_t size = (size_t)(reader->end - BLOCKS_AT);
+
+    if (reader->blocks || reader->end - BLOCKS_AT > LOAD_LIMIT)
+        return 0;
+    reader->blocks = malloc(size + 1);
+    if (!reader->blocks)
+        return error_set(err, "out of memory");
+    return disk_pread(reader->fd, reader->blocks, size, BLOCKS_AT, reader->path, err);
+}
+
+/* Bytes of the blocks, from memory or from the file. Returns 0, 1 if they are not there, -1. */
+static int read_at(const struct part_reader *reader, void *to, size_t size, int64_t at,
+                   struct error *err)
+{
+    if (!reader->blocks)
+        return disk_pread(reader->fd, to, size, at, reader->path, err);
+    memcpy(to, reader->blocks + (at - BLOCKS_AT), size);
+    return 0;
+}
+
 int part_next(struct part_reader *reader, struct part_key *keys, int *torn, struct error *err)
 {
     struct block_header header;
@@ -431,7 +460,9 @@ int part_next(struct part_reader *reader, struct part_key *keys, int *torn, stru
         return 0;
     if (reader->end - reader->at < (int64_t)sizeof(header))
         return torn_block(reader, torn, err);
-    rc = disk_pread(reader->fd, &header, sizeof(header), reader->at, reader->path, err);
+    rc = load_blocks(reader, err);
+    if (rc == 0)
+        rc = read_at(reader, &header, sizeof(header), reader->at, err);
     if (rc < 0)
         return -1;
     if (rc > 0 || header.magic != BLOCK_MAGIC ||
@@ -446,8 +477,8 @@ int part_next(struct part_reader *reader, struct part_key *keys, int *torn, stru
             return error_set(err, "out of memory");
         }
     }
-    rc = disk_pread(reader->fd, reader->payload, header.payload,
-                    reader->at + (int64_t)sizeof(header), reader->path, err);
+    rc =
+        read_at(reader, reader->payload, header.payload, reader->at + (int64_t)sizeof(header), err);
     if (rc < 0)
         return -1;
     if (rc > 0 || take_block(reader, &header, keys) < 0)

@@ -1,0 +1,55 @@
+#include "config.h"
+#include "columns.h"
+
+#include <stdlib.h>
+
+int columns_reserve(struct columns *columns, size_t more)
+{
+    size_t count = columns->count + more;
+    int32_t *lengths;
+    int64_t *pointers, *documents;
+
+    if (count <= columns->capacity)
+        return 0;
+    count += count / 2;
+    lengths = realloc(columns->lengths, count * sizeof(*lengths));
+    if (lengths)
+        columns->lengths = lengths;
+    pointers = realloc(columns->pointers, count * sizeof(*pointers));
+    if (pointers)
+        columns->pointers = pointers;
+    documents = realloc(columns->documents, count * sizeof(*documents));
+    if (documents)
+        columns->documents = documents;
+    if (!lengths || !pointers || !documents)
+        return -1;
+    columns->capacity = count;
+    return 0;
+}
+
+void columns_add(struct columns *columns, int32_t entry, const struct place *cut, size_t id_size,
+                 struct place *place)
+{
+    struct stretch *stretch = &columns->stretch;
+    size_t key = stretch->key;
+
+    columns->count++;
+    if (ENTRY_TOKENS(entry) > 0) {
+        columns->lengths[stretch->sequence_count] = ENTRY_TOKENS(entry);
+        columns->pointers[stretch->sequence_count++] =
+            (place->tokens[key] - cut->tokens[key]) * (int64_t)id_size;
+        place->tokens[key] += ENTRY_TOKENS(entry);
+        place->sequences[key]++;
+    }
+    if (entry & ENTRY_LAST) {
+        columns->documents[stretch->document_count++] = place->sequences[key] - cut->sequences[key];
+        place->documents++;
+    }
+}
+
+void columns_clear(struct columns *columns)
+{
+    free(columns->lengths);
+    free(columns->pointers);
+    free(columns->documents);
+}
