@@ -32,7 +32,7 @@
 #include "request.h"
 #include "start.h"
 
-enum { MEET_SECONDS = 60, CONTROLLER_SECONDS = 8, IMAGE_MARGIN_SECONDS = 300 };
+enum { MEET_SECONDS = 60, CONTROLLER_SECONDS = 8, IMAGE_MARGIN_SECONDS = 300, FIRST_SECONDS = 2 };
 
 struct task {
     struct plugin *plugin;
@@ -79,13 +79,21 @@ static void silence(void)
     }
 }
 
+/* What is wrong on all nodes the first one says for all, and asks the step to end, which ends this
+ * process: on a thousand nodes nobody could read it a thousand times. */
+static void let_first_speak(const struct task *task)
+{
+    struct timespec pause = {.tv_sec = FIRST_SECONDS};
+
+    if (task->facts.nodes > 1 && task->facts.node_rank > 0)
+        nanosleep(&pause, NULL);
+}
+
 /* Say it once for the node, let nobody wait for this task, end the step on all nodes, fail. */
 static int fail(struct task *task, const struct error *err)
 {
     struct share *share = task->plugin->share;
 
-    /* What this node asks of the others is not for itself. */
-    signal(SIGTERM, SIG_IGN);
     if (share && !share_claim_report(share)) {
         silence();
         return -1;
@@ -99,6 +107,9 @@ static int fail(struct task *task, const struct error *err)
         silence();
         return -1;
     }
+    let_first_speak(task);
+    /* What this node asks of the others is not for itself. */
+    signal(SIGTERM, SIG_IGN);
     slurm_error("megatron: %s", err->text);
     if (task->facts.nodes > 1) {
         if (share)
