@@ -522,12 +522,12 @@ struct device {
     int (*choose)(struct device *device, const char *text, struct error *err);
 
     /* Have 'each' called for every operation from now on with the time it took, at once or at the
-     * stop, which waits and says how long all of it took. */
+     * stop, which waits for all of them. */
     int (*profile_start)(struct device *device,
                          void (*each)(void *context, const struct operation *operation,
                                       double seconds),
                          void *context, struct error *err);
-    int (*profile_stop)(struct device *device, double *elapsed, struct error *err);
+    int (*profile_stop)(struct device *device, struct error *err);
 };
 
 /* The heads of every backend's stream, event and graph: the calls below find the device by them. */
@@ -697,8 +697,10 @@ static inline void device_copy(struct device_stream *stream, void *to, const voi
     stream->device->copy(stream, to, from, bytes, direction);
 }
 
-/* Between begin and end, work given to the stream (and to streams that follow its events) is
- * recorded instead of run; launching the graph runs it. Only where device->can_capture. */
+/* Between begin and end, work given to the stream is recorded instead of run, and launching the
+ * graph runs it. Only where device->can_capture, and only work without events. Plans and operands
+ * must outlive the graph, which the caller destroys. What cannot be recorded is no failure of the
+ * device: end returns NULL then. */
 static inline int device_graph_begin(struct device_stream *stream, struct error *err)
 {
     return stream->device->graph_begin(stream, err);

@@ -141,13 +141,13 @@ static inline float *gradient(struct model *m, int tensor)
     return tensor < 0 ? NULL : m->gradients + m->parameters.tensors[tensor].offset;
 }
 
-/* From here on the side stream may work on what the compute stream has done, and the other way. */
 /* Has the side stream work at all? */
 static inline int has_side(const struct model *m)
 {
     return m->parallel->layout.tp > 1 || m->parallel->layout.cp > 1;
 }
 
+/* From here on the side stream may work on what the compute stream has done, and the other way. */
 static inline void side_follows(struct model *m)
 {
     if (!has_side(m))

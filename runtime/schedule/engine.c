@@ -399,8 +399,12 @@ static int run_pipeline(struct run *run, struct error *err)
             continue;
         }
         slot = op->item.micro % e->slots[chunk];
-        pass = (struct pass){
-            e, chunk, slot, op->kind == PIPELINE_BACKWARD, run->evaluate, op->item.micro > 0};
+        pass = (struct pass){e,
+                             chunk,
+                             slot,
+                             op->kind == PIPELINE_BACKWARD,
+                             run->evaluate,
+                             !run->evaluate && op->item.micro > 0};
         if (!pass.backward && upload_batch(run, op->item, slot, err) < 0)
             return -1;
         do_pass(&pass, pass.backward && --run->left[chunk] == 0);

@@ -116,27 +116,29 @@ void profile_add(void *context, const struct operation *operation, double second
     sum->seconds += seconds;
     sum->flops += flops_of(operation);
     sum->bytes += bytes_of(operation);
+    sum->count++;
 }
 
-static void print_part(const char *name, double seconds, double elapsed, int64_t steps,
+static void print_part(const struct profile *profile, const char *name, double seconds,
                        FILE *stream)
 {
-    fprintf(stream, "  %-32s %10.3f ms %5.1f %%", name, 1e3 * seconds / (double)steps,
-            elapsed > 0 ? 100 * seconds / elapsed : 0.0);
+    fprintf(stream, "  %-32s %10.3f ms %5.1f %%", name, 1e3 * seconds / (double)profile->steps,
+            100 * seconds / profile->elapsed);
 }
 
-void profile_print(const struct profile *profile, double elapsed, int64_t steps, FILE *stream)
+void profile_print(const struct profile *profile, FILE *stream)
 {
-    double known = 0;
+    double elapsed = profile->elapsed, known = 0;
 
-    fprintf(stream, "time of a step by part, mean of %lld:\n", (long long)steps);
+    fprintf(stream, "time of a step by part, mean of %lld:\n", (long long)profile->steps);
     for (int i = 0; i < PROFILE_PARTS; i++) {
         const struct profile_sum *sum = &profile->parts[i];
 
         known += sum->seconds;
         if (sum->seconds <= 0)
             continue;
-        print_part(names[i], sum->seconds, elapsed, steps, stream);
+        print_part(profile, names[i], sum->seconds, stream);
+        fprintf(stream, " %5lld operations", (long long)(sum->count / profile->steps));
         if (sum->flops > 0)
             fprintf(stream, " %9.3f TFLOP/s", 1e-12 * sum->flops / sum->seconds);
         else if (sum->bytes > 0)
@@ -144,9 +146,9 @@ void profile_print(const struct profile *profile, double elapsed, int64_t steps,
         fprintf(stream, "\n");
     }
     /* Operations of two streams may run side by side. */
-    print_part("gaps, copies and communication", elapsed > known ? elapsed - known : 0, elapsed,
-               steps, stream);
+    print_part(profile, "gaps, copies and communication", elapsed > known ? elapsed - known : 0,
+               stream);
     fprintf(stream, "\n");
-    print_part("together", elapsed, elapsed, steps, stream);
+    print_part(profile, "together", elapsed, stream);
     fprintf(stream, "\n");
 }

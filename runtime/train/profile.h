@@ -18,19 +18,23 @@ enum profile_part {
     PROFILE_PARTS,
 };
 
-/* What is done in 'seconds': arithmetic operations, and bytes that have to move at the least. */
+/* What is done in 'seconds' by 'count' operations: arithmetic, and bytes that have to move at the
+ * least. */
 struct profile_sum {
     double seconds, flops, bytes;
+    int64_t count;
 };
 
 struct profile {
     struct profile_sum parts[PROFILE_PARTS];
+    double elapsed; /* seconds of the steps; what no part accounts for are gaps */
+    int64_t steps;
 };
 
 /* For device->profile_start: 'context' is a struct profile. */
 void profile_add(void *context, const struct operation *operation, double seconds);
 
-/* 'elapsed' seconds of 'steps' steps; what no operation accounts for are gaps. */
-void profile_print(const struct profile *profile, double elapsed, int64_t steps, FILE *stream);
+/* The mean of the steps. */
+void profile_print(const struct profile *profile, FILE *stream);
 
 #endif

@@ -44,7 +44,6 @@ struct train {
     int prints; /* this rank writes the log */
     int warned; /* events or metrics could not be written */
     struct profile profile;
-    int64_t profiled_from; /* iteration; -1: not yet */
     struct saving saving;
     int64_t iteration, consumed, consumed_valid;
     double began, interval_began;
@@ -371,15 +370,33 @@ static struct progress progress_of(const struct train *t)
     return (struct progress){t->iteration, t->consumed, t->consumed_valid};
 }
 
-/* The first step loads kernels and allocates: it counts only where there is no other. */
-static int begin_profile(struct train *t, struct error *err)
+/* A step by itself, which is waited for: what other steps, evaluations and checkpoints take does
+ * not count. */
+static int profile_step(struct train *t, int64_t micros, struct error *err)
+{
+    struct device *device = t->device;
+    double began;
+
+    if (device->profile_start(device, profile_add, &t->profile, err) < 0)
+        return -1;
+    began = clock_now();
+    if (engine_step(t->engine, t->train_feed.loader, t->iteration, micros, err) < 0 ||
+        device->profile_stop(device, err) < 0)
+        return -1;
+    t->profile.elapsed += clock_now() - began;
+    t->profile.steps++;
+    return 0;
+}
+
+static int give_step(struct train *t, int64_t micros, struct error *err)
 {
     int64_t first = t->saving.start.iteration;
+    /* The first step loads kernels and allocates: it counts only where there is no other. */
+    int usual = t->iteration > first || t->a->total_iterations - first == 1;
 
-    if (t->iteration != first + (t->a->total_iterations - first > 1))
-        return 0;
-    t->profiled_from = t->iteration;
-    return t->device->profile_start(t->device, profile_add, &t->profile, err);
+    return t->a->profile && usual
+               ? profile_step(t, micros, err)
+               : engine_step(t->engine, t->train_feed.loader, t->iteration, micros, err);
 }
 
 static int take_step(struct train *t, struct error *err)
@@ -389,9 +406,7 @@ static int take_step(struct train *t, struct error *err)
     int64_t micros = batch / (a->micro_batch_size * a->layout.dp);
 
     comm_set_step(t->comm, t->iteration);
-    if (a->profile && begin_profile(t, err) < 0)
-        return -1;
-    if (engine_step(t->engine, t->train_feed.loader, t->iteration, micros, err) < 0)
+    if (give_step(t, micros, err) < 0)
         return -1;
     t->iteration++;
     t->consumed += batch;
@@ -472,17 +487,16 @@ static int evaluate_only(struct train *t, struct error *err)
     return t->test_feed.loader ? evaluate(t, &t->test_feed, "the start for test data", err) : 0;
 }
 
-static int report_profile(struct train *t, struct error *err)
+static void report_profile(const struct train *t)
 {
-    double elapsed;
-
-    if (t->profiled_from < 0)
-        return 0;
-    if (t->device->profile_stop(t->device, &elapsed, err) < 0)
-        return -1;
-    if (t->prints)
-        profile_print(&t->profile, elapsed, t->iteration - t->profiled_from, stdout);
-    return 0;
+    if (!t->a->profile || !t->prints)
+        return;
+    if (t->profile.steps > 0)
+        profile_print(&t->profile, stdout);
+    else
+        fprintf(stderr,
+                "megatron: warning: --profile: no step but the first was taken, and that one "
+                "loads and allocates; let the run take more\n");
 }
 
 /* By these files `megatron supervise` knows a start that did not come so far. */
@@ -579,15 +593,15 @@ static void tear_down(struct train *t, int rc, const struct error *err)
 
 int train_run(const struct arguments *arguments, const struct world *world, struct error *err)
 {
-    struct train t = {.a = arguments, .world = world, .profiled_from = -1, .began = clock_now()};
+    struct train t = {.a = arguments, .world = world, .began = clock_now()};
     struct error trouble;
     int rc;
 
     rc = set_up(&t, err);
     if (rc == 0)
         rc = (arguments->skip_train ? evaluate_only : loop)(&t, err);
-    if (rc >= 0 && report_profile(&t, err) < 0)
-        rc = -1;
+    if (rc >= 0)
+        report_profile(&t);
     /* Without it the run is only started once more, to find that nothing is left to do. */
     if (rc == 0 && leave_mark(&t, TRAIN_DONE, &trouble) < 0)
         fprintf(stderr, "megatron: warning: %s\n", trouble.text);

@@ -38,6 +38,8 @@ unlike "$out" 'over MPI' "  and of one rank"
 try "$megatron" train "${small[@]}" --log-throughput
 like "$out" '^ iteration        4/       4 \| consumed samples:            8 \| elapsed time per iteration \(ms\): [0-9.]+ \| throughput per GPU \(TFLOP/s/GPU\): [0-9.]+ \| learning rate: [0-9.E+-]+ \| global batch size:     2 \| lm loss: [0-9.]+E[+-][0-9]+ \| loss scale: 1\.0 \| grad norm: [0-9.]+ \| number of skipped iterations:   0 \| number of nan iterations:   0 \|' \
     "the log line"
+like "$out" 'time to first step: [0-9.]+ s' "time to first step"
+like "$out" 'GiB available, .* GiB planned' "memory planned against available"
 
 # --- The time of a step by part: what is known and the gaps make up the whole.
 try "$megatron" train "${small[@]}" --swiglu --train-iters 6 --profile
@@ -48,10 +50,16 @@ for part in 'matrix products .* TFLOP/s' 'attention .* TFLOP/s' 'norms .* TB/s' 
 done
 is "$(awk '/^  together/ { whole = $2 } /^  [a-z].* ms / && !/together/ { sub(/ ms .*/, ""); sum += $NF } END { print (sum > 0.99 * whole && sum < 1.01 * whole) }' <<<"$out")" 1 \
     "--profile: the parts make up the step"
+operations() { sed -n 's/^  \([a-z ]*[a-z]\) .* \([0-9]* operations\).*/\1: \2/p' <<<"$out"; }
+few=$(operations)
+like "$few" '^matrix products: 24 operations$' "--profile: two layers of four products in three directions"
+try "$megatron" train "${small[@]}" --swiglu --train-iters 6 --profile --eval-iters 5 --eval-interval 2 --split 80,10,10
+like "$out" 'validation loss at iteration 4' "with evaluations in between"
+is "$(operations)" "$few" "--profile: a step has as many operations, evaluations do not count"
+try "$megatron" train "${small[@]}" --exit-interval 1 --profile
+like "$out" 'warning: --profile: no step but the first' "--profile of a run that ends after its first step"
 try "$megatron" train "${small[@]}" --train-iters 1 --profile
 like "$out" 'time of a step by part, mean of 1:' "--profile of a single step"
-like "$out" 'time to first step: [0-9.]+ s' "time to first step"
-like "$out" 'GiB available, .* GiB planned' "memory planned against available"
 
 # --- Gradients that are not finite: the step is skipped, and the line has neither loss nor norm.
 try "$megatron" train "${small[@]}" --lr 1e30 --clip-grad 0

@@ -1215,6 +1215,8 @@ static void test_step(void)
     }
     ok(now.taken == 2 && now.skipped == 5 && now.adam_step == 2, "steps taken and skipped");
     ok(now.scheduled_samples == 20 && fabs(now.lr - 0.91) < 1e-6, "lr of the schedule");
+    ok(now.correction1 == (float)(1 - pow(0.9, 3)) && now.correction2 == (float)(1 - pow(0.95, 3)),
+       "corrections of the next update, by the steps taken");
     plan_destroy(clip), plan_destroy(end);
     device_release(device, state);
 }

@@ -69,6 +69,49 @@ static void test_rounds(struct work *w, const char *order)
     recorder_destroy(recorder);
 }
 
+static int refuse_begin(struct device_stream *stream, struct error *err)
+{
+    (void)stream;
+    return error_set(err, "no");
+}
+
+static struct device_graph *(*true_end)(struct device_stream *stream, struct error *err);
+
+static struct device_graph *refuse_end(struct device_stream *stream, struct error *err)
+{
+    device_graph_destroy(true_end(stream, err));
+    return NULL;
+}
+
+static void test_unrecorded(struct work *w, const char *why)
+{
+    struct error err;
+    struct recorder *recorder = recorder_create(w->stream, 1, &err);
+
+    clear(w);
+    for (int i = 0; i < ROUNDS; i++)
+        recorder_run(recorder, 0, run, w);
+    ok(holds(w, w->sum, ROUNDS), "%s: done each time all the same", why);
+    recorder_destroy(recorder);
+}
+
+/* Devices that cannot record, or not this. */
+static void test_refusals(struct work *w)
+{
+    struct device *device = w->stream->device, before = *device;
+
+    device->can_capture = 0;
+    test_unrecorded(w, "a device that cannot record");
+    device->can_capture = 1;
+    device->graph_begin = refuse_begin;
+    test_unrecorded(w, "a recording that does not begin");
+    device->graph_begin = before.graph_begin;
+    true_end = device->graph_end;
+    device->graph_end = refuse_end;
+    test_unrecorded(w, "a recording that comes to nothing");
+    *device = before;
+}
+
 static int test_device(const char *name, int random_order)
 {
     struct device_options options = {.threads = 2, .random_order = random_order, .order_seed = 5};
@@ -91,12 +134,32 @@ static int test_device(const char *name, int random_order)
     ones = plan_create(device, &one, &err);
     run_fill(ones, w.stream, &(struct fill_operands){w.one});
     test_rounds(&w, random_order ? "random order" : "in order");
+    test_refusals(&w);
     plan_destroy(ones);
     plan_destroy(w.add), plan_destroy(w.fill);
     device_release(device, memory);
     device_stream_destroy(w.stream);
     device_close(device);
     return 0;
+}
+
+/* On CPUs recorded work must not have events: it fails there, before it goes wrong on a GPU. */
+static void test_event(void)
+{
+    struct device_options options = {.threads = 1};
+    struct error err;
+    struct device *device = device_open("cpu", &options, &err);
+    struct device_stream *stream = device_stream_create(device, 0, &err);
+    struct device_event *event = device_event_create(device, 0, &err);
+
+    device_graph_begin(stream, &err);
+    device_event_record(event, stream);
+    device_graph_destroy(device_graph_end(stream, &err));
+    ok(device_stream_wait(stream, 1, &err) < 0 && strstr(err.text, "event"),
+       "an event in recorded work is refused");
+    device_event_destroy(event);
+    device_stream_destroy(stream);
+    device_close(device);
 }
 
 int main(void)
@@ -107,5 +170,6 @@ int main(void)
         return 0;
     if (!name)
         test_device("cpu", 1);
+    test_event();
     return done_testing();
 }

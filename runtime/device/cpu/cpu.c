@@ -163,18 +163,16 @@ static int cpu_profile_start(struct device *base,
     (void)err;
     device->timed = each;
     device->timed_context = context;
-    device->first_begin = device->last_end = 0;
     return 0;
 }
 
-static int cpu_profile_stop(struct device *base, double *elapsed, struct error *err)
+static int cpu_profile_stop(struct device *base, struct error *err)
 {
     struct cpu_device *device = (struct cpu_device *)base;
 
-    (void)err;
+    cpu_finish(device);
     device->timed = NULL;
-    *elapsed = device->last_end - device->first_begin;
-    return 0;
+    return cpu_failure(device, err);
 }
 
 void cpu_plan_work(struct cpu_plan *plan, const void *operands)
@@ -188,10 +186,7 @@ void cpu_plan_work(struct cpu_plan *plan, const void *operands)
     }
     start = clock_now();
     plan->work(plan, operands);
-    device->last_end = clock_now();
-    if (device->first_begin == 0)
-        device->first_begin = start;
-    device->timed(device->timed_context, &plan->operation, device->last_end - start);
+    device->timed(device->timed_context, &plan->operation, clock_now() - start);
 }
 
 static void describe_processor(char *model, size_t size, int threads)

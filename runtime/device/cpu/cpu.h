@@ -23,7 +23,6 @@ struct cpu_device {
     struct error failure;
     void (*timed)(void *context, const struct operation *operation, double seconds);
     void *timed_context; /* while profiling */
-    double first_begin, last_end;
 };
 
 /* Workspace follows the operation; 'work' does the operation at once. */
@@ -36,10 +35,13 @@ struct cpu_plan {
     void *workspace;
 };
 
-/* Run 'call' with a copy of the operands, now or when the stream's turn comes. */
 /* Do the plan's work now, timed while profiling. */
 void cpu_plan_work(struct cpu_plan *plan, const void *operands);
 
+/* Run all that waits in streams and can go on. */
+void cpu_finish(struct cpu_device *device);
+
+/* Run 'call' with a copy of the operands, now or when the stream's turn comes. */
 void cpu_submit(struct device_stream *stream, struct cpu_plan *plan,
                 void (*call)(const void *operands), const void *operands, size_t size);
 

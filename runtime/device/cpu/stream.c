@@ -153,6 +153,12 @@ static int run_any(struct cpu_device *device)
     return 1;
 }
 
+void cpu_finish(struct cpu_device *device)
+{
+    while (run_any(device))
+        ;
+}
+
 void cpu_submit(struct device_stream *stream, struct cpu_plan *plan,
                 void (*call)(const void *operands), const void *operands, size_t size)
 {
@@ -241,9 +247,7 @@ static void event_destroy(struct device_event *event)
 {
     struct cpu_device *device = (struct cpu_device *)event->device;
 
-    /* No task may point to it any more. */
-    while (run_any(device))
-        ;
+    cpu_finish(device); /* no task may point to it any more */
     free(event);
 }
 

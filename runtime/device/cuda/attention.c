@@ -279,7 +279,7 @@ static int try_flash(struct cuda_plan *plan)
         return -1;
     /* Both directions must drop the same: either the library does both, or we do. */
     if (s->dropout > 0) {
-        struct flash *other = flash_create(device->cudnn, &shape, !back, 0, NULL);
+        struct flash *other = cuda_flash(device, &shape, !back);
 
         if (!other)
             return -1;

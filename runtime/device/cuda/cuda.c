@@ -129,14 +129,19 @@ static void host_release(struct device *device, void *memory)
     cudaFreeHost(memory);
 }
 
-/* The stream's workspace, at least as large as any plan made so far needs. It grows in the first
- * step only, and never while a graph is recorded after such a step. */
+/* The stream's workspace, at least as large as any plan made so far needs. Recorded work keeps its
+ * address: plans that run on a stream are made before anything on it is recorded, and the first run
+ * of one makes room for all. */
 static void *stream_workspace(struct cuda_device *device, struct cuda_stream *stream, size_t bytes)
 {
     cudaError_t status;
 
     if (stream->bytes >= bytes)
         return stream->workspace;
+    if (device->recording) {
+        cuda_fail_text(device, "the workspace would have to grow while work is recorded");
+        return NULL;
+    }
     status = cudaStreamSynchronize(stream->native);
     if (!status)
         status = cudaFree(stream->workspace);

@@ -251,7 +251,7 @@ refused:
     return -1;
 }
 
-/* Of the engine configurations of the heuristics that give a plan, take number 'choice'. */
+/* Plan with engine configuration number 'choice' of the heuristics. */
 static int plan_graph(struct build *build, struct cudnn_graph *graph,
                       cudnnBackendDescriptor_t operations, int choice)
 {
@@ -259,7 +259,6 @@ static int plan_graph(struct build *build, struct cudnn_graph *graph,
     cudnnBackendDescriptor_t configs[MAX_CANDIDATES];
     cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
     int64_t found = 0;
-    int planned = 0;
     cudnnStatus_t status;
 
     if (!heuristics ||
@@ -278,15 +277,9 @@ static int plan_graph(struct build *build, struct cudnn_graph *graph,
                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_CANDIDATES, &found, configs);
     if (status != CUDNN_STATUS_SUCCESS || found == 0)
         return fail(build, "no engine", status);
-    for (int64_t i = 0; i < found && i < MAX_CANDIDATES; i++) {
-        if (plan_candidate(build, graph, configs[i]))
-            continue;
-        if (planned++ == choice)
-            return 0;
-        cudnnBackendDestroyDescriptor(graph->plan);
-        graph->plan = NULL;
-    }
-    return planned ? error_set(build->err, "cuDNN has no other kernel for %s", build->name) : -1;
+    if (choice >= found)
+        return error_set(build->err, "cuDNN has no other kernel for %s", build->name);
+    return plan_candidate(build, graph, configs[choice]);
 }
 
 static int build_graph(struct build *build, struct cudnn_graph *graph,

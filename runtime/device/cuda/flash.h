@@ -33,7 +33,8 @@ struct flash_shape {
 struct flash;
 
 /* Plan one direction, forward or the gradient, with kernel number 'choice' of those that cuDNN
- * offers, its best guess first. NULL and 'err' where it has no (more) kernel. */
+ * offers, its best guess first. NULL and 'err' where it has none or
+ * cannot use it here. */
 struct flash *flash_create(cudnnHandle_t handle, const struct flash_shape *shape, int backward,
                            int choice, struct error *err);
 void flash_destroy(struct flash *flash);

@@ -1,5 +1,5 @@
-/* Which of cuDNN's kernels does an attention: all that its heuristics name are timed once, and the
- * fastest is remembered, as for products. */
+/* Which of cuDNN's kernels does an attention: the first that its heuristics name are timed once,
+ * and the fastest is remembered, as for products. */
 #include "cuda.h"
 
 #include <inttypes.h>
@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_CHOICES = 2, BRIEF = 4 }; /* making one takes half a second */
+/* Making one takes half a second. */
+enum { MAX_CHOICES = 2, TRIED = 4, BRIEF = 4 };
 static const double FAR_BEHIND = 1.1;
 
 /* Memory for every operand. */
@@ -37,7 +38,7 @@ static int run_trial(void *argument)
                                        s->workspace, NULL);
 }
 
-/* Parts one behind the other, as long as 'at' is not beyond 'all'. */
+/* The next 'bytes' at '*at', aligned. */
 static char *take(char **at, size_t bytes)
 {
     char *part = *at;
@@ -74,6 +75,12 @@ static size_t place(struct scratch *s, const struct flash_shape *shape, int back
     return (size_t)(at - base);
 }
 
+/* Does a sample take no more than its stride, so that 'place' makes room for all of them? */
+static int whole_samples(struct flash_strides strides, int64_t rows)
+{
+    return strides.batch >= rows * strides.position;
+}
+
 /* Returns -1 if there is not enough memory, and nothing is timed then. */
 static int scratch_create(struct scratch *s, struct cuda_device *device,
                           const struct flash_shape *shape, int backward, size_t workspace)
@@ -81,6 +88,9 @@ static int scratch_create(struct scratch *s, struct cuda_device *device,
     enum device_type type = shape->type == CUDNN_DATA_BFLOAT16 ? TYPE_BF16 : TYPE_FP16;
     size_t bytes = place(s, shape, backward, workspace, NULL);
 
+    if (!whole_samples(shape->q, shape->queries) || !whole_samples(shape->o, shape->queries) ||
+        !whole_samples(shape->k, shape->keys) || !whole_samples(shape->v, shape->keys))
+        return -1;
     if (cudaMalloc(&s->all, bytes)) {
         cudaGetLastError();
         return -1;
@@ -94,16 +104,22 @@ static int scratch_create(struct scratch *s, struct cuda_device *device,
 static void make_key(const struct flash_shape *s, int backward, char *key, size_t size)
 {
     snprintf(key, size,
-             "flash%d:%" PRId64 ":%" PRId64 ":%" PRId64 ":%" PRId64 ":%" PRId64 ":%" PRId64
+             "flash%d:%zu:%" PRId64 ":%" PRId64 ":%" PRId64 ":%" PRId64 ":%" PRId64 ":%" PRId64
              ":%" PRId64 ":%" PRId64 ":%d:%d:%d:%d:%d",
-             backward, s->batch, s->heads, s->groups, s->queries, s->keys, s->width, s->q.position,
-             s->k.position, (int)s->type, s->dropout > 0, s->causal, s->documents,
-             s->deterministic);
+             backward, cudnnGetVersion(), s->batch, s->heads, s->groups, s->queries, s->keys,
+             s->width, s->q.position, s->k.position, (int)s->type, s->dropout > 0, s->causal,
+             s->documents, s->deterministic);
 }
 
-/* Time the choices; returns the best one. 'text' gets what was found, for the file. */
-static int best_of(struct flash **flash, int count, const struct scratch *scratch, int backward,
-                   struct cuda_device *device, char *text, size_t size)
+/* One of cuDNN's kernels and its number. */
+struct choice {
+    struct flash *flash;
+    int number;
+};
+
+/* Time the choices; returns which is the best. 'text' gets what was found, for the file. */
+static int best_of(const struct choice *choices, int count, const struct scratch *scratch,
+                   int backward, struct cuda_device *device, char *text, size_t size)
 {
     double best = -1;
     int found = 0;
@@ -111,66 +127,68 @@ static int best_of(struct flash **flash, int count, const struct scratch *scratc
 
     cudnnSetStream(device->cudnn, device->gemm.stream);
     for (int i = 0; i < count; i++) {
-        struct trial trial = {flash[i], scratch, backward};
+        struct trial trial = {choices[i].flash, scratch, backward};
         double time = gemm_time(&device->gemm, run_trial, &trial, BRIEF);
 
         if (time >= 0 && (best < 0 || time < FAR_BEHIND * best))
             time = gemm_time_sustained(&device->gemm, run_trial, &trial);
-        snprintf(times + strlen(times), sizeof(times) - strlen(times), ",%d:%.0fus", i, time * 1e6);
+        snprintf(times + strlen(times), sizeof(times) - strlen(times), ",%d:%.0fus",
+                 choices[i].number, time * 1e6);
         if (time < 0 || (best >= 0 && time >= best))
             continue;
         best = time;
         found = i;
     }
-    snprintf(text, size, "%d%s", found, times);
+    snprintf(text, size, "%d%s", choices[found].number, times);
     return found;
 }
 
-static int choose(struct flash **flash, int count, struct cuda_device *device,
+/* Which of the choices; it is remembered. Where there is no memory for trials the first one is
+ * taken, and remembered only if it must be the same in the next run. */
+static int choose(const struct choice *choices, int count, struct cuda_device *device,
                   const struct flash_shape *shape, int backward, const char *key)
 {
     struct scratch scratch;
     size_t workspace = 0;
     char text[128];
-    int choice;
+    int found = 0;
 
     for (int i = 0; i < count; i++)
-        if (flash_workspace(flash[i]) > workspace)
-            workspace = flash_workspace(flash[i]);
-    if (count == 1 || scratch_create(&scratch, device, shape, backward, workspace))
+        if (flash_workspace(choices[i].flash) > workspace)
+            workspace = flash_workspace(choices[i].flash);
+    snprintf(text, sizeof(text), "%d", choices[0].number);
+    if (count > 1 && scratch_create(&scratch, device, shape, backward, workspace) == 0) {
+        found = best_of(choices, count, &scratch, backward, device, text, sizeof(text));
+        cudaFree(scratch.all);
+    } else if (count > 1 && !shape->deterministic) {
         return 0;
-    choice = best_of(flash, count, &scratch, backward, device, text, sizeof(text));
-    cudaFree(scratch.all);
+    }
     tuning_put(device->gemm.tuning, key, text, NULL); /* if not, it is timed again next time */
-    return choice;
+    return found;
 }
 
 struct flash *cuda_flash(struct cuda_device *device, const struct flash_shape *shape, int backward)
 {
-    struct flash *all[MAX_CHOICES], *chosen;
+    /* Dropout must be the same in both directions: no promise of cuDNN's for two kernels. */
+    int most = shape->dropout > 0 ? 1 : MAX_CHOICES, count = 0, chosen;
+    struct choice choices[MAX_CHOICES];
+    struct flash *flash = NULL;
     const char *known;
     char key[256];
-    int count = 0, choice;
 
     make_key(shape, backward, key, sizeof(key));
     known = tuning_get(device->gemm.tuning, key);
-    if (known) {
-        chosen = flash_create(device->cudnn, shape, backward, atoi(known), NULL);
-        if (chosen)
-            return chosen;
-    }
-    while (count < MAX_CHOICES) {
-        all[count] = flash_create(device->cudnn, shape, backward, count, NULL);
-        if (!all[count])
-            break;
-        count++;
+    if (known)
+        flash = flash_create(device->cudnn, shape, backward, atoi(known), NULL);
+    for (int i = 0; !flash && i < TRIED && count < most; i++) {
+        choices[count] = (struct choice){flash_create(device->cudnn, shape, backward, i, NULL), i};
+        count += choices[count].flash != NULL;
     }
     if (count == 0)
-        return NULL;
-    choice = choose(all, count, device, shape, backward, key);
-    chosen = all[choice];
+        return flash;
+    chosen = choose(choices, count, device, shape, backward, key);
     for (int i = 0; i < count; i++)
-        if (i != choice)
-            flash_destroy(all[i]);
-    return chosen;
+        if (i != chosen)
+            flash_destroy(choices[i].flash);
+    return choices[chosen].flash;
 }

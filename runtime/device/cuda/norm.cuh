@@ -71,8 +71,8 @@ template <typename Kernel> void allow_shared(Kernel *kernel, size_t bytes)
                          cudaSharedmemCarveoutMaxShared);
 }
 
-/* Rows in whole vectors, each done by some warps side by side; a block does several rows at once
- * and walks over rows. Where the warps of a row meet, a group has a barrier of its own. */
+/* Rows in whole vectors, each done by some warps side by side; a block does several rows at once.
+ * Where the warps of a row meet, a group has a barrier of its own. */
 struct row_split {
     int warps;  /* of a row */
     int groups; /* rows side by side in a block */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 struct mark {
-    struct operation operation;
+    const struct operation *operation; /* the plan's, which outlives the profile */
     cudaEvent_t from, to;
 };
 
@@ -44,7 +44,7 @@ void cuda_profile_begin(struct cuda_device *device, cudaStream_t stream,
         cuda_fail_text(device, "out of memory while profiling");
         return;
     }
-    mark->operation = *operation;
+    mark->operation = operation;
     cudaEventRecord(mark->from, stream);
 }
 
@@ -69,33 +69,22 @@ static int profile_start(struct device *base,
     return 0;
 }
 
-static double seconds_between(cudaEvent_t from, cudaEvent_t to, cudaError_t *status)
-{
-    float milliseconds = 0;
-
-    if (!*status)
-        *status = cudaEventElapsedTime(&milliseconds, from, to);
-    return milliseconds * 1e-3;
-}
-
-static int profile_stop(struct device *base, double *elapsed, struct error *err)
+static int profile_stop(struct device *base, struct error *err)
 {
     struct cuda_device *device = (struct cuda_device *)base;
     struct cuda_profile *profile = device->profile;
     cudaError_t status = cudaDeviceSynchronize();
 
-    *elapsed = 0;
     device->profile = NULL;
     if (!profile)
         return error_set(err, "profiling was not started");
-    if (profile->count > 0)
-        *elapsed =
-            seconds_between(profile->marks[0].from, profile->marks[profile->count - 1].to, &status);
     for (size_t i = 0; i < profile->count; i++) {
         struct mark *mark = &profile->marks[i];
-        double seconds = seconds_between(mark->from, mark->to, &status);
+        float milliseconds = 0;
 
-        profile->each(profile->context, &mark->operation, seconds);
+        if (!status)
+            status = cudaEventElapsedTime(&milliseconds, mark->from, mark->to);
+        profile->each(profile->context, mark->operation, milliseconds * 1e-3);
         cudaEventDestroy(mark->from);
         cudaEventDestroy(mark->to);
     }

@@ -227,8 +227,10 @@ static int graph_begin(struct device_stream *stream, struct error *err)
     cudaError_t status =
         cudaStreamBeginCapture(native_of(stream), cudaStreamCaptureModeThreadLocal);
 
-    if (status)
+    if (status) {
+        cudaGetLastError(); /* it is said here, not at the next launch */
         return error_set(err, "cannot record a graph: %s", cudaGetErrorString(status));
+    }
     device->recorder = pthread_self();
     device->recording = RECORDING;
     return 0;
@@ -246,8 +248,13 @@ static struct device_graph *graph_end(struct device_stream *stream, struct error
     device->recording = RECORDING_NONE;
     if (!status && graph)
         status = cudaGraphInstantiate(&graph->native, recorded, 0);
+    /* Its memory now: here a lack of it does no harm. */
+    if (!status && graph)
+        status = cudaGraphUpload(graph->native, native_of(stream));
     if (recorded)
         cudaGraphDestroy(recorded);
+    if (status && graph && graph->native)
+        cudaGraphExecDestroy(graph->native);
     if (status || !graph) {
         cudaGetLastError(); /* it is said here, not at the next launch */
         error_set(err, "cannot record a graph: %s",
