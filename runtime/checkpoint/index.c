@@ -96,7 +96,7 @@ static int add_rank(struct checkpoint_index *index, const struct parameters *p,
     for (int i = 0; i < pieces.count && rc == 0; i++) {
         const struct parameter *q = &p->list[pieces.list[i].parameter];
         struct index_piece piece = {
-            .tensor = last = find_from(index, q->name, last < 0 ? -1 : last),
+            .tensor = last = find_from(index, q->name, last),
             .first_row = q->first_row,
             .first_col = q->first_col,
             .rows = q->rows,
