@@ -165,8 +165,12 @@ void report_end(struct report *report, const struct places *layout)
         printf("  tokens:          %" PRId64 " in %" PRId64 " sequences, %s (%s)\n", end->tokens[k],
                end->sequences[k], layout->id_size == 2 ? "uint16" : "int32",
                report->config->keys[k]);
-    printf("  input:           %" PRId64 " bytes, %.4f tokens per byte\n", layout->bytes,
-           layout->bytes > 0 ? (double)tokens / (double)layout->bytes : 0);
+    /* With a limit on documents, more was read than what became tokens. */
+    if (report->config->max_documents > 0)
+        printf("  input:           %" PRId64 " bytes read\n", layout->bytes);
+    else
+        printf("  input:           %" PRId64 " bytes, %.4f tokens per byte\n", layout->bytes,
+               layout->bytes > 0 ? (double)tokens / (double)layout->bytes : 0);
     printf("  time:            %.3f s, %.2f MB/s and %.0f tokens/s per core of %.0f\n", elapsed,
            (double)sums.bytes / elapsed / 1048576 / cores, (double)sums.tokens / elapsed / cores,
            cores);

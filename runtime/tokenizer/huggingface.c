@@ -178,6 +178,17 @@ static int read_pre_tokenizer(struct pipeline *pipeline, struct json_value compo
     return 0;
 }
 
+/* That the model is of another kind says more than that its pipeline is, too. */
+static int check_model(struct pipeline *pipeline, struct json_value root, struct error *err)
+{
+    struct json_value model, type;
+
+    if (json_member(root, "model", &model) < 0 || json_type(model) != JSON_OBJECT ||
+        json_member(model, "type", &type) < 0 || text_is(model, "type", "BPE"))
+        return 0;
+    return refuse(pipeline, "model", model, "", err);
+}
+
 static int read_components(struct pipeline *pipeline, struct json_value root, struct error *err)
 {
     struct json_value component;
@@ -361,8 +372,6 @@ static int read_model(struct pipeline *pipeline, struct json_value root, struct 
 
     if (json_member(root, "model", &model) < 0 || json_type(model) != JSON_OBJECT)
         return error_set(err, "%s: there is no \"model\"", pipeline->path);
-    if (json_member(model, "type", &root) == 0 && !text_is(model, "type", "BPE"))
-        return refuse(pipeline, "model", model, "", err);
     for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++)
         if (is_set(model, unknown[i]))
             return error_set(err, "%s: model BPE with %s is not supported", pipeline->path,
@@ -504,8 +513,8 @@ static int read_root(struct pipeline *pipeline, struct json_value root, struct e
     tokenizer->split = (struct split_options){.rule = SPLIT_CUTS};
     if (json_type(root) != JSON_OBJECT)
         return error_set(err, "%s: should be an object", pipeline->path);
-    if (read_components(pipeline, root, err) < 0 || read_model(pipeline, root, err) < 0 ||
-        read_added_tokens(pipeline, root, err) < 0)
+    if (check_model(pipeline, root, err) < 0 || read_components(pipeline, root, err) < 0 ||
+        read_model(pipeline, root, err) < 0 || read_added_tokens(pipeline, root, err) < 0)
         return -1;
     if (!pipeline->byte_level) {
         tokenizer->normalizer.active = 1;
