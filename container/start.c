@@ -147,6 +147,7 @@ static int explain_log(const struct container_request *request, int log, int ans
     off_t end = lseek(log, 0, SEEK_END);
     off_t begin = end > (off_t)sizeof(text) - 1 ? end - (off_t)sizeof(text) + 1 : 0;
     ssize_t got = pread(log, text, sizeof(text) - 1, begin);
+    struct error said;
     char what[400];
 
     text[got > 0 ? got : 0] = '\0';
@@ -156,7 +157,11 @@ static int explain_log(const struct container_request *request, int log, int ans
         return error_set(err, "the container of %.300s did not start within %.0f seconds",
                          request->image, request->timeout);
     snprintf(what, sizeof(what), "start of %.300s", request->image);
-    return enroot_explain(what, 1, text, err);
+    enroot_explain(what, 1, text, &said);
+    return error_set(err, "%.900s%s", said.text,
+                     request->entrypoint ? "; its entry point must end by executing its arguments, "
+                                           "as exec \"$@\" does: else leave it out"
+                                         : "");
 }
 
 static int launch_and_wait(const struct container_request *request, struct launch *launch,
