@@ -14,6 +14,7 @@
 
 /* In a number, below its sign, and numbers at a time. */
 enum { NUMBER_BYTES = 7, NUMBERS = 8 };
+_Static_assert(TEXT % (NUMBERS * NUMBER_BYTES) == 0, "a text goes in whole rounds");
 
 /* --- What ranks agree on and say -------------------------------------------------------------- */
 

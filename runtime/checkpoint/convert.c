@@ -89,14 +89,16 @@ static int import_to(const char *directory, const struct source *source,
                      struct checkpoint_index *index, struct error *err)
 {
     char temporary[PATH_MAX];
+    int64_t newest = -1;
     struct error ignored;
     int rc;
 
     if (directory_prepare(directory, err) < 0 ||
+        directory_newest(directory, -1, &newest, err) < 0 ||
         directory_path(temporary, err, "%s/iter_0000000.tmp-import-%ld", directory,
                        (long)getpid()) < 0)
         return -1;
-    if (directory_latest(directory) >= 0)
+    if (newest >= 0 || directory_has(directory, LATEST))
         return error_set(err, "%s holds checkpoints already; name another directory", directory);
     if (mkdir(temporary, 0777) < 0)
         return error_set_errno(err, errno, "cannot make %s", temporary);

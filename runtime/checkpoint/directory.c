@@ -14,8 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LATEST "latest_checkpointed_iteration.txt"
-
 /* For what is being removed: what got stuck there keeps its own. */
 enum { NAMES = 1000 };
 
@@ -111,44 +109,56 @@ int directory_list(const char *path, int64_t **list, size_t *count, struct error
 {
     DIR *directory = opendir(path);
     struct dirent *entry;
+    int failed;
 
     *list = NULL;
     *count = 0;
-    if (!directory)
-        return error_set_errno(err, errno, "cannot open %s", path);
-    while ((entry = readdir(directory))) {
+    if (!directory) {
+        failed = errno;
+        goto fail;
+    }
+    while (errno = 0, (entry = readdir(directory))) {
         int64_t iteration = iteration_of(entry->d_name), *more;
 
         if (iteration < 0)
             continue;
         more = realloc(*list, (*count + 1) * sizeof(*more));
-        if (!more) {
-            closedir(directory);
-            free(*list);
-            *list = NULL;
-            return error_set(err, "out of memory");
-        }
+        if (!more)
+            break;
         *list = more;
         more[(*count)++] = iteration;
     }
+    failed = errno;
     closedir(directory);
+    if (failed)
+        goto fail;
     if (*count > 1)
         qsort(*list, *count, sizeof(**list), newer);
     return 0;
+fail:
+    free(*list);
+    *list = NULL;
+    *count = 0;
+    error_set_errno(err, failed, "cannot read %s", path);
+    errno = failed;
+    return -1;
 }
 
-int64_t directory_newest(const char *path, int64_t below)
+int directory_newest(const char *path, int64_t below, int64_t *iteration, struct error *err)
 {
-    int64_t *list, found = below < 0 ? directory_latest(path) : -1;
+    int64_t *list;
     size_t count;
 
-    if (found >= 0 || directory_list(path, &list, &count, NULL) < 0)
-        return found;
-    for (size_t i = 0; i < count && found < 0; i++)
+    *iteration = below < 0 ? directory_latest(path) : -1;
+    if (*iteration >= 0)
+        return 0;
+    if (directory_list(path, &list, &count, err) < 0)
+        return errno == ENOENT ? 0 : -1;
+    for (size_t i = 0; i < count && *iteration < 0; i++)
         if (below < 0 || list[i] < below)
-            found = list[i];
+            *iteration = list[i];
     free(list);
-    return found;
+    return 0;
 }
 
 int directory_sync(const char *path, struct error *err)

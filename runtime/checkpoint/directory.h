@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include "error.h"
 
+#define LATEST "latest_checkpointed_iteration.txt"
+
 /* Format a path into 'out'; -1 with a sentence where it is too long. */
 int directory_path(char out[PATH_MAX], struct error *err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -28,12 +30,14 @@ int directory_has(const char *path, const char *name);
  */
 int64_t directory_latest(const char *path);
 
-/* Iterations of all checkpoints there, newest first, as a list to free. Returns 0 or -1. */
+/* Iterations of all checkpoints there, newest first, as a list to free. Returns 0, or -1 with
+ * errno. */
 int directory_list(const char *path, int64_t **list, size_t *count, struct error *err);
 
 /* The newest iteration there that is below 'below'; where that is negative, the one that
- * latest_checkpointed_iteration.txt names, or the newest of all. -1: none. */
-int64_t directory_newest(const char *path, int64_t below);
+ * latest_checkpointed_iteration.txt names, or the newest of all. -1: none, also where there is no
+ * such directory. Returns 0, or -1 with errno where it cannot be known. */
+int directory_newest(const char *path, int64_t below, int64_t *iteration, struct error *err);
 
 /* Write 'size' bytes to path/name: complete and on disk, or not at all. */
 int directory_write(const char *path, const char *name, const void *bytes, size_t size,

@@ -39,7 +39,7 @@ static void print_real(const struct field *field, double real, char *text, size_
 
     for (int digits = 6; digits <= (single ? 9 : 17); digits++) {
         snprintf(text, size, "%.*g", digits, real);
-        if (single ? strtof(text, NULL) == (float)real : strtod(text, NULL) == real)
+        if (single ? (float)strtod(text, NULL) == (float)real : strtod(text, NULL) == real)
             return;
     }
 }

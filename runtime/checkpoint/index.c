@@ -146,12 +146,17 @@ int index_create(struct checkpoint_index *index, const struct model_config *mode
 int index_check_sizes(const struct model_config *model, struct error *err)
 {
     const struct model_shape *s = &model->shape;
-    const int64_t sizes[] = {s->hidden,      s->ffn_hidden, s->heads,         s->query_groups,
-                             s->kv_channels, s->vocabulary, model->positions, s->sequence};
+    const int64_t sizes[] = {s->hidden, s->ffn_hidden, s->heads, s->query_groups, s->kv_channels};
+    /* Any number that an option takes: long contexts are only counted in most models. */
+    const int64_t lengths[] = {s->vocabulary, model->positions, s->sequence};
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
         if (sizes[i] < 1 || sizes[i] > SIZE_LIMIT)
             return error_set(err, "a size of the model is %" PRId64 ", which cannot be", sizes[i]);
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
+        if (lengths[i] < 1 || lengths[i] > INT32_MAX)
+            return error_set(err, "a length of the model is %" PRId64 ", which cannot be",
+                             lengths[i]);
     if (s->heads * s->kv_channels > SIZE_LIMIT || s->layers < 1 || s->layers > LAYERS_MOST ||
         s->heads % s->query_groups != 0)
         return error_set(err,

@@ -5,6 +5,7 @@
 #include "reshard.h"
 #include "threads.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,15 +29,21 @@ static int64_t asked_for(const struct checkpoint *c)
     return directory_has(c->config.load, name) ? c->config.step : -1;
 }
 
-/* The leader chooses for all. */
+/* The leader chooses for all. A directory that cannot be read is not one without checkpoints. */
 static int choose(struct checkpoint *c, int64_t below, int64_t *iteration, struct error *err)
 {
+    int rc = 0;
+
     *iteration = -1;
-    if (c->leads && c->config.step >= 0)
+    if (c->leads && c->config.step >= 0) {
         *iteration = below < 0 ? asked_for(c) : -1; /* that one or none */
-    else if (c->leads)
-        *iteration = directory_newest(c->config.load, below);
-    return checkpoint_from_leader(c, iteration, err);
+    } else if (c->leads && directory_newest(c->config.load, below, iteration, err) < 0) {
+        /* These stay as they are; what else may be wrong with a file system may pass. */
+        rc = errno == EACCES || errno == ENOTDIR || errno == ENAMETOOLONG ? REFUSED : -1;
+        error_prefix(err, "--load");
+    }
+    rc = checkpoint_agree(c, rc, err);
+    return rc < 0 ? rc : checkpoint_from_leader(c, iteration, err);
 }
 
 /* --- Reading it ------------------------------------------------------------------------------ */
@@ -227,9 +234,8 @@ static int found_other(const struct checkpoint *c, struct error *err)
     int64_t *list = NULL;
     size_t count = 0;
 
-    if (access(c->config.load, F_OK) == 0 && directory_list(c->config.load, &list, &count, err) < 0)
-        error_prefix(err, "--load");
-    else if (origin_check_megatron(c->config.load, err) < 0)
+    directory_list(c->config.load, &list, &count, NULL);
+    if (origin_check_megatron(c->config.load, err) < 0)
         error_prefix(err, "--load");
     else if (c->config.step >= 0 && count > 0)
         error_set(err, "--load %s: there is no checkpoint of iteration %" PRId64 " (--ckpt-step)",
@@ -301,8 +307,10 @@ int checkpoint_load(struct checkpoint *c, struct checkpoint_loaded *loaded, stru
 
     memset(loaded, 0, sizeof(*loaded));
     while (rc == DAMAGED) {
-        if (choose(c, below, &iteration, err) < 0) {
-            rc = -1;
+        int chosen = choose(c, below, &iteration, err);
+
+        if (chosen < 0) {
+            rc = chosen;
             break;
         }
         if (iteration < 0) {

@@ -43,11 +43,11 @@ static int read_index(struct origin *origin, const char *directory, int64_t iter
 
 int origin_check_megatron(const char *directory, struct error *err)
 {
-    static const char *const marks[] = {"mp_rank_00", "mp_rank_00_000", "metadata.json"};
-    int64_t newest = directory_newest(directory, -1);
+    static const char *const marks[] = {"mp_rank_00", "mp_rank_00_000"};
+    int64_t newest;
     char step[32] = "release", name[64];
 
-    if (newest >= 0)
+    if (directory_newest(directory, -1, &newest, NULL) == 0 && newest >= 0)
         snprintf(step, sizeof(step), "iter_%07" PRId64, newest);
     for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
         snprintf(name, sizeof(name), "%s/%s", step, marks[i]);
@@ -57,6 +57,12 @@ int origin_check_megatron(const char *directory, struct error *err)
                              "checkpoint import %s DIR --format megatron",
                              directory, directory);
     }
+    snprintf(name, sizeof(name), "%s/metadata.json", step);
+    if (directory_has(directory, name))
+        return error_set(err,
+                         "%s holds a distributed checkpoint of Megatron-LM; let Megatron-LM write "
+                         "it in its older form (--ckpt-format torch), then import that",
+                         directory);
     return 0;
 }
 

@@ -60,8 +60,8 @@ static int find_one(const struct checkpoint_options *given, const char *director
         return -1;
     if (access(path, R_OK) == 0)
         return directory_path(path, err, "%s", directory);
-    if (iteration < 0)
-        iteration = directory_newest(directory, -1);
+    if (iteration < 0 && directory_newest(directory, -1, &iteration, err) < 0)
+        return -1;
     if (iteration < 0)
         return error_set(
             err, "%s holds no checkpoint: it has neither " INDEX_NAME " nor an iter_* directory",

@@ -128,12 +128,20 @@ static int is_running(const char *job)
     return code != 0 || (got > 0 && strncmp(text, "RUNNING", 7) == 0);
 }
 
+/* Of the newest checkpoint; -1: none is known. */
+static int64_t newest_iteration(const char *save)
+{
+    int64_t iteration;
+
+    return directory_newest(save, -1, &iteration, NULL) < 0 ? -1 : iteration;
+}
+
 static int run_once(const char *const *words, size_t count, const char *save, struct error *err)
 {
     const char **resumed;
     int code;
 
-    if (directory_latest(save) < 0)
+    if (newest_iteration(save) < 0)
         return run_command(words, -1, err);
     resumed = resumed_words(words, count, save);
     if (!resumed)
@@ -243,7 +251,7 @@ static int launch_anew(const char *command, const char *job, int code, int *laun
 /* Say and count the end of a start; -1 where there were too many without a new checkpoint. */
 static int count_end(const char *save, int code, int64_t most, struct idle *idle, struct error *err)
 {
-    int64_t iteration = directory_latest(save);
+    int64_t iteration = newest_iteration(save);
 
     count_start(save, iteration, idle);
     printf("megatron supervise: the run ended with code %d; its last checkpoint is of iteration "

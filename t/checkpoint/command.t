@@ -69,6 +69,13 @@ like "$imported" '^[0-9]' "with a loss"
 is "$imported" "$(sed -nE 's/.*lm loss: ([^ ]+) .*/\1/p' <<<"$out")" "which is that of the original"
 check import hf again
 like "$out" 'again holds checkpoints already' "no import over a run"
+mkdir released unnamed unnamed/iter_0000000
+echo release >released/latest_checkpointed_iteration.txt
+for place in released unnamed; do
+    check import hf $place
+    like "$out" "$place holds checkpoints already" "nor over what is there without a number: $place"
+done
+is "$(cat released/latest_checkpointed_iteration.txt)" release "which stays as it was"
 check export run half --dtype bf16
 like "$(cat half/config.json)" bfloat16 "export as bf16"
 

@@ -67,6 +67,8 @@ for place in iter_0000007/mp_rank_00_000 release/mp_rank_00; do
     rm -rf theirs && mkdir -p "theirs/$place" && touch "theirs/$place/model_optim_rng.pt"
     refused "a checkpoint of Megatron-LM, $place" '--load: theirs holds a checkpoint of Megatron-LM; import it first' --load theirs
 done
+rm -rf theirs && mkdir -p theirs/iter_0000007 && touch theirs/iter_0000007/metadata.json
+refused "a distributed checkpoint of Megatron-LM" 'theirs holds a distributed checkpoint of Megatron-LM; let Megatron-LM write' --load theirs
 train 1 --load whole --ckpt-step 3
 like "$out" 'loaded checkpoint from whole at iteration 3' "--ckpt-step takes the one that it names"
 refused "no directory" 'nowhere: there is no checkpoint' --load nowhere
@@ -196,7 +198,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     chmod 700 sealed
     try setpriv --reuid=65534 --clear-groups "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 --load sealed
     is "$rc" 2 "a directory that cannot be read is refused"
-    like "$out" '--load: cannot open sealed: Permission denied' "and why"
+    like "$out" '--load: cannot read sealed: Permission denied' "and why"
     mkdir small
     if mount -t tmpfs -o size=1500k none small 2>/dev/null; then
         train 1 --save small --save-interval 4

@@ -31,6 +31,10 @@ codes "1 10" "1 20" 0
 try "$megatron" supervise -- ./run --finetune --load-hf x --save=save --load y --lr 1
 is "$rc" 0 "crashes behind checkpoints"
 is "$(grep '^words:' <<<"$out" | sed -n 2p)" "words: --save=save --lr 1 --load save" "then it goes on from its own"
+codes 0
+mkdir -p save/iter_0000010
+try "$megatron" supervise -- ./run --load-hf x --save save
+is "$(grep '^words:' <<<"$out")" "words: --save save --load save" "also where a kill left a checkpoint that is not named yet"
 codes nothing nothing 0
 mkdir save
 touch save/.done

@@ -5,6 +5,7 @@
 #include "reshard.h"
 #include "tap.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -395,6 +396,24 @@ static void test_model(void)
     index_clear(&index);
 }
 
+/* A directory that cannot be read is not an empty one. */
+static void test_newest(void)
+{
+    char path[PATH_MAX];
+    int64_t iteration;
+    struct error err;
+    FILE *file;
+
+    directory_path(path, &err, "%s/newest", scratch);
+    ok(directory_newest(path, -1, &iteration, &err) == 0 && iteration == -1,
+       "no directory, no checkpoint");
+    file = fopen(path, "w");
+    fclose(file);
+    ok(directory_newest(path, -1, &iteration, &err) < 0 && errno == ENOTDIR,
+       "a directory that cannot be read is an error");
+    unlink(path);
+}
+
 int main(void)
 {
     struct error err;
@@ -407,6 +426,7 @@ int main(void)
     test_damage();
     test_hostile();
     test_model();
+    test_newest();
     {
         char path[PATH_MAX];
 
