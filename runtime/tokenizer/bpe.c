@@ -235,14 +235,9 @@ size_t bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const uint
 {
     if (length == 0)
         return 0;
-    if (bpe->whole_words) {
-        uint32_t token = trie_find(&bpe->unmade, word, length);
-
-        if (token < bpe->token_count) {
-            ids[0] = token;
-            return 1;
-        }
-    }
+    ids[0] = bpe_whole_word(bpe, word, length);
+    if (ids[0] != BPE_NONE)
+        return 1;
     if (bpe->units == BPE_BYTES)
         return encode_bytes(bpe, scratch, word, length, ids);
     if (!utf8_valid(word, length))

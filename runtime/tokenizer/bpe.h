@@ -159,7 +159,15 @@ static inline int bpe_joined(const struct bpe *bpe, uint8_t first, uint8_t secon
     return bpe->joined[at >> 3] >> (at & 7) & 1;
 }
 
-/* The first place behind 'at' where a word can be cut without changing its ids, or its end. */
+/* The token that a word is though its merges do not make it, or BPE_NONE. */
+static inline uint32_t bpe_whole_word(const struct bpe *bpe, const uint8_t *word, size_t length)
+{
+    uint32_t token = bpe->whole_words ? trie_find(&bpe->unmade, word, length) : BPE_NONE;
+
+    return token < bpe->token_count ? token : BPE_NONE;
+}
+
+/* The first place behind 'at' where merges can be cut without changing them, or the end. */
 size_t bpe_cut(const struct bpe *bpe, const uint8_t *word, size_t length, size_t at);
 
 static inline void bpe_mark(uint8_t *map, const uint8_t *text, size_t length)

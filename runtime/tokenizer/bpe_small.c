@@ -105,14 +105,9 @@ size_t bpe_encode_small(const struct bpe *bpe, const uint8_t *word, size_t lengt
     struct small_chain chain;
     size_t made = 0;
 
-    if (bpe->whole_words) {
-        uint32_t token = trie_find(&bpe->unmade, word, length);
-
-        if (token < bpe->token_count) {
-            ids[0] = token;
-            return 1;
-        }
-    }
+    ids[0] = bpe_whole_word(bpe, word, length);
+    if (ids[0] != BPE_NONE)
+        return 1;
     if (bpe->units == BPE_BYTES || is_ascii(word)) {
         if (!begin_bytes(bpe, word, length, ids, &chain))
             return 0;

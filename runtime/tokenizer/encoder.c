@@ -401,15 +401,33 @@ static inline void add_job(struct encoder *encoder, const uint8_t *word, size_t 
     encoder->jobs[encoder->job_count++] = (struct job){(uintptr_t)word, length, JOB_LONG};
 }
 
+/* With whole_words: is one of the pieces of a word that would be cut a token that only a whole word
+ * may become? As a piece it would become that token, too. */
+static int must_stay_whole(const struct bpe *bpe, const uint8_t *word, size_t length)
+{
+    size_t begin = 0;
+
+    if (!bpe->whole_words)
+        return 0;
+    for (size_t at = bpe_cut(bpe, word, length, 0); begin < length;
+         at = bpe_cut(bpe, word, length, at)) {
+        if (at - begin < length && bpe_whole_word(bpe, word + begin, at - begin) != BPE_NONE)
+            return 1;
+        begin = at;
+    }
+    return 0;
+}
+
 /* A longer word: cut where two bytes or two characters meet that no token holds. What is left
  * without a cut is looked up or encoded as it is. */
 static int add_long(struct encoder *encoder, const uint8_t *word, size_t length, size_t left,
                     struct token_buffer *out)
 {
     const struct bpe *bpe = &encoder->tokenizer->bpe;
+    int whole = must_stay_whole(bpe, word, length);
     size_t begin = 0;
 
-    for (size_t at = bpe_cut(bpe, word, length, 0); begin < length;
+    for (size_t at = whole ? length : bpe_cut(bpe, word, length, 0); begin < length;
          at = bpe_cut(bpe, word, length, at)) {
         if (encoder->job_count == JOBS && flush(encoder, out) < 0)
             return -1;

@@ -516,6 +516,12 @@ static int read_root(struct pipeline *pipeline, struct json_value root, struct e
     if (check_model(pipeline, root, err) < 0 || read_components(pipeline, root, err) < 0 ||
         read_model(pipeline, root, err) < 0 || read_added_tokens(pipeline, root, err) < 0)
         return -1;
+    /* Cuts would make words of what is none. */
+    if (tokenizer->bpe.whole_words && tokenizer->split.rule == SPLIT_CUTS)
+        return error_set(err,
+                         "%s: model BPE with ignore_merges is not supported where no pattern "
+                         "splits texts into words",
+                         pipeline->path);
     if (!pipeline->byte_level) {
         tokenizer->normalizer.active = 1;
         tokenizer->decode = DECODE_SENTENCEPIECE;

@@ -197,6 +197,9 @@ static void test_huggingface(void)
          ",\"added_tokens\":[{\"id\":3,\"content\":\"<m>\",\"lstrip\":true}],\"model\":{"
          "\"type\":\"BPE\"," SMALL "}}",
          "tokenizer.json: added token <m> with lstrip is not supported"},
+        {"{" METASPACE ",\"model\":{\"type\":\"BPE\",\"ignore_merges\":true," SMALL "}}",
+         "tokenizer.json: model BPE with ignore_merges is not supported where no pattern splits "
+         "texts into words"},
         {"{" METASPACE "}", "tokenizer.json: there is no \"model\""},
         {"[]", "tokenizer.json: should be an object"},
     };
@@ -209,6 +212,32 @@ static void test_huggingface(void)
 }
 
 /* The special tokens that a post-processor puts around a text, when they are wanted. */
+/* ignore_merges: a word that is a token is that token, a part of a longer word is not. */
+static void test_whole_words(void)
+{
+    static const struct {
+        const char *text, *ids;
+    } rows[] = {
+        {"xyz", "256"},
+        {"xyzA", "120 121 122 65"},
+        {"xyzAAAAAAAAAAAAAAAA", "120 121 122 65 65 65 65 65 65 65 65 65 65 65 65 65 65 65 65"},
+        {"AAAAAAAAAAAAAAAAxyz", "65 65 65 65 65 65 65 65 65 65 65 65 65 65 65 65 120 121 122"},
+        {"xyz!xyzAAAAAAAAAAAAAAAA!xyz",
+         "256 33 120 121 122 65 65 65 65 65 65 65 65 65 65 65 65 65 65 65 65 33 256"},
+        {"abcdefghijklmnopq", "257"},
+    };
+    char text[10000];
+    struct tokenizer_config config = {.type = TOKENIZER_HUGGINGFACE};
+
+    snprintf(text, sizeof(text),
+             "{" BYTE_LEVEL ",\"model\":{\"type\":\"BPE\",\"ignore_merges\":true,\"vocab\":%s,"
+             "\"merges\":[]}}",
+             byte_vocabulary("\"xyz\":256,\"abcdefghijklmnopq\":257"));
+    config.model = write_text("tokenizer.json", text);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        is(ids_of(config, rows[i].text), rows[i].ids, rows[i].text);
+}
+
 static void test_post_processor(void)
 {
 #define SPECIAL(name)  "{\"SpecialToken\":{\"id\":\"" name "\",\"type_id\":0}}"
@@ -409,6 +438,7 @@ int main(void)
     test_gpt2();
     test_ranks();
     test_huggingface();
+    test_whole_words();
     test_post_processor();
     test_protobuf();
     test_cut_model();
