@@ -38,7 +38,9 @@ int disk_writev(int fd, struct iovec *parts, int count, const char *path, struct
 
         if (done < 0 && errno == EINTR)
             continue;
-        if (done < 0)
+        if (done == 0)
+            errno = ENOSPC;
+        if (done <= 0)
             return write_failed(path, err);
         while (count > 0 && (size_t)done >= parts->iov_len) {
             done -= (ssize_t)parts->iov_len;

@@ -431,13 +431,19 @@ static int torn_block(struct part_reader *reader, int *torn, struct error *err)
 static int load_blocks(struct part_reader *reader, struct error *err)
 {
     size_t size = (size_t)(reader->end - BLOCKS_AT);
+    int rc;
 
     if (reader->blocks || reader->end - BLOCKS_AT > LOAD_LIMIT)
         return 0;
     reader->blocks = malloc(size + 1);
     if (!reader->blocks)
         return error_set(err, "out of memory");
-    return disk_pread(reader->fd, reader->blocks, size, BLOCKS_AT, reader->path, err);
+    rc = disk_pread(reader->fd, reader->blocks, size, BLOCKS_AT, reader->path, err);
+    if (rc != 0) {
+        free(reader->blocks);
+        reader->blocks = NULL;
+    }
+    return rc;
 }
 
 /* Bytes of the blocks, from memory or from the file. Returns 0, 1 if they are not there, -1. */

@@ -2,8 +2,9 @@
  * system, the process dies (KILL_HOW=kill: before the call, after: behind it) or the call fails
  * (KILL_HOW=full: with ENOSPC, if it is one that may). So every state that a crash or a full disk
  * can leave is reached, one after the other. KILL_HOW=slow: nothing fails, but it takes long to
- * remove a file; KILL_HOW=lazy: every call takes a while. KILL_HOW=direct and KILL_HOW=link, at no call of its own: a file system that takes
- * O_DIRECT and then refuses to read and write, and one that has no links. */
+ * remove a file; KILL_HOW=lazy: every call takes a while. KILL_HOW=direct and KILL_HOW=link, at no
+ * call of its own: a file system that takes O_DIRECT and then refuses to read and write, and one
+ * that has no links. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

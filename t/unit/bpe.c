@@ -147,6 +147,43 @@ static int build_all(struct bpe *bpe, int rising, int tied, struct error *err)
     return bpe_add_all_pairs(bpe, order, ties, count, err);
 }
 
+/* The way of short words, where it takes one. */
+static int small_agrees(const struct bpe *bpe, const uint8_t *word, size_t length,
+                        const uint32_t *expected, size_t wanted)
+{
+    uint8_t padded[32] = {0};
+    uint32_t got[32];
+    size_t made;
+
+    if (length > WORD_SHORT)
+        return 1;
+    memcpy(padded, word, length);
+    made = bpe_encode_small(bpe, padded, length, got);
+    if (made == 0 || (made == wanted && memcmp(got, expected, made * sizeof(*got)) == 0))
+        return 1;
+    diag("%.*s as a short word: %zu ids, expected %zu", (int)length, (const char *)word, made,
+         wanted);
+    return 0;
+}
+
+/* The pieces of a word that is cut. */
+static int cuts_agree(const struct bpe *bpe, struct bpe_scratch *scratch, const uint8_t *word,
+                      size_t length, const uint32_t *expected, size_t wanted)
+{
+    uint32_t got[3 * LONGEST];
+    size_t begin = 0, made = 0;
+
+    for (size_t at = bpe_cut(bpe, word, length, 0); begin < length;
+         at = bpe_cut(bpe, word, length, at)) {
+        made += bpe_encode(bpe, scratch, word + begin, at - begin, got + made);
+        begin = at;
+    }
+    if (made == wanted && memcmp(got, expected, made * sizeof(*got)) == 0)
+        return 1;
+    diag("%.*s in pieces: %zu ids, expected %zu", (int)length, (const char *)word, made, wanted);
+    return 0;
+}
+
 static int words_agree(const struct bpe *bpe, struct bpe_scratch *scratch, unsigned letters)
 {
     uint8_t word[LONGEST];
@@ -158,10 +195,12 @@ static int words_agree(const struct bpe *bpe, struct bpe_scratch *scratch, unsig
         word[i] = (uint8_t)('a' + (shape == 0 ? 0 : shape == 1 ? i % letters : draw(letters)));
     wanted = reference(word, length, expected);
     made = bpe_encode(bpe, scratch, word, length, got);
-    if (made == wanted && memcmp(got, expected, made * sizeof(*got)) == 0)
-        return 1;
-    diag("%.*s: %zu ids, expected %zu", (int)length, (const char *)word, made, wanted);
-    return 0;
+    if (made != wanted || memcmp(got, expected, made * sizeof(*got)) != 0) {
+        diag("%.*s: %zu ids, expected %zu", (int)length, (const char *)word, made, wanted);
+        return 0;
+    }
+    return small_agrees(bpe, word, length, expected, wanted) &&
+           cuts_agree(bpe, scratch, word, length, expected, wanted);
 }
 
 static void test_random(const char *name, int kind, int rounds)
