@@ -130,5 +130,22 @@ int share_image_wait(struct share *share, int64_t seconds, struct error *err)
 
 bool share_claim_report(struct share *share)
 {
-    return __atomic_exchange_n(&share->reported, 1, __ATOMIC_ACQ_REL) == 0;
+    uint32_t nobody = 0;
+
+    return __atomic_compare_exchange_n(&share->reported, &nobody, 1, false, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_ACQUIRE);
+}
+
+void share_reported(struct share *share)
+{
+    __atomic_store_n(&share->reported, 2, __ATOMIC_RELEASE);
+    syscall(SYS_futex, &share->reported, FUTEX_WAKE, SHARE_TASKS_MAX, NULL, NULL, 0);
+}
+
+void share_report_wait(struct share *share, int seconds)
+{
+    const struct timespec second = {.tv_sec = 1};
+
+    for (int i = 0; i < seconds && __atomic_load_n(&share->reported, __ATOMIC_ACQUIRE) == 1; i++)
+        syscall(SYS_futex, &share->reported, FUTEX_WAIT, 1, &second, NULL, 0);
 }

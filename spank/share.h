@@ -47,7 +47,7 @@ enum share_state { SHARE_PENDING, SHARE_DONE, SHARE_FAILED };
 struct share {
     uint32_t state;    /* enum share_state; waited for */
     uint32_t arrived;  /* number of tasks */
-    uint32_t reported; /* has someone told the user about the failure */
+    uint32_t reported; /* 1: someone tells the user about the failure; 2: the user was told */
     uint32_t unbound;  /* has someone said that memory is not bound */
     uint32_t end_step; /* a task failed; the step is to end on all nodes */
     uint32_t tasks;
@@ -91,5 +91,10 @@ int share_image_wait(struct share *share, int64_t seconds, struct error *err);
 
 /* True for the first caller only: who reports a failure does it once for the node. */
 bool share_claim_report(struct share *share);
+
+/* Who reports says that it was done; the others leave after that, and at the latest after
+ * 'seconds': srun may end the step when the first task has failed. */
+void share_reported(struct share *share);
+void share_report_wait(struct share *share, int seconds);
 
 #endif

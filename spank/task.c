@@ -32,7 +32,9 @@
 #include "request.h"
 #include "start.h"
 
-enum { MEET_SECONDS = 60, CONTROLLER_SECONDS = 8, IMAGE_MARGIN_SECONDS = 300, FIRST_SECONDS = 2 };
+enum { MEET_SECONDS = 60, CONTROLLER_SECONDS = 8, IMAGE_MARGIN_SECONDS = 300 };
+/* How long a node lets the first one speak, and its tasks the one that speaks for it. */
+enum { FIRST_SECONDS = 2, REPORT_SECONDS = 5 };
 
 struct task {
     struct plugin *plugin;
@@ -80,37 +82,47 @@ static void silence(void)
 }
 
 /* What is wrong on all nodes the first one says for all, and asks the step to end, which ends this
- * process: on a thousand nodes nobody could read it a thousand times. */
-static void let_first_speak(const struct task *task)
+ * process: on a thousand nodes nobody could read it a thousand times. Of a node one task speaks,
+ * and none of the others leaves before it did: srun may end the step then (-K). Meanwhile they need
+ * a name of their own, since proctrack/linuxproc signals nothing that is called slurmstepd. */
+static void await_turn(const struct task *task, bool speaks)
 {
-    struct timespec pause = {.tv_sec = FIRST_SECONDS};
+    const struct timespec pause = {.tv_sec = FIRST_SECONDS};
+    char name[17] = "";
 
-    if (task->facts.nodes > 1 && task->facts.node_rank > 0)
+    prctl(PR_GET_NAME, name);
+    prctl(PR_SET_NAME, "megatron-wait");
+    if (!speaks)
+        share_report_wait(task->plugin->share, FIRST_SECONDS + REPORT_SECONDS);
+    else if (task->facts.nodes > 1 && task->facts.node_rank > 0)
         nanosleep(&pause, NULL);
+    prctl(PR_SET_NAME, name);
 }
 
 /* Say it once for the node, let nobody wait for this task, end the step on all nodes, fail. */
 static int fail(struct task *task, const struct error *err)
 {
     struct share *share = task->plugin->share;
+    bool speaks = !share || share_claim_report(share);
 
-    if (share && !share_claim_report(share)) {
-        silence();
-        return -1;
-    }
-    if (share && !task->arrived) {
+    if (share && speaks && !task->arrived) {
         share->error = *err;
         share_finish(share, SHARE_FAILED);
     }
     /* An empty sentence was said by another node, which also ends the step. */
-    if (!err->text[0]) {
+    if (err->text[0])
+        await_turn(task, speaks);
+    if (!speaks || !err->text[0]) {
+        if (share && speaks)
+            share_reported(share);
         silence();
         return -1;
     }
-    let_first_speak(task);
     /* What this node asks of the others is not for itself. */
     signal(SIGTERM, SIG_IGN);
     slurm_error("megatron: %s", err->text);
+    if (share)
+        share_reported(share);
     if (task->facts.nodes > 1) {
         if (share)
             share->end_step = 1;

@@ -27,10 +27,8 @@ refused() {
     is "$rc" 1 "$name"
     like "$out" "$text" "with the remedy"
     ok "once a node" test "$(grep -o 'error: megatron: n[12]' <<<"$out" | sort | uniq -d | wc -l)" = 0
-    refusals=$((refusals + 1)) sentences=$((sentences + $(grep -c 'error: megatron: n[12]' <<<"$out")))
 }
 image=--megatron-image=${registry}small:1
-refusals=0 sentences=0
 
 mv "$programs/enroot" "$programs/away"
 refused 'enroot is not installed in .*; install Enroot' "no enroot" -- "$image" true
@@ -60,6 +58,7 @@ like "$out" 'no user namespaces here: .*max_user_namespaces is 0' "a kernel with
 job srun -n1 "$image" true
 is "$rc" 0 "with all of it an image starts"
 file=$(ls "$cache"/*.sqsh)
+install -m 644 "$file" "$home/whole.sqsh"
 head -c 9000 "$file" >"$home/short.sqsh"
 refused 'is truncated: 9000 of [0-9]* bytes' "a truncated file" -- --megatron-image="$home/short.sqsh" true
 if [ -z "${MEGATRON_TEST_ENROOT-}" ]; then
@@ -80,9 +79,34 @@ if [ -z "${MEGATRON_TEST_ENROOT-}" ]; then
     is "$rc:$(tail -n 1 <<<"$out"):$(grep -c '^rm -f' "$registry_dir/called")" 0:/usr/src:1 "an image of podman, where there is no docker"
 fi
 
-# On a busy machine the second node may come to speak all the same, but not each time.
-[ "$sentences" -lt $((2 * refusals)) ]
-ok "what is wrong on both nodes one says for both" || diag "$sentences sentences of $refusals refusals"
+# What is wrong on both nodes the first one says for both. It fails when the second one has, which is stopped
+# until it was asked to end.
+mv "$programs/enroot" "$programs/away"
+cat >"$programs/enroot" <<S
+#!/bin/sh
+[ "\$(hostname)" != n1 ] || until [ -e "$registry_dir/stopped" ]; do sleep 0.1; done
+echo "[ERROR] out of order" >&2
+exit 1
+S
+chmod 755 "$programs/enroot"
+job_process srun -w n1,n2 -N2 -n2 --megatron-image="$home/whole.sqsh" true >"$registry_dir/said" 2>&1 &
+step=$!
+on_second() { timeout 60 t/cluster node n2 sh -c "$1"; }
+on_second 'until pkill -STOP -x megatron-wait; do sleep 0.05; done'
+touch "$registry_dir/stopped"
+on_second 'until grep -qs "^ShdPnd:.*[4-7c-f]...$" /proc/$(pgrep -x megatron-wait)/status; do sleep 0.1; done'
+ok "a node that waits for the first one to speak is asked to end"
+on_second 'pkill -CONT -x megatron-wait'
+wait $step
+is "$?:$(grep -o 'error: megatron: n[12]: .*out of order' "$registry_dir/said" | cut -d: -f3)" "1: n1" "what is wrong on both nodes one says for both" || diag "$(cat "$registry_dir/said")"
+mv "$programs/away" "$programs/enroot"
+# What is wrong on the second node alone it says itself, also where srun ends the step with the first task that
+# fails.
+t/cluster node n1 mkdir /dev/here
+job srun -K -w n1,n2 -N2 --ntasks-per-node=2 "$image" --megatron-mounts=/dev/here:/mnt sleep 600
+ok "two tasks that fail on the second node alone" test "$rc" -ne 0 -a "$rc" -ne 124
+is "$(grep -c 'error: megatron: n2: --megatron-mounts: cannot mount /dev/here' <<<"$out"):$(grep -c 'error: megatron' <<<"$out")" 1:1 "the reason is said once"
+t/cluster node n1 rmdir /dev/here
 
 # What tasks have of Slurm.
 job srun -n1 "$image" true

@@ -195,6 +195,7 @@ static void test_meeting(void)
     pid_t children[TASKS];
     int status, good = 0, deciders = 0;
     struct error err;
+    pid_t child;
 
     for (int i = 0; i < TASKS; i++) {
         children[i] = fork();
@@ -225,6 +226,16 @@ static void test_meeting(void)
     ok(share_wait(share, 0, &err) == -1 && strstr(err.text, "has died"),
        "and so is one that died while it decided");
     ok(share_claim_report(share) && !share_claim_report(share), "only one reports");
+    child = fork();
+    if (child == 0) {
+        share_report_wait(share, 60);
+        _exit(share->reported != 2);
+    }
+    ok(waitpid(child, &status, WNOHANG) == 0, "the others wait for it");
+    share_reported(share);
+    waitpid(child, &status, 0);
+    ok(status == 0 && !share_claim_report(share), "until it has spoken; nobody speaks again");
+    share_report_wait(share, 60);
     share_destroy(share, 3);
     ok(!share_create(SHARE_TASKS_MAX + 1, &err) && strstr(err.text, "8193 tasks"),
        "memory has a bound");
