@@ -1,6 +1,7 @@
 /* The process that keeps a container: it says its number on standard output and ends when standard
  * input does. It is mounted into the image and runs there in place of a shell, so it must not need
  * anything: no libc, no files. The plugin carries it inside itself. */
+#include "holder.h"
 
 #if defined(__aarch64__)
 enum { SYS_READ = 63, SYS_WRITE = 64, SYS_EXIT_GROUP = 94, SYS_GETPID = 172 };
@@ -36,11 +37,11 @@ void _start(void);
 
 void _start(void)
 {
-    int number = (int)call(SYS_GETPID, 0, 0, 0);
+    struct holder_record record = {HOLDER_WORD, (int)call(SYS_GETPID, 0, 0, 0)};
     long got;
     char byte;
 
-    call(SYS_WRITE, 1, (long)&number, sizeof(number));
+    call(SYS_WRITE, 1, (long)&record, sizeof(record));
     do
         got = call(SYS_READ, 0, (long)&byte, 1);
     while (got > 0 || got == -4); /* EINTR */

@@ -1,6 +1,7 @@
 #include "start.h"
 #include "enroot.h"
 #include "files.h"
+#include "holder.h"
 #include "process.h"
 #include "scratch.h"
 
@@ -118,26 +119,57 @@ static void launch_child(const struct launch *launch)
     _exit(127);
 }
 
+/* What was read of the holder's stream, less what cannot be part of its record. */
+struct stream {
+    char text[4096];
+    size_t used;
+};
+
+/* Read on, and look for the record. Returns its process's number, 0 where it is still to come, or
+ * -1 at the end of the stream. */
+static int read_record(int fd, struct stream *stream)
+{
+    const size_t keep = sizeof(struct holder_record) - 1;
+    ssize_t got = read(fd, stream->text + stream->used, sizeof(stream->text) - stream->used);
+    struct holder_record record;
+
+    if (got <= 0)
+        return got < 0 && errno == EINTR ? 0 : -1;
+    stream->used += (size_t)got;
+    for (size_t at = 0; at + sizeof(record) <= stream->used; at++) {
+        memcpy(&record, stream->text + at, sizeof(record));
+        if (memcmp(record.word, HOLDER_WORD, sizeof(record.word)) == 0 && record.number > 0)
+            return record.number;
+    }
+    if (stream->used > keep) {
+        memmove(stream->text, stream->text + stream->used - keep, keep);
+        stream->used = keep;
+    }
+    return 0;
+}
+
+/* Returns 1 when the container is there, 0 when the time is over or the work is to stop, -1 when it
+ * has ended. */
 static int wait_ready(int ready, const struct container_request *request, pid_t *holder)
 {
     struct pollfd poller = {.fd = ready, .events = POLLIN};
     const int look = 200; /* milliseconds */
     double begun = seconds_now();
+    struct stream stream = {.used = 0};
     int number = 0;
-    int got = 0;
 
-    while (got <= 0) {
-        got = poll(&poller, 1, look);
-        if ((got < 0 && errno != EINTR) || is_stopped(request->stop) ||
-            seconds_now() - begun > request->timeout)
-            break;
+    while (number == 0) {
+        int got = poll(&poller, 1, look);
+
+        if (got > 0)
+            number = read_record(ready, &stream);
+        else if (got < 0 && errno != EINTR)
+            return 0;
+        if (number == 0 && (is_stopped(request->stop) || seconds_now() - begun > request->timeout))
+            return 0;
     }
-    if (got <= 0)
-        return 0;
-    if (read(ready, &number, sizeof(number)) != sizeof(number) || number <= 0)
-        return -1;
     *holder = number;
-    return 1;
+    return number > 0 ? 1 : -1;
 }
 
 static int explain_log(const struct container_request *request, int log, int answer,
@@ -188,7 +220,7 @@ static int launch_and_wait(const struct container_request *request, struct launc
     close(ready[0]);
     /* One that is still at it must not go on in a directory that is removed now. Its session has
      * the number of the child that began it. */
-    if (answer == 0)
+    if (answer != 1)
         kill(-child, SIGKILL);
     return answer == 1 ? 0 : explain_log(request, launch->log, answer, err);
 }

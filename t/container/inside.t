@@ -40,6 +40,13 @@ job srun -n2 --megatron-image="$registry_dir/entry.sqsh" --megatron-entrypoint s
 is "$out" "<ran>
 <ran>" "unless it is asked for; tasks have its environment"
 
+# One that prints a lot on both ways out, as those with a banner do.
+printf 'echo banner\ni=0\nwhile [ $i -lt 3000 ]; do i=$((i + 1)); echo "line $i of what the image has to say"; done\necho more >&2\nexport ENTRY=ran\nexec "$@"\n' >"$root/etc/rc"
+mksquashfs "$root" "$registry_dir/banner.sqsh" -quiet -no-progress -all-root >/dev/null
+job srun -n2 --megatron-image="$registry_dir/banner.sqsh" --megatron-entrypoint sh -c 'echo "<$ENTRY>"'
+is "$rc:$out" "0:<ran>
+<ran>" "an entry point may print"
+
 printf 'echo "what do you want?" >&2\nexit 3\n' >"$root/etc/rc"
 mksquashfs "$root" "$registry_dir/stubborn.sqsh" -quiet -no-progress -all-root >/dev/null
 job srun -n1 --megatron-image="$registry_dir/stubborn.sqsh" --megatron-entrypoint true
