@@ -170,5 +170,8 @@ int container_join(pid_t holder, int entrypoint, const char *workdir, int *enter
         if (fds[i] >= 0)
             close(fds[i]);
     }
+    /* The holder's number may be another process's by now, of which this one shares everything. */
+    if (rc == 0 && !*entered)
+        rc = error_set(err, "the container has ended");
     return rc < 0 ? -1 : enter_workdir(holders, entrypoint, workdir, err);
 }

@@ -187,6 +187,9 @@ static void test_join_ended(void)
     is_int(container_join(child, 0, "/", &entered, &err), -1, "an ended container is not joined");
     ok(strstr(err.text, "mnt namespace") != NULL, "which is said: %s", err.text);
     is_int(entered, 0, "and nothing was entered");
+    is_int(container_join(getpid(), 0, "/", &entered, &err), -1,
+           "nor is a process outside that has its number");
+    is(err.text, "the container has ended", "which is said");
 }
 
 /* Whose it is, what it is, for how many seconds it has stood still, and whether it stays. */
