@@ -16,7 +16,16 @@
 #include "stage.h"
 #include "start.h"
 
-enum { START_SECONDS = 120, STAGE_SECONDS = 30, LOCK_TRIES = 20 };
+enum { START_SECONDS = 120, LEAST_SECONDS = 30, LOCK_TRIES = 20 };
+
+/* What is left of the user's time, which began for all parts of the work at once: the node's other
+ * tasks wait little longer than that. Each part gets a little in any case. */
+static double time_left(const struct image_node *node, double begun)
+{
+    double left = (double)node->settings->timeout - (seconds_now() - begun);
+
+    return left > LEAST_SECONDS ? left : LEAST_SECONDS;
+}
 
 static const char *value(const char *const *environment, const char *name)
 {
@@ -89,14 +98,14 @@ static int start_container(const struct image_node *node, const char *image, pid
 /* Enroot configures a container on one node at a time where nodes share it, and gives up after 30
  * seconds of waiting: a hundred nodes take longer. Where the file system has no locks it fails at
  * once, and always. */
-static int start_kept(const struct image_node *node, const char *name, pid_t *holder,
+static int start_kept(const struct image_node *node, const char *name, double begun, pid_t *holder,
                       struct error *err)
 {
-    double begun = seconds_now();
+    double end = seconds_now() + time_left(node, begun);
     int rc = start_container(node, name, holder, err);
 
-    for (int tries = 1; rc < 0 && tries < LOCK_TRIES && strstr(err->text, ENROOT_LOCKED) &&
-                        seconds_now() - begun < (double)node->settings->timeout;
+    for (int tries = 1;
+         rc < 0 && tries < LOCK_TRIES && strstr(err->text, ENROOT_LOCKED) && seconds_now() < end;
          tries++) {
         seconds_sleep(0.2);
         rc = start_container(node, name, holder, err);
@@ -144,7 +153,7 @@ static void compare_origin(const struct image_node *node, struct image_work *wor
 /* The container that is kept under a name. With 'image' it is made unless it is there; without, it
  * may be missing. Returns 1 where it is there, 0 or -1. */
 static int keep_container(const struct image_node *node, const char *image, const char *key,
-                          char *name, size_t size, struct error *err)
+                          double begun, char *name, size_t size, struct error *err)
 {
     struct image_work *work = calloc(1, sizeof(*work));
     char wanted[NAMED_ORIGIN_SIZE], origin[NAMED_ORIGIN_SIZE];
@@ -154,7 +163,7 @@ static int keep_container(const struct image_node *node, const char *image, cons
         .origin = wanted,
         .path = image_enroot_path(node->config),
         .environment = node->environment,
-        .timeout = (double)node->settings->timeout,
+        .timeout = time_left(node, begun),
         .patience = LEASE_SECONDS,
         .stop = node->stop,
     };
@@ -180,13 +189,12 @@ static int keep_container(const struct image_node *node, const char *image, cons
 static int stage_image(const struct image_node *node, const char *key, const char *image,
                        double begun, char *staged, size_t size)
 {
-    double left = (double)node->settings->timeout - (seconds_now() - begun);
     const struct stage_request request = {
         .directory = node->config->image_stage,
         .limit = node->config->image_stage_max,
         .key = key,
         .image = image,
-        .timeout = left > STAGE_SECONDS ? left : STAGE_SECONDS,
+        .timeout = time_left(node, begun),
         .say = node->imports ? node->say : NULL,
         .argument = node->argument,
         .stop = node->stop,
@@ -214,7 +222,7 @@ static int start_image(const struct image_node *node, pid_t *holder, struct erro
         return -1;
     /* A container that is there needs no image. */
     if (settings->container)
-        kept = keep_container(node, NULL, "", name, sizeof(name), err);
+        kept = keep_container(node, NULL, "", begun, name, sizeof(name), err);
     if (kept < 0 || (kept == 0 && image_find(node, key, path, sizeof(path), err) < 0))
         return -1;
     if (kept == 0 && key[0] && node->config->image_stage &&
@@ -222,9 +230,9 @@ static int start_image(const struct image_node *node, pid_t *holder, struct erro
         image = staged;
     if (!settings->container)
         return start_container(node, image, holder, err);
-    if (kept == 0 && keep_container(node, image, key, name, sizeof(name), err) < 0)
+    if (kept == 0 && keep_container(node, image, key, begun, name, sizeof(name), err) < 0)
         return -1;
-    return start_kept(node, name, holder, err);
+    return start_kept(node, name, begun, holder, err);
 }
 
 /* Where all nodes of a step were killed, not all of them are to list what they share. */
