@@ -56,18 +56,14 @@ static void run_program(const struct process_request *request, const char *progr
     _exit(127);
 }
 
-/* End as the program did. */
+/* End with the program's code: has_ended makes the same of it. */
 static void end_as(int status)
 {
-    if (WIFSIGNALED(status)) {
-        signal(WTERMSIG(status), SIG_DFL);
-        raise(WTERMSIG(status));
-    }
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
 /* In the child, which leads the session: wait for the program, and when the caller is killed take
- * the whole session along. What programs start of their own (downloads, mksquashfs) would go on. */
+ * the process group along. What programs start of their own (downloads, mksquashfs) would go on. */
 static void guard(const struct process_request *request, const char *program, pid_t parent,
                   int output, int errors)
 {
@@ -98,7 +94,8 @@ static void guard(const struct process_request *request, const char *program, pi
         _exit(126);
     while (getppid() == parent) {
         sigwaitinfo(&awaited, NULL);
-        if (waitpid(child, &status, WNOHANG) == child)
+        /* Where the caller was killed as well, what the program left running has to go. */
+        if (waitpid(child, &status, WNOHANG) == child && getppid() == parent)
             end_as(status);
     }
     kill(0, SIGTERM);

@@ -25,9 +25,9 @@ struct process_result {
     char errors[4096]; /* the last of standard error */
 };
 
-/* Run 'request' in a session of its own; on a timeout the whole process group gets SIGTERM, then
- * SIGKILL. So it does when the calling process is killed. Returns 0 where the program was started (see
- * 'result' for how it ended), -1 where it could not be. */
+/* Run 'request' in a session of its own; on a timeout, and when the calling process is killed, its
+ * process group gets SIGTERM, then SIGKILL. Returns 0 where the program was started (see 'result'
+ * for how it ended), -1 where it could not be. */
 int process_run(const struct process_request *request, struct process_result *result,
                 struct error *err);
 
