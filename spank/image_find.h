@@ -30,10 +30,11 @@ const char *image_enroot_path(const struct config *config);
 int image_cache_place(const char *const *environment, char *directory, size_t size,
                       struct error *err);
 
-/* Say what is asked for; open the user's cache and, where it can be trusted, the administrator's.
- * Returns 0 or -1. */
+/* Say in 'work' what is asked for, with which programs, where and for how long. */
 void image_work_fill(struct image_work *work, const struct image_settings *settings,
                      const struct config *config, const char *const *environment);
+
+/* Open the user's cache and, where it can be trusted, the administrator's. Returns 0 or -1. */
 int image_work_open(struct image_work *work, const struct config *config,
                     const char *const *environment, struct error *err);
 

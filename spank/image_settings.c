@@ -56,11 +56,10 @@ static int check_container_name(const char *what, const char *name, struct error
         return error_set(err, "%s: a name of over %d characters", what, NAME_MAX_LENGTH);
     for (const char *c = name; *c; c++)
         if (!isalnum((unsigned char)*c) && !strchr("._+-", *c))
-            return error_set(err, "%s=%s: use letters, digits, dots, dashes and underscores", what,
-                             name);
+            return error_set(err, "%s=%s: use letters, digits and ._+-", what, name);
     if (strstr(name, ".draft."))
         return error_set(err, "%s=%s: .draft. is for containers that are being made", what, name);
-    if (!name[0] || name[0] == '.' || name[0] == '-')
+    if (!isalnum((unsigned char)name[0]))
         return error_set(err, "%s=%s: a name begins with a letter or a digit", what, name);
     return 0;
 }

@@ -69,8 +69,8 @@ wait $!
 clean "scancel in an import"
 # SIGKILL lets the task clean up nothing; slurmstepd does.
 delay=100 job_process srun -n1 -w n1 "$image" true >/dev/null 2>&1 &
-importing
-ok "a task that imports is killed" t/cluster node n1 pkill -KILL megatron-image
+importing && t/cluster node n1 pkill -KILL megatron-image
+ok "a task that imports is killed"
 wait $!
 clean "its death"
 job srun -n1 "$image" true

@@ -73,6 +73,8 @@ static const struct {
     {"", "image=/i.sqsh container-name=my-1.0_a+b", NULL},
     {"", "image=/i.sqsh container-name=a/b", "use letters, digits"},
     {"", "image=/i.sqsh container-name=.a", "a name begins with a letter or a digit"},
+    {"", "image=/i.sqsh container-name=_a", "a name begins with a letter or a digit"},
+    {"", "image=/i.sqsh container-name=+a", "a name begins with a letter or a digit"},
     {"", "image=/i.sqsh container-name=", "a name begins with a letter or a digit"},
     {"", "image=/i.sqsh container-name=a.draft.b", ".draft. is for containers that are being made"},
     {"container-name=x", "image=/i.sqsh", "'container-name=x' is unknown"},
