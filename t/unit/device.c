@@ -861,8 +861,9 @@ static void test_rope(int64_t rows, int64_t heads, int64_t size, int64_t rotary,
     tensor_free(&x), tensor_free(&cosine), tensor_free(&sine);
 }
 
-/* Some indices lie before and behind the table. */
-static void test_embedding(int64_t rows, int64_t cols, int64_t table_rows, int accumulate)
+/* Some indices lie before and behind the table. 'crowded': two of three rows have one index. */
+static void test_embedding(int64_t rows, int64_t cols, int64_t table_rows, int accumulate,
+                           int crowded)
 {
     int64_t first = 20, positions = 9;
     struct operation op = {.kind = OPERATION_EMBEDDING,
@@ -877,7 +878,8 @@ static void test_embedding(int64_t rows, int64_t cols, int64_t table_rows, int a
     struct device_plan *forward = plan(&op), *backward;
 
     for (int64_t r = 0; r < rows; r++) {
-        index[r] = (int32_t)(first - 3 + r * 5 % (table_rows + 6));
+        index[r] = (int32_t)(crowded && r % 3 ? first + table_rows / 2
+                                              : first - 3 + r * 5 % (table_rows + 6));
         position[r] = (int32_t)(r % positions);
         for (int64_t i = 0; i < cols; i++) {
             int64_t t = index[r] - first;
@@ -1330,18 +1332,22 @@ int main(void)
     test_rope(5, 40, 128, 128, 0);
     test_rope(3, 128, 96, 96, 1);
     test_rope(4, 5, 24, 20, 0);
-    test_embedding(50, 24, 13, 0);
-    test_embedding(50, 16, 13, 1);
-    test_embedding(700, 11, 13, 0);
-    test_embedding(3000, 40, 13, 1);
+    test_embedding(50, 24, 13, 0, 0);
+    test_embedding(50, 16, 13, 1, 0);
+    test_embedding(700, 11, 13, 0, 0);
+    test_embedding(3000, 40, 13, 1, 0);
     /* Tables of more than one digit of the sort, most of it untouched or not; so many rows on one
      * of the table's that they are added in pieces; rows of several warps, with odd ends. */
-    test_embedding(50, 32, 700, 0);
-    test_embedding(3000, 272, 700, 1);
-    test_embedding(5300, 32, 13, 0);
-    test_embedding(5301, 528, 13, 1);
-    test_embedding(5300, 11, 13, 1);
-    test_embedding(700, 2064, 300, 0);
+    test_embedding(50, 32, 700, 0, 0);
+    test_embedding(3000, 272, 700, 1, 0);
+    test_embedding(5300, 32, 13, 0, 0);
+    test_embedding(5301, 528, 13, 1, 0);
+    test_embedding(5300, 11, 13, 1, 0);
+    test_embedding(700, 2064, 300, 0, 0);
+    test_embedding(400, 16, 70000, 1, 0);
+    test_embedding(9000, 48, 700, 0, 1);
+    test_embedding(9000, 11, 700, 1, 1);
+    test_embedding(263000, 16, 300, 1, 1);
     test_cross_entropy(6, 16, 1, 13, 0);
     test_cross_entropy(6, 16, 1, 13, 1);
     test_cross_entropy(3, 1001, 1, 1001, 1);

@@ -277,6 +277,17 @@ template <int PENDING> __device__ inline void copy_wait(void)
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
+/* Kernels of one operation follow each other closely: where the GPU can, the blocks of the next are
+ * placed while the one before still runs, and wait here before they touch memory. Kernels that are
+ * launched with launch_early call this in all of their threads. */
+__device__ inline void wait_for_previous(void)
+{
+#if __CUDA_ARCH__ >= 900
+    cudaTriggerProgrammaticLaunchCompletion();
+    cudaGridDependencySynchronize();
+#endif
+}
+
 /* Host side ------------------------------------------------------------------------------------ */
 
 static inline bool is_wide(const void *p)
@@ -322,6 +333,35 @@ static inline bool shared_fits(size_t bytes)
     if (most == 0 && cudaGetDevice(&device) == cudaSuccess)
         cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
     return bytes + 1024 <= (size_t)most; /* 1024: what kernels have besides */
+}
+
+/* Recording such launches in a graph needs CUDA 12.3. Ranks have one GPU each. */
+static inline bool can_launch_early(void)
+{
+    static int major;
+    int device = 0;
+
+    if (major == 0 && cudaGetDevice(&device) == cudaSuccess)
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    return CUDART_VERSION >= 12030 && major >= 9;
+}
+
+/* Launch a kernel that calls wait_for_previous. */
+template <typename... P, typename... A>
+static inline void launch_early(cudaStream_t stream, int64_t blocks, int threads,
+                                void (*kernel)(P...), A... with)
+{
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t config = {};
+
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = dim3((unsigned)blocks);
+    config.blockDim = dim3((unsigned)threads);
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = can_launch_early();
+    cudaLaunchKernelEx(&config, kernel, P(with)...);
 }
 
 /* Call f with a null pointer of the element type: f(bf16 *) and so on. */
