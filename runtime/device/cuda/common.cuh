@@ -278,13 +278,21 @@ template <int PENDING> __device__ inline void copy_wait(void)
 }
 
 /* Kernels of one operation follow each other closely: where the GPU can, the blocks of the next are
- * placed while the one before still runs, and wait here before they touch memory. Kernels that are
- * launched with launch_early call this in all of their threads. */
+ * placed while the one before still runs. Those that are launched with launch_early call
+ * wait_for_previous in all of their threads before they touch memory; it waits until all before is
+ * done. Those that such a one follows may call let_next_start at any time. What is compiled here
+ * for Hopper runs there alone, so can_launch_early agrees with it. */
 __device__ inline void wait_for_previous(void)
 {
 #if __CUDA_ARCH__ >= 900
-    cudaTriggerProgrammaticLaunchCompletion();
     cudaGridDependencySynchronize();
+#endif
+}
+
+__device__ inline void let_next_start(void)
+{
+#if __CUDA_ARCH__ >= 900
+    cudaTriggerProgrammaticLaunchCompletion();
 #endif
 }
 
@@ -335,15 +343,18 @@ static inline bool shared_fits(size_t bytes)
     return bytes + 1024 <= (size_t)most; /* 1024: what kernels have besides */
 }
 
-/* Recording such launches in a graph needs CUDA 12.3. Ranks have one GPU each. */
+/* Recording such launches in a graph needs CUDA 12.3, here and in the driver. Ranks have one GPU
+ * each. */
 static inline bool can_launch_early(void)
 {
-    static int major;
+    static int major, driver;
     int device = 0;
 
-    if (major == 0 && cudaGetDevice(&device) == cudaSuccess)
+    if (major == 0 && cudaGetDevice(&device) == cudaSuccess) {
+        cudaDriverGetVersion(&driver);
         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    return CUDART_VERSION >= 12030 && major >= 9;
+    }
+    return CUDART_VERSION >= 12030 && driver >= 12030 && major >= 9;
 }
 
 /* Launch a kernel that calls wait_for_previous. */

@@ -31,7 +31,8 @@ template <typename T, bool WIDE> struct reader {
     const T *dout; /* of this lane's columns */
     int64_t cols, left;
     packed<T> *slots; /* (SLOTS, THREADS), of this thread */
-    int start, place; /* of this lane's run: among all these rows, and of row 0 if it were in it */
+    int start;        /* of this lane's run among all these rows */
+    int place;        /* row i of them is sorted[place + i], for i in this lane's run */
     int length, asked, taken;
     int row, ahead; /* this lane's of 32 that are asked for, and of the next 32 */
 
@@ -145,6 +146,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) sum_pieces(backward b, strips
     const int64_t c = column_of(split), step = gridDim.x / split.parts * split.rows;
     reader<T, WIDE> rows(b, c);
 
+    let_next_start();
     wait_for_previous();
     const int pieces = *b.runs.pieces;
     for (int64_t i = item_of(split); i < pieces; i += step) {
@@ -290,7 +292,9 @@ extern "C" void kernel_embedding_backward(cudaStream_t stream, const embedding_s
     const int64_t group = smaller(1 + GROUP_ROWS * s->table_rows / (s->rows + 1), MOST_GROUP);
     backward b = {};
 
-    if (s->table_rows == 0)
+    if (s->rows == 0 && !o->accumulate)
+        cudaMemsetAsync(o->dtable, 0, (size_t)(s->table_rows * s->cols) * sizeof(float), stream);
+    if (s->table_rows == 0 || s->rows == 0)
         return;
     b.runs = find_runs(stream, s, o->index, workspace);
     b.dout = o->dout;

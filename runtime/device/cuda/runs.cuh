@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(SORT_THREADS)
     __shared__ uint32_t shared[DIGITS];
     const tile_part mine = part_of_warp(rows, part);
 
-    wait_for_previous();
+    let_next_start();
     if (threadIdx.x < DIGITS)
         shared[threadIdx.x] = 0;
     __syncthreads();
@@ -198,6 +198,7 @@ __global__ void __launch_bounds__(SORT_THREADS)
     uint32_t before = 0, all = 0;
 
     clear(next);
+    let_next_start();
     wait_for_previous();
 #pragma unroll 8
     for (int tile = threadIdx.x / DIGITS; tile < gridDim.x; tile += SORT_THREADS / DIGITS) {
@@ -211,10 +212,11 @@ __global__ void __launch_bounds__(SORT_THREADS)
     __syncthreads();
     count_digits(source, mine.from, mine.to, source.bits, next[warp]);
     before = all = 0;
-    for (int i = digit; i < SORT_THREADS && threadIdx.x < DIGITS; i += DIGITS) {
-        before += sums[0][i];
-        all += sums[1][i];
-    }
+    if (threadIdx.x < DIGITS)
+        for (int i = digit; i < SORT_THREADS; i += DIGITS) {
+            before += sums[0][i];
+            all += sums[1][i];
+        }
     const uint32_t start = block_scan(all);
     if (threadIdx.x < DIGITS) {
         counts_to_places(next, digit, start + before);
@@ -292,6 +294,7 @@ __device__ inline void list_pieces(const run_table &runs, int from, int to)
 __global__ void __launch_bounds__(SORT_THREADS)
     sort_buckets(entry *in, entry *out, const uint32_t *starts, run_table runs)
 {
+    let_next_start();
     wait_for_previous();
     const int from = (int)starts[blockIdx.x], to = (int)starts[blockIdx.x + 1];
     const int64_t low = (int64_t)blockIdx.x << runs.bits, high = low + ((int64_t)1 << runs.bits);
@@ -352,7 +355,8 @@ inline run_layout plan_runs(int64_t rows, int64_t table_rows)
     return l;
 }
 
-/* Sort rows by index and find the runs, in a workspace of plan_runs(..).total bytes. */
+/* Sort rows (one at least) by index and find the runs, in a workspace of plan_runs(..).total bytes.
+ * The first kernel is launched as usual: what is before it does not let it start early. */
 inline run_table find_runs(cudaStream_t stream, const embedding_shape *s, const int32_t *index,
                            void *workspace)
 {
@@ -370,10 +374,6 @@ inline run_table find_runs(cudaStream_t stream, const embedding_shape *s, const 
     runs.longest = 2 * l.segment;
     runs.list = (piece *)((char *)runs.first + l.first_bytes);
     runs.pieces = (int *)((char *)runs.list + l.list_bytes);
-    if (s->rows == 0) {
-        cudaMemsetAsync(runs.first, 0, l.first_bytes, stream);
-        return runs;
-    }
     const int64_t tiles = smaller(divide_up(s->rows, SORT_THREADS), processor_count());
     const int part = (int)divide_up(s->rows, tiles * SORT_THREADS) * WARP;
     count_buckets<<<(unsigned)tiles, SORT_THREADS, 0, stream>>>(source, s->rows, part, count,
