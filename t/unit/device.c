@@ -1332,6 +1332,7 @@ int main(void)
     test_rope(5, 40, 128, 128, 0);
     test_rope(3, 128, 96, 96, 1);
     test_rope(4, 5, 24, 20, 0);
+    test_embedding(0, 16, 13, 0, 0);
     test_embedding(50, 24, 13, 0, 0);
     test_embedding(50, 16, 13, 1, 0);
     test_embedding(700, 11, 13, 0, 0);
