@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum { MAX_CANDIDATES = 32, FINALISTS = 5, FIRST_REPEATS = 4 };
-static const double SETTLE_SECONDS = 0.04, FAR_BEHIND = 1.08;
+static const double FAR_BEHIND = 1.08;
 
 struct gemm {
     struct gemm_context *context;
@@ -161,32 +161,6 @@ static int run_trial(void *argument)
                : 0;
 }
 
-double gemm_time(struct gemm_context *context, int (*call)(void *argument), void *argument,
-                 int repeats)
-{
-    cudaEvent_t from = NULL, to = NULL;
-    double seconds = -1;
-
-    if (cudaEventCreate(&from) || cudaEventCreate(&to) || call(argument))
-        goto out;
-    /* Back to back and on average: a GPU at its power limit runs slower than after a pause. */
-    {
-        float milliseconds;
-        int failed = cudaEventRecord(from, context->stream) != cudaSuccess;
-
-        for (int i = 0; i < repeats && !failed; i++)
-            failed = call(argument) != 0;
-        if (!failed && !cudaEventRecord(to, context->stream) && !cudaEventSynchronize(to) &&
-            !cudaEventElapsedTime(&milliseconds, from, to))
-            seconds = milliseconds * 1e-3 / repeats;
-    }
-out:
-    cudaEventDestroy(from);
-    cudaEventDestroy(to);
-    cudaGetLastError(); /* a candidate that fails is not an error of the device */
-    return seconds;
-}
-
 static void sort_results(cublasLtMatmulHeuristicResult_t *results, double *times, int count)
 {
     for (int i = 1; i < count; i++) { /* insertion sort: a handful of entries */
@@ -200,17 +174,6 @@ static void sort_results(cublasLtMatmulHeuristicResult_t *results, double *times
             times[j - 1] = time;
         }
     }
-}
-
-double gemm_time_sustained(struct gemm_context *context, int (*call)(void *argument),
-                           void *argument)
-{
-    double once = gemm_time(context, call, argument, FIRST_REPEATS);
-    int repeats = once > 0 ? (int)(SETTLE_SECONDS / once) + 2 : 0;
-
-    if (once < 0 || gemm_time(context, call, argument, repeats) < 0)
-        return -1;
-    return gemm_time(context, call, argument, repeats);
 }
 
 /* Time the candidates briefly, then the best few for long, and put the winner first. In training

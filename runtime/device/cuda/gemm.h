@@ -74,4 +74,20 @@ double gemm_time(struct gemm_context *context, int (*call)(void *argument), void
 double gemm_time_sustained(struct gemm_context *context, int (*call)(void *argument),
                            void *argument);
 
+/* One of several ways to do a thing. */
+struct contestant {
+    int (*call)(void *argument); /* starts it on the context's stream; negative: it cannot */
+    void *argument;
+    double handicap; /* what it takes counts so many times; 1: as it is */
+    double once;     /* about what it takes, in seconds; 0: not known */
+    double seconds;  /* what it takes, with its handicap; negative where it fails */
+};
+
+/* Time them and put them in order, the fastest first, those that fail last. All run in short turns,
+ * there and back, so that they see the same clocks. If the best are close, each of these runs for
+ * long: in training the GPU is at its power limit, and there the way that takes the least energy is
+ * the fastest, which shows only when it has run alone for a while: clocks follow the power of the
+ * last milliseconds. */
+void gemm_contest(struct gemm_context *context, struct contestant *contestants, int count);
+
 #endif

@@ -267,6 +267,7 @@ static int make_variant(struct cuda_plan *plan, enum variant variant, struct lin
 struct trial {
     struct cuda_plan *plan;
     const struct scratch *scratch;
+    struct linear *linear;
 };
 
 static int run_trial(void *argument)
@@ -276,6 +277,7 @@ static int run_trial(void *argument)
     const struct scratch *t = trial->scratch;
     struct cuda_stream stream = {.native = cuda_device_of(plan)->gemm.stream};
 
+    plan->parts = trial->linear;
     if (plan->base.kind == OPERATION_LINEAR_FORWARD) {
         struct linear_forward_operands o = {t->x, t->weight, t->bias, t->y, t->pre};
 
@@ -341,35 +343,39 @@ static void make_key(const struct cuda_plan *plan, char *key, size_t size)
              (int)s->activation, s->save_pre);
 }
 
-/* Time every variant; the fastest stays in 'linear'. */
+/* Let all variants that can be made compete; the fastest stays in 'linear'. */
 static int choose(struct cuda_plan *plan, struct linear *linear, const struct scratch *scratch,
                   struct error *err)
 {
     struct cuda_device *device = cuda_device_of(plan);
-    double best = -1;
+    struct linear made[VARIANTS];
+    struct trial trials[VARIANTS];
+    struct contestant contestants[VARIANTS];
+    int count = 0;
     char key[256], value[128], times[112] = "";
 
     for (int v = 0; v < VARIANTS; v++) {
-        struct linear now;
-        struct trial trial = {plan, scratch};
-        double time;
-
         if (!possible(plan, (enum variant)v) ||
-            make_variant(plan, (enum variant)v, &now, scratch, v == SPLIT ? err : NULL))
+            make_variant(plan, (enum variant)v, &made[count], scratch, v == SPLIT ? err : NULL))
             continue;
-        plan->parts = &now;
-        time = gemm_time_sustained(&device->gemm, run_trial, &trial);
-        snprintf(times + strlen(times), sizeof(times) - strlen(times), ",%d:%.0fus", v, time * 1e6);
-        if (time < 0 || (best >= 0 && time >= best)) {
-            gemm_destroy(now.gemm);
-            continue;
-        }
-        gemm_destroy(linear->gemm);
-        *linear = now;
-        best = time;
+        trials[count] = (struct trial){plan, scratch, &made[count]};
+        contestants[count] = (struct contestant){run_trial, &trials[count], 1, 0, 0};
+        count++;
     }
+    gemm_contest(&device->gemm, contestants, count);
     plan->parts = linear;
-    if (best < 0)
+    for (int i = 0; i < count; i++) {
+        struct linear *one = ((struct trial *)contestants[i].argument)->linear;
+        double seconds = contestants[i].seconds;
+
+        snprintf(times + strlen(times), sizeof(times) - strlen(times), ",%d:%.0fus",
+                 (int)one->variant, seconds * 1e6);
+        if (i == 0 && seconds > 0)
+            *linear = *one;
+        else
+            gemm_destroy(one->gemm);
+    }
+    if (!linear->gemm)
         return cuda_failure(device, err) ? -1 : error_set(err, "no kernel for a linear layer");
     /* The times are for people who read the file. */
     snprintf(value, sizeof(value), "%d%s", (int)linear->variant, times);
