@@ -1,27 +1,9 @@
-#include "gemm.h"
+#include "gemm_private.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { MAX_CANDIDATES = 32, FINALISTS = 5, FIRST_REPEATS = 4 };
-static const double FAR_BEHIND = 1.08;
-
-struct gemm {
-    struct gemm_context *context;
-    struct gemm_shape shape;
-    cublasLtMatmulDesc_t description;
-    cublasLtMatrixLayout_t a, b, d;
-    cublasLtMatmulAlgo_t algorithm;
-};
-
-/* One timed call. */
-struct trial {
-    struct gemm *gemm;
-    const struct gemm_operands *operands;
-    const cublasLtMatmulAlgo_t *algorithm;
-};
 
 static cudaDataType_t data_type(enum device_type type)
 {
@@ -136,8 +118,8 @@ static int candidates(struct gemm *gemm, cublasLtMatmulHeuristicResult_t *result
     return found;
 }
 
-static cublasStatus_t launch(struct gemm *gemm, cudaStream_t stream, const struct gemm_operands *o,
-                             const cublasLtMatmulAlgo_t *algorithm, float beta, void *workspace)
+cublasStatus_t gemm_launch(struct gemm *gemm, cudaStream_t stream, const struct gemm_operands *o,
+                           const cublasLtMatmulAlgo_t *algorithm, float beta, void *workspace)
 {
     const float one = 1;
 
@@ -149,61 +131,6 @@ static cublasStatus_t launch(struct gemm *gemm, cudaStream_t stream, const struc
     return cublasLtMatmul(gemm->context->handle, gemm->description, &one, o->a, gemm->a, o->b,
                           gemm->b, &beta, o->d, gemm->d, o->d, gemm->d, algorithm, workspace,
                           GEMM_WORKSPACE, stream);
-}
-
-static int run_trial(void *argument)
-{
-    struct trial *t = argument;
-
-    return launch(t->gemm, t->gemm->context->stream, t->operands, t->algorithm, 0,
-                  t->gemm->context->workspace)
-               ? -1
-               : 0;
-}
-
-static void sort_results(cublasLtMatmulHeuristicResult_t *results, double *times, int count)
-{
-    for (int i = 1; i < count; i++) { /* insertion sort: a handful of entries */
-        for (int j = i; j > 0 && times[j] < times[j - 1]; j--) {
-            cublasLtMatmulHeuristicResult_t result = results[j];
-            double time = times[j];
-
-            results[j] = results[j - 1];
-            times[j] = times[j - 1];
-            results[j - 1] = result;
-            times[j - 1] = time;
-        }
-    }
-}
-
-/* Time the candidates briefly, then the best few for long, and put the winner first. In training
- * the GPU is at its power limit, and there the product that takes the least energy is the fastest,
- * which shows only when it has run alone for a while: clocks follow the power of the last
- * milliseconds. */
-static void rank(struct gemm *gemm, const struct gemm_operands *scratch,
-                 cublasLtMatmulHeuristicResult_t *results, int found)
-{
-    double times[MAX_CANDIDATES];
-    struct trial trial = {gemm, scratch, NULL};
-    int finalists = found < FINALISTS ? found : FINALISTS;
-
-    for (int i = 0; i < found; i++) {
-        trial.algorithm = &results[i].algo;
-        times[i] = gemm_time(gemm->context, run_trial, &trial, FIRST_REPEATS);
-        if (times[i] < 0)
-            times[i] = 1e9;
-    }
-    sort_results(results, times, found);
-    /* Who is far behind will not catch up. */
-    while (finalists > 1 && times[finalists - 1] > FAR_BEHIND * times[0])
-        finalists--;
-    for (int i = 0; i < finalists && finalists > 1; i++) {
-        trial.algorithm = &results[i].algo;
-        times[i] = gemm_time_sustained(gemm->context, run_trial, &trial);
-        if (times[i] < 0)
-            times[i] = 1e9;
-    }
-    sort_results(results, times, finalists);
 }
 
 static void make_key(const struct gemm_shape *s, char *key, size_t size)
@@ -240,36 +167,55 @@ static int read_algorithm(const char *text, cublasLtMatmulAlgo_t *algorithm)
     return 0;
 }
 
-/* A remembered algorithm counts only if the library accepts it for this product. */
-static int recall(struct gemm *gemm, const char *key, cublasLtMatmulAlgo_t *algorithm)
+int gemm_accepts(struct gemm *gemm, const cublasLtMatmulAlgo_t *algorithm)
 {
-    const char *text = tuning_get(gemm->context->tuning, key);
     cublasLtMatmulHeuristicResult_t check;
 
-    return text && read_algorithm(text, algorithm) == 0 &&
-           cublasLtMatmulAlgoCheck(gemm->context->handle, gemm->description, gemm->a, gemm->b,
+    return cublasLtMatmulAlgoCheck(gemm->context->handle, gemm->description, gemm->a, gemm->b,
                                    gemm->d, gemm->d, algorithm, &check) == 0 &&
            check.workspaceSize <= GEMM_WORKSPACE;
 }
 
+/* A remembered algorithm counts only if the library accepts it for this product. */
+static int recall(struct gemm *gemm, const char *key, cublasLtMatmulAlgo_t *algorithm)
+{
+    const char *text = tuning_get(gemm->context->tuning, key);
+
+    return text && read_algorithm(text, algorithm) == 0 && gemm_accepts(gemm, algorithm);
+}
+
+/* The library does not vouch for the neighbours of what it offers. If a process ends while it tries
+ * them, the next one finds this in the place of an algorithm and leaves them alone. */
+static const char TRYING[] = "trying";
+
+static int may_look_around(struct gemm *gemm, const char *key)
+{
+    struct tuning *tuning = gemm->context->tuning;
+    const char *known = tuning_get(tuning, key);
+
+    if (!gemm_has_neighbours(gemm) || (known && strcmp(known, TRYING) == 0))
+        return 0;
+    return tuning_put(tuning, key, TRYING, NULL) == 0 && tuning_save(tuning, NULL) == 0;
+}
+
 static int choose(struct gemm *gemm, const struct gemm_operands *scratch, struct error *err)
 {
-    cublasLtMatmulHeuristicResult_t results[MAX_CANDIDATES];
+    cublasLtMatmulHeuristicResult_t results[GEMM_MOST_OFFERED];
     int wanted = scratch ? gemm->context->candidates : 1, found;
     char key[256], value[2 * sizeof(cublasLtMatmulAlgo_t) + 1];
 
     make_key(&gemm->shape, key, sizeof(key));
     if (recall(gemm, key, &gemm->algorithm))
         return 0;
-    found = candidates(gemm, results, wanted > MAX_CANDIDATES ? MAX_CANDIDATES : wanted);
+    found = candidates(gemm, results, wanted > GEMM_MOST_OFFERED ? GEMM_MOST_OFFERED : wanted);
     if (found == 0)
         return error_set(err, "cuBLASLt has no kernel for the product %s", key);
-    if (scratch && found > 1)
-        rank(gemm, scratch, results, found);
     gemm->algorithm = results[0].algo;
     if (!scratch)
         return 0;
-    write_algorithm(&results[0].algo, value);
+    if (wanted > 1)
+        gemm_search(gemm, scratch, results, found, may_look_around(gemm, key));
+    write_algorithm(&gemm->algorithm, value);
     return tuning_put(gemm->context->tuning, key, value, err);
 }
 
@@ -315,5 +261,5 @@ void gemm_destroy(struct gemm *gemm)
 cublasStatus_t gemm_run(struct gemm *gemm, cudaStream_t stream,
                         const struct gemm_operands *operands, int accumulate, void *workspace)
 {
-    return launch(gemm, stream, operands, &gemm->algorithm, (float)accumulate, workspace);
+    return gemm_launch(gemm, stream, operands, &gemm->algorithm, (float)accumulate, workspace);
 }

@@ -1,6 +1,6 @@
-/* Matrix products by cuBLASLt: a plan per shape, types and epilogue, with the fastest of the
- * library's candidates, timed once and remembered. Column-major, as the library thinks:
- * D (m x n) = op(A) (m x k) * op(B) (k x n) + beta * D. */
+/* Matrix products by cuBLASLt: a plan per shape, types and epilogue, with the fastest algorithm
+ * that a search around the library's candidates finds, once; it is remembered. Column-major, as the
+ * library thinks: D (m x n) = op(A) (m x k) * op(B) (k x n) + beta * D. */
 #ifndef MEGATRON_GEMM_H
 #define MEGATRON_GEMM_H
 
@@ -50,7 +50,7 @@ struct gemm_context {
     struct tuning *tuning;
     cudaStream_t stream; /* for timing */
     void *workspace;     /* GEMM_WORKSPACE bytes, for timing */
-    int candidates;      /* asked for and timed; 1: the library's first guess */
+    int candidates;      /* asked for, to search around; 1: the library's first guess */
 };
 
 struct gemm;

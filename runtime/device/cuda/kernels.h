@@ -80,6 +80,13 @@ void kernel_fill(cudaStream_t stream, const struct fill_shape *shape,
 /* Random 16-bit or fp32 numbers around 0, for timing on data that costs what real data costs. */
 void kernel_noise(cudaStream_t stream, enum device_type type, int64_t count, void *out);
 
+/* FINGERPRINT numbers of 'x' (at least one element) in 'out': sums of its elements with
+ * pseudo-random signs, then the sum of their squares. The same bits for the same elements.
+ * 'workspace' has a MiB. */
+enum { FINGERPRINT = 5 };
+void kernel_fingerprint(cudaStream_t stream, enum device_type type, int64_t count, const void *x,
+                        double *out, double *workspace);
+
 /* Two numbers for a library's own random draws: they depend on (seed, purpose, iteration) and on
  * which rows and heads of the global batch these are. */
 void kernel_draw_seed(cudaStream_t stream, const struct attention_shape *shape,

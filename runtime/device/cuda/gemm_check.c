@@ -1,0 +1,95 @@
+/* Is the result of an algorithm that the library did not offer right? */
+#include "gemm_private.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels.h"
+
+/* Of the norm. Rounding makes 1e-5, a tile of 128 x 256 gone wrong 1e-2 in all but the largest
+ * products. */
+static const double TOLERANCE = 1e-3;
+
+enum { MOST_OUTPUTS = 2 };
+
+/* What a product writes. */
+struct output {
+    void *data;
+    enum device_type type;
+    int64_t count;
+};
+
+struct prints {
+    double numbers[MOST_OUTPUTS][FINGERPRINT];
+};
+
+static int outputs_of(const struct gemm_shape *s, const struct gemm_operands *o,
+                      struct output *outputs)
+{
+    outputs[0] = (struct output){o->d, s->out, s->m * s->n};
+    switch (s->epilogue) {
+    case GEMM_GELU_AUX:
+    case GEMM_GELU_AUX_BIAS:
+        outputs[1] = (struct output){o->aux, s->type, s->m * s->n};
+        return 2;
+    case GEMM_DGELU_BGRAD:
+        outputs[1] = (struct output){o->bias, s->bias_type, s->m};
+        return 2;
+    default:
+        return 1;
+    }
+}
+
+/* Run 'algorithm' on outputs full of NaN, so that what it leaves out shows. */
+static int take_prints(struct gemm *gemm, const struct gemm_operands *operands,
+                       const cublasLtMatmulAlgo_t *algorithm, struct prints *prints)
+{
+    struct gemm_context *context = gemm->context;
+    struct output outputs[MOST_OUTPUTS];
+    int count = outputs_of(&gemm->shape, operands, outputs);
+    double *numbers = context->workspace; /* once the product is through with it */
+    cudaError_t status = cudaSuccess;
+
+    memset(prints, 0, sizeof(*prints));
+    for (int i = 0; i < count && !status; i++)
+        status =
+            cudaMemsetAsync(outputs[i].data, 0xff,
+                            (size_t)outputs[i].count * type_size(outputs[i].type), context->stream);
+    if (status || gemm_launch(gemm, context->stream, operands, algorithm, 0, context->workspace))
+        return -1;
+    for (int i = 0; i < count && !status; i++) {
+        kernel_fingerprint(context->stream, outputs[i].type, outputs[i].count, outputs[i].data,
+                           numbers, numbers + FINGERPRINT);
+        status = cudaMemcpyAsync(prints->numbers[i], numbers, sizeof(prints->numbers[i]),
+                                 cudaMemcpyDeviceToHost, context->stream);
+    }
+    return status || cudaGetLastError() || cudaStreamSynchronize(context->stream) ? -1 : 0;
+}
+
+/* Not so with NaN or infinity in either. */
+static int agree(const struct prints *a, const struct prints *b)
+{
+    for (int i = 0; i < MOST_OUTPUTS; i++) {
+        const double *x = a->numbers[i], *y = b->numbers[i], squares = x[FINGERPRINT - 1];
+
+        for (int k = 0; k < FINGERPRINT - 1; k++)
+            if (!(fabs(x[k] - y[k]) <= TOLERANCE * sqrt(squares)))
+                return 0;
+        if (!(fabs(squares - y[FINGERPRINT - 1]) <= TOLERANCE * squares))
+            return 0;
+    }
+    return 1;
+}
+
+int gemm_check(struct gemm *gemm, const struct gemm_operands *scratch,
+               const cublasLtMatmulAlgo_t *trusted, const cublasLtMatmulAlgo_t *algorithm)
+{
+    struct prints expected, once, again;
+    int right = take_prints(gemm, scratch, trusted, &expected) == 0 &&
+                take_prints(gemm, scratch, algorithm, &once) == 0 &&
+                take_prints(gemm, scratch, algorithm, &again) == 0 && agree(&expected, &once) &&
+                memcmp(&once, &again, sizeof(once)) == 0;
+
+    cudaGetLastError(); /* an algorithm that fails is not an error of the device */
+    return right;
+}
