@@ -1,4 +1,5 @@
-/* Attention: by cuDNN where it can, else with the scores in memory, one sample at a time. */
+/* Attention: by cuDNN, its gradient also by kernels of ours, where they can; else with the scores
+ * in memory, one sample at a time. */
 #include "cuda.h"
 
 #include <stdlib.h>
@@ -243,7 +244,7 @@ static struct flash_strides strides(struct attention_stride from)
     return to;
 }
 
-/* Use cuDNN if it has a kernel for this. Returns -1 where it does not. */
+/* Use flash.h if it has a kernel for this. Returns -1 where it does not. */
 static int try_flash(struct cuda_plan *plan)
 {
     const struct attention_shape *s = shape_of(plan);

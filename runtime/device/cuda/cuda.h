@@ -70,7 +70,8 @@ int cuda_plan_linear(struct cuda_plan *plan, struct error *err);
 int cuda_plan_attention(struct cuda_plan *plan, struct error *err);
 int cuda_plan_kernel(struct cuda_plan *plan, struct error *err);
 
-/* flash_choice.c: the fastest of cuDNN's kernels for an attention; NULL where it has none. */
+/* flash_choice.c: the fastest of cuDNN's kernels and ours for an attention; NULL where there is
+ * none. */
 struct flash *cuda_flash(struct cuda_device *device, const struct flash_shape *shape, int backward);
 
 static inline struct cuda_device *cuda_device_of(struct cuda_plan *plan)

@@ -277,7 +277,7 @@ static int plan_graph(struct build *build, struct cudnn_graph *graph,
                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_CANDIDATES, &found, configs);
     if (status != CUDNN_STATUS_SUCCESS || found == 0)
         return fail(build, "no engine", status);
-    if (choice >= found)
+    if (choice < 0 || choice >= found)
         return error_set(build->err, "cuDNN has no other kernel for %s", build->name);
     return plan_candidate(build, graph, configs[choice]);
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "attention_gradient.h"
 #include "cudnn_graph.h"
 
 /* Rows of the tensor tables. One numbering for both graphs; each uses its part. */
@@ -76,7 +77,8 @@ enum row {
 
 struct flash {
     struct flash_shape shape;
-    struct cudnn_graph *graph;
+    struct cudnn_graph *graph; /* NULL: our kernel */
+    cudnnHandle_t handle;
     int32_t queries, keys;
     int padded; /* the library needs the length told: a multiple of 128 would not */
     float scale, minus_infinity, one;
@@ -420,8 +422,7 @@ static int make_lengths(struct flash *flash, struct error *err)
     return 0;
 }
 
-static int plan(struct flash *flash, cudnnHandle_t handle, int backward, int choice,
-                struct error *err)
+static int plan_graph(struct flash *flash, int backward, int choice, struct error *err)
 {
     struct graph_operation operations[48] = {{GRAPH_END}};
     struct graph_tensor tensors[ROW_COUNT] = {{GRAPH_INNER}};
@@ -438,11 +439,42 @@ static int plan(struct flash *flash, cudnnHandle_t handle, int backward, int cho
         fill_forward(tensors, flash);
         forward_operations(operations, flash);
     }
-    flash->graph = cudnn_graph_create(handle, backward ? "the gradient of attention" : "attention",
-                                      tensors, ROW_COUNT, operations, choice, err);
+    flash->graph =
+        cudnn_graph_create(flash->handle, backward ? "the gradient of attention" : "attention",
+                           tensors, ROW_COUNT, operations, choice, err);
     if (!flash->graph)
         return -1;
     flash->workspace = flash->delta_bytes + flash->dq_bytes + cudnn_graph_workspace(flash->graph);
+    return 0;
+}
+
+static int plan_cudnn(struct flash *flash, int backward, int choice, struct error *err)
+{
+    const struct flash_shape *shape = &flash->shape;
+
+    flash->padded = shape->keys % LENGTH_MULTIPLE != 0 || shape->queries % LENGTH_MULTIPLE != 0;
+    flash->scale = shape->scale;
+    flash->minus_infinity = -INFINITY;
+    flash->one = 1;
+    flash->kept_share = (float)(1 - shape->dropout);
+    flash->kept_scale = (float)(1 / (1 - shape->dropout));
+    flash->queries = (int32_t)shape->queries;
+    flash->keys = (int32_t)shape->keys;
+    if (flash->padded && make_lengths(flash, err))
+        return -1;
+    return plan_graph(flash, backward, choice, err);
+}
+
+int flash_ours_fits(const struct flash_shape *shape, int backward)
+{
+    return backward && attention_gradient_fits(shape);
+}
+
+static int plan_ours(struct flash *flash, int backward, struct error *err)
+{
+    if (!flash_ours_fits(&flash->shape, backward))
+        return error_set(err, "our kernel cannot do this attention on this GPU");
+    flash->workspace = attention_gradient_workspace(&flash->shape);
     return 0;
 }
 
@@ -456,15 +488,9 @@ struct flash *flash_create(cudnnHandle_t handle, const struct flash_shape *shape
         return NULL;
     }
     flash->shape = *shape;
-    flash->padded = shape->keys % LENGTH_MULTIPLE != 0 || shape->queries % LENGTH_MULTIPLE != 0;
-    flash->scale = shape->scale;
-    flash->minus_infinity = -INFINITY;
-    flash->one = 1;
-    flash->kept_share = (float)(1 - shape->dropout);
-    flash->kept_scale = (float)(1 / (1 - shape->dropout));
-    flash->queries = (int32_t)shape->queries;
-    flash->keys = (int32_t)shape->keys;
-    if ((flash->padded && make_lengths(flash, err)) || plan(flash, handle, backward, choice, err)) {
+    flash->handle = handle;
+    if (choice == FLASH_OURS ? plan_ours(flash, backward, err)
+                             : plan_cudnn(flash, backward, choice, err)) {
         flash_destroy(flash);
         return NULL;
     }
@@ -525,7 +551,20 @@ int flash_backward(const struct flash *flash, const void *q, const void *k, cons
 {
     void *pointers[ROW_COUNT] = {NULL};
     char *space = workspace;
+    cudaStream_t stream;
+    cudaError_t status;
 
+    if (!flash->graph) {
+        if (cudnnGetStream(flash->handle, &stream) ||
+            attention_gradient(stream, &flash->shape, q, k, v, o, lse, d_o, dq, dk, dv, start,
+                               workspace)) {
+            status = cudaGetLastError();
+            return error_set(err, "our gradient of attention cannot be started: %s",
+                             status ? cudaGetErrorString(status)
+                                    : "the GPU cannot copy operands that lie like these");
+        }
+        return 0;
+    }
     common_pointers(pointers, flash, seed, start);
     pointers[Q] = (void *)q;
     pointers[KT] = (void *)k;

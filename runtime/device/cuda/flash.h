@@ -1,5 +1,6 @@
 /* Attention by cuDNN: exact softmax(Q K^T * scale) V without the scores in memory, and its
- * gradient. 16-bit elements, any strides with the head's elements next to each other. */
+ * gradient, which a kernel of ours can do, too. 16-bit elements, any strides with the head's
+ * elements next to each other. */
 #ifndef MEGATRON_FLASH_H
 #define MEGATRON_FLASH_H
 
@@ -27,14 +28,20 @@ struct flash_shape {
     double dropout;    /* of the probabilities, by the library's own numbers */
     int causal;        /* query i sees keys 0 .. i + keys - queries */
     int documents;     /* with 'causal': a query sees no key before its 'start' */
-    int deterministic; /* the gradient, at the price of batch * heads * queries * keys * 2 bytes */
+    int deterministic; /* the gradient; it costs cuDNN batch * heads * queries * keys * 2 bytes */
 };
+
+/* The number of our kernel among the choices; cuDNN's are counted from 0. */
+enum { FLASH_OURS = 100 };
 
 struct flash;
 
+/* Does FLASH_OURS do this on the current device? */
+int flash_ours_fits(const struct flash_shape *shape, int backward);
+
 /* Plan one direction, forward or the gradient, with kernel number 'choice' of those that cuDNN
- * offers, its best guess first. NULL and 'err' where it has none or
- * cannot use it here. */
+ * offers, its best guess first, or with FLASH_OURS. NULL and 'err' where there is no such kernel
+ * or it cannot be used here. */
 struct flash *flash_create(cudnnHandle_t handle, const struct flash_shape *shape, int backward,
                            int choice, struct error *err);
 void flash_destroy(struct flash *flash);
@@ -42,7 +49,8 @@ void flash_destroy(struct flash *flash);
 /* Bytes of workspace for a run. */
 size_t flash_workspace(const struct flash *flash);
 
-/* With dropout 'seed' is two 64-bit numbers on the device, the same for both directions; with
+/* They run on the stream of the handle.
+ * With dropout 'seed' is two 64-bit numbers on the device, the same for both directions; with
  * documents 'start' [batch][queries] is the first key each query sees.
  * 'lse' [batch][heads][queries] receives the log of the sum of exponentials of the scaled scores.
  */

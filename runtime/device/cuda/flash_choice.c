@@ -1,5 +1,6 @@
-/* Which of cuDNN's kernels does an attention: the first that its heuristics name are timed once,
- * and the fastest is remembered, as for products. */
+/* Which kernel does an attention: the first that cuDNN's heuristics name and our own are timed
+ * once, and the fastest is remembered, as for products. */
+#include "attention_gradient.h"
 #include "cuda.h"
 
 #include <inttypes.h>
@@ -7,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Making one takes half a second. */
-enum { MAX_CHOICES = 2, TRIED = 4, BRIEF = 4 };
+/* Making one of cuDNN's takes half a second. */
+enum { MAX_CUDNN = 2, TRIED = 4, BRIEF = 4 };
 static const double FAR_BEHIND = 1.1;
 
 /* Memory for every operand. */
@@ -101,21 +102,46 @@ static int scratch_create(struct scratch *s, struct cuda_device *device,
     return 0;
 }
 
-static void make_key(const struct flash_shape *s, int backward, char *key, size_t size)
+/* 'ours': does our kernel take part? Choices made without it, or with another version, do not count
+ * where it does. */
+static void make_key(const struct flash_shape *s, int backward, int ours, char *key, size_t size)
 {
+    char version[16] = "";
+
+    if (ours)
+        snprintf(version, sizeof(version), ":ours%d", ATTENTION_GRADIENT_VERSION);
     snprintf(key, size,
              "flash%d:%zu:%" PRId64 ":%" PRId64 ":%" PRId64 ":%" PRId64 ":%" PRId64 ":%" PRId64
-             ":%" PRId64 ":%" PRId64 ":%d:%d:%d:%d:%d",
+             ":%" PRId64 ":%" PRId64 ":%d:%d:%d:%d:%d%s",
              backward, cudnnGetVersion(), s->batch, s->heads, s->groups, s->queries, s->keys,
              s->width, s->q.position, s->k.position, (int)s->type, s->dropout > 0, s->causal,
-             s->documents, s->deterministic);
+             s->documents, s->deterministic, version);
 }
 
-/* One of cuDNN's kernels and its number. */
+/* A kernel and its number. */
 struct choice {
     struct flash *flash;
     int number;
 };
+
+/* What there is to choose from; returns how many. */
+static int offer(struct choice choices[MAX_CUDNN + 1], struct cuda_device *device,
+                 const struct flash_shape *shape, int backward, int ours)
+{
+    /* Dropout must be the same in both directions: no promise of cuDNN's for two kernels. */
+    int most = shape->dropout > 0 ? 1 : MAX_CUDNN, count = 0;
+
+    for (int i = 0; i < TRIED && count < most; i++) {
+        choices[count] = (struct choice){flash_create(device->cudnn, shape, backward, i, NULL), i};
+        count += choices[count].flash != NULL;
+    }
+    if (ours) {
+        choices[count] = (struct choice){
+            flash_create(device->cudnn, shape, backward, FLASH_OURS, NULL), FLASH_OURS};
+        count += choices[count].flash != NULL;
+    }
+    return count;
+}
 
 /* Time the choices; returns which is the best. 'text' gets what was found, for the file. */
 static int best_of(const struct choice *choices, int count, const struct scratch *scratch,
@@ -143,25 +169,30 @@ static int best_of(const struct choice *choices, int count, const struct scratch
     return found;
 }
 
-/* Which of the choices; it is remembered. Where there is no memory for trials the first one is
- * taken, and remembered only if it must be the same in the next run. */
+/* Which of the choices; it is remembered. Where there is no memory for trials the one that needs
+ * the least is taken, and remembered only if it must be the same in the next run. */
 static int choose(const struct choice *choices, int count, struct cuda_device *device,
                   const struct flash_shape *shape, int backward, const char *key)
 {
     struct scratch scratch;
-    size_t workspace = 0;
+    size_t most = 0;
     char text[128];
     int found = 0;
 
-    for (int i = 0; i < count; i++)
-        if (flash_workspace(choices[i].flash) > workspace)
-            workspace = flash_workspace(choices[i].flash);
-    snprintf(text, sizeof(text), "%d", choices[0].number);
-    if (count > 1 && scratch_create(&scratch, device, shape, backward, workspace) == 0) {
+    for (int i = 0; i < count; i++) {
+        size_t workspace = flash_workspace(choices[i].flash);
+
+        if (workspace > most)
+            most = workspace;
+        if (workspace < flash_workspace(choices[found].flash))
+            found = i;
+    }
+    snprintf(text, sizeof(text), "%d", choices[found].number);
+    if (count > 1 && scratch_create(&scratch, device, shape, backward, most) == 0) {
         found = best_of(choices, count, &scratch, backward, device, text, sizeof(text));
         cudaFree(scratch.all);
     } else if (count > 1 && !shape->deterministic) {
-        return 0;
+        return found;
     }
     tuning_put(device->gemm.tuning, key, text, NULL); /* if not, it is timed again next time */
     return found;
@@ -169,23 +200,21 @@ static int choose(const struct choice *choices, int count, struct cuda_device *d
 
 struct flash *cuda_flash(struct cuda_device *device, const struct flash_shape *shape, int backward)
 {
-    /* Dropout must be the same in both directions: no promise of cuDNN's for two kernels. */
-    int most = shape->dropout > 0 ? 1 : MAX_CHOICES, count = 0, chosen;
-    struct choice choices[MAX_CHOICES];
+    int ours = flash_ours_fits(shape, backward), count, chosen;
+    struct choice choices[MAX_CUDNN + 1];
     struct flash *flash = NULL;
     const char *known;
     char key[256];
 
-    make_key(shape, backward, key, sizeof(key));
+    make_key(shape, backward, ours, key, sizeof(key));
     known = tuning_get(device->gemm.tuning, key);
     if (known)
         flash = flash_create(device->cudnn, shape, backward, atoi(known), NULL);
-    for (int i = 0; !flash && i < TRIED && count < most; i++) {
-        choices[count] = (struct choice){flash_create(device->cudnn, shape, backward, i, NULL), i};
-        count += choices[count].flash != NULL;
-    }
-    if (count == 0)
+    if (flash)
         return flash;
+    count = offer(choices, device, shape, backward, ours);
+    if (count == 0)
+        return NULL;
     chosen = choose(choices, count, device, shape, backward, key);
     for (int i = 0; i < count; i++)
         if (i != chosen)

@@ -1,0 +1,222 @@
+/* Instructions of Hopper (sm_90a) that C++ has no name for: barriers in shared memory, copies of
+ * tiles by the tensor memory accelerator, products of warp groups. Addresses are those of shared
+ * memory, as 32-bit numbers. */
+#ifndef MEGATRON_HOPPER_CUH
+#define MEGATRON_HOPPER_CUH
+
+#include <cuda.h>
+
+#include "common.cuh"
+
+__device__ inline uint32_t shared_address(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* Barriers ----------------------------------------------------------------------------------- */
+
+__device__ inline void barrier_init(uint32_t barrier, int arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals)
+                 : "memory");
+}
+
+/* Make barriers known to the copies that arrive at them. */
+__device__ inline void barrier_init_done(void)
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ inline void barrier_arrive(uint32_t barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+/* Arrive, and let the barrier wait for so many bytes too. */
+__device__ inline void barrier_arrive_expect(uint32_t barrier, int bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+                 : "memory");
+}
+
+/* Until the phase of this parity is over. */
+__device__ inline void barrier_wait(uint32_t barrier, uint32_t parity)
+{
+    uint32_t done;
+
+    do {
+        asm volatile("{\n\t"
+                     ".reg .pred done;\n\t"
+                     "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n\t"
+                     "selp.b32 %0, 1, 0, done;\n\t"
+                     "}"
+                     : "=r"(done)
+                     : "r"(barrier), "r"(parity)
+                     : "memory");
+    } while (!done);
+}
+
+/* Registers of this warp group, from now on; all its warps do it. */
+template <int COUNT> __device__ inline void registers_fewer(void)
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+template <int COUNT> __device__ inline void registers_more(void)
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+/* Copies ------------------------------------------------------------------------------------- */
+
+/* Bytes as they are, 16 at least and aligned; the barrier counts them. */
+__device__ inline void bytes_load(uint32_t to, const void *from, int bytes, uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 " [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
+/* The tile of the tensor that begins at these coordinates, the innermost 0; the barrier counts its
+ * bytes. What lies outside the tensor is 0. */
+__device__ inline void tile_load(uint32_t to, const CUtensorMap *map, int y, int z, int w,
+                                 uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
+                 "l"(map), "r"(barrier), "r"(0), "r"(y), "r"(z), "r"(w)
+                 : "memory");
+}
+
+/* The other way; what lies outside the tensor is not written. */
+__device__ inline void tile_store(const CUtensorMap *map, int y, int z, int w, uint32_t from)
+{
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group"
+                 " [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+                 "r"(from), "r"(0), "r"(y), "r"(z), "r"(w)
+                 : "memory");
+}
+
+__device__ inline void tile_store_commit(void)
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* Until what this thread stored has been read from shared memory. */
+__device__ inline void tile_store_wait(void)
+{
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+/* Let copies see what this thread wrote to shared memory. */
+__device__ inline void shared_written(void)
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* Products of warp groups --------------------------------------------------------------------- */
+
+/* A tile in shared memory in rows of 128 bytes, swizzled. */
+__device__ inline uint64_t tile_descriptor(uint32_t address)
+{
+    constexpr uint64_t EIGHT_ROWS = 1024;
+
+    return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)1 << 16 | (EIGHT_ROWS >> 4) << 32 |
+           (uint64_t)1 << 62;
+}
+
+/* The same tile 'bytes' further on. */
+__device__ inline uint64_t tile_further(uint64_t descriptor, int bytes)
+{
+    return descriptor + (uint64_t)(bytes >> 4);
+}
+
+__device__ inline void product_begin(void)
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+__device__ inline void product_commit(void)
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* Until at most PENDING commits are on their way. */
+template <int PENDING> __device__ inline void product_wait(void)
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+
+#define PRODUCT_8(how, d, n)                                                              \
+    how(d[n]), how(d[n + 1]), how(d[n + 2]), how(d[n + 3]), how(d[n + 4]), how(d[n + 5]), \
+        how(d[n + 6]), how(d[n + 7])
+#define PRODUCT_32(how, d, n)                                                  \
+    PRODUCT_8(how, d, n), PRODUCT_8(how, d, n + 8), PRODUCT_8(how, d, n + 16), \
+        PRODUCT_8(how, d, n + 24)
+
+#define PRODUCT_64X128X16(types, how, add, d, a, b)                                       \
+    asm volatile("{\n\t"                                                                  \
+                 ".reg .pred add;\n\t"                                                    \
+                 "setp.ne.b32 add, " add ", 0;\n\t"                                       \
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32." types " {"                \
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, " \
+                 "%30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, " \
+                 "%44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, " \
+                 "%58, %59, %60, %61, %62, %63}, %64, %65, add, 1, 1, 0, 0;\n\t"          \
+                 "}"                                                                      \
+                 : PRODUCT_32(how, d, 0), PRODUCT_32(how, d, 32)                          \
+                 : "l"(a), "l"(b))
+
+#define PRODUCT_64X64X16(types, d, a, b)                                                  \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." types " {"                 \
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, " \
+                 "%30, %31}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"                      \
+                 : PRODUCT_32("+f", d, 0)                                                 \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+
+/* d (64 x 128 over a warp group) = or += A (64 x 16) B (16 x 128), both in shared memory in rows of
+ * the depth. Runs on by itself. */
+template <typename T, bool ADD>
+__device__ inline void product_wide(float (&d)[64], uint64_t a, uint64_t b)
+{
+    if constexpr (__is_same(T, bf16) && ADD)
+        PRODUCT_64X128X16("bf16.bf16", "+f", "1", d, a, b);
+    else if constexpr (__is_same(T, bf16))
+        PRODUCT_64X128X16("bf16.bf16", "=f", "0", d, a, b);
+    else if constexpr (ADD)
+        PRODUCT_64X128X16("f16.f16", "+f", "1", d, a, b);
+    else
+        PRODUCT_64X128X16("f16.f16", "=f", "0", d, a, b);
+}
+
+/* d (64 x 64) += A (64 x 16) B (16 x 64), A in registers, B in shared memory in rows of the
+ * result's columns. Runs on by itself. */
+template <typename T>
+__device__ inline void product_held(float (&d)[32], const uint32_t (&a)[4], uint64_t b)
+{
+    if constexpr (__is_same(T, bf16))
+        PRODUCT_64X64X16("bf16.bf16", d, a, b);
+    else
+        PRODUCT_64X64X16("f16.f16", d, a, b);
+}
+
+/* Four blocks of 8 x 8 elements of 16 bits; lane 8 i + r has the address of row r of block i. */
+__device__ inline void store_blocks(uint32_t address, const uint32_t (&block)[4])
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+                 "r"(block[0]), "r"(block[1]), "r"(block[2]), "r"(block[3])
+                 : "memory");
+}
+
+/* 2 ** x; 0 for minus infinity. */
+__device__ inline float power_of_two(float x)
+{
+    float y;
+
+    asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+#endif
