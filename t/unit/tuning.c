@@ -70,6 +70,29 @@ static void test_two_processes(void)
     tuning_destroy(a), tuning_destroy(b), tuning_destroy(c);
 }
 
+/* What a process ended over is not tried again; what others try just now is, and what they find
+ * stays. */
+static void test_trying(void)
+{
+    struct tuning *a = tuning_open(directory, "trying"), *b = tuning_open(directory, "trying"), *c;
+
+    is_int(tuning_try(b, "x"), 0, "try");
+    is_int(tuning_put(a, "w", "1", NULL) || tuning_save(a, NULL), 0, "another process saves");
+    ok(!tuning_get(a, "x"), "what is being tried has no value");
+    c = tuning_open(directory, "trying");
+    is_int(tuning_try(c, "x"), -1, "what was being tried before is left alone");
+    is_int(tuning_put(b, "x", "2", NULL) || tuning_save(b, NULL), 0, "a value is found");
+    is_int(tuning_put(a, "v", "3", NULL) || tuning_save(a, NULL), 0, "the other one saves again");
+    is(tuning_get(a, "x"), "2", "and sees it");
+    is_int(tuning_put(c, "u", "4", NULL) || tuning_save(c, NULL), 0, "so does the third");
+    is(tuning_get(c, "x"), "2", "which sees it, too");
+    tuning_destroy(c);
+    is_int(tuning_try(b, "y"), 0, "try another");
+    is_int(tuning_put(a, "u", "5", NULL) || tuning_save(a, NULL), 0, "seen by a process that runs");
+    is_int(tuning_try(a, "y"), 0, "which may try it, too");
+    tuning_destroy(a), tuning_destroy(b);
+}
+
 static void test_places(void)
 {
     struct tuning *none = tuning_open(NULL, "x"), *deep, *bad;
@@ -108,6 +131,9 @@ static void test_text(void)
     two = tuning_open(NULL, "rows");
     tuning_put(two, "b", "9", NULL);
     is_int(tuning_take(two, text, &err), 0, "and can be taken");
+    free(text);
+    text = tuning_text(two);
+    is(text, "for rows\nb 2\nd 4,fast\n", "and handed on, used or not");
     is(tuning_get(two, "b"), "2", "in place of what was known");
     is(tuning_get(two, "d"), "4,fast", "or was not");
     tuning_destroy(two);
@@ -130,12 +156,13 @@ int main(void)
         return skip_all("no temporary directory");
     test_files();
     test_two_processes();
+    test_trying();
     test_places();
     test_text();
     snprintf(command, sizeof(command), "%s/a/b/c/x", directory);
     unlink(command);
-    for (const char *const *name =
-             (const char *const[]){"a/b/c", "a/b", "a", "rows", "shared", "file", "", NULL};
+    for (const char *const *name = (const char *const[]){"a/b/c", "a/b", "a", "rows", "shared",
+                                                         "trying", "file", "", NULL};
          *name; name++) {
         snprintf(command, sizeof(command), "%s/%s", directory, *name);
         remove(command);

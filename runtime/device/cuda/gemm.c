@@ -184,18 +184,12 @@ static int recall(struct gemm *gemm, const char *key, cublasLtMatmulAlgo_t *algo
     return text && read_algorithm(text, algorithm) == 0 && gemm_accepts(gemm, algorithm);
 }
 
-/* The library does not vouch for the neighbours of what it offers. If a process ends while it tries
- * them, the next one finds this in the place of an algorithm and leaves them alone. */
-static const char TRYING[] = "trying";
-
+/* The library does not vouch for the neighbours of what it offers: a process that ends while it
+ * tries them leaves word, and the next one leaves them alone. */
 static int may_look_around(struct gemm *gemm, const char *key)
 {
-    struct tuning *tuning = gemm->context->tuning;
-    const char *known = tuning_get(tuning, key);
-
-    if (!gemm_has_neighbours(gemm) || (known && strcmp(known, TRYING) == 0))
-        return 0;
-    return tuning_put(tuning, key, TRYING, NULL) == 0 && tuning_save(tuning, NULL) == 0;
+    return gemm_has_neighbours(gemm) && !cudaStreamSynchronize(gemm->context->stream) &&
+           tuning_try(gemm->context->tuning, key) == 0;
 }
 
 static int choose(struct gemm *gemm, const struct gemm_operands *scratch, struct error *err)
@@ -215,6 +209,12 @@ static int choose(struct gemm *gemm, const struct gemm_operands *scratch, struct
         return 0;
     if (wanted > 1)
         gemm_search(gemm, scratch, results, found, may_look_around(gemm, key));
+    /* Then all times since are wrong, too, and what is in the file must stay there. */
+    if (cudaStreamSynchronize(gemm->context->stream))
+        return error_set(err,
+                         "an algorithm that was tried for the product %s broke down on the GPU; "
+                         "start again: it will be left out",
+                         key);
     write_algorithm(&gemm->algorithm, value);
     return tuning_put(gemm->context->tuning, key, value, err);
 }

@@ -11,8 +11,12 @@
 
 struct entry {
     char *key, *value;
-    int used; /* by this process */
+    int used;  /* by this process */
+    int early; /* there when the file was opened */
 };
+
+/* In the place of a value. */
+static const char TRYING[] = "trying";
 
 struct tuning {
     char directory[PATH_MAX / 2], path[PATH_MAX], name[256];
@@ -60,7 +64,7 @@ static int put(struct tuning *tuning, const char *key, const char *value, int re
     entry = &tuning->entries[tuning->count];
     entry->key = strdup(key);
     entry->value = copy;
-    entry->used = 0;
+    entry->used = entry->early = 0;
     if (!entry->key) {
         free(copy);
         return -1;
@@ -69,8 +73,9 @@ static int put(struct tuning *tuning, const char *key, const char *value, int re
     return 0;
 }
 
-/* Take the lines of the file that are whole and whose key is not known yet. */
-static void read_file(struct tuning *tuning)
+/* Take the lines of the file that are whole and whose key is not known yet, or with 'replace' not
+ * used by this process: another one may have tried it meanwhile. */
+static void read_file(struct tuning *tuning, int replace)
 {
     char line[1024], key[512], value[512];
     FILE *file = fopen(tuning->path, "re");
@@ -78,8 +83,12 @@ static void read_file(struct tuning *tuning)
     if (!file)
         return;
     while (fgets(line, sizeof(line), file)) {
-        if (strchr(line, '\n') && sscanf(line, "%511s %511s", key, value) == 2)
-            put(tuning, key, value, 0);
+        const struct entry *known;
+
+        if (!strchr(line, '\n') || sscanf(line, "%511s %511s", key, value) != 2)
+            continue;
+        known = find(tuning, key);
+        put(tuning, key, value, replace && known && !known->used);
     }
     fclose(file);
 }
@@ -94,7 +103,9 @@ struct tuning *tuning_open(const char *directory, const char *name)
     if (directory && strlen(directory) + strlen(name) + 2 < sizeof(tuning->directory)) {
         snprintf(tuning->directory, sizeof(tuning->directory), "%s", directory);
         snprintf(tuning->path, sizeof(tuning->path), "%s/%s", directory, name);
-        read_file(tuning);
+        read_file(tuning, 0);
+        for (size_t i = 0; i < tuning->count; i++)
+            tuning->entries[i].early = 1;
     }
     return tuning;
 }
@@ -103,7 +114,7 @@ const char *tuning_get(struct tuning *tuning, const char *key)
 {
     struct entry *entry = find(tuning, key);
 
-    if (!entry)
+    if (!entry || strcmp(entry->value, TRYING) == 0)
         return NULL;
     entry->used = 1;
     return entry->value;
@@ -116,6 +127,15 @@ int tuning_put(struct tuning *tuning, const char *key, const char *value, struct
     find(tuning, key)->used = 1;
     tuning->changed = 1;
     return 0;
+}
+
+int tuning_try(struct tuning *tuning, const char *key)
+{
+    const struct entry *known = find(tuning, key);
+
+    if (known && known->early && !known->used && strcmp(known->value, TRYING) == 0)
+        return -1;
+    return tuning_put(tuning, key, TRYING, NULL) < 0 ? -1 : tuning_save(tuning, NULL);
 }
 
 char *tuning_text(const struct tuning *tuning)
@@ -146,9 +166,11 @@ int tuning_take(struct tuning *tuning, const char *text, struct error *err)
     if (strcmp(value, tuning->name) != 0)
         return error_set(err, "algorithms were chosen for %s before, and this is %s", value,
                          tuning->name);
-    while (sscanf(text += length, "%511s %511s%n", key, value, &length) == 2)
+    while (sscanf(text += length, "%511s %511s%n", key, value, &length) == 2) {
         if (put(tuning, key, value, 1))
             return error_set(err, "out of memory");
+        find(tuning, key)->used = 1;
+    }
     return 0;
 }
 
@@ -175,7 +197,7 @@ int tuning_save(struct tuning *tuning, struct error *err)
     if (!tuning->changed || !tuning->path[0])
         return 0;
     make_directories(tuning->directory);
-    read_file(tuning);
+    read_file(tuning, 1);
     snprintf(temporary, sizeof(temporary), "%s.XXXXXX", tuning->path);
     fd = mkstemp(temporary);
     if (fd < 0)

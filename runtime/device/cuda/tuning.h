@@ -15,8 +15,13 @@ struct tuning *tuning_open(const char *directory, const char *name);
 const char *tuning_get(struct tuning *tuning, const char *key);
 int tuning_put(struct tuning *tuning, const char *key, const char *value, struct error *err);
 
-/* What was got or put by this process, as lines like the file's behind one that names it; to free.
- * NULL only when memory runs out. */
+/* Say in the file that 'key' is being tried, until tuning_put. Returns -1 if the file cannot be
+ * written, or says so since before it was opened: a process ended while it tried. That others that
+ * run now try the same does not count. */
+int tuning_try(struct tuning *tuning, const char *key);
+
+/* What was got, put or taken by this process, as lines like the file's behind one that names it; to
+ * free. NULL only when memory runs out. */
 char *tuning_text(const struct tuning *tuning);
 
 /* Take such lines in place of what is known. Returns -1 and takes none if they were made for
@@ -24,7 +29,7 @@ char *tuning_text(const struct tuning *tuning);
 int tuning_take(struct tuning *tuning, const char *text, struct error *err);
 
 /* Write the file if anything is new: to a temporary name, synced, renamed. What other processes
- * wrote meanwhile under other keys stays. */
+ * wrote meanwhile under keys that this one did not use stays. */
 int tuning_save(struct tuning *tuning, struct error *err);
 void tuning_destroy(struct tuning *tuning);
 
