@@ -1,6 +1,8 @@
 /* The numbers by which results of products are compared: the same for the same elements, and others
- * when a tile is missing, misplaced or never written. */
+ * when a tile is missing, misplaced or never written. And the check of an algorithm by them, with
+ * algorithms of the test's own. */
 #include "tap.h"
+#include "gemm_private.h"
 #include "kernels.h"
 
 #include <cuda_runtime_api.h>
@@ -49,7 +51,7 @@ static uint16_t *element(struct work *w, int row, int column)
 static void test_tile(struct work *w, const double *whole, int row, int column)
 {
     uint16_t kept[TILE_ROWS][TILE_COLUMNS];
-    double numbers[FINGERPRINT];
+    double numbers[FINGERPRINT] = {0};
 
     for (int r = 0; r < TILE_ROWS; r++)
         for (int c = 0; c < TILE_COLUMNS; c++) {
@@ -96,6 +98,52 @@ static void test_prints(struct work *w)
        "an element that nobody wrote");
 }
 
+/* What the algorithms of this test do, by their first number. */
+enum { RIGHT, WITHOUT_TILE, WRITES_NOTHING, DIFFERS, FAILS };
+
+cublasStatus_t gemm_launch(struct gemm *gemm, cudaStream_t stream,
+                           const struct gemm_operands *operands,
+                           const cublasLtMatmulAlgo_t *algorithm, float beta, void *workspace)
+{
+    static int runs;
+    uint16_t *d = operands->d;
+
+    (void)gemm, (void)beta, (void)workspace;
+    if (algorithm->data[0] == FAILS)
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    if (algorithm->data[0] != WRITES_NOTHING)
+        cudaMemcpyAsync(d, operands->a, COUNT * sizeof(*d), cudaMemcpyDeviceToDevice, stream);
+    if (algorithm->data[0] == WITHOUT_TILE)
+        cudaMemset2DAsync(d + 1000 * COLUMNS + 512, COLUMNS * sizeof(*d), 0,
+                          TILE_COLUMNS * sizeof(*d), TILE_ROWS, stream);
+    if (algorithm->data[0] == DIFFERS && runs++ % 2) /* by as much as rounding may */
+        cudaMemsetAsync(d, 0, sizeof(*d), stream);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static void test_check(struct work *w)
+{
+    static const char *const does[] = {"is right", "leaves out a tile", "writes nothing",
+                                       "gives other bits when repeated", "fails"};
+    struct gemm_context context = {.workspace = w->numbers};
+    struct gemm gemm = {.context = &context,
+                        .shape = {.m = COLUMNS, .n = ROWS, .out = TYPE_BF16, .type = TYPE_BF16}};
+    struct gemm_operands operands = {.a = w->x};
+    cublasLtMatmulAlgo_t trusted = {{RIGHT}};
+
+    *element(w, 17, 5) = 0x3F80;
+    if (!check(cudaMalloc(&operands.d, COUNT * sizeof(*w->x))) ||
+        !check(cudaMemcpy(w->x, w->host, COUNT * sizeof(*w->x), cudaMemcpyHostToDevice)))
+        return;
+    for (int i = RIGHT; i <= FAILS; i++) {
+        cublasLtMatmulAlgo_t algorithm = {{(uint64_t)i}};
+
+        ok(gemm_check(&gemm, &operands, &trusted, &algorithm) == (i == RIGHT),
+           "an algorithm that %s", does[i]);
+    }
+    cudaFree(operands.d);
+}
+
 int main(void)
 {
     struct work w = {.host = malloc(COUNT * sizeof(*w.host))};
@@ -104,6 +152,7 @@ int main(void)
         !check(cudaMalloc((void **)&w.numbers, 1 << 20)))
         return skip_all("no GPU");
     test_prints(&w);
+    test_check(&w);
     cudaFree(w.x);
     cudaFree(w.numbers);
     free(w.host);

@@ -28,7 +28,8 @@ int gemm_accepts(struct gemm *gemm, const cublasLtMatmulAlgo_t *algorithm);
 void gemm_search(struct gemm *gemm, const struct gemm_operands *scratch,
                  const cublasLtMatmulHeuristicResult_t *offered, int count, int around);
 
-/* Is it worth while, and can the result be checked? Products that add to D are left alone. */
+/* Is it worth while to look at neighbours, and can their results be checked? Products that add to D
+ * are left alone. */
 int gemm_has_neighbours(const struct gemm *gemm);
 
 /* Does 'algorithm' write all of the results, the same as 'trusted' but for rounding, and the same

@@ -13,8 +13,8 @@ enum { MOST_CANDIDATES = 160, MOST_REPEATS = 3, SEEDS = 3, CONTESTANTS = 6, KIN 
 static const double BRIEF_SECONDS = 0.001;
 /* At all neighbours together: these seconds, and as long as so many runs take. */
 static const double SEARCH_SECONDS = 0.1, SEARCH_RUNS = 80;
-/* Who is so far behind the best after a first brief look gets no second one; after that, no more.
- */
+/* Who is so far behind the best after a brief look gets no second one (HOPELESS), or does not
+ * compete (FAR_BEHIND). */
 static const double HOPELESS = 1.18, FAR_BEHIND = 1.12, NEVER = 1e9;
 /* How much faster than what the library offers a neighbour has to be. */
 static const double DOUBT = 1.01;

@@ -1,4 +1,7 @@
+/* How long does a call take on the GPU, and which of several is the fastest? */
 #include "gemm.h"
+
+#include <string.h>
 
 enum { FIRST_REPEATS = 4, FINALISTS = 3 };
 enum { TURNS = 4, LEAST_TURNS = 2 }; /* even: as often there as back */
@@ -133,4 +136,12 @@ void gemm_contest(struct gemm_context *context, struct contestant *contestants, 
         c->seconds = c->handicap * time_settled(context, c->call, c->argument, c->seconds);
     }
     sort(contestants, finalists);
+    /* Who failed in the long run goes behind those who were not in it. */
+    for (; finalists > 0 && contestants[finalists - 1].seconds <= 0; finalists--) {
+        struct contestant failed = contestants[finalists - 1];
+
+        memmove(&contestants[finalists - 1], &contestants[finalists],
+                (size_t)(count - finalists) * sizeof(failed));
+        contestants[count - 1] = failed;
+    }
 }

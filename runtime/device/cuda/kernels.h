@@ -82,7 +82,7 @@ void kernel_noise(cudaStream_t stream, enum device_type type, int64_t count, voi
 
 /* FINGERPRINT numbers of 'x' (at least one element) in 'out': sums of its elements with
  * pseudo-random signs, then the sum of their squares. The same bits for the same elements.
- * 'workspace' has a MiB. */
+ * 'workspace': 1024 * FINGERPRINT numbers. */
 enum { FINGERPRINT = 5 };
 void kernel_fingerprint(cudaStream_t stream, enum device_type type, int64_t count, const void *x,
                         double *out, double *workspace);
