@@ -42,6 +42,8 @@ struct nccl_comm {
     struct error failure;
     struct nccl_group *groups[MAX_GROUPS];
     int group_count;
+    ncclComm_t retired[MAX_GROUPS]; /* of groups that are gone */
+    int retired_count;
     struct pending pending[PENDING];
     uint64_t first, next; /* pending ones are first .. next - 1 */
 };
@@ -435,8 +437,11 @@ static void group_destroy(struct comm_group *base)
     for (int i = 0; i < comm->group_count; i++)
         if (comm->groups[i] == group)
             comm->groups[i] = comm->groups[--comm->group_count];
+    if (group->comm && comm->retired_count < MAX_GROUPS) {
+        comm->retired[comm->retired_count++] = group->comm;
+        group->comm = NULL;
+    }
     pthread_mutex_unlock(&comm->lock);
-    /* All its work is done by now; an orderly end would wait for ranks that may be gone. */
     if (group->comm)
         ncclCommAbort(group->comm);
     free(group);
@@ -498,11 +503,19 @@ static void abort_all(struct comm *base, const char *reason)
 static void close_comm(struct comm *base)
 {
     struct nccl_comm *comm = (struct nccl_comm *)base;
+    struct error ignored;
 
     if (comm->watching) {
         __atomic_store_n(&comm->stop, 1, __ATOMIC_RELEASE);
         pthread_join(comm->watchdog, NULL);
+        /* Others may be at their last step, or save: they would take the end of a communicator for
+         * a failure. */
+        if (!failure(comm, NULL))
+            star_gather(comm->star, NULL, NULL, 0, base->deadline, &ignored);
     }
+    /* All work is done by now; NCCL's orderly end would wait for ranks that may be gone. */
+    for (int i = 0; i < comm->retired_count; i++)
+        ncclCommAbort(comm->retired[i]);
     if (comm->world)
         ncclCommAbort(comm->world);
     for (int i = 0; i < PENDING; i++)
