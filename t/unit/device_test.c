@@ -1,0 +1,275 @@
+#include "device_test.h"
+#include "tap.h"
+#include "rng.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct device *device;
+struct device_stream *stream;
+enum device_type type = TYPE_FP32;
+static uint64_t drawn;
+
+static double draw(void)
+{
+    double pair[2];
+
+    rng_normal(7, RNG_TEST, 0, drawn++, pair);
+    return pair[0];
+}
+
+static float round_to(enum device_type to, float x)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &x, sizeof(bits));
+    if (to == TYPE_BF16)
+        bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000;
+    else if (to == TYPE_FP16)
+        return (float)(_Float16)x;
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+void encode(enum device_type as, const double *from, void *to, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float x = round_to(as, (float)from[i]);
+        uint32_t bits;
+
+        memcpy(&bits, &x, sizeof(bits));
+        if (as == TYPE_BF16)
+            ((uint16_t *)to)[i] = (uint16_t)(bits >> 16);
+        else if (as == TYPE_FP16)
+            ((_Float16 *)to)[i] = (_Float16)x;
+        else
+            ((float *)to)[i] = x;
+    }
+}
+
+static void decode(enum device_type as, const void *from, double *to, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (as == TYPE_BF16) {
+            uint32_t bits = (uint32_t)((const uint16_t *)from)[i] << 16;
+            float x;
+
+            memcpy(&x, &bits, sizeof(x));
+            to[i] = x;
+        } else if (as == TYPE_FP16) {
+            to[i] = (double)((const _Float16 *)from)[i];
+        } else {
+            to[i] = ((const float *)from)[i];
+        }
+    }
+}
+
+void *allocate(size_t bytes)
+{
+    struct error err;
+    void *memory = device_allocate(device, bytes, &err);
+
+    if (!memory) {
+        printf("Bail out! %s\n", err.text);
+        exit(1);
+    }
+    return memory;
+}
+
+void transfer(void *to, const void *from, size_t bytes, enum device_copy direction)
+{
+    struct error err = {""};
+    void *host = device_host_allocate(device, bytes, &err);
+
+    if (direction == COPY_TO_DEVICE) {
+        memcpy(host, from, bytes);
+        device_copy(stream, to, host, bytes, direction);
+    } else {
+        device_copy(stream, host, from, bytes, direction);
+    }
+    if (device_stream_wait(stream, 60, &err) < 0) {
+        printf("Bail out! %s\n", err.text);
+        exit(1);
+    }
+    if (direction == COPY_TO_HOST)
+        memcpy(to, host, bytes);
+    device_host_release(device, host);
+}
+
+struct tensor tensor_as(enum device_type as, int64_t n, double scale, double offset)
+{
+    struct tensor t = {n, as, malloc((size_t)n * sizeof(double)), NULL};
+    char *host = malloc((size_t)n * type_size(as));
+
+    t.d = allocate((size_t)n * type_size(as));
+    for (int64_t i = 0; i < n; i++)
+        t.v[i] = round_to(as, (float)(draw() * scale + offset));
+    encode(as, t.v, host, n);
+    transfer(t.d, host, (size_t)n * type_size(as), COPY_TO_DEVICE);
+    free(host);
+    return t;
+}
+
+struct tensor tensor(int64_t n, double scale)
+{
+    return tensor_as(type, n, scale, 0);
+}
+
+void tensor_free(struct tensor *t)
+{
+    device_release(device, t->d);
+    free(t->v);
+}
+
+void *upload(const void *from, size_t bytes)
+{
+    void *to = allocate(bytes);
+
+    transfer(to, from, bytes, COPY_TO_DEVICE);
+    return to;
+}
+
+static double tolerance_of(enum device_type as)
+{
+    return as == TYPE_FP32 ? 2e-5 : as == TYPE_BF16 ? 3e-2 : 4e-3;
+}
+
+double *download(const struct tensor *t)
+{
+    double *values = malloc((size_t)t->n * sizeof(double));
+    void *host = malloc((size_t)t->n * type_size(t->as));
+
+    transfer(host, t->d, (size_t)t->n * type_size(t->as), COPY_TO_HOST);
+    decode(t->as, host, values, t->n);
+    free(host);
+    return values;
+}
+
+void agree(const struct tensor *got, const double *expected, const char *name)
+{
+    double *values = download(got), worst = 0, size = 0, tolerance = tolerance_of(type);
+    int64_t at = 0;
+
+    for (int64_t i = 0; i < got->n; i++) {
+        double difference = fabs(values[i] - expected[i]);
+
+        size = fmax(size, fabs(expected[i]));
+        if (!(difference <= worst) && !isnan(worst)) {
+            worst = difference;
+            at = i;
+        }
+    }
+    if (!ok(worst <= tolerance * fmax(size, 1e-3), "%s", name))
+        diag("element %lld of %lld: got %.9g, expected %.9g", (long long)at, (long long)got->n,
+             values[at], expected[at]);
+    free(values);
+}
+
+void agree_each(const struct tensor *got, const double *expected, const double *size,
+                const char *name)
+{
+    double *values = download(got), tolerance = tolerance_of(type);
+    int64_t wrong = 0, at = 0;
+
+    for (int64_t i = got->n - 1; i >= 0; i--) {
+        if (fabs(values[i] - expected[i]) <= tolerance * size[i])
+            continue;
+        wrong++;
+        at = i;
+    }
+    if (!ok(wrong == 0, "%s", name))
+        diag("%lld of %lld elements, the first is %lld: got %.9g, expected %.9g within %.3g",
+             (long long)wrong, (long long)got->n, (long long)at, values[at], expected[at],
+             tolerance * size[at]);
+    free(values);
+}
+
+struct device_plan *plan(const struct operation *operation)
+{
+    struct error err;
+    struct device_plan *made = plan_create(device, operation, &err);
+
+    if (!made) {
+        printf("Bail out! plan: %s\n", err.text);
+        exit(1);
+    }
+    return made;
+}
+
+struct step_state *state_on_device(void)
+{
+    struct step_state state = {.iteration = 5, .seed = 99, .loss_scale = 2, .lr = 0.1f};
+
+    return upload(&state, sizeof(state));
+}
+
+struct step_state state_read(const struct step_state *on_device)
+{
+    struct step_state state;
+
+    transfer(&state, on_device, sizeof(state), COPY_TO_HOST);
+    return state;
+}
+
+static double objective(const struct probe *probe)
+{
+    double *out = malloc((size_t)probe->outputs * sizeof(double)), total = 0;
+
+    probe->forward(probe->context, out);
+    for (int64_t i = 0; i < probe->outputs; i++)
+        total += out[i] * probe->weight[i];
+    free(out);
+    return total;
+}
+
+double *difference(const struct probe *probe, double *x, int64_t n)
+{
+    double *gradient = malloc((size_t)n * sizeof(double)), h = 1e-5;
+
+    for (int64_t i = 0; i < n; i++) {
+        double keep = x[i], up, down;
+
+        x[i] = keep + h;
+        up = objective(probe);
+        x[i] = keep - h;
+        down = objective(probe);
+        x[i] = keep;
+        gradient[i] = (up - down) / (2 * h);
+    }
+    return gradient;
+}
+
+void gradient_agrees(const struct probe *probe, struct tensor *x, const struct tensor *got,
+                     const char *name)
+{
+    double *expected = difference(probe, x->v, x->n);
+
+    agree(got, expected, name);
+    free(expected);
+}
+
+void gradient_added(const struct probe *probe, struct tensor *x, const struct tensor *got,
+                    const char *name)
+{
+    double *expected = difference(probe, x->v, x->n);
+
+    for (int64_t i = 0; i < x->n; i++)
+        expected[i] += got->v[i];
+    agree(got, expected, name);
+    free(expected);
+}
+
+double gelu_reference(double x)
+{
+    return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+double dropout_reference(double p, uint32_t purpose, uint64_t element)
+{
+    uint64_t number = rng_bits(99, purpose, 5, element / 8 * 2 + (element % 8) / 4);
+
+    if (p == 0)
+        return 1;
+    number = number >> (16 * (element % 4)) & 0xFFFF;
+    return number < (uint64_t)llround(p * 65536) ? 0 : 65536 / (65536 - round(p * 65536));
+}
