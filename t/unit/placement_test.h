@@ -1,0 +1,21 @@
+/* The tests of placement, called by main() in placement.c. */
+#ifndef MEGATRON_PLACEMENT_TEST_H
+#define MEGATRON_PLACEMENT_TEST_H
+
+#include "placement.h"
+
+/* A task as text: "gpus | nics | cpus | numa". */
+void format_task(const struct placement_task *task, char *text, size_t size);
+
+/* Of a request, in placement_request.c. */
+void test_errors(void);
+void test_values(void);
+void test_gpu_lists(void);
+
+/* Of tasks, in placement_tasks.c. */
+void test_instances(void);
+void test_wishes(void);
+void test_starved(void);
+void test_node_facts(void);
+
+#endif
