@@ -241,6 +241,37 @@ __device__ inline bool slice_is_written(int worker)
     return threadIdx.x % GROUP == 0;
 }
 
+/* What a block does: the first group loads, the others work. */
+template <typename WORKER, typename SHARED>
+__device__ inline void run_groups(const struct gradient_arguments &a,
+                                  void (*load)(const struct gradient_arguments &, SHARED *))
+{
+    extern __shared__ __align__(1024) uint8_t memory[];
+    SHARED *shared = reinterpret_cast<SHARED *>(memory);
+    const int group = threadIdx.x / GROUP;
+
+    init_barriers(&shared->barriers);
+    if (group == 0) {
+        registers_fewer<LOADER_REGISTERS>();
+        if (threadIdx.x < WARP)
+            load(a, shared);
+    } else {
+        registers_more<WORKER_REGISTERS>();
+        WORKER(a, shared, group - 1).work();
+    }
+}
+
+/* A block of 'kernel' for each processor; -1 if that cannot be done. */
+template <typename SHARED>
+int launch(cudaStream_t stream, void (*kernel)(struct gradient_arguments),
+           const struct gradient_arguments &a)
+{
+    if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(SHARED)))
+        return -1;
+    kernel<<<(unsigned)processor_count(), GROUPS * GROUP, sizeof(SHARED), stream>>>(a);
+    return cudaPeekAtLastError() ? -1 : 0;
+}
+
 } // namespace
 
 #endif

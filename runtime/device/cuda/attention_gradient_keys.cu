@@ -288,30 +288,8 @@ __global__ void __launch_bounds__(GROUPS *GROUP, 1)
     keys_kernel(const __grid_constant__ struct gradient_arguments a)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    extern __shared__ __align__(1024) uint8_t memory[];
-    struct keys_shared *shared = reinterpret_cast<struct keys_shared *>(memory);
-    const int group = threadIdx.x / GROUP;
-
-    init_barriers(&shared->barriers);
-    if (group == 0) {
-        registers_fewer<LOADER_REGISTERS>();
-        if (threadIdx.x < WARP)
-            load_keys(a, shared);
-    } else {
-        registers_more<WORKER_REGISTERS>();
-        key_worker<T>(a, shared, group - 1).work();
-    }
+    run_groups<key_worker<T>>(a, load_keys);
 #endif
-}
-
-template <typename T> int launch(cudaStream_t stream, const struct gradient_arguments &a)
-{
-    if (cudaFuncSetAttribute(keys_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             sizeof(struct keys_shared)))
-        return -1;
-    keys_kernel<T>
-        <<<(unsigned)processor_count(), GROUPS * GROUP, sizeof(struct keys_shared), stream>>>(a);
-    return cudaPeekAtLastError() ? -1 : 0;
 }
 
 } // namespace
@@ -319,5 +297,6 @@ template <typename T> int launch(cudaStream_t stream, const struct gradient_argu
 int launch_key_gradient(cudaStream_t stream, cudnnDataType_t type,
                         const struct gradient_arguments &a)
 {
-    return type == CUDNN_DATA_BFLOAT16 ? launch<bf16>(stream, a) : launch<fp16>(stream, a);
+    return launch<struct keys_shared>(
+        stream, type == CUDNN_DATA_BFLOAT16 ? keys_kernel<bf16> : keys_kernel<fp16>, a);
 }

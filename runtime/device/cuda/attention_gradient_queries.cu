@@ -290,30 +290,8 @@ __global__ void __launch_bounds__(GROUPS *GROUP, 1)
     queries_kernel(const __grid_constant__ struct gradient_arguments a)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    extern __shared__ __align__(1024) uint8_t memory[];
-    struct queries_shared *shared = reinterpret_cast<struct queries_shared *>(memory);
-    const int group = threadIdx.x / GROUP;
-
-    init_barriers(&shared->barriers);
-    if (group == 0) {
-        registers_fewer<LOADER_REGISTERS>();
-        if (threadIdx.x < WARP)
-            load_queries(a, shared);
-    } else {
-        registers_more<WORKER_REGISTERS>();
-        query_worker<T>(a, shared, group - 1).work();
-    }
+    run_groups<query_worker<T>>(a, load_queries);
 #endif
-}
-
-template <typename T> int launch(cudaStream_t stream, const struct gradient_arguments &a)
-{
-    if (cudaFuncSetAttribute(queries_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             sizeof(struct queries_shared)))
-        return -1;
-    queries_kernel<T>
-        <<<(unsigned)processor_count(), GROUPS * GROUP, sizeof(struct queries_shared), stream>>>(a);
-    return cudaPeekAtLastError() ? -1 : 0;
 }
 
 } // namespace
@@ -321,7 +299,8 @@ template <typename T> int launch(cudaStream_t stream, const struct gradient_argu
 int launch_query_gradient(cudaStream_t stream, cudnnDataType_t type,
                           const struct gradient_arguments &a)
 {
-    return type == CUDNN_DATA_BFLOAT16 ? launch<bf16>(stream, a) : launch<fp16>(stream, a);
+    return launch<struct queries_shared>(
+        stream, type == CUDNN_DATA_BFLOAT16 ? queries_kernel<bf16> : queries_kernel<fp16>, a);
 }
 
 bool has_gradient_code(void)
