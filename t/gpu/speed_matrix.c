@@ -114,7 +114,7 @@ static char *choices(void)
     return text;
 }
 
-/* The choice with our kernel in it that is in 'after' but not in 'before'. */
+/* The choice with our kernels in it that is in 'after' but not in 'before'. */
 static int new_choice(const char *before, const char *after, char key[512], char value[512])
 {
     for (const char *line = after; *line; line += strcspn(line, "\n") + 1)
@@ -124,13 +124,14 @@ static int new_choice(const char *before, const char *after, char key[512], char
     return 0;
 }
 
-/* As chosen by time, and where our kernel was one to choose each of them by itself. */
-static void measure_gradient(const char *name, double flops, double times, int check)
+/* An attention as chosen by time, and where ours was one to choose, each kernel by itself. */
+static void measure_kernels(const char *name, void (*run)(struct device_plan *), double flops,
+                            double times, double tolerance, int check)
 {
     static const int kernels[] = {0, 1, 2, 3, 100};
     char *before = choices(), *after, key[512], value[512], part[16], line[32];
 
-    measure(name, run_attention_backward_now, make_now, 0, 2.5 * flops, times, 1e-2, check);
+    measure(name, run, make_now, 0, flops, times, tolerance, check);
     after = choices();
     if (new_choice(before, after, key, value)) {
         for (size_t i = 0; i < sizeof(kernels) / sizeof(*kernels); i++) {
@@ -141,11 +142,23 @@ static void measure_gradient(const char *name, double flops, double times, int c
             snprintf(line, sizeof(line), kernels[i] == 100 ? "  by ours" : "  by cuDNN's kernel %d",
                      kernels[i]);
             force(after, key, part);
-            measure(line, run_attention_backward_now, make_now, 0, 2.5 * flops, 0, 1e-2, check);
+            measure(line, run, make_now, 0, flops, 0, tolerance, check);
         }
         force(after, key, value);
     }
     free(before), free(after);
+}
+
+static void measure_forward(const char *name, double flops, double times, int check)
+{
+    now.kind = OPERATION_ATTENTION;
+    measure_kernels(name, run_attention_now, flops, times, 5e-3, check);
+}
+
+static void measure_gradient(const char *name, double flops, double times, int check)
+{
+    now.kind = OPERATION_ATTENTION_BACKWARD;
+    measure_kernels(name, run_attention_backward_now, 2.5 * flops, times, 1e-2, check);
 }
 
 void measure_attention(const struct model *m, int64_t rows, int check)
@@ -168,20 +181,17 @@ void measure_attention(const struct model *m, int64_t rows, int check)
                                                .out = {m->sequence * m->hidden, m->hidden, head},
                                                .scale = 1 / sqrt((double)head),
                                                .causal = 1};
-    now = (struct operation){.kind = OPERATION_ATTENTION, .attention = attention_shape};
+    now = (struct operation){.attention = attention_shape};
     s[0] = input(rows * width, 1, 0);
     s[1] = output(rows * m->hidden, 0);
     s[2] = output(rows * m->heads, 1);
     s[5] = integers(rows, m->sequence, 200); /* documents of 200 tokens */
-    measure("attention", run_attention_now, make_now, 0, flops, (double)m->layers, 5e-3, check);
-    now.kind = OPERATION_ATTENTION_BACKWARD;
+    measure_forward("attention", flops, (double)m->layers, check);
     s[3] = input(rows * m->hidden, 1, 0);
     s[4] = output(rows * width, 0);
     measure_gradient("attention backward", flops, (double)m->layers, check);
     now.attention.documents = 1;
-    now.kind = OPERATION_ATTENTION;
-    measure("documents", run_attention_now, make_now, 0, flops, 0, 5e-3, check);
-    now.kind = OPERATION_ATTENTION_BACKWARD;
+    measure_forward("documents", flops, 0, check);
     measure_gradient("documents backward", flops, 0, check);
 }
 

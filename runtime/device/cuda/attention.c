@@ -1,5 +1,5 @@
-/* Attention: by cuDNN, its gradient also by kernels of ours, where they can; else with the scores
- * in memory, one sample at a time. */
+/* Attention: by cuDNN or kernels of ours where they can; else with the scores in memory, one sample
+ * at a time. */
 #include "cuda.h"
 
 #include <stdlib.h>

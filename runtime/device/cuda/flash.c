@@ -4,8 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "attention_gradient.h"
 #include "cudnn_graph.h"
+#include "hopper_attention.h"
 
 /* Rows of the tensor tables. One numbering for both graphs; each uses its part. */
 enum row {
@@ -77,7 +77,7 @@ enum row {
 
 struct flash {
     struct flash_shape shape;
-    struct cudnn_graph *graph; /* NULL: our kernel */
+    struct cudnn_graph *graph; /* NULL: our kernels */
     cudnnHandle_t handle;
     int32_t queries, keys;
     int padded; /* the library needs the length told: a multiple of 128 would not */
@@ -465,16 +465,11 @@ static int plan_cudnn(struct flash *flash, int backward, int choice, struct erro
     return plan_graph(flash, backward, choice, err);
 }
 
-int flash_ours_fits(const struct flash_shape *shape, int backward)
-{
-    return backward && attention_gradient_fits(shape);
-}
-
 static int plan_ours(struct flash *flash, int backward, struct error *err)
 {
-    if (!flash_ours_fits(&flash->shape, backward))
-        return error_set(err, "our kernel cannot do this attention on this GPU");
-    flash->workspace = attention_gradient_workspace(&flash->shape);
+    if (!hopper_attention_fits(&flash->shape))
+        return error_set(err, "our kernels cannot do this attention on this GPU");
+    flash->workspace = hopper_attention_workspace(&flash->shape, backward);
     return 0;
 }
 
@@ -530,12 +525,28 @@ static void common_pointers(void **pointers, const struct flash *flash, const in
     }
 }
 
+static int ours_failed(struct error *err)
+{
+    cudaError_t status = cudaGetLastError();
+
+    return error_set(err, "our attention cannot be started: %s",
+                     status ? cudaGetErrorString(status)
+                            : "the GPU cannot copy operands that lie like these");
+}
+
 int flash_forward(const struct flash *flash, const void *q, const void *k, const void *v, void *o,
                   float *lse, const int64_t *seed, const int32_t *start, void *workspace,
                   struct error *err)
 {
     void *pointers[ROW_COUNT] = {NULL};
+    cudaStream_t stream;
 
+    if (!flash->graph) {
+        if (cudnnGetStream(flash->handle, &stream) ||
+            hopper_attention(stream, &flash->shape, q, k, v, o, lse, start, workspace))
+            return ours_failed(err);
+        return 0;
+    }
     common_pointers(pointers, flash, seed, start);
     pointers[Q] = (void *)q;
     pointers[KT] = (void *)k;
@@ -552,17 +563,12 @@ int flash_backward(const struct flash *flash, const void *q, const void *k, cons
     void *pointers[ROW_COUNT] = {NULL};
     char *space = workspace;
     cudaStream_t stream;
-    cudaError_t status;
 
     if (!flash->graph) {
         if (cudnnGetStream(flash->handle, &stream) ||
-            attention_gradient(stream, &flash->shape, q, k, v, o, lse, d_o, dq, dk, dv, start,
-                               workspace)) {
-            status = cudaGetLastError();
-            return error_set(err, "our gradient of attention cannot be started: %s",
-                             status ? cudaGetErrorString(status)
-                                    : "the GPU cannot copy operands that lie like these");
-        }
+            hopper_attention_gradient(stream, &flash->shape, q, k, v, o, lse, d_o, dq, dk, dv,
+                                      start, workspace))
+            return ours_failed(err);
         return 0;
     }
     common_pointers(pointers, flash, seed, start);

@@ -1,6 +1,6 @@
 /* Attention by cuDNN: exact softmax(Q K^T * scale) V without the scores in memory, and its
- * gradient, which a kernel of ours can do, too. 16-bit elements, any strides with the head's
- * elements next to each other. */
+ * gradient; kernels of ours (FLASH_OURS) do some shapes, too. 16-bit elements, any strides with the
+ * head's elements next to each other. */
 #ifndef MEGATRON_FLASH_H
 #define MEGATRON_FLASH_H
 
@@ -31,13 +31,10 @@ struct flash_shape {
     int deterministic; /* the gradient; it costs cuDNN batch * heads * queries * keys * 2 bytes */
 };
 
-/* The number of our kernel among the choices; cuDNN's are counted from 0. */
+/* The number of our kernels among the choices; cuDNN's are counted from 0. */
 enum { FLASH_OURS = 100 };
 
 struct flash;
-
-/* Does FLASH_OURS do this on the current device? */
-int flash_ours_fits(const struct flash_shape *shape, int backward);
 
 /* Plan one direction, forward or the gradient, with kernel number 'choice' of those that cuDNN
  * offers, its best guess first, or with FLASH_OURS. NULL and 'err' where there is no such kernel

@@ -1,12 +1,13 @@
 /* Which kernel does an attention: the first that cuDNN's heuristics name and our own are timed
  * once, and the fastest is remembered, as for products. */
-#include "attention_gradient.h"
 #include "cuda.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "hopper_attention.h"
 
 /* Making one of cuDNN's takes half a second. */
 enum { MAX_CUDNN = 2, TRIED = 4, BRIEF = 4 };
@@ -102,14 +103,14 @@ static int scratch_create(struct scratch *s, struct cuda_device *device,
     return 0;
 }
 
-/* 'ours': does our kernel take part? Choices made without it, or with another version, do not count
- * where it does. */
+/* 'ours': do our kernels take part? Choices made without them, or with another version of them, do
+ * not count then. */
 static void make_key(const struct flash_shape *s, int backward, int ours, char *key, size_t size)
 {
     char version[16] = "";
 
     if (ours)
-        snprintf(version, sizeof(version), ":ours%d", ATTENTION_GRADIENT_VERSION);
+        snprintf(version, sizeof(version), ":ours%d", HOPPER_ATTENTION_VERSION);
     snprintf(key, size,
              "flash%d:%zu:%" PRId64 ":%" PRId64 ":%" PRId64 ":%" PRId64 ":%" PRId64 ":%" PRId64
              ":%" PRId64 ":%" PRId64 ":%d:%d:%d:%d:%d%s",
@@ -200,7 +201,7 @@ static int choose(const struct choice *choices, int count, struct cuda_device *d
 
 struct flash *cuda_flash(struct cuda_device *device, const struct flash_shape *shape, int backward)
 {
-    int ours = flash_ours_fits(shape, backward), count, chosen;
+    int ours = hopper_attention_fits(shape), count, chosen;
     struct choice choices[MAX_CUDNN + 1];
     struct flash *flash = NULL;
     const char *known;

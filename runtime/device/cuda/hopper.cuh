@@ -147,6 +147,14 @@ template <int PENDING> __device__ inline void product_wait(void)
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
+/* Keep the compiler from using registers of a product before it was waited for. */
+template <int COUNT> __device__ inline void settle(float (&d)[COUNT])
+{
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        asm volatile("" : "+f"(d[i])::"memory");
+}
+
 #define PRODUCT_8(how, d, n)                                                              \
     how(d[n]), how(d[n + 1]), how(d[n + 2]), how(d[n + 3]), how(d[n + 4]), how(d[n + 5]), \
         how(d[n + 6]), how(d[n + 7])

@@ -1,6 +1,6 @@
 /* The second kernel of the gradient of attention: dK and dV. A block holds a tile of keys and
  * values and goes along the queries that see it, of all heads that share it. */
-#include "attention_gradient.cuh"
+#include "hopper_attention.cuh"
 
 namespace
 {
@@ -15,7 +15,7 @@ struct keys_shared {
 };
 
 /* The tiles of queries that see a tile of keys. */
-__device__ inline void find_queries(const struct gradient_arguments &a, struct piece *piece)
+__device__ inline void find_queries(const struct attention_arguments &a, struct piece *piece)
 {
     const int first = piece->tile * TILE, last = first + TILE - 1;
     int seeing = a.queries - 1;
@@ -32,7 +32,7 @@ __device__ inline void find_queries(const struct gradient_arguments &a, struct p
     piece->count = max(seeing / TILE - piece->first + 1, 1); /* at least one, to write zeros */
 }
 
-__device__ inline void load_keys(const struct gradient_arguments &a, struct keys_shared *shared)
+__device__ inline void load_keys(const struct attention_arguments &a, struct keys_shared *shared)
 {
     const int facts_bytes =
         (int)(a.start ? sizeof(struct row_facts) : offsetof(struct row_facts, start));
@@ -43,10 +43,8 @@ __device__ inline void load_keys(const struct gradient_arguments &a, struct keys
     for (;; held.step()) {
         struct piece piece;
         const uint32_t full = shared_address(&shared->barriers.held_full[held.at]);
-        const bool more = take(a, &a.next[1], a.key_tiles, a.groups, &piece);
 
-        barrier_wait(shared_address(&shared->barriers.held_empty[held.at]), held.parity ^ 1);
-        if (!more) {
+        if (!take(a, &a.next[1], a.key_tiles, a.groups, &piece)) {
             if (lane() == 0)
                 say_end(&shared->barriers, &shared->piece[held.at], held, passing);
             return;
@@ -54,6 +52,7 @@ __device__ inline void load_keys(const struct gradient_arguments &a, struct keys
         find_queries(a, &piece);
         if (lane() != 0)
             continue;
+        barrier_wait(shared_address(&shared->barriers.held_empty[held.at]), held.parity ^ 1);
         shared->piece[held.at] = piece;
         barrier_arrive_expect(full, 2 * TILE_BYTES);
         tile_load(shared_address(shared->k[held.at]), &a.k, piece.tile * TILE, piece.head,
@@ -113,11 +112,9 @@ __device__ inline float2 two_of(const float *facts, int block)
     return *reinterpret_cast<const float2 *>(&facts[8 * block + first_column()]);
 }
 
-/* One group of threads that multiplies. Behind the last piece of work it multiplies an old tile
- * once more, for nothing: a product that not every tile has would keep the compiler from letting
- * products run on by themselves. */
+/* One group of threads that multiplies. */
 template <typename T> struct key_worker {
-    const struct gradient_arguments &a;
+    const struct attention_arguments &a;
     struct keys_shared *const shared;
     const int worker, slice;
     ring<PLACES> held;
@@ -127,7 +124,7 @@ template <typename T> struct key_worker {
     uint64_t k, v; /* what is held */
     float p[SCORES], dp[SCORES], dk[SUMS], dv[SUMS];
 
-    __device__ inline key_worker(const struct gradient_arguments &arguments,
+    __device__ inline key_worker(const struct attention_arguments &arguments,
                                  struct keys_shared *memory, int number)
         : a(arguments), shared(memory), worker(number), slice(number * SLICE)
     {
@@ -212,6 +209,7 @@ template <typename T> struct key_worker {
         add_rows<T>(dv, weights, d_o);
         product_commit();
         product_wait<1>();
+        settle(dp);
         differentiate();
         to_operand<T>(p, ds);
     }
@@ -250,6 +248,7 @@ template <typename T> struct key_worker {
             uint32_t ds[TILE / DEPTH][4];
 
             product_wait<0>();
+            settle(p);
             if (pending)
                 release(pending);
             pending = &shared->barriers.passing_empty[place];
@@ -270,6 +269,8 @@ template <typename T> struct key_worker {
             if (left > 0)
                 continue;
             product_wait<0>();
+            settle(dk);
+            settle(dv);
             release(pending);
             pending = NULL;
             release(&shared->barriers.held_empty[held_place]);
@@ -285,7 +286,7 @@ template <typename T> struct key_worker {
 
 template <typename T>
 __global__ void __launch_bounds__(GROUPS *GROUP, 1)
-    keys_kernel(const __grid_constant__ struct gradient_arguments a)
+    keys_kernel(const __grid_constant__ struct attention_arguments a)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     run_groups<key_worker<T>>(a, load_keys);
@@ -295,8 +296,13 @@ __global__ void __launch_bounds__(GROUPS *GROUP, 1)
 } // namespace
 
 int launch_key_gradient(cudaStream_t stream, cudnnDataType_t type,
-                        const struct gradient_arguments &a)
+                        const struct attention_arguments &a)
 {
     return launch<struct keys_shared>(
         stream, type == CUDNN_DATA_BFLOAT16 ? keys_kernel<bf16> : keys_kernel<fp16>, a);
+}
+
+bool has_key_gradient(void)
+{
+    return has_code(keys_kernel<bf16>) && has_code(keys_kernel<fp16>);
 }

@@ -1,0 +1,420 @@
+/* What the kernels of attention and its gradient share.
+ *
+ * A block has three groups of 128 threads. A warp of the first one loads tiles ahead, for the next
+ * piece of work too; the other groups multiply, each for 64 rows of the tile that the block holds.
+ * They share nothing but what is loaded: scores stay in registers, and turn into an operand of the
+ * next product there. Blocks take pieces of work from a counter, long ones of a head first; who
+ * does a piece makes no difference to its result. */
+#ifndef MEGATRON_HOPPER_ATTENTION_CUH
+#define MEGATRON_HOPPER_ATTENTION_CUH
+
+#include "hopper.cuh"
+#include "hopper_attention.h"
+
+/* For other architectures the kernels are empty, and what they call is not used. */
+#pragma nv_diag_suppress 177
+
+constexpr int WIDTH = 64, TILE = 128, GROUP = 128, WORKERS = 2, GROUPS = 1 + WORKERS;
+constexpr int SLICE = TILE / WORKERS; /* rows of a tile that a group of threads holds */
+constexpr int LINE = WIDTH * 2, TILE_BYTES = TILE * LINE, SLICE_BYTES = SLICE * LINE;
+constexpr int STAGES = 3, PLACES = 2;
+constexpr int DEPTH = 16; /* of one product instruction */
+constexpr int SCORES = SLICE * TILE / GROUP, SUMS = SLICE * WIDTH / GROUP; /* of a thread */
+constexpr float LOG2_E = 1.44269504088896340736f;
+
+/* What the gradient's second kernel has to know of a tile of queries; the first one writes it. Rows
+ * behind the last query have an infinite sum of exponentials, so they do not count. */
+struct row_facts {
+    float minus_lse[TILE]; /* times log2(e) */
+    float minus_delta[TILE];
+    int32_t start[TILE]; /* with documents */
+};
+
+struct attention_arguments {
+    CUtensorMap q, k, v, d_o; /* loaded in tiles */
+    CUtensorMap o;            /* stored in slices forward, loaded in tiles by the gradient */
+    CUtensorMap dq, dk, dv;   /* stored in slices */
+    float *lse_out;           /* forward */
+    const float *lse;         /* for the gradient */
+    const int32_t *start;     /* or NULL */
+    struct row_facts *facts;  /* (batch, heads, query_tiles) */
+    int32_t *next;            /* counters of pieces taken, one for each kernel of a run */
+    float scale;
+    int batch, heads, groups, queries, keys, query_tiles, key_tiles;
+    int ahead; /* query i sees keys 0 .. i + ahead */
+};
+
+/* Put a kernel on 'stream'. Returns 0, or -1 if that cannot be done. */
+int launch_attention(cudaStream_t stream, cudnnDataType_t type,
+                     const struct attention_arguments &a);
+int launch_query_gradient(cudaStream_t stream, cudnnDataType_t type,
+                          const struct attention_arguments &a);
+int launch_key_gradient(cudaStream_t stream, cudnnDataType_t type,
+                        const struct attention_arguments &a);
+
+/* Has the GPU, the current device, code of its own for it? */
+bool has_attention(void);
+bool has_query_gradient(void);
+bool has_key_gradient(void);
+
+namespace
+{
+
+/* A piece of work: 'tile' of 'head' (of the keys in the gradient's second kernel) of 'sample'
+ * against 'count' tiles from 'first' on. */
+struct piece {
+    int sample, head, tile, first, count;
+};
+
+/* Held: the tiles of a piece of work. Passing: those it goes along. */
+struct barriers {
+    uint64_t held_full[PLACES], held_empty[PLACES];
+    uint64_t passing_full[STAGES], passing_empty[STAGES];
+};
+
+/* A ring of places that are filled and emptied in turn. */
+template <int COUNT> struct ring {
+    int at = 0;
+    uint32_t parity = 0;
+
+    __device__ inline void step(void)
+    {
+        if (++at == COUNT) {
+            at = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+__device__ inline int lane(void)
+{
+    return (int)threadIdx.x % WARP;
+}
+
+/* The row of its slice that this thread's first scores belong to; the others are 8 below. */
+__device__ inline int first_row(void)
+{
+    return (int)threadIdx.x % GROUP / WARP * 16 + lane() / 4;
+}
+
+/* And the column; the next one is beside it, then 8 further on, and so on. */
+__device__ inline int first_column(void)
+{
+    return lane() % 4 * 2;
+}
+
+/* The groups that multiply take turns, so that one has the tensor cores while the other one does
+ * the rest. Wait for this worker's turn, and pass it on. */
+__device__ inline void turn_wait(int worker)
+{
+    group_sync(1 + WORKERS + worker, WORKERS * GROUP);
+}
+__device__ inline void turn_pass(int worker)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(1 + WORKERS + (worker + 1) % WORKERS),
+                 "n"(WORKERS * GROUP)
+                 : "memory");
+}
+
+/* The first worker begins. */
+__device__ inline void turn_begin(int worker)
+{
+    if (worker == WORKERS - 1)
+        turn_pass(worker);
+}
+
+/* This thread is done with what the barrier stands for. One thread could say so for its warp: that
+ * is no faster, and racecheck cannot follow it. */
+__device__ inline void release(const uint64_t *barrier)
+{
+    barrier_arrive(shared_address(barrier));
+}
+
+/* All threads of the block. */
+__device__ inline void init_barriers(struct barriers *b)
+{
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < PLACES; i++) {
+            barrier_init(shared_address(&b->held_full[i]), 1);
+            barrier_init(shared_address(&b->held_empty[i]), WORKERS * GROUP);
+        }
+        for (int i = 0; i < STAGES; i++) {
+            barrier_init(shared_address(&b->passing_full[i]), 1);
+            barrier_init(shared_address(&b->passing_empty[i]), WORKERS * GROUP);
+        }
+        barrier_init_done();
+    }
+    __syncthreads();
+}
+
+/* Over the four threads of a row. */
+__device__ inline float row_sum(float x)
+{
+    x += __shfl_xor_sync(~0u, x, 1);
+    return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+/* Registers of the groups: those that a block has to begin with are shared out anew. */
+constexpr int LOADER_REGISTERS = 24, WORKER_REGISTERS = 240;
+static_assert((LOADER_REGISTERS + WORKERS * WORKER_REGISTERS) * GROUP <= 65536, "registers");
+
+/* The next piece of work; false if there is none. All threads of a warp. */
+__device__ inline bool take(const struct attention_arguments &a, int32_t *next, int tiles,
+                            int heads, struct piece *piece)
+{
+    int number = 0;
+
+    if (lane() == 0)
+        number = atomicAdd(next, 1);
+    number = __shfl_sync(~0u, number, 0);
+    piece->tile = number % tiles;
+    piece->head = number / tiles % heads;
+    piece->sample = number / tiles / heads;
+    return piece->sample < a.batch;
+}
+
+/* scores = A B', a slice of rows against a tile of rows. */
+template <typename T>
+__device__ inline void multiply_rows(float (&scores)[SCORES], uint64_t a, uint64_t b)
+{
+    product_wide<T, false>(scores, a, b);
+#pragma unroll
+    for (int i = 1; i < WIDTH / DEPTH; i++)
+        product_wide<T, true>(scores, tile_further(a, i * DEPTH * 2),
+                              tile_further(b, i * DEPTH * 2));
+}
+
+/* Scores as the operand of a product. */
+template <typename T>
+__device__ inline void to_operand(const float (&scores)[SCORES],
+                                  uint32_t (&operand)[TILE / DEPTH][4])
+{
+#pragma unroll
+    for (int i = 0; i < TILE / DEPTH; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            operand[i][j] = pack_two<T>(scores[8 * i + 2 * j], scores[8 * i + 2 * j + 1]);
+}
+
+/* sums += A B, scores against the rows of a tile. */
+template <typename T>
+__device__ inline void add_rows(float (&sums)[SUMS], const uint32_t (&a)[TILE / DEPTH][4],
+                                uint64_t b)
+{
+#pragma unroll
+    for (int i = 0; i < TILE / DEPTH; i++)
+        product_held<T>(sums, a[i], tile_further(b, i * DEPTH * LINE));
+}
+
+/* Write a slice of sums, times 'scale', to shared memory as it is stored from there. */
+template <typename T>
+__device__ inline void put_slice(const float (&sums)[SUMS], float scale, uint8_t *slice)
+{
+    const int row = (int)threadIdx.x % GROUP / WARP * 16 + lane() % 16;
+    const uint32_t line = shared_address(slice) + (uint32_t)(row * LINE);
+
+#pragma unroll
+    for (int i = 0; i < SUMS / 8; i++) {
+        const int chunk = 2 * i + lane() / 16;
+        uint32_t block[4];
+
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            block[j] = pack_two<T>(sums[8 * i + 2 * j] * scale, sums[8 * i + 2 * j + 1] * scale);
+        store_blocks(line + (uint32_t)((chunk ^ row % 8) * 16), block);
+    }
+}
+
+/* No more work: a piece without tiles. Behind their last piece the workers multiply an old tile
+ * once more, for nothing, and are told of that one, too: a product that not every tile has would
+ * keep the compiler from letting products run on by themselves. One thread. */
+__device__ inline void say_end(struct barriers *b, struct piece *piece, const ring<PLACES> &held,
+                               const ring<STAGES> &passing)
+{
+    barrier_wait(shared_address(&b->held_empty[held.at]), held.parity ^ 1);
+    piece->count = 0;
+    barrier_arrive(shared_address(&b->held_full[held.at]));
+    barrier_wait(shared_address(&b->passing_empty[passing.at]), passing.parity ^ 1);
+    barrier_arrive(shared_address(&b->passing_full[passing.at]));
+}
+
+/* Until the slice in shared memory has been stored and may be written again. */
+__device__ inline void wait_for_slice(int worker)
+{
+    if (threadIdx.x % GROUP == 0)
+        tile_store_wait();
+    group_sync(1 + worker, GROUP);
+}
+
+/* The slice was written by all threads of the group: true for the one that is to store it. */
+__device__ inline bool slice_is_written(int worker)
+{
+    shared_written();
+    group_sync(1 + worker, GROUP);
+    return threadIdx.x % GROUP == 0;
+}
+
+/* Store this worker's rows of a piece that is done, times 'scale', by way of shared memory. */
+template <typename T>
+__device__ inline void store_slice(const float (&sums)[SUMS], float scale, uint8_t *slice,
+                                   const CUtensorMap *map, const struct piece &done, int worker)
+{
+    wait_for_slice(worker);
+    put_slice<T>(sums, scale, slice);
+    if (slice_is_written(worker)) {
+        tile_store(map, done.tile * TILE + worker * SLICE, done.head, done.sample,
+                   shared_address(slice));
+        tile_store_commit();
+    }
+}
+
+/* What a block does: the first group loads, the others work. */
+template <typename WORKER, typename SHARED>
+__device__ inline void run_groups(const struct attention_arguments &a,
+                                  void (*load)(const struct attention_arguments &, SHARED *))
+{
+    extern __shared__ __align__(1024) uint8_t memory[];
+    SHARED *shared = reinterpret_cast<SHARED *>(memory);
+    const int group = threadIdx.x / GROUP;
+
+    init_barriers(&shared->barriers);
+    if (group == 0) {
+        registers_fewer<LOADER_REGISTERS>();
+        if (threadIdx.x < WARP)
+            load(a, shared);
+    } else {
+        registers_more<WORKER_REGISTERS>();
+        WORKER(a, shared, group - 1).work();
+    }
+}
+
+/* Is there code of 'kernel' for this very architecture, which alone has its instructions? An empty
+ * kernel would do nothing, and one with fewer registers than its groups share out would wait for
+ * ever. */
+inline bool has_code(void (*kernel)(struct attention_arguments))
+{
+    cudaFuncAttributes attributes;
+
+    if (cudaFuncGetAttributes(&attributes, kernel)) {
+        cudaGetLastError();
+        return false;
+    }
+    return attributes.binaryVersion == 90 &&
+           attributes.numRegs * GROUPS >= LOADER_REGISTERS + WORKERS * WORKER_REGISTERS;
+}
+
+/* A block of 'kernel' for each processor. Returns 0, or -1 if that cannot be done. */
+template <typename SHARED>
+int launch(cudaStream_t stream, void (*kernel)(struct attention_arguments),
+           const struct attention_arguments &a)
+{
+    if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(SHARED)))
+        return -1;
+    kernel<<<(unsigned)processor_count(), GROUPS * GROUP, sizeof(SHARED), stream>>>(a);
+    return cudaPeekAtLastError() ? -1 : 0;
+}
+
+/* A tile of queries against keys --------------------------------------------------------------- */
+
+/* The tiles of keys that a tile of queries sees. */
+__device__ inline void find_keys(const struct attention_arguments &a, struct piece *piece)
+{
+    const int first = piece->tile * TILE, last = min(first + TILE, a.queries) - 1;
+    int start = a.start ? INT32_MAX : 0;
+
+    if (a.start) {
+        for (int i = first + lane(); i <= last; i += WARP)
+            start = min(start, a.start[(int64_t)piece->sample * a.queries + i]);
+        start = __reduce_min_sync(~0u, start);
+    }
+    piece->first = start / TILE;
+    /* At least one: none would mean the end of work. */
+    piece->count = max(min(last + a.ahead, a.keys - 1) / TILE - piece->first + 1, 1);
+}
+
+/* Load what SHARED holds of tiles of queries, and the keys and values they see. A warp. */
+template <typename SHARED>
+__device__ inline void load_along_keys(const struct attention_arguments &a, SHARED *shared)
+{
+    ring<PLACES> held;
+    ring<STAGES> passing;
+
+    for (;; held.step()) {
+        struct piece piece;
+
+        if (!take(a, &a.next[0], a.query_tiles, a.heads, &piece)) {
+            if (lane() == 0)
+                say_end(&shared->barriers, &shared->piece[held.at], held, passing);
+            return;
+        }
+        piece.tile = a.query_tiles - 1 - piece.tile;
+        find_keys(a, &piece);
+        if (lane() != 0)
+            continue;
+        barrier_wait(shared_address(&shared->barriers.held_empty[held.at]), held.parity ^ 1);
+        shared->piece[held.at] = piece;
+        shared->load_held(a, piece, held.at);
+        for (int i = 0; i < piece.count; i++, passing.step()) {
+            const uint32_t loaded = shared_address(&shared->barriers.passing_full[passing.at]);
+            const int key = (piece.first + i) * TILE, head = piece.head / (a.heads / a.groups);
+
+            barrier_wait(shared_address(&shared->barriers.passing_empty[passing.at]),
+                         passing.parity ^ 1);
+            barrier_arrive_expect(loaded, 2 * TILE_BYTES);
+            tile_load(shared_address(shared->k[passing.at]), &a.k, key, head, piece.sample, loaded);
+            tile_load(shared_address(shared->v[passing.at]), &a.v, key, head, piece.sample, loaded);
+        }
+    }
+}
+
+/* Keys that a row of queries sees. */
+struct sight {
+    int first, last;
+};
+
+/* That of two rows of a piece of work, 'in_tile' and 8 below. */
+__device__ inline void load_sight(const struct attention_arguments &a, const struct piece &piece,
+                                  int in_tile, struct sight (&sight)[2])
+{
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const int query = piece.tile * TILE + in_tile + 8 * i;
+        const bool there = query < a.queries;
+
+        sight[i].first = there && a.start ? a.start[(int64_t)piece.sample * a.queries + query] : 0;
+        sight[i].last = there ? min(query + a.ahead, a.keys - 1) : -1;
+    }
+}
+
+/* What all rows of the warp see. */
+__device__ inline struct sight common_sight(const struct sight (&sight)[2])
+{
+    return {__reduce_max_sync(~0u, max(sight[0].first, sight[1].first)),
+            __reduce_min_sync(~0u, min(sight[0].last, sight[1].last))};
+}
+
+/* Hide what a row does not see of the tile of keys that begins at 'key'. */
+__device__ inline void hide_keys(float (&scores)[SCORES], const struct sight (&sight)[2],
+                                 const struct sight &common, int key)
+{
+    const int column = key + first_column();
+
+    if (key + TILE - 1 > common.last) {
+        const int to[2] = {sight[0].last - column, sight[1].last - column};
+
+#pragma unroll
+        for (int i = 0; i < SCORES; i++)
+            scores[i] = i / 4 * 8 + i % 2 <= to[i / 2 % 2] ? scores[i] : -INFINITY;
+    }
+    if (key < common.first) {
+        const int from[2] = {sight[0].first - column, sight[1].first - column};
+
+#pragma unroll
+        for (int i = 0; i < SCORES; i++)
+            scores[i] = i / 4 * 8 + i % 2 >= from[i / 2 % 2] ? scores[i] : -INFINITY;
+    }
+}
+
+} // namespace
+
+#endif

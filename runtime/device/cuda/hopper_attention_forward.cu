@@ -1,0 +1,227 @@
+/* Attention forward. A block holds a tile of queries and goes along the keys that it sees; each row
+ * keeps the greatest score and the sum of exponentials so far. */
+#include "hopper_attention.cuh"
+
+namespace
+{
+
+struct forward_shared {
+    uint8_t q[PLACES][TILE_BYTES];
+    uint8_t k[STAGES][TILE_BYTES], v[STAGES][TILE_BYTES];
+    uint8_t o[WORKERS][SLICE_BYTES];
+    struct piece piece[PLACES];
+    struct barriers barriers;
+
+    __device__ inline void load_held(const struct attention_arguments &a, const struct piece &piece,
+                                     int place)
+    {
+        const uint32_t full = shared_address(&barriers.held_full[place]);
+
+        barrier_arrive_expect(full, TILE_BYTES);
+        tile_load(shared_address(q[place]), &a.q, piece.tile * TILE, piece.head, piece.sample,
+                  full);
+    }
+};
+
+/* The greatest over the four threads of a row. */
+__device__ inline float row_most(float x)
+{
+    x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+    return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+
+/* One group of threads that multiplies. */
+template <typename T> struct forward_worker {
+    const struct attention_arguments &a;
+    struct forward_shared *const shared;
+    const int worker, slice;
+    ring<PLACES> held;
+    ring<STAGES> passing;
+    struct piece piece;
+    int at;                     /* which tile of the piece */
+    uint64_t q;                 /* what is held */
+    struct sight sight[2];      /* of this thread's rows */
+    struct sight next_sight[2]; /* of those of the next piece, on its way from memory */
+    struct sight common;        /* of all rows of the warp */
+    float most[2], sum[2];      /* of the scores so far; of exponentials, this thread's part */
+    float p[SCORES], o[SUMS];
+
+    __device__ inline forward_worker(const struct attention_arguments &arguments,
+                                     struct forward_shared *memory, int number)
+        : a(arguments), shared(memory), worker(number), slice(number * SLICE)
+    {
+    }
+
+    __device__ inline void get_piece(void)
+    {
+        barrier_wait(shared_address(&shared->barriers.held_full[held.at]), held.parity);
+        piece = shared->piece[held.at];
+        q = tile_descriptor(shared_address(shared->q[held.at]) + slice * LINE);
+        if (piece.count > 0)
+            load_sight(a, piece, slice + first_row(), next_sight);
+    }
+
+    __device__ inline void begin_piece(void)
+    {
+#pragma unroll
+        for (int i = 0; i < SUMS; i++)
+            o[i] = 0;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            sight[i] = next_sight[i];
+            most[i] = -INFINITY;
+            sum[i] = 0;
+        }
+        common = common_sight(sight);
+        at = 0;
+    }
+
+    /* The scores of the passing tile. */
+    __device__ inline void multiply(void)
+    {
+        barrier_wait(shared_address(&shared->barriers.passing_full[passing.at]), passing.parity);
+        product_begin();
+        multiply_rows<T>(p, q, tile_descriptor(shared_address(shared->k[passing.at])));
+        product_commit();
+    }
+
+    /* From them exponentials, less the greatest score so far. What was added up with less taken off
+     * has to shrink. */
+    __device__ inline void soften(float (&shrink)[2])
+    {
+        const float scale = a.scale * LOG2_E;
+        float base[2];
+
+        hide_keys(p, sight, common, (piece.first + at) * TILE);
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float m = p[2 * r], from;
+
+#pragma unroll
+            for (int i = 0; i < SCORES; i += 4)
+                m = fmaxf(m, fmaxf(p[i + 2 * r], p[i + 2 * r + 1]));
+            m = fmaxf(most[r], row_most(m));
+            from = m == -INFINITY ? 0 : m; /* a row that has seen nothing yet */
+            base[r] = -from * scale;
+            shrink[r] = power_of_two((most[r] - from) * scale); /* just 1 where nothing grew */
+            most[r] = m;
+            sum[r] *= shrink[r];
+        }
+#pragma unroll
+        for (int i = 0; i < SCORES; i++)
+            p[i] = power_of_two(fmaf(p[i], scale, base[i / 2 % 2]));
+#pragma unroll
+        for (int i = 0; i < SCORES; i += 4) {
+            sum[0] += p[i] + p[i + 1];
+            sum[1] += p[i + 2] + p[i + 3];
+        }
+    }
+
+    __device__ inline void shrink_sums(const float (&shrink)[2])
+    {
+#pragma unroll
+        for (int i = 0; i < SUMS; i++)
+            o[i] *= shrink[i / 2 % 2];
+    }
+
+    __device__ inline void store(const struct piece &done)
+    {
+        const int64_t head = (int64_t)done.sample * a.heads + done.head;
+
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const int query = done.tile * TILE + slice + first_row() + 8 * r;
+            const float all = row_sum(sum[r]), part = __fdividef(1, all);
+
+            if (lane() % 4 == 0 && query < a.queries)
+                a.lse_out[head * a.queries + query] = fmaf(most[r], a.scale, __logf(all));
+#pragma unroll
+            for (int i = 0; i < SUMS; i += 4) {
+                o[i + 2 * r] *= part;
+                o[i + 2 * r + 1] *= part;
+            }
+        }
+        store_slice<T>(o, 1, shared->o[worker], &a.o, done, worker);
+    }
+
+    /* All tiles of all pieces. */
+    __device__ inline void work(void)
+    {
+        const uint64_t *pending = NULL; /* whose values are still being added */
+
+        get_piece();
+        if (piece.count == 0)
+            return;
+        begin_piece();
+        turn_begin(worker);
+        turn_wait(worker);
+        multiply();
+        turn_pass(worker);
+        product_wait<0>();
+        settle(p);
+#pragma unroll 1
+        for (;;) {
+            const int place = passing.at, held_place = held.at;
+            const struct piece done = piece;
+            uint32_t weights[TILE / DEPTH][4];
+            float shrink[2];
+
+            soften(shrink);
+            passing.step();
+            if (++at == done.count) {
+                held.step();
+                get_piece();
+            }
+            product_wait<0>();
+            settle(o);
+            if (pending)
+                release(pending);
+            pending = &shared->barriers.passing_empty[place];
+            shrink_sums(shrink);
+            to_operand<T>(p, weights);
+            turn_wait(worker);
+            multiply();
+            product_begin();
+            add_rows<T>(o, weights, tile_descriptor(shared_address(shared->v[place])));
+            product_commit();
+            turn_pass(worker);
+            product_wait<1>();
+            settle(p);
+            if (at < done.count)
+                continue;
+            product_wait<0>();
+            settle(o);
+            release(pending);
+            pending = NULL;
+            release(&shared->barriers.held_empty[held_place]);
+            store(done);
+            if (piece.count == 0)
+                break;
+            begin_piece();
+        }
+        if (threadIdx.x % GROUP == 0)
+            tile_store_wait();
+    }
+};
+
+template <typename T>
+__global__ void __launch_bounds__(GROUPS *GROUP, 1)
+    forward_kernel(const __grid_constant__ struct attention_arguments a)
+{
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    run_groups<forward_worker<T>>(a, load_along_keys<struct forward_shared>);
+#endif
+}
+
+} // namespace
+
+int launch_attention(cudaStream_t stream, cudnnDataType_t type, const struct attention_arguments &a)
+{
+    return launch<struct forward_shared>(
+        stream, type == CUDNN_DATA_BFLOAT16 ? forward_kernel<bf16> : forward_kernel<fp16>, a);
+}
+
+bool has_attention(void)
+{
+    return has_code(forward_kernel<bf16>) && has_code(forward_kernel<fp16>);
+}
