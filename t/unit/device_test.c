@@ -165,23 +165,37 @@ void agree(const struct tensor *got, const double *expected, const char *name)
     free(values);
 }
 
-void agree_each(const struct tensor *got, const double *expected, const double *size,
-                const char *name)
+/* Each element within 'tolerance' times its 'size', or where that is not given times its own, at
+ * least 1. */
+static void compare_each(const struct tensor *got, const double *expected, const double *size,
+                         double tolerance, const char *name)
 {
-    double *values = download(got), tolerance = tolerance_of(type);
+    double *values = download(got), allowed = 0, most;
     int64_t wrong = 0, at = 0;
 
     for (int64_t i = got->n - 1; i >= 0; i--) {
-        if (fabs(values[i] - expected[i]) <= tolerance * size[i])
+        most = tolerance * (size ? size[i] : fmax(1, fabs(expected[i])));
+        if (fabs(values[i] - expected[i]) <= most)
             continue;
         wrong++;
         at = i;
+        allowed = most;
     }
     if (!ok(wrong == 0, "%s", name))
         diag("%lld of %lld elements, the first is %lld: got %.9g, expected %.9g within %.3g",
-             (long long)wrong, (long long)got->n, (long long)at, values[at], expected[at],
-             tolerance * size[at]);
+             (long long)wrong, (long long)got->n, (long long)at, values[at], expected[at], allowed);
     free(values);
+}
+
+void agree_each(const struct tensor *got, const double *expected, const double *size,
+                const char *name)
+{
+    compare_each(got, expected, size, tolerance_of(type), name);
+}
+
+void agree_closely(const struct tensor *got, const double *expected, const char *name)
+{
+    compare_each(got, expected, NULL, fmin(1e-4, tolerance_of(type)), name);
 }
 
 struct device_plan *plan(const struct operation *operation)

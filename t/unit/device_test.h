@@ -44,6 +44,10 @@ void agree(const struct tensor *got, const double *expected, const char *name);
 void agree_each(const struct tensor *got, const double *expected, const double *size,
                 const char *name);
 
+/* Each element within 1e-4, relative where it is above 1, whatever the type: for what stays in fp32
+ * beside 16-bit elements. */
+void agree_closely(const struct tensor *got, const double *expected, const char *name);
+
 struct device_plan *plan(const struct operation *operation);
 
 /* A step with iteration 5, seed 99 and loss scale 2; to be released by device_release. */
