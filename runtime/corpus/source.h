@@ -3,7 +3,8 @@
  * A file is cut by byte ranges of what lies on disk. A format has units that can be decompressed on
  * their own: bytes of a plain file, blocks of xz and bzip2, frames of zstd, members of BGZF. The
  * range [begin, end) stands for the units that begin in it, so that neighbours agree on the cut
- * without talking to each other and without an index of the file. A source goes on beyond its
+ * without talking to each other and without an index of the file. A unit that a search from the cut
+ * would pass over, because it is damaged, belongs to the range before. A source goes on beyond its
  * range, for the line that straddles the cut, and says where its own part ended. */
 #ifndef MEGATRON_CORPUS_SOURCE_H
 #define MEGATRON_CORPUS_SOURCE_H

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <zstd.h>
 
+#define FRAME_MAGIC 0xfd2fb528u
+
 enum { PROBE = 64 << 20, LARGEST_BLOCK = 128 << 10, WINDOW_LOG_MAX = 27 };
 
 struct zstd {
@@ -33,7 +35,7 @@ static int begins_frame(int fd, int64_t position, int64_t size)
         return 1;
     if (file_read_at(fd, bytes, 4, position) != 4)
         return 0;
-    return little32(bytes) == 0xfd2fb528u || is_skippable(little32(bytes));
+    return little32(bytes) == FRAME_MAGIC || is_skippable(little32(bytes));
 }
 
 /* Where the frame at 'position' ends; -1 if there is no frame or none that ends before 'limit'. */
@@ -47,7 +49,7 @@ static int64_t frame_end(int fd, int64_t position, int64_t size, int64_t limit)
         return -1;
     if (is_skippable(little32(h)))
         return position + 8 + little32(h + 4);
-    if (little32(h) != 0xfd2fb528u || (h[4] & 0x08) != 0)
+    if (little32(h) != FRAME_MAGIC || (h[4] & 0x08) != 0)
         return -1;
     single = h[4] >> 5 & 1;
     content = content_sizes[h[4] >> 6];
@@ -82,6 +84,18 @@ int zstd_can_cut(int fd, int64_t size)
     return end > 0 && end < size && begins_frame(fd, end, size);
 }
 
+/* Is the frame at 'position' one that find_frame stops at? */
+static int may_come_first(int fd, int64_t position, int64_t size)
+{
+    unsigned char magic[4];
+    int64_t end;
+
+    if (file_read_at(fd, magic, 4, position) != 4 || little32(magic) != FRAME_MAGIC)
+        return 0;
+    end = frame_end(fd, position, size, size);
+    return end > 0 && begins_frame(fd, end, size);
+}
+
 static int find_frame(struct source *source, struct error *err)
 {
     struct input *input = &source->input;
@@ -89,17 +103,14 @@ static int find_frame(struct source *source, struct error *err)
     while (input->position < source->end) {
         ssize_t have = input_fill(source, 4, err);
         const unsigned char *bytes = input->bytes + input->at, *next;
-        int64_t end;
 
         if (have < 0)
             return -1;
         if (have < 4)
             return 0;
-        if (little32(bytes) == 0xfd2fb528u) {
-            end = frame_end(input->fd, input->position, source->size, source->size);
-            if (end > 0 && begins_frame(input->fd, end, source->size))
-                return input->position < source->end;
-        }
+        if (little32(bytes) == FRAME_MAGIC &&
+            may_come_first(input->fd, input->position, source->size))
+            return input->position < source->end;
         next = memchr(bytes + 1, 0x28, (size_t)have - 1);
         input_take(source, next ? (size_t)(next - bytes) : (size_t)have);
     }
@@ -123,8 +134,10 @@ static ssize_t zstd_read(struct source *source, void *buffer, size_t size, struc
             return -1;
         if (!zstd->inside && have == 0)
             return 0;
+        /* A frame that nobody begins with, because it is damaged, has its error found here. */
         if (!zstd->inside && source->boundary < 0 && source->end < source->size &&
-            source->input.position >= source->end)
+            source->input.position >= source->end &&
+            may_come_first(source->input.fd, source->input.position, source->size))
             source->boundary = source->delivered;
         zstd->inside = 1;
         rc = ZSTD_decompressStream(zstd->stream, &out, &in);

@@ -233,27 +233,90 @@ static void test_codecs(void)
     free(expected);
 }
 
-/* Several frames, streams and members put together, as pzstd, pbzip2 and cat make them. */
-static void test_joined(void)
-{
-    static const struct {
-        const char *name;
-        const char *argv[4];
-        int cut;
-    } rows[] = {
+/* Several frames, streams and members put together, as pzstd, pbzip2, bgzip and cat make them. */
+struct joining {
+    const char *name;
+    const char *argv[4];
+    int bgzf;    /* give members of gzip the header of BGZF: all, if 1, or all but each n-th */
+    int padding; /* zeros at the end */
+    int cut;
+    size_t damaged_piece; /* so many bytes that a damaged one still has a line; 0: not tried */
+};
+
+static const struct joining joinings[] = {
 #ifdef HAVE_ZLIB
-        {"members of gzip", {"gzip", "-1"}, 0},
+    {"members of gzip", {"gzip", "-1n"}, 0, 0, 0, 0},
+    {"BGZF", {"gzip", "-1n"}, 1, 0, 1, 40000},
+    {"BGZF with zeros behind", {"gzip", "-1n"}, 1, 600, 1, 0},
+    {"BGZF and gzip", {"gzip", "-1n"}, 6, 0, 1, 0},
 #endif
 #ifdef HAVE_LZMA
-        {"streams of xz", {"xz", "-0"}, 1},
+    {"streams of xz", {"xz", "-0"}, 0, 0, 1, 0},
 #endif
 #ifdef HAVE_ZSTD
-        {"frames of zstd", {"zstd", "-q", "-1"}, 1},
+    {"frames of zstd", {"zstd", "-q", "-1"}, 0, 0, 1, 300000},
 #endif
 #ifdef HAVE_BZ2
-        {"streams of bzip2", {"bzip2", "-1"}, 1},
+    {"streams of bzip2", {"bzip2", "-1"}, 0, 0, 1, 300000},
 #endif
-    };
+};
+
+enum { GZIP_HEADER = 10, BGZF_EXTRA = 8 };
+
+/* Pack 'size' bytes and append them to 'joined'. */
+static int append_packed(FILE *joined, const struct joining *how, const char *text, size_t size,
+                         int bgzf)
+{
+    const char *packed = "packed";
+    size_t packed_size, header = bgzf ? GZIP_HEADER : 0, length;
+    unsigned char *bytes;
+    FILE *file;
+    int good;
+
+    write_file("piece", text, size);
+    if (!filter(how->argv, "piece", packed))
+        return 0;
+    packed_size = (size_t)size_of(packed);
+    bytes = malloc(packed_size);
+    file = fopen(packed, "r");
+    good = fread(bytes, 1, packed_size, file) == packed_size;
+    fclose(file);
+    if (bgzf) {
+        length = packed_size + BGZF_EXTRA - 1;
+        bytes[3] = 4; /* there is an extra field, which tells the length of the member */
+        fwrite(bytes, 1, GZIP_HEADER, joined);
+        fwrite((unsigned char[]){6, 0, 'B', 'C', 2, 0, length & 255, length >> 8 & 255}, 1,
+               BGZF_EXTRA, joined);
+    }
+    fwrite(bytes + header, 1, packed_size - header, joined);
+    free(bytes);
+    return good;
+}
+
+/* Make the file "joined" of pieces that end anywhere, also within a line. */
+static int join(const struct joining *how, const char *text, size_t size, size_t longest)
+{
+    FILE *joined = fopen("joined", "w");
+    int good = 1;
+
+    for (int i = 1; size > 0 && good; i++) {
+        size_t piece = longest / 2 + random_below((uint32_t)longest / 2);
+
+        if (piece > size)
+            piece = size;
+        good = append_packed(joined, how, text, piece,
+                             how->bgzf == 1 || (how->bgzf > 1 && i % how->bgzf != 0));
+        text += piece;
+        size -= piece;
+    }
+    for (int i = 0; i < how->padding; i++)
+        fputc(0, joined);
+    fclose(joined);
+    return good;
+}
+
+static void test_joined(void)
+{
     size_t size, length;
     char *text = make_lines(400000, 9000, &size, 1), *expected;
     struct segment whole = {0, 0, SOURCE_TO_END};
@@ -265,38 +328,65 @@ static void test_joined(void)
     corpus_files_find(&files, (const char *const[]){"plain"}, 1, NULL, &err);
     expected = collect(&files, &whole, 1, RECORD_LINE, 1 << 20, 1 << 20, &length, &lines, &err);
     corpus_files_clear(&files);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        FILE *joined = fopen("joined", "w");
-        size_t at = 0;
-        int good = 1;
-
-        /* Pieces end anywhere, also within a line. */
-        while (at < size && good) {
-            size_t piece = 1 + random_below(40000);
-            const char *packed = "packed";
-            char *bytes;
-            FILE *file;
-            int64_t packed_size;
-
-            if (piece > size - at)
-                piece = size - at;
-            write_file("piece", text + at, piece);
-            good = filter(rows[i].argv, "piece", packed);
-            packed_size = size_of(packed);
-            bytes = malloc((size_t)packed_size + 1);
-            file = fopen(packed, "r");
-            good = good && fread(bytes, 1, (size_t)packed_size, file) == (size_t)packed_size;
-            fwrite(bytes, 1, (size_t)packed_size, joined);
-            fclose(file);
-            free(bytes);
-            at += piece;
-        }
-        fclose(joined);
-        if (good)
-            test_cuts(rows[i].name, "joined", expected, length, lines, rows[i].cut);
-    }
+    for (size_t i = 0; i < sizeof(joinings) / sizeof(joinings[0]); i++)
+        if (join(&joinings[i], text, size, 20000))
+            test_cuts(joinings[i].name, "joined", expected, length, lines, joinings[i].cut);
     free(text);
     free(expected);
+}
+
+/* Read the file in two segments, for every 24th of it. Returns how often no error was found. */
+static int count_unnoticed(const char *path)
+{
+    struct corpus_files files;
+    struct error err = {""};
+    int unnoticed = 0;
+
+    corpus_files_find(&files, (const char *const[]){path}, 1, NULL, &err);
+    for (int i = 1; i < 24; i++) {
+        int64_t size = files.items[0].size, cut = size * i / 24, lines;
+        struct segment segments[2] = {{0, 0, cut}, {0, cut, size}};
+        size_t length;
+        char *got;
+
+        err.text[0] = '\0';
+        got = collect(&files, segments, 2, RECORD_LINE, 4096, 1 << 20, &length, &lines, &err);
+        if (got || !strstr(err.text, path)) {
+            diag("cut at %lld of %lld: %s", (long long)cut, (long long)size, err.text);
+            unnoticed++;
+        }
+        free(got);
+    }
+    corpus_files_clear(&files);
+    return unnoticed;
+}
+
+/* A damaged unit that comes first in its segment is somebody's, too. */
+static void test_joined_damage(void)
+{
+    size_t size;
+    char *text = make_lines(1000000, 100, &size, 1);
+
+    for (size_t i = 0; i < sizeof(joinings) / sizeof(joinings[0]); i++) {
+        const struct joining *how = &joinings[i];
+        char noise[40];
+        FILE *file;
+
+        if (how->damaged_piece == 0 || !join(how, text, size, how->damaged_piece))
+            continue;
+        if (truncate("joined", size_of("joined") - 100) < 0)
+            perror("joined");
+        ok(count_unnoticed("joined") == 0, "%s cut short: noticed wherever it is cut", how->name);
+        if (!join(how, text, size, how->damaged_piece))
+            continue;
+        memset(noise, 0x55, sizeof(noise));
+        file = fopen("joined", "r+");
+        fseek(file, (long)size_of("joined") / 2, SEEK_SET);
+        fwrite(noise, 1, sizeof(noise), file);
+        fclose(file);
+        ok(count_unnoticed("joined") == 0, "%s damaged: noticed wherever it is cut", how->name);
+    }
+    free(text);
 }
 
 /* A file that begins with a byte order mark, cut at every place: the same lines. */
@@ -463,6 +553,7 @@ int main(void)
     test_too_long();
     test_codecs();
     test_joined();
+    test_joined_damage();
     clean_up();
     return done_testing();
 }
