@@ -50,23 +50,31 @@ struct run {
     int *left; /* per chunk: backward passes to come */
 };
 
-int engine_slots(const struct model_config *config, const struct layout *layout, int64_t stage,
-                 int64_t micros, int64_t eval_micros, int *slots, struct error *err)
+/* Steps of as many micro-batches as there are stages do not alternate forward and backward passes
+ * where they are interleaved, and can need more slots than larger ones; from there on slots grow
+ * with micro-batches. So the smallest and the largest step tell. */
+int engine_slots(const struct engine_config *config, const struct layout *layout, int64_t stage,
+                 int *slots, struct error *err)
 {
-    struct pipeline_shape shape = {(int)layout->pp, (int)stage, (int)config->chunks, 0, 0};
+    const struct {
+        int64_t micros;
+        int forward_only;
+    } runs[] = {{config->min_micros, 0}, {config->max_micros, 0}, {config->eval_micros, 1}};
+    int64_t chunks = config->model.chunks;
     struct pipeline p;
 
-    memset(slots, 0, (size_t)config->chunks * sizeof(*slots));
-    for (int forward_only = 0; forward_only < 2; forward_only++) {
-        shape.micros = (int)(forward_only ? eval_micros : micros);
-        shape.forward_only = forward_only;
+    memset(slots, 0, (size_t)chunks * sizeof(*slots));
+    for (int i = 0; i < 3; i++) {
+        struct pipeline_shape shape = {(int)layout->pp, (int)stage, (int)chunks,
+                                       (int)runs[i].micros, runs[i].forward_only};
+
         if (shape.micros == 0)
             continue;
         if (pipeline_create(&p, &shape, err) < 0) {
             pipeline_destroy(&p);
             return -1;
         }
-        for (int64_t c = 0; c < config->chunks; c++)
+        for (int64_t c = 0; c < chunks; c++)
             if (p.slots[c] > slots[c])
                 slots[c] = p.slots[c];
         pipeline_destroy(&p);
@@ -185,8 +193,7 @@ struct engine *engine_create(const struct engine_config *config, const struct pa
         engine_destroy(e);
         return NULL;
     }
-    if (engine_slots(&config->model, &parallel->layout, parallel->at.pp, config->max_micros,
-                     config->eval_micros, e->slots, err) < 0) {
+    if (engine_slots(config, &parallel->layout, parallel->at.pp, e->slots, err) < 0) {
         engine_destroy(e);
         return NULL;
     }

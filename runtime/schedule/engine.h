@@ -9,17 +9,17 @@
 struct engine_config {
     struct model_config model;
     struct optimizer_config optimizer;
-    int64_t max_micros; /* most micro-batches of one step on a data-parallel rank */
-    int64_t eval_micros;
-    double deadline; /* of any single wait, in seconds */
-    int one_by_one;  /* give every operation to the device by itself, each time: for a profile */
+    int64_t min_micros, max_micros; /* of one step on a data-parallel rank: the batch may grow */
+    int64_t eval_micros;            /* of an evaluation; 0: there is none */
+    double deadline;                /* of any single wait, in seconds */
+    int one_by_one; /* give every operation to the device by itself, each time: for a profile */
 };
 
 struct engine;
 
-/* Slots per chunk for this many micro-batches: 'slots' has config.chunks entries. */
-int engine_slots(const struct model_config *config, const struct layout *layout, int64_t stage,
-                 int64_t micros, int64_t eval_micros, int *slots, struct error *err);
+/* Slots per chunk for all steps and evaluations of 'config': 'slots' has model.chunks entries. */
+int engine_slots(const struct engine_config *config, const struct layout *layout, int64_t stage,
+                 int *slots, struct error *err);
 
 /* Everything of a rank, with all memory. 'parallel' and 'device' must outlive it. */
 struct engine *engine_create(const struct engine_config *config, const struct parallel *parallel,

@@ -12,9 +12,12 @@ static int check_rampup(struct arguments *a, int64_t unit, struct error *err)
     static const char *const names[] = {"--rampup-batch-size START",
                                         "--rampup-batch-size INCREMENT",
                                         "--rampup-batch-size SAMPLES"};
+    int interleaved = a->model_config.chunks > 1;
 
     if (a->rampup.count == 0)
         return 0;
+    if (interleaved)
+        unit *= a->layout.pp; /* as the whole batch */
     if (a->rampup.count != 3)
         return error_set(err, "--rampup-batch-size takes START INCREMENT SAMPLES");
     for (int i = 0; i < 3; i++)
@@ -30,8 +33,8 @@ static int check_rampup(struct arguments *a, int64_t unit, struct error *err)
     if (values[0] % unit != 0 || values[1] % unit != 0)
         return error_set(err,
                          "--rampup-batch-size: START and INCREMENT must be multiples of "
-                         "micro-batch x data-parallel size = %" PRId64,
-                         unit);
+                         "micro-batch x data-parallel size%s = %" PRId64,
+                         interleaved ? " x pipeline stages" : "", unit);
     return 0;
 }
 

@@ -7,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int64_t most_micros(const struct arguments *a)
+/* Micro-batches that a data-parallel rank takes of a global batch. */
+static int64_t micros_of(const struct arguments *a, int64_t batch)
 {
-    return a->global_batch_size / (a->micro_batch_size * a->layout.dp);
+    return batch / (a->micro_batch_size * a->layout.dp);
 }
 
 struct engine_config plan_engine(const struct arguments *a)
@@ -22,8 +23,9 @@ struct engine_config plan_engine(const struct arguments *a)
                       .epsilon = a->epsilon,
                       .initial_scale = a->rules.dynamic_scale ? a->initial_loss_scale : fixed,
                       .tied = a->model_config.tied},
-        .max_micros = most_micros(a),
-        .eval_micros = a->eval_iters > 0 ? most_micros(a) : 0,
+        .min_micros = micros_of(a, batch_size_at(a, 0)),
+        .max_micros = micros_of(a, a->global_batch_size),
+        .eval_micros = a->eval_iters > 0 ? micros_of(a, a->global_batch_size) : 0,
         .deadline = 60.0 * a->timeout_minutes,
         .one_by_one = a->profile,
     };
@@ -98,8 +100,7 @@ static int rank_memory(const struct arguments *a, const struct layout_position *
 
     if (!slots)
         return error_set(err, "out of memory");
-    rc = engine_slots(&a->model_config, &a->layout, at->pp, engine.max_micros, engine.eval_micros,
-                      slots, err);
+    rc = engine_slots(&engine, &a->layout, at->pp, slots, err);
     if (rc == 0)
         rc = model_plan_memory(&a->model_config, &a->layout, at, slots, shards, &plan->memory, err);
     free(slots);

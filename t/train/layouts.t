@@ -10,16 +10,17 @@ trap 'rm -rf "$scratch"' EXIT
 gpt=(--num-layers 4 --hidden-size 32 --num-attention-heads 4)
 llama=("${gpt[@]}" --swiglu --position-embedding-type rope --normalization RMSNorm --disable-bias-linear
     --untie-embeddings-and-output-weights --group-query-attention --num-query-groups 2 --rotary-percent 0.5)
-common=(--seq-length 32 --micro-batch-size 2 --global-batch-size 16 --train-iters 3 --lr 1e-3
+common=(--seq-length 32 --micro-batch-size 2 --global-batch-size 16 --lr 1e-3
     --lr-decay-style constant --vocab-size 300 --make-vocab-size-divisible-by 16 --mock-data --log-interval 1
     --eval-iters 0 --device cpu --cpu-threads 1 --distributed-timeout-minutes 1)
+length=(--train-iters 3)
 
 # losses RANKS OPTION...: "loss norm" of each step, one per line.
 losses() {
     local ranks=$1 run=()
     shift
     [ "$ranks" = 1 ] || run=(mpirun --oversubscribe -n "$ranks")
-    timeout 120 "${run[@]}" "$MEGATRON_BUILD/runtime/megatron" train "${common[@]}" "$@" >"$scratch/out" 2>&1
+    timeout 120 "${run[@]}" "$MEGATRON_BUILD/runtime/megatron" train "${common[@]}" "${length[@]}" "$@" >"$scratch/out" 2>&1
     sed -nE 's/.*lm loss: ([^ ]+) .*grad norm: ([^ ]+) .*/\1 \2/p' "$scratch/out"
 }
 
@@ -83,6 +84,15 @@ family="three steps a line"
 expected=$(losses 1 "${model[@]}")
 check "dp 2 in small buckets, random order" 2 --ddp-bucket-size 1 --random-order
 check "dp 2 x pp 2 interleaved in small buckets, random order" 4 $p 2 $v 1 --ddp-bucket-size 1 --random-order
+
+# Steps of as many micro-batches as there are stages, all forward before all backward, then a larger one.
+model=("${gpt[@]}" --num-layers 8 --micro-batch-size 1 --global-batch-size 8 --rampup-batch-size 4 4 8)
+length=(--train-samples 16)
+family="a batch that grows"
+expected=$(losses 1 "${model[@]}")
+check "pp 4 interleaved" 4 $p 4 $v 1
+check "pp 2 x dp 2 interleaved" 4 $p 2 $v 2
+length=(--train-iters 3)
 
 # --- Weights as files: written by any layout, read by any other.
 model=("${gpt[@]}")

@@ -79,6 +79,12 @@ like "$out" 'validation loss at iteration 3 \| lm loss value: [0-9.]+E' "validat
 is "$(wc -l <"$scratch/metrics")" 7 "a line of JSON per log line"
 like "$(head -n1 "$scratch/metrics")" '^\{"iteration":1,"consumed_samples":2,.*"lm_loss":[0-9.]+,.*\}$' "metrics as JSON"
 is "$(ls "$scratch/events" | grep -c '^events\.out\.tfevents\.')" 1 "an event file"
+for size in 8 4; do
+    try "$megatron" train "${ramp[@]}" --dry-run --world-size 4 --num-layers 8 --pipeline-model-parallel-size 4 \
+        --num-layers-per-virtual-pipeline-stage 1 --train-samples 40 --global-batch-size 16 --rampup-batch-size $size $size 12
+    is "$rc" $((size == 8 ? 0 : 2)) "interleaved stages, $((size / 2)) micro-batches of 4 stages at first"
+done
+like "$out" 'multiples of micro-batch x data-parallel size x pipeline stages = 8$' "  and what it must be"
 
 # --- The seeds' flags without meaning here, old names, nearest names, impossible combinations
 try "$megatron" train "${small[@]}" --use-mcore-models --transformer-impl local --use-flash-attn --no-masked-softmax-fusion \

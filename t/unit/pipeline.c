@@ -170,6 +170,33 @@ static void test(int stages, int chunks, int micros, int forward_only)
     free(w);
 }
 
+/* A batch may grow: no step needs more slots than the smallest or the largest. */
+static void test_growth(int stages, int chunks, int fewest, int most)
+{
+    int slots[CHUNKS], good = 1;
+    struct pipeline p;
+    struct error err;
+
+    for (int stage = 0; stage < stages; stage++) {
+        struct pipeline_shape shape = {stages, stage, chunks, fewest, 0};
+
+        for (int end = 0; end < 2; end++) {
+            shape.micros = end ? most : fewest;
+            good &= pipeline_create(&p, &shape, &err) == 0;
+            for (int c = 0; c < chunks && good; c++)
+                slots[c] = end && slots[c] > p.slots[c] ? slots[c] : p.slots[c];
+            pipeline_destroy(&p);
+        }
+        for (shape.micros = fewest; shape.micros <= most; shape.micros += chunks > 1 ? stages : 1) {
+            good &= pipeline_create(&p, &shape, &err) == 0;
+            for (int c = 0; c < chunks && good; c++)
+                good &= p.slots[c] <= slots[c];
+            pipeline_destroy(&p);
+        }
+    }
+    ok(good, "slots of %d stages, %d chunks, %d to %d micro-batches", stages, chunks, fewest, most);
+}
+
 int main(void)
 {
     struct pipeline p;
@@ -179,12 +206,14 @@ int main(void)
         for (int micros = 1; micros <= 12; micros++) {
             test(stages, 1, micros, 0);
             test(stages, 1, micros, 1);
+            test_growth(stages, 1, micros, 12);
         }
     for (int stages = 2; stages <= STAGES; stages++)
         for (int chunks = 2; chunks <= CHUNKS; chunks++)
             for (int rounds = 1; rounds * stages <= MICROS && rounds <= 4; rounds++) {
                 test(stages, chunks, rounds * stages, 0);
                 test(stages, chunks, rounds * stages, 1);
+                test_growth(stages, chunks, rounds * stages, MICROS / stages * stages);
             }
     ok(pipeline_create(&p, &(struct pipeline_shape){4, 0, 2, 6, 0}, &err) < 0,
        "6 micro-batches do not interleave over 4 stages");
