@@ -3,6 +3,7 @@
 #include "commands.h"
 #include "directory.h"
 #include "option.h"
+#include "origin.h"
 #include "train.h"
 
 #include <errno.h>
@@ -61,6 +62,40 @@ static const char *value_of(const char *const *words, const char *name)
     return value;
 }
 
+/* Does the run's newest checkpoint have the optimizer? One that was imported, or saved with
+ * --no-save-optim, has not. One that cannot be read is not to be gone on from without it. */
+static int has_optimizer(const char *save)
+{
+    struct step_rules ignored_rules;
+    struct error ignored;
+
+    return origin_schedule(&ignored_rules, save, -1, &ignored) != 0;
+}
+
+/* How many words, from the first of 'words' on, say where a run begins and not how it goes on? */
+static size_t beginning(const char *const *words, const char *save)
+{
+    static const char *const flags[] = {"--finetune", "--no-load-rng", "--no-load-optim"};
+    static const char *const values[] = {"--load", "--load-hf", "--ckpt-step"};
+
+    if (strcmp(words[0], "--no-load-optim") == 0 && !has_optimizer(save))
+        return 0;
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+        if (strcmp(words[0], flags[i]) == 0)
+            return 1;
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        size_t length = strlen(values[i]);
+
+        if (strncmp(words[0], values[i], length) != 0)
+            continue;
+        if (words[0][length] == '=')
+            return 1;
+        if (words[0][length] == '\0' && words[1])
+            return 2;
+    }
+    return 0;
+}
+
 /* The words of the command for a run that has a checkpoint of its own: it goes on from that, not
  * from where it once began. */
 static const char **resumed_words(const char *const *words, size_t count, const char *save)
@@ -70,17 +105,12 @@ static const char **resumed_words(const char *const *words, size_t count, const 
 
     if (!out)
         return NULL;
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(words[i], "--finetune") == 0 || strncmp(words[i], "--load=", 7) == 0 ||
-            strncmp(words[i], "--load-hf=", 10) == 0 || strncmp(words[i], "--ckpt-step=", 12) == 0)
-            continue;
-        if ((strcmp(words[i], "--load") == 0 || strcmp(words[i], "--load-hf") == 0 ||
-             strcmp(words[i], "--ckpt-step") == 0) &&
-            i + 1 < count) {
-            i++;
-            continue;
-        }
-        out[n++] = words[i];
+    for (size_t i = 0; i < count;) {
+        size_t left_out = beginning(words + i, save);
+
+        if (left_out == 0)
+            out[n++] = words[i++];
+        i += left_out;
     }
     out[n++] = "--load";
     out[n] = save;

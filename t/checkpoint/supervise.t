@@ -91,6 +91,19 @@ is "$rc" 0 "a run"
 try "$megatron" supervise -- "${small[@]}" --hidden-size 16 --train-iters 4
 is "$rc" 2 "a checkpoint of another model: the code for wrong options"
 is "$(grep -c 'it is of another model: hidden-size (8, here 16)' <<<"$out")" 1 "is refused once"
+# A run that began without another's optimizer and seed goes on with its own, if that is saved.
+printf '#!/bin/bash\necho "words: $*"\nexec "$@"\n' >shown
+chmod +x shown
+began=(--load kept --hidden-size 8 --train-iters 6 --exit-interval 4 --no-load-rng --no-load-optim)
+for light in "" --no-save-optim; do
+    rm -rf next
+    for start in first second; do
+        try "$megatron" supervise -- ./shown "${small[@]}" --save next "${began[@]}" $light
+        like "$out" "$([ $start = first ] && echo 'exiting program at iteration 4' || echo 'iteration +6/')" \
+            "without the optimizer of another run ${light:+and its own}, $start start" || diag "$(tail -n 3 <<<"$out")"
+    done
+    is "$(grep '^words:' <<<"$out" | grep -oE -e '--no-load-(rng|optim)' | xargs)" "${light:+--no-load-optim}" "  loads what there is"
+done
 try "$megatron" supervise -- ./nothing --save save
 is "$rc" 127 "a command that cannot be started"
 try "$megatron" supervise -- ./run
