@@ -21,7 +21,7 @@ static const double RENEW_SECONDS = 2, STALE_SECONDS = 30;
 /* The places of one file in one directory. */
 struct place {
     char directory[PATH_SIZE], path[PATH_SIZE + NAME_SIZE], lock[PATH_SIZE + NAME_SIZE + 8];
-    char temporary[NAME_SIZE]; /* a name within 'directory' */
+    char temporary[NAME_SIZE]; /* a name within 'directory', another one for every attempt */
 };
 
 /* This process, as it signs its locks. A process number means something within its namespace only:
@@ -71,7 +71,7 @@ static void hash_text(const char *text, char hex[33])
 }
 
 static int find_place(const struct index_request *request, const char *directory,
-                      const struct signature *me, struct place *place, struct error *err)
+                      struct place *place, struct error *err)
 {
     char hash[33], name[NAME_SIZE - 64];
 
@@ -81,8 +81,6 @@ static int find_place(const struct index_request *request, const char *directory
     snprintf(name, sizeof(name), "%s-%.80s.index", hash, request->kind);
     snprintf(place->path, sizeof(place->path), "%s/%s", place->directory, name);
     snprintf(place->lock, sizeof(place->lock), "%s.lock", place->path);
-    snprintf(place->temporary, NAME_SIZE, "%s.%.32s.%ld.%08x", name, me->host, me->pid,
-             (unsigned)(clock_now() * 1e6));
     return 0;
 }
 
@@ -147,12 +145,16 @@ static void *renew(void *arg)
 }
 
 /* Try to become the builder. Returns 0, or -1 with errno: EEXIST where another process is. */
-static int take_lock(struct holder *holder, const struct place *place, const struct signature *me)
+static int take_lock(struct holder *holder, struct place *place, const struct signature *me)
 {
+    unsigned now = (unsigned)(uint64_t)(clock_now() * 1e6);
+
     memset(holder, 0, sizeof(*holder));
     holder->fd = open(place->lock, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (holder->fd < 0)
         return -1;
+    snprintf(place->temporary, NAME_SIZE, "%.190s.%.32s.%ld.%08x", strrchr(place->path, '/') + 1,
+             me->host, me->pid, now);
     snprintf(holder->record, sizeof(holder->record), "%s %s %ld %s\n", me->host, me->space, me->pid,
              place->temporary);
     if (write(holder->fd, holder->record, strlen(holder->record)) > 0)
@@ -163,17 +165,21 @@ static int take_lock(struct holder *holder, const struct place *place, const str
     return 0;
 }
 
-static void read_lock(const char *path, char record[RECORD_SIZE])
+/* Returns 0, or -1 with errno and an empty record. */
+static int read_lock(const char *path, char record[RECORD_SIZE])
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t size = fd >= 0 ? read(fd, record, RECORD_SIZE - 1) : 0;
 
     record[size > 0 ? size : 0] = '\0';
-    if (fd >= 0)
-        close(fd);
+    if (fd < 0)
+        return -1;
+    close(fd);
+    return 0;
 }
 
-static void release_lock(struct holder *holder, const struct place *place)
+/* Returns 1 where others had taken this process for dead and its lock away. */
+static int release_lock(struct holder *holder, const struct place *place)
 {
     char record[RECORD_SIZE];
 
@@ -186,9 +192,14 @@ static void release_lock(struct holder *holder, const struct place *place)
     pthread_cond_destroy(&holder->wake);
     pthread_mutex_destroy(&holder->mutex);
     close(holder->fd);
-    read_lock(place->lock, record);
-    if (strncmp(record, holder->record, strlen(holder->record)) == 0)
+    if (read_lock(place->lock, record) < 0)
+        return errno == ENOENT;
+    if (strncmp(record, holder->record, strlen(holder->record)) == 0) {
         unlink(place->lock);
+        return 0;
+    }
+    /* A lock that could not be written, on a full disk, is no other's. */
+    return record[0] != '\0';
 }
 
 /* Remove the lock 'record' of a process that is gone, and the file it had begun. */
@@ -294,8 +305,23 @@ static int is_closed(int number)
            number == ENOTDIR;
 }
 
+/* With the lock: open the file, which the builder before us may have finished between our look and
+ * our lock, or make it. */
+static struct index_file *build_and_open(const struct index_request *request,
+                                         const struct place *place, struct error *err)
+{
+    struct index_file *file = NULL;
+
+    if (index_file_open(place->path, request->description, &file, err) == 0 && !file &&
+        build(request, place, err) == 0 &&
+        index_file_open(place->path, request->description, &file, err) == 0 && !file)
+        error_set(err, "%s was written and is not whole; does another program write there?",
+                  place->path);
+    return file;
+}
+
 /* Get the file in one directory. '*closed' is set where nothing can be written there. */
-static struct index_file *get_in(const struct index_request *request, const struct place *place,
+static struct index_file *get_in(const struct index_request *request, struct place *place,
                                  const struct signature *me, int *closed, struct error *err)
 {
     struct watch watch = {.began = clock_now(), .since = clock_now(), .pause = 0.02};
@@ -310,8 +336,13 @@ static struct index_file *get_in(const struct index_request *request, const stru
     for (;;) {
         if (index_file_open(place->path, request->description, &file, err) < 0 || file)
             return file;
-        if (take_lock(&holder, place, me) == 0)
-            break;
+        if (take_lock(&holder, place, me) == 0) {
+            file = build_and_open(request, place, err);
+            /* Who was stopped for long finds its file removed: another one builds it. */
+            if (!release_lock(&holder, place) || file)
+                return file;
+            continue;
+        }
         if (errno != EEXIST) {
             *closed = is_closed(errno);
             error_set_errno(err, errno, "%s: cannot create", place->lock);
@@ -320,14 +351,6 @@ static struct index_file *get_in(const struct index_request *request, const stru
         if (wait_turn(request, place, me, &watch, err) < 0)
             return NULL;
     }
-    /* The builder before us may have ended between our look and our lock. */
-    if (index_file_open(place->path, request->description, &file, err) == 0 && !file &&
-        build(request, place, err) == 0 &&
-        index_file_open(place->path, request->description, &file, err) == 0 && !file)
-        error_set(err, "%s was written and is not whole; does another program write there?",
-                  place->path);
-    release_lock(&holder, place);
-    return file;
 }
 
 struct index_file *index_file_get(const struct index_request *request, struct error *err)
@@ -346,12 +369,12 @@ struct index_file *index_file_get(const struct index_request *request, struct er
     for (int i = 0; i < request->directory_count && !file; i++) {
         struct error ignored;
 
-        if (find_place(request, request->directories[i], &me, place, err) < 0)
+        if (find_place(request, request->directories[i], place, err) < 0)
             goto done;
         index_file_open(place->path, request->description, &file, &ignored);
     }
     for (int i = 0; i < request->directory_count && !file && closed; i++) {
-        if (find_place(request, request->directories[i], &me, place, err) < 0)
+        if (find_place(request, request->directories[i], place, err) < 0)
             goto done;
         file = get_in(request, place, &me, &closed, err);
     }

@@ -10,6 +10,8 @@
 
 static int *builds; /* shared between the processes: how many have built */
 
+static void take_over(const char *how);
+
 static int build(void *arg, struct index_writer *writer, struct error *err)
 {
     struct index_layout layout = {.array = {{.count = 1000, .width = 4}}, .value = {42}};
@@ -25,6 +27,8 @@ static int build(void *arg, struct index_writer *writer, struct error *err)
         return error_set(err, "no luck");
     if (arg && strcmp(arg, "dies") == 0)
         raise(SIGKILL);
+    if (arg && *builds == 1)
+        take_over(arg);
     return index_writer_write(writer, 0, 0, 1000, numbers, err);
 }
 
@@ -107,6 +111,38 @@ static void test_builder_dies(void)
     ok(is_good(file), "the next one builds at once");
     index_file_close(file);
     is_int(count_files(directory), 1, "and removes what was left");
+}
+
+/* What finds a builder that was stopped for so long that others took it for dead. */
+static void take_over(const char *how)
+{
+    const char *directory = scratch_path("stopped");
+    struct error err;
+
+    scratch_remove_below(directory);
+    mkdir(directory, 0777);
+    if (strcmp(how, "another builds") == 0)
+        index_file_close(get(directory, NULL, 30, &err));
+}
+
+static void test_builder_stops(void)
+{
+    static const char *const rows[] = {"nobody builds", "another builds"};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *directory = scratch_path("stopped");
+        struct error err = {""};
+        struct index_file *file;
+
+        *builds = 0;
+        file = get(directory, rows[i], 30, &err);
+        if (!ok(is_good(file), "a builder whose lock was broken, and %s, has a file", rows[i]))
+            diag("%s", err.text);
+        is_int(*builds, 2, "which was built again");
+        is_int(count_files(directory), 1, "and nothing else is left");
+        index_file_close(file);
+        scratch_remove_below(directory);
+    }
 }
 
 static void test_builder_fails(void)
@@ -218,6 +254,7 @@ int main(void)
     scratch_make();
     test_many();
     test_builder_dies();
+    test_builder_stops();
     test_builder_fails();
     test_deadline();
     test_damage();
