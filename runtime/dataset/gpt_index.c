@@ -49,11 +49,11 @@ static int describe(const struct gpt_request *request, const char *split, char *
 {
     const struct indexed_info *info = indexed_info(request->corpus);
     const char *prefix = indexed_prefix(request->corpus);
-    char *absolute = realpath(prefix, NULL), *idx = NULL;
+    char *absolute = NULL, *idx = NULL;
     int length;
 
-    /* The prefix itself is no file as a rule; its .idx is. */
-    if (!absolute && asprintf(&idx, "%s.idx", prefix) > 0)
+    /* The prefix itself is nothing at first, and the directory of the cache later. */
+    if (asprintf(&idx, "%s.idx", prefix) > 0)
         absolute = realpath(idx, NULL);
     free(idx);
     length =

@@ -385,18 +385,33 @@ static void test_mock(void)
     }
 }
 
-/* Without --data-cache-path the index lies beside the data. */
+static int count_names(const char *directory)
+{
+    DIR *stream = opendir(directory);
+    struct dirent *entry;
+    int count = 0;
+
+    while (stream && (entry = readdir(stream)))
+        count += entry->d_name[0] != '.';
+    if (stream)
+        closedir(stream);
+    return count;
+}
+
+/* Without --data-cache-path the index lies beside the data, and serves the next run, too. */
 static void test_beside(void)
 {
-    const char *path = scratch_path("a");
+    const char *path = scratch_path("a"), *cache = scratch_path("a/cache/GPTDataset_indices");
     struct dataset_config config = config_of(&path, 1);
-    struct dataset *dataset;
 
     config.cache_path = NULL;
-    dataset = train_data(&config);
-    ok(dataset && access(scratch_path("a/cache/GPTDataset_indices"), F_OK) == 0,
-       "the cache beside the data");
-    dataset_destroy(dataset);
+    for (int run = 1; run <= 2; run++) {
+        struct dataset *dataset = train_data(&config);
+
+        ok(dataset != NULL, "data without a cache, run %d", run);
+        is_int(count_names(cache), 2, "one index of each split beside the data");
+        dataset_destroy(dataset);
+    }
 }
 
 int main(void)
