@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "blend.h"
@@ -224,6 +225,26 @@ static int read_paths(struct builder *builder, struct error *err)
     return 0;
 }
 
+/* Ask for the descriptors that the data will hold, beyond those that there are for all else. */
+static int allow_files(size_t tasks, struct error *err)
+{
+    enum { FILES_OF_TASK = 3 }; /* .bin, .idx and the index */
+    struct rlimit limit;
+    rlim_t wanted = tasks * FILES_OF_TASK;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+        return 0;
+    if (wanted >= limit.rlim_max)
+        return error_set(err,
+                         "%zu parts of the data need %zu open files, and %zu are allowed; raise "
+                         "the hard limit (ulimit -Hn), or join the files",
+                         tasks, (size_t)wanted, (size_t)limit.rlim_max);
+    wanted += limit.rlim_cur;
+    limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    return 0;
+}
+
 static int build_all(struct builder *builder, struct error *err)
 {
     int threads = workers_count(builder->config->threads), outer;
@@ -237,6 +258,8 @@ static int build_all(struct builder *builder, struct error *err)
     for (int i = 0; i < DATASET_SPLITS; i++)
         if (plan_split(builder, (enum dataset_split)i, err) < 0)
             return -1;
+    if (allow_files(builder->task_count, err) < 0)
+        return -1;
     outer = builder->task_count < (size_t)threads ? (int)builder->task_count : threads;
     builder->threads = outer > 0 ? (threads + outer - 1) / outer : 1;
     if (workers_run(outer, (int64_t)builder->task_count, build_part, builder, err) < 0)

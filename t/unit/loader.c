@@ -3,6 +3,9 @@
 #include "corpus.h"
 #include "dataset.h"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 enum { LENGTH = 8 };
 
@@ -385,6 +388,41 @@ static void test_mock(void)
     }
 }
 
+/* A blend of more files than may be open at first. */
+static void test_many_parts(void)
+{
+    enum { PARTS = 100 };
+    const char *words[PARTS];
+    struct dataset_config config = config_of(words, PARTS);
+    struct rlimit before, low;
+    struct dataset *dataset;
+    struct error err = {""};
+    int status;
+
+    for (int i = 0; i < PARTS; i++)
+        words[i] = scratch_path(i % 2 ? "a" : "b");
+    config.samples[DATASET_TRAIN] = config.samples[DATASET_VALID] = 500;
+    if (getrlimit(RLIMIT_NOFILE, &before) < 0 || before.rlim_max < 2048)
+        return;
+    low = before;
+    low.rlim_cur = 64;
+    setrlimit(RLIMIT_NOFILE, &low);
+    dataset = train_data(&config);
+    ok(dataset && dataset_samples(dataset) > 0, "%d parts where 64 files may be open", PARTS);
+    dataset_destroy(dataset);
+    fflush(stdout);
+    if (fork() == 0) {
+        struct dataset *splits[DATASET_SPLITS];
+
+        low.rlim_max = 64;
+        setrlimit(RLIMIT_NOFILE, &low);
+        status = dataset_create(&config, splits, &err);
+        _exit(status == -1 && strstr(err.text, "need 600 open files, and 64 are allowed") ? 0 : 1);
+    }
+    ok(wait(&status) > 0 && status == 0, "where that cannot be changed it is said");
+    setrlimit(RLIMIT_NOFILE, &before);
+}
+
 static int count_names(const char *directory)
 {
     DIR *stream = opendir(directory);
@@ -426,6 +464,7 @@ int main(void)
     test_failing_file();
     test_config_errors();
     test_mock();
+    test_many_parts();
     test_beside();
     scratch_remove();
     return done_testing();
