@@ -95,6 +95,9 @@ void arguments_print(const struct arguments *arguments, FILE *stream);
 /* Global batch size of the step that begins after 'consumed' samples. */
 int64_t batch_size_at(const struct arguments *arguments, int64_t consumed);
 
+/* Steps from there to the end of --train-samples. */
+int64_t steps_left(const struct arguments *arguments, int64_t consumed);
+
 /* Floating-point operations of one sample, forward and backward. */
 double sample_flops(const struct arguments *arguments);
 

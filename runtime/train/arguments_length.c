@@ -54,9 +54,22 @@ int64_t batch_size_at(const struct arguments *a, int64_t consumed)
     return start + (steps < increments ? steps : increments) * increment;
 }
 
+int64_t steps_left(const struct arguments *a, int64_t consumed)
+{
+    int64_t steps = 0;
+
+    while (consumed < a->train_samples && batch_size_at(a, consumed) < a->global_batch_size) {
+        consumed += batch_size_at(a, consumed);
+        steps++;
+    }
+    if (consumed < a->train_samples)
+        steps += (a->train_samples - consumed) / a->global_batch_size;
+    return steps;
+}
+
 static int count_steps(struct arguments *a, struct error *err)
 {
-    int64_t unit = a->micro_batch_size * a->layout.dp, consumed = 0;
+    int64_t unit = a->micro_batch_size * a->layout.dp;
 
     if (a->global_batch_size < 0)
         a->global_batch_size = unit;
@@ -77,13 +90,7 @@ static int count_steps(struct arguments *a, struct error *err)
         return 0;
     }
     a->total_samples = a->train_samples;
-    while (a->rampup.count == 3 && batch_size_at(a, consumed) < a->global_batch_size &&
-           consumed < a->train_samples) {
-        consumed += batch_size_at(a, consumed);
-        a->total_iterations++;
-    }
-    if (consumed < a->train_samples)
-        a->total_iterations += (a->train_samples - consumed) / a->global_batch_size;
+    a->total_iterations = steps_left(a, 0);
     if (a->total_iterations == 0)
         return error_set(err, "--train-samples=%" PRId64 " is less than one step",
                          a->train_samples);

@@ -46,6 +46,7 @@ struct train {
     struct profile profile;
     struct saving saving;
     int64_t iteration, consumed, consumed_valid;
+    int64_t total; /* iterations, with the batch that the run goes on with */
     double began, interval_began;
     int64_t logged;    /* iteration of the last log line */
     int64_t evaluated; /* and of the last evaluation */
@@ -145,6 +146,8 @@ static int create_engine(struct train *t, struct error *err)
     t->iteration = t->logged = t->saving.start.iteration;
     t->consumed = t->saving.start.consumed;
     t->consumed_valid = t->saving.start.consumed_valid;
+    t->total =
+        a->train_samples > 0 ? t->iteration + steps_left(a, t->consumed) : a->total_iterations;
     return 0;
 }
 
@@ -196,13 +199,13 @@ static int feed_open(struct train *t, struct feed *feed, const struct dataset *d
     return feed->loader ? 0 : -1;
 }
 
-/* A run that goes on with other sizes may come to the end of its data before its own. */
+/* A run of --train-iters that goes on with another batch may come to the end of its data before its
+ * own. */
 static int check_data(const struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
-    int64_t left = (a->total_iterations - t->iteration) * a->global_batch_size;
+    int64_t left = (t->total - t->iteration) * a->global_batch_size;
     int64_t samples;
-    char or_else[40] = "";
 
     if (!t->splits[DATASET_TRAIN] || a->rampup.count > 0 || a->skip_train)
         return 0;
@@ -210,14 +213,12 @@ static int check_data(const struct train *t, struct error *err)
     if (left <= 0 || left <= samples - t->consumed)
         return 0;
     /* A blend and made-up data have what the run asks for and no more, whatever its length. */
-    if (samples > a->total_samples)
-        snprintf(or_else, sizeof(or_else), ", or give fewer --train-%s",
-                 a->train_samples > 0 ? "samples" : "iters");
     error_set(err,
               "the data is laid out for %" PRId64 " samples, and this run, which has used "
               "%" PRId64 ", would need %" PRId64 " more; go on with the --global-batch-size "
               "it began with%s",
-              samples, t->consumed, left, or_else);
+              samples, t->consumed, left,
+              samples > a->total_samples ? ", or give fewer --train-iters" : "");
     return TRAIN_REFUSED;
 }
 
@@ -295,7 +296,7 @@ static int log_steps(struct train *t, int64_t batch, struct error *err)
     seconds = (clock_now() - t->interval_began) / (double)steps;
     line = (struct log_line){
         .iteration = t->iteration,
-        .total = a->total_iterations,
+        .total = t->total,
         .consumed = t->consumed,
         .batch_size = batch,
         .milliseconds = 1000 * seconds,
@@ -310,7 +311,7 @@ static int log_steps(struct train *t, int64_t batch, struct error *err)
         .taken = state.taken,
         .skipped = state.skipped,
         .nans = state.nans,
-        .eta = seconds * (double)(a->total_iterations - t->iteration),
+        .eta = seconds * (double)(t->total - t->iteration),
     };
     t->logged = t->iteration;
     t->interval_began = clock_now();
@@ -392,7 +393,7 @@ static int give_step(struct train *t, int64_t micros, struct error *err)
 {
     int64_t first = t->saving.start.iteration;
     /* The first step loads kernels and allocates: it counts only where there is no other. */
-    int usual = t->iteration > first || t->a->total_iterations - first == 1;
+    int usual = t->iteration > first || t->total - first == 1;
 
     return t->a->profile && usual
                ? profile_step(t, micros, err)
@@ -417,7 +418,7 @@ static int take_step(struct train *t, struct error *err)
             return -1;
         printf("time to first step: %.2f s\n", clock_now() - t->began);
     }
-    if (t->iteration % a->log_interval == 0 || t->iteration == a->total_iterations)
+    if (t->iteration % a->log_interval == 0 || t->iteration == t->total)
         return log_steps(t, batch, err);
     return 0;
 }
@@ -443,7 +444,7 @@ static int loop(struct train *t, struct error *err)
     int end = 0;
 
     t->interval_began = clock_now();
-    while (t->iteration < a->total_iterations && !end) {
+    while (t->iteration < t->total && !end) {
         if (take_step(t, err) < 0)
             return -1;
         if (t->valid_feed.loader && a->eval_iters > 0 && t->iteration % a->eval_interval == 0) {
@@ -467,7 +468,7 @@ static int loop(struct train *t, struct error *err)
         printf("exiting program at iteration %" PRId64 "\n", t->iteration);
     if (!end && evaluate_end(t, err) < 0)
         return -1;
-    if (t->iteration < a->total_iterations)
+    if (t->iteration < t->total)
         return TRAIN_ENDED_EARLY;
     if (a->save_hf && hf_save(a->save_hf, &a->model_config, engine_model(t->engine), &t->parallel,
                               t->device, err) < 0)

@@ -117,20 +117,30 @@ is "$rc" 0 "it loads with --no-load-optim"
 seq -f '{"text": "one two three four five six seven eight nine ten %g"}' 400 >corpus.jsonl
 try "$megatron" preprocess --input corpus.jsonl --output-prefix corpus --append-eod
 is "$rc" 0 "a corpus of 145 samples" || diag "$(tail -n 3 <<<"$out")"
-while read -r length data remedy; do
+while read -r iters data remedy; do
     small=("${model[@]}" --micro-batch-size 2 --seq-length 32 --lr 1e-3 --tokenizer-type GPT2BPETokenizer
         --eval-iters 0 --device cpu --cpu-threads 1 --override-opt_param-scheduler ${data//,/ })
     [ -d "changed$data" ] || try "$megatron" train "${small[@]}" --global-batch-size 16 --train-iters 6 --save "changed$data"
-    try "$megatron" train "${small[@]}" --global-batch-size 2 --load "changed$data" ${length/=/ }
-    like "$out" "would need 108 more; go on with the --global-batch-size it began with$remedy\$" "$length, $data: the way out" ||
+    try "$megatron" train "${small[@]}" --global-batch-size 2 --load "changed$data" --train-iters $iters
+    like "$out" "would need 108 more; go on with the --global-batch-size it began with$remedy\$" "$data: the way out" ||
         diag "$(tail -n 3 <<<"$out")"
-    is "$rc" 2 "$length, $data: the code for options that do not go with the checkpoint"
+    is "$rc" 2 "$data: the code for options that do not go with the checkpoint"
 done <<'END'
---train-iters=60 --data-path,corpus_text_document , or give fewer --train-iters
---train-samples=120 --data-path,corpus_text_document , or give fewer --train-samples
---train-iters=60 --data-path,1,corpus_text_document,1,corpus_text_document
---train-iters=60 --mock-data
+60 --data-path,corpus_text_document , or give fewer --train-iters
+60 --data-path,1,corpus_text_document,1,corpus_text_document
+60 --mock-data
 END
+# By --train-samples the run ends with its data, whatever its steps: 6 of 16 and 12 of 2, 20 of 2 and 5 of 16.
+small+=(--train-samples 120 --save changed)
+for batches in "16 6 2 18" "2 20 16 25"; do
+    read -r before at after end <<<"$batches"
+    rm -rf changed
+    try "$megatron" train "${small[@]}" --global-batch-size "$before" --exit-interval "$at"
+    try "$megatron" train "${small[@]}" --global-batch-size "$after" --load changed
+    like "$out" "iteration +$end/ +$end .*consumed samples: +120 .*global batch size: +$after " \
+        "steps of $before, then of $after: all samples, and no more" || diag "$(tail -n 3 <<<"$out")"
+    is "$rc" 0 "  which is the end"
+done
 for again in 1 2; do train 1 --save twice --exit-interval 4; done
 try "$megatron" checkpoint verify twice
 like "$out" 'iter_0000004: whole' "an iteration that is saved a second time replaces the first"
