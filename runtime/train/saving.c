@@ -2,6 +2,7 @@
 #include "clock.h"
 #include "tokenizer_files.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,7 +134,7 @@ static int must_end(const struct saving *s)
         return 0;
     margin = checkpoint_saved(s->checkpoint) < 0 ? FIRST_SAVE
                                                  : 10 + 2 * checkpoint_seconds(s->checkpoint);
-    margin += (double)(s->period + 2) * s->longest_step;
+    margin += s->longest_period + 2 * s->longest_step;
     if (margin > s->margin_most)
         margin = s->margin_most;
     return (double)time(NULL) + margin > (double)s->world->job_end;
@@ -149,11 +150,14 @@ static int watches(const struct saving *s)
  * until they are asked again. */
 static int agree_on_end(struct saving *s, int *end, struct error *err)
 {
-    double step = (clock_now() - s->agreed) / (double)s->steps;
+    double taken = clock_now() - s->agreed, step = taken / (double)s->steps;
     int64_t numbers[2];
 
-    if (step > s->longest_step)
-        s->longest_step = step;
+    /* The first time holds all that comes before the first step, too: loading, indices, tuning. */
+    if (s->agreed > s->began) {
+        s->longest_period = fmax(s->longest_period, taken);
+        s->longest_step = fmax(s->longest_step, step);
+    }
     numbers[0] = must_end(s);
     numbers[1] = (int64_t)(1e9 * step);
     if (comm_host_max(s->comm, numbers, 2, err) < 0)

@@ -15,7 +15,7 @@ struct saving {
     int64_t saved;                 /* iteration of the last save begun */
     double began, margin_most;
     int64_t steps, period; /* steps since the ranks last agreed, and from one time to the next */
-    double agreed, longest_step;
+    double agreed, longest_period, longest_step; /* when they did; seconds, so far */
 };
 
 /* Find and read the checkpoint that the options name and start the engine from it, or from what is

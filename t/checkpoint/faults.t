@@ -287,6 +287,29 @@ SECONDS=0
 MEGATRON_JOB_END=$(($(date +%s) + 15)) train 1 "${long[@]}" --save run
 is "$rc" 75 "a job that is about to end is saved" || diag "$(tail -n 3 <<<"$out")"
 ok "in time" test $SECONDS -lt 15
+# What a run takes to begin says nothing about its steps: 3 s to its first step, and then 150 s are left, by a clock that
+# stands still.
+begin='#include <time.h>
+#include <unistd.h>
+time_t time(time_t *out)
+{
+    static int begun;
+    time_t now = begun ? 1850 : 1000;
+
+    if (!begun)
+        sleep(3);
+    begun = 1;
+    if (out)
+        *out = now;
+    return now;
+}'
+if ! command -v "${CC:-cc}" >/dev/null; then
+    ok "a slow start # SKIP no compiler" true
+elif ok "a start can be made slow" "${CC:-cc}" -shared -fPIC -o begin.so -xc - <<<"$begin"; then
+    rm -rf run
+    MEGATRON_JOB_END=2000 LD_PRELOAD=$scratch/begin.so train 1 --save run --global-batch-size 2 --train-iters 500 --eval-iters 0
+    is "$rc" 0 "a slow start does not end a run early" || diag "$(tail -n 3 <<<"$out")"
+fi
 
 rm -rf run
 train 1 "${long[@]}" --save run --exit-duration-in-mins 0.03
