@@ -254,16 +254,18 @@ static int create_file(struct assembly *assembly, size_t shard, size_t key, int 
     return rc;
 }
 
-int assembly_create(struct assembly *assembly, struct error *err)
+int assembly_create(struct assembly *assembly, struct board *claim, struct error *err)
 {
     for (size_t k = 0; k < assembly->layout->keys; k++)
         if (take_front(assembly, k, err) < 0)
             return -1;
     for (size_t s = 0; s < assembly->layout->shards; s++)
-        for (size_t k = 0; k < assembly->layout->keys; k++)
+        for (size_t k = 0; k < assembly->layout->keys; k++) {
+            board_touch_often(assembly->work, claim, 0);
             if (create_file(assembly, s, k, BIN, err) < 0 ||
                 create_file(assembly, s, k, IDX, err) < 0)
                 return -1;
+        }
     return 0;
 }
 

@@ -31,8 +31,9 @@ struct assembly {
 int assembly_init(struct assembly *assembly, struct error *err);
 void assembly_clear(struct assembly *assembly);
 
-/* Create the files in their sizes, with the headers. Doing it again changes nothing. */
-int assembly_create(struct assembly *assembly, struct error *err);
+/* Create the files in their sizes, with the headers, and go on with 'claim', the layout's job.
+ * Doing it again changes nothing. */
+int assembly_create(struct assembly *assembly, struct board *claim, struct error *err);
 
 /* Copy one chunk. Returns 0; 1 where its part is torn and was removed; -1. */
 int assembly_copy(struct assembly *assembly, size_t chunk, struct error *err);

@@ -17,7 +17,7 @@ struct job {
     int16_t generation;       /* of the newest claim in this launch; -1: none */
     int64_t documents, bytes; /* of a finished chunk */
     int64_t seen;             /* size of the claim when last looked at */
-    double seen_at;
+    double seen_at;           /* of one's own: when it was last touched */
 };
 
 /* All jobs of one kind as this rank knows them. Safe for several threads. */
@@ -47,8 +47,9 @@ int board_claim(struct work *work, struct board *board, size_t *number, struct e
 /* Claim a job whose owner makes no progress. Returns like board_claim. */
 int board_take_over(struct work *work, struct board *board, size_t *number, struct error *err);
 
-/* Show that the job goes on. */
+/* Show that the job goes on. For many small steps: only where the last time is a while ago. */
 void board_touch(struct work *work, struct board *board, size_t number);
+void board_touch_often(struct work *work, struct board *board, size_t number);
 
 /* Are all chunks before this one done? Not if there are fewer. */
 int board_done_up_to(struct board *board, size_t number);

@@ -88,14 +88,15 @@ void run_drop_layout(struct run *run)
 static int make_layout(struct run *run, const char *path, struct error *err)
 {
     int rc = places_make(&run->layout, run->config, &run->plan, run->tokenizer, &run->work,
-                         &run->parts, err);
+                         &run->parts, &run->single, err);
 
     if (rc == 0)
         rc = strict_check(run, err);
     if (rc == 0)
         rc = init_assembly(run, err);
-    if (rc == 0)
-        rc = assembly_create(&run->assembly, err);
+    /* Files of a layout that comes too late would take the space of the whole output again. */
+    if (rc == 0 && !disk_exists(path))
+        rc = assembly_create(&run->assembly, &run->single, err);
     if (rc == 0)
         rc = places_write(&run->layout, path, err);
     /* What counts is what lies there now, perhaps written by another rank. */

@@ -138,7 +138,7 @@ static int drop_beyond(const struct preprocess_config *config, const struct plan
 /* Read all footers. Returns 0, 1 if a part must be made again, -1. */
 static int add_parts(struct places *layout, const struct preprocess_config *config,
                      const struct plan *plan, const struct tokenizer *tokenizer, struct work *work,
-                     struct board *board, struct error *err)
+                     struct board *board, struct board *claim, struct error *err)
 {
     struct line_count count = {UINT32_MAX, 0, 0, 0};
     struct key_check check = {0};
@@ -149,6 +149,7 @@ static int add_parts(struct places *layout, const struct preprocess_config *conf
         struct part_reader *part;
         int torn;
 
+        board_touch_often(work, claim, 0);
         part = places_open_part(work, board, i, layout->keys, layout->id_size, &torn, err);
         if (!part && torn) {
             remove_part(work, board, i);
@@ -244,7 +245,7 @@ static int find_cut(const struct places *layout, struct work *work, struct board
 }
 
 static int find_cuts(struct places *layout, const struct preprocess_config *config,
-                     struct work *work, struct board *board, struct error *err)
+                     struct work *work, struct board *board, struct board *claim, struct error *err)
 {
     struct place *end = &layout->cuts[layout->shards];
     int rc;
@@ -260,6 +261,7 @@ static int find_cuts(struct places *layout, const struct preprocess_config *conf
 
         if (tokens == 0)
             continue;
+        board_touch_often(work, claim, 0);
         rc = find_cut(layout, work, board, 0, tokens, &layout->cuts[s], err);
         if (rc != 0)
             return rc;
@@ -323,7 +325,7 @@ static uint64_t new_tag(void)
 
 int places_make(struct places *layout, const struct preprocess_config *config,
                 const struct plan *plan, const struct tokenizer *tokenizer, struct work *work,
-                struct board *board, struct error *err)
+                struct board *board, struct board *claim, struct error *err)
 {
     size_t prefix = config->max_documents > 0 ? board_prefix(board, config->max_documents) : 0;
     int rc;
@@ -336,9 +338,9 @@ int places_make(struct places *layout, const struct preprocess_config *config,
     layout->tag = new_tag();
     if (allocate(layout) < 0)
         return error_set(err, "out of memory");
-    rc = add_parts(layout, config, plan, tokenizer, work, board, err);
+    rc = add_parts(layout, config, plan, tokenizer, work, board, claim, err);
     if (rc == 0)
-        rc = find_cuts(layout, config, work, board, err);
+        rc = find_cuts(layout, config, work, board, claim, err);
     if (rc == 0)
         group_copies(layout);
     return rc;

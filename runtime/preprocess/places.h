@@ -28,10 +28,11 @@ struct places {
 
 /* Add up the parts of all chunks that 'board' knows as done. A part that is torn is removed and its
  * job set back to not done; then 1 is returned and the chunk must be made again. Prints a line for
- * each of the first broken documents. Returns 0 or -1 otherwise. Caller must clear. */
+ * each of the first broken documents. Goes on with 'claim', the layout's job: there may be parts
+ * for longer than the lease. Returns 0 or -1 otherwise. Caller must clear. */
 int places_make(struct places *layout, const struct preprocess_config *config,
                 const struct plan *plan, const struct tokenizer *tokenizer, struct work *work,
-                struct board *board, struct error *err);
+                struct board *board, struct board *claim, struct error *err);
 void places_clear(struct places *layout);
 
 /* The first layout written is the layout; writing another one changes nothing. */

@@ -4,13 +4,15 @@
  * can leave is reached, one after the other. KILL_HOW=slow: nothing fails, but it takes long to
  * remove a file; KILL_HOW=lazy: every call takes a while. KILL_HOW=direct and KILL_HOW=link, at no
  * call of its own: a file system that takes O_DIRECT and then refuses to read and write, and one
- * that has no links. */
+ * that has no links. KILL_HOW=parts: it takes long to open a part, and a line tells of each file of
+ * the output that is created. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -51,6 +53,18 @@ static int refuses_link(void)
     const char *how = getenv("KILL_HOW");
 
     return how && strcmp(how, "link") == 0 ? EPERM : 0;
+}
+
+static void look_at(const char *path, int flags)
+{
+    const char *how = getenv("KILL_HOW");
+
+    if (!how || strcmp(how, "parts") != 0)
+        return;
+    if (strstr(path, "/part-") && !(flags & O_CREAT))
+        nanosleep(&(struct timespec){0, 30000000}, NULL);
+    if (strstr(path, "/out-") && (flags & O_CREAT))
+        dprintf(2, "created %s\n", path);
 }
 
 static void die_if(int after)
@@ -110,6 +124,7 @@ READ_HOOK(pread64, off64_t)
         va_start(rest, flags);                  \
         mode = va_arg(rest, mode_t);            \
         va_end(rest);                           \
+        look_at(path, flags);                   \
         if (flags & O_CREAT)                    \
             fails = due(&after, 1);             \
         if (fails) {                            \

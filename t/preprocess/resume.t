@@ -99,6 +99,15 @@ for round in 1 2; do
     ok "and leave nothing else" whole o
 done
 
+# --- A layout of so many parts that they take longer than the lease is made by one rank, and with it the
+# files of the output, which need all its space
+rm -rf o_* o.work
+struck=all blow=(env KILL_HOW=parts "LD_PRELOAD=$scratch/killer.so")
+ranks 3 --input c.jsonl --output-prefix o --workers 1 --chunk-bytes 800 --lease 2
+is "$ranked" "0 0 0" "three ranks with many parts"
+ok "make the right bytes" same c o
+is "$(cat rank*.log | grep -c '^created .*\.idx$')" 1 "in files that were created once"
+
 # --- A part that a crashed node left torn is made again
 rm -rf o_* o.work
 strike kill 28 "${options[@]}"
