@@ -201,6 +201,13 @@ int disk_exists(const char *path)
     return stat(path, &status) == 0;
 }
 
+int disk_is_gone(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) < 0 && errno == ENOENT;
+}
+
 double disk_now(void)
 {
     struct timespec now;

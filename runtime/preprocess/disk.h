@@ -41,7 +41,9 @@ int disk_sync_directory(const char *path, struct error *err);
  * already is no error. */
 void disk_remove_tree(const char *path);
 
+/* Is it there; is it surely not, and not only out of reach? */
 int disk_exists(const char *path);
+int disk_is_gone(const char *path);
 
 /* Seconds of a clock that never goes back. */
 double disk_now(void);

@@ -169,6 +169,9 @@ static int do_finish(struct run *run, struct error *err)
 
         if (run_is_over(run))
             return 0;
+        /* The word of the end came and went before this rank saw it. */
+        if (disk_is_gone(run->work.base))
+            return error_set(err, "%s is gone: another run has taken over", run->work.base);
         rc = take_single(run, err);
         if (rc < 0)
             return -1;

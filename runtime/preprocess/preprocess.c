@@ -264,6 +264,16 @@ static int follow(struct run *run, struct error *err)
     return error_set(err, "stopped, because another rank failed: %s", run->ending);
 }
 
+/* Did the others finish without this rank, which was slow to write to disk or to see the end, and
+ * remove the directory under it? Then all of the output is there, in its size. */
+static int was_finished(struct run *run)
+{
+    struct error ignored;
+
+    return run->assembling && work_was_removed(&run->work) &&
+           assembly_finish(&run->assembly, &ignored) == 0;
+}
+
 /* Chunks, parts and shards are open at the same time, by many threads. */
 static void raise_descriptors(void)
 {
@@ -292,6 +302,8 @@ int preprocess(const struct preprocess_config *config, const struct world *world
     report_pause(&run.report);
     if (run_is_over(&run)) {
         rc = follow(&run, err);
+    } else if (rc < 0 && was_finished(&run)) {
+        rc = 0;
     } else if (rc < 0) {
         char message[512];
 

@@ -276,15 +276,22 @@ int work_ended(struct work *work, char *message, size_t size)
 
 void work_acknowledge(struct work *work)
 {
-    char path[DISK_PATH];
+    char path[DISK_PATH], end[DISK_PATH];
     int fd;
 
-    if (disk_path(path, NULL, "%.4000s/ack-%s-%lld", work->root, work->launch,
+    if (root_path(work, end, "end", NULL) < 0 ||
+        disk_path(path, NULL, "%.4000s/ack-%s-%lld", work->root, work->launch,
                   (long long)work->world->rank) < 0)
         return;
     fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (fd >= 0)
-        close(fd);
+    if (fd < 0)
+        return;
+    close(fd);
+    /* Nobody waits for it any more, nor removes it. */
+    if (disk_is_gone(end)) {
+        unlink(path);
+        rmdir(work->root);
+    }
 }
 
 int work_mark_finished(struct work *work, struct error *err)
@@ -311,6 +318,12 @@ int work_was_finished(struct work *work, uint64_t identity)
     return same;
 }
 
+int work_was_removed(struct work *work)
+{
+    return work->base[0] && disk_is_gone(work->base) &&
+           (disk_is_gone(work->root) || work_was_finished(work, work->identity));
+}
+
 /* The mark that all is done goes last: who is killed in here has nothing left to do but this. The
  * directory of the parts gets another name first, so that a rank that is late, or thought dead,
  * cannot put a file into it while it is emptied. */
@@ -333,7 +346,8 @@ void work_remove(struct work *work)
         closedir(directory);
     if (disk_path(path, NULL, "%.4000s/finished", work->root) == 0)
         unlink(path);
-    rmdir(work->root);
+    if (rmdir(work->root) < 0)
+        work_forget_launch(work); /* a rank that was late has acknowledged meanwhile */
 }
 
 void work_forget_launch(struct work *work)

@@ -55,6 +55,10 @@ int work_publish(struct work *work, const struct plan *plan, int *resumed, struc
  */
 int work_lost(const struct work *work);
 
+/* Has a rank that finished removed the directory, as far as it shows? Another launch would have put
+ * its own things there. */
+int work_was_removed(struct work *work);
+
 /* Other ranks: wait for rank 0 and read its plan. Returns 0; 1 where the run is over already (then
  * 'err' is how it ended, empty if well); -1 on error or when rank 0 does not come. */
 int work_await(struct work *work, struct plan *plan, struct error *err);

@@ -108,6 +108,19 @@ is "$ranked" "0 0 0" "three ranks with many parts"
 ok "make the right bytes" same c o
 is "$(cat rank*.log | grep -c '^created .*\.idx$')" 1 "in files that were created once"
 
+# --- A rank that sees too late that the others have finished, or that they did without it while it wrote
+# to disk, ends well, too
+for how in blind wait; do
+    rm -rf o_* o.work waits
+    struck=all blow=(env KILL_HOW=$how "LD_PRELOAD=$scratch/killer.so")
+    ranks 3 --input c.jsonl --output-prefix o --workers 1 --chunk-bytes 13000 --lease 1
+    is "$ranked" "0 0 0" "three ranks of which some are late: $how"
+    ok "make the right bytes" same c o
+    ok "and leave nothing else" whole o
+done
+[ -d waits ]
+ok "one has waited"
+
 # --- A part that a crashed node left torn is made again
 rm -rf o_* o.work
 strike kill 28 "${options[@]}"
