@@ -125,7 +125,9 @@ static int open_file(struct assembly *assembly, size_t shard, size_t key, int ki
         file = free_slot(assembly, err);
         if (file) {
             *file = (struct open_file){.number = number};
-            file->fd = open(path, O_RDWR | create | O_CLOEXEC, 0666);
+            /* Not for reading: of a page that it may read, a client of NFS writes all bytes back,
+             * also those that another node has written meanwhile. */
+            file->fd = open(path, O_WRONLY | create | O_CLOEXEC, 0666);
         }
         if (file && file->fd < 0) {
             error_set_errno(err, errno, "cannot open %s", path);
@@ -375,17 +377,23 @@ static int sum_tokens(struct assembly *assembly, size_t key, const struct part_k
 {
     size_t size = data->token_count * assembly->layout->id_size;
     unsigned char *tokens = malloc(size + 1);
-    int fd = file_of(assembly, 0, key, BIN, err), rc = -1;
     char path[DISK_PATH];
+    int fd, rc = -1;
 
-    if (fd >= 0 && tokens && draft_path(assembly, 0, key, BIN, path, err) == 0)
-        rc = disk_pread(fd, tokens, size, token * (int64_t)assembly->layout->id_size, path, err);
     if (!tokens)
-        error_set(err, "out of memory");
+        return error_set(err, "out of memory");
+    if (draft_path(assembly, 0, key, BIN, path, err) < 0)
+        goto done;
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        error_set_errno(err, errno, "cannot open %s", path);
+        goto done;
+    }
+    rc = disk_pread(fd, tokens, size, token * (int64_t)assembly->layout->id_size, path, err);
+    close(fd);
     if (rc == 0)
         *sum = checksum64(tokens, size, *sum);
-    if (fd >= 0)
-        release_file(assembly, 0, key, BIN);
+done:
     free(tokens);
     return rc;
 }

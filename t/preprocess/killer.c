@@ -2,12 +2,12 @@
  * system, the process dies (KILL_HOW=kill: before the call, after: behind it) or the call fails
  * (KILL_HOW=full: with ENOSPC, if it is one that may). So every state that a crash or a full disk
  * can leave is reached, one after the other. KILL_HOW=slow: nothing fails, but it takes long to
- * remove a file; KILL_HOW=lazy: every call takes a while. KILL_HOW=direct and KILL_HOW=link, at no
- * call of its own: a file system that takes O_DIRECT and then refuses to read and write, and one
- * that has no links. KILL_HOW=parts: it takes long to open a part, and a line tells of each file of
- * the output that is created. KILL_HOW=blind: how the launch ended cannot be seen. KILL_HOW=wait:
- * the first process that brings a file of the output to disk is at it until the others have done
- * without. */
+ * remove a file; KILL_HOW=lazy: every call takes a while. KILL_HOW=direct, KILL_HOW=link and
+ * KILL_HOW=both, at no call of its own: a file system that takes O_DIRECT and then refuses to read
+ * and write, one that has no links, and one where nodes must not read what they write together.
+ * KILL_HOW=parts: it takes long to open a part, and a line tells of each file of the output that is
+ * created. KILL_HOW=blind: how the launch ended cannot be seen. KILL_HOW=wait: the first process
+ * that brings a file of the output to disk is at it until the others have done without. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -79,6 +79,15 @@ static int wait_for_others(int fd)
     for (int i = 0; i < 6000 && access(path, F_OK) == 0; i++)
         nanosleep(&(struct timespec){0, 10000000}, NULL);
     return 0;
+}
+
+/* Is it a file of the output, opened for both? */
+static int refuses_both(const char *path, int flags)
+{
+    const char *how = getenv("KILL_HOW");
+
+    return how && strcmp(how, "both") == 0 && strstr(path, "/out-") &&
+           (flags & O_ACCMODE) == O_RDWR;
 }
 
 static void look_at(const char *path, int flags)
@@ -155,6 +164,10 @@ READ_HOOK(pread64, off64_t)
             fails = due(&after, 1);             \
         if (fails || hides(path, flags)) {      \
             errno = fails ? ENOSPC : ENOENT;    \
+            return -1;                          \
+        }                                       \
+        if (refuses_both(path, flags)) {        \
+            errno = EINVAL;                     \
             return -1;                          \
         }                                       \
         result = NEXT(name)(path, flags, mode); \

@@ -153,9 +153,10 @@ for number in 1 3; do
     ok "and nothing is left" whole o
 done
 
-# --- File systems that take O_DIRECT but no reads and writes with it, and such that have no links: from
-# the start, and behind chunks that an earlier run has made
-for how in direct link; do
+# --- File systems that take O_DIRECT but no reads and writes with it, such that have no links, and such
+# where nodes may not read what they write together: from the start, and behind chunks that an earlier
+# run has made
+for how in direct link both; do
     for earlier in 0 1; do
         rm -rf o_* o.work
         for call in {1..200}; do
