@@ -114,6 +114,14 @@ int layout_check_node(const struct layout *layout, int64_t tasks, int64_t gpus,
                          " GPUs of a node; use %s, and more pipeline stages (%s) for larger models",
                          names->tp, layout->tp, gpus, use, names->pp);
     }
+    /* The only task of a node may drive all its GPUs itself. */
+    if (gpus > 0 && tasks > 1 && layout->tp > tasks) {
+        list_divisors(tasks, 0, tasks, use, sizeof(use));
+        return error_set(err,
+                         "%s=%" PRId64 " is more than the %" PRId64
+                         " tasks per node; use %s, or %" PRId64 " tasks per node",
+                         names->tp, layout->tp, tasks, use, layout->tp);
+    }
     if (tasks > 0 && tasks % layout->tp != 0 && layout->tp % tasks != 0) {
         list_divisors(tasks, 0, tasks, use, sizeof(use));
         return error_set(err, "%s=%" PRId64 " does not divide %" PRId64 " tasks per node; use %s",

@@ -33,7 +33,8 @@ int layout_check_model(const struct layout *layout, const struct model_shape *sh
                        const struct layout_names *names, struct error *err);
 
 /* Does a tensor-parallel group stay within a node of 'tasks' tasks and 'gpus' GPUs (0: not known or
- * none asked for)? Returns 0 or -1. */
+ * none asked for)? Ranks without GPUs may be spread, and the only task of a node may stand for
+ * many. Returns 0 or -1. */
 int layout_check_node(const struct layout *layout, int64_t tasks, int64_t gpus,
                       const struct layout_names *names, struct error *err);
 

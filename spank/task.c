@@ -205,6 +205,24 @@ static void say_notes(const struct task *task, char *rest)
             warn(task, line);
 }
 
+/* Counts may fit and groups be torn apart all the same: --distribution says which rank is where. */
+static int check_groups(const struct share *share, int64_t tp, struct error *err)
+{
+    for (uint32_t i = 0; i < share->tasks; i++) {
+        int64_t group = share->task[i].found.rank / tp, here = 0;
+
+        for (uint32_t k = 0; k < share->tasks; k++)
+            here += share->task[k].found.rank / tp == group;
+        if (here != tp)
+            return error_set(err,
+                             "%" PRId64 " of the %" PRId64
+                             " ranks of the tensor-parallel group of rank %" PRIu32
+                             " are on this node; use --distribution=block and --ntasks-per-node",
+                             here, tp, share->task[i].found.rank);
+    }
+    return 0;
+}
+
 static int decide(struct task *task, struct error *err)
 {
     struct plugin *plugin = task->plugin;
@@ -230,7 +248,10 @@ static int decide(struct task *task, struct error *err)
         .gpus_per_node = (int64_t)grants_count(plugin->share, input.gpus_on_node),
     };
 
-    if (!(plugin->config.off & PART_CHECKS) && check_counts(settings, &counts, err))
+    if (!(plugin->config.off & PART_CHECKS) &&
+        (check_counts(settings, &counts, err) ||
+         (counts.gpus_per_node > 0 && counts.tasks_per_node > 1 &&
+          check_groups(plugin->share, settings->layout.tp, err))))
         return error_prefix(err, "%s", facts->node);
     if (!(plugin->config.off & PART_RENDEZVOUS)) {
         if (meeting_find(task->spank, facts, &plugin->config, plugin->share, err))

@@ -71,6 +71,11 @@ refused "more tasks than GPUs" "4 tasks per node are more than the 2 GPUs of a n
     srun -n8 -N2 --gres=gpu:2 --megatron-tp=2 true
 try as_user srun -n4 -N1 --gres=gpu:2 --megatron-tp=2 --megatron-bind=core true
 is "$rc" 0 "unless a policy allows it"
+refused "GPUs enough, but a group would need tasks of another node" \
+    "--megatron-tp=4 is more than the 2 tasks per node; use 1 or 2, or 4 tasks per node" \
+    srun -N2 --ntasks-per-node=2 --gpus-per-node=4 --megatron-tp=4 true
+try as_user srun -N2 --ntasks-per-node=1 --gpus-per-node=4 --megatron-tp=2 true
+is "$rc" 0 "one task may drive all GPUs of its node"
 refused "#SBATCH counts, layout on the command line" "does not divide 6 tasks" sbatch --megatron-tp=4 "$plain"
 refused "#SBATCH GPUs" "more than the 2 GPUs" sbatch --megatron-tp=3 "$plain"
 refused "#SBATCH layout" "does not divide 6 tasks" sbatch "$layout"
@@ -99,5 +104,12 @@ try as_user env SLURM_HOSTFILE="$MEGATRON_CLUSTER/home/hosts" srun -n4 -m arbitr
 [ "$rc" -ne 0 ]; ok "a node with 3 tasks and tp 2"
 is "$(grep -c 'megatron: n1: --megatron-tp=2 does not divide 3 tasks per node; use 1 or 3' <<<"$out")" 1 "one line for the failing node"
 is "$(grep -c 'spank' <<<"$out")" 0 "and none of Slurm's about the plugin"
+try as_user srun -N2 --ntasks-per-node=4 --gpus-per-node=4 --distribution=cyclic --megatron-tp=4 sleep 30
+[ "$rc" -ne 0 ]; ok "groups that --distribution tears apart"
+is "$(grep -c 'megatron: n1: 2 of the 4 ranks of the tensor-parallel group of rank 0 are on this node; use --distribution=block' <<<"$out")" 1 "one line with the remedy"
+try as_user srun -N2 --ntasks-per-node=4 --gpus-per-node=4 --distribution=cyclic --megatron-tp=1 true
+is "$rc" 0 "without groups any distribution will do"
+try as_user srun -N2 --ntasks-per-node=4 --distribution=cyclic --megatron-tp=4 true
+is "$rc" 0 "so it will without GPUs"
 nodes_well "no node is drained"
 done_testing

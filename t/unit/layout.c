@@ -121,6 +121,12 @@ static void test_node(void)
        "--megatron-tp=8 is more than the 4 GPUs of a node; use 1, 2 or 4, and more pipeline stages "
        "(--megatron-pp) for larger models",
        "sentence");
+    ok(layout_check_node(&layout, 4, 8, &layout_names_plugin, &err) < 0, "8 on 4 tasks with GPUs");
+    is(err.text,
+       "--megatron-tp=8 is more than the 4 tasks per node; use 1, 2 or 4, or 8 tasks per node",
+       "sentence");
+    ok(layout_check_node(&layout, 1, 8, &layout_names_plugin, &err) == 0,
+       "8 on one task that has all GPUs");
     layout.tp = 3;
     ok(layout_check_node(&layout, 8, 8, &layout_names_plugin, &err) < 0, "3 on 8 tasks");
     is(err.text, "--megatron-tp=3 does not divide 8 tasks per node; use 1, 2, 4 or 8", "sentence");
