@@ -5,8 +5,19 @@
 
 enum { LINE = 4096 };
 
-/* Where a hierarchy is mounted: cgroup2, or cgroup with the cpuset controller. */
-static int find_mount(const char *root, int v2, char *mount, size_t size)
+/* Is "cpu,cpuacct" among mount options as "rw,cpu,cpuacct"? */
+static int has_option(const char *options, const char *option)
+{
+    size_t length = strlen(option);
+
+    for (const char *at = options; (at = strstr(at, option)); at++)
+        if (at > options && strchr(", ", at[-1]) && strchr(",\n", at[length]))
+            return 1;
+    return 0;
+}
+
+/* Where a hierarchy is mounted: cgroup2, or cgroup with these controllers. */
+static int find_mount(const char *root, int v2, const char *controllers, char *mount, size_t size)
 {
     char path[LINE], line[LINE];
     FILE *file;
@@ -22,7 +33,7 @@ static int find_mount(const char *root, int v2, char *mount, size_t size)
         if (!tail || sscanf(line, "%*s %*s %*s %*s %4095s", point) != 1)
             continue;
         if (v2 ? strncmp(tail, " - cgroup2 ", 11) == 0
-               : strncmp(tail, " - cgroup ", 10) == 0 && strstr(tail, "cpuset"))
+               : strncmp(tail, " - cgroup ", 10) == 0 && has_option(tail, controllers))
             found = snprintf(mount, size, "%s%s", root, point) < (int)size;
     }
     fclose(file);
@@ -79,7 +90,7 @@ int cgroup_step_cpus(const char *root, struct cpuset *cpus)
     for (int v2 = 0; v2 <= 1; v2++) {
         char *step;
 
-        if (!find_mount(root, v2, mount, sizeof(mount)) ||
+        if (!find_mount(root, v2, "cpuset", mount, sizeof(mount)) ||
             !find_path(root, v2, path, sizeof(path)) || !(step = strstr(path, "/step_")))
             continue;
         snprintf(directory, sizeof(directory), "%s%s", mount, path);
@@ -102,4 +113,40 @@ int cgroup_step_cpus(const char *root, struct cpuset *cpus)
             return 1;
     }
     return 0;
+}
+
+/* The cgroup above all jobs, for a line of /proc/self/cgroup, which is cut up: the process' file
+ * there. With v2 only leaves have processes; Slurm has one for its own. */
+static int find_outside(const char *root, char *line, char *file, size_t size)
+{
+    char *controllers = strchr(line, ':'), *path, *job, mount[LINE];
+    int v2;
+
+    if (!controllers || !(path = strchr(++controllers, ':')))
+        return 0;
+    *path++ = '\0';
+    v2 = controllers[0] == '\0';
+    if (!strstr(path, "/job_") || !(job = strstr(path, v2 ? "/job_" : "/uid_")) ||
+        !find_mount(root, v2, controllers, mount, sizeof(mount)))
+        return 0;
+    *job = '\0';
+    return snprintf(file, size, "%s%s%s/cgroup.procs", mount, path, v2 ? "/system" : "") <
+           (int)size;
+}
+
+void cgroup_leave_job(const char *root)
+{
+    char path[LINE], line[LINE];
+    FILE *file, *processes;
+
+    snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
+    file = fopen(path, "re");
+    while (file && fgets(line, sizeof(line), file)) {
+        if (!find_outside(root, line, path, sizeof(path)) || !(processes = fopen(path, "r+e")))
+            continue;
+        fputs("0", processes); /* the writer */
+        fclose(processes);
+    }
+    if (file)
+        fclose(file);
 }

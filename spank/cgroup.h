@@ -8,4 +8,8 @@
  * where CPUs are not limited by a cgroup of a step. */
 int cgroup_step_cpus(const char *root, struct cpuset *cpus);
 
+/* Move this process (root's) out of its job's cgroups, to where Slurm has its own, so that they can
+ * be removed when the step is over. What cannot be left is stayed in. */
+void cgroup_leave_job(const char *root);
+
 #endif

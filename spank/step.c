@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cgroup.h"
 #include "controller.h"
 #include "image.h"
 
@@ -76,8 +77,20 @@ static void end_step(const struct plugin *plugin, uint32_t job, uint32_t step)
     }
 }
 
+/* End this process after that time. slurmstepd blocks the signal, or catches it to ignore it. */
+static void limit_time(unsigned seconds)
+{
+    sigset_t set;
+
+    signal(SIGALRM, SIG_DFL);
+    sigemptyset(&set);
+    sigaddset(&set, SIGALRM);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    alarm(seconds);
+}
+
 /* Run 'call' as the user in a process of its own: slurmstepd must not be kept, since the step is
- * not over before it is. */
+ * not over before it is; nor its cgroups, which Slurm tries to remove once. */
 static void as_user(spank_t spank, const char *name, unsigned seconds,
                     void (*call)(const struct plugin *plugin, uint32_t job, uint32_t step),
                     const struct plugin *plugin)
@@ -101,7 +114,8 @@ static void as_user(spank_t spank, const char *name, unsigned seconds,
     if (child == 0) {
         if (fork() != 0)
             _exit(0);
-        alarm(seconds);
+        limit_time(seconds);
+        cgroup_leave_job("");
         close_range(0, ~0U, 0);
         open("/dev/null", O_RDWR);
         dup2(0, 1);

@@ -29,6 +29,11 @@ unlike "$out" "open [123]" "GPUs that were not granted stay closed"
 try as_user srun -N2 -n2 --overcommit --megatron-image=/nowhere.sqsh sleep 100
 is "$rc" 1 "a step that fails on its nodes ends with 1, not with a signal" || diag "$out"
 
+# Who ends such a step on the other nodes outlives it, and must not keep Slurm from removing its cgroups.
+cgroups_of_jobs() { xargs -I{} find {} -type d -name 'job_*' <"$MEGATRON_CLUSTER/run/cgroups"; }
+wait_until 20 eval '[ -z "$(cgroups_of_jobs)" ]'
+is "$(cgroups_of_jobs)" "" "and leaves no cgroup behind"
+
 # Slurm counts GPUs from 0 in every task where it hides the others; what can be opened is not in doubt.
 fake_driver "$scratch/root" 3=0000:53:00.0 2=0000:64:00.0 1=0000:75:00.0 0=0000:86:00.0
 chmod -R a+rX "$scratch"

@@ -166,6 +166,53 @@ static void test_cgroups(void)
     }
 }
 
+/* The text of a file; "-" where there is none. */
+static const char *text_of(const char *name)
+{
+    static char text[64];
+    char path[256];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s%s", root, name);
+    file = fopen(path, "re");
+    if (!file)
+        return "-";
+    if (!fgets(text, sizeof(text), file))
+        text[0] = '\0';
+    fclose(file);
+    return text;
+}
+
+static void test_leaving(void)
+{
+    static const struct {
+        const char *name, *mounts, *self, *outside, *text;
+    } table[] = {
+        {"v1", "30 25 0:26 / /sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer\n",
+         "6:freezer:/slurm_n1/uid_7/job_2/step_0\n", "/sys/fs/cgroup/freezer/slurm_n1/cgroup.procs",
+         "0"},
+        {"v1, another hierarchy whose name begins so",
+         "29 25 0:25 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n"
+         "30 25 0:26 / /sys/fs/cgroup/both rw - cgroup cgroup rw,cpu,cpuacct\n",
+         "2:cpu,cpuacct:/slurm/uid_7/job_2/step_0\n", "/sys/fs/cgroup/both/slurm/cgroup.procs",
+         "0"},
+        {"v1, not in a job", "30 25 0:26 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n",
+         "8:pids:/system.slice/uid_7\n", "/sys/fs/cgroup/pids/system.slice/cgroup.procs", ""},
+        {"v2", "30 25 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+         "0::/system.slice/slurmstepd.scope/job_2/step_0/slurm\n",
+         "/sys/fs/cgroup/system.slice/slurmstepd.scope/system/cgroup.procs", "0"},
+        {"not mounted", "x\n", "6:devices:/slurm/uid_7/job_2\n", "/devices/slurm/cgroup.procs", ""},
+    };
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        put("/proc/self/mountinfo", table[i].mounts);
+        put("/proc/self/cgroup", table[i].self);
+        put(table[i].outside, "");
+        cgroup_leave_job(root);
+        is(text_of(table[i].outside), table[i].text, table[i].name);
+    }
+}
+
 static void put_gpu(const char *pci, int minor, const char *uuid)
 {
     char path[256], text[512];
@@ -390,6 +437,7 @@ int main(void)
     test_ports();
     test_busy_port();
     test_cgroups();
+    test_leaving();
     test_meeting();
     test_deadline();
     test_places(TOPOLOGIES "/hgx4.xml"); /* two packages, two GPUs at each */

@@ -1,6 +1,10 @@
 /* What slurmstepd does when the tasks of its node have ended: nothing at all, unless one failed or
  * was killed at its work on an image. Every step of every job comes through here. */
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "controller.h"
@@ -8,12 +12,20 @@
 #include "tap.h"
 
 static int forks, questions;
+static bool forking; /* really */
 
 /* In place of the C library's and of Slurm's: they count, and start nothing. */
 pid_t fork(void)
 {
     forks++;
-    return -1;
+    return forking ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : -1;
+}
+
+/* The time is over at once. */
+unsigned alarm(unsigned seconds)
+{
+    kill(getpid(), SIGALRM);
+    return seconds;
 }
 
 spank_err_t spank_get_item(spank_t spank, spank_item_t item, ...)
@@ -53,6 +65,38 @@ static const struct {
     {"both", true, true, true, SHARE_PENDING, 2},
 };
 
+static void ignore(int number)
+{
+    (void)number;
+}
+
+/* The process that ends the step has a limit, also as a child of slurmstepd, which blocks and
+ * catches the signal. */
+static void test_limit(void)
+{
+    struct plugin plugin = {.used = true};
+    struct error err = {.text = ""};
+    sigset_t set;
+    int status = 0;
+
+    plugin.share = share_create(1, &err);
+    if (!plugin.share || prctl(PR_SET_CHILD_SUBREAPER, 1)) {
+        ok(0, "a process of our own");
+        return;
+    }
+    plugin.share->end_step = 1;
+    sigemptyset(&set);
+    sigaddset(&set, SIGALRM);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGALRM, ignore);
+    forking = true;
+    step_exit(&plugin, NULL);
+    forking = false;
+    ok(waitpid(-1, &status, 0) > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM,
+       "what ends the step is ended when its time is over");
+    share_destroy(plugin.share, 1);
+}
+
 int main(void)
 {
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -73,5 +117,6 @@ int main(void)
            rows[i].forks > 0 ? "whose step it is is asked" : "nothing is asked");
         share_destroy(plugin.share, 2);
     }
+    test_limit();
     return done_testing();
 }
