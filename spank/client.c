@@ -318,7 +318,11 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
     if (!(plugin->config.off & PART_CHECKS) && check_counts(settings, &counts, err))
         return -1;
     if (spank_context() == S_CTX_LOCAL) {
-        write_note(plugin, request.wishes);
+        struct request inside;
+
+        /* What srun takes from the job for an option binds the step as an option does. */
+        read_request(&inside, true);
+        write_note(plugin, inside.wishes);
         write_het_note(plugin, &request);
     }
     return 0;

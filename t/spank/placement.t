@@ -81,6 +81,17 @@ like "$out" "^0 gpu=0 pci=0000:86:00.0 .* visible=3 " "--gpu-bind"
 try as_user srun -N1 -n2 -c 96 --gres=gpu:8 --cpu-bind=map_cpu:5,60 --megatron-tp=2 bash -c "$mine"
 like "$out" "^0 gpu=[0-9,]+ .* cpus=5 " "--cpu-bind: CPUs stay as they were bound"
 like "$out" "^1 gpu=[0-9,]+ .* cpus=60 " "--cpu-bind: of each task"
+script=$(batch bound <<EOT
+#!/bin/bash
+#SBATCH -N1 -n2 -c 96 --gres=gpu:8 --megatron-tp=2
+SLURM_CPU_BIND=map_cpu:60,5 srun bash -c '$mine'
+SLURM_HINT=nomultithread srun --megatron-verbose true
+EOT
+)
+try_batch as_user "$script"
+like "$out" "^0 gpu=[0-9,]+ .* cpus=60 " "SLURM_CPU_BIND in a job: as the option"
+like "$out" "^1 gpu=[0-9,]+ .* cpus=5 " "SLURM_CPU_BIND in a job: for each task"
+like "$out" "n1: CPUs are left as --cpu-bind or --hint chose them" "SLURM_HINT in a job: also"
 try as_user srun -N1 -n2 -c 4 --gres=gpu:2 --megatron-bind=none bash -c "$mine"
 is "$(sed -n 's/.*cpus=\([^ ]*\) .*/\1/p' <<<"$out" | sort -u | wc -l)" 2 "--megatron-bind=none: CPUs as Slurm bound them"
 try as_user srun -N1 -n2 -c 4 --gres=gpu:2 --megatron-nics=none bash -c "$mine"
