@@ -84,6 +84,9 @@ static int start_container(const struct image_node *node, const char *image, pid
     if (node->gpus[0]) {
         variables[count++] = visible;
         variables[count++] = drivers;
+    } else if (access("/proc/driver/nvidia/version", F_OK) < 0) {
+        /* Images of CUDA ask for all GPUs, and Enroot's hook fails where there is no driver. */
+        variables[count++] = "NVIDIA_VISIBLE_DEVICES=void";
     }
     if (wish)
         variables[count++] = efa;

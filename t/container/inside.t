@@ -64,9 +64,12 @@ printf '#!/bin/bash\ngrep ^NVIDIA_ "$ENROOT_ENVIRON" >"%s/told" || :\n' "$regist
 chmod 755 "$registry_dir/sysconf/hooks.d/98-test.sh"
 job env ENROOT_SYSCONF_PATH="$registry_dir/sysconf" srun -n2 --gpus-per-node=2 "$image" true
 is "$rc:$(sort "$registry_dir/tmp/told" | xargs)" "0:NVIDIA_DRIVER_CAPABILITIES=compute,utility NVIDIA_VISIBLE_DEVICES=0,1" "GPUs of all tasks of the node, to compute with"
+echo NVIDIA_VISIBLE_DEVICES=all >>"$root/etc/environment"
+mksquashfs "$root" "$registry_dir/cuda.sqsh" -quiet -no-progress -all-root >/dev/null
 rm -f "$registry_dir/tmp/told"
-job env ENROOT_SYSCONF_PATH="$registry_dir/sysconf" srun -n2 "$image" true
-is "$rc:$(cat "$registry_dir/tmp/told")" 0: "none without"
+job env ENROOT_SYSCONF_PATH="$registry_dir/sysconf" srun -n2 --megatron-image="$registry_dir/cuda.sqsh" true
+is "$rc:$(tail -n 1 "$registry_dir/tmp/told")" "0:NVIDIA_VISIBLE_DEVICES=$([ -e /proc/driver/nvidia/version ] && echo all || echo void)" \
+    "none without, though the image asks for all, where there is no driver"
 
 # A real client of PMIx, with the host's libraries.
 if "$MEGATRON_BUILD/runtime/megatron" version | grep -qi mpi; then
