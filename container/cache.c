@@ -29,6 +29,7 @@ static int join(char *path, size_t size, const char *directory, const char *name
 int make_directories(const char *directory, struct error *err)
 {
     char path[2048];
+    struct stat info;
 
     if (snprintf(path, sizeof(path), "%s", directory) >= (int)sizeof(path))
         return error_set(err, "the path %.100s... is too long", directory);
@@ -36,7 +37,9 @@ int make_directories(const char *directory, struct error *err)
         end = strchr(end + 1, '/');
         if (end)
             *end = '\0';
-        if (mkdir(path, 0700) < 0 && errno != EEXIST)
+        /* To look first has an automounter mount what it would refuse to make. */
+        if ((stat(path, &info) < 0 || !S_ISDIR(info.st_mode)) && mkdir(path, 0700) < 0 &&
+            errno != EEXIST)
             return error_set_errno(err, errno,
                                    "cannot make the directory %.300s; set MEGATRON_IMAGE_CACHE to "
                                    "one that you can write to",

@@ -6,9 +6,40 @@
 #include "stage.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <time.h>
+
+/* In place of the C library's: an automounter makes nothing where its mounts are. */
+static const char *automounted;
+
+int mkdir(const char *path, mode_t mode)
+{
+    if (automounted && strcmp(path, automounted) == 0) {
+        errno = EACCES;
+        return -1;
+    }
+    return mkdirat(AT_FDCWD, path, mode);
+}
+
+static void test_directories(void)
+{
+    char home[64], missing[64], path[128];
+    struct stat status;
+
+    snprintf(home, sizeof(home), "%s/home", directory);
+    snprintf(missing, sizeof(missing), "%s/missing", directory);
+    snprintf(path, sizeof(path), "%s/a/b", home);
+    mkdir(home, 0755);
+    automounted = home;
+    is_int(make_directories(path, &err), 0, "directories in a home that is mounted");
+    ok(stat(path, &status) == 0 && S_ISDIR(status.st_mode), "are there");
+    automounted = missing;
+    is_int(make_directories(missing, &err), -1, "in one that is not");
+    ok(strstr(err.text, missing) && strstr(err.text, "MEGATRON_IMAGE_CACHE"), "sentence");
+    automounted = NULL;
+}
 
 /* Somebody takes a few drafts of records away. */
 struct thief {
@@ -237,6 +268,7 @@ int main(void)
 {
     if (!mkdtemp(directory))
         return 1;
+    test_directories();
     test_records();
     test_cache();
     test_stage();
