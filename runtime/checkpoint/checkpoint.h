@@ -56,8 +56,8 @@ struct checkpoint_loaded {
 
 /* Read the newest whole checkpoint of config->load: weights into the gradient arena, in fp32, as
  * engine_start expects them, and the moments to their place. A damaged one is named and the one
- * before it taken. A directory without checkpoints is no error if it is the one to save in.
- * Returns 0, CHECKPOINT_REFUSED or -1. */
+ * before it taken; one that cannot be read now is an error. A directory without checkpoints is no
+ * error if it is the one to save in. Returns 0, CHECKPOINT_REFUSED or -1. */
 int checkpoint_load(struct checkpoint *checkpoint, struct checkpoint_loaded *loaded,
                     struct error *err);
 

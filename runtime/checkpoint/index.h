@@ -74,6 +74,14 @@ void index_clear(struct checkpoint_index *index);
 /* The text of index.json, to free; 'size' without the NUL behind it. */
 char *index_write(const struct checkpoint_index *index, size_t *size, struct error *err);
 
+/* What index_load, shard_reader_* and reshard_read return where the checkpoint itself is at fault:
+ * a wrong checksum, size or content, or data that is lost. -1 is for what may pass, such as a file
+ * server that is away or no file handle left. */
+enum { CHECKPOINT_DAMAGED = -3 };
+
+/* Which of the two it is where errno is 'number'. */
+int index_fault(int number);
+
 /* Read and check everything a reader relies on. 'name' is for errors. */
 int index_read(struct checkpoint_index *index, const char *text, size_t size, const char *name,
                struct error *err);

@@ -3,6 +3,7 @@
 #include "file.h"
 #include "index_private.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -362,6 +363,18 @@ int index_read(struct checkpoint_index *index, const char *text, size_t size, co
     return rc < 0 ? error_prefix(err, "%s", name) : 0;
 }
 
+int index_fault(int number)
+{
+    /* What is not there or no file of ours, what a disk cannot read, and what file systems find
+     * wrong with their own records. */
+    static const int lost[] = {ENOENT, EISDIR, EFBIG, EIO, ENODATA, EBADMSG, EUCLEAN};
+
+    for (size_t i = 0; i < sizeof(lost) / sizeof(lost[0]); i++)
+        if (number == lost[i])
+            return CHECKPOINT_DAMAGED;
+    return -1;
+}
+
 int index_load(struct checkpoint_index *index, const char *directory, struct error *err)
 {
     struct file_bytes bytes;
@@ -369,10 +382,11 @@ int index_load(struct checkpoint_index *index, const char *directory, struct err
     int rc;
 
     memset(index, 0, sizeof(*index));
-    if (directory_path(path, err, "%s/" INDEX_NAME, directory) < 0 ||
-        file_read(path, INDEX_LIMIT, &bytes, err) < 0)
+    if (directory_path(path, err, "%s/" INDEX_NAME, directory) < 0)
         return -1;
+    if (file_read(path, INDEX_LIMIT, &bytes, err) < 0)
+        return index_fault(errno);
     rc = index_read(index, bytes.data, bytes.length, path, err);
     file_bytes_clear(&bytes);
-    return rc;
+    return rc < 0 ? CHECKPOINT_DAMAGED : 0;
 }

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* What went wrong with one checkpoint: it does not fit this run, or, on any rank, it is damaged. */
-enum { REFUSED = CHECKPOINT_REFUSED, DAMAGED = REFUSED - 1 };
+enum { REFUSED = CHECKPOINT_REFUSED, DAMAGED = CHECKPOINT_DAMAGED };
 
 enum { PAGE = 4096, STRIPES = 64 };
 
@@ -164,16 +164,16 @@ static int read_share(struct checkpoint *c, const char *directory, struct checkp
     struct pieces held;
     int rc;
 
-    if (index_load(index, directory, err) < 0)
-        return DAMAGED;
-    rc = check_index(c, index, err);
+    rc = index_load(index, directory, err);
+    if (rc == 0)
+        rc = check_index(c, index, err);
     if (rc < 0)
         return rc;
     rc = pieces_create(&held, c->parameters, &c->parallel->at, c->shard, PIECES_HELD, err);
     if (rc == 0)
         rc = clear_gaps(&held, parts, arrays, elements, err);
-    if (rc == 0 && reshard_read(directory, index, c->parameters, &held, parts, arrays, err) < 0)
-        rc = DAMAGED;
+    if (rc == 0)
+        rc = reshard_read(directory, index, c->parameters, &held, parts, arrays, err);
     pieces_destroy(&held);
     return rc;
 }

@@ -140,11 +140,8 @@ int origin_schedule(struct step_rules *rules, const char *directory, int64_t ite
     }
     if (directory_path(path, err, "%s/iter_%07" PRId64, directory, iteration) < 0)
         return -1;
-    rc = index_load(&index, path, err);
-    if (rc == 0) {
-        *rules = index.rules;
-        rc = index.arrays > 1;
-    }
+    rc = index_load(&index, path, err) < 0 ? -1 : index.arrays > 1;
+    *rules = index.rules;
     index_clear(&index);
     return rc;
 }

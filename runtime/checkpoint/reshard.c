@@ -218,11 +218,10 @@ static int read_file(struct reshard *r, const struct index_file *file, struct er
 
     if (!is_needed(r, file))
         return 0;
-    reader = shard_reader_open(r->directory, file, r->index->arrays, err);
-    if (!reader)
-        return -1;
     r->file = file;
-    rc = shard_reader_read(reader, &sink, err);
+    rc = shard_reader_open(&reader, r->directory, file, r->index->arrays, err);
+    if (rc == 0)
+        rc = shard_reader_read(reader, &sink, err);
     shard_reader_close(reader);
     return rc;
 }
@@ -242,8 +241,10 @@ static int prepare(struct reshard *r, const struct parameters *parameters,
         const struct parameter *p = &parameters->list[pieces->list[i].parameter];
         int tensor = index_find(index, p->name);
 
-        if (tensor < 0)
-            return error_set(err, "there is no tensor %s", p->name);
+        if (tensor < 0) {
+            error_set(err, "there is no tensor %s", p->name);
+            return CHECKPOINT_DAMAGED;
+        }
         r->wants[i].parameter = p;
         r->wants[i].piece = &pieces->list[i];
         r->wants[i].next = r->first[tensor];
@@ -263,9 +264,11 @@ int reshard_read(const char *directory, const struct checkpoint_index *index,
     for (int i = 0; i < index->file_count && rc == 0; i++)
         rc = read_file(&r, &index->files[i], err);
     for (int i = 0; i < pieces->count && rc == 0; i++)
-        if (r.wants[i].got != array_count * pieces->list[i].count)
-            rc = error_set(err, "a part of tensor %s is in none of its files",
-                           r.wants[i].parameter->name);
+        if (r.wants[i].got != array_count * pieces->list[i].count) {
+            error_set(err, "a part of tensor %s is in none of its files",
+                      r.wants[i].parameter->name);
+            rc = CHECKPOINT_DAMAGED;
+        }
     free(r.wants);
     free(r.first);
     return rc;

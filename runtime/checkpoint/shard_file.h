@@ -25,9 +25,10 @@ int shard_file_write(const char *path, const struct parameters *parameters,
 
 struct shard_reader;
 
-/* Open a file for reading and check its length, header and checksums. Caller must close. */
-struct shard_reader *shard_reader_open(const char *directory, const struct index_file *file,
-                                       int arrays, struct error *err);
+/* Open a file for reading and check its length, header and checksums. Returns 0, CHECKPOINT_DAMAGED
+ * or -1; shard_reader_close in all cases. */
+int shard_reader_open(struct shard_reader **reader, const char *directory,
+                      const struct index_file *file, int arrays, struct error *err);
 void shard_reader_close(struct shard_reader *reader);
 
 /* Where what is read goes. Elements are counted over all arrays of the file, one behind the other.
@@ -40,7 +41,7 @@ struct shard_sink {
     void *context;
 };
 
-/* Read and check the blocks that are needed, by several threads. */
+/* Read and check the blocks that are needed, by several threads. Returns as shard_reader_open. */
 int shard_reader_read(struct shard_reader *reader, const struct shard_sink *sink,
                       struct error *err);
 

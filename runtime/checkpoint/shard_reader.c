@@ -30,10 +30,16 @@ static int read_bytes(struct shard_reader *r, void *out, size_t count, int64_t a
                       struct error *err)
 {
     ssize_t got = file_read_at(r->fd, out, count, at);
+    int number = errno;
 
-    if (got < 0)
-        return error_set_errno(err, errno, "cannot read %s", r->path);
-    return (size_t)got == count ? 0 : error_set(err, "%s is cut short", r->path);
+    if ((size_t)got == count)
+        return 0;
+    if (got < 0) {
+        error_set_errno(err, number, "cannot read %s", r->path);
+        return index_fault(number);
+    }
+    error_set(err, "%s is cut short", r->path);
+    return CHECKPOINT_DAMAGED;
 }
 
 /* Header and numbers against what the index says. */
@@ -53,8 +59,10 @@ static int check_head(struct shard_reader *r, const struct index_file *file, int
         checksum_begin(&sum);
         checksum_add(&sum, header, (size_t)file->data);
         checksum_add(&sum, r->sums, (size_t)blocks * sizeof(*r->sums));
-        if (checksum_end(&sum) != file->checksum)
-            rc = error_set(err, "%s is damaged: its header or its checksums changed", r->path);
+        if (checksum_end(&sum) != file->checksum) {
+            error_set(err, "%s is damaged: its header or its checksums changed", r->path);
+            rc = CHECKPOINT_DAMAGED;
+        }
     }
     free(header);
     return rc;
@@ -66,11 +74,17 @@ static int open_reader(struct shard_reader *r, const struct index_file *file, st
     int64_t blocks = shard_blocks(r->bytes);
 
     r->fd = open(r->path, O_RDONLY | O_CLOEXEC);
-    if (r->fd < 0 || fstat(r->fd, &status) < 0)
-        return error_set_errno(err, errno, "cannot open %s", r->path);
-    if (file->bytes != r->data + r->bytes + 8 * blocks || status.st_size != file->bytes)
-        return error_set(err, "%s has %lld bytes, and %" PRId64 " are expected", r->path,
-                         (long long)status.st_size, file->bytes);
+    if (r->fd < 0 || fstat(r->fd, &status) < 0) {
+        int number = errno;
+
+        error_set_errno(err, number, "cannot open %s", r->path);
+        return index_fault(number);
+    }
+    if (file->bytes != r->data + r->bytes + 8 * blocks || status.st_size != file->bytes) {
+        error_set(err, "%s has %lld bytes, and %" PRId64 " are expected", r->path,
+                  (long long)status.st_size, file->bytes);
+        return CHECKPOINT_DAMAGED;
+    }
     r->sums = malloc((size_t)(blocks + 1) * sizeof(*r->sums));
     if (!r->sums)
         return error_set(err, "out of memory");
@@ -78,25 +92,20 @@ static int open_reader(struct shard_reader *r, const struct index_file *file, st
     return check_head(r, file, blocks, err);
 }
 
-struct shard_reader *shard_reader_open(const char *directory, const struct index_file *file,
-                                       int arrays, struct error *err)
+int shard_reader_open(struct shard_reader **reader, const char *directory,
+                      const struct index_file *file, int arrays, struct error *err)
 {
-    struct shard_reader *r = calloc(1, sizeof(*r));
+    struct shard_reader *r = *reader = calloc(1, sizeof(*r));
 
-    if (!r) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
+    if (!r)
+        return error_set(err, "out of memory");
     r->fd = -1;
     r->data = file->data;
     r->elements = file->elements;
     r->bytes = file->elements * 4 * arrays;
-    if (directory_path(r->path, err, "%s/%s", directory, file->name) < 0 ||
-        open_reader(r, file, err) < 0) {
-        shard_reader_close(r);
-        return NULL;
-    }
-    return r;
+    if (directory_path(r->path, err, "%s/%s", directory, file->name) < 0)
+        return -1;
+    return open_reader(r, file, err);
 }
 
 void shard_reader_close(struct shard_reader *r)
@@ -127,15 +136,17 @@ static int read_block(struct shard_reader *r, int64_t number, char *out, struct 
     checksum_begin(&sum);
     for (size_t at = 0; at < size; at += PART) {
         size_t part = size - at < PART ? size - at : PART;
+        int rc = read_bytes(r, out + at, part, r->data + first + (int64_t)at, err);
 
-        if (read_bytes(r, out + at, part, r->data + first + (int64_t)at, err) < 0)
-            return -1;
+        if (rc < 0)
+            return rc;
         checksum_add(&sum, out + at, part);
     }
-    if (checksum_end(&sum) != r->sums[number])
-        return error_set(err, "%s is damaged within bytes %" PRId64 " to %" PRId64, r->path,
-                         r->data + first, r->data + first + (int64_t)size - 1);
-    return 0;
+    if (checksum_end(&sum) == r->sums[number])
+        return 0;
+    error_set(err, "%s is damaged within bytes %" PRId64 " to %" PRId64, r->path, r->data + first,
+              r->data + first + (int64_t)size - 1);
+    return CHECKPOINT_DAMAGED;
 }
 
 /* What the threads share. */
@@ -145,7 +156,10 @@ struct reading {
     int64_t count; /* of blocks */
     atomic_int_fast64_t next;
     atomic_int failed;
-    struct error failures[READERS];
+    struct {
+        int rc;
+        struct error err;
+    } ends[READERS]; /* of the threads */
 };
 
 static int read_to_sink(struct reading *reading, int64_t number, char *block, struct error *err)
@@ -155,24 +169,24 @@ static int read_to_sink(struct reading *reading, int64_t number, char *block, st
     int64_t first = number * (int64_t)(SHARD_BLOCK / 4);
     int64_t count = (int64_t)(size_of_block(r, number) / 4);
     float *to = NULL;
+    int rc;
 
     if (!sink->wants(sink->context, first, count, &to))
         return 0;
     /* The disk is to go on while this thread adds up: ask for what it is likely to take next. */
     posix_fadvise(r->fd, r->data + (number + READERS) * (int64_t)SHARD_BLOCK, SHARD_BLOCK,
                   POSIX_FADV_WILLNEED);
-    if (read_block(r, number, to ? (char *)to : block, err) < 0)
-        return -1;
-    if (!to)
+    rc = read_block(r, number, to ? (char *)to : block, err);
+    if (rc == 0 && !to)
         sink->take(sink->context, first, count, (const float *)(const void *)block);
-    return 0;
+    return rc;
 }
 
 /* One of the threads: takes block after block. */
 static void read_some(void *context, int64_t thread)
 {
     struct reading *reading = context;
-    struct error *err = &reading->failures[thread];
+    struct error *err = &reading->ends[thread].err;
     void *block = malloc(SHARD_BLOCK);
     int64_t number;
     int rc = block ? 0 : error_set(err, "out of memory");
@@ -182,6 +196,7 @@ static void read_some(void *context, int64_t thread)
         rc = read_to_sink(reading, number, block, err);
     if (rc < 0)
         reading->failed = 1;
+    reading->ends[thread].rc = rc;
     free(block);
 }
 
@@ -200,12 +215,12 @@ int shard_reader_read(struct shard_reader *r, const struct shard_sink *sink, str
     } else {
         read_some(&reading, 0);
     }
-    for (int i = 0; i < READERS && reading.failed; i++)
-        if (reading.failures[i].text[0] != '\0') {
-            *err = reading.failures[i];
-            break;
+    for (int i = 0; i < READERS; i++)
+        if (reading.ends[i].rc < 0) {
+            *err = reading.ends[i].err;
+            return reading.ends[i].rc;
         }
-    return reading.failed ? -1 : 0;
+    return 0;
 }
 
 static int wants_all(void *context, int64_t first, int64_t count, float **to)

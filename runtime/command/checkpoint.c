@@ -163,9 +163,11 @@ static int verify_one(const char *path, struct error *err)
     if (rc == 0)
         rc = check_cover(&index, err);
     for (int i = 0; i < index.file_count && rc == 0; i++) {
-        struct shard_reader *reader = shard_reader_open(path, &index.files[i], index.arrays, err);
+        struct shard_reader *reader;
 
-        rc = reader ? shard_reader_verify(reader, err) : -1;
+        rc = shard_reader_open(&reader, path, &index.files[i], index.arrays, err);
+        if (rc == 0)
+            rc = shard_reader_verify(reader, err);
         shard_reader_close(reader);
     }
     if (rc == 0)

@@ -39,9 +39,11 @@ static int read_all(int fd, const char *path, size_t capacity, size_t limit,
         if (got == 0)
             break;
         bytes->length += (size_t)got;
-        if (bytes->length > limit)
-            return error_set(err, "%s is larger than %zu bytes, the most that is read", path,
-                             limit);
+        if (bytes->length > limit) {
+            error_set(err, "%s is larger than %zu bytes, the most that is read", path, limit);
+            errno = EFBIG;
+            return -1;
+        }
     }
     bytes->data[bytes->length] = '\0';
     return 0;
@@ -51,7 +53,7 @@ int file_read(const char *path, size_t limit, struct file_bytes *bytes, struct e
 {
     struct stat status;
     size_t capacity = 0;
-    int fd, rc;
+    int fd, rc, number;
 
     memset(bytes, 0, sizeof(*bytes));
     fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -63,9 +65,11 @@ int file_read(const char *path, size_t limit, struct file_bytes *bytes, struct e
         capacity = bytes->data ? (size_t)status.st_size + 2 : 0;
     }
     rc = read_all(fd, path, capacity, limit, bytes, err);
+    number = errno;
     close(fd);
     if (rc < 0)
         file_bytes_clear(bytes);
+    errno = number;
     return rc;
 }
 

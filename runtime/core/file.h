@@ -17,7 +17,7 @@ struct file_bytes {
 };
 
 /* Read all of 'path' (a plain file or a pipe) if it has at most 'limit' bytes. Returns 0, or -1
- * with a sentence that names the file. The caller clears 'bytes'. */
+ * with a sentence that names the file and errno set. The caller clears 'bytes'. */
 int file_read(const char *path, size_t limit, struct file_bytes *bytes, struct error *err);
 
 void file_bytes_clear(struct file_bytes *bytes);

@@ -31,6 +31,35 @@ damaged "a missing file" "rm rank_00000.safetensors" 'cannot open .*rank_00000.s
 damaged "a missing index" "rm index.json" 'cannot open .*index.json'
 damaged "a flipped bit of the index" "flip index.json 300" 'checksum is wrong'
 
+# What keeps a checkpoint from being read at the moment is no damage: to go back to the one before it would lose work.
+busy='#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+typedef int opening(const char *path, int flags, ...);
+#define REPLACE(name)                                                             \
+    int name(const char *path, int flags, ...)                                    \
+    {                                                                             \
+        opening *real = (opening *)dlsym(RTLD_NEXT, #name);                       \
+                                                                                  \
+        errno = ENFILE;                                                           \
+        return strstr(path, "iter_0000006/" BUSY) ? -1 : real(path, flags, 0666); \
+    }
+REPLACE(open)
+REPLACE(open64)'
+rm -rf run && cp -r whole run && rm -rf run/iter_0000008 && echo 6 >run/latest_checkpointed_iteration.txt
+for file in index rank; do
+    if ! command -v "${CC:-cc}" >/dev/null; then
+        ok "a file that cannot be opened # SKIP no compiler" true
+    elif ok "a file can be made busy: $file" "${CC:-cc}" -shared -fPIC "-DBUSY=\"$file\"" -o busy.so -xc - -ldl <<<"$busy"; then
+        LD_PRELOAD=$scratch/busy.so train 1 --save run --load run
+        is "$rc" 1 "it ends the run, which can be started again"
+        like "$out" "megatron train: --load run/iter_0000006: cannot open .*$file.*: Too many open files in system" "  and is named"
+        unlike "$out" 'WARNING|iteration +4/' "  and no older one is taken"
+    fi
+done
+
 for bad in iter_0000003 iter_0000006; do rm -rf run/$bad/index.json; done
 rm -rf run/iter_0000008
 train 1 --load run

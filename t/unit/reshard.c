@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -282,7 +283,8 @@ static void test_damage(void)
         if (rows[i].cut >= 0)
             ok(ftruncate(fd, rows[i].cut) == 0, "cut to %ld", rows[i].cut);
         close(fd);
-        ok(read_all(directory, &model, &two, &err) < 0 && strstr(err.text, rows[i].text),
+        ok(read_all(directory, &model, &two, &err) == CHECKPOINT_DAMAGED &&
+               strstr(err.text, rows[i].text),
            "%s is noticed", rows[i].name);
         diag("%s", err.text);
     }
@@ -292,9 +294,41 @@ static void test_damage(void)
     {
         struct error err = {""};
 
-        ok(read_all(directory, &model, &two, &err) < 0 && strstr(err.text, "rank_00001"),
+        ok(read_all(directory, &model, &two, &err) == CHECKPOINT_DAMAGED &&
+               strstr(err.text, "rank_00001"),
            "a missing file is named");
     }
+}
+
+/* What keeps a checkpoint from being read now says nothing about it: here no file handle is left.
+ */
+static void test_trouble(void)
+{
+    struct layout two = {2, 1, 1, 1};
+    struct model_config model = fitted(&gpt, &two, 1);
+    struct checkpoint_index index;
+    char directory[PATH_MAX];
+    struct error err = {""};
+    struct shard_reader *reader;
+    struct rlimit before, none;
+
+    snprintf(directory, sizeof(directory), "%s/trouble", scratch);
+    write_all(directory, &model, &two, &err);
+    ok(index_load(&index, directory, &err) == 0 && getrlimit(RLIMIT_NOFILE, &before) == 0,
+       "a checkpoint");
+    none = (struct rlimit){0, before.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &none);
+    ok(shard_reader_open(&reader, directory, &index.files[0], index.arrays, &err) == -1,
+       "a file that cannot be opened now is not damaged: %s", err.text);
+    shard_reader_close(reader);
+    index_clear(&index);
+    ok(index_load(&index, directory, &err) == -1, "nor is an index: %s", err.text);
+    index_clear(&index);
+    setrlimit(RLIMIT_NOFILE, &before);
+    ok(read_all(directory, &model, &two, &err) == 0, "both can be read later");
+    ok(index_fault(EIO) == CHECKPOINT_DAMAGED && index_fault(ESTALE) == -1,
+       "a disk that fails is another matter than a server");
+    directory_remove(directory, &err);
 }
 
 /* Replace the first 'from' of an index by 'to' and make its checksum right again. */
@@ -424,6 +458,7 @@ int main(void)
     test_matrix("llama", &llama);
     test_blocks();
     test_damage();
+    test_trouble();
     test_hostile();
     test_model();
     test_newest();
