@@ -13,8 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long a rank that failed waits for the others to see it. */
-static const double failure_seconds = 5;
+/* How long a rank that failed waits for the others to see it. On many nodes some start late, and
+ * would wait in vain for a rank 0 that failed at once; that the directory is lost all see for
+ * themselves. */
+static const double failure_seconds = 60, lost_seconds = 5;
 
 /* --- Before the work -------------------------------------------------------------------------- */
 
@@ -305,17 +307,19 @@ int preprocess(const struct preprocess_config *config, const struct world *world
     } else if (rc < 0 && was_finished(&run)) {
         rc = 0;
     } else if (rc < 0) {
+        int lost = work_lost(&run.work);
         char message[512];
 
-        if (work_lost(&run.work))
+        if (lost)
             error_set(err,
                       "another run has taken over (or removed) %.2000s, so this one ends; give "
                       "each run an --output-prefix of its own",
                       run.work.root);
 
         snprintf(message, sizeof(message), "%.400s (rank %lld)", err->text, (long long)world->rank);
-        work_end(&run.work, message, failure_seconds, NULL);
-        if (world->size > 1)
+        if (work_end(&run.work, message, lost ? lost_seconds : failure_seconds, NULL) > 0)
+            work_acknowledge(&run.work);
+        else if (world->size > 1)
             work_forget_launch(&run.work);
     }
     clean_up(&run);

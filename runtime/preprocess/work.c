@@ -214,8 +214,8 @@ int work_await(struct work *work, struct plan *plan, struct error *err)
         }
         if (disk_now() - begin > START_SECONDS)
             return error_set(err,
-                             "rank %lld: rank 0 made no plan in %d s; is %s on a file system "
-                             "that all nodes share?",
+                             "rank %lld: rank 0 made no plan in %d s; did it fail, or is %s on no "
+                             "file system that all nodes share?",
                              (long long)work->world->rank, START_SECONDS, work->root);
         disk_sleep(pause);
         pause = pause < 1 ? pause * 1.5 : 1;
@@ -235,7 +235,7 @@ int work_end(struct work *work, const char *message, double seconds, struct erro
         return -1;
     fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
-        return errno == EEXIST ? 0 : error_set_errno(err, errno, "cannot create %s", path);
+        return errno == EEXIST ? 1 : error_set_errno(err, errno, "cannot create %s", path);
     /* One write with an end mark: a reader sees all of it or takes it for not there yet. */
     if (dprintf(fd, "%.400s\n", message) < 0 || close(fd) < 0)
         return error_set_errno(err, errno, "cannot write %s", path);

@@ -63,8 +63,8 @@ int work_was_removed(struct work *work);
  * 'err' is how it ended, empty if well); -1 on error or when rank 0 does not come. */
 int work_await(struct work *work, struct plan *plan, struct error *err);
 
-/* Say how the launch ended ("": well). The first word counts. Then wait until the other ranks have
- * seen it, for at most 'seconds'. */
+/* Say how the launch ended ("": well). Then wait until the other ranks have seen it, for at most
+ * 'seconds'. Returns 0; 1 at once where another rank has said it before, whose word counts; -1. */
 int work_end(struct work *work, const char *message, double seconds, struct error *err);
 
 /* Has somebody ended the launch? Returns 1 and the message ("" if it went well), else 0. */

@@ -261,6 +261,18 @@ ranks 2 --input c.jsonl --output-prefix c
 is $? 1 "output that exists stops all ranks"
 whole c
 ok "and leaves no work directory behind"
+# The second one starts long after the first has failed.
+struck=1 blow=(sh -c 'sleep 8; exec "$@"' late)
+ranks 2 --input c.jsonl --output-prefix c
+is "$ranked $(grep -c 'c_text_document.bin exists; use --overwrite' rank1.log)" "1 1 1" "also one that starts late"
+whole c
+ok "which leaves nothing behind, either"
+# Each finds the same error: the first that says it is answered by the others.
+struck='' blow=()
+ranks 3 --input c.jsonl --output-prefix same --vocab-file none --tokenizer-type GPT2BPETokenizer
+is "$ranked $(grep -l 'none' rank?.log | wc -l)" "1 1 1 3" "an error that all ranks find at once"
+whole same
+ok "leaves nothing behind"
 
 # --- A full disk
 make_corpus 2 2000 big
