@@ -191,7 +191,8 @@ struct checkpoint *checkpoint_create(const struct checkpoint_config *config, str
 
 void checkpoint_destroy(struct checkpoint *c)
 {
-    if (!c)
+    /* A thread that is stuck ends with the process. */
+    if (!c || c->stuck)
         return;
     checkpoint_end_thread(c);
     pthread_mutex_destroy(&c->lock);

@@ -6,6 +6,7 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 enum { ARRAYS = 3, TEXT = 7 * 56 };
 
@@ -51,6 +52,10 @@ struct checkpoint {
     enum phase job; /* what the thread is to do, PHASE_NONE: nothing */
     int quit;
     struct report mine;
+    atomic_int_fast64_t moved; /* bytes that the thread has moved; needs no lock */
+    int64_t seen;              /* of them, when 'seen_at' */
+    double seen_at;
+    int stuck; /* the thread was given up, and still has the memory */
     struct error failure;
     struct error leftover; /* why old checkpoints could not be removed; empty: they could */
 };

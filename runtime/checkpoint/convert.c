@@ -59,7 +59,7 @@ static int import_stage(const struct source *source, const struct layout *layout
         rc = source->load(source, &p.list[pieces.list[i].parameter], values + pieces.list[i].shard,
                           err);
     if (rc == 0)
-        rc = shard_file_write(path, &p, &pieces, (const float *const *)&values, 1, file, err);
+        rc = shard_file_write(path, &p, &pieces, (const float *const *)&values, 1, file, NULL, err);
     free(values);
     pieces_destroy(&pieces);
     parameters_destroy(&p);

@@ -27,7 +27,7 @@ static int write_share(struct checkpoint *c, struct index_file *file, struct err
                        c->parallel->comm->rank) < 0)
         return -1;
     return shard_file_write(path, c->parameters, &c->written, arrays, checkpoint_arrays_of(c), file,
-                            err);
+                            &c->moved, err);
 }
 
 static int write_index(struct checkpoint *c, struct error *err)
@@ -339,10 +339,36 @@ int checkpoint_poll(struct checkpoint *c, struct error *err)
     return c->phase == PHASE_NONE ? 0 : advance(c, 0, err);
 }
 
+/* A save may take its time, but no wait is longer than the deadline while no byte moves. */
+static int check_moves(struct checkpoint *c, struct error *err)
+{
+    int64_t moved = atomic_load(&c->moved);
+    double now = clock_now();
+    int writes;
+
+    pthread_mutex_lock(&c->lock);
+    writes = c->job == PHASE_WRITE;
+    pthread_mutex_unlock(&c->lock);
+    if (!writes || moved != c->seen) {
+        c->seen = moved;
+        c->seen_at = now;
+    }
+    if (now - c->seen_at < c->parallel->comm->deadline)
+        return 0;
+    c->stuck = 1;
+    return error_set(err,
+                     "rank %d could write nothing of the checkpoint of iteration %" PRId64
+                     " for %.0f s: %s/rank_%05d.safetensors; look at its file system, or give more "
+                     "--distributed-timeout-minutes",
+                     c->parallel->comm->rank, c->progress.iteration, now - c->seen_at, c->temporary,
+                     c->parallel->comm->rank);
+}
+
 int checkpoint_wait(struct checkpoint *c, struct error *err)
 {
+    c->seen_at = clock_now();
     while (c->phase != PHASE_NONE)
-        if (advance(c, 1, err) < 0)
+        if (advance(c, 1, err) < 0 || check_moves(c, err) < 0)
             return -1;
     return 0;
 }

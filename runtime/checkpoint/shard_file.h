@@ -9,6 +9,8 @@
 
 #include "index.h"
 
+#include <stdatomic.h>
+
 #define SHARD_BLOCK ((size_t)4 << 20)
 
 /* Blocks of that many bytes of arrays. */
@@ -18,10 +20,11 @@ static inline int64_t shard_blocks(int64_t bytes)
 }
 
 /* Write the pieces of 'parameters' from 'arrays' (of the shard's elements each) to 'path' and flush
- * them to disk. Fills data, elements, bytes and checksum of 'file'. */
+ * them to disk. Fills data, elements, bytes and checksum of 'file'. 'moved' (or NULL) grows
+ * for as long as this gets on. */
 int shard_file_write(const char *path, const struct parameters *parameters,
                      const struct pieces *pieces, const float *const *arrays, int array_count,
-                     struct index_file *file, struct error *err);
+                     struct index_file *file, atomic_int_fast64_t *moved, struct error *err);
 
 struct shard_reader;
 

@@ -228,6 +228,32 @@ elif ok "a save can be made slow" "${CC:-cc}" -shared -fPIC -o slow.so -xc - <<<
     same late/iter_0000008 whole/iter_0000008 "and the end is the same"
 fi
 
+# A save that does not get on ends all ranks, and names the one; what it has of the save does not hold up its end.
+stuck='#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int fsync(int fd)
+{
+    char link[64], path[4096] = "";
+
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    if (readlink(link, path, sizeof(path) - 1) > 0 && strstr(path, "/rank_00001"))
+        for (;;)
+            pause();
+    return (int)syscall(SYS_fsync, fd);
+}'
+if ! command -v "${CC:-cc}" >/dev/null; then
+    ok "a save that does not get on # SKIP no compiler" true
+elif ok "a save can be made to hang" "${CC:-cc}" -shared -fPIC -o stuck.so -xc - <<<"$stuck"; then
+    for how in "" --async-save; do
+        LD_PRELOAD=$scratch/stuck.so train 2 $t 2 --save stuck --save-interval 4 --distributed-timeout-minutes 0.1 $how
+        is "$rc" 1 "a save that does not get on ends the run${how:+, $how}"
+        like "$out" 'rank 1 could write nothing of the checkpoint of iteration 4 for [0-9]+ s: stuck/iter_0000004.tmp-.*/rank_00001.safetensors' \
+            "  and is named"
+    done
+fi
+
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     chmod 755 "$scratch"
     mkdir -m 555 sealed

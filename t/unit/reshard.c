@@ -139,7 +139,7 @@ static int write_all(const char *directory, const struct model_config *model,
         directory_path(path, err, "%s/%s", directory, index.files[i].name);
         if (rc == 0)
             rc = shard_file_write(path, &r.p, &r.pieces, (const float *const *)r.arrays, ARRAYS,
-                                  &index.files[i], err);
+                                  &index.files[i], NULL, err);
         if (elements != index.files[i].elements)
             rc = error_set(err, "the index has %" PRId64 " elements", elements);
         rank_close(&r);
