@@ -104,6 +104,18 @@ static void granted_cpus(const struct share *share, const struct place_input *in
 
 /* --- results -------------------------------------------------------------------------------- */
 
+/* Is it one that NCCL and UCX use by its name? The kernel's name, or what rdma-core makes of it;
+ * there those of EFA begin with rdma, and those of Omni-Path with opa. */
+static bool is_verbs(const struct topology_device *nic)
+{
+    static const char *const begins[] = {"mlx", "roce", "ibp", "ibs", "ibo", "ibx"};
+
+    for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
+        if (strncmp(nic->name, begins[i], strlen(begins[i])) == 0)
+            return true;
+    return false;
+}
+
 static void set_nics(const struct placement_task *task, struct share_result *result)
 {
     for (size_t i = 0; i < task->nic_count; i++) {
@@ -111,7 +123,7 @@ static void set_nics(const struct placement_task *task, struct share_result *res
         char name[32];
 
         share_list_add(result->nics, "%s", topology_device_name(nic, name));
-        if (strncmp(nic->name, "mlx", 3) == 0)
+        if (is_verbs(nic))
             share_list_add(result->ucx, "%s:1", nic->name);
         if (strncmp(nic->name, "cxi", 3) == 0)
             share_list_add(result->cxi, "%s", nic->name);
@@ -154,7 +166,7 @@ static void set_node(const struct placement *placement, struct share *share)
     for (size_t i = 0; i < placement->nic_count; i++) {
         const struct topology_device *nic = placement->nics[i];
 
-        if (strncmp(nic->name, "mlx", 3) == 0)
+        if (is_verbs(nic))
             share_list_add(share->nccl, "%s%s", share->nccl[0] ? "" : "=", nic->name);
         share->efa |= nic->vendor == 0x1d0f;
     }

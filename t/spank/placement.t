@@ -123,4 +123,16 @@ mv "$scratch/away.xml" "$scratch/p5.xml"
 try as_user srun -w n1 -n1 --gres=gpu:1 --megatron-tp=1 bash -c "$mine"
 like "$out" "^0 gpu=0 pci=0000:ca:00.0" "and look for themselves where there is none"
 nodes_well "no node is drained"
+
+# --- names of InfiniBand NICs -------------------------------------------------------------------------
+# rdma-core renames mlx5_0 by its place, as systemd does network devices.
+sed -E 's/"mlx5_([0-9])"/"ibp\13s0"/' "$top/t/topologies/hgx4.xml" >"$scratch/renamed.xml"
+for row in "$top/t/topologies/hgx4.xml mlx5_[0-9]" "$scratch/renamed.xml ibp[0-9]3s0"; do
+    read -r file name <<<"$row"
+    cluster_down
+    cluster_up --nodes 1 --topology "$file"
+    trap 'cluster_down; rm -rf "$scratch"' EXIT
+    try as_user srun -n2 --megatron-tp=2 bash -c 'echo "nics=$MEGATRON_NICS hca=$NCCL_IB_HCA ucx=$UCX_NET_DEVICES"'
+    is "$(grep -cE "^nics=($name,?)+ hca==($name,?)+ ucx=($name:1,?)+$" <<<"$out")" 2 "NCCL and UCX are told of NICs called $name" || diag "$out"
+done
 done_testing
