@@ -1,4 +1,4 @@
-/* slurmd: look at the node once, and leave what was found where the tasks can read it. */
+/* slurmd: look at the node when it starts, and leave what was found where the tasks can read it. */
 #include "plugin.h"
 
 #include <errno.h>
@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysinfo.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "place.h"
@@ -57,22 +55,6 @@ static int make_directory(const char *path, struct error *err)
     return 0;
 }
 
-/* Is the file of this boot, and one that this version can read? */
-static bool is_current(const char *path)
-{
-    struct topology *topology;
-    struct sysinfo system;
-    struct stat status;
-
-    if (lstat(path, &status) || sysinfo(&system) || status.st_mtime < time(NULL) - system.uptime)
-        return false;
-    topology = topology_load(path, NULL);
-    if (!topology)
-        return false;
-    topology_destroy(topology);
-    return true;
-}
-
 static int export_topology(const struct config *config, struct error *err)
 {
     char node[256], path[4096];
@@ -83,9 +65,6 @@ static int export_topology(const struct config *config, struct error *err)
     if (!node[0] || strchr(node, '/'))
         return error_set(err, "this node has no name");
     place_topology_path(config, node, path, sizeof(path));
-    /* Hardware stays as it is until the next boot; a file of the administrator's may not. */
-    if (!config->topology && is_current(path))
-        return 0;
     if (make_directory(path, err))
         return -1;
     topology = place_discover(config, err);

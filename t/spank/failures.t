@@ -78,6 +78,14 @@ ok "slurmd:init: and runs on"
 plugstack
 try as_user srun -w n2 -n2 --megatron-tp=2 echo ran
 is "$(grep -c '^ran$' <<<"$out")" 2 "slurmd:init: steps find out for themselves"
+exported=$(ls "$MEGATRON_CLUSTER"/run/megatron/n2-*.topology)
+ln "$exported" "$exported.before"
+"$top/t/cluster" kill-node n2 && "$top/t/cluster" start-node n2
+wait_until 15 eval '[ ! "$exported" -ef "$exported.before" ]'
+ok "slurmd looks at the node each time it starts: a driver may have come since"
+rm "$exported.before"
+wait_until 15 eval '[ "$(sinfo -h -n n2 -o %T)" = idle ]'
+ok "and the node is back"
 
 # --- arguments --------------------------------------------------------------------------------------
 for argument in tipi=2 topology=relative.xml bind=sideways ports=1 off=noses; do
