@@ -175,6 +175,9 @@ static void check_fabric(const struct task *task)
         return;
     facts_variable(task->spank, "LD_LIBRARY_PATH", libraries, sizeof(libraries));
     node_fabric_read(plugin->config.sysroot ? plugin->config.sysroot : "", libraries, &fabric);
+    /* In a container the image's libraries count, which are not to be seen from here. */
+    if (plugin->settings.image.used)
+        fabric.libfabric = fabric.efa_provider = fabric.nccl_plugin = fabric.libibverbs = 1;
     for (size_t i = 0, count = node_fabric_warnings(&fabric, sentences); i < count; i++)
         warn(task, sentences[i].text);
 }

@@ -78,4 +78,15 @@ if "$MEGATRON_BUILD/runtime/megatron" version | grep -qi mpi; then
     job srun --mpi=pmix -N2 --ntasks-per-node=2 "$image" --megatron-mounts="$mounts" "$MEGATRON_INST/bin/megatron" comm-test --device cpu --max-bytes 1024 --iterations 1 --warmup 0
     is "$rc:$(grep -c '4 ranks over mpi' <<<"$out"):$(grep -c ' 0 wrong elements on all ranks' <<<"$out")" 0:1:1 "four ranks on two nodes meet through PMIx and compute"
 fi
+
+# Nodes with EFA: which libraries the host has is nothing to a step that has an image.
+mkdir -p "$registry_dir/root/sys/class/infiniband/rdmap79s0/device"
+ln -s ../../../bus/pci/drivers/efa "$registry_dir/root/sys/class/infiniband/rdmap79s0/device/driver"
+chmod -R a+rX "$registry_dir/root"
+cluster_down
+image_cluster_up --nodes 2 --gpus 0 --plugin-args "$image_arguments topology=$top/t/topologies/p5.48xlarge.xml sysroot=$registry_dir/root"
+job srun -N2 -n2 --megatron-tp=1 true
+like "$out" '^megatron: n1: 1 EFA device.* no libfabric' "the host has no libfabric"
+job srun -N2 -n2 "$image" true
+is "$rc:$(grep -c libfabric <<<"$out")" 0:0 "which is not said of an image"
 done_testing
