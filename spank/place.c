@@ -130,13 +130,25 @@ static void set_nics(const struct placement_task *task, struct share_result *res
     }
 }
 
-static void set_task(const struct node *node, const struct placement_task *task,
+/* CUDA shows a process the first MIG instance of its list, and no other. */
+static bool set_instance(const struct placement_task *task, struct share_result *result)
+{
+    const struct placement_gpu *first = task->gpus;
+
+    if (task->gpu_count == 0 || !first->instance || strncmp(first->instance, "MIG-", 4) != 0)
+        return false;
+    strcpy(result->gpus, "0");
+    pci_format(&first->pci, result->pci);
+    snprintf(result->visible, sizeof(result->visible), "%s", first->instance);
+    return true;
+}
+
+static void set_gpus(const struct node *node, const struct placement_task *task,
                      const struct share_found *found, bool own_list, struct share_result *result)
 {
     size_t all[GRANTS_MAX], own[GRANTS_MAX];
     char pci[PCI_TEXT];
 
-    memset(result, 0, sizeof(*result));
     for (size_t i = 0; i < task->gpu_count; i++) {
         const struct placement_gpu *gpu = &task->gpus[i];
 
@@ -151,6 +163,14 @@ static void set_task(const struct node *node, const struct placement_task *task,
         grants_visible(&node->grants, found, own, task->gpu_count, result->visible);
     else
         grants_visible(&node->grants, found, all, node->grants.count, result->visible);
+}
+
+static void set_task(const struct node *node, const struct placement_task *task,
+                     const struct share_found *found, bool own_list, struct share_result *result)
+{
+    memset(result, 0, sizeof(*result));
+    if (!set_instance(task, result))
+        set_gpus(node, task, found, own_list, result);
     set_nics(task, result);
     result->cpus = task->cpus;
     result->bind = task->bound;

@@ -333,13 +333,25 @@ static const struct {
     {"MIG instances", "0,1",
      "MIG-GPU-aaaaaaaa-0000-0000-0000-000000000000/1/0,"
      "MIG-GPU-aaaaaaaa-0000-0000-0000-000000000000/2/0",
-     0, "0 0000:20:00.0 ;1 0000:20:00.0 ", NULL, NULL},
+     0,
+     "0 0000:20:00.0 MIG-GPU-aaaaaaaa-0000-0000-0000-000000000000/1/0;"
+     "0 0000:20:00.0 MIG-GPU-aaaaaaaa-0000-0000-0000-000000000000/2/0",
+     NULL, NULL},
+    {"more MIG instances than tasks", "0,1",
+     "MIG-GPU-aaaaaaaa-0000-0000-0000-000000000000/1/0,"
+     "MIG-GPU-aaaaaaaa-0000-0000-0000-000000000000/2/0,"
+     "MIG-GPU-cccccccc-0000-0000-0000-000000000000/1/0,"
+     "MIG-GPU-cccccccc-0000-0000-0000-000000000000/2/0",
+     0,
+     "0 0000:20:00.0 MIG-GPU-aaaaaaaa-0000-0000-0000-000000000000/1/0;"
+     "0 0000:90:00.0 MIG-GPU-cccccccc-0000-0000-0000-000000000000/1/0",
+     NULL, NULL},
     {"GPUs that the driver does not know", "8,9", "8,9", 0, "  ;  ", NULL, "GPU 8 of Slurm's list"},
     {"none", "", "", 0, "  ;  ", NULL, NULL},
     {"a MIG instance that does not name its GPU", "0", "MIG-12345678-0000-0000-0000-000000000000",
      0, "  ;  ", NULL, "MIG-12345678-0000-0000-0000-000000000000 does not say on which GPU it is"},
     {"the same, where only one GPU can be opened", "0", "MIG-1234;MIG-5678", 0,
-     "0 0000:40:00.0 ;0 0000:40:00.0 ", "2", NULL},
+     "0 0000:40:00.0 MIG-1234;0 0000:40:00.0 MIG-5678", "2", NULL},
     {"a device cgroup of each task, both lists counted from 0", "0", "0", WISH_GPU_BIND,
      "0 0000:20:00.0 0;0 0000:90:00.0 0", "3;1", NULL},
     {"the same, two GPUs each: CUDA counts in PCI order", "0,1", "0,1", WISH_GPU_BIND,
