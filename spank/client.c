@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <pwd.h>
 #include <slurm/slurm.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,6 +163,17 @@ void client_list_models(void)
     leave(0);
 }
 
+/* With --export=NONE, which a job hands on to its steps, tasks have no HOME; here it can be found
+ * out. Words of a note are separated by spaces. */
+static void find_home(char *home, size_t size)
+{
+    const struct passwd *account = getenv("HOME") ? NULL : getpwuid(getuid());
+    const char *found = account ? account->pw_dir : getenv("HOME");
+
+    if (found && found[0] == '/' && !strchr(found, ' ') && strlen(found) < size)
+        strcpy(home, found);
+}
+
 static void write_note(struct plugin *plugin, unsigned wishes)
 {
     struct note note = {.contract = CONTRACT_VERSION, .wishes = wishes};
@@ -173,6 +185,8 @@ static void write_note(struct plugin *plugin, unsigned wishes)
     snprintf(note.slurm, sizeof(note.slurm), "%s", plugin_slurm_text());
     if (getrandom(&note.mark, sizeof(note.mark), 0) == sizeof(note.mark))
         note.mark &= INT64_MAX;
+    if (plugin->settings.image.used)
+        find_home(note.home, sizeof(note.home));
     note_format_client(&note, text);
     setenv(NOTE_CLIENT, text, 1);
     unsetenv(NOTE_STEP);

@@ -269,8 +269,8 @@ int image_start(const struct image_node *node, pid_t *holder, struct error *err)
 {
     struct image_node own = *node;
     const char *users = value(node->environment, "PATH");
-    char path[16384];
-    const char *const settings[] = {path, ENROOT_ANY_RUNTIME, NULL};
+    char path[16384], home[300];
+    const char *settings[] = {path, ENROOT_ANY_RUNTIME, NULL, NULL};
     const char **environment;
     int rc;
 
@@ -278,6 +278,9 @@ int image_start(const struct image_node *node, pid_t *holder, struct error *err)
      * may be the user's. */
     snprintf(path, sizeof(path), "PATH=%.4096s%s%.12000s", image_enroot_path(node->config),
              users && users[0] ? ":" : "", users ? users : "");
+    snprintf(home, sizeof(home), "HOME=%s", node->home);
+    if (node->home[0] && !value(node->environment, "HOME"))
+        settings[2] = home;
     environment = enroot_environment(node->environment, settings);
     if (!environment)
         return error_set(err, "out of memory");

@@ -18,6 +18,7 @@ struct image_node {
     const struct image_settings *settings;
     const struct config *config;
     const char *const *environment; /* the task's */
+    const char *home;               /* where that has no HOME; or "" */
     const char *node;               /* its name */
     const char *job, *step;         /* names that only this job, only this step has, on all nodes */
     const char *gpus;               /* what NVIDIA's hook is to make visible; "" for none */

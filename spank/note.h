@@ -17,6 +17,7 @@ struct note {
     char slurm[32];   /* what that was built for */
     int contract;
     unsigned wishes;  /* enum wish */
+    char home[256];   /* the user's, as srun has it; "" for steps without an image */
     int64_t mark;     /* a number that no other srun has; 0 where there is none */
     char master[256]; /* address of the node of task 0; "" where not known */
     char first[256];  /* its name */

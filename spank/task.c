@@ -332,6 +332,7 @@ static int start_container(struct task *task, struct error *err)
     struct image_node node = {
         .settings = &task->plugin->settings.image,
         .config = &task->plugin->config,
+        .home = facts->note.home,
         .node = facts->node,
         .job = job,
         .step = step,

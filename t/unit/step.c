@@ -41,6 +41,7 @@ static void put(const char *path, const char *text)
 static void test_notes(void)
 {
     struct note out = {.version = "1.2.3",
+                       .home = "/home/ada",
                        .slurm = "22.05.8",
                        .contract = 1,
                        .wishes = 5,
