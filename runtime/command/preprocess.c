@@ -29,7 +29,7 @@ static const struct option table[] = {
      "json (default); or text: lines, blank-lines, titles, files",
      "json|lines|blank-lines|titles|files", 0, 0},
     {"max-line-bytes", OPTION_INT, AT(max_line), "N",
-     "longer documents are skipped (default: 67108864)", NULL, 1024, 4000000000},
+     "longer documents are skipped (default: 67108864)", NULL, 1024, 1 << 30},
     {"max-documents", OPTION_INT, AT(max_documents), "N", "stop after N documents", NULL, 1,
      INT64_MAX},
     {"strict", OPTION_FLAG, AT(strict), NULL, "stop at the first broken document", NULL, 0, 0},

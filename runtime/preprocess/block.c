@@ -29,6 +29,12 @@ static int encode_texts(struct block_encoder *with, struct block *block, size_t 
 
         if (tokenizer_encode(with->encoder, texts[i].data, texts[i].size, tokens, err) < 0)
             return -1;
+        /* The end of the document may follow. */
+        if (tokens->count - before >= INT32_MAX)
+            return error_set(err,
+                             "a text has %zu tokens, more than an index can tell; choose less "
+                             "with --max-line-bytes",
+                             tokens->count - before);
         if (tokens->count > before &&
             entry_list_add(entries, (int32_t)(tokens->count - before)) < 0)
             return error_set(err, "out of memory");

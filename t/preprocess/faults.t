@@ -107,6 +107,7 @@ rows=(
     'c.jsonl|nowhere/x|cannot write to directory nowhere/: No such file or directory'
     'c.jsonl|locked/|--output-prefix=locked/ is a directory; add the begin of a name'
     'letters.jsonl|no|letters.jsonl: .*'
+    'c.jsonl --max-line-bytes 1073741825|no|--max-line-bytes=1073741825 .*'
     'c.jsonl --json-keys a a|no|--json-keys: a is given twice'
     'c.jsonl --json-keys a/b|no|--json-keys: "a/b" cannot be part of a file name'
     'c.jsonl --split-sentences|no|--split-sentences is not offered: .*'
