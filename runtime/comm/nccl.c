@@ -503,15 +503,15 @@ static void abort_all(struct comm *base, const char *reason)
 static void close_comm(struct comm *base)
 {
     struct nccl_comm *comm = (struct nccl_comm *)base;
-    struct error ignored;
+    struct error why;
 
     if (comm->watching) {
         __atomic_store_n(&comm->stop, 1, __ATOMIC_RELEASE);
         pthread_join(comm->watchdog, NULL);
         /* Others may be at their last step, or save: they would take the end of a communicator for
          * a failure. */
-        if (!failure(comm, NULL))
-            star_gather(comm->star, NULL, NULL, 0, base->deadline, &ignored);
+        if (!failure(comm, NULL) && star_gather(comm->star, NULL, NULL, 0, base->deadline, &why))
+            star_abort(comm->star, why.text); /* nobody else would tell those that still work */
     }
     /* All work is done by now; NCCL's orderly end would wait for ranks that may be gone. */
     for (int i = 0; i < comm->retired_count; i++)
@@ -526,26 +526,27 @@ static void close_comm(struct comm *base)
     free(comm);
 }
 
-/* Rank 0 makes the id, all get it, all begin. */
+/* Rank 0 makes the id, all get it, all begin. As numbers of which rank 0 has the greatest: what all
+ * gathered from all would cost the square of the ranks. */
 static int join_world(struct nccl_comm *comm, struct error *err)
 {
     ncclConfig_t config = configuration();
-    ncclUniqueId id, *all = malloc((size_t)comm->base.size * sizeof(*all));
+    ncclUniqueId id;
+    int64_t numbers[sizeof(id) / sizeof(int64_t)];
+    enum { COUNT = sizeof(numbers) / sizeof(*numbers) };
     ncclResult_t result;
 
+    _Static_assert(COUNT % STAR_NUMBERS == 0, "an id goes in whole rounds");
     memset(&id, 0, sizeof(id));
-    if (!all)
-        return error_set(err, "out of memory");
-    if (comm->base.rank == 0 && (result = ncclGetUniqueId(&id))) {
-        free(all);
+    if (comm->base.rank == 0 && (result = ncclGetUniqueId(&id)))
         return error_set(err, "NCCL does not start: %s", ncclGetErrorString(result));
-    }
-    if (star_gather(comm->star, &id, all, sizeof(id), comm->base.deadline, err)) {
-        free(all);
-        return -1;
-    }
-    id = all[0];
-    free(all);
+    memcpy(numbers, &id, sizeof(id));
+    for (int i = 0; i < COUNT && comm->base.rank != 0; i++)
+        numbers[i] = INT64_MIN;
+    for (int i = 0; i < COUNT; i += STAR_NUMBERS)
+        if (star_max(comm->star, numbers + i, STAR_NUMBERS, comm->base.deadline, err))
+            return -1;
+    memcpy(&id, numbers, sizeof(id));
     result = ncclCommInitRankConfig(&comm->world, comm->base.size, id, comm->base.rank, &config);
     if (settle(comm, comm->world, result, "the start", "world"))
         return failure(comm, err);

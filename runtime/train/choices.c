@@ -170,10 +170,11 @@ static int spread(struct mover *m, char **text, struct error *err)
     return 0;
 }
 
-/* Merge the texts of the stages of this pipeline. */
-static char *merge_stages(struct mover *m, const char *own, struct error *err)
+/* Merge the texts of the ranks of a group. */
+static char *merge_group(struct mover *m, struct comm_group *group, const char *own,
+                         struct error *err)
 {
-    size_t stages = (size_t)m->parallel->pipeline->size, room;
+    size_t stages = (size_t)group->size, room;
     int64_t size = (int64_t)strlen(own) + 1;
     const char **texts = calloc(stages, sizeof(*texts));
     char *merged = NULL, *mine;
@@ -188,10 +189,10 @@ static char *merge_stages(struct mover *m, const char *own, struct error *err)
     if (mover_room(m, stages * room, err) < 0)
         goto out;
     memset(m->host, 0, m->bytes);
-    mine = m->memory + (size_t)m->parallel->pipeline->rank * room;
+    mine = m->memory + (size_t)group->rank * room;
     memcpy(m->host, own, strlen(own));
     device_copy(m->stream, mine, m->host, room, COPY_TO_DEVICE);
-    comm_all_gather(m->parallel->pipeline, m->stream, mine, m->memory, room / 4, TYPE_INT32);
+    comm_all_gather(group, m->stream, mine, m->memory, room / 4, TYPE_INT32);
     device_copy(m->stream, m->host, m->memory, m->bytes, COPY_TO_HOST);
     if (mover_wait(m, err) < 0)
         goto out;
@@ -243,7 +244,7 @@ int choices_agree(const struct parallel *parallel, struct device *device, int *a
                   struct error *err)
 {
     struct mover mover;
-    char *own = NULL, *agreed = NULL;
+    char *own = NULL, *stages = NULL, *agreed = NULL;
     int64_t differ;
     int rc = -1;
 
@@ -253,7 +254,9 @@ int choices_agree(const struct parallel *parallel, struct device *device, int *a
     own = device->choices(device, err);
     if (!own || mover_open(&mover, parallel, device, err) < 0)
         goto out;
-    agreed = merge_stages(&mover, own, err);
+    /* Layers differ from stage to stage, attention between context-parallel ranks. */
+    stages = merge_group(&mover, parallel->pipeline, own, err);
+    agreed = stages ? merge_group(&mover, parallel->context, stages, err) : NULL;
     if (!agreed || spread(&mover, &agreed, err) < 0)
         goto out;
     differ = choices_differ(own, agreed);
@@ -265,6 +268,7 @@ out:
     if (own)
         mover_close(&mover);
     free(own);
+    free(stages);
     free(agreed);
     return rc;
 }

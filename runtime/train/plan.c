@@ -26,7 +26,8 @@ struct engine_config plan_engine(const struct arguments *a)
         .min_micros = micros_of(a, batch_size_at(a, 0)),
         .max_micros = micros_of(a, a->global_batch_size),
         .eval_micros = a->eval_iters > 0 ? micros_of(a, a->global_batch_size) : 0,
-        .deadline = 60.0 * a->timeout_minutes,
+        /* A little later than comm, which can say which collective hangs. */
+        .deadline = 60.0 * a->timeout_minutes + 10,
         .one_by_one = a->profile,
     };
 }
