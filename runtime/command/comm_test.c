@@ -5,14 +5,12 @@
 #include "comm.h"
 #include "device.h"
 #include "option.h"
+#include "ranks.h"
 #include "world.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-enum place { PLACE_AUTO, PLACE_CPU, PLACE_CUDA };
 
 struct settings {
     int64_t min_bytes, max_bytes, iterations, warmup, timeout;
@@ -213,12 +211,8 @@ static int test_kind(struct bench *b, enum kind kind, struct error *err)
 
 static int open_bench(struct bench *b, const struct world *world, struct error *err)
 {
-    int gpu = b->settings->device == PLACE_CUDA ||
-              (b->settings->device == PLACE_AUTO && access("/dev/nvidiactl", F_OK) == 0);
-    struct device_options device = {
-        .index =
-            world->gpus && world->gpus[0] >= '0' && world->gpus[0] <= '9' ? atoi(world->gpus) : -1,
-        .local_rank = (int)world->local_rank};
+    struct ranks_config config = {.device = (enum device_choice)b->settings->device};
+    int gpu = strcmp(ranks_device(config.device), "cuda") == 0;
     struct comm_options comm = {.rank = (int)world->rank,
                                 .size = (int)world->size,
                                 .master = world->master_addr,
@@ -227,7 +221,7 @@ static int open_bench(struct bench *b, const struct world *world, struct error *
     size_t bytes = (size_t)b->settings->max_bytes;
     int *ranks = malloc((size_t)world->size * sizeof(*ranks));
 
-    b->device = device_open(gpu ? "cuda" : "cpu", &device, err);
+    b->device = ranks_open_device(&config, world, err);
     b->stream = b->device ? device_stream_create(b->device, 0, err) : NULL;
     comm.device = b->device;
     if (b->stream)
@@ -293,7 +287,7 @@ out:
 
 static int run_comm_test(int argc, const char *const *argv, struct error *err)
 {
-    struct settings settings = {8, (int64_t)1 << 30, 20, 5, 10, PLACE_AUTO};
+    struct settings settings = {8, (int64_t)1 << 30, 20, 5, 10, DEVICE_AUTO};
     struct options_result result;
     int rc = options_parse(table, &settings, argc, argv, &result, err);
 

@@ -1,18 +1,52 @@
 #include "ranks.h"
 
+#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+/* Does the file hold a number that begins with 'digits'? */
+static int says(const char *directory, const char *device, const char *file, const char *digits)
+{
+    char path[PATH_MAX], text[16] = "";
+    FILE *stream;
+
+    if (snprintf(path, sizeof(path), "%s/%s/%s", directory, device, file) >= (int)sizeof(path))
+        return 0;
+    stream = fopen(path, "re");
+    if (!stream)
+        return 0;
+    if (!fgets(text, sizeof(text), stream))
+        text[0] = '\0';
+    fclose(stream);
+    return strncmp(text, digits, strlen(digits)) == 0;
+}
+
+/* Is there a GPU of NVIDIA's, with or without its driver? Where that is not loaded, or a container
+ * does not show its files, the GPU is still among the PCI devices. */
+static int has_gpu(void)
+{
+    static const char pci[] = "/sys/bus/pci/devices";
+    struct dirent *entry;
+    DIR *devices;
+    int found = access("/dev/nvidiactl", F_OK) == 0;
+
+    if (found || !(devices = opendir(pci)))
+        return found;
+    while (!found && (entry = readdir(devices)))
+        found = says(pci, entry->d_name, "vendor", "0x10de") &&
+                says(pci, entry->d_name, "class", "0x03"); /* display controllers */
+    closedir(devices);
+    return found;
+}
+
 const char *ranks_device(enum device_choice choice)
 {
     if (choice == DEVICE_CPU)
         return "cpu";
-    if (choice == DEVICE_CUDA)
-        return "cuda";
-    return access("/dev/nvidiactl", F_OK) == 0 ? "cuda" : "cpu";
+    return choice == DEVICE_CUDA || has_gpu() ? "cuda" : "cpu";
 }
 
 /* Where tuning results are kept: $MEGATRON_CACHE_DIR, or megatron in the user's cache. */
@@ -37,8 +71,8 @@ static int gpu_index(const struct world *world)
     return world->gpus && world->gpus[0] >= '0' && world->gpus[0] <= '9' ? atoi(world->gpus) : -1;
 }
 
-static int open_device(struct ranks *r, const struct ranks_config *config,
-                       const struct world *world, struct error *err)
+struct device *ranks_open_device(const struct ranks_config *config, const struct world *world,
+                                 struct error *err)
 {
     char cache[PATH_MAX];
     struct device_options options = {
@@ -51,18 +85,25 @@ static int open_device(struct ranks *r, const struct ranks_config *config,
         .order_seed = config->seed,
     };
     const char *name = ranks_device(config->device);
+    struct device *device = device_open(name, &options, err);
 
-    r->device = device_open(name, &options, err);
-    if (!r->device) {
+    if (!device && strcmp(name, "cuda") == 0 && !strstr(err->text, "--device cpu")) {
         struct error why = *err;
 
-        if (strcmp(name, "cuda") == 0 && !strstr(why.text, "--device cpu"))
-            error_set(err, "%.900s; or compute on the CPUs with --device cpu", why.text);
-        return -1;
+        error_set(err, "%.900s; or compute on the CPUs with --device cpu", why.text);
     }
+    return device;
+}
+
+static int open_device(struct ranks *r, const struct ranks_config *config,
+                       const struct world *world, struct error *err)
+{
+    r->device = ranks_open_device(config, world, err);
+    if (!r->device)
+        return -1;
     if (!device_supports(r->device, config->type))
-        return error_set(err, "the %s device computes in fp32 only; leave out --%s", name,
-                         config->type == TYPE_BF16 ? "bf16" : "fp16");
+        return error_set(err, "the %s device computes in fp32 only; leave out --%s",
+                         r->device->name, config->type == TYPE_BF16 ? "bf16" : "fp16");
     return 0;
 }
 

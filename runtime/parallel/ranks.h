@@ -7,7 +7,8 @@
 
 enum device_choice { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 
-/* "cpu" or "cuda": what was chosen, else cuda on a machine that has a GPU. */
+/* "cpu" or "cuda": what was chosen, else cuda on a machine that has a GPU, even where that cannot
+ * be used: the CPUs never take its place unasked. */
 const char *ranks_device(enum device_choice choice);
 
 struct ranks_config {
@@ -19,6 +20,11 @@ struct ranks_config {
     double deadline;
     struct layout layout;
 };
+
+/* The device of this rank alone. On failure return NULL and say in 'err' what is missing, and how
+ * to do without GPUs. */
+struct device *ranks_open_device(const struct ranks_config *config, const struct world *world,
+                                 struct error *err);
 
 struct ranks {
     struct device *device;

@@ -370,6 +370,11 @@ static int check_device(struct arguments *a, struct error *err)
     if (a->dry_run || strcmp(name, "cpu") != 0 || (!a->bf16 && !a->fp16))
         return 0;
     a->reads_files = a->device == DEVICE_AUTO;
+    if (a->device == DEVICE_AUTO)
+        return error_set(err,
+                         "this node has no NVIDIA GPU, and CPUs compute in fp32 only; ask for a "
+                         "node with GPUs, or leave out --%s",
+                         a->bf16 ? "bf16" : "fp16");
     return error_set(err, "CPUs compute in fp32 only; leave out --%s", a->bf16 ? "bf16" : "fp16");
 }
 

@@ -200,6 +200,8 @@ int plan_print(const struct arguments *a, const struct world *world, struct devi
         print_run(a);
         if (print_ranks(a, err) < 0)
             return -1;
+        if (a->device == DEVICE_AUTO && strcmp(device->name, "cpu") == 0)
+            printf(" > this node has no NVIDIA GPU: computing on its CPUs, as with --device cpu\n");
         printf("device %s (%s): %.3f GiB available, %.3f GiB planned on this rank\n", device->name,
                device->model, gib(there.available), gib(total));
         fflush(stdout);

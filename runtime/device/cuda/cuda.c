@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* TUNING_METHOD: what is timed and how. Choices by another method do not count. */
 enum { CANDIDATES = 24, TUNING_METHOD = 7 };
@@ -263,7 +264,8 @@ static void close_call(struct device *base)
     free(device);
 }
 
-/* The number of the GPU to use, or -1 saying which of driver, device and permission is missing. */
+/* The number of the GPU to use, or -1 saying which of driver, library, device and permission is
+ * missing. */
 static int find_gpu(const struct device_options *options, struct error *err)
 {
     int count = 0, driver = 0, runtime = 0;
@@ -271,9 +273,13 @@ static int find_gpu(const struct device_options *options, struct error *err)
 
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
+    if (driver == 0 && access("/proc/driver/nvidia/version", F_OK) == 0)
+        return error_set(err, "the NVIDIA driver is loaded on this node, but its library "
+                              "libcuda.so.1 is not found; install it, or let the image have it "
+                              "(NVIDIA_DRIVER_CAPABILITIES=compute,utility)");
     if (driver == 0)
-        return error_set(err, "no NVIDIA driver is loaded on this node; train on its CPUs with "
-                              "--device cpu, or ask for a node with GPUs");
+        return error_set(err, "no NVIDIA driver is loaded on this node; load it, ask for a node "
+                              "with GPUs, or compute on the CPUs with --device cpu");
     if (status == cudaErrorInsufficientDriver)
         return error_set(err,
                          "the NVIDIA driver of this node supports CUDA %d.%d, this program needs "

@@ -1,0 +1,93 @@
+#!/bin/bash
+# Which device `megatron train` computes on, and what it says where driver, library or GPU is missing.
+. "$(dirname "$0")/../tap.sh"
+megatron=$MEGATRON_BUILD/runtime/megatron
+module=$MEGATRON_BUILD/runtime/device/cuda
+[ ! -e /dev/nvidiactl ] || skip_all "this machine has a GPU"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+small=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --micro-batch-size 2 --lr 1e-3
+    --train-iters 1 --vocab-size 100 --mock-data --eval-iters 0 --cpu-threads 1)
+train() { try "$@" env MEGATRON_LIBRARY_DIR="$module" "$megatron" train "${small[@]}" "${options[@]}"; }
+
+# machine CLASS|none DRIVER|none: a command before others, which then see one GPU of NVIDIA's or none among the PCI
+# devices, and a kernel with or without its driver.
+cat >"$scratch/machine" <<'EOT'
+#!/bin/bash
+set -e
+mount -t tmpfs none /sys/bus/pci/devices
+cd /sys/bus/pci/devices
+mkdir 0000:00:1f.0
+echo 0x8086 >0000:00:1f.0/vendor
+echo 0x030000 >0000:00:1f.0/class
+[ "$1" = none ] || { mkdir 0000:01:00.0 && echo 0x10de >0000:01:00.0/vendor && echo "$1" >0000:01:00.0/class; }
+cd - >/dev/null
+mount -t tmpfs none /proc/driver
+[ "$2" = none ] || { mkdir /proc/driver/nvidia && echo "$2" >/proc/driver/nvidia/version; }
+shift 2
+exec "$@"
+EOT
+chmod +x "$scratch/machine"
+machine=(unshare -m --propagation private "$scratch/machine")
+
+if "${machine[@]}" none none true 2>/dev/null; then
+    options=()
+    train "${machine[@]}" none none
+    is "$rc" 0 "without a GPU CPUs compute"
+    like "$out" '^ > this node has no NVIDIA GPU: computing on its CPUs' "  which is said"
+    like "$out" '^device cpu ' "  by the device, too"
+    options=(--device cpu)
+    train "${machine[@]}" 0x030200 none
+    is "$rc" 0 "CPUs that are asked for compute"
+    unlike "$out" 'no NVIDIA GPU' "  without more words"
+    options=(--bf16)
+    train "${machine[@]}" none none
+    is "$rc $out" "1 megatron train: this node has no NVIDIA GPU, and CPUs compute in fp32 only; ask for a node with GPUs, or leave out --bf16" \
+        "a type that takes GPUs"
+    options=()
+    # A controller of sound, which GPUs have beside them, is none.
+    train "${machine[@]}" 0x040300 none
+    like "$out" '^device cpu ' "another device of NVIDIA's is no GPU"
+    for class in 0x030200 0x030000; do
+        train "${machine[@]}" $class none
+        is "$rc" 1 "CPUs do not take the place of a GPU ($class) whose driver is not loaded"
+        like "$out" '; .*compute on the CPUs with --device cpu$' "  but may be asked for"
+    done
+    try "${machine[@]}" 0x030200 none env MEGATRON_LIBRARY_DIR="$module" "$megatron" comm-test --max-bytes 8
+    is "$rc" 1 "nor in comm-test"
+    like "$out" '; .*compute on the CPUs with --device cpu$' "  likewise"
+    if [ -f "$module/device_cuda.so" ]; then
+        train "${machine[@]}" 0x030200 none
+        like "$out" 'train: no NVIDIA driver is loaded on this node; load it' "the driver is missing"
+        train "${machine[@]}" 0x030200 580.1
+        like "$out" 'the NVIDIA driver is loaded on this node, but its library libcuda.so.1 is not found' "its library is missing"
+    fi
+fi
+
+options=(--device cuda)
+if [ -f "$module/device_cuda.so" ]; then
+    make -s -C "$MEGATRON_BUILD/t" unit/fake_cuda.so >/dev/null
+    mkdir "$scratch/driver"
+    ln -s "$MEGATRON_BUILD/t/unit/fake_cuda.so" "$scratch/driver/libcuda.so.1"
+    driver=(env LD_LIBRARY_PATH="$scratch/driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
+    train "${driver[@]}"
+    is "$rc $out" "1 megatron train: no GPU can be used on this node: no CUDA-capable device is detected; or compute on the CPUs with --device cpu" \
+        "the GPU is missing"
+    train "${driver[@]}" FAKE_DRIVER=12020
+    like "$out" '^megatron train: the NVIDIA driver of this node supports CUDA 12\.2, this program needs [0-9.]+; update the driver; or compute on the CPUs with --device cpu$' \
+        "the driver is too old"
+    train "${driver[@]}" FAKE_INIT=802
+    like "$out" 'no GPU can be used on this node: system not yet initialized' "the driver's own words"
+    # A library that is there, but not what it should be.
+    mkdir "$scratch/libraries"
+    echo no library >"$scratch/libraries/libcudnn.so.9"
+    train env LD_LIBRARY_PATH="$scratch/libraries"
+    is "$rc $(wc -l <<<"$out")" "1 1" "a library that cannot be opened: one line"
+    like "$out" 'training on GPUs: cannot open .*libcudnn\.so\.9.*; or compute on the CPUs with --device cpu$' "  which names it"
+fi
+module=/nonexistent
+train
+is "$rc" 1 "a build without CUDA"
+like "$out" 'training on GPUs needs device_cuda.so, which is not installed here .*; or compute on the CPUs with --device cpu$' \
+    "  says so"
+done_testing
