@@ -31,6 +31,7 @@ struct bench {
     struct comm_group *group;
     float *from, *to; /* of the greatest size, on the device */
     float *host;      /* of CHECKED elements */
+    float sum;        /* of what all ranks give to one */
     int64_t wrong;
 };
 
@@ -55,14 +56,14 @@ static int fill(struct bench *b, float *out, int64_t count, double value, struct
 {
     struct operation operation = {.kind = OPERATION_FILL, .fill = {count, TYPE_FP32, value}};
     struct device_plan *plan = plan_create(b->device, &operation, err);
+    int rc;
 
     if (!plan)
         return -1;
     run_fill(plan, b->stream, &(struct fill_operands){out});
-    if (device_stream_wait(b->stream, 60.0 * (double)b->settings->timeout, err) < 0)
-        return -1;
+    rc = device_stream_wait(b->stream, 60.0 * (double)b->settings->timeout, err);
     plan_destroy(plan);
-    return 0;
+    return rc;
 }
 
 /* Elements one rank gives: gathers and scatters divide 'count' among the ranks. */
@@ -104,16 +105,23 @@ static int finish(struct bench *b, struct error *err)
                : 0;
 }
 
-/* What element i of the result must be, when every rank gave its number plus one. */
+/* What a rank gives. To sums something small: fp32 holds those of a million ranks exactly then,
+ * in whatever order they are added up. */
+static float given(enum kind kind, int rank)
+{
+    return (float)((kind == ALL_REDUCE || kind == REDUCE_SCATTER ? rank % 16 : rank) + 1);
+}
+
+/* What element i of the result must be. */
 static float expected(const struct bench *b, enum kind kind, int64_t part, int64_t i)
 {
     int size = b->comm->size;
 
     if (kind == ALL_GATHER)
-        return (float)(i / part + 1);
+        return given(kind, (int)(i / part));
     if (kind == SEND_RECEIVE)
-        return (float)((b->comm->rank + size - 1) % size + 1);
-    return (float)(size * (size + 1) / 2);
+        return given(kind, (b->comm->rank + size - 1) % size);
+    return b->sum;
 }
 
 static int look(struct bench *b, enum kind kind, int64_t part, int64_t first, int64_t count,
@@ -133,8 +141,11 @@ static int check(struct bench *b, enum kind kind, int64_t count, struct error *e
     int64_t part = part_of(b, kind, count);
     int64_t all = kind == ALL_GATHER ? part * b->comm->size : part;
     int64_t end = all < CHECKED ? all : CHECKED;
-    double mine = b->comm->rank + 1;
+    double mine = given(kind, b->comm->rank);
 
+    b->sum = 0;
+    for (int r = 0; r < b->comm->size; r++)
+        b->sum += given(kind, r);
     if (fill(b, b->from, count, mine, err) < 0 ||
         fill(b, b->to, count, kind == ALL_REDUCE ? mine : NAN, err) < 0)
         return -1;
@@ -193,17 +204,20 @@ static int test_kind(struct bench *b, enum kind kind, struct error *err)
                "time (us)", "algbw (GB/s)", "busbw (GB/s)", "wrong");
     for (int64_t bytes = b->settings->min_bytes; bytes <= b->settings->max_bytes; bytes *= 2) {
         int64_t count = bytes / (int64_t)sizeof(float), before = b->wrong;
+        int64_t part = part_of(b, kind, count);
         double seconds = 0, rate;
 
-        if (part_of(b, kind, count) == 0)
+        if (part == 0)
             continue;
+        /* What cannot be divided among the ranks is left out. */
+        count = part == count ? count : part * b->comm->size;
         if (check(b, kind, count, err) < 0 || measure(b, kind, count, &seconds, err) < 0)
             return -1;
-        rate = (double)bytes / seconds * 1e-9;
+        rate = (double)count * sizeof(float) / seconds * 1e-9;
         if (prints)
-            printf("%14lld %12lld %12.1f %14.2f %14.2f %7lld\n", (long long)bytes, (long long)count,
-                   seconds * 1e6, rate, rate * bus_factor(kind, b->comm->size),
-                   (long long)(b->wrong - before));
+            printf("%14lld %12lld %12.1f %14.2f %14.2f %7lld\n",
+                   (long long)(count * (int64_t)sizeof(float)), (long long)count, seconds * 1e6,
+                   rate, rate * bus_factor(kind, b->comm->size), (long long)(b->wrong - before));
         fflush(stdout);
     }
     return 0;
@@ -230,12 +244,19 @@ static int open_bench(struct bench *b, const struct world *world, struct error *
         ranks[r] = r;
     if (b->comm && ranks)
         b->group = comm_group_create(b->comm, "world", ranks, (int)world->size, err);
+    if (!ranks)
+        error_set(err, "out of memory");
     free(ranks);
     if (!b->group)
         return -1;
     b->from = device_allocate(b->device, bytes, err);
     b->to = b->from ? device_allocate(b->device, bytes, err) : NULL;
-    b->host = b->to ? device_host_allocate(b->device, CHECKED * sizeof(float), err) : NULL;
+    if (!b->to) {
+        struct error why = *err;
+
+        return error_set(err, "%.900s; use a smaller --max-bytes", why.text);
+    }
+    b->host = device_host_allocate(b->device, CHECKED * sizeof(float), err);
     return b->host ? 0 : -1;
 }
 
@@ -264,8 +285,8 @@ static int run_tests(const struct settings *settings, struct error *err)
     if (open_bench(&b, &world, err) < 0)
         goto out;
     if (world.rank == 0)
-        printf("# %d ranks over %s, memory of %s (%s)\n", b.comm->size, b.comm->name,
-               b.device->name, b.device->model);
+        printf("# %d rank%s over %s, memory of %s (%s)\n", b.comm->size,
+               b.comm->size == 1 ? "" : "s", b.comm->name, b.device->name, b.device->model);
     for (int kind = 0; kind < KINDS; kind++)
         if ((kind != SEND_RECEIVE || b.comm->size > 1) && test_kind(&b, (enum kind)kind, err) < 0)
             goto out;

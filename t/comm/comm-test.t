@@ -22,6 +22,10 @@ ok $? "nothing is wrong with one rank"
 [ $? -ne 0 ] && grep -q 'min-bytes=16 is above --max-bytes=8' "$out"
 ok $? "sizes the wrong way round are refused"
 
+"$megatron" comm-test --device cpu --max-bytes 4000000000000000000 >"$out" 2>&1
+[ $? -ne 0 ] && grep -q 'cannot get .*; use a smaller --max-bytes' "$out"
+ok $? "more than there is memory is refused"
+
 if command -v mpirun >/dev/null && [ -f "$build/runtime/comm/comm_mpi.so" ]; then
     root=
     [ "$(id -u)" != 0 ] || root=--allow-run-as-root
@@ -35,6 +39,10 @@ if command -v mpirun >/dev/null && [ -f "$build/runtime/comm/comm_mpi.so" ]; the
         rows=$((15 + 15 + 2 * (ranks == 2 ? 14 : 13)))
         [ "$(grep -c '^ *[0-9]' "$out")" = "$rows" ]
         ok $? "$rows rows"
+        [ "$(awk '/^ *[0-9]/ && $1 != 4 * $2' "$out")" = "" ]
+        ok $? "sizes are those of the elements"
+        [ $ranks = 2 ] || [ "$(awk '/^# [a-z]/ { kind = $2 } kind == "all-gather" && $2 % 3' "$out")" = "" ]
+        ok $? "parts are as large as each other"
     done
 else
     ok 0 "several ranks # SKIP no MPI"
