@@ -93,6 +93,46 @@ static void test_trying(void)
     tuning_destroy(a), tuning_destroy(b);
 }
 
+/* Does saving replace the file? */
+static int replaces(struct tuning *tuning, const char *name)
+{
+    struct stat before = {0}, after = {0};
+    char path[128];
+
+    snprintf(path, sizeof(path), "%s/%s", directory, name);
+    stat(path, &before);
+    if (tuning_save(tuning, NULL) || stat(path, &after))
+        return -1;
+    return before.st_ino != after.st_ino || before.st_mtim.tv_nsec != after.st_mtim.tv_nsec;
+}
+
+/* All ranks of a job find the same at about the same time: one writes it. */
+static void test_many(void)
+{
+    struct tuning *a, *b, *c;
+
+    write_file("many", "bad 1\n");
+    a = tuning_open(directory, "many"), b = tuning_open(directory, "many");
+    is_int(tuning_try(a, "x"), 0, "one rank tries");
+    is_int(tuning_put(b, "x", "trying", NULL) || replaces(b, "many"), 0,
+           "another one need not say it");
+    tuning_put(a, "x", "1", NULL);
+    is_int(replaces(a, "many"), 1, "what the first one finds is written");
+    tuning_put(b, "x", "2", NULL);
+    is_int(replaces(b, "many"), 0, "what the other one finds is not");
+    is(tuning_get(b, "x"), "2", "but it is used");
+    tuning_put(a, "bad", "2", NULL);
+    is_int(replaces(a, "many"), 1, "what could not be used is replaced");
+    tuning_put(b, "bad", "3", NULL);
+    is_int(replaces(b, "many"), 0, "once");
+    tuning_put(b, "y", "4", NULL);
+    is_int(replaces(b, "many"), 1, "what is new in one of them is written");
+    c = tuning_open(directory, "many");
+    is(tuning_get(c, "y"), "4", "found by a third");
+    is(tuning_get(c, "x"), "2", "beside what the one that wrote it uses");
+    tuning_destroy(a), tuning_destroy(b), tuning_destroy(c);
+}
+
 static void test_places(void)
 {
     struct tuning *none = tuning_open(NULL, "x"), *deep, *bad;
@@ -157,12 +197,13 @@ int main(void)
     test_files();
     test_two_processes();
     test_trying();
+    test_many();
     test_places();
     test_text();
     snprintf(command, sizeof(command), "%s/a/b/c/x", directory);
     unlink(command);
     for (const char *const *name = (const char *const[]){"a/b/c", "a/b", "a", "rows", "shared",
-                                                         "trying", "file", "", NULL};
+                                                         "trying", "many", "file", "", NULL};
          *name; name++) {
         snprintf(command, sizeof(command), "%s/%s", directory, *name);
         remove(command);

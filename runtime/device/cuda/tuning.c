@@ -11,8 +11,9 @@
 
 struct entry {
     char *key, *value;
-    int used;  /* by this process */
-    int early; /* there when the file was opened */
+    char *early; /* what was there when the file was opened, or NULL */
+    int used;    /* by this process */
+    int fresh;   /* put by this process since it was saved last */
 };
 
 /* In the place of a value. */
@@ -22,7 +23,6 @@ struct tuning {
     char directory[PATH_MAX / 2], path[PATH_MAX], name[256];
     struct entry *entries;
     size_t count, room;
-    int changed;
 };
 
 static struct entry *find(const struct tuning *tuning, const char *key)
@@ -64,13 +64,23 @@ static int put(struct tuning *tuning, const char *key, const char *value, int re
     entry = &tuning->entries[tuning->count];
     entry->key = strdup(key);
     entry->value = copy;
-    entry->used = entry->early = 0;
+    entry->early = NULL;
+    entry->used = entry->fresh = 0;
     if (!entry->key) {
         free(copy);
         return -1;
     }
     tuning->count++;
     return 0;
+}
+
+/* Has another process written what stands in for the entry? Many ranks of a job find the same, and
+ * the first one's will do: but not what this process found there and could not use. */
+static int is_done(const struct entry *entry, const char *value)
+{
+    if (strcmp(value, TRYING) == 0)
+        return strcmp(entry->value, TRYING) == 0;
+    return !entry->early || strcmp(value, entry->early) != 0;
 }
 
 /* Take the lines of the file that are whole and whose key is not known yet, or with 'replace' not
@@ -83,14 +93,24 @@ static void read_file(struct tuning *tuning, int replace)
     if (!file)
         return;
     while (fgets(line, sizeof(line), file)) {
-        const struct entry *known;
+        struct entry *known;
 
         if (!strchr(line, '\n') || sscanf(line, "%511s %511s", key, value) != 2)
             continue;
         known = find(tuning, key);
+        if (known && known->fresh)
+            known->fresh = !is_done(known, value);
         put(tuning, key, value, replace && known && !known->used);
     }
     fclose(file);
+}
+
+static int anything_fresh(const struct tuning *tuning)
+{
+    for (size_t i = 0; i < tuning->count; i++)
+        if (tuning->entries[i].fresh)
+            return 1;
+    return 0;
 }
 
 struct tuning *tuning_open(const char *directory, const char *name)
@@ -104,8 +124,9 @@ struct tuning *tuning_open(const char *directory, const char *name)
         snprintf(tuning->directory, sizeof(tuning->directory), "%s", directory);
         snprintf(tuning->path, sizeof(tuning->path), "%s/%s", directory, name);
         read_file(tuning, 0);
+        /* Without a copy it counts as new, and is tried or put once more. */
         for (size_t i = 0; i < tuning->count; i++)
-            tuning->entries[i].early = 1;
+            tuning->entries[i].early = strdup(tuning->entries[i].value);
     }
     return tuning;
 }
@@ -122,10 +143,12 @@ const char *tuning_get(struct tuning *tuning, const char *key)
 
 int tuning_put(struct tuning *tuning, const char *key, const char *value, struct error *err)
 {
+    struct entry *entry;
+
     if (put(tuning, key, value, 1))
         return error_set(err, "out of memory");
-    find(tuning, key)->used = 1;
-    tuning->changed = 1;
+    entry = find(tuning, key);
+    entry->used = entry->fresh = 1;
     return 0;
 }
 
@@ -194,10 +217,12 @@ int tuning_save(struct tuning *tuning, struct error *err)
     FILE *file = NULL;
     int fd, failed = 0;
 
-    if (!tuning->changed || !tuning->path[0])
+    if (!tuning->path[0] || !anything_fresh(tuning))
+        return 0;
+    read_file(tuning, 1);
+    if (!anything_fresh(tuning))
         return 0;
     make_directories(tuning->directory);
-    read_file(tuning, 1);
     snprintf(temporary, sizeof(temporary), "%s.XXXXXX", tuning->path);
     fd = mkstemp(temporary);
     if (fd < 0)
@@ -220,7 +245,8 @@ int tuning_save(struct tuning *tuning, struct error *err)
         unlink(temporary);
         return -1;
     }
-    tuning->changed = 0;
+    for (size_t i = 0; i < tuning->count; i++)
+        tuning->entries[i].fresh = 0;
     return 0;
 }
 
@@ -231,6 +257,7 @@ void tuning_destroy(struct tuning *tuning)
     for (size_t i = 0; i < tuning->count; i++) {
         free(tuning->entries[i].key);
         free(tuning->entries[i].value);
+        free(tuning->entries[i].early);
     }
     free(tuning->entries);
     free(tuning);

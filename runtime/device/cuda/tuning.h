@@ -29,7 +29,8 @@ char *tuning_text(const struct tuning *tuning);
 int tuning_take(struct tuning *tuning, const char *text, struct error *err);
 
 /* Write the file if anything is new: to a temporary name, synced, renamed. What other processes
- * wrote meanwhile under keys that this one did not use stays. */
+ * wrote meanwhile under keys that this one did not use stays; where they have written all keys that
+ * are new here, theirs stay, and nothing is written. */
 int tuning_save(struct tuning *tuning, struct error *err);
 void tuning_destroy(struct tuning *tuning);
 
