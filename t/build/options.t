@@ -30,6 +30,20 @@ is "$rc" 0 "configure without any part"
 is "$(sed -n '/^configure:$/,$p' <<<"$out" | grep -c yes)" 0 "the summary says so"
 unlike "$out" "missing" "what was left out on purpose is not called missing"
 
+# Libraries of GPUs in directories of their own, where there is a toolkit.
+if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
+    mkdir -p own/include own/lib
+    touch own/include/{cublasLt,cudnn,nccl}.h
+    configure --with-cublaslt="$scratch/own" --with-cudnn="$scratch/own" --with-nccl="$scratch/own"
+    is "$rc" 0 "configure with libraries of GPUs elsewhere"
+    for name in CUDA NCCL; do
+        like "$(grep "^S\[\"${name}_LIBS\"\]" config.status)" "-L$scratch/own/lib -Wl,-rpath,$scratch/own/lib" \
+            "  which ${name}_LIBS finds when it links and when it runs"
+    done
+    configure --with-cublaslt="$scratch/own"
+    like "$(grep '^S\["CUDA_LIBS"\]' config.status)" "-L$scratch/own/lib -Wl,-rpath,$scratch/own/lib" "  cuBLASLt by itself"
+fi
+
 configure --without-hwloc
 is "$rc" 0 "configure without hwloc"
 like "$out" "plugin .spank_megatron.so.: *no" "there is no plugin without hwloc"
