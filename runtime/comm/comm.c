@@ -17,6 +17,15 @@ struct comm *comm_open(const char *name, const struct comm_options *options, str
         error_set(err, "unknown communication %s; use self, mpi or nccl", name);
         return NULL;
     }
+    /* MPI's launchers tell its ranks themselves. */
+    if (strcmp(name, "nccl") == 0 && options->port == 0) {
+        error_set(err,
+                  "%d ranks on GPUs do not know where the first one is; start them by srun with "
+                  "the plugin (--megatron-tp and others), or give all of them MASTER_ADDR and "
+                  "MASTER_PORT (mpirun -x MASTER_ADDR=HOST -x MASTER_PORT=29500)",
+                  options->size);
+        return NULL;
+    }
     snprintf(file, sizeof(file), "comm_%s.so", name);
     open = (comm_backend_open_function *)module_symbol(
         file, "comm_backend_open",
