@@ -146,6 +146,36 @@ static int oldest(struct nccl_comm *comm, struct pending *copy, uint64_t *seen, 
     return waiting;
 }
 
+/* What this rank waits for, in 'group' or, if that is NULL, in any: behind a message, for people.
+ */
+static void say_waiting(struct nccl_comm *comm, const char *group, char *text, size_t size)
+{
+    text[0] = '\0';
+    pthread_mutex_lock(&comm->lock);
+    for (uint64_t i = comm->first; i < comm->next && !text[0]; i++) {
+        const struct pending *p = &comm->pending[i % PENDING];
+
+        if (cudaEventQuery(p->event) != cudaErrorNotReady)
+            continue;
+        if (!group)
+            snprintf(text, size, ", in %s in group %s of %d ranks", p->what, p->group, p->size);
+        else if (strcmp(group, p->group) == 0)
+            snprintf(text, size, ", in %s", p->what);
+    }
+    pthread_mutex_unlock(&comm->lock);
+}
+
+/* NCCL's words for a result, with the more exact ones that it may have beside them. */
+static void explain(ncclResult_t result, char *text, size_t size)
+{
+    const char *more = ncclGetLastError(NULL);
+    int length = more ? (int)strcspn(more, "\n") : 0;
+
+    snprintf(text, size, "%s", ncclGetErrorString(result));
+    if (length > 0)
+        snprintf(text + strlen(text), size - strlen(text), " (%.*s)", length, more);
+}
+
 /* The first communicator with an error of its own. */
 static ncclResult_t async_error(struct nccl_comm *comm, char *name, size_t size)
 {
@@ -174,21 +204,29 @@ static void *watch(void *argument)
     cudaSetDevice(comm->device);
     while (!__atomic_load_n(&comm->stop, __ATOMIC_ACQUIRE)) {
         struct error err;
-        char name[32];
+        char name[32], waiting[96], why[512];
         ncclResult_t result;
+        int news;
 
         usleep(WATCH_MICROSECONDS);
         if (failure(comm, NULL))
             return NULL;
-        if (star_check(comm->star, &err)) {
-            fail(comm, "%s", err.text);
+        news = star_check(comm->star, &err);
+        if (news) {
+            say_waiting(comm, NULL, waiting, sizeof(waiting));
+            if (news == STAR_LOST)
+                fail(comm, "%s, at step %lld%s", err.text, (long long)comm_step(&comm->base),
+                     waiting);
+            else
+                fail(comm, "%s", err.text);
             return NULL;
         }
         result = async_error(comm, name, sizeof(name));
         if (result) {
-            fail(comm, "rank %d: NCCL reports an error in group %s at step %lld: %s",
-                 comm->base.rank, name, (long long)comm_step(&comm->base),
-                 ncclGetErrorString(result));
+            say_waiting(comm, name, waiting, sizeof(waiting));
+            explain(result, why, sizeof(why));
+            fail(comm, "rank %d: NCCL reports an error in group %s at step %lld%s: %s",
+                 comm->base.rank, name, (long long)comm_step(&comm->base), waiting, why);
             return NULL;
         }
         if (oldest(comm, &late, &seen, &since) && clock_now() - since > comm->base.deadline) {
@@ -201,6 +239,14 @@ static void *watch(void *argument)
         }
     }
     return NULL;
+}
+
+static int start_watchdog(struct nccl_comm *comm, struct error *err)
+{
+    int rc = pthread_create(&comm->watchdog, NULL, watch, comm);
+
+    comm->watching = rc == 0;
+    return rc ? error_set_errno(err, rc, "cannot start a thread") : 0;
 }
 
 /* Let the watchdog follow what was just put on the stream. A full list follows no more: it is
@@ -236,6 +282,7 @@ static int settle(struct nccl_comm *comm, ncclComm_t nccl, ncclResult_t result, 
                   const char *group)
 {
     double until = clock_now() + comm->base.deadline;
+    char why[512];
 
     /* Some calls (ncclCommSplit) return success while their work goes on. */
     if (result == ncclSuccess)
@@ -255,8 +302,9 @@ static int settle(struct nccl_comm *comm, ncclComm_t nccl, ncclResult_t result, 
     if (failure(comm, NULL))
         return -1;
     if (result) {
+        explain(result, why, sizeof(why));
         fail(comm, "rank %d: %s in group %s failed at step %lld: %s", comm->base.rank, what, group,
-             (long long)comm_step(&comm->base), ncclGetErrorString(result));
+             (long long)comm_step(&comm->base), why);
         return -1;
     }
     return 0;
@@ -600,10 +648,9 @@ struct comm *comm_backend_open(const struct comm_options *options, struct error 
         free(comm);
         return NULL;
     }
-    if (join_world(comm, err) || pthread_create(&comm->watchdog, NULL, watch, comm)) {
+    if (join_world(comm, err) || start_watchdog(comm, err)) {
         close_comm(&comm->base);
         return NULL;
     }
-    comm->watching = 1;
     return &comm->base;
 }
