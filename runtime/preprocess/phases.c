@@ -3,9 +3,14 @@
 
 int run_is_over(struct run *run)
 {
-    if (!run->ended && work_ended(&run->work, run->ending, sizeof(run->ending)))
-        run->ended = 1;
-    return run->ended;
+    int ended;
+
+    pthread_mutex_lock(&run->monitor_lock);
+    if (!run->ended)
+        run->ended = work_ended(&run->work, run->ending, sizeof(run->ending));
+    ended = run->ended;
+    pthread_mutex_unlock(&run->monitor_lock);
+    return ended;
 }
 
 void run_wait(const struct run *run, double *pause)
@@ -152,9 +157,16 @@ static int do_layout(struct run *run, const char *path, struct error *err)
 
 int run_goodbye(struct run *run, struct error *err)
 {
+    int rc;
+
     run_stop_monitor(run); /* it writes into the directory that goes */
-    if (work_end(&run->work, "", (double)run->config->lease, err) < 0)
+    rc = work_end(&run->work, "", (double)run->config->lease, err);
+    if (rc < 0)
         return -1;
+    /* Another rank, thought dead, has finished, too, and waits for this one to know. */
+    if (rc > 0 && run_is_over(run) && !run->ending[0])
+        return 0;
+    run->finished = 1;
     work_remove(&run->work);
     return 0;
 }

@@ -78,7 +78,7 @@ static int begin(struct run *run, struct error *err)
         same = plan_read(&before, plan_path, NULL) == 0 && before.identity == run->plan.identity;
         plan_clear(&before);
         if (!same) {
-            rmdir(run->work.root); /* goes only if it is empty */
+            work_forget_words(&run->work);
             return error_set(err, "%s exists; use --overwrite to replace it", path);
         }
     }
@@ -108,7 +108,6 @@ static void *monitor(void *argument)
 {
     struct run *run = argument;
     double looked = disk_now();
-    char message[512];
 
     pthread_mutex_lock(&run->monitor_lock);
     while (!run->monitor_stop) {
@@ -125,7 +124,8 @@ static void *monitor(void *argument)
         if (disk_now() - looked < 1 || run->work.world->size == 1)
             continue;
         looked = disk_now();
-        if (work_ended(&run->work, message, sizeof(message)))
+        run->ended |= work_ended(&run->work, run->ending, sizeof(run->ending));
+        if (run->ended)
             encode_stop(&run->encode);
     }
     pthread_mutex_unlock(&run->monitor_lock);
@@ -260,7 +260,7 @@ static void clean_up(struct run *run)
 /* Another rank ended the launch: this one ends like it. */
 static int follow(struct run *run, struct error *err)
 {
-    work_acknowledge(&run->work);
+    work_acknowledge(&run->work, !run->ending[0]);
     if (!run->ending[0])
         return 0;
     return error_set(err, "stopped, because another rank failed: %s", run->ending);
@@ -302,9 +302,12 @@ int preprocess(const struct preprocess_config *config, const struct world *world
     rc = run_all(&run, err);
     run_stop_monitor(&run);
     report_pause(&run.report);
-    if (run_is_over(&run)) {
+    if (rc < 0)
+        work_refresh(&run.work);
+    if (!run.finished && run_is_over(&run)) {
         rc = follow(&run, err);
     } else if (rc < 0 && was_finished(&run)) {
+        work_acknowledge(&run.work, 1);
         rc = 0;
     } else if (rc < 0) {
         int lost = work_lost(&run.work);
@@ -318,7 +321,7 @@ int preprocess(const struct preprocess_config *config, const struct world *world
 
         snprintf(message, sizeof(message), "%.400s (rank %lld)", err->text, (long long)world->rank);
         if (work_end(&run.work, message, lost ? lost_seconds : failure_seconds, NULL) > 0)
-            work_acknowledge(&run.work);
+            work_acknowledge(&run.work, 0);
         else if (world->size > 1)
             work_forget_launch(&run.work);
     }

@@ -20,8 +20,9 @@ struct run {
     struct assembly assembly;
     struct report report;
     int complete;   /* it was, when this launch began */
+    int finished;   /* by this rank */
     int assembling; /* layout and assembly are in use */
-    int ended;      /* somebody else has ended the launch */
+    int ended;      /* somebody else has ended the launch; with the monitor's lock */
     char ending[512];
     pthread_t monitor;
     int monitoring;

@@ -187,6 +187,16 @@ static int read_plan(struct work *work, struct plan *plan, const unsigned char *
     return rc;
 }
 
+/* Has the rank that finished left, and only its word for those that have not come yet? */
+static int is_left(const struct work *work)
+{
+    char owner[DISK_PATH], finished[DISK_PATH];
+
+    return disk_path(owner, NULL, "%.4000s/owner", work->root) == 0 &&
+           disk_path(finished, NULL, "%.4000s/finished", work->root) == 0 && disk_is_gone(owner) &&
+           disk_is_gone(finished);
+}
+
 int work_await(struct work *work, struct plan *plan, struct error *err)
 {
     double begin = disk_now(), pause = 0.01;
@@ -200,7 +210,8 @@ int work_await(struct work *work, struct plan *plan, struct error *err)
         size_t size;
         int rc;
 
-        if (work_ended(work, message, sizeof(message))) {
+        /* What a launch before this one has left, where both have the same name, is not meant. */
+        if (work_ended(work, message, sizeof(message)) && (message[0] || !is_left(work))) {
             error_set(err, "%s", message);
             return 1;
         }
@@ -222,10 +233,32 @@ int work_await(struct work *work, struct plan *plan, struct error *err)
     }
 }
 
+/* How many ranks know how the launch ended. */
+static int64_t count_acknowledged(const struct work *work)
+{
+    DIR *directory = opendir(work->root);
+    struct dirent *entry;
+    char prefix[64];
+    int64_t count = 0;
+
+    snprintf(prefix, sizeof(prefix), "ack-%s-", work->launch);
+    while (directory && (entry = readdir(directory)))
+        count += strncmp(entry->d_name, prefix, strlen(prefix)) == 0;
+    if (directory)
+        closedir(directory);
+    return count;
+}
+
+/* All but the one that ended it? */
+static int all_know(const struct work *work)
+{
+    return count_acknowledged(work) + 1 >= work->world->size;
+}
+
 int work_end(struct work *work, const char *message, double seconds, struct error *err)
 {
     double begin = disk_now();
-    char path[DISK_PATH], prefix[64];
+    char path[DISK_PATH];
     int fd;
 
     if (work->world->size == 1)
@@ -239,20 +272,8 @@ int work_end(struct work *work, const char *message, double seconds, struct erro
     /* One write with an end mark: a reader sees all of it or takes it for not there yet. */
     if (dprintf(fd, "%.400s\n", message) < 0 || close(fd) < 0)
         return error_set_errno(err, errno, "cannot write %s", path);
-    snprintf(prefix, sizeof(prefix), "ack-%s-", work->launch);
-    while (disk_now() - begin < seconds) {
-        DIR *directory = opendir(work->root);
-        struct dirent *entry;
-        int64_t seen = 0;
-
-        while (directory && (entry = readdir(directory)))
-            seen += strncmp(entry->d_name, prefix, strlen(prefix)) == 0;
-        if (directory)
-            closedir(directory);
-        if (seen + 1 >= work->world->size)
-            return 0;
+    while (disk_now() - begin < seconds && !all_know(work))
         disk_sleep(work->world->size > 64 ? 0.5 : 0.02);
-    }
     return 0;
 }
 
@@ -274,7 +295,15 @@ int work_ended(struct work *work, char *message, size_t size)
     return 1;
 }
 
-void work_acknowledge(struct work *work)
+void work_refresh(const struct work *work)
+{
+    int fd = open(work->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd >= 0)
+        close(fd);
+}
+
+void work_acknowledge(struct work *work, int well)
 {
     char path[DISK_PATH], end[DISK_PATH];
     int fd;
@@ -291,6 +320,8 @@ void work_acknowledge(struct work *work)
     if (disk_is_gone(end)) {
         unlink(path);
         rmdir(work->root);
+    } else if (well && is_left(work) && all_know(work)) {
+        work_forget_launch(work);
     }
 }
 
@@ -321,7 +352,19 @@ int work_was_finished(struct work *work, uint64_t identity)
 int work_was_removed(struct work *work)
 {
     return work->base[0] && disk_is_gone(work->base) &&
-           (disk_is_gone(work->root) || work_was_finished(work, work->identity));
+           (disk_is_gone(work->root) || work_was_finished(work, work->identity) || is_left(work));
+}
+
+/* Is it this launch's; is it the word of a launch's end, or a rank's answer to it? */
+static int is_of_launch(const struct work *work, const char *name)
+{
+    return strstr(name, work->launch) != NULL;
+}
+
+static int is_word(const struct work *work, const char *name)
+{
+    (void)work;
+    return strncmp(name, "end-", 4) == 0 || strncmp(name, "ack-", 4) == 0;
 }
 
 /* The mark that all is done goes last: who is killed in here has nothing left to do but this. The
@@ -329,6 +372,7 @@ int work_was_removed(struct work *work)
  * cannot put a file into it while it is emptied. */
 void work_remove(struct work *work)
 {
+    int late = work->world->size > 1 && !all_know(work);
     DIR *directory;
     struct dirent *entry;
     char path[DISK_PATH];
@@ -340,30 +384,45 @@ void work_remove(struct work *work)
     while (directory && (entry = readdir(directory)))
         if (strcmp(entry->d_name, "finished") != 0 && strcmp(entry->d_name, ".") != 0 &&
             strcmp(entry->d_name, "..") != 0 &&
+            !(late && is_word(work, entry->d_name) && is_of_launch(work, entry->d_name)) &&
             disk_path(path, NULL, "%.3000s/%s", work->root, entry->d_name) == 0 && unlink(path) < 0)
             disk_remove_tree(path);
     if (directory)
         closedir(directory);
     if (disk_path(path, NULL, "%.4000s/finished", work->root) == 0)
         unlink(path);
+    if (late && !all_know(work))
+        return;
     if (rmdir(work->root) < 0)
         work_forget_launch(work); /* a rank that was late has acknowledged meanwhile */
 }
 
-void work_forget_launch(struct work *work)
+/* Remove these files, and the directory if it is empty then: a run that failed before it had a plan
+ * leaves nothing. */
+static void remove_files(struct work *work, int (*which)(const struct work *, const char *))
 {
     DIR *directory = opendir(work->root);
     struct dirent *entry;
     char path[DISK_PATH];
 
     while (directory && (entry = readdir(directory)))
-        if (strstr(entry->d_name, work->launch) &&
+        if (which(work, entry->d_name) &&
             disk_path(path, NULL, "%.3000s/%s", work->root, entry->d_name) == 0)
             unlink(path);
     if (directory)
         closedir(directory);
-    /* Goes only if it is empty: a run that failed before it had a plan leaves nothing. */
     rmdir(work->root);
+}
+
+void work_forget_launch(struct work *work)
+{
+    remove_files(work, is_of_launch);
+}
+
+void work_forget_words(struct work *work)
+{
+    if (is_left(work))
+        remove_files(work, is_word);
 }
 
 int work_part_path(const struct work *work, size_t chunk, int64_t documents, int64_t bytes,

@@ -3,7 +3,8 @@
  *     go-LAUNCH              rank 0 has checked the plan; the identity to use
  *     plan                   plan.h
  *     owner                  the launch that works here
- *     end-LAUNCH             how the launch ended, for ranks that look later
+ *     end-LAUNCH             how the launch ended, for ranks that look later; stays for those that
+ *                            the others have finished without
  *     ack-LAUNCH-RANK        this rank has seen it
  *     finished               the output of this identity is complete; only cleaning up is left
  *     IDENTITY/part-...      a finished chunk; the name counts its documents and bytes
@@ -70,16 +71,22 @@ int work_end(struct work *work, const char *message, double seconds, struct erro
 /* Has somebody ended the launch? Returns 1 and the message ("" if it went well), else 0. */
 int work_ended(struct work *work, char *message, size_t size);
 
-/* Tell whoever ended the launch that this rank knows. */
-void work_acknowledge(struct work *work);
+/* Let a client of NFS forget that it did not find a name before. */
+void work_refresh(const struct work *work);
+
+/* Tell whoever ended the launch that this rank knows. If it went well, the last of all removes what
+ * was left for them. */
+void work_acknowledge(struct work *work, int well);
 
 /* The output is complete; was it, for this identity? */
 int work_mark_finished(struct work *work, struct error *err);
 int work_was_finished(struct work *work, uint64_t identity);
 
-/* Remove the whole directory, or only what belongs to this launch's messages. */
+/* Remove the whole directory but the word for ranks that do not know it yet; only what belongs to
+ * this launch's messages; what is left for ranks of a run that finished, who must be gone. */
 void work_remove(struct work *work);
 void work_forget_launch(struct work *work);
+void work_forget_words(struct work *work);
 
 /* The name of a finished chunk's part, and of one in the making by this process. */
 int work_part_path(const struct work *work, size_t chunk, int64_t documents, int64_t bytes,

@@ -6,8 +6,10 @@
  * KILL_HOW=both, at no call of its own: a file system that takes O_DIRECT and then refuses to read
  * and write, one that has no links, and one where nodes must not read what they write together.
  * KILL_HOW=parts: it takes long to open a part, and a line tells of each file of the output that is
- * created. KILL_HOW=blind: how the launch ended cannot be seen. KILL_HOW=wait: the first process
- * that brings a file of the output to disk is at it until the others have done without. */
+ * created. KILL_HOW=blind: how the launch ended cannot be seen; KILL_HOW=stale: not before one has
+ * looked at the directory. KILL_HOW=wait and KILL_HOW=chunk: the first process that brings a file
+ * of the output to disk, or begins a chunk, is at it until the others have done without; with
+ * KILL_HOW=stale it is also the one that begins a chunk. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -60,24 +62,42 @@ static int refuses_link(void)
 /* Does the file not show yet, as on NFS, where a client remembers that a name was not there? */
 static int hides(const char *path, int flags)
 {
+    static _Atomic int fresh;
     const char *how = getenv("KILL_HOW");
+    int stale = how && strcmp(how, "stale") == 0;
 
-    return how && strcmp(how, "blind") == 0 && strstr(path, "/end-") && !(flags & O_CREAT);
+    fresh |= stale && (flags & O_DIRECTORY) && strstr(path, ".work");
+    return how && (strcmp(how, "blind") == 0 || (stale && !fresh)) && strstr(path, "/end-") &&
+           !(flags & O_CREAT);
 }
 
-/* Where it is its turn, wait until the work directory is gone. Refuses nothing. */
+/* Where it is its turn, wait until the directory of the file is gone, and the word of the end is
+ * alone. */
+static void wait_until_gone(const char *file)
+{
+    char path[4096] = "";
+
+    strncpy(path, file, sizeof(path) - 1);
+    if (!strstr(path, ".work/") || mkdir("waits", 0700) < 0)
+        return;
+    *strrchr(path, '/') = '\0';
+    for (int i = 0; i < 6000 && access(path, F_OK) == 0; i++)
+        nanosleep(&(struct timespec){0, 10000000}, NULL);
+    strcpy(strrchr(path, '/'), "/finished");
+    for (int i = 0; i < 6000 && access(path, F_OK) == 0; i++)
+        nanosleep(&(struct timespec){0, 10000000}, NULL);
+}
+
+/* For a file of the output. Refuses nothing. */
 static int wait_for_others(int fd)
 {
     const char *how = getenv("KILL_HOW");
-    char link[64], path[4096] = "", *slash;
+    char link[64], path[4096] = "";
 
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-    if (!how || strcmp(how, "wait") != 0 || readlink(link, path, sizeof(path) - 1) < 0 ||
-        !(slash = strstr(path, ".work/")) || !strstr(slash, "/out-") || mkdir("waits", 0700) < 0)
-        return 0;
-    strcpy(slash, ".work");
-    for (int i = 0; i < 6000 && access(path, F_OK) == 0; i++)
-        nanosleep(&(struct timespec){0, 10000000}, NULL);
+    if (how && strcmp(how, "wait") == 0 && readlink(link, path, sizeof(path) - 1) > 0 &&
+        strstr(path, "/out-"))
+        wait_until_gone(path);
     return 0;
 }
 
@@ -94,6 +114,8 @@ static void look_at(const char *path, int flags)
 {
     const char *how = getenv("KILL_HOW");
 
+    if (how && (strcmp(how, "chunk") == 0 || strcmp(how, "stale") == 0) && strstr(path, "/draft-"))
+        wait_until_gone(path);
     if (!how || strcmp(how, "parts") != 0)
         return;
     if (strstr(path, "/part-") && !(flags & O_CREAT))

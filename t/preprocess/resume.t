@@ -109,17 +109,31 @@ ok "make the right bytes" same c o
 is "$(cat rank*.log | grep -c '^created .*\.idx$')" 1 "in files that were created once"
 
 # --- A rank that sees too late that the others have finished, or that they did without it while it wrote
-# to disk, ends well, too
-for how in blind wait; do
+# to disk or was at a chunk, ends well, too
+for how in blind wait chunk stale; do
     rm -rf o_* o.work waits
     struck=all blow=(env KILL_HOW=$how "LD_PRELOAD=$scratch/killer.so")
     ranks 3 --input c.jsonl --output-prefix o --workers 1 --chunk-bytes 13000 --lease 1
     is "$ranked" "0 0 0" "three ranks of which some are late: $how"
     ok "make the right bytes" same c o
     ok "and leave nothing else" whole o
+    [ $how = blind ] || ok "one has waited: $how" test -d waits
 done
-[ -d waits ]
-ok "one has waited"
+
+# --- One that never comes leaves the word of the end behind, and no more; another run removes it
+rm -rf o_* o.work
+cat >blow <<EOF
+#!/bin/sh
+[ \$RANK != 1 ] || export LD_PRELOAD=$scratch/killer.so KILL_HOW=kill KILL_AT=1
+exec "\$@"
+EOF
+struck=all blow=(./blow)
+ranks 3 --input c.jsonl --output-prefix o --workers 1 --chunk-bytes 3000 --lease 1
+is "$ranked" "0 137 0" "a rank that is killed"
+is "$(ls o.work | sed 's/-.*//' | sort | tr '\n' ' ')" "ack end " "leaves the word that it does not come for"
+try "${pre[@]}" "${options[@]}"
+like "$out" 'exists; use --overwrite' "the output is there"
+ok "and a run that is refused removes the word" whole o
 
 # --- A part that a crashed node left torn is made again
 rm -rf o_* o.work
