@@ -52,7 +52,7 @@ struct checkpoint {
     enum phase job; /* what the thread is to do, PHASE_NONE: nothing */
     int quit;
     struct report mine;
-    atomic_int_fast64_t moved; /* bytes that the thread has moved; needs no lock */
+    atomic_int_fast64_t moved; /* steps that the thread has made; needs no lock */
     int64_t seen;              /* of them, when 'seen_at' */
     double seen_at;
     int stuck; /* the thread was given up, and still has the memory */

@@ -69,10 +69,12 @@ static char *make_header(const struct parameters *parameters, const struct piece
     return text;
 }
 
-static void count_moved(struct writer *w, int64_t bytes)
+static void count_moved(void *context)
 {
+    struct writer *w = context;
+
     if (w->moved)
-        atomic_fetch_add(w->moved, bytes);
+        atomic_fetch_add(w->moved, 1);
 }
 
 static int write_bytes(struct writer *w, const void *bytes, size_t count, struct error *err)
@@ -80,7 +82,7 @@ static int write_bytes(struct writer *w, const void *bytes, size_t count, struct
     if (file_write_at(w->fd, bytes, count, w->at) < 0)
         return error_set_errno(err, errno, "cannot write %s", w->path);
     w->at += (int64_t)count;
-    count_moved(w, (int64_t)count);
+    count_moved(w);
     if (w->at - w->flushed >= FLUSH_BYTES) {
         sync_file_range(w->fd, w->flushed, w->at - w->flushed, SYNC_FILE_RANGE_WRITE);
         w->flushed = w->at;
@@ -122,25 +124,6 @@ static int add_bytes(struct writer *w, const void *bytes, size_t count, struct e
     return 0;
 }
 
-/* All to disk, part by part: fsync alone would take minutes for what is in memory, and nobody could
- * tell whether it gets on. It does what is left, and all of it where the system knows no parts. An
- * error of the disk is told only once. */
-static int flush_all(struct writer *w, struct error *err)
-{
-    const unsigned how =
-        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
-
-    for (int64_t at = 0; at < w->at; at += FLUSH_BYTES) {
-        if (sync_file_range(w->fd, at, FLUSH_BYTES, how) < 0) {
-            if (errno == ENOSYS || errno == EPERM || errno == EINVAL || errno == EOPNOTSUPP)
-                break;
-            return error_set_errno(err, errno, "cannot write %s", w->path);
-        }
-        count_moved(w, FLUSH_BYTES);
-    }
-    return fsync(w->fd) < 0 ? error_set_errno(err, errno, "cannot write %s", w->path) : 0;
-}
-
 static int write_all(struct writer *w, const char *header, size_t header_size,
                      const struct pieces *pieces, const float *const *arrays, int array_count,
                      struct index_file *file, struct error *err)
@@ -164,7 +147,9 @@ static int write_all(struct writer *w, const char *header, size_t header_size,
     checksum_add(&sum, header, header_size);
     checksum_add(&sum, w->sums, (size_t)w->sum_count * sizeof(*w->sums));
     file->checksum = checksum_end(&sum);
-    return flush_all(w, err);
+    return file_flush(w->fd, count_moved, w) < 0
+               ? error_set_errno(err, errno, "cannot write %s", w->path)
+               : 0;
 }
 
 int shard_file_write(const char *path, const struct parameters *parameters,

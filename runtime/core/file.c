@@ -1,3 +1,5 @@
+#include "config.h"
+
 #include "file.h"
 
 #include <errno.h>
@@ -6,6 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+static const int64_t flush_bytes = 32 << 20;
 
 /* Grow the buffer to hold at least one byte more than 'length', up to 'limit' and one. */
 static int make_room(struct file_bytes *bytes, size_t *capacity, size_t limit)
@@ -112,5 +116,29 @@ int file_write_at(int fd, const void *data, size_t size, int64_t offset)
             return -1;
         done += (size_t)put;
     }
+    return 0;
+}
+
+/* fsync does what is left, and all of it where the system knows no parts. An error of the disk is
+ * told only once. */
+int file_flush(int fd, void (*moved)(void *context), void *context)
+{
+    const unsigned how =
+        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+    struct stat status;
+
+    if (fstat(fd, &status) < 0)
+        return -1;
+    for (int64_t at = 0; at < status.st_size; at += flush_bytes) {
+        if (sync_file_range(fd, at, flush_bytes, how) < 0) {
+            if (errno == ENOSYS || errno == EPERM || errno == EINVAL || errno == EOPNOTSUPP)
+                break;
+            return -1;
+        }
+        moved(context);
+    }
+    if (fsync(fd) < 0)
+        return -1;
+    moved(context);
     return 0;
 }

@@ -29,6 +29,11 @@ ssize_t file_read_at(int fd, void *out, size_t size, int64_t offset);
 /* Write 'size' bytes at 'offset'. Returns 0, or -1 with errno set. */
 int file_write_at(int fd, const void *data, size_t size, int64_t offset);
 
+/* Bring all of a file to disk, part by part, and call 'moved' after each: fsync alone would take
+ * minutes for what is in memory, and nobody could tell whether it gets on. Returns 0, or -1 with
+ * errno set. */
+int file_flush(int fd, void (*moved)(void *context), void *context);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,6 +2,7 @@
 #include "assemble.h"
 #include "bytes.h"
 #include "columns.h"
+#include "file.h"
 #include "front.h"
 #include "idx_format.h"
 
@@ -491,10 +492,11 @@ int assembly_copy(struct assembly *assembly, size_t chunk, struct error *err)
     return 1;
 }
 
-int assembly_sync(struct assembly *assembly, struct error *err)
+int assembly_sync(struct assembly *assembly, void (*moved)(void *context), void *context,
+                  struct error *err)
 {
     for (size_t i = 0; i < assembly->open_count; i++)
-        if (assembly->open[i].fd >= 0 && fsync(assembly->open[i].fd) < 0)
+        if (assembly->open[i].fd >= 0 && file_flush(assembly->open[i].fd, moved, context) < 0)
             return error_set_errno(err, errno, "cannot write the output to disk");
     return 0;
 }

@@ -38,8 +38,9 @@ int assembly_create(struct assembly *assembly, struct board *claim, struct error
 /* Copy one chunk. Returns 0; 1 where its part is torn and was removed; -1. */
 int assembly_copy(struct assembly *assembly, size_t chunk, struct error *err);
 
-/* Bring what this rank wrote to the disk. */
-int assembly_sync(struct assembly *assembly, struct error *err);
+/* Bring what this rank wrote to the disk; 'moved' is called for as long as that gets on. */
+int assembly_sync(struct assembly *assembly, void (*moved)(void *context), void *context,
+                  struct error *err);
 
 /* Give all files their final names. What an interrupted call did is not done again. */
 int assembly_finish(struct assembly *assembly, struct error *err);

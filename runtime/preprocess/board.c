@@ -235,6 +235,24 @@ void board_touch_often(struct work *work, struct board *board, size_t number)
     job->seen_at = disk_now();
 }
 
+void board_touch_mine(struct work *work, struct board *board)
+{
+    double now = disk_now();
+    int due;
+
+    pthread_mutex_lock(&board->lock);
+    due = now - board->touched > (double)work->lease / 4;
+    if (due)
+        board->touched = now;
+    for (size_t i = 0; due && i < board->count; i++)
+        if (board->jobs[i].mine && !board->jobs[i].done) {
+            pthread_mutex_unlock(&board->lock);
+            board_touch(work, board, i);
+            pthread_mutex_lock(&board->lock);
+        }
+    pthread_mutex_unlock(&board->lock);
+}
+
 int board_done_up_to(struct board *board, size_t number)
 {
     size_t count = 0;

@@ -27,6 +27,7 @@ struct board {
     struct job *jobs;
     size_t *early; /* jobs to begin with, because they take long; or NULL */
     size_t early_count, early_at;
+    double touched; /* all of one's own: when */
     pthread_mutex_t lock;
 };
 
@@ -50,6 +51,9 @@ int board_take_over(struct work *work, struct board *board, size_t *number, stru
 /* Show that the job goes on. For many small steps: only where the last time is a while ago. */
 void board_touch(struct work *work, struct board *board, size_t number);
 void board_touch_often(struct work *work, struct board *board, size_t number);
+
+/* The same for all jobs of this process that are not done, where the last time is a while ago. */
+void board_touch_mine(struct work *work, struct board *board);
 
 /* Are all chunks before this one done? Not if there are fewer. */
 int board_done_up_to(struct board *board, size_t number);

@@ -18,6 +18,14 @@ static int redo_chunk(struct run *run, size_t chunk, struct error *err)
     return rc;
 }
 
+/* What is copied and not on disk yet is not done, either. */
+static void touch_copies(void *context)
+{
+    struct run *run = context;
+
+    board_touch_mine(&run->work, &run->copies);
+}
+
 static int copy_group(struct run *run, size_t job, struct error *err)
 {
     for (size_t c = run->layout.groups[job]; c < run->layout.groups[job + 1]; c++) {
@@ -29,7 +37,7 @@ static int copy_group(struct run *run, size_t job, struct error *err)
             return error_set(err, "the part of chunk %zu is damaged again; check the disk", c);
         if (rc < 0)
             return -1;
-        board_touch(&run->work, &run->copies, job);
+        touch_copies(run);
     }
     return 0;
 }
@@ -84,7 +92,7 @@ static int mark_copied(struct run *run, struct error *err)
     char path[DISK_PATH];
     size_t marked = 0;
 
-    if (assembly_sync(&run->assembly, err) < 0)
+    if (assembly_sync(&run->assembly, touch_copies, run, err) < 0)
         return -1;
     for (size_t i = 0; i < run->copies.count; i++) {
         int fd;

@@ -7,9 +7,10 @@
  * and write, one that has no links, and one where nodes must not read what they write together.
  * KILL_HOW=parts: it takes long to open a part, and a line tells of each file of the output that is
  * created. KILL_HOW=blind: how the launch ended cannot be seen; KILL_HOW=stale: not before one has
- * looked at the directory. KILL_HOW=wait and KILL_HOW=chunk: the first process that brings a file
- * of the output to disk, or begins a chunk, is at it until the others have done without; with
- * KILL_HOW=stale it is also the one that begins a chunk. */
+ * looked at the directory. KILL_HOW=sync: to bring a file of the output to disk
+ * takes long, and a line tells of each copy that is taken over. KILL_HOW=wait and KILL_HOW=chunk:
+ * the first process that brings a file of the output to disk, or begins a chunk, is at it until the
+ * others have done without; with KILL_HOW=stale it is also the one that begins a chunk. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -98,6 +99,9 @@ static int wait_for_others(int fd)
     if (how && strcmp(how, "wait") == 0 && readlink(link, path, sizeof(path) - 1) > 0 &&
         strstr(path, "/out-"))
         wait_until_gone(path);
+    if (how && strcmp(how, "sync") == 0 && readlink(link, path, sizeof(path) - 1) > 0 &&
+        strstr(path, "/out-"))
+        nanosleep(&(struct timespec){0, 300000000}, NULL);
     return 0;
 }
 
@@ -116,6 +120,8 @@ static void look_at(const char *path, int flags)
 
     if (how && (strcmp(how, "chunk") == 0 || strcmp(how, "stale") == 0) && strstr(path, "/draft-"))
         wait_until_gone(path);
+    if (how && strcmp(how, "sync") == 0 && strstr(path, "-a-0-1") && (flags & O_CREAT))
+        dprintf(2, "taken over %s\n", path);
     if (!how || strcmp(how, "parts") != 0)
         return;
     if (strstr(path, "/part-") && !(flags & O_CREAT))

@@ -108,6 +108,16 @@ is "$ranked" "0 0 0" "three ranks with many parts"
 ok "make the right bytes" same c o
 is "$(cat rank*.log | grep -c '^created .*\.idx$')" 1 "in files that were created once"
 
+# --- Copies that get to the disk more slowly than the lease are made by one rank
+rm -rf o_* o.work
+try "${pre[@]}" --input c.jsonl --output-prefix s --output-shards 8
+struck=all blow=(env KILL_HOW=sync "LD_PRELOAD=$scratch/killer.so")
+ranks 3 --input c.jsonl --output-prefix o --workers 1 --chunk-bytes 13000 --lease 2 --output-shards 8
+is "$ranked" "0 0 0" "three ranks on a disk that is slow to sync"
+is "$(cat rank*.log | grep -c '^taken over ')" 0 "make no copy twice"
+is "$(cat o_*_document.* | cksum)" "$(cat s_*_document.* | cksum)" "and the right bytes"
+rm -f s_*
+
 # --- A rank that sees too late that the others have finished, or that they did without it while it wrote
 # to disk or was at a chunk, ends well, too
 for how in blind wait chunk stale; do
