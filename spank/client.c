@@ -90,6 +90,22 @@ static int read_words(char *words[WORDS_MAX], char **line)
     return argc;
 }
 
+/* Does this long option, of Slurm's or of another plugin, stand on the command line? */
+static bool is_given(const char *option)
+{
+    char *words[WORDS_MAX], *line;
+    int argc = read_words(words, &line), limit = words_limit(argc, words);
+    size_t length = strlen(option);
+    bool found = false;
+
+    /* Behind the options come the program and its own. */
+    for (int i = 1; i < limit && !found && strcmp(words[i], "--") != 0; i++)
+        found = strncmp(words[i], option, length) == 0 &&
+                (words[i][length] == '=' || words[i][length] == '\0');
+    free(line);
+    return found;
+}
+
 /* What the command line, the script and variables say. Variables count as explicit outside an
  * allocation; inside one they say what the allocation has, which the step need not use. */
 static void read_request(struct request *request, bool inside)
@@ -200,19 +216,9 @@ static void write_note(struct plugin *plugin, unsigned wishes)
 /* Pyxis starts containers too; one of the two must leave it to the other. */
 static bool pyxis_has_image(void)
 {
-    static const char option[] = "--container-image";
-    char *words[WORDS_MAX], *line;
-    int argc = read_words(words, &line), limit = words_limit(argc, words);
     /* The second is how an option of the job reaches the steps in it. */
-    bool found =
-        getenv("PYXIS_CONTAINER_IMAGE") || getenv("_SLURM_SPANK_OPTION_pyxis_container_image");
-
-    /* Behind the options come the program and its own. */
-    for (int i = 1; i < limit && !found && strcmp(words[i], "--") != 0; i++)
-        found = strncmp(words[i], option, sizeof(option) - 1) == 0 &&
-                (words[i][sizeof(option) - 1] == '=' || words[i][sizeof(option) - 1] == '\0');
-    free(line);
-    return found;
+    return getenv("PYXIS_CONTAINER_IMAGE") || getenv("_SLURM_SPANK_OPTION_pyxis_container_image") ||
+           is_given("--container-image");
 }
 
 static void say_import(void *argument, const char *line)
@@ -305,6 +311,7 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
     struct counts counts;
 
     (void)spank;
+    plugin->within = getenv("SLURM_JOB_ID") || is_given("--jobid");
     drop_contract();
     if (!settings_used(settings, &plugin->config)) {
         if (plugin->config.off & PART_ALL && settings_any(settings))
@@ -440,4 +447,18 @@ int client_local_user_init(struct plugin *plugin, spank_t spank, struct error *e
         return -1;
     write_step_note(plugin, spank);
     return 0;
+}
+
+/* The step exists by now. An srun that fails here does not end it, and it has no tasks that scancel
+ * could end: in a job that goes on, its CPUs and GPUs would be lost to all later steps. So it is
+ * launched there, and its tasks fail on the nodes, which say nothing more. */
+int client_refuse_step(const struct plugin *plugin)
+{
+    struct note note = {.refused = 1};
+    char text[NOTE_TEXT];
+
+    if (!plugin->within)
+        return -1;
+    note_format_step(&note, text);
+    return setenv(NOTE_STEP, text, 1);
 }

@@ -15,8 +15,9 @@ void note_format_client(const struct note *note, char buffer[NOTE_TEXT])
 void note_format_step(const struct note *note, char buffer[NOTE_TEXT])
 {
     snprintf(buffer, NOTE_TEXT,
-             "master=%s first=%s port=%" PRId64 " start=%" PRId64 " end=%" PRId64, note->master,
-             note->first, note->port, note->start, note->end);
+             "master=%s first=%s port=%" PRId64 " start=%" PRId64 " end=%" PRId64
+             " refused=%" PRId64,
+             note->master, note->first, note->port, note->start, note->end, note->refused);
 }
 
 static void take_text(char *target, size_t size, const char *value)
@@ -66,5 +67,7 @@ void note_parse(struct note *note, const char *text)
             note->start = take_number(value, INT64_MAX);
         else if (strcmp(word, "end") == 0)
             note->end = take_number(value, INT64_MAX);
+        else if (strcmp(word, "refused") == 0)
+            note->refused = take_number(value, 1);
     }
 }

@@ -24,6 +24,7 @@ struct note {
     int64_t port;     /* 0 where not chosen */
     int64_t start;    /* of the job, seconds since 1970; 0 where not known */
     int64_t end;      /* of the job, seconds since 1970; 0 where not known */
+    int64_t refused;  /* 1: srun has said what is wrong, and the tasks only have to fail */
 };
 
 /* Write the client's or the step's half. */

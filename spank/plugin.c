@@ -162,7 +162,7 @@ int slurm_spank_local_user_init(spank_t spank, int argc, char **argv)
         plugin_defer(&context, &err);
     if (client_local_user_init(&context, spank, &err)) {
         slurm_error("megatron: %s", err.text);
-        return -1;
+        return client_refuse_step(&context);
     }
     return 0;
 }

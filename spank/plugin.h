@@ -23,7 +23,8 @@ struct plugin {
      * by the next callback that may fail. */
     bool failed;
     struct error failure;
-    bool used; /* remote: this is a step of srun's that asked for the plugin */
+    bool within; /* srun: the job was there before it, and goes on after it */
+    bool used;   /* remote: this is a step of srun's that asked for the plugin */
     struct share *share;
     uint32_t tasks;  /* that share it */
     int lifetime[2]; /* the pipe that a container lives as long as; its write end stays here */
@@ -41,6 +42,9 @@ void client_list_models(void) __attribute__((noreturn));
 
 int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err);
 int client_local_user_init(struct plugin *plugin, spank_t spank, struct error *err);
+
+/* After that has failed and the reason was said: what the callback returns. */
+int client_refuse_step(const struct plugin *plugin);
 
 void daemon_init(struct plugin *plugin);
 

@@ -530,6 +530,10 @@ static int run_task_init(struct task *task)
         return 0;
     if (!plugin->failed && find_own(task, &err))
         plugin_defer(plugin, &err);
+    if (!plugin->failed && task->facts.note.refused) {
+        err.text[0] = '\0';
+        plugin_defer(plugin, &err);
+    }
     if (plugin->failed)
         return fail(task, &plugin->failure);
     if (meet(task, &err) || open_container(task, &err) || apply(task, &err) ||

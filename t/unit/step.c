@@ -50,7 +50,8 @@ static void test_notes(void)
                        .first = "n7",
                        .port = 23456,
                        .start = 1700000000,
-                       .end = 1799999999};
+                       .end = 1799999999,
+                       .refused = 1};
     struct note in = {.port = 0};
     char text[NOTE_TEXT];
 
