@@ -256,15 +256,13 @@ void options_result_clear(struct options_result *result)
 
 static void print_row(const struct option *row, FILE *stream)
 {
-    char left[96];
     const char *argument = row->argument ? row->argument : row->choices ? row->choices : "VALUE";
     int width;
 
     if (row->type == OPTION_FLAG || row->type == OPTION_UNFLAG)
-        width = snprintf(left, sizeof(left), "  --%s", row->name);
+        width = fprintf(stream, "  --%s", row->name);
     else
-        width = snprintf(left, sizeof(left), "  --%s %s", row->name, argument);
-    fprintf(stream, "%s", left);
+        width = fprintf(stream, "  --%s %s", row->name, argument);
     if (width > 33)
         fprintf(stream, "\n%34s", "");
     else

@@ -91,6 +91,11 @@ try "$megatron" train "${small[@]}" --use-mcore-models --transformer-impl local 
     --no-rope-fusion --no-position-embedding --wandb-project x --wandb-entity y --optimizer adam --dataloader-type single --num-workers 2 --distributed-backend nccl --DDP-impl local
 is "$rc" 0 "flags without meaning are accepted"
 like "$out" '^note: without meaning here: --use-mcore-models' "with a note"
+try "$megatron" train "${small[@]}" --cross-entropy-loss-fusion --manual-gc --empty-unused-memory-level 1 --manual-gc-interval 10 \
+    --no-check-for-nan-in-loss-and-grad --grad-reduce-in-bf16 --no-mmap-bin-files --profile-step-start 4 --profile-step-end 6 \
+    --dist-ckpt-strictness log_all --ckpt-fully-parallel-save --tp-comm-overlap --auto-detect-ckpt-format
+is "$rc" 0 "those of Megatron-LM's newer examples, too" || diag "$out"
+like "$("$megatron" train --help)" '^  --tokenizer-type .*\|NullTokenizer$' "--help shows long choices in full"
 while IFS='|' read -r options text; do
     try "$megatron" train "${small[@]}" $options
     is "$rc" 2 "$options is refused"
