@@ -171,6 +171,27 @@ static int agree_on_end(struct saving *s, int *end, struct error *err)
     return 0;
 }
 
+int saving_due(const struct saving *s, const struct progress *progress)
+{
+    return s->checkpoint && s->a->save && s->a->save_interval > 0 &&
+           progress->iteration % s->a->save_interval == 0;
+}
+
+/* Begin to save, unless that is withheld: all ranks have come to that. */
+static int save(struct saving *s, const struct progress *progress, struct error *err)
+{
+    if (!s->withheld) {
+        s->saved = progress->iteration;
+        return checkpoint_save(s->checkpoint, progress, err);
+    }
+    if (s->comm->rank == s->comm->size - 1)
+        fprintf(stderr,
+                "megatron: warning: no checkpoint of iteration %lld is saved: the gradients of the "
+                "last steps were not finite, and it would not be better than the one before\n",
+                (long long)progress->iteration);
+    return 0;
+}
+
 int saving_step(struct saving *s, const struct progress *progress, int *end, struct error *err)
 {
     const struct arguments *a = s->a;
@@ -183,12 +204,7 @@ int saving_step(struct saving *s, const struct progress *progress, int *end, str
             (s->checkpoint && checkpoint_poll(s->checkpoint, err) < 0))
             return -1;
     }
-    if (!s->checkpoint || !a->save)
-        return 0;
-    if (a->save_interval <= 0 || progress->iteration % a->save_interval != 0)
-        return 0;
-    s->saved = progress->iteration;
-    return checkpoint_save(s->checkpoint, progress, err);
+    return saving_due(s, progress) ? save(s, progress, err) : 0;
 }
 
 int saving_end(struct saving *s, const struct progress *progress, struct error *err)
@@ -198,7 +214,7 @@ int saving_end(struct saving *s, const struct progress *progress, struct error *
     /* At the end there is nothing to hold up. */
     if (checkpoint_wait(s->checkpoint, err) < 0)
         return -1;
-    if (s->saved != progress->iteration && checkpoint_save(s->checkpoint, progress, err) < 0)
+    if (s->saved != progress->iteration && save(s, progress, err) < 0)
         return -1;
     if (checkpoint_wait(s->checkpoint, err) < 0)
         return -1;

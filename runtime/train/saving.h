@@ -13,6 +13,7 @@ struct saving {
     struct progress start;         /* where the run goes on */
     uint64_t data_seed;            /* of the order of its data */
     int64_t saved;                 /* iteration of the last save begun */
+    int withheld;                  /* nothing is worth saving now */
     double began, margin_most;
     int64_t steps, period; /* steps since the ranks last agreed, and from one time to the next */
     double agreed, longest_period, longest_step; /* when they did; seconds, so far */
@@ -25,6 +26,9 @@ int saving_open(struct saving *saving, const struct arguments *a, const struct w
                 struct engine *engine, const struct parallel *parallel, struct device *device,
                 int initialize, struct error *err);
 void saving_close(struct saving *saving);
+
+/* Does saving_step save a checkpoint after this step? */
+int saving_due(const struct saving *saving, const struct progress *progress);
 
 /* After each step (and its evaluation): save if it is due, and say whether the run must 'end' here.
  * Ranks ask each other about once a second, not at every step: at thousands of ranks that would

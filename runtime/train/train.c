@@ -10,6 +10,7 @@
 #include "profile.h"
 #include "ranks.h"
 #include "saving.h"
+#include "standstill.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -50,6 +51,7 @@ struct train {
     double began, interval_began;
     int64_t logged;    /* iteration of the last log line */
     int64_t evaluated; /* and of the last evaluation */
+    struct standstill standstill;
 };
 
 /* --- Set-up ---------------------------------------------------------------------------------- */
@@ -281,6 +283,20 @@ static void flush_outputs(struct train *t)
     t->warned = rc < 0;
 }
 
+/* Nothing that a run without a step to take would still do is worth its GPUs. */
+static int check_standstill(const struct train *t, int64_t limit, struct error *err)
+{
+    int64_t steps = standstill_steps(&t->standstill, t->iteration);
+
+    if (steps < limit)
+        return 0;
+    return error_set(err,
+                     "no step was taken since iteration %" PRId64 ": the gradients of the last "
+                     "%" PRId64 " were not finite; go on from an earlier checkpoint (--ckpt-step) "
+                     "with a lower --lr, and look at the data behind it",
+                     t->iteration - steps, steps);
+}
+
 static int log_steps(struct train *t, int64_t batch, struct error *err)
 {
     const struct arguments *a = t->a;
@@ -293,6 +309,7 @@ static int log_steps(struct train *t, int64_t batch, struct error *err)
     if (engine_state(t->engine, &state, 1, err) < 0 ||
         (a->log_params_norm && engine_params_norm(t->engine, &params_norm, err) < 0))
         return -1;
+    standstill_look(&t->standstill, &state, &a->rules, t->iteration);
     seconds = (clock_now() - t->interval_began) / (double)steps;
     line = (struct log_line){
         .iteration = t->iteration,
@@ -316,7 +333,7 @@ static int log_steps(struct train *t, int64_t batch, struct error *err)
     t->logged = t->iteration;
     t->interval_began = clock_now();
     if (!t->prints)
-        return 0;
+        return check_standstill(t, STANDSTILL_END, err);
     log_line_format(&line, text, sizeof(text));
     printf("%s\n", text);
     fflush(stdout);
@@ -328,7 +345,7 @@ static int log_steps(struct train *t, int64_t batch, struct error *err)
         append_file_add(t->metrics, text, strlen(text));
     }
     flush_outputs(t);
-    return 0;
+    return check_standstill(t, STANDSTILL_END, err);
 }
 
 /* --- The loop -------------------------------------------------------------------------------- */
@@ -436,6 +453,18 @@ static int evaluate_end(struct train *t, struct error *err)
     return t->a->eval_iters > 0 && t->test_feed.loader ? evaluate(t, &t->test_feed, what, err) : 0;
 }
 
+/* Before a save: one of weights that take no step any more would only drive good ones out. */
+static int look_before_save(struct train *t, struct error *err)
+{
+    struct step_state state;
+
+    if (engine_state(t->engine, &state, 0, err) < 0)
+        return -1;
+    standstill_look(&t->standstill, &state, &t->a->rules, t->iteration);
+    t->saving.withheld = standstill_steps(&t->standstill, t->iteration) >= STANDSTILL_UNSAVED;
+    return 0;
+}
+
 static int loop(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
@@ -443,6 +472,9 @@ static int loop(struct train *t, struct error *err)
     struct step_state state;
     int end = 0;
 
+    if (engine_state(t->engine, &state, 0, err) < 0)
+        return -1;
+    t->standstill = (struct standstill){state.adam_step, t->iteration};
     t->interval_began = clock_now();
     while (t->iteration < t->total && !end) {
         if (take_step(t, err) < 0)
@@ -458,11 +490,15 @@ static int loop(struct train *t, struct error *err)
             t->interval_began = clock_now();
         }
         progress = progress_of(t);
+        if (saving_due(&t->saving, &progress) && look_before_save(t, err) < 0)
+            return -1;
         if (saving_step(&t->saving, &progress, &end, err) < 0)
             return -1;
     }
     progress = progress_of(t);
-    if (engine_state(t->engine, &state, 0, err) < 0 || saving_end(&t->saving, &progress, err) < 0)
+    if (look_before_save(t, err) < 0 || saving_end(&t->saving, &progress, err) < 0)
+        return -1;
+    if (!end && check_standstill(t, STANDSTILL_UNSAVED, err) < 0)
         return -1;
     if (end && t->prints)
         printf("exiting program at iteration %" PRId64 "\n", t->iteration);

@@ -65,6 +65,23 @@ like "$out" 'time of a step by part, mean of 1:' "--profile of a single step"
 try "$megatron" train "${small[@]}" --lr 1e30 --clip-grad 0
 like "$out" 'iteration        4/ .* global batch size:     2 \| loss scale: 1\.0 \| number of skipped iterations:   1 \| number of nan iterations:   1 \|' \
     "a run that blows up skips its steps"
+# ... and does not go on so for ever, nor are good checkpoints driven out by what it would save.
+blown=("${small[@]}" --log-interval 10 --save-interval 10 --keep-last 2 --save "$scratch/blown" --load "$scratch/blown")
+try "$megatron" train "${blown[@]}" --train-iters 20 --lr 1e-3
+is "$rc" 0 "a run goes well for 20 steps"
+try "$megatron" train "${blown[@]}" --train-iters 400 --lr 1e30 --clip-grad 0 --override-opt_param-scheduler
+is "$rc" 1 "one that blows up for good ends"
+like "$out" 'megatron train: no step was taken since iteration 30: the gradients of the last 100 were not finite; go on from an earlier checkpoint \(--ckpt-step\) with a lower --lr' \
+    "and says why and what to do"
+like "$out" '^ iteration      130/' "after a hundred steps in vain"
+like "$out" 'warning: no checkpoint of iteration 40 is saved' "it saves nothing meanwhile"
+ok "the last good checkpoint is still there" test -e "$scratch/blown/iter_0000020"
+try "$megatron" train "${blown[@]}" --train-iters 45 --lr 1e30 --clip-grad 0 --override-opt_param-scheduler
+is "$rc" 1 "a run that ends so is not done"
+unlike "$out" 'successfully saved' "and not saved"
+try "$megatron" train "${blown[@]}" --train-iters 30 --lr 1e-3 --ckpt-step 20 --override-opt_param-scheduler
+is "$rc" 0 "the remedy works"
+like "$out" '^ iteration       30/ .*number of skipped iterations:   0 ' "with steps that are taken"
 
 # --- Batch size ramp-up, evaluation, JSON
 try "$megatron" train "${small[@]}" --train-iters 1 --train-samples 40

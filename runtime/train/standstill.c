@@ -1,0 +1,18 @@
+#include "standstill.h"
+
+void standstill_look(struct standstill *standstill, const struct step_state *state,
+                     const struct step_rules *rules, int64_t iteration)
+{
+    /* A loss scale that still falls may let the next step pass. */
+    int scale_falls = rules->dynamic_scale && state->loss_scale > rules->min_scale;
+
+    if (state->adam_step == standstill->adam_step && !scale_falls)
+        return;
+    standstill->adam_step = state->adam_step;
+    standstill->iteration = iteration;
+}
+
+int64_t standstill_steps(const struct standstill *standstill, int64_t iteration)
+{
+    return iteration - standstill->iteration;
+}
