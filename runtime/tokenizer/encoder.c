@@ -524,29 +524,39 @@ static void merge_unknown(const struct tokenizer *tokenizer, struct token_buffer
 static int encode_between(struct encoder *encoder, const uint8_t *text, size_t length, int first,
                           struct token_buffer *out)
 {
+    const struct tokenizer *tokenizer = encoder->tokenizer;
+    size_t before = out->count;
+    int rc;
+
     if (length == 0)
         return 0;
-    if (encoder->tokenizer->normalizer.active)
-        return encoder_normalized(encoder, text, length, first, out);
-    return encoder_span(encoder, text, length, out);
+    rc = tokenizer->normalizer.active ? encoder_normalized(encoder, text, length, first, out)
+                                      : encoder_span(encoder, text, length, out);
+    /* What stands for unknown characters may be a special token, too: that one stays apart. */
+    if (rc == 0 && tokenizer->merge_unknown)
+        merge_unknown(tokenizer, out, before);
+    return rc;
 }
 
-static int encode_text(struct encoder *encoder, const uint8_t *text, size_t length,
+/* 'specials' are looked for in the whole text before 'more' are in what is left between them. */
+static int encode_text(struct encoder *encoder, const struct specials *specials,
+                       const struct specials *more, const uint8_t *text, size_t length, int first,
                        struct token_buffer *out)
 {
-    const struct tokenizer *tokenizer = encoder->tokenizer;
     size_t at, size;
     uint32_t id;
-    int first = 1;
 
-    while ((id = specials_find(&tokenizer->specials, text, length, &at, &size)) != TRIE_NONE) {
-        if (encode_between(encoder, text, at, first, out) < 0 || encoder_put(encoder, id, out) < 0)
+    if (!specials)
+        return encode_between(encoder, text, length, first, out);
+    while ((id = specials_find(specials, text, length, &at, &size)) != TRIE_NONE) {
+        if (encode_text(encoder, more, NULL, text, at, first, out) < 0 ||
+            encoder_put(encoder, id, out) < 0)
             return -1;
         first = 0;
         text += at + size;
         length -= at + size;
     }
-    return encode_between(encoder, text, length, first, out);
+    return encode_text(encoder, more, NULL, text, length, first, out);
 }
 
 static int put_around(struct encoder *encoder, const struct around *around,
@@ -571,9 +581,8 @@ int tokenizer_encode(struct encoder *encoder, const char *text, size_t length,
         if (null_encode(tokenizer, text, length, out, err) == 0)
             return 0;
     } else if (put_around(encoder, &tokenizer->before, out) == 0 &&
-               encode_text(encoder, (const uint8_t *)text, length, out) == 0) {
-        if (tokenizer->merge_unknown)
-            merge_unknown(tokenizer, out, before + tokenizer->before.count);
+               encode_text(encoder, &tokenizer->specials, &tokenizer->late_specials,
+                           (const uint8_t *)text, length, 1, out) == 0) {
         if (put_around(encoder, &tokenizer->after, out) == 0)
             return 0;
         out_of_memory(err);

@@ -30,10 +30,12 @@ static const struct {
 struct pipeline {
     struct tokenizer *tokenizer;
     char path[4096];
-    int byte_level;    /* a ByteLevel component was there */
-    int split_found;   /* the words are cut by tokenizer->split */
-    int marks_spaces;  /* spaces become U+2581 */
-    int byte_fallback; /* of the model */
+    int byte_level;                   /* a ByteLevel component was there */
+    int split_found;                  /* the words are cut by tokenizer->split */
+    int marks_spaces;                 /* spaces become U+2581 */
+    int metaspace;                    /* a Metaspace component was there */
+    int byte_fallback;                /* of the model */
+    int64_t model_tokens, last_added; /* entries of the vocabulary; the largest id added to them */
 };
 
 static int text_is(struct json_value object, const char *name, const char *wanted)
@@ -101,6 +103,8 @@ static int read_normalizer(struct pipeline *pipeline, struct json_value componen
         return 0;
     }
     if (text_is(component, "type", "Prepend") && text_is(component, "prepend", SPACE_MARK)) {
+        if (normalizer->prefix)
+            return refuse(pipeline, "normalizer", component, " for the second time", err);
         normalizer->prefix = NORMALIZER_PREFIX;
         return 0;
     }
@@ -116,6 +120,8 @@ static int read_split(struct pipeline *pipeline, struct json_value component, st
 {
     struct json_value pattern;
 
+    if (pipeline->byte_level) /* its pattern would see characters that stand for bytes */
+        return refuse(pipeline, "pre_tokenizer", component, " behind ByteLevel", err);
     if (json_member(component, "pattern", &pattern) == 0 &&
         text_is(component, "behavior", "Isolated") && !flag_is(component, "invert", 0) &&
         !pipeline->split_found)
@@ -128,21 +134,44 @@ static int read_split(struct pipeline *pipeline, struct json_value component, st
     return refuse(pipeline, "pre_tokenizer", component, " with this pattern", err);
 }
 
+/* When does Metaspace put a mark before a text? */
+static int read_scheme(struct pipeline *pipeline, struct json_value component, int *prefix,
+                       struct error *err)
+{
+    struct json_value member;
+
+    if (json_member(component, "prepend_scheme", &member) < 0)
+        *prefix = flag_is(component, "add_prefix_space", 1) ? NORMALIZER_MISSING : 0;
+    else if (text_is(component, "prepend_scheme", "never"))
+        *prefix = 0;
+    else if (text_is(component, "prepend_scheme", "first"))
+        *prefix = NORMALIZER_FIRST;
+    else if (text_is(component, "prepend_scheme", "always"))
+        *prefix = NORMALIZER_MISSING;
+    else
+        return refuse(pipeline, "pre_tokenizer", component, " with this prepend_scheme", err);
+    if (*prefix && !flag_is(component, "add_prefix_space", 1))
+        return refuse(pipeline, "pre_tokenizer", component,
+                      " with a prepend_scheme but without add_prefix_space", err);
+    return 0;
+}
+
 static int read_metaspace(struct pipeline *pipeline, struct json_value component, struct error *err)
 {
     struct tokenizer *tokenizer = pipeline->tokenizer;
+    int prefix = 0;
 
+    if (pipeline->metaspace)
+        return refuse(pipeline, "pre_tokenizer", component, " for the second time", err);
     if (!text_is(component, "replacement", SPACE_MARK))
         return refuse(pipeline, "pre_tokenizer", component, " with this replacement", err);
-    if (text_is(component, "prepend_scheme", "never"))
-        tokenizer->normalizer.prefix = 0;
-    else if (text_is(component, "prepend_scheme", "first"))
-        tokenizer->normalizer.prefix = NORMALIZER_FIRST;
-    else
-        tokenizer->normalizer.prefix =
-            flag_is(component, "add_prefix_space", 1) ? NORMALIZER_MISSING : 0;
+    if (read_scheme(pipeline, component, &prefix, err) < 0)
+        return -1;
+    /* What the normaliser has put before the text stays there, and then none is missing. */
+    if (!tokenizer->normalizer.prefix)
+        tokenizer->normalizer.prefix = prefix;
     tokenizer->cut_spaces = flag_is(component, "split", 1);
-    pipeline->marks_spaces = 1;
+    pipeline->metaspace = pipeline->marks_spaces = 1;
     return 0;
 }
 
@@ -166,6 +195,8 @@ static int read_pre_tokenizer(struct pipeline *pipeline, struct json_value compo
         return read_metaspace(pipeline, component, err);
     if (!text_is(component, "type", "ByteLevel"))
         return refuse(pipeline, "pre_tokenizer", component, "", err);
+    if (pipeline->byte_level)
+        return refuse(pipeline, "pre_tokenizer", component, " for the second time", err);
     if (flag_is(component, "add_prefix_space", 1))
         return refuse(pipeline, "pre_tokenizer", component, " with add_prefix_space", err);
     if (flag_is(component, "use_regex", 1)) {
@@ -241,32 +272,41 @@ static int hexadecimal(char digit)
                                           : -1;
 }
 
+/* What the vocabulary holds for a token as it is written: 'bytes' has room for 'length'. */
+static enum vocabulary_kind token_entry(const struct pipeline *pipeline, const char *text,
+                                        size_t length, uint8_t *bytes, size_t *count)
+{
+    if (pipeline->byte_fallback && length == 6 && memcmp(text, "<0x", 3) == 0 && text[5] == '>' &&
+        hexadecimal(text[3]) >= 0 && hexadecimal(text[4]) >= 0) {
+        bytes[0] = (uint8_t)(hexadecimal(text[3]) * 16 + hexadecimal(text[4]));
+        *count = 1;
+        return VOCABULARY_BYTE;
+    }
+    *count = token_bytes(pipeline, text, length, bytes);
+    if (*count != SIZE_MAX && *count > 0)
+        return VOCABULARY_TOKEN;
+    memcpy(bytes, text, length);
+    *count = length;
+    return VOCABULARY_SPECIAL;
+}
+
 static int enter_token(struct pipeline *pipeline, const char *text, size_t length, int64_t id,
                        struct error *err)
 {
     struct tokenizer *tokenizer = pipeline->tokenizer;
-    enum vocabulary_kind kind = VOCABULARY_TOKEN;
+    enum vocabulary_kind kind;
     uint8_t *bytes = malloc(length + 1);
     size_t count;
     int rc;
 
     if (!bytes)
         return error_set(err, "out of memory for the vocabulary");
-    count = token_bytes(pipeline, text, length, bytes);
-    if (count == SIZE_MAX || count == 0) {
-        kind = VOCABULARY_SPECIAL;
-        memcpy(bytes, text, length);
-        count = length;
-    }
-    if (pipeline->byte_fallback && length == 6 && memcmp(text, "<0x", 3) == 0 && text[5] == '>' &&
-        hexadecimal(text[3]) >= 0 && hexadecimal(text[4]) >= 0) {
-        kind = VOCABULARY_BYTE;
-        bytes[0] = (uint8_t)(hexadecimal(text[3]) * 16 + hexadecimal(text[4]));
-        count = 1;
+    kind = token_entry(pipeline, text, length, bytes, &count);
+    if (kind == VOCABULARY_BYTE)
         tokenizer->bpe.byte_ids[bytes[0]] = (uint32_t)id;
-    }
     rc = vocabulary_set(&tokenizer->vocabulary, id, bytes, count, kind, err);
     free(bytes);
+    pipeline->model_tokens++;
     return rc;
 }
 
@@ -292,6 +332,10 @@ static int read_vocabulary(struct pipeline *pipeline, struct json_value model, s
         if (unknown_text && length == unknown_length && memcmp(text, unknown_text, length) == 0)
             pipeline->tokenizer->bpe.unknown_id = (uint32_t)id;
     }
+    if (unknown_text && !pipeline->byte_level && !pipeline->byte_fallback &&
+        pipeline->tokenizer->bpe.unknown_id == BPE_NONE)
+        return error_set(err, "%s: unk_token \"%.40s\" is not in the vocabulary", pipeline->path,
+                         unknown_text);
     for (unsigned byte = 0; pipeline->byte_fallback && byte < 256; byte++)
         if (pipeline->tokenizer->bpe.byte_ids[byte] == BPE_NONE)
             return error_set(err, "%s: byte_fallback without a token <0x%02X>", pipeline->path,
@@ -390,6 +434,57 @@ static int read_model(struct pipeline *pipeline, struct json_value root, struct 
     return read_merges(pipeline, model, err);
 }
 
+/* The id that an added token has in the vocabulary; -1: it is not there, -2: memory is out. Only
+ * the id that is said and those of tokens that merges can make are looked at. */
+static int64_t id_in_vocabulary(const struct pipeline *pipeline, const char *text, size_t length,
+                                int64_t said)
+{
+    const struct tokenizer *tokenizer = pipeline->tokenizer;
+    const struct vocabulary *vocabulary = &tokenizer->vocabulary;
+    uint8_t *bytes = malloc(length + 1);
+    enum vocabulary_kind kind;
+    const uint8_t *there;
+    size_t count, size;
+    uint32_t found = TRIE_NONE;
+
+    if (!bytes)
+        return -2;
+    kind = token_entry(pipeline, text, length, bytes, &count);
+    if (said >= 0 && (size_t)said < vocabulary->count &&
+        vocabulary->entries[said].kind != VOCABULARY_ABSENT) {
+        there = vocabulary_text(vocabulary, (size_t)said, &size);
+        /* One that was added before is kept as it is written. */
+        if ((size == count && memcmp(there, bytes, size) == 0) ||
+            (size == length && memcmp(there, text, size) == 0))
+            found = (uint32_t)said;
+    }
+    if (found == TRIE_NONE && kind == VOCABULARY_TOKEN)
+        found = trie_find(&tokenizer->bpe.trie, bytes, count);
+    free(bytes);
+    return found == TRIE_NONE ? -1 : (int64_t)found;
+}
+
+/* Hugging Face does not believe the ids of added tokens: one that is in the vocabulary has its id
+ * there, and others are numbered on behind it. What a file says must be the same. */
+static int check_added_id(struct pipeline *pipeline, const char *text, size_t length, int64_t id,
+                          struct error *err)
+{
+    int64_t there = id_in_vocabulary(pipeline, text, length, id);
+
+    if (there == -2)
+        return error_set(err, "out of memory for the vocabulary");
+    if (there < 0)
+        there = pipeline->last_added >= pipeline->model_tokens ? pipeline->last_added + 1
+                                                               : pipeline->model_tokens;
+    if (there != id)
+        return error_set(err,
+                         "%s: added token %.60s has id %lld, and Hugging Face would give it %lld",
+                         pipeline->path, text, (long long)id, (long long)there);
+    if (id > pipeline->last_added)
+        pipeline->last_added = id;
+    return 0;
+}
+
 /* One entry of added_tokens: found in texts as a whole. */
 static int add_token(struct pipeline *pipeline, struct json_value token, struct error *err)
 {
@@ -400,6 +495,7 @@ static int add_token(struct pipeline *pipeline, struct json_value token, struct 
     const char *text;
     size_t length;
     int64_t id;
+    int late;
 
     if (json_member(token, "content", &member) < 0 || json_string(member, &text, &length) < 0 ||
         json_member(token, "id", &member) < 0 || json_integer(member, &id) < 0 || length == 0)
@@ -408,18 +504,21 @@ static int add_token(struct pipeline *pipeline, struct json_value token, struct 
         if (flag_is(token, unknown[i], 0))
             return error_set(err, "%s: added token %.60s with %s is not supported", pipeline->path,
                              text, unknown[i]);
-    if (flag_is(token, "normalized", 0) && tokenizer->normalizes_added)
+    late = flag_is(token, "normalized", 0);
+    if (late && tokenizer->normalizes_added)
         return error_set(err,
                          "%s: added token %.60s with normalized is not supported where there "
                          "is a normalizer",
                          pipeline->path, text);
-    if ((id < 0 || (size_t)id >= vocabulary->count ||
-         vocabulary->entries[id].kind == VOCABULARY_ABSENT) &&
+    if (check_added_id(pipeline, text, length, id, err) < 0)
+        return -1;
+    if (((size_t)id >= vocabulary->count || vocabulary->entries[id].kind == VOCABULARY_ABSENT) &&
         vocabulary_set(vocabulary, id, text, length, VOCABULARY_SPECIAL, err) < 0)
         return error_prefix(err, "%s: added token %.60s", pipeline->path, text);
     if (tokenizer->config.special_as_text && flag_is(token, "special", 0))
         return 0;
-    if (specials_add(&tokenizer->specials, (const uint8_t *)text, length, (uint32_t)id) < 0)
+    if (specials_add(late ? &tokenizer->late_specials : &tokenizer->specials, (const uint8_t *)text,
+                     length, (uint32_t)id) < 0)
         return error_set(err, "out of memory for the vocabulary");
     return 0;
 }
@@ -429,6 +528,7 @@ static int read_added_tokens(struct pipeline *pipeline, struct json_value root, 
     struct json_value tokens, token;
     struct json_iterator iterator;
 
+    pipeline->last_added = -1;
     pipeline->tokenizer->normalizes_added =
         json_member(root, "normalizer", &tokens) == 0 && json_type(tokens) != JSON_NULL;
     if (json_member(root, "added_tokens", &tokens) < 0 || json_type(tokens) != JSON_ARRAY ||

@@ -22,8 +22,9 @@ struct tokenizer {
     struct vocabulary vocabulary;
     struct bpe bpe;
     struct split_options split;
-    struct specials specials; /* found in texts before anything else */
-    struct specials kept;     /* found in normalised texts: user-defined pieces */
+    struct specials specials;      /* found in texts before anything else */
+    struct specials late_specials; /* found between those */
+    struct specials kept;          /* found in normalised texts: user-defined pieces */
     struct normalizer normalizer;
     uint8_t *cuts; /* by two bytes: 1 where no token holds them side by side */
     enum decode_rule decode;

@@ -108,7 +108,7 @@ struct tokenizer *tokenizer_create(const struct tokenizer_config *config, struct
     struct tokenizer *tokenizer = calloc(1, sizeof(*tokenizer));
 
     if (!tokenizer || specials_init(&tokenizer->specials) < 0 ||
-        specials_init(&tokenizer->kept) < 0) {
+        specials_init(&tokenizer->late_specials) < 0 || specials_init(&tokenizer->kept) < 0) {
         error_set(err, "out of memory for the vocabulary");
         goto failed;
     }
@@ -138,6 +138,7 @@ void tokenizer_destroy(struct tokenizer *tokenizer)
     vocabulary_clear(&tokenizer->vocabulary);
     bpe_clear(&tokenizer->bpe);
     specials_clear(&tokenizer->specials);
+    specials_clear(&tokenizer->late_specials);
     specials_clear(&tokenizer->kept);
     normalizer_clear(&tokenizer->normalizer);
     free(tokenizer->cuts);

@@ -211,7 +211,76 @@ static void test_huggingface(void)
     }
 }
 
-/* The special tokens that a post-processor puts around a text, when they are wanted. */
+/* Pipelines and added tokens in combinations: the ids of Hugging Face's tokenizers 0.23, or a
+ * refusal. */
+static void test_combinations(void)
+{
+#define MARK         "\xE2\x96\x81"
+#define PREPEND      "{\"type\":\"Prepend\",\"prepend\":\"" MARK "\"}"
+#define REPLACE      "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" MARK "\"}"
+#define NORMAL(list) "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[" list "]},"
+#define PRE(list)    "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" list "]},"
+#define META(scheme) "{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\"" scheme "}"
+#define NEVER        META(",\"prepend_scheme\":\"never\"")
+#define LEVEL        "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}"
+#define DIGITS                                                                                 \
+    "{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":\"'s|'t|'re|'ve|'m|" \
+    "'ll|'d| ?\\\\p{L}+| ?\\\\p{N}+| ?[^\\\\s\\\\p{L}\\\\p{N}]+|\\\\s+(?!\\\\S)|\\\\s+\"}}"
+#define ADDED(list) "\"added_tokens\":[" list "],"
+#define TOKEN(id, text, normalized) \
+    "{\"id\":" #id ",\"content\":\"" text "\",\"normalized\":" #normalized "}"
+#define UNKNOWN "\"unk_token\":\"<unk>\",\"fuse_unk\":true,"
+    static const struct {
+        const char *head, *model, *text, *ids;
+    } rows[] = {
+        {PRE(NEVER) ADDED(TOKEN(0, "<unk>", false)), UNKNOWN, "xyx", "0"},
+        {PRE(NEVER) ADDED(TOKEN(0, "<unk>", false)), UNKNOWN, "xx<unk>yy<unk><unk>", "0 0 0 0 0"},
+        {PRE(NEVER), "\"unk_token\":\"<no>\",", "a",
+         "tokenizer.json: unk_token \"<no>\" is not in the vocabulary"},
+        {NORMAL(PREPEND "," REPLACE), "", "a b", "3 1 3 2"},
+        {NORMAL(PREPEND "," REPLACE) PRE(NEVER), "", " a b", "3 3 1 3 2"},
+        {NORMAL(PREPEND "," REPLACE) PRE(META("")), "", " a b", "3 3 1 3 2"},
+        {NORMAL(REPLACE) PRE(META("")), "", " a b", "3 1 3 2"},
+        {NORMAL(PREPEND "," PREPEND "," REPLACE), "", "a",
+         "tokenizer.json: normalizer Prepend for the second time is not supported"},
+        {PRE(META("") "," NEVER), "", "a",
+         "tokenizer.json: pre_tokenizer Metaspace for the second time is not supported"},
+        {PRE(META(",\"prepend_scheme\":\"seldom\"")), "", "a",
+         "tokenizer.json: pre_tokenizer Metaspace with this prepend_scheme is not supported"},
+        {PRE(META(",\"prepend_scheme\":\"first\",\"add_prefix_space\":false")), "", "a",
+         "tokenizer.json: pre_tokenizer Metaspace with a prepend_scheme but without "
+         "add_prefix_space is not supported"},
+        {PRE(LEVEL "," LEVEL), "", "a",
+         "tokenizer.json: pre_tokenizer ByteLevel for the second time is not supported"},
+        {PRE(LEVEL "," DIGITS), "", "a",
+         "tokenizer.json: pre_tokenizer Split behind ByteLevel is not supported"},
+        /* Tokens that are not normalised are found before those that are. */
+        {PRE(NEVER) ADDED(TOKEN(5, "ab", true) "," TOKEN(6, "ba", false)), "", "abab", "1 6 2"},
+        {PRE(NEVER) ADDED(TOKEN(5, "ab", true) "," TOKEN(6, "ba", false)), "", "aabbaab",
+         "1 5 6 5"},
+        /* In the vocabulary, behind it, and neither. */
+        {PRE(NEVER) ADDED(TOKEN(4, "bb", false) "," TOKEN(5, "<x>", false)), "", "abb<x>", "1 4 5"},
+        {PRE(NEVER) ADDED(TOKEN(6, "<x>", false)), "", "a",
+         "tokenizer.json: added token <x> has id 6, and Hugging Face would give it 5"},
+        {PRE(NEVER) ADDED(TOKEN(2, "<x>", false)), "", "a",
+         "tokenizer.json: added token <x> has id 2, and Hugging Face would give it 5"},
+        {PRE(NEVER) ADDED(TOKEN(5, "bb", false)), "", "a",
+         "tokenizer.json: added token bb has id 5, and Hugging Face would give it 4"},
+    };
+    static char text[4096];
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct tokenizer_config config = {.type = TOKENIZER_HUGGINGFACE, .model = directory};
+
+        snprintf(text, sizeof(text),
+                 "{%s\"model\":{\"type\":\"BPE\",%s\"vocab\":{\"<unk>\":0,\"a\":1,\"b\":2,\"" MARK
+                 "\":3,\"bb\":4},\"merges\":[\"b b\"]}}",
+                 rows[i].head, rows[i].model);
+        write_text("tokenizer.json", text);
+        is(ids_of(config, rows[i].text), rows[i].ids, rows[i].ids);
+    }
+}
+
 /* ignore_merges: a word that is a token is that token, a part of a longer word is not. */
 static void test_whole_words(void)
 {
@@ -238,6 +307,7 @@ static void test_whole_words(void)
         is(ids_of(config, rows[i].text), rows[i].ids, rows[i].text);
 }
 
+/* The special tokens that a post-processor puts around a text, when they are wanted. */
 static void test_post_processor(void)
 {
 #define SPECIAL(name)  "{\"SpecialToken\":{\"id\":\"" name "\",\"type_id\":0}}"
@@ -438,6 +508,7 @@ int main(void)
     test_gpt2();
     test_ranks();
     test_huggingface();
+    test_combinations();
     test_whole_words();
     test_post_processor();
     test_protobuf();
