@@ -75,11 +75,11 @@ void index_clear(struct checkpoint_index *index);
 char *index_write(const struct checkpoint_index *index, size_t *size, struct error *err);
 
 /* What index_load, shard_reader_* and reshard_read return where the checkpoint itself is at fault:
- * a wrong checksum, size or content, or data that is lost. -1 is for what may pass, such as a file
- * server that is away or no file handle left. */
-enum { CHECKPOINT_DAMAGED = -3 };
+ * a wrong checksum, size or content, or data that is lost; and where a disk cannot read it. -1 is
+ * for what may pass, such as a file server that is away or no file handle left. */
+enum { CHECKPOINT_DAMAGED = -3, CHECKPOINT_UNREADABLE = -4 };
 
-/* Which of the two it is where errno is 'number'. */
+/* Which of them it is where errno is 'number'. */
 int index_fault(int number);
 
 /* Read and check everything a reader relies on. 'name' is for errors. */

@@ -365,14 +365,14 @@ int index_read(struct checkpoint_index *index, const char *text, size_t size, co
 
 int index_fault(int number)
 {
-    /* What is not there or no file of ours, what a disk cannot read, and what file systems find
-     * wrong with their own records. */
-    static const int lost[] = {ENOENT, EISDIR, EFBIG, EIO, ENODATA, EBADMSG, EUCLEAN};
+    /* What is not there or no file of ours, and what file systems find wrong with their own
+     * records. */
+    static const int lost[] = {ENOENT, EISDIR, EFBIG, ENODATA, EBADMSG, EUCLEAN};
 
     for (size_t i = 0; i < sizeof(lost) / sizeof(lost[0]); i++)
         if (number == lost[i])
             return CHECKPOINT_DAMAGED;
-    return -1;
+    return number == EIO ? CHECKPOINT_UNREADABLE : -1;
 }
 
 int index_load(struct checkpoint_index *index, const char *directory, struct error *err)

@@ -156,7 +156,8 @@ static int touch_all(struct room *room, struct error *err)
     return 0;
 }
 
-/* Read this rank's share. 0, REFUSED, DAMAGED, or -1 for what is not the checkpoint's fault. */
+/* Read this rank's share. 0, REFUSED, DAMAGED, CHECKPOINT_UNREADABLE, or -1 for what is not the
+ * checkpoint's fault. */
 static int read_share(struct checkpoint *c, const char *directory, struct checkpoint_index *index,
                       float *const *parts, int arrays, struct error *err)
 {
@@ -216,6 +217,9 @@ static int try_one(struct checkpoint *c, int64_t iteration, float *const *parts,
     began = clock_now();
     if (rc == 0)
         rc = read_share(c, directory, &index, parts, arrays, err);
+    /* What the disk cannot read is lost to the run. */
+    if (rc == CHECKPOINT_UNREADABLE)
+        rc = DAMAGED;
     rc = checkpoint_agree(c, rc, err);
     *reading = clock_now() - began;
     if (rc == 0)

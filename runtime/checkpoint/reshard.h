@@ -7,7 +7,7 @@
 /* Fill 'arrays' (of the shard's elements each, cleared by the caller) with the pieces of a rank,
  * from the checkpoint in 'directory' whose tensors are those of the rank's model. Every file that
  * holds some of them is opened once and read forwards, block by block. Returns 0,
- * CHECKPOINT_DAMAGED or -1. */
+ * CHECKPOINT_DAMAGED, CHECKPOINT_UNREADABLE or -1. */
 int reshard_read(const char *directory, const struct checkpoint_index *index,
                  const struct parameters *parameters, const struct pieces *pieces,
                  float *const *arrays, int array_count, struct error *err);

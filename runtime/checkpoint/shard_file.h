@@ -28,8 +28,8 @@ int shard_file_write(const char *path, const struct parameters *parameters,
 
 struct shard_reader;
 
-/* Open a file for reading and check its length, header and checksums. Returns 0, CHECKPOINT_DAMAGED
- * or -1; shard_reader_close in all cases. */
+/* Open a file for reading and check its length, header and checksums. Returns 0,
+ * CHECKPOINT_DAMAGED, CHECKPOINT_UNREADABLE or -1; shard_reader_close in all cases. */
 int shard_reader_open(struct shard_reader **reader, const char *directory,
                       const struct index_file *file, int arrays, struct error *err);
 void shard_reader_close(struct shard_reader *reader);

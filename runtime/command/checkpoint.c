@@ -155,13 +155,28 @@ static int check_cover(const struct checkpoint_index *index, struct error *err)
     return 0;
 }
 
+/* Damage is what the bytes tell; a file that cannot be read tells nothing. */
+static void print_fault(const char *path, int rc, const struct error *err)
+{
+    if (rc == CHECKPOINT_DAMAGED)
+        printf("%s: damaged: %s\n", path, err->text);
+    else if (rc == CHECKPOINT_UNREADABLE)
+        printf("%s: not checked: %s; look at the disk or the file server, and verify it again on "
+               "another node\n",
+               path, err->text);
+    else
+        printf("%s: not checked: %s; it may be whole: verify it again as a user, and on a node, "
+               "that can read it\n",
+               path, err->text);
+}
+
 static int verify_one(const char *path, struct error *err)
 {
     struct checkpoint_index index;
     int rc = index_load(&index, path, err);
 
-    if (rc == 0)
-        rc = check_cover(&index, err);
+    if (rc == 0 && check_cover(&index, err) < 0)
+        rc = CHECKPOINT_DAMAGED;
     for (int i = 0; i < index.file_count && rc == 0; i++) {
         struct shard_reader *reader;
 
@@ -174,7 +189,7 @@ static int verify_one(const char *path, struct error *err)
         printf("%s: whole, %d files, %.1f MB\n", path, index.file_count,
                (double)bytes_of(&index) / 1e6);
     else
-        printf("%s: damaged: %s\n", path, err->text);
+        print_fault(path, rc, err);
     index_clear(&index);
     return rc;
 }
@@ -185,7 +200,7 @@ static int run_verify(const struct checkpoint_options *given, const char *direct
     char path[PATH_MAX];
     int64_t *list;
     size_t count;
-    int damaged = 0;
+    int faults = 0;
 
     if (!given->all) {
         if (find_one(given, directory, path, err) < 0)
@@ -197,11 +212,11 @@ static int run_verify(const struct checkpoint_options *given, const char *direct
     for (size_t i = 0; i < count; i++)
         if (directory_path(path, err, "%s/iter_%07" PRId64, directory, list[i]) < 0 ||
             verify_one(path, err) < 0)
-            damaged++;
+            faults++;
     free(list);
     if (count == 0)
         return error_set(err, "%s holds no checkpoint", directory);
-    return damaged ? 1 : 0;
+    return faults ? 1 : 0;
 }
 
 static int run_prune(const struct checkpoint_options *given, const char *directory,

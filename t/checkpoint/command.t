@@ -32,6 +32,26 @@ check verify --all run
 is "$rc" 1 "a damaged one is an error"
 like "$out" 'iter_0000004: damaged: .*rank_00001.safetensors is damaged within bytes' "and is named"
 is "$(grep -c ': whole' <<<"$out")" 3 "the others are whole"
+# A file that cannot be opened tells nothing of its bytes.
+while read -r file number sentence; do
+    if ! command -v "${CC:-cc}" >/dev/null; then
+        ok "a file that cannot be opened # SKIP no compiler" true
+    elif ok "a file can be kept from being opened: $file, $number" closed "iter_0000006/$file" $number; then
+        try env "LD_PRELOAD=$scratch/closed.so" "$megatron" checkpoint verify run --iteration 6
+        is "$rc" 1 "it is an error"
+        like "$out" "^run/iter_0000006: not checked: cannot open run/iter_0000006/$file.*: $sentence" "  and no damage"
+    fi
+done <<'END'
+index EACCES Permission denied; it may be whole: verify it again as a user, and on a node, that can read it$
+rank_00001 EACCES Permission denied; it may be whole
+rank_00000 EMFILE Too many open files; it may be whole
+index EIO Input/output error; look at the disk or the file server, and verify it again on another node$
+rank_00001 EIO Input/output error; look at the disk
+END
+mv run/iter_0000006/rank_00001.safetensors away
+check verify --all run
+like "$out" 'iter_0000006: damaged: cannot open .*rank_00001.safetensors: No such file' "one that is missing is damage"
+mv away run/iter_0000006/rank_00001.safetensors
 check prune run
 like "$out" 'prune needs --keep-last N' "prune asks how many"
 mkdir run/iter_0000009.tmp-1

@@ -27,3 +27,25 @@ same() {
     diff -r "$1" "$2" >/dev/null
     ok "$3" || { diag "$(diff -rq "$1" "$2")"; diag "$(tail -n 5 <<<"$out")"; }
 }
+
+# closed PART ERRNO: make closed.so, which when preloaded lets no file be opened whose path has PART in it.
+closed() {
+    "${CC:-cc}" -shared -fPIC "-DPART=\"$1\"" "-DNUMBER=$2" -o closed.so -xc - -ldl <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+typedef int opening(const char *path, int flags, ...);
+#define REPLACE(name)                                                   \
+    int name(const char *path, int flags, ...)                          \
+    {                                                                   \
+        opening *real = (opening *)dlsym(RTLD_NEXT, #name);             \
+                                                                        \
+        errno = NUMBER;                                                 \
+        return strstr(path, PART) ? -1 : real(path, flags, 0666);       \
+    }
+REPLACE(open)
+REPLACE(open64)
+END
+}

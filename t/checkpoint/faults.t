@@ -32,31 +32,21 @@ damaged "a missing index" "rm index.json" 'cannot open .*index.json'
 damaged "a flipped bit of the index" "flip index.json 300" 'checksum is wrong'
 
 # What keeps a checkpoint from being read at the moment is no damage: to go back to the one before it would lose work.
-busy='#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <string.h>
-typedef int opening(const char *path, int flags, ...);
-#define REPLACE(name)                                                             \
-    int name(const char *path, int flags, ...)                                    \
-    {                                                                             \
-        opening *real = (opening *)dlsym(RTLD_NEXT, #name);                       \
-                                                                                  \
-        errno = ENFILE;                                                           \
-        return strstr(path, "iter_0000006/" BUSY) ? -1 : real(path, flags, 0666); \
-    }
-REPLACE(open)
-REPLACE(open64)'
 rm -rf run && cp -r whole run && rm -rf run/iter_0000008 && echo 6 >run/latest_checkpointed_iteration.txt
 for file in index rank; do
     if ! command -v "${CC:-cc}" >/dev/null; then
         ok "a file that cannot be opened # SKIP no compiler" true
-    elif ok "a file can be made busy: $file" "${CC:-cc}" -shared -fPIC "-DBUSY=\"$file\"" -o busy.so -xc - -ldl <<<"$busy"; then
-        LD_PRELOAD=$scratch/busy.so train 1 --save run --load run
+    elif ok "a file can be made busy: $file" closed "iter_0000006/$file" ENFILE; then
+        LD_PRELOAD=$scratch/closed.so train 1 --save run --load run
         is "$rc" 1 "it ends the run, which can be started again"
         like "$out" "megatron train: --load run/iter_0000006: cannot open .*$file.*: Too many open files in system" "  and is named"
         unlike "$out" 'WARNING|iteration +4/' "  and no older one is taken"
+    fi
+    # What a disk cannot read is lost.
+    if command -v "${CC:-cc}" >/dev/null && ok "a disk can be made to fail: $file" closed "iter_0000006/$file" EIO; then
+        LD_PRELOAD=$scratch/closed.so train 1 --load run
+        like "$out" "WARNING: checkpoint iter_0000006 is damaged: cannot open .*$file.*: Input/output error" "it is named"
+        like "$out" 'successfully loaded checkpoint from run at iteration 3' "  and the one before it is used"
     fi
 done
 
