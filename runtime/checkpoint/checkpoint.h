@@ -46,8 +46,7 @@ struct checkpoint_loaded {
     int resumes; /* 'state' is to be gone on with */
     struct progress progress;
     struct step_state state;
-    int same_data; /* the run goes on with data in the order of 'data_seed' */
-    uint64_t data_seed;
+    uint64_t seed; /* of data and random numbers: the checkpoint's where the run goes on with it */
 };
 
 /* What checkpoint_load returns on all ranks where another start would not help: there is no

@@ -182,23 +182,20 @@ static int read_share(struct checkpoint *c, const char *directory, struct checkp
 static void fill_loaded(struct checkpoint *c, const struct checkpoint_index *index,
                         struct checkpoint_loaded *loaded)
 {
-    *loaded = (struct checkpoint_loaded){.found = 1};
+    loaded->found = 1;
     if (c->config.finetune)
         return;
     loaded->progress = index->progress;
-    loaded->same_data = c->config.load_rng && index->progress.consumed > 0;
-    loaded->data_seed = index->state.seed;
-    if (loaded->same_data && loaded->data_seed != c->config.model->seed)
+    /* With another seed the samples that are left would not be those not seen yet. */
+    if (c->config.load_rng && index->progress.consumed > 0)
+        loaded->seed = index->state.seed;
+    if (loaded->seed != c->config.model->seed)
         checkpoint_say(c,
                        "WARNING: the run goes on with --seed %" PRIu64 " of its checkpoint, not "
                        "with %" PRIu64 "; --no-load-rng takes the new one",
-                       loaded->data_seed, c->config.model->seed);
-    if (!c->config.load_optimizer)
-        return;
-    loaded->resumes = 1;
+                       loaded->seed, c->config.model->seed);
+    loaded->resumes = c->config.load_optimizer;
     loaded->state = index->state;
-    if (!c->config.load_rng)
-        loaded->state.seed = c->config.model->seed;
 }
 
 /* Try one checkpoint; all ranks come to the same result. */
@@ -309,7 +306,7 @@ int checkpoint_load(struct checkpoint *c, struct checkpoint_loaded *loaded, stru
     double began = 0, reading = 0;
     int rc = host ? DAMAGED : -1, tried = 0;
 
-    memset(loaded, 0, sizeof(*loaded));
+    *loaded = (struct checkpoint_loaded){.seed = c->config.model->seed};
     while (rc == DAMAGED) {
         int chosen = choose(c, below, &iteration, err);
 

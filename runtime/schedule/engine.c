@@ -243,13 +243,12 @@ struct optimizer *engine_optimizer(struct engine *engine)
     return engine->optimizer;
 }
 
-int engine_start(struct engine *e, int initialize, const struct step_state *resumed,
+int engine_start(struct engine *e, int initialize, const struct step_state *resumed, uint64_t seed,
                  struct error *err)
 {
     if ((initialize ? model_initialize : model_adopt)(e->model, err) < 0)
         return -1;
-    return optimizer_start(e->optimizer, resumed, resumed ? resumed->seed : e->config.model.seed,
-                           err);
+    return optimizer_start(e->optimizer, resumed, seed, err);
 }
 
 /* --- Batches --------------------------------------------------------------------------------- */

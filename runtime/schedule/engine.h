@@ -30,9 +30,9 @@ struct model *engine_model(struct engine *engine);
 struct optimizer *engine_optimizer(struct engine *engine);
 
 /* Random weights, or those that a loader has put into the gradient arena in fp32; then the
- * optimizer's start. */
+ * optimizer's start. 'seed' is that of the random numbers of all steps. */
 int engine_start(struct engine *engine, int initialize, const struct step_state *resumed,
-                 struct error *err);
+                 uint64_t seed, struct error *err);
 
 /* Give one step to the device: 'micros' micro-batches from 'loader'. Does not wait for it, save for
  * data and for buffers that are still being copied. */

@@ -98,7 +98,7 @@ int saving_open(struct saving *s, const struct arguments *a, const struct world 
                 struct engine *engine, const struct parallel *parallel, struct device *device,
                 int initialize, struct error *err)
 {
-    struct checkpoint_loaded loaded = {0};
+    struct checkpoint_loaded loaded = {.seed = (uint64_t)a->seed};
     int rc = 0;
 
     *s = (struct saving){.a = a, .world = world, .comm = parallel->comm, .saved = -1};
@@ -110,10 +110,10 @@ int saving_open(struct saving *s, const struct arguments *a, const struct world 
     if (rc < 0)
         return rc;
     s->start = loaded.progress;
-    s->data_seed = loaded.same_data ? loaded.data_seed : (uint64_t)a->seed;
+    s->seed = loaded.seed;
     s->saved = loaded.progress.iteration;
     return engine_start(engine, initialize && !loaded.found, loaded.resumes ? &loaded.state : NULL,
-                        err);
+                        s->seed, err);
 }
 
 void saving_close(struct saving *s)

@@ -11,7 +11,7 @@ struct saving {
     struct comm *comm;
     struct checkpoint *checkpoint; /* NULL without --save and --load */
     struct progress start;         /* where the run goes on */
-    uint64_t data_seed;            /* of the order of its data */
+    uint64_t seed;                 /* of its data and random numbers */
     int64_t saved;                 /* iteration of the last save begun */
     int withheld;                  /* nothing is worth saving now */
     double began, margin_most;

@@ -159,7 +159,7 @@ static int open_data(struct train *t, struct error *err)
     int rc;
 
     plan_dataset(t->a, &config);
-    config.seed = (uint32_t)t->saving.data_seed;
+    config.seed = (uint32_t)t->saving.seed;
     /* One rank builds missing indices; the others then find them. */
     if (t->comm->rank == 0 && dataset_create(&config, t->splits, err) < 0)
         return -1;

@@ -117,14 +117,22 @@ train 1 --load run --no-load-optim
 like "$out" 'iteration +4/ .*consumed samples: +64 .*learning rate: 5.0' "--no-load-optim begins the schedule anew"
 train 1 --load run --seed 4321 --no-load-rng
 is "$rc" 0 "--no-load-rng"
-# Another seed would change the order of the data: a run that goes on keeps its own.
-train 1 --load run
-kept=$(grep -o 'iteration  .*lm loss: [^ ]*' <<<"$out" | sed 's/elapsed[^|]*//')
-train 1 --load run --seed 4321
-is "$(grep -o 'iteration  .*lm loss: [^ ]*' <<<"$out" | sed 's/elapsed[^|]*//')" "$kept" "another --seed changes nothing in a run that goes on"
-like "$out" 'WARNING: the run goes on with --seed 1234 of its checkpoint, not with 4321' "and that is said"
-train 1 --load run --seed 4321 --no-load-rng
-unlike "$out" "$(tail -n 1 <<<"$kept" | grep -o 'lm loss.*')" "with --no-load-rng it counts"
+# Another seed would change the order of the data: a run that goes on keeps its own, with or without its optimizer, and
+# saves it.
+losses() { grep -o 'iteration  .*lm loss: [^ ]*' <<<"$out" | sed 's/elapsed[^|]*//'; }
+for option in "" --no-load-optim; do
+    rm -rf anew other third
+    train 1 --load run --save anew $option
+    kept=$(losses)
+    train 1 --load run --save other --seed 4321 $option
+    is "$(losses)" "$kept" "another --seed changes nothing in a run that goes on${option:+, $option}"
+    like "$out" 'WARNING: the run goes on with --seed 1234 of its checkpoint, not with 4321' "and that is said"
+    same anew/iter_0000008 other/iter_0000008 "and its end is the same"
+    train 1 --load run --save third --seed 4321 --no-load-rng $option
+    unlike "$out" "$(tail -n 1 <<<"$kept" | grep -o 'lm loss.*')" "with --no-load-rng it counts"
+    try "$megatron" checkpoint inspect third
+    like "$out" 'seed 4321$' "and is saved"
+done
 train 1 --save light --no-save-optim
 ok "--no-save-optim saves a third" test "$(stat -c %s light/iter_0000008/rank_00000.safetensors)" -lt \
     $(($(stat -c %s whole/iter_0000008/rank_00000.safetensors) / 2))
