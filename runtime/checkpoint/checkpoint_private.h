@@ -53,7 +53,8 @@ struct checkpoint {
     int quit;
     struct report mine;
     atomic_int_fast64_t moved; /* steps that the thread has made; needs no lock */
-    int64_t seen;              /* of them, when 'seen_at' */
+    atomic_int committed;      /* the checkpoint is there, and old ones go; needs none, either */
+    int64_t seen;              /* of the steps, when 'seen_at' */
     double seen_at;
     int stuck; /* the thread was given up, and still has the memory */
     struct error failure;

@@ -104,9 +104,9 @@ static int import_to(const char *directory, const struct source *source,
         return error_set_errno(err, errno, "cannot make %s", temporary);
     rc = import_all(source, index, temporary, err);
     if (rc == 0)
-        rc = directory_commit(directory, temporary, 0, err);
+        rc = directory_commit(directory, temporary, 0, NULL, err);
     if (rc < 0)
-        directory_remove(temporary, &ignored);
+        directory_remove(temporary, NULL, &ignored);
     return rc;
 }
 

@@ -234,22 +234,27 @@ static int take_name(const char *temporary, const char *final, int *replaces, st
     return 0;
 }
 
-int directory_commit(const char *path, const char *temporary, int64_t iteration, struct error *err)
+int directory_commit(const char *path, const char *temporary, int64_t iteration,
+                     atomic_int_fast64_t *moved, struct error *err)
 {
     char final[PATH_MAX], text[32];
     struct error ignored;
     int replaces;
 
     if (directory_path(final, err, "%s/iter_%07" PRId64, path, iteration) < 0 ||
-        directory_sync(temporary, err) < 0 || take_name(temporary, final, &replaces, err) < 0 ||
-        directory_sync(path, err) < 0)
+        directory_sync(temporary, err) < 0)
         return -1;
+    moved_count(moved);
+    if (take_name(temporary, final, &replaces, err) < 0 || directory_sync(path, err) < 0)
+        return -1;
+    moved_count(moved);
     snprintf(text, sizeof(text), "%" PRId64 "\n", iteration);
     if (directory_write(path, LATEST, text, strlen(text), err) < 0)
         return -1;
+    moved_count(moved);
     /* What cannot be removed is tried again at the next start. */
     if (replaces)
-        directory_remove(temporary, &ignored);
+        directory_remove(temporary, moved, &ignored);
     return 0;
 }
 
@@ -269,7 +274,8 @@ static int move_away(const char *from, char to[PATH_MAX], struct error *err)
 
 /* Remove one checkpoint. 1, 0 where somebody else was faster, or -1; 'removed' counts it even where
  * some of it stays, as it is none any more. */
-static int prune_one(const char *path, int64_t iteration, int *removed, struct error *err)
+static int prune_one(const char *path, int64_t iteration, int *removed, atomic_int_fast64_t *moved,
+                     struct error *err)
 {
     char name[PATH_MAX], away[PATH_MAX];
     int rc;
@@ -281,10 +287,11 @@ static int prune_one(const char *path, int64_t iteration, int *removed, struct e
         return rc;
     if (removed)
         ++*removed;
-    return directory_remove(away, err) < 0 ? -1 : 1;
+    return directory_remove(away, moved, err) < 0 ? -1 : 1;
 }
 
-int directory_prune(const char *path, int64_t keep, int *removed, struct error *err)
+int directory_prune(const char *path, int64_t keep, int *removed, atomic_int_fast64_t *moved,
+                    struct error *err)
 {
     int64_t *list, latest = directory_latest(path);
     size_t count;
@@ -297,7 +304,7 @@ int directory_prune(const char *path, int64_t keep, int *removed, struct error *
         return rc;
     /* One that cannot be removed does not keep the others. */
     for (size_t i = (size_t)keep; i < count; i++)
-        if (list[i] != latest && prune_one(path, list[i], removed, rc < 0 ? NULL : err) < 0)
+        if (list[i] != latest && prune_one(path, list[i], removed, moved, rc < 0 ? NULL : err) < 0)
             rc = -1;
     free(list);
     return rc;
@@ -318,7 +325,7 @@ int directory_clean(const char *path, struct error *err)
         if (strncmp(entry->d_name, "iter_", 5) != 0 || !strstr(entry->d_name, ".tmp-"))
             continue;
         if (directory_path(name, first, "%s/%s", path, entry->d_name) < 0 ||
-            directory_remove(name, first) < 0)
+            directory_remove(name, NULL, first) < 0)
             rc = -1;
     }
     closedir(directory);

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "error.h"
+#include "moved.h"
 
 #define LATEST "latest_checkpointed_iteration.txt"
 
@@ -47,17 +48,19 @@ int directory_write(const char *path, const char *name, const void *bytes, size_
 int directory_sync(const char *path, struct error *err);
 
 /* Give the complete checkpoint in 'temporary' its name, in place of an older one of that name, and
- * let latest_checkpointed_iteration.txt name it. */
-int directory_commit(const char *path, const char *temporary, int64_t iteration, struct error *err);
+ * let latest_checkpointed_iteration.txt name it. Here and below 'moved' may be NULL. */
+int directory_commit(const char *path, const char *temporary, int64_t iteration,
+                     atomic_int_fast64_t *moved, struct error *err);
 
 /* Remove a directory with all that is in it, but not what is mounted there, be it another file
  * system or a directory of the same one: that is not ours. What can be removed is, whatever cannot.
  */
-int directory_remove(const char *path, struct error *err);
+int directory_remove(const char *path, atomic_int_fast64_t *moved, struct error *err);
 
 /* Remove all checkpoints but the newest 'keep' and the one that latest_... names. 'removed' (may be
  * NULL) counts them. Where one cannot be removed, the others are, and 'err' names the first. */
-int directory_prune(const char *path, int64_t keep, int *removed, struct error *err);
+int directory_prune(const char *path, int64_t keep, int *removed, atomic_int_fast64_t *moved,
+                    struct error *err);
 
 /* Remove what unfinished saves left behind; the same holds for what cannot be removed. */
 int directory_clean(const char *path, struct error *err);

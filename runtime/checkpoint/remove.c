@@ -17,7 +17,13 @@
 /* Through one directory, should its list never end. */
 enum { PASSES = 100 };
 
-static int remove_tree(int at, const char *name, dev_t device);
+/* What is removed: nothing of another device; a step is counted for each. */
+struct removal {
+    dev_t device;
+    atomic_int_fast64_t *moved;
+};
+
+static int remove_tree(int at, const char *name, const struct removal *removal);
 
 /* Is something mounted there? A directory of the same file system tells by nothing else. */
 static int is_mounted(int at, const char *name)
@@ -34,7 +40,7 @@ static int is_dots(const char *name)
 }
 
 /* One pass through a directory; counts what is gone. Returns 0 or the first errno. */
-static int remove_entries(DIR *directory, dev_t device, int *removed)
+static int remove_entries(DIR *directory, const struct removal *removal, int *removed)
 {
     struct dirent *entry;
     int failed = 0, rc;
@@ -43,14 +49,14 @@ static int remove_entries(DIR *directory, dev_t device, int *removed)
     while ((entry = readdir(directory))) {
         if (is_dots(entry->d_name))
             continue;
-        rc = remove_tree(dirfd(directory), entry->d_name, device);
+        rc = remove_tree(dirfd(directory), entry->d_name, removal);
         *removed += rc == 0;
         failed = failed ? failed : rc;
     }
     return failed;
 }
 
-static int remove_below(int at, const char *name, dev_t device)
+static int remove_below(int at, const char *name, const struct removal *removal)
 {
     int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), removed = 1;
     int failed = 0;
@@ -65,7 +71,7 @@ static int remove_below(int at, const char *name, dev_t device)
     /* A list that is read while it gets shorter may leave out some of it. */
     for (int i = 0; i < PASSES && removed > 0; i++) {
         rewinddir(directory);
-        failed = remove_entries(directory, device, &removed);
+        failed = remove_entries(directory, removal, &removed);
     }
     closedir(directory);
     return failed;
@@ -73,7 +79,7 @@ static int remove_below(int at, const char *name, dev_t device)
 
 /* Remove what is called 'name' in the directory 'at', and go on behind what cannot be removed.
  * Returns 0 or the first errno. */
-static int remove_tree(int at, const char *name, dev_t device)
+static int remove_tree(int at, const char *name, const struct removal *removal)
 {
     struct stat status;
     int failed = 0, directory;
@@ -81,20 +87,28 @@ static int remove_tree(int at, const char *name, dev_t device)
     if (fstatat(at, name, &status, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : errno;
     directory = S_ISDIR(status.st_mode);
-    if (directory && (status.st_dev != device || is_mounted(at, name)))
+    if (directory && (status.st_dev != removal->device || is_mounted(at, name)))
         return EBUSY;
     if (directory)
-        failed = remove_below(at, name, device);
+        failed = remove_below(at, name, removal);
     if (unlinkat(at, name, directory ? AT_REMOVEDIR : 0) < 0 && errno != ENOENT && failed == 0)
         failed = errno;
+    moved_count(removal->moved);
     return failed;
 }
 
-int directory_remove(const char *path, struct error *err)
+int directory_remove(const char *path, atomic_int_fast64_t *moved, struct error *err)
 {
+    struct removal removal = {.moved = moved};
     struct stat status;
-    int failed = lstat(path, &status) < 0 ? errno : remove_tree(AT_FDCWD, path, status.st_dev);
+    int failed;
 
+    if (lstat(path, &status) == 0) {
+        removal.device = status.st_dev;
+        failed = remove_tree(AT_FDCWD, path, &removal);
+    } else {
+        failed = errno;
+    }
     if (failed && failed != ENOENT)
         return error_set_errno(err, failed, "cannot remove %s", path);
     return 0;

@@ -61,13 +61,17 @@ static int write_index(struct checkpoint *c, struct error *err)
 
 static int commit(struct checkpoint *c, struct error *err)
 {
-    if (write_index(c, err) < 0 ||
-        directory_commit(c->config.save, c->temporary, c->progress.iteration, err) < 0)
+    atomic_store(&c->committed, 0);
+    if (write_index(c, err) < 0)
+        return -1;
+    moved_count(&c->moved);
+    if (directory_commit(c->config.save, c->temporary, c->progress.iteration, &c->moved, err) < 0)
         return -1;
     /* The checkpoint is there, whatever becomes of the old ones. */
+    atomic_store(&c->committed, 1);
     c->leftover.text[0] = '\0';
     if (c->config.keep_last > 0)
-        directory_prune(c->config.save, c->config.keep_last, NULL, &c->leftover);
+        directory_prune(c->config.save, c->config.keep_last, NULL, &c->moved, &c->leftover);
     return 0;
 }
 
@@ -204,7 +208,7 @@ static void end_failed(struct checkpoint *c, const struct error *why)
     c->failed = 1;
     if (!c->leads)
         return;
-    directory_remove(c->temporary, &ignored);
+    directory_remove(c->temporary, NULL, &ignored);
     checkpoint_say(c, "WARNING: no checkpoint at iteration %" PRId64 ": %s; training goes on%s",
                    c->progress.iteration, why->text,
                    c->saved >= 0 ? ", and the one before it stays" : "");
@@ -339,29 +343,48 @@ int checkpoint_poll(struct checkpoint *c, struct error *err)
     return c->phase == PHASE_NONE ? 0 : advance(c, 0, err);
 }
 
-/* A save may take its time, but no wait is longer than the deadline while no byte moves. */
+/* What the thread does not get on with. */
+static int give_up(struct checkpoint *c, enum phase job, double seconds, struct error *err)
+{
+    static const char remedy[] =
+        "look at its file system, or give more --distributed-timeout-minutes";
+    int rank = c->parallel->comm->rank;
+    int64_t iteration = c->progress.iteration;
+
+    c->stuck = 1;
+    if (job == PHASE_WRITE)
+        return error_set(err,
+                         "rank %d could write nothing of the checkpoint of iteration %" PRId64
+                         " for %.0f s: %s/rank_%05d.safetensors; %s",
+                         rank, iteration, seconds, c->temporary, rank, remedy);
+    if (!atomic_load(&c->committed))
+        return error_set(err,
+                         "rank %d could not give the checkpoint of iteration %" PRId64
+                         " its name for %.0f s: %s; %s",
+                         rank, iteration, seconds, c->temporary, remedy);
+    return error_set(err,
+                     "rank %d could remove nothing of old checkpoints in %s for %.0f s; that of "
+                     "iteration %" PRId64 " is saved; %s",
+                     rank, c->config.save, seconds, iteration, remedy);
+}
+
+/* A save may take its time, but no wait is longer than the deadline while nothing moves. */
 static int check_moves(struct checkpoint *c, struct error *err)
 {
     int64_t moved = atomic_load(&c->moved);
     double now = clock_now();
-    int writes;
+    enum phase job;
 
     pthread_mutex_lock(&c->lock);
-    writes = c->job == PHASE_WRITE;
+    job = c->job;
     pthread_mutex_unlock(&c->lock);
-    if (!writes || moved != c->seen) {
+    if (job == PHASE_NONE || moved != c->seen) {
         c->seen = moved;
         c->seen_at = now;
     }
     if (now - c->seen_at < c->parallel->comm->deadline)
         return 0;
-    c->stuck = 1;
-    return error_set(err,
-                     "rank %d could write nothing of the checkpoint of iteration %" PRId64
-                     " for %.0f s: %s/rank_%05d.safetensors; look at its file system, or give more "
-                     "--distributed-timeout-minutes",
-                     c->parallel->comm->rank, c->progress.iteration, now - c->seen_at, c->temporary,
-                     c->parallel->comm->rank);
+    return give_up(c, job, now - c->seen_at, err);
 }
 
 int checkpoint_wait(struct checkpoint *c, struct error *err)

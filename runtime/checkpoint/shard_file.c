@@ -71,10 +71,7 @@ static char *make_header(const struct parameters *parameters, const struct piece
 
 static void count_moved(void *context)
 {
-    struct writer *w = context;
-
-    if (w->moved)
-        atomic_fetch_add(w->moved, 1);
+    moved_count(context);
 }
 
 static int write_bytes(struct writer *w, const void *bytes, size_t count, struct error *err)
@@ -82,7 +79,7 @@ static int write_bytes(struct writer *w, const void *bytes, size_t count, struct
     if (file_write_at(w->fd, bytes, count, w->at) < 0)
         return error_set_errno(err, errno, "cannot write %s", w->path);
     w->at += (int64_t)count;
-    count_moved(w);
+    moved_count(w->moved);
     if (w->at - w->flushed >= FLUSH_BYTES) {
         sync_file_range(w->fd, w->flushed, w->at - w->flushed, SYNC_FILE_RANGE_WRITE);
         w->flushed = w->at;
@@ -147,7 +144,7 @@ static int write_all(struct writer *w, const char *header, size_t header_size,
     checksum_add(&sum, header, header_size);
     checksum_add(&sum, w->sums, (size_t)w->sum_count * sizeof(*w->sums));
     file->checksum = checksum_end(&sum);
-    return file_flush(w->fd, count_moved, w) < 0
+    return file_flush(w->fd, count_moved, w->moved) < 0
                ? error_set_errno(err, errno, "cannot write %s", w->path)
                : 0;
 }

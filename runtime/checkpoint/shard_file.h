@@ -8,8 +8,7 @@
 #define MEGATRON_SHARD_FILE_H
 
 #include "index.h"
-
-#include <stdatomic.h>
+#include "moved.h"
 
 #define SHARD_BLOCK ((size_t)4 << 20)
 

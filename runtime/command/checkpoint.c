@@ -227,7 +227,7 @@ static int run_prune(const struct checkpoint_options *given, const char *directo
 
     if (given->keep_last < 0)
         return error_set(err, "prune needs --keep-last N");
-    if (directory_prune(directory, given->keep_last, &removed, err) < 0)
+    if (directory_prune(directory, given->keep_last, &removed, NULL, err) < 0)
         return -1;
     held = directory_lock(directory, &busy);
     rc = held < 0 ? 0 : directory_clean(directory, err);

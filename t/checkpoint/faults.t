@@ -226,30 +226,58 @@ elif ok "a save can be made slow" "${CC:-cc}" -shared -fPIC -o slow.so -xc - <<<
     same late/iter_0000008 whole/iter_0000008 "and the end is the same"
 fi
 
-# A save that does not get on ends all ranks, and names the one; what it has of the save does not hold up its end.
-stuck='#include <stdio.h>
+# A save that does not get on ends all ranks, and names the one and what it is at; what it has of the save does not hold
+# up its end.
+stuck='#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
+#define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+static void hang(const char *call, const char *path)
+{
+    char what[4200];
+
+    snprintf(what, sizeof(what), "%s %s", call, path);
+    while (strstr(what, getenv("STUCK_CALL")) && strstr(what, getenv("STUCK_PATH")))
+        pause();
+}
 int fsync(int fd)
 {
     char link[64], path[4096] = "";
 
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-    if (readlink(link, path, sizeof(path) - 1) > 0 && strstr(path, "/rank_00001"))
-        for (;;)
-            pause();
-    return (int)syscall(SYS_fsync, fd);
+    if (readlink(link, path, sizeof(path) - 1) > 0)
+        hang("fsync", path);
+    return NEXT(fsync)(fd);
+}
+int renameat2(int from, const char *name, int to, const char *other, unsigned flags)
+{
+    hang("renameat2", name);
+    return NEXT(renameat2)(from, name, to, other, flags);
+}
+int unlinkat(int at, const char *name, int flags)
+{
+    hang("unlinkat", name);
+    return NEXT(unlinkat)(at, name, flags);
 }'
 if ! command -v "${CC:-cc}" >/dev/null; then
     ok "a save that does not get on # SKIP no compiler" true
-elif ok "a save can be made to hang" "${CC:-cc}" -shared -fPIC -o stuck.so -xc - <<<"$stuck"; then
-    for how in "" --async-save; do
-        LD_PRELOAD=$scratch/stuck.so train 2 $t 2 --save stuck --save-interval 4 --distributed-timeout-minutes 0.1 $how
-        is "$rc" 1 "a save that does not get on ends the run${how:+, $how}"
-        like "$out" 'rank 1 could write nothing of the checkpoint of iteration 4 for [0-9]+ s: stuck/iter_0000004.tmp-.*/rank_00001.safetensors' \
-            "  and is named"
-    done
+elif ok "a save can be made to hang" "${CC:-cc}" -shared -fPIC -o stuck.so -xc - -ldl <<<"$stuck"; then
+    while read -ru 3 call path options sentence; do
+        rm -rf stuck
+        STUCK_CALL=$call STUCK_PATH=$path LD_PRELOAD=$scratch/stuck.so train 2 $t 2 --save stuck --save-interval 2 \
+            --distributed-timeout-minutes 0.1 ${options//,/ }
+        is "$rc" 1 "a save that does not get on with $call $path ends the run, $options"
+        like "$out" ": $sentence; look at its file system, or give more --distributed-timeout-minutes" "  and is named"
+    done 3<<'END'
+fsync /rank_00001 --keep-last,8 rank 1 could write nothing of the checkpoint of iteration 2 for [0-9]+ s: stuck/iter_0000002.tmp-.*/rank_00001.safetensors
+fsync /rank_00001 --async-save rank 1 could write nothing of the checkpoint of iteration 2 for [0-9]+ s: stuck/iter_0000002.tmp-.*/rank_00001.safetensors
+fsync /index.json --keep-last,8 rank 1 could not give the checkpoint of iteration 2 its name for [0-9]+ s: stuck/iter_0000002.tmp-[0-9a-f]+
+renameat2 iter_0000002 --async-save rank 1 could not give the checkpoint of iteration 2 its name for [0-9]+ s: stuck/iter_0000002.tmp-[0-9a-f]+
+unlinkat rank_00000 --keep-last,1 rank 1 could remove nothing of old checkpoints in stuck for [0-9]+ s; that of iteration 4 is saved
+END
 fi
 
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then

@@ -211,7 +211,7 @@ static void test_matrix(const char *name, const struct model_config *model)
         ok(rc == 0, "%s: what layout %d wrote, all read", name, a);
         if (rc < 0)
             diag("%s", err.text);
-        directory_remove(directory, &err);
+        directory_remove(directory, NULL, &err);
     }
 }
 
@@ -238,7 +238,7 @@ static void test_blocks(void)
     ok(rc == 0 && read_all(directory, &as_four, &four, &err) == 0, "several blocks, one to four");
     rc = write_all(directory, &as_four, &four, &err);
     ok(rc == 0 && read_all(directory, &as_one, &one, &err) == 0, "several blocks, four to one");
-    directory_remove(directory, &err);
+    directory_remove(directory, NULL, &err);
 }
 
 /* Damage to one file of a checkpoint, by what it must lead to. */
@@ -328,7 +328,7 @@ static void test_trouble(void)
     ok(read_all(directory, &model, &two, &err) == 0, "both can be read later");
     ok(index_fault(EIO) == CHECKPOINT_UNREADABLE && index_fault(ESTALE) == -1,
        "a disk that fails is another matter than a server");
-    directory_remove(directory, &err);
+    directory_remove(directory, NULL, &err);
 }
 
 /* Replace the first 'from' of an index by 'to' and make its checksum right again. */
@@ -466,8 +466,8 @@ int main(void)
         char path[PATH_MAX];
 
         directory_path(path, &err, "%s/damage", scratch);
-        directory_remove(path, &err);
+        directory_remove(path, NULL, &err);
     }
-    directory_remove(scratch, &err);
+    directory_remove(scratch, NULL, &err);
     return done_testing();
 }
