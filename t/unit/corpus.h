@@ -60,6 +60,20 @@ __attribute__((unused)) static const char *scratch_path(const char *name)
     return path;
 }
 
+/* How many names a directory has, but for hidden ones. */
+__attribute__((unused)) static int count_names(const char *directory)
+{
+    DIR *stream = opendir(directory);
+    struct dirent *entry;
+    int count = 0;
+
+    while (stream && (entry = readdir(stream)))
+        count += entry->d_name[0] != '.';
+    if (stream)
+        closedir(stream);
+    return count;
+}
+
 __attribute__((unused)) static void write_file(const char *path, const void *data, size_t size)
 {
     FILE *file = fopen(path, "wb");

@@ -57,20 +57,6 @@ static int is_good(const struct index_file *file)
            index_file_read(file, 0, 999, 2, &number, NULL) == -1;
 }
 
-/* Names in 'directory'. */
-static int count_files(const char *directory)
-{
-    DIR *stream = opendir(directory);
-    struct dirent *entry;
-    int count = 0;
-
-    while (stream && (entry = readdir(stream)))
-        count += entry->d_name[0] != '.';
-    if (stream)
-        closedir(stream);
-    return count;
-}
-
 static void test_many(void)
 {
     enum { PROCESSES = 40 };
@@ -89,7 +75,7 @@ static void test_many(void)
         good += WIFEXITED(status) && WEXITSTATUS(status) == 0;
     is_int(good, PROCESSES, "all processes get the file");
     is_int(*builds, 1, "one has built it");
-    is_int(count_files(directory), 1, "nothing else is left");
+    is_int(count_names(directory), 1, "nothing else is left");
 }
 
 static void test_builder_dies(void)
@@ -106,11 +92,11 @@ static void test_builder_dies(void)
         _exit(0);
     }
     waitpid(child, NULL, 0);
-    is_int(count_files(directory), 2, "a builder that was killed leaves its lock and its file");
+    is_int(count_names(directory), 2, "a builder that was killed leaves its lock and its file");
     file = get(directory, NULL, 30, &err);
     ok(is_good(file), "the next one builds at once");
     index_file_close(file);
-    is_int(count_files(directory), 1, "and removes what was left");
+    is_int(count_names(directory), 1, "and removes what was left");
 }
 
 /* What finds a builder that was stopped for so long that others took it for dead. */
@@ -139,7 +125,7 @@ static void test_builder_stops(void)
         if (!ok(is_good(file), "a builder whose lock was broken, and %s, has a file", rows[i]))
             diag("%s", err.text);
         is_int(*builds, 2, "which was built again");
-        is_int(count_files(directory), 1, "and nothing else is left");
+        is_int(count_names(directory), 1, "and nothing else is left");
         index_file_close(file);
         scratch_remove_below(directory);
     }
@@ -153,7 +139,7 @@ static void test_builder_fails(void)
 
     ok(!file, "a builder that fails");
     is(err.text, "no luck", "says why");
-    is_int(count_files(directory), 0, "and leaves nothing");
+    is_int(count_names(directory), 0, "and leaves nothing");
 }
 
 static void test_deadline(void)

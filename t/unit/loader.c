@@ -423,19 +423,6 @@ static void test_many_parts(void)
     setrlimit(RLIMIT_NOFILE, &before);
 }
 
-static int count_names(const char *directory)
-{
-    DIR *stream = opendir(directory);
-    struct dirent *entry;
-    int count = 0;
-
-    while (stream && (entry = readdir(stream)))
-        count += entry->d_name[0] != '.';
-    if (stream)
-        closedir(stream);
-    return count;
-}
-
 /* Without --data-cache-path the index lies beside the data, and serves the next run, too. */
 static void test_beside(void)
 {
