@@ -31,11 +31,13 @@ struct bench {
     struct comm_group *group;
     float *from, *to; /* of the greatest size, on the device */
     float *host;      /* of CHECKED elements */
-    float sum;        /* of what all ranks give to one */
+    float sum;        /* of what all ranks give as element 0 */
     int64_t wrong;
 };
 
-enum { CHECKED = 1 << 18 }; /* elements looked at, at either end of a result */
+/* What ranks give repeats itself after so many elements: pieces that went astray show. */
+enum { PERIOD = 251 };
+enum { CHECKED = (1 << 18) / PERIOD * PERIOD }; /* elements looked at, at either end of a result */
 
 #define AT(member) offsetof(struct settings, member)
 
@@ -105,23 +107,39 @@ static int finish(struct bench *b, struct error *err)
                : 0;
 }
 
-/* What a rank gives. To sums something small: fp32 holds those of a million ranks exactly then,
- * in whatever order they are added up. */
-static float given(enum kind kind, int rank)
+/* What a rank gives as element i. To sums something small: fp32 holds those of 60,000 ranks exactly
+ * then, in whatever order they are added up. */
+static float given(enum kind kind, int rank, int64_t i)
 {
-    return (float)((kind == ALL_REDUCE || kind == REDUCE_SCATTER ? rank % 16 : rank) + 1);
+    int64_t mine = kind == ALL_REDUCE || kind == REDUCE_SCATTER ? rank % 16 : rank;
+
+    return (float)(mine + 1 + i % PERIOD);
 }
 
 /* What element i of the result must be. */
 static float expected(const struct bench *b, enum kind kind, int64_t part, int64_t i)
 {
-    int size = b->comm->size;
+    int size = b->comm->size, rank = b->comm->rank;
 
     if (kind == ALL_GATHER)
-        return given(kind, (int)(i / part));
+        return given(kind, (int)(i / part), i % part);
     if (kind == SEND_RECEIVE)
-        return given(kind, (b->comm->rank + size - 1) % size);
-    return b->sum;
+        return given(kind, (rank + size - 1) % size, i);
+    if (kind == REDUCE_SCATTER)
+        i += rank * part;
+    return b->sum + (float)(size * (i % PERIOD));
+}
+
+/* This rank's elements. */
+static int give(struct bench *b, enum kind kind, float *out, int64_t count, struct error *err)
+{
+    for (int64_t i = 0; i < CHECKED; i++)
+        b->host[i] = given(kind, b->comm->rank, i);
+    for (int64_t at = 0; at < count; at += CHECKED)
+        device_copy(b->stream, out + at, b->host,
+                    (size_t)(count - at < CHECKED ? count - at : CHECKED) * sizeof(float),
+                    COPY_TO_DEVICE);
+    return finish(b, err);
 }
 
 static int look(struct bench *b, enum kind kind, int64_t part, int64_t first, int64_t count,
@@ -141,13 +159,12 @@ static int check(struct bench *b, enum kind kind, int64_t count, struct error *e
     int64_t part = part_of(b, kind, count);
     int64_t all = kind == ALL_GATHER ? part * b->comm->size : part;
     int64_t end = all < CHECKED ? all : CHECKED;
-    double mine = given(kind, b->comm->rank);
 
     b->sum = 0;
     for (int r = 0; r < b->comm->size; r++)
-        b->sum += given(kind, r);
-    if (fill(b, b->from, count, mine, err) < 0 ||
-        fill(b, b->to, count, kind == ALL_REDUCE ? mine : NAN, err) < 0)
+        b->sum += given(kind, r, 0);
+    if (fill(b, b->to, count, NAN, err) < 0 ||
+        give(b, kind, kind == ALL_REDUCE ? b->to : b->from, count, err) < 0)
         return -1;
     start(b, kind, count);
     if (finish(b, err) < 0 || look(b, kind, part, 0, end, err) < 0)

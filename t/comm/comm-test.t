@@ -44,6 +44,16 @@ if command -v mpirun >/dev/null && [ -f "$build/runtime/comm/comm_mpi.so" ]; the
         [ $ranks = 2 ] || [ "$(awk '/^# [a-z]/ { kind = $2 } kind == "all-gather" && $2 % 3' "$out")" = "" ]
         ok $? "parts are as large as each other"
     done
+    # Wrong results are seen: those of sizes that have two elements to change places.
+    make -s -C "$build/t" unit/fake_mpi.so >/dev/null
+    timeout 120 mpirun $root --oversubscribe -n 2 env LD_PRELOAD="$build/t/unit/fake_mpi.so" "$megatron" comm-test --device cpu \
+        --min-bytes 4 --max-bytes 4096 --iterations 1 --warmup 0 >"$out" 2>&1
+    [ $? = 1 ]
+    ok $? "wrong results are a failure"
+    [ "$(awk '/^# [a-z]/ { kind = $2 } /^ *[0-9]/ && $6 != (kind == "send" && $2 > 1 ? 2 : 0)' "$out")" = "" ]
+    ok $? "the elements that changed places are counted"
+    grep -q '^# 40 wrong elements on all ranks' "$out"
+    ok $? "and those of all ranks together"
 else
     ok 0 "several ranks # SKIP no MPI"
 fi
