@@ -11,7 +11,7 @@ const char *document_fault_text(enum document_fault fault)
         [FAULT_OBJECT] = "not a JSON object",
         [FAULT_KEY] = "a key is missing",
         [FAULT_TYPE] = "neither a string nor a list of strings under a key",
-        [FAULT_LENGTH] = "too long",
+        [FAULT_LENGTH] = "longer than --max-line-bytes",
         [FAULT_IDS] = "not ids below the vocabulary's size with single spaces between them",
     };
 

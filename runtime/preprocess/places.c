@@ -135,6 +135,29 @@ static int drop_beyond(const struct preprocess_config *config, const struct plan
     return 0;
 }
 
+/* Where nothing of a corpus can be taken, an option is wrong and not some documents. */
+static int check_taken(const struct places *layout, const char *path, struct error *err)
+{
+    int64_t skipped = 0;
+    int most = FAULT_NONE;
+
+    for (int f = 0; f < FAULT_COUNT; f++) {
+        skipped += layout->faults[f];
+        if (layout->faults[f] > layout->faults[most])
+            most = f;
+    }
+    if (skipped == 0 || layout->begins[layout->chunks].documents > 0)
+        return 0;
+    return error_set(err, "%s: none of %lld documents can be taken (%s)%s", path,
+                     (long long)skipped, document_fault_text((enum document_fault)most),
+                     most == FAULT_JSON || most == FAULT_OBJECT
+                         ? "; for text that is no JSON give --input-format lines, blank-lines, "
+                           "titles or files"
+                     : most == FAULT_TYPE   ? "; choose others with --json-keys"
+                     : most == FAULT_LENGTH ? "; raise --max-line-bytes"
+                                            : "");
+}
+
 /* Read all footers. Returns 0, 1 if a part must be made again, -1. */
 static int add_parts(struct places *layout, const struct preprocess_config *config,
                      const struct plan *plan, const struct tokenizer *tokenizer, struct work *work,
@@ -176,7 +199,9 @@ static int add_parts(struct places *layout, const struct preprocess_config *conf
     if (skipped > count.shown)
         fprintf(stderr, "... and %lld more documents that were skipped\n",
                 (long long)(skipped - count.shown));
-    return part_check_keys(config->keys, check.path, &check.totals, 1, err);
+    if (part_check_keys(config->keys, check.path, &check.totals, 1, err) < 0)
+        return -1;
+    return check_taken(layout, plan->files.items[0].path, err);
 }
 
 static size_t find_chunk_by_documents(const struct places *layout, int64_t documents)

@@ -34,7 +34,7 @@ for threads in 1 3; do
     like "$out" '^broken\.jsonl:7: neither a string nor a list of strings under a key \(text\); skipped$' "a number"
     like "$out" '^broken\.jsonl:8: not a JSON object; skipped$' "no object"
     like "$out" '^broken\.jsonl:9: nested too deeply; skipped$' "2000 lists deep"
-    like "$out" '^broken\.jsonl:10: too long; skipped$' "too long"
+    like "$out" '^broken\.jsonl:10: longer than --max-line-bytes; skipped$' "too long"
     like "$out" '^broken\.jsonl:11: not valid JSON; skipped$' "a NUL"
     like "$out" '^  skipped: +10$' "all are counted"
     is "$(grep -c '; skipped$' <<<"$out")" 10 "and each is named once"
@@ -87,6 +87,24 @@ for bytes in 100 4000 1000000; do
     try "${pre[@]}" --input later.jsonl --output-prefix k --chunk-bytes $bytes
     is "$rc $(grep "^megatron" <<<"$out")" '1 megatron preprocess: later.jsonl: none of the first 1000 documents has the key "text"; the first one has: body; choose with --json-keys' "a key that comes too late"
 done
+
+# --- A corpus of which nothing can be taken
+while IFS='|' read -r options line text; do
+    rm -rf n_* n.work
+    yes "$line" | head -n 300 >nothing.jsonl
+    try "${pre[@]}" --input nothing.jsonl --output-prefix n $options
+    is "$rc $(grep "^megatron" <<<"$out")" "1 megatron preprocess: nothing.jsonl: none of 300 documents can be taken ($text" "only '$line'"
+    [ ! -e n_text_document.idx ]
+    ok "and no output that looks well"
+done <<'EOT'
+|plain words|not valid JSON); for text that is no JSON give --input-format lines, blank-lines, titles or files
+|["a list"]|not a JSON object); for text that is no JSON give --input-format lines, blank-lines, titles or files
+|{"text": 5}|neither a string nor a list of strings under a key); choose others with --json-keys
+EOT
+: >nothing.jsonl
+rm -rf n_* n.work
+try "${pre[@]}" --input nothing.jsonl --output-prefix n
+is "$rc" 0 "an empty corpus is no error"
 
 # --- Errors of one line
 make_corpus 1 50 c
