@@ -15,6 +15,11 @@ for script in train.sbatch train-llama2.sbatch; do
     out=$(words $script)
     like "$out" ' --num-layers 4 .*--train-iters 40 --save-interval 10 .*--mock-data.* --save [^ ]*/checkpoints-0 --keep-last 3 --async-save ' \
         "$script as it is"
+    like "$out" ' --eval-interval 20 --eval-iters 2 --log-interval 5 ' "$script: which shows something"
+    # As sbatch --chdir=DIR runs it: what it writes goes there, with the log.
+    out=$(SLURM_SUBMIT_DIR=/nowhere words $script)
+    unlike "$out" /nowhere "$script writes nothing to where sbatch was called"
+    like "$out" " --tensorboard-dir $scratch/tensorboard-0 .* --save $scratch/checkpoints-0 " "$script writes to its directory"
     out=$(words $script --save-interval 50 --save-hf hf)
     like "$out" ' --save [^ ]*/checkpoints-0 .*--keep-last 3 .* --save-interval 50 ' "$script: --save-interval and --save-hf are no --save"
     for save in "--save dir" --save=dir; do
@@ -30,8 +35,8 @@ for script in train.sbatch train-llama2.sbatch; do
         unlike "$(words $script ${options//,/ })" " --($unwanted) " "  alone"
     done <<'EOT'
 --lr,1e-4 save-interval 500
---train-iters,5000 train-iters 40|save-interval 10
---train-samples=4000 train-iters 40|save-interval 10
+--train-iters,5000 train-iters 40|save-interval 10|eval-interval 20|log-interval 5
+--train-samples=4000 train-iters 40|save-interval 10|eval-interval 20|log-interval 5
 --lr-warmup-iters,10 lr-warmup-fraction .1
 --train-samples,4000,--lr-warmup-samples=100 train-iters 40|save-interval 10|lr-warmup-fraction .1
 EOT
