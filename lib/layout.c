@@ -124,8 +124,11 @@ int layout_check_node(const struct layout *layout, int64_t tasks, int64_t gpus,
     }
     if (tasks > 0 && tasks % layout->tp != 0 && layout->tp % tasks != 0) {
         list_divisors(tasks, 0, tasks, use, sizeof(use));
-        return error_set(err, "%s=%" PRId64 " does not divide %" PRId64 " tasks per node; use %s",
-                         names->tp, layout->tp, tasks, use);
+        return error_set(
+            err,
+            "%s=%" PRId64 " does not divide %" PRId64
+            " tasks per node; use %s, or --ntasks-per-node with a multiple of %" PRId64,
+            names->tp, layout->tp, tasks, use, layout->tp);
     }
     return 0;
 }
