@@ -158,7 +158,7 @@ int hf_config_read(const char *directory, struct model_config *c, struct error *
         rc = error_set(err, "its heads are no multiple of its key heads");
     c->init_std = real(json_root(json), "initializer_range", 0.02);
     json_destroy(json);
-    c->shape.name = "imported";
+    c->shape.name = "the weights";
     c->shape.sequence = c->positions;
     c->padded_vocabulary = c->shape.vocabulary;
     c->chunks = c->micro_batch = 1;

@@ -199,7 +199,7 @@ int megatron_read_model(struct megatron_source *s, const struct megatron_hints *
     if (check_kind(args, err) < 0 || read_sizes(s, args, hints, err) < 0 ||
         read_positions(s, args, err) < 0 || read_version(s, err) < 0)
         return -1;
-    c->shape.name = "imported";
+    c->shape.name = "the weights";
     c->shape.family = c->swiglu ? MODEL_LLAMA : MODEL_GPT;
     c->shape.sequence = c->positions;
     c->padded_vocabulary = c->shape.vocabulary;

@@ -99,6 +99,9 @@ static int build_part(void *arg, int64_t i, struct error *err)
     if (request.count == 0 && task->dataset->part_count == 1 &&
         task->dataset->split != DATASET_TRAIN)
         return 0;
+    if (sequences == 0)
+        return error_set(err, "%s: there is nothing in it; tokenize it again, or leave it out",
+                         task->prefix);
     if (request.count == 0)
         return error_set(err, "%s: none of its %" PRId64 " sequences is %s data; change --split%s",
                          task->prefix, sequences, split,

@@ -100,8 +100,10 @@ static int open_ranks(struct generate *g, const struct world *world, struct erro
         .deadline = 60.0 * o->timeout_minutes,
     };
 
-    if (divide(g, world, &config.layout, err) < 0)
+    if (divide(g, world, &config.layout, err) < 0) {
+        world_say_once(0, err);
         return -1;
+    }
     c->type = config.type = o->bf16 ? TYPE_BF16 : o->fp16 ? TYPE_FP16 : TYPE_FP32;
     c->padded_vocabulary = vocabulary_padded(c->shape.vocabulary, 128, config.layout.tp);
     return ranks_open(&g->ranks, &config, world, err);
@@ -292,8 +294,15 @@ int generate_run(const struct generate_options *options, const struct world *wor
     struct generate g = {.o = options};
     int given[3], rc;
 
-    if (check_options(options, given, err) < 0 || origin_read(&g.origin, options->load, err) < 0)
+    /* What is wrong on all ranks is said by the first, what is not there by that of each node. */
+    if (check_options(options, given, err) < 0) {
+        world_say_once(0, err);
         return -1;
+    }
+    if (origin_read(&g.origin, options->load, err) < 0) {
+        world_say_once(1, err);
+        return -1;
+    }
     rc = open_ranks(&g, world, err);
     if (rc == 0)
         rc = run(&g, given, err);

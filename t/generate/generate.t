@@ -142,6 +142,19 @@ for x in -3 -1; do
 done
 refused '--greedy excludes' "greedy and not" --load gpt "${numbers[@]}" --prompt 1 --greedy --top-k 3
 refused '--tensor-model-parallel-size=2 does not divide 1 tasks' "a layout of more ranks than there are" --load gpt "${numbers[@]}" --prompt 1 $t 2
+# What is wrong on all ranks is said once.
+while IFS='|' read -r words text; do
+    # shellcheck disable=SC2086
+    said=$(for rank in 0 1 2; do
+        RANK=$rank WORLD_SIZE=3 LOCAL_RANK=$rank LOCAL_WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 "$megatron" generate \
+            --device cpu "${numbers[@]}" --prompt 1 $words 2>&1
+    done)
+    is "$said" "megatron generate: $text" "three ranks with $words"
+done <<EOT
+--load gpt $t 3|--tensor-model-parallel-size=3 does not divide the 4 attention heads of the weights; use 1, 2 or 4
+--load gpt --top-p 2|--top-p=2 must be from 0 to 1
+--load nowhere|there is no directory nowhere
+EOT
 refused 'leave out --bf16' "a type the device lacks" --load gpt "${numbers[@]}" --prompt 1 --bf16
 refused 'unexpected word hello; a prompt is given with --prompt' "a word" --load gpt hello
 rm gpt-hf/model.safetensors

@@ -105,6 +105,9 @@ EOT
 rm -rf n_* n.work
 try "${pre[@]}" --input nothing.jsonl --output-prefix n
 is "$rc" 0 "an empty corpus is no error"
+try "$megatron" train --device cpu --num-layers 1 --hidden-size 8 --num-attention-heads 1 --seq-length 8 --micro-batch-size 1 \
+    --vocab-size 60001 --train-iters 1 --lr 1 --data-path n_text_document --data-cache-path cache
+is "$rc $(grep "^megatron" <<<"$out")" "1 megatron train: n_text_document: there is nothing in it; tokenize it again, or leave it out" "but nothing to train on"
 
 # --- Errors of one line
 make_corpus 1 50 c
