@@ -268,6 +268,54 @@ __device__ inline void store_slice(const float (&sums)[SUMS], float scale, uint8
     }
 }
 
+/* One group of threads that multiplies: where it is in its work. */
+template <typename SHARED> struct worker_place {
+    const struct attention_arguments &a;
+    SHARED *const shared;
+    const int worker, slice;
+    ring<PLACES> held;
+    ring<STAGES> passing;
+    struct piece piece;
+    int at; /* which tile of the piece */
+
+    __device__ inline worker_place(const struct attention_arguments &arguments, SHARED *memory,
+                                   int number)
+        : a(arguments), shared(memory), worker(number), slice(number * SLICE)
+    {
+    }
+
+    /* Wait for the next piece, and for its next tile. */
+    __device__ inline void wait_for_piece(void)
+    {
+        barrier_wait(shared_address(&shared->barriers.held_full[held.at]), held.parity);
+        piece = shared->piece[held.at];
+    }
+    __device__ inline void wait_for_tile(void)
+    {
+        barrier_wait(shared_address(&shared->barriers.passing_full[passing.at]), passing.parity);
+    }
+
+    /* The worker's rows of a tile that is held. */
+    __device__ inline uint64_t rows_of(const uint8_t (&tiles)[PLACES][TILE_BYTES]) const
+    {
+        return tile_descriptor(shared_address(tiles[held.at]) + slice * LINE);
+    }
+};
+
+/* Up to the first product of a worker. Returns false if there is no work. */
+template <typename WORKER> __device__ inline bool begin_work(WORKER *w)
+{
+    w->get_piece();
+    if (w->piece.count == 0)
+        return false;
+    w->begin_piece();
+    turn_begin(w->worker);
+    turn_wait(w->worker);
+    w->multiply();
+    turn_pass(w->worker);
+    return true;
+}
+
 /* What a block does: the first group loads, the others work. */
 template <typename WORKER, typename SHARED>
 __device__ inline void run_groups(const struct attention_arguments &a,

@@ -31,14 +31,7 @@ __device__ inline float row_most(float x)
 }
 
 /* One group of threads that multiplies. */
-template <typename T> struct forward_worker {
-    const struct attention_arguments &a;
-    struct forward_shared *const shared;
-    const int worker, slice;
-    ring<PLACES> held;
-    ring<STAGES> passing;
-    struct piece piece;
-    int at;                     /* which tile of the piece */
+template <typename T> struct forward_worker : worker_place<struct forward_shared> {
     uint64_t q;                 /* what is held */
     struct sight sight[2];      /* of this thread's rows */
     struct sight next_sight[2]; /* of those of the next piece, on its way from memory */
@@ -46,17 +39,12 @@ template <typename T> struct forward_worker {
     float most[2], sum[2];      /* of the scores so far; of exponentials, this thread's part */
     float p[SCORES], o[SUMS];
 
-    __device__ inline forward_worker(const struct attention_arguments &arguments,
-                                     struct forward_shared *memory, int number)
-        : a(arguments), shared(memory), worker(number), slice(number * SLICE)
-    {
-    }
+    using worker_place<struct forward_shared>::worker_place;
 
     __device__ inline void get_piece(void)
     {
-        barrier_wait(shared_address(&shared->barriers.held_full[held.at]), held.parity);
-        piece = shared->piece[held.at];
-        q = tile_descriptor(shared_address(shared->q[held.at]) + slice * LINE);
+        wait_for_piece();
+        q = rows_of(shared->q);
         if (piece.count > 0)
             load_sight(a, piece, slice + first_row(), next_sight);
     }
@@ -79,7 +67,7 @@ template <typename T> struct forward_worker {
     /* The scores of the passing tile. */
     __device__ inline void multiply(void)
     {
-        barrier_wait(shared_address(&shared->barriers.passing_full[passing.at]), passing.parity);
+        wait_for_tile();
         product_begin();
         multiply_rows<T>(p, q, tile_descriptor(shared_address(shared->k[passing.at])));
         product_commit();
@@ -149,14 +137,8 @@ template <typename T> struct forward_worker {
     {
         const uint64_t *pending = NULL; /* whose values are still being added */
 
-        get_piece();
-        if (piece.count == 0)
+        if (!begin_work(this))
             return;
-        begin_piece();
-        turn_begin(worker);
-        turn_wait(worker);
-        multiply();
-        turn_pass(worker);
         product_wait<0>();
         settle(p);
 #pragma unroll 1

@@ -113,29 +113,18 @@ __device__ inline float2 two_of(const float *facts, int block)
 }
 
 /* One group of threads that multiplies. */
-template <typename T> struct key_worker {
-    const struct attention_arguments &a;
-    struct keys_shared *const shared;
-    const int worker, slice;
-    ring<PLACES> held;
-    ring<STAGES> passing;
-    struct piece piece;
-    int at, left;  /* which tile of the piece, and how many, over all heads */
+template <typename T> struct key_worker : worker_place<struct keys_shared> {
+    int left;      /* how many tiles, over all heads */
     uint64_t k, v; /* what is held */
     float p[SCORES], dp[SCORES], dk[SUMS], dv[SUMS];
 
-    __device__ inline key_worker(const struct attention_arguments &arguments,
-                                 struct keys_shared *memory, int number)
-        : a(arguments), shared(memory), worker(number), slice(number * SLICE)
-    {
-    }
+    using worker_place<struct keys_shared>::worker_place;
 
     __device__ inline void get_piece(void)
     {
-        barrier_wait(shared_address(&shared->barriers.held_full[held.at]), held.parity);
-        piece = shared->piece[held.at];
-        k = tile_descriptor(shared_address(shared->k[held.at]) + slice * LINE);
-        v = tile_descriptor(shared_address(shared->v[held.at]) + slice * LINE);
+        wait_for_piece();
+        k = rows_of(shared->k);
+        v = rows_of(shared->v);
     }
 
     __device__ inline void begin_piece(void)
@@ -150,7 +139,7 @@ template <typename T> struct key_worker {
     /* The scores of the passing tile. */
     __device__ inline void multiply(void)
     {
-        barrier_wait(shared_address(&shared->barriers.passing_full[passing.at]), passing.parity);
+        wait_for_tile();
         product_begin();
         multiply_rows<T>(p, k, tile_descriptor(shared_address(shared->q[passing.at])));
         product_commit();
@@ -233,14 +222,8 @@ template <typename T> struct key_worker {
     {
         const uint64_t *pending = NULL; /* whose products may still be on their way */
 
-        get_piece();
-        if (piece.count == 0)
+        if (!begin_work(this))
             return;
-        begin_piece();
-        turn_begin(worker);
-        turn_wait(worker);
-        multiply();
-        turn_pass(worker);
 #pragma unroll 1
         for (;;) {
             const int place = passing.at, held_place = held.at;

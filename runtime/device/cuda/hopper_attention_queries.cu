@@ -93,32 +93,20 @@ __device__ inline void finish_rows(const struct attention_arguments &a, const st
 }
 
 /* One group of threads that multiplies. */
-template <typename T> struct query_worker {
-    const struct attention_arguments &a;
-    struct queries_shared *const shared;
-    const int worker, slice;
-    ring<PLACES> held;
-    ring<STAGES> passing;
-    struct piece piece;
-    int at;              /* which tile of the piece */
+template <typename T> struct query_worker : worker_place<struct queries_shared> {
     uint64_t q, d_o;     /* what is held */
     struct rows rows;    /* of this thread */
     struct rows next;    /* of the next piece, on their way from memory */
     struct sight common; /* of all rows of the warp */
     float p[SCORES], dp[SCORES], dq[SUMS];
 
-    __device__ inline query_worker(const struct attention_arguments &arguments,
-                                   struct queries_shared *memory, int number)
-        : a(arguments), shared(memory), worker(number), slice(number * SLICE)
-    {
-    }
+    using worker_place<struct queries_shared>::worker_place;
 
     __device__ inline void get_piece(void)
     {
-        barrier_wait(shared_address(&shared->barriers.held_full[held.at]), held.parity);
-        piece = shared->piece[held.at];
-        q = tile_descriptor(shared_address(shared->q[held.at]) + slice * LINE);
-        d_o = tile_descriptor(shared_address(shared->d_o[held.at]) + slice * LINE);
+        wait_for_piece();
+        q = rows_of(shared->q);
+        d_o = rows_of(shared->d_o);
         if (piece.count > 0)
             load_rows(a, piece, slice + first_row(), &next);
     }
@@ -138,7 +126,7 @@ template <typename T> struct query_worker {
     /* The scores of the passing tile, and dP. */
     __device__ inline void multiply(void)
     {
-        barrier_wait(shared_address(&shared->barriers.passing_full[passing.at]), passing.parity);
+        wait_for_tile();
         product_begin();
         multiply_rows<T>(p, q, tile_descriptor(shared_address(shared->k[passing.at])));
         multiply_rows<T>(dp, d_o, tile_descriptor(shared_address(shared->v[passing.at])));
@@ -168,14 +156,8 @@ template <typename T> struct query_worker {
     /* All tiles of all pieces; those of the next one are multiplied before one is stored. */
     __device__ inline void work(void)
     {
-        get_piece();
-        if (piece.count == 0)
+        if (!begin_work(this))
             return;
-        begin_piece();
-        turn_begin(worker);
-        turn_wait(worker);
-        multiply();
-        turn_pass(worker);
 #pragma unroll 1
         for (;;) {
             const int place = passing.at, held_place = held.at;
