@@ -137,7 +137,11 @@ int convert_import_hf(const char *from, const char *directory, struct error *err
     source.table = hf_names_of(&model, err);
     if (source.table)
         source.tensors = tensors = safetensors_open(from, err);
-    rc = tensors ? import(&source, directory, err) : -1;
+    rc = tensors ? hf_check_tensors(source.table, tensors, &model, err) : -1;
+    if (rc == 0)
+        rc = import(&source, directory, err);
+    else if (tensors)
+        error_prefix(err, "%s", from);
     safetensors_destroy(tensors);
     return rc;
 }

@@ -23,90 +23,129 @@ static int whole(struct json_value object, const char *name, int64_t other, int6
     return 0;
 }
 
-static double real(struct json_value object, const char *name, double other)
+/* The others are as said, or 'other' where nothing is; a value of another kind is never passed
+ * over. */
+static int real(struct json_value object, const char *name, double other, double *out,
+                struct error *err)
 {
     struct json_value value;
-    double out;
 
-    return json_member(object, name, &value) < 0 || json_real(value, &out) < 0 ? other : out;
+    *out = other;
+    return json_member(object, name, &value) < 0 || json_real(value, out) == 0
+               ? 0
+               : error_set(err, "%s must be a number", name);
 }
 
-static int flag(struct json_value object, const char *name, int other)
+static int flag(struct json_value object, const char *name, int other, int *out, struct error *err)
 {
     struct json_value value;
-    int out;
 
-    return json_member(object, name, &value) < 0 || json_bool(value, &out) < 0 ? other : out;
+    *out = other;
+    return json_member(object, name, &value) < 0 || json_bool(value, out) == 0
+               ? 0
+               : error_set(err, "%s must be true or false", name);
 }
 
-static const char *text(struct json_value object, const char *name, const char *other)
+static int text(struct json_value object, const char *name, const char *other, const char **out,
+                struct error *err)
 {
     struct json_value value;
-    const char *out;
     size_t length;
 
-    return json_member(object, name, &value) < 0 || json_string(value, &out, &length) < 0 ? other
-                                                                                          : out;
+    *out = other;
+    return json_member(object, name, &value) < 0 || json_string(value, out, &length) == 0
+               ? 0
+               : error_set(err, "%s must be a text", name);
+}
+
+/* A number above 0 that has to be there. */
+static int needed(struct json_value object, const char *name, double *out, struct error *err)
+{
+    if (real(object, name, 0, out, err) < 0)
+        return -1;
+    return *out > 0 ? 0 : error_set(err, "%s of the rotations is missing or not above 0", name);
 }
 
 static int read_gpt2(struct json_value root, struct model_config *c, struct error *err)
 {
     struct model_shape *s = &c->shape;
-    const char *activation = text(root, "activation_function", "gelu_new");
+    const char *activation;
+    int tied, scaled, by_layer;
 
     if (whole(root, "n_layer", -1, &s->layers, err) < 0 ||
         whole(root, "n_head", -1, &s->heads, err) < 0 ||
         whole(root, "n_embd", -1, &s->hidden, err) < 0 ||
         whole(root, "n_inner", 4 * s->hidden, &s->ffn_hidden, err) < 0 ||
         whole(root, "vocab_size", -1, &s->vocabulary, err) < 0 ||
-        whole(root, "n_positions", -1, &c->positions, err) < 0)
+        whole(root, "n_positions", -1, &c->positions, err) < 0 ||
+        text(root, "activation_function", "gelu_new", &activation, err) < 0 ||
+        flag(root, "tie_word_embeddings", 1, &tied, err) < 0 ||
+        flag(root, "scale_attn_weights", 1, &scaled, err) < 0 ||
+        flag(root, "scale_attn_by_inverse_layer_idx", 0, &by_layer, err) < 0 ||
+        real(root, "layer_norm_epsilon", 1e-5, &c->epsilon, err) < 0 ||
+        real(root, "resid_pdrop", 0.1, &c->hidden_dropout, err) < 0 ||
+        real(root, "attn_pdrop", 0.1, &c->attention_dropout, err) < 0)
         return -1;
     if (strcmp(activation, "gelu_new") != 0 && strcmp(activation, "gelu_pytorch_tanh") != 0)
         return error_set(err, "activation_function %.40s is not supported; gelu_new is",
                          activation);
-    if (!flag(root, "tie_word_embeddings", 1) || !flag(root, "scale_attn_weights", 1) ||
-        flag(root, "scale_attn_by_inverse_layer_idx", 0))
+    if (!tied || !scaled || by_layer)
         return error_set(err, "a GPT-2 with a head of its own or with other scales of attention is "
                               "not supported");
     s->family = MODEL_GPT;
     s->query_groups = s->heads;
     s->kv_channels = s->hidden / s->heads;
-    c->epsilon = real(root, "layer_norm_epsilon", 1e-5);
-    c->hidden_dropout = real(root, "resid_pdrop", 0.1);
-    c->attention_dropout = real(root, "attn_pdrop", 0.1);
     c->position = POSITION_LEARNED;
     c->norm = NORM_LAYER;
     c->tied = c->linear_bias = 1;
     return 0;
 }
 
+/* Rotations of all channels are the only ones. */
+static int check_partial(struct json_value object, struct error *err)
+{
+    double partial;
+
+    if (real(object, "partial_rotary_factor", 1, &partial, err) < 0)
+        return -1;
+    return partial == 1 ? 0 : error_set(err, "partial_rotary_factor %g is not supported", partial);
+}
+
 /* The longer rotations of Llama 3.1; under "rope_scaling", or in newer folders under
  * "rope_parameters" together with the base. */
 static int read_rope(struct json_value root, struct model_config *c, struct error *err)
 {
+    struct rope_scaling *scaling = &c->rope_scaling;
     struct json_value object;
     const char *type;
 
-    c->shape.rotary_base = real(root, "rope_theta", 10000);
+    if (real(root, "rope_theta", 10000, &c->shape.rotary_base, err) < 0 ||
+        check_partial(root, err) < 0)
+        return -1;
     if ((json_member(root, "rope_scaling", &object) < 0 || json_type(object) != JSON_OBJECT) &&
         (json_member(root, "rope_parameters", &object) < 0 || json_type(object) != JSON_OBJECT))
         return 0;
-    c->shape.rotary_base = real(object, "rope_theta", c->shape.rotary_base);
-    type = text(object, "rope_type", text(object, "type", "default"));
+    if (real(object, "rope_theta", c->shape.rotary_base, &c->shape.rotary_base, err) < 0 ||
+        check_partial(object, err) < 0 || text(object, "type", "default", &type, err) < 0 ||
+        text(object, "rope_type", type, &type, err) < 0)
+        return -1;
     if (strcmp(type, "default") == 0)
         return 0;
     if (strcmp(type, "llama3") != 0)
         return error_set(err, "rope_scaling of type %.40s is not supported; llama3 is", type);
-    c->rope_scaling =
-        (struct rope_scaling){1, real(object, "factor", 8), real(object, "low_freq_factor", 1),
-                              real(object, "high_freq_factor", 4),
-                              real(object, "original_max_position_embeddings", 8192)};
-    return 0;
+    scaling->used = 1;
+    return needed(object, "factor", &scaling->factor, err) < 0 ||
+                   needed(object, "low_freq_factor", &scaling->low, err) < 0 ||
+                   needed(object, "high_freq_factor", &scaling->high, err) < 0
+               ? -1
+               : needed(object, "original_max_position_embeddings", &scaling->original, err);
 }
 
 static int read_llama(struct json_value root, struct model_config *c, struct error *err)
 {
     struct model_shape *s = &c->shape;
+    const char *activation;
+    int attention_bias, mlp_bias;
 
     if (whole(root, "num_hidden_layers", -1, &s->layers, err) < 0 ||
         whole(root, "num_attention_heads", -1, &s->heads, err) < 0 ||
@@ -115,26 +154,52 @@ static int read_llama(struct json_value root, struct model_config *c, struct err
         whole(root, "head_dim", s->hidden / s->heads, &s->kv_channels, err) < 0 ||
         whole(root, "intermediate_size", -1, &s->ffn_hidden, err) < 0 ||
         whole(root, "vocab_size", -1, &s->vocabulary, err) < 0 ||
-        whole(root, "max_position_embeddings", 2048, &c->positions, err) < 0)
+        whole(root, "max_position_embeddings", 2048, &c->positions, err) < 0 ||
+        text(root, "hidden_act", "silu", &activation, err) < 0 ||
+        flag(root, "attention_bias", 0, &attention_bias, err) < 0 ||
+        flag(root, "mlp_bias", 0, &mlp_bias, err) < 0 ||
+        flag(root, "tie_word_embeddings", 0, &c->tied, err) < 0 ||
+        real(root, "rms_norm_eps", 1e-6, &c->epsilon, err) < 0)
         return -1;
-    if (strcmp(text(root, "hidden_act", "silu"), "silu") != 0)
+    if (strcmp(activation, "silu") != 0)
         return error_set(err, "hidden_act other than silu is not supported");
-    if (flag(root, "attention_bias", 0) || flag(root, "mlp_bias", 0))
+    if (attention_bias || mlp_bias)
         return error_set(err, "a Llama with biases is not supported");
     s->family = MODEL_LLAMA;
-    c->epsilon = real(root, "rms_norm_eps", 1e-6);
     c->position = POSITION_ROPE;
     c->norm = NORM_RMS;
     c->swiglu = 1;
-    c->tied = flag(root, "tie_word_embeddings", 0);
     return read_rope(root, c, err);
+}
+
+static int read_any(struct json_value root, struct model_config *c, struct error *err)
+{
+    struct json_value quantized;
+    const char *type;
+    int rc;
+
+    if (text(root, "model_type", "(none)", &type, err) < 0)
+        return -1;
+    if (json_member(root, "quantization_config", &quantized) == 0 &&
+        json_type(quantized) != JSON_NULL)
+        return error_set(err, "quantized weights (quantization_config) are not supported");
+    if (strcmp(type, "gpt2") == 0)
+        rc = read_gpt2(root, c, err);
+    else if (strcmp(type, "llama") == 0)
+        rc = read_llama(root, c, err);
+    else
+        rc = error_set(err, "model_type %.40s is neither gpt2 nor llama", type);
+    if (rc == 0 && (c->shape.heads == 0 || c->shape.heads % c->shape.query_groups != 0))
+        rc = error_set(err, "its heads are no multiple of its key heads");
+    if (rc == 0 && (!(c->shape.rotary_base > 0) || !(c->epsilon >= 0)))
+        rc = error_set(err, "the base of its rotations is not above 0, or its epsilon is below 0");
+    return rc < 0 ? -1 : real(root, "initializer_range", 0.02, &c->init_std, err);
 }
 
 int hf_config_read(const char *directory, struct model_config *c, struct error *err)
 {
     char path[PATH_MAX];
     struct json *json;
-    const char *type;
     int rc;
 
     memset(c, 0, sizeof(*c));
@@ -147,16 +212,7 @@ int hf_config_read(const char *directory, struct model_config *c, struct error *
     json = json_read_file(path, CONFIG_LIMIT, err);
     if (!json)
         return -1;
-    type = text(json_root(json), "model_type", "");
-    if (strcmp(type, "gpt2") == 0)
-        rc = read_gpt2(json_root(json), c, err);
-    else if (strcmp(type, "llama") == 0)
-        rc = read_llama(json_root(json), c, err);
-    else
-        rc = error_set(err, "model_type %.40s is neither gpt2 nor llama", *type ? type : "(none)");
-    if (rc == 0 && (c->shape.heads == 0 || c->shape.heads % c->shape.query_groups != 0))
-        rc = error_set(err, "its heads are no multiple of its key heads");
-    c->init_std = real(json_root(json), "initializer_range", 0.02);
+    rc = read_any(json_root(json), c, err);
     json_destroy(json);
     c->shape.name = "the weights";
     c->shape.sequence = c->positions;
@@ -181,8 +237,8 @@ static void print_gpt2(const struct model_config *c, FILE *f)
             "  \"activation_function\": \"gelu_new\",\n  \"vocab_size\": %lld,\n"
             "  \"n_positions\": %lld,\n  \"n_ctx\": %lld,\n  \"n_embd\": %lld,\n"
             "  \"n_layer\": %lld,\n  \"n_head\": %lld,\n  \"n_inner\": %lld,\n"
-            "  \"layer_norm_epsilon\": %.9g,\n  \"embd_pdrop\": %g,\n  \"resid_pdrop\": %g,\n"
-            "  \"attn_pdrop\": %g,\n  \"initializer_range\": %g,\n"
+            "  \"layer_norm_epsilon\": %.9g,\n  \"embd_pdrop\": %.9g,\n  \"resid_pdrop\": %.9g,\n"
+            "  \"attn_pdrop\": %.9g,\n  \"initializer_range\": %.9g,\n"
             "  \"tie_word_embeddings\": true,\n  \"torch_dtype\": \"%s\"\n}\n",
             (long long)s->vocabulary, (long long)c->positions, (long long)c->positions,
             (long long)s->hidden, (long long)s->layers, (long long)s->heads,
@@ -201,7 +257,7 @@ static void print_llama(const struct model_config *c, FILE *f)
             "  \"intermediate_size\": %lld,\n  \"num_hidden_layers\": %lld,\n"
             "  \"num_attention_heads\": %lld,\n  \"num_key_value_heads\": %lld,\n"
             "  \"head_dim\": %lld,\n  \"rms_norm_eps\": %.9g,\n  \"rope_theta\": %.9g,\n"
-            "  \"attention_bias\": false,\n  \"mlp_bias\": false,\n  \"initializer_range\": %g,\n"
+            "  \"attention_bias\": false,\n  \"mlp_bias\": false,\n  \"initializer_range\": %.9g,\n"
             "  \"tie_word_embeddings\": %s,\n",
             (long long)s->vocabulary, (long long)c->positions, (long long)s->hidden,
             (long long)s->ffn_hidden, (long long)s->layers, (long long)s->heads,
@@ -209,9 +265,9 @@ static void print_llama(const struct model_config *c, FILE *f)
             c->init_std, c->tied ? "true" : "false");
     if (c->rope_scaling.used)
         fprintf(f,
-                "  \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": %g, "
-                "\"low_freq_factor\": %g, \"high_freq_factor\": %g, "
-                "\"original_max_position_embeddings\": %g},\n",
+                "  \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": %.9g, "
+                "\"low_freq_factor\": %.9g, \"high_freq_factor\": %.9g, "
+                "\"original_max_position_embeddings\": %.15g},\n",
                 c->rope_scaling.factor, c->rope_scaling.low, c->rope_scaling.high,
                 c->rope_scaling.original);
     fprintf(f, "  \"torch_dtype\": \"%s\"\n}\n", type_name(c));

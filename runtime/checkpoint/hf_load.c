@@ -1,6 +1,8 @@
 #include "hf.h"
 #include "hf_private.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char prefix[] = "transformer.";
@@ -28,6 +30,11 @@ int hf_load_one(const struct hf_name *table, const struct safetensors *tensors,
     tensor = find_tensor(tensors, theirs);
     if (!tensor)
         return error_set(err, "tensor %s is missing", theirs);
+    if (!tensor->data)
+        return error_set(err,
+                         "tensor %s is of type %s or has other dimensions than a matrix; F32, BF16 "
+                         "and F16 are supported",
+                         theirs, tensor->kind);
     hf_shape(row, p, &rows, &cols);
     if (tensor->rows != rows || tensor->cols != cols)
         return error_set(err, "tensor %s is %lld x %lld, and this model's is %lld x %lld", theirs,
@@ -37,6 +44,94 @@ int hf_load_one(const struct hf_name *table, const struct safetensors *tensors,
     for (int64_t r = 0; r < hf_true_rows(p); r++)
         safetensor_read(tensor, hf_index(row, p, p->first_row + r, p->first_col), step, p->cols,
                         out + r * p->cols);
+    return 0;
+}
+
+/* --- What else is there ----------------------------------------------------------------------- */
+
+static int begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+static int ends(const char *text, const char *with)
+{
+    size_t length = strlen(text), tail = strlen(with);
+
+    return length >= tail && strcmp(text + length - tail, with) == 0;
+}
+
+/* One that a row of the table has, in a layer that the model has. */
+static int is_known(const struct hf_name *table, const char *name, int64_t layers)
+{
+    for (const struct hf_name *row = table; row->ours; row++) {
+        const char *theirs = row->theirs, *number = strchr(theirs, '%');
+        size_t head = number ? (size_t)(number - theirs) : 0;
+        char *rest;
+
+        if (!number && strcmp(theirs, name) == 0)
+            return 1;
+        if (number && strncmp(theirs, name, head) == 0 && name[head] >= '0' && name[head] <= '9' &&
+            strtoll(name + head, &rest, 10) < layers && strcmp(rest, number + 2) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* Both are there although the model has one matrix for them. */
+static int check_tied(const struct hf_name *table, const struct safetensors *tensors,
+                      const struct safetensor *head, struct error *err)
+{
+    const struct safetensor *words = find_tensor(tensors, table->theirs);
+    enum { PART = 4096 };
+    float a[PART], b[PART];
+    int same = words && words->data && head->data && words->rows == head->rows &&
+               words->cols == head->cols;
+
+    for (int64_t at = 0; same && at < words->rows * words->cols; at += PART) {
+        int64_t left = words->rows * words->cols - at, count = left < PART ? left : PART;
+
+        safetensor_read(words, at, 1, count, a);
+        safetensor_read(head, at, 1, count, b);
+        same = memcmp(a, b, (size_t)count * sizeof(*a)) == 0;
+    }
+    return same ? 0
+                : error_set(err,
+                            "%s is another matrix than %s, and config.json says that they are "
+                            "tied; set tie_word_embeddings to false if the model has both",
+                            head->name, table->theirs);
+}
+
+int hf_check_tensors(const struct hf_name *table, const struct safetensors *tensors,
+                     const struct model_config *config, struct error *err)
+{
+    static const char *const parts[] = {"model.", "transformer.", "lm_head."};
+    static const char *const idle[] = {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"};
+    const struct safetensor *tensor;
+    char name[sizeof(tensor->name) + sizeof(prefix)];
+
+    for (size_t i = 0; (tensor = safetensors_at(tensors, i)); i++) {
+        int of_network = 0, harmless = 0;
+
+        /* GPT-2's tensors may come without the name of the whole model. */
+        snprintf(name, sizeof(name), "%s%s",
+                 !config->swiglu && (begins(tensor->name, "h.") || begins(tensor->name, "ln_f.") ||
+                                     begins(tensor->name, "wte.") || begins(tensor->name, "wpe."))
+                     ? prefix
+                     : "",
+                 tensor->name);
+        for (size_t k = 0; k < sizeof(parts) / sizeof(parts[0]); k++)
+            of_network |= begins(name, parts[k]);
+        for (size_t k = 0; k < sizeof(idle) / sizeof(idle[0]); k++)
+            harmless |= ends(name, idle[k]);
+        if (config->tied && strcmp(name, "lm_head.weight") == 0) {
+            if (check_tied(table, tensors, tensor, err) < 0)
+                return -1;
+        } else if (of_network && !harmless && !is_known(table, name, config->shape.layers)) {
+            return error_set(err, "tensor %s has no place in the model that config.json describes",
+                             tensor->name);
+        }
+    }
     return 0;
 }
 
@@ -55,6 +150,10 @@ int hf_load(const char *path, const struct model_config *config, struct model *m
     tensors = safetensors_open(path, err);
     if (!tensors)
         return -1;
+    if (hf_check_tensors(table, tensors, config, err) < 0) {
+        safetensors_destroy(tensors);
+        return error_prefix(err, "%s", path);
+    }
     host = device_host_allocate(device, bytes, err);
     if (!host) {
         safetensors_destroy(tensors);

@@ -31,6 +31,11 @@ int64_t hf_index(const struct hf_name *row, const struct parameter *p, int64_t r
 /* Rows of a parameter that are not padding. */
 int64_t hf_true_rows(const struct parameter *p);
 
+/* Is there nothing in 'tensors' that belongs to a network and not to this one? What is known to
+ * have no meaning, and heads of other kinds, may be there. */
+int hf_check_tensors(const struct hf_name *table, const struct safetensors *tensors,
+                     const struct model_config *config, struct error *err);
+
 /* This rank's part of one parameter, from their tensors. */
 int hf_load_one(const struct hf_name *table, const struct safetensors *tensors,
                 const struct parameter *p, float *out, struct error *err);

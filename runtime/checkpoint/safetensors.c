@@ -104,9 +104,12 @@ static int read_entry(struct safetensors *s, const char *name, struct json_value
     if (bounds[0] < 0 || bounds[1] < bounds[0] || (uint64_t)bounds[1] > bytes)
         return error_set(err, "tensor %.100s lies outside of the file: it is cut or damaged", name);
     *range = (struct range){bounds[0], bounds[1]};
-    if (element_type(type, &tensor.type) < 0 || read_shape(value, &tensor.rows, &tensor.cols) < 0 ||
-        snprintf(tensor.name, sizeof(tensor.name), "%s", name) >= (int)sizeof(tensor.name))
-        return 0; /* a mask, a counter or a name of others: nothing we would look for */
+    if (snprintf(tensor.name, sizeof(tensor.name), "%s", name) >= (int)sizeof(tensor.name))
+        return 0; /* nothing that anybody would look for */
+    snprintf(tensor.kind, sizeof(tensor.kind), "%s", type);
+    /* A mask, a counter or the like: somebody may want to know that it is there. */
+    if (element_type(type, &tensor.type) < 0 || read_shape(value, &tensor.rows, &tensor.cols) < 0)
+        return add_tensor(s, &tensor, err);
     if ((uint64_t)(bounds[1] - bounds[0]) !=
         (uint64_t)tensor.rows * (uint64_t)tensor.cols * type_size(tensor.type))
         return error_set(err, "tensor %.100s has another size than its shape", name);
@@ -249,11 +252,39 @@ static int map_indexed(struct safetensors *s, const char *directory, const char 
     return rc < 0 ? error_prefix(err, "%s", index) : 0;
 }
 
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct safetensor *)a)->name, ((const struct safetensor *)b)->name);
+}
+
+/* Of two by the same name, one would be chosen silently. */
+static int sort_tensors(struct safetensors *s, struct error *err)
+{
+    if (s->count > 1)
+        qsort(s->list, s->count, sizeof(*s->list), by_name);
+    for (size_t i = 1; i < s->count; i++)
+        if (by_name(&s->list[i - 1], &s->list[i]) == 0)
+            return error_set(err, "tensor %s is there twice", s->list[i].name);
+    return 0;
+}
+
+/* The whole file goes before an index, as in transformers. */
+static int map_directory(struct safetensors *s, const char *path, struct error *err)
+{
+    char whole[PATH_MAX], index[PATH_MAX];
+
+    if (snprintf(whole, sizeof(whole), "%s/model.safetensors", path) >= (int)sizeof(whole) ||
+        snprintf(index, sizeof(index), "%s/model.safetensors.index.json", path) >=
+            (int)sizeof(index))
+        return error_set(err, "%.60s...: too long a path", path);
+    return access(whole, F_OK) < 0 && access(index, F_OK) == 0 ? map_indexed(s, path, index, err)
+                                                               : map_file(s, whole, "", err);
+}
+
 struct safetensors *safetensors_open(const char *path, struct error *err)
 {
     struct safetensors *s = calloc(1, sizeof(*s));
     struct stat status;
-    char name[PATH_MAX];
     int rc;
 
     if (!s) {
@@ -264,14 +295,10 @@ struct safetensors *safetensors_open(const char *path, struct error *err)
         rc = error_set_errno(err, errno, "cannot open %s", path);
     else if (!S_ISDIR(status.st_mode))
         rc = map_file(s, path, "", err);
-    else if (snprintf(name, sizeof(name), "%s/model.safetensors.index.json", path) <
-                 (int)sizeof(name) &&
-             access(name, R_OK) == 0)
-        rc = map_indexed(s, path, name, err);
-    else {
-        snprintf(name, sizeof(name), "%s/model.safetensors", path);
-        rc = map_file(s, name, "", err);
-    }
+    else
+        rc = map_directory(s, path, err);
+    if (rc == 0 && sort_tensors(s, err) < 0)
+        rc = error_prefix(err, "%s", path);
     if (rc < 0) {
         safetensors_destroy(s);
         return NULL;
@@ -292,10 +319,16 @@ void safetensors_destroy(struct safetensors *s)
 
 const struct safetensor *safetensors_find(const struct safetensors *s, const char *name)
 {
-    for (size_t i = 0; i < s->count; i++)
-        if (strcmp(s->list[i].name, name) == 0)
-            return &s->list[i];
-    return NULL;
+    struct safetensor wanted;
+
+    if (snprintf(wanted.name, sizeof(wanted.name), "%s", name) >= (int)sizeof(wanted.name))
+        return NULL;
+    return s->count ? bsearch(&wanted, s->list, s->count, sizeof(wanted), by_name) : NULL;
+}
+
+const struct safetensor *safetensors_at(const struct safetensors *s, size_t number)
+{
+    return number < s->count ? &s->list[number] : NULL;
 }
 
 void safetensor_read(const struct safetensor *tensor, int64_t first, int64_t step, int64_t count,

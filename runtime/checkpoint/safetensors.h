@@ -11,22 +11,27 @@
 /* One tensor within a file that is mapped into memory. */
 struct safetensor {
     char name[128];
+    char kind[16];         /* the type as the file says it */
     enum device_type type; /* fp32, bf16 or fp16 */
     int64_t rows, cols;    /* vectors have one row */
-    const void *data;
+    const void *data;      /* NULL: of another type, or of more than two dimensions */
 };
 
 /* All tensors of a directory or file. */
 struct safetensors;
 
-/* Open 'path': a file, or a directory with model.safetensors or with several files and
- * model.safetensors.index.json. Everything a header says is checked against the file: tensors must
- * fill it without gaps and without overlap. Returns NULL with 'err' set. Caller must destroy. */
+/* Open 'path': a file, or a directory with model.safetensors or, where that is not there, with
+ * several files and model.safetensors.index.json. Everything a header says is checked against the
+ * file: tensors must fill it without gaps and without overlap, and be there once. Returns NULL with
+ * 'err' set. Caller must destroy. */
 struct safetensors *safetensors_open(const char *path, struct error *err);
 void safetensors_destroy(struct safetensors *tensors);
 
 /* The tensor called 'name', or NULL. */
 const struct safetensor *safetensors_find(const struct safetensors *tensors, const char *name);
+
+/* All of them, by name: NULL behind the last. */
+const struct safetensor *safetensors_at(const struct safetensors *tensors, size_t number);
 
 /* 'count' elements of a tensor, from number 'first' on, each 'step' behind the one before it. */
 void safetensor_read(const struct safetensor *tensor, int64_t first, int64_t step, int64_t count,
