@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define WHOLE_NAME "model.safetensors"
@@ -195,8 +196,29 @@ static int open_one(struct hf_file *file, const char *directory, int create, str
     return write_all(file->fd, layout->header, layout->header_bytes, 0, err);
 }
 
+/* Ask for as many descriptors as there will be files, beyond those that there are for all else. */
+static int allow_files(size_t count, struct error *err)
+{
+    struct rlimit limit;
+    rlim_t wanted = count;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+        return 0;
+    if (wanted >= limit.rlim_max)
+        return error_set(err,
+                         "%zu files are to be written at once, and %zu are allowed; let them be "
+                         "larger, or raise the hard limit (ulimit -Hn)",
+                         count, (size_t)limit.rlim_max);
+    wanted += limit.rlim_cur;
+    limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    return 0;
+}
+
 int hf_files_open(struct hf_files *files, const char *directory, int create, struct error *err)
 {
+    if (allow_files(files->count, err) < 0)
+        return -1;
     for (size_t i = 0; i < files->count; i++)
         if (open_one(&files->list[i], directory, create, err) < 0)
             return -1;
@@ -319,8 +341,6 @@ static int is_stale(const struct hf_files *files, const char *name)
 {
     int number, of, end = 0;
 
-    if (strcmp(name, INDEX_JSON) == 0)
-        return files->count == 1;
     if (strcmp(name, WHOLE_NAME) != 0 &&
         (sscanf(name, "model-%5d-of-%5d.safetensors%n", &number, &of, &end) != 2 || end == 0 ||
          name[end] != '\0'))
@@ -344,13 +364,29 @@ static void remove_stale(const struct hf_files *files, const char *path)
         closedir(directory);
 }
 
+/* While files of an earlier export are replaced one by one, nobody may take old ones and new ones
+ * together for a model: what tells of the old ones goes first. */
+static int remove_former(const struct hf_files *files, const char *directory, struct error *err)
+{
+    char path[PATH_MAX];
+
+    if (directory_path(path, err, "%s/" INDEX_JSON, directory) < 0)
+        return -1;
+    if (unlink(path) < 0 && errno != ENOENT)
+        return error_set_errno(err, errno, "cannot remove %s", path);
+    remove_stale(files, directory);
+    return directory_sync(directory, err);
+}
+
 int hf_files_commit(const struct hf_files *files, const char *directory,
                     const struct model_config *config, struct error *err)
 {
     char path[PATH_MAX], temporary[PATH_MAX], *text;
     size_t size;
-    int rc = hf_config_write(directory, config, err);
+    int rc = remove_former(files, directory, err);
 
+    if (rc == 0)
+        rc = hf_config_write(directory, config, err);
     for (size_t i = 0; i < files->count && rc == 0; i++) {
         rc = directory_path(path, err, "%s/%s", directory, files->list[i].name);
         if (rc == 0)
@@ -363,8 +399,6 @@ int hf_files_commit(const struct hf_files *files, const char *directory,
         rc = text ? directory_write(directory, INDEX_JSON, text, size, err) : -1;
         free(text);
     }
-    if (rc == 0)
-        remove_stale(files, directory);
     return rc < 0 ? -1 : directory_sync(directory, err);
 }
 

@@ -1,9 +1,11 @@
-/* Folders of Hugging Face: one that says more than is known here is refused in a sentence. */
+/* Folders of Hugging Face: one that says more than is known here is refused in a sentence, and an
+ * export leaves no mixture of two behind. */
 #include "tap.h"
 #include "convert.h"
 #include "directory.h"
 
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -300,6 +302,48 @@ static void test_index(void)
     is(import(), "(accepted)", "one file by an index");
 }
 
+static int export(int64_t shard_bytes)
+{
+    char from[256];
+
+    snprintf(from, sizeof(from), "%s/iter_0000000", path_of("out"));
+    return convert_export_hf(from, path_of("back"), TYPE_FP32, shard_bytes, &err);
+}
+
+static int there(const char *name)
+{
+    return access(path_of(name), F_OK) == 0;
+}
+
+static void test_export(void)
+{
+    struct rlimit limit, few;
+
+    is_int(export(1), 0, "an export to several files");
+    ok(there("back/model.safetensors.index.json"), "with an index");
+    /* What cannot be replaced: a directory with something in it. */
+    unlink(path_of("back/model-00002-of-00012.safetensors"));
+    mkdir(path_of("back/model-00002-of-00012.safetensors"), 0777);
+    write_text("back/model-00002-of-00012.safetensors/x", "");
+    is_int(export(1), -1, "one that fails when the first file has its new name");
+    ok(!there("back/model.safetensors.index.json"), "no index tells of old and new files together");
+    clear("back");
+    is_int(export(INT64_MAX), 0, "an export to one file");
+    is_int(export(1), 0, "to several in its place");
+    ok(!there("back/model.safetensors"), "the one file is gone");
+    is_int(export(INT64_MAX), 0, "and back");
+    ok(there("back/model.safetensors") && !there("back/model.safetensors.index.json") &&
+           !there("back/model-00002-of-00012.safetensors"),
+       "nothing of the several is left");
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        few = limit;
+        few.rlim_cur = 10;
+        setrlimit(RLIMIT_NOFILE, &few);
+        is_int(export(1), 0, "more files than the soft limit allows");
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 int main(void)
 {
     if (!mkdtemp(scratch))
@@ -308,6 +352,7 @@ int main(void)
     test_configs();
     test_tensors();
     test_index();
+    test_export();
     directory_remove(scratch, NULL, &err);
     return done_testing();
 }
