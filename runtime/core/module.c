@@ -46,6 +46,16 @@ static int find_module(const char *file, char *path, size_t size)
     return -1;
 }
 
+/* What helps where the loader says 'why'. */
+static const char *remedy(const char *why)
+{
+    if (strstr(why, "cannot open shared object file"))
+        return "; install that library, or name its directory in LD_LIBRARY_PATH";
+    if (strstr(why, "undefined symbol") || strstr(why, "version `"))
+        return "; that library is not of the version that this program was built with";
+    return "";
+}
+
 void *module_symbol(const char *file, const char *symbol, const char *what, struct error *err)
 {
     char path[PATH_MAX + 64];
@@ -60,7 +70,9 @@ void *module_symbol(const char *file, const char *symbol, const char *what, stru
     }
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
-        error_set(err, "%s: cannot open %s: %s", what, path, dlerror());
+        const char *why = dlerror();
+
+        error_set(err, "%s: cannot open %s: %s%s", what, path, why, remedy(why));
         return NULL;
     }
     address = dlsym(handle, symbol);

@@ -84,6 +84,21 @@ if [ -f "$module/device_cuda.so" ]; then
     train env LD_LIBRARY_PATH="$scratch/libraries"
     is "$rc $(wc -l <<<"$out")" "1 1" "a library that cannot be opened: one line"
     like "$out" 'training on GPUs: cannot open .*libcudnn\.so\.9.*; or compute on the CPUs with --device cpu$' "  which names it"
+    ln -sf "$MEGATRON_BUILD/t/unit/fake_cuda.so" "$scratch/libraries/libcudnn.so.9"
+    train env LD_LIBRARY_PATH="$scratch/libraries"
+    like "$out" 'libcudnn\.so\.9.*; that library is not of the version that this program was built with; or compute on the CPUs with --device cpu$' \
+        "one of another version"
+fi
+# A module whose library is gone.
+mkdir "$scratch/module"
+if ${CC:-cc} -shared -o "$scratch/module/libmissing.so" -xc /dev/null 2>/dev/null &&
+    ${CC:-cc} -shared -Wl,--no-as-needed -o "$scratch/module/device_cuda.so" -xc /dev/null -L"$scratch/module" -lmissing; then
+    rm "$scratch/module/libmissing.so"
+    module=$scratch/module
+    train
+    is "$rc $(wc -l <<<"$out")" "1 1" "a library that is missing: one line"
+    like "$out" ': libmissing\.so: cannot open .*; install that library, or name its directory in LD_LIBRARY_PATH; or compute on the CPUs with --device cpu$' \
+        "  which names it"
 fi
 module=/nonexistent
 train
