@@ -2,11 +2,31 @@
 
 #include "config.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+extern char **environ;
+
+int launcher_missing(void)
+{
+    /* All that MPI can be started by leaves variables of these kinds; so does an mpirun in a job.
+     */
+    static const char *const servers[] = {"PMI_", "PMIX_", "PMI2_", "PALS_", "OMPI_", "PRTE_"};
+
+    if (!getenv("SLURM_PROCID"))
+        return 0;
+    for (char **variable = environ; *variable; variable++)
+        for (size_t i = 0; i < sizeof(servers) / sizeof(servers[0]); i++)
+            if (strncmp(*variable, servers[i], strlen(servers[i])) == 0 &&
+                strncmp(*variable, "OMPI_MCA_", 9) != 0)
+                return 0;
+    return 1;
+}
+
 #ifdef HAVE_PMIX
 #include <dlfcn.h>
 #include <pmix.h>
 #include <stdio.h>
-#include <string.h>
 
 typedef pmix_status_t fence_function(const pmix_proc_t procs[], size_t count,
                                      const pmix_info_t info[], size_t info_count);

@@ -4,6 +4,11 @@
 
 #include "error.h"
 
+/* Did srun start this rank without a server that MPI could meet the others by, as --mpi=none does,
+ * the default of many clusters? MPI_Init would end it with twenty lines that do not say what to do.
+ */
+int launcher_missing(void);
+
 /* A barrier of all ranks, after MPI_Init and before the first message. Open MPI ends MPI_Init with
  * a PMIx fence without data, which Slurm (seen in 22.05) lets pass at once: a rank that leaves
  * early then sends to one that cannot receive yet and crashes it (in btl/tcp, a callback that is

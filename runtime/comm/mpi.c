@@ -506,6 +506,13 @@ static int start_mpi(const struct comm_options *options, int *started, struct er
     int initialized = 0, provided, rank, size, rc = MPI_SUCCESS, met = 0;
 
     MPI_Initialized(&initialized);
+    if (!initialized && launcher_missing()) {
+        error_set(err, "srun started the ranks without PMIx, by which MPI lets them meet; use "
+                       "`srun --mpi=pmix`, or MpiDefault=pmix in slurm.conf");
+        if (options->rank > 0)
+            err->text[0] = '\0'; /* rank 0 says it */
+        return -1;
+    }
     if (!initialized) {
         struct guard *guard =
             guard_begin(options->deadline, err,

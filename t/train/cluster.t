@@ -27,6 +27,14 @@ done <<'EOT'
 -N3 -n6 --megatron-tp=2 --distribution=cyclic
 EOT
 
+# srun without PMIx, as many clusters have it unless told otherwise: in one line, what to do.
+try as_user srun --mpi=none -N2 -n4 "${train[@]}"
+is "$rc" 1 "ranks that MPI cannot bring together"
+is "$(grep -c . <<<"$(grep -vE '^srun: |^[ >-]|^$|^(using|setting|device|note)' <<<"$out")") $(grep -c '^megatron train: srun started the ranks without PMIx.*use `srun --mpi=pmix`' <<<"$out")" \
+    "1 1" "say so once, with what to do" || diag "$out"
+try as_user srun --mpi=none -n1 "${train[@]}"
+is "$(losses)" "$expected" "one rank needs none" || diag "$out"
+
 # What all ranks find wrong, one of them says.
 once() {
     local text=$1

@@ -5,7 +5,7 @@ megatron=$MEGATRON_BUILD/runtime/megatron
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch" || exit 1
-unset SLURM_JOB_ID SLURM_JOB_GPUS SLURM_GPUS_ON_NODE SLURM_SUBMIT_DIR MEGATRON_MODEL
+unset SLURM_MPI_TYPE SLURM_JOB_ID SLURM_JOB_GPUS SLURM_GPUS_ON_NODE SLURM_SUBMIT_DIR MEGATRON_MODEL
 printf '#!/bin/bash\necho "$*"\n' >shown
 chmod +x shown
 # words SCRIPT WORD...: the words of `megatron train`.
@@ -27,6 +27,18 @@ for script in train.sbatch train-llama2.sbatch; do
         unlike "$out" checkpoints-0 "$script $save: saves there only"
         like "$out" ' --save-interval 10 .*--keep-last 3 --async-save .*--save.dir' "  at the usual interval"
     done
+    # Only CPU ranks need MPI.
+    while IFS='|' read -r variables options expected; do
+        # shellcheck disable=SC2086
+        out=$(env $variables MEGATRON="$scratch/shown" bash "$top/sbatch/$script" $options | sed -n 's/.* -- \(srun .*\) [^ ]* train .*/\1/p')
+        is "$out" "srun --overlap --kill-on-bad-exit=1$expected" "$script ${variables:-without GPUs} $options: how it is started"
+    done <<'EOT'
+|| --mpi=pmix
+|--device cpu| --mpi=pmix
+SLURM_GPUS_ON_NODE=2||
+SLURM_GPUS_ON_NODE=2|--device=cpu| --mpi=pmix
+SLURM_MPI_TYPE=pmix_v4||
+EOT
     # The length of the example and its warm-up give way to others.
     while read -r options unwanted; do
         # shellcheck disable=SC2086
