@@ -119,6 +119,11 @@ static int add_text(struct option_list *list, const char *text, struct error *er
     return 0;
 }
 
+static int is_path(const char *argument)
+{
+    return strcmp(argument, "DIR") == 0 || strcmp(argument, "FILE") == 0;
+}
+
 static int read_value(const struct option *row, void *target, const char *text, struct error *err)
 {
     char *slot = (char *)target + row->offset;
@@ -139,6 +144,9 @@ static int read_value(const struct option *row, void *target, const char *text, 
     case OPTION_TEXTS:
         return add_text((struct option_list *)slot, text, err);
     default:
+        /* A variable that is not set: "" would be the root directory with a name behind it. */
+        if (!text[0] && row->argument && is_path(row->argument))
+            return error_set(err, "--%s is empty; give a path, or leave it out", row->name);
         *(const char **)slot = text;
         return 0;
     }

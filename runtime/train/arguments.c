@@ -118,9 +118,10 @@ static int derive_shape(struct arguments *a, struct error *err)
     if (need(a->num_layers, "num-layers", err) < 0 ||
         need(a->hidden_size, "hidden-size", err) < 0 ||
         need(a->num_attention_heads, "num-attention-heads", err) < 0 ||
-        need(a->seq_length, "seq-length", err) < 0 ||
-        need(a->micro_batch_size, "micro-batch-size", err) < 0)
+        need(a->seq_length, "seq-length", err) < 0)
         return -1;
+    if (a->micro_batch_size < 0)
+        return error_set(err, "--micro-batch-size is needed: samples of one pass on a rank");
     if (a->kv_channels < 0) {
         if (a->hidden_size % a->num_attention_heads != 0)
             return error_set(err,
@@ -219,7 +220,7 @@ static int derive_model(struct arguments *a, struct error *err)
         return error_set(err, "--rotary-percent=%g must be above 0 and at most 1",
                          a->rotary_percent);
     *m = (struct model_config){
-        .shape = {.name = a->model ? a->model : "custom",
+        .shape = {.name = a->model ? a->model : "the network",
                   .family = a->swiglu ? MODEL_LLAMA : MODEL_GPT,
                   .layers = a->num_layers,
                   .hidden = a->hidden_size,

@@ -61,6 +61,14 @@ like "$out" 'warning: --profile: no step but the first' "--profile of a run that
 try "$megatron" train "${small[@]}" --train-iters 1 --profile
 like "$out" 'time of a step by part, mean of 1:' "--profile of a single step"
 
+# --- What is missing or does not fit is named
+try "$megatron" train --megatron-model 1.7B --mock-data --train-iters 1 --lr 1e-3 --device cpu
+is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: --micro-batch-size is needed: samples of one pass on a rank" "a model without a batch"
+try "$megatron" train "${small[@]}" --dry-run --world-size 2 --num-layers 3 --pipeline-model-parallel-size 2
+like "$out" '--pipeline-model-parallel-size=2 does not divide the 3 layers of the network; use 1 or 3$' "a network without a name"
+try "$megatron" train "${small[@]}" --save "" --save-interval 1
+is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: --save is empty; give a path, or leave it out" "--save of a variable that is not set"
+
 # --- Gradients that are not finite: the step is skipped, and the line has neither loss nor norm.
 try "$megatron" train "${small[@]}" --lr 1e30 --clip-grad 0
 like "$out" 'iteration        4/ .* global batch size:     2 \| loss scale: 1\.0 \| number of skipped iterations:   1 \| number of nan iterations:   1 \|' \

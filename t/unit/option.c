@@ -19,6 +19,7 @@ static const struct option table[] = {
     {"number", OPTION_INT, AT(number), "N", "a number", 0, 1, 100},
     {"learning-rate", OPTION_REAL, AT(real), "X", "a real", 0, 0, 0},
     {"opt_param", OPTION_TEXT, AT(text), "TEXT", "a text", 0, 0, 0},
+    {"save", OPTION_TEXT, AT(text), "DIR", "a directory", 0, 0, 0},
     {"style", OPTION_CHOICE, AT(choice), 0, "a choice", "linear|cosine|constant", 0, 0},
     {"data-path", OPTION_LIST, AT(list), "PATH...", "a list", 0, 0, 0},
     {"prompt", OPTION_TEXTS, AT(list), "TEXT", "one of several", 0, 0, 0},
@@ -57,6 +58,7 @@ static void test_values(void)
     ok(PARSE("--opt-param=a=b", "--style", "cosine") == 0, "dash for underscore");
     is(target.text, "a=b", "text keeps its equals sign");
     is_int(target.choice, 1, "choice");
+    ok(PARSE("--opt-param", "") == 0 && target.text && !target.text[0], "a text may be empty");
     ok(PARSE("--number", "1", "--number", "2") == 0 && target.number == 2, "the last one wins");
     ok(PARSE("--data-path", "0.3", "a", "0.7", "b", "--flag") == 0, "list");
     ok(target.list.count == 4 && strcmp(target.list.items[3], "b") == 0 && target.flag,
@@ -87,6 +89,8 @@ static void test_errors(void)
         {{"--flag=1"}, "--flag takes no value"},
         {{"--data-path", "--flag"}, "--data-path needs a value"},
         {{"--batch-size", "4"}, "--batch-size has another name now: use --micro-batch-size"},
+        {{"--save", ""}, "--save is empty; give a path, or leave it out"},
+        {{"--save="}, "--save is empty; give a path, or leave it out"},
         {{"-n"}, "unknown option -n; options begin with two dashes"},
     };
 
