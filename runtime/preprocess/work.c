@@ -210,8 +210,7 @@ int work_await(struct work *work, struct plan *plan, struct error *err)
         size_t size;
         int rc;
 
-        /* What a launch before this one has left, where both have the same name, is not meant. */
-        if (work_ended(work, message, sizeof(message)) && (message[0] || !is_left(work))) {
+        if (work_ended(work, message, sizeof(message))) {
             error_set(err, "%s", message);
             return 1;
         }
@@ -231,6 +230,40 @@ int work_await(struct work *work, struct plan *plan, struct error *err)
         disk_sleep(pause);
         pause = pause < 1 ? pause * 1.5 : 1;
     }
+}
+
+/* What 'path' says of the end. Returns 1; 0 where there is nothing, or not all of it yet. */
+static int read_word(const char *path, char *message, size_t size)
+{
+    unsigned char *text;
+    size_t length;
+    int whole;
+
+    if (disk_read_file(path, 4096, &text, &length, NULL) != 0)
+        return 0;
+    whole = length > 0 && text[length - 1] == '\n';
+    if (whole)
+        snprintf(message, size, "%.*s", (int)length - 1, text);
+    free(text);
+    return whole;
+}
+
+/* Where launches have the same name, one may have left its good word for a rank that never came. It
+ * says nothing to one that has not begun yet. */
+static int is_old_word(const struct work *work, const char *message)
+{
+    return !work->owned && !message[0] && is_left(work);
+}
+
+int work_ended(struct work *work, char *message, size_t size)
+{
+    char path[DISK_PATH], word[512];
+
+    if (work->world->size == 1 || root_path(work, path, "end", NULL) < 0 ||
+        !read_word(path, word, sizeof(word)) || is_old_word(work, word))
+        return 0;
+    snprintf(message, size, "%s", word);
+    return 1;
 }
 
 /* How many ranks know how the launch ended. */
@@ -258,14 +291,16 @@ static int all_know(const struct work *work)
 int work_end(struct work *work, const char *message, double seconds, struct error *err)
 {
     double begin = disk_now();
-    char path[DISK_PATH];
+    char path[DISK_PATH], word[512];
     int fd;
 
     if (work->world->size == 1)
         return 0;
-    mkdir(work->root, 0777);
     if (root_path(work, path, "end", err) < 0)
         return -1;
+    if (read_word(path, word, sizeof(word)) && is_old_word(work, word))
+        work_forget_words(work);
+    mkdir(work->root, 0777);
     fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         return errno == EEXIST ? 1 : error_set_errno(err, errno, "cannot create %s", path);
@@ -275,24 +310,6 @@ int work_end(struct work *work, const char *message, double seconds, struct erro
     while (disk_now() - begin < seconds && !all_know(work))
         disk_sleep(work->world->size > 64 ? 0.5 : 0.02);
     return 0;
-}
-
-int work_ended(struct work *work, char *message, size_t size)
-{
-    char path[DISK_PATH];
-    unsigned char *text;
-    size_t length;
-
-    if (work->world->size == 1 || root_path(work, path, "end", NULL) < 0 ||
-        disk_read_file(path, 4096, &text, &length, NULL) != 0)
-        return 0;
-    if (length == 0 || text[length - 1] != '\n') {
-        free(text);
-        return 0;
-    }
-    snprintf(message, size, "%.*s", (int)length - 1, text);
-    free(text);
-    return 1;
 }
 
 void work_refresh(const struct work *work)

@@ -141,6 +141,21 @@ struck=all blow=(./blow)
 ranks 3 --input c.jsonl --output-prefix o --workers 1 --chunk-bytes 3000 --lease 1
 is "$ranked" "0 137 0" "a rank that is killed"
 is "$(ls o.work | sed 's/-.*//' | sort | tr '\n' ' ')" "ack end " "leaves the word that it does not come for"
+# To a launch of the same name, as those without a scheduler are, it says nothing.
+launch=$((launch - 1)) struck= blow=()
+cp -r o.work kept.work
+ranks 3 --input nowhere.jsonl --output-prefix o --overwrite
+is "$ranked" "1 1 1" "another launch of its name that fails"
+like "$(cat rank0.log)" 'nowhere.jsonl' "says why"
+rm -rf o.work && mv kept.work o.work
+launch=$((launch - 1))
+ranks 3 "${options[@]}" --overwrite
+is "$ranked" "0 0 0" "and one that does not"
+ok "makes the right bytes" same c o
+ok "and leaves nothing" whole o
+struck=all blow=(./blow)
+ranks 3 --input c.jsonl --output-prefix o --workers 1 --chunk-bytes 3000 --lease 1 --overwrite
+ok "once more" test -d o.work
 try "${pre[@]}" "${options[@]}"
 like "$out" 'exists; use --overwrite' "the output is there"
 ok "and a run that is refused removes the word" whole o
