@@ -317,6 +317,34 @@ static int create_from_files(const struct dataset_config *config,
     return status;
 }
 
+static int check_blend(const struct blend *blend, struct error *err)
+{
+    for (size_t i = 0; i < blend->count; i++) {
+        struct indexed *corpus = indexed_open(blend->prefixes[i], err);
+
+        if (!corpus)
+            return -1;
+        indexed_close(corpus);
+    }
+    return 0;
+}
+
+int dataset_check(const struct dataset_config *config, struct error *err)
+{
+    struct builder builder = {.config = config};
+    int status;
+
+    if (config->mock)
+        return 0;
+    status = read_paths(&builder, err);
+    for (int i = 0; i < DATASET_SPLITS && status == 0; i++)
+        if (config->samples[i] != 0 && builder.ranges[i].present)
+            status = check_blend(&builder.blends[i], err);
+    for (int i = 0; i < DATASET_SPLITS; i++)
+        blend_clear(&builder.blends[i]);
+    return status;
+}
+
 int dataset_create(const struct dataset_config *config, struct dataset *splits[DATASET_SPLITS],
                    struct error *err)
 {

@@ -46,6 +46,10 @@ struct dataset_config {
 
 struct dataset;
 
+/* Are the files there that dataset_create will open? Costs little: for a look before what takes
+ * long. */
+int dataset_check(const struct dataset_config *config, struct error *err);
+
 /* Open the data of all splits, building and caching what indices are missing. splits[i] is NULL
  * where config->samples[i] is 0 or the split has no part of the data (for validation and test also
  * because there is too little of it). Returns 0, or -1 with 'err'

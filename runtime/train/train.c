@@ -153,6 +153,15 @@ static int create_engine(struct train *t, struct error *err)
     return 0;
 }
 
+/* A prefix that is not there is said before weights are made or read, which may take minutes. */
+static int check_files(const struct train *t, struct error *err)
+{
+    struct dataset_config config;
+
+    plan_dataset(t->a, &config);
+    return dataset_check(&config, err);
+}
+
 static int open_data(struct train *t, struct error *err)
 {
     struct dataset_config config;
@@ -557,6 +566,8 @@ static int set_up(struct train *t, struct error *err)
     if (t->a->save_hf && t->comm->rank == 0 &&
         hf_save_check(t->a->save_hf, &t->a->model_config, err) < 0)
         return error_prefix(err, "--save-hf");
+    if (t->comm->rank == 0 && check_files(t, err) < 0)
+        return -1;
     if (plan_print(t->a, t->world, t->device, &t->parallel, t->comm->rank == 0, err) < 0)
         return -1;
     rc = create_engine(t, err);

@@ -66,6 +66,14 @@ try "$megatron" train --megatron-model 1.7B --mock-data --train-iters 1 --lr 1e-
 is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: --micro-batch-size is needed: samples of one pass on a rank" "a model without a batch"
 try "$megatron" train "${small[@]}" --dry-run --world-size 2 --num-layers 3 --pipeline-model-parallel-size 2
 like "$out" '--pipeline-model-parallel-size=2 does not divide the 3 layers of the network; use 1 or 3$' "a network without a name"
+data=()
+for word in "${small[@]}"; do [ "$word" = --mock-data ] || data+=("$word"); done
+try "$megatron" train "${data[@]}" --data-path "$scratch/nope"
+is "$rc $(grep ^megatron <<<"$out")" "1 megatron train: $scratch/nope.idx: cannot open: No such file or directory" "data that is not there"
+unlike "$out" "number of parameters" "  before weights are made or read"
+try "$megatron" train "${data[@]}" --data-path 1 "$scratch/nope" x "$scratch/nope"
+like "$out" '^megatron train: --data-path: "x" is not a weight' "a weight that is none"
+unlike "$out" "number of parameters" "  as early"
 try "$megatron" train "${small[@]}" --save "" --save-interval 1
 is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: --save is empty; give a path, or leave it out" "--save of a variable that is not set"
 
