@@ -275,6 +275,28 @@ static void strip_ending(const char *word, char *prefix, size_t size)
         prefix[length - 4] = '\0';
 }
 
+/* All of them, also behind one that is not whole. */
+static int verify_all(const struct options_result *result, struct error *err)
+{
+    size_t bad = 0, count = result->word_count;
+
+    for (size_t i = 0; i < count; i++) {
+        char prefix[4096];
+
+        strip_ending(result->words[i], prefix, sizeof(prefix));
+        if (verify(prefix, err) == 0) {
+            fflush(stdout); /* lines in their order, in a log too */
+            continue;
+        }
+        bad++;
+        if (count > 1)
+            fprintf(stderr, "%s\n", err->text);
+    }
+    if (bad > 0 && count > 1)
+        error_set(err, "%zu of %zu are not whole", bad, count);
+    return bad > 0 ? -1 : 0;
+}
+
 static int run_words(const char *verb, const struct words *words,
                      const struct options_result *result, struct error *err)
 {
@@ -290,11 +312,13 @@ static int run_words(const char *verb, const struct words *words,
         if (!tokenizer)
             return -1;
     }
+    if (!inspecting)
+        return verify_all(result, err);
     for (size_t i = 0; i < result->word_count && rc == 0; i++) {
         char prefix[4096];
 
         strip_ending(result->words[i], prefix, sizeof(prefix));
-        rc = inspecting ? inspect(prefix, words, tokenizer, err) : verify(prefix, err);
+        rc = inspect(prefix, words, tokenizer, err);
     }
     tokenizer_destroy(tokenizer);
     return rc;

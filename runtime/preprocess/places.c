@@ -151,8 +151,8 @@ static int check_taken(const struct places *layout, const char *path, struct err
     return error_set(err, "%s: none of %lld documents can be taken (%s)%s", path,
                      (long long)skipped, document_fault_text((enum document_fault)most),
                      most == FAULT_JSON || most == FAULT_OBJECT
-                         ? "; for text that is no JSON give --input-format lines, blank-lines, "
-                           "titles or files"
+                         ? "; a line must be one JSON object, and for plain text --input-format "
+                           "lines, blank-lines, titles or files must be given"
                      : most == FAULT_TYPE   ? "; choose others with --json-keys"
                      : most == FAULT_LENGTH ? "; raise --max-line-bytes"
                                             : "");

@@ -97,8 +97,8 @@ while IFS='|' read -r options line text; do
     [ ! -e n_text_document.idx ]
     ok "and no output that looks well"
 done <<'EOT'
-|plain words|not valid JSON); for text that is no JSON give --input-format lines, blank-lines, titles or files
-|["a list"]|not a JSON object); for text that is no JSON give --input-format lines, blank-lines, titles or files
+|plain words|not valid JSON); a line must be one JSON object, and for plain text --input-format lines, blank-lines, titles or files must be given
+|["a list"]|not a JSON object); a line must be one JSON object, and for plain text --input-format lines, blank-lines, titles or files must be given
 |{"text": 5}|neither a string nor a list of strings under a key); choose others with --json-keys
 EOT
 : >nothing.jsonl
