@@ -37,20 +37,88 @@ static int flag(const struct pickle_value *args, const char *name, int other)
     return value && value->type == PICKLE_BOOL ? (int)value->integer : other;
 }
 
+/* Is it there, and neither None, false, 0 nor empty? */
+static int is_said(const struct pickle_value *args, const char *name)
+{
+    const struct pickle_value *value = pickle_member(args, name);
+
+    switch (value ? value->type : PICKLE_NONE) {
+    case PICKLE_NONE:
+        return 0;
+    case PICKLE_BOOL:
+    case PICKLE_INTEGER:
+        return value->integer != 0;
+    case PICKLE_REAL:
+        return value->real != 0;
+    case PICKLE_STRING:
+        return value->text.length > 0;
+    case PICKLE_LIST:
+    case PICKLE_DICT:
+        return value->count > 0;
+    default:
+        return 1;
+    }
+}
+
+/* Is it absent, None or this text? */
+static int is_plain(const struct pickle_value *args, const char *name, const char *text)
+{
+    return !is_said(args, name) || pickle_is_text(pickle_member(args, name), text);
+}
+
+/* Attention to so many tokens before each; below 0: to all. */
+static int has_window(const struct pickle_value *args)
+{
+    const struct pickle_value *first = pickle_item(pickle_member(args, "window_size"), 0);
+
+    return is_said(args, "window_size") &&
+           !(first && first->type == PICKLE_INTEGER && first->integer < 0);
+}
+
 /* Networks that we would compute otherwise. */
 static int check_kind(const struct pickle_value *args, struct error *err)
 {
     static const char *const refused[] = {
-        "apply_layernorm_1p", "apply_residual_connection_post_layernorm",
-        "squared_relu",       "geglu",
-        "quick_geglu",        "qk_layernorm",
-        "rotary_interleaved", "multi_latent_attention",
+        "apply_layernorm_1p",
+        "apply_residual_connection_post_layernorm",
+        "squared_relu",
+        "geglu",
+        "quick_geglu",
+        "qk_layernorm",
+        "qk_l2_norm",
+        "rotary_interleaved",
+        "multi_latent_attention",
         "onnx_safe",
+        "no_rope_freq",
+        "softmax_scale",
+        "attention_output_gate",
+        "glu_linear_offset",
+        "activation_func_clamp_value",
+        "experimental_attention_variant",
+        "linear_attention_freq",
+        "enable_mhc_connections",
+        "use_mup",
+        "mtp_num_layers",
+        "hybrid_override_pattern",
+        "hybrid_layer_pattern",
+        "heterogeneous_layers_config_path",
+        "heterogeneous_layers_config_encoded_json",
     };
 
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
-        if (flag(args, refused[i], 0))
+        if (is_said(args, refused[i]))
             return error_set(err, "it was trained with %s, which is not supported", refused[i]);
+    if (has_window(args))
+        return error_set(err, "it was trained with window_size, which is not supported");
+    if (!is_plain(args, "softmax_type", "vanilla"))
+        return error_set(err, "it was trained with another softmax_type than vanilla, which is not "
+                              "supported");
+    if (!is_plain(args, "position_embedding_type", "learned_absolute") &&
+        !is_plain(args, "position_embedding_type", "rope") &&
+        !is_plain(args, "position_embedding_type", "none"))
+        return error_set(err,
+                         "its position_embedding_type is not supported; learned_absolute, rope "
+                         "and none are");
     if (whole(args, "num_experts", 0) > 0)
         return error_set(err, "it has experts, which are not supported");
     if (real(args, "rotary_seq_len_interpolation_factor", 1) != 1)
@@ -197,7 +265,8 @@ int megatron_read_model(struct megatron_source *s, const struct megatron_hints *
     c->rotary_percent = 1;
     c->rope_scaling = (struct rope_scaling){0, 8, 1, 4, 8192};
     if (check_kind(args, err) < 0 || read_sizes(s, args, hints, err) < 0 ||
-        read_positions(s, args, err) < 0 || read_version(s, err) < 0)
+        read_positions(s, args, err) < 0 || read_version(s, err) < 0 ||
+        megatron_check_tensors(s, err) < 0)
         return -1;
     c->shape.name = "the weights";
     c->shape.family = c->swiglu ? MODEL_LLAMA : MODEL_GPT;

@@ -50,6 +50,9 @@ const struct pickle_value *megatron_find(const struct megatron_source *source, i
 const struct pickle_value *megatron_find_ours(const struct megatron_source *source,
                                               const char *ours, int last_stage);
 
+/* Is every tensor of every rank one that is known here? */
+int megatron_check_tensors(const struct megatron_source *source, struct error *err);
+
 /* Fill 'model' and the description: from the arguments that the checkpoint carries, from its
  * tensors, and from the hints. */
 int megatron_read_model(struct megatron_source *source, const struct megatron_hints *hints,

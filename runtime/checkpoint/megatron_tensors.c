@@ -165,6 +165,91 @@ const struct pickle_value *megatron_find_ours(const struct megatron_source *s, c
                          -1);
 }
 
+/* --- What else is there ----------------------------------------------------------------------- */
+
+enum { DEPTH_MOST = 4, NAMES_MOST = 1 << 20, PATH_ROOM = 256 };
+
+/* A walk through a model, which is a dict of dicts or of tensors. */
+struct walking {
+    const struct megatron_source *source;
+    const char *shard;
+    int64_t seen;
+};
+
+static int is_theirs(const struct megatron_name *table, const char *name)
+{
+    for (; table->ours; table++)
+        for (int i = 0; i < 4 && table->theirs[i]; i++)
+            if (strcmp(table->theirs[i], name) == 0)
+                return 1;
+    return 0;
+}
+
+/* A tensor that is read, a copy of one, or what has no part in the result. */
+static int is_known(const struct megatron_source *s, const char *path)
+{
+    static const char *const idle[] = {"_extra_state", ".inv_freq"};
+    size_t length = strlen(path);
+
+    for (size_t i = 0; i < sizeof(idle) / sizeof(idle[0]); i++)
+        if (length >= strlen(idle[i]) && strcmp(path + length - strlen(idle[i]), idle[i]) == 0)
+            return 1;
+    if (is_theirs(outer_names, path) || strcmp(path, "word_embeddings_for_head/weight") == 0)
+        return 1;
+    for (size_t i = 0; i < sizeof(layer_prefixes) / sizeof(layer_prefixes[0]); i++) {
+        size_t head = strlen(layer_prefixes[i]);
+        int64_t number;
+        int end = 0;
+
+        if (strncmp(path, layer_prefixes[i], head) == 0 &&
+            sscanf(path + head, ".%" SCNd64 ".%n", &number, &end) == 1 && end > 0 && number >= 0 &&
+            number < s->chunk_layers && is_theirs(layer_names, path + head + end))
+            return 1;
+    }
+    return 0;
+}
+
+/* Values may refer to each other in circles: the depth is limited, and so is the number. */
+static int check_dict(struct walking *w, const struct pickle_value *dict, const char *path,
+                      int depth, struct error *err)
+{
+    char name[PATH_ROOM];
+
+    for (size_t i = 0; i + 1 < dict->count; i += 2) {
+        const struct pickle_value *key = dict->items[i], *value = dict->items[i + 1];
+
+        if (key->type != PICKLE_STRING || ++w->seen > NAMES_MOST)
+            return error_set(err, "%s: its model is no dict of tensors", w->shard);
+        snprintf(name, sizeof(name), "%s%s%.*s", path, *path ? "/" : "",
+                 (int)(key->text.length < 128 ? key->text.length : 128), key->text.at);
+        if (value->type == PICKLE_DICT) {
+            if (depth < DEPTH_MOST && check_dict(w, value, name, depth + 1, err) < 0)
+                return -1;
+        } else if (torch_is_tensor(value) && !is_known(w->source, name)) {
+            return error_set(err, "%s: tensor %s has no place in a GPT model that is known here",
+                             w->shard, name);
+        }
+    }
+    return 0;
+}
+
+int megatron_check_tensors(const struct megatron_source *s, struct error *err)
+{
+    for (int64_t rank = 0; rank < s->tp * s->pp; rank++)
+        for (int64_t chunk = 0; chunk < s->chunks; chunk++) {
+            const struct pickle_value *model = model_of(s, rank % s->tp, rank / s->tp, chunk);
+            struct walking w = {s, s->shards[rank].name, 0};
+
+            if (model && model->type == PICKLE_OBJECT)
+                model = model->state;
+            if (!model || model->type != PICKLE_DICT)
+                return error_set(err, "%s: its model is missing", w.shard);
+            if (check_dict(&w, model, "", 1, err) < 0)
+                return -1;
+        }
+    return 0;
+}
+
 /* --- Rows ------------------------------------------------------------------------------------ */
 
 /* Which rank has row 'row' of one of our tensors with 'rows' rows, and which row there it is. */

@@ -336,6 +336,23 @@ static int no_tensor(const struct pickle_value *value, struct error *err)
         (int)(callable->name.length < 60 ? callable->name.length : 60), callable->name.at);
 }
 
+int torch_is_tensor(const struct pickle_value *value)
+{
+    static const char *const modules[] = {"torch._utils", "torch._tensor"};
+    static const char start[] = "_rebuild_";
+    const struct pickle_value *callable =
+        value && value->type == PICKLE_OBJECT ? value->callable : NULL;
+
+    if (!callable || callable->type != PICKLE_GLOBAL || callable->name.length < sizeof(start) - 1 ||
+        memcmp(callable->name.at, start, sizeof(start) - 1) != 0)
+        return 0;
+    for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++)
+        if (callable->text.length == strlen(modules[i]) &&
+            memcmp(callable->text.at, modules[i], callable->text.length) == 0)
+            return 1;
+    return 0;
+}
+
 /* The whole numbers of a tuple, none below 0. */
 static int read_sizes(const struct pickle_value *tuple, int64_t out[TORCH_DIMENSIONS])
 {

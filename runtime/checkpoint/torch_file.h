@@ -39,6 +39,9 @@ void torch_file_destroy(struct torch_file *file);
 
 const struct pickle_value *torch_file_root(const struct torch_file *file);
 
+/* Would PyTorch make a tensor of it, of a kind that is known here or not? */
+int torch_is_tensor(const struct pickle_value *value);
+
 /* The tensor that 'value' stands for; -1 where it stands for none or its data is damaged. */
 int torch_file_tensor(struct torch_file *file, const struct pickle_value *value,
                       struct torch_tensor *tensor, struct error *err);

@@ -102,6 +102,29 @@ make tp=2 pp=2 && rm -r from/release/mp_rank_01_000
 refused "a missing rank of a grid" 'has 3 mp_rank directories'
 make pp=2 && rm -r from/release/mp_rank_00_001
 refused "a missing stage" 'it holds 2 layers of 4'
+while read -r say text; do
+    make say=$say
+    refused "$say" "$text" --vocab-size 300
+done <<'ARGUMENTS'
+qk_l2_norm:bool:1 it was trained with qk_l2_norm, which is not supported
+no_rope_freq:list:1,1,0 it was trained with no_rope_freq, which is not supported
+window_size:list:128,0 it was trained with window_size, which is not supported
+softmax_type:str:learnable another softmax_type than vanilla
+position_embedding_type:str:yarn its position_embedding_type is not supported
+mtp_num_layers:int:1 it was trained with mtp_num_layers
+ARGUMENTS
+for say in window_size:list:-1,0 softmax_type:str:vanilla no_rope_freq:none position_embedding_type:str:learned_absolute; do
+    make say=$say
+    same_as gpt-hf "$say"
+done
+make more=lm_head/dense.weight
+refused "a BERT" 'tensor lm_head/dense.weight has no place in a GPT model' --vocab-size 300
+make more=decoder.layers.0.self_attention.q_layernorm.weight names=core args=0 version=3
+refused "norms of queries" 'tensor decoder.layers.0.self_attention.q_layernorm.weight has no place' --num-attention-heads 4
+make more=decoder.layers.9.mlp.linear_fc2.weight names=core args=0 version=3
+refused "a layer apart" 'tensor decoder.layers.9.mlp.linear_fc2.weight has no place' --num-attention-heads 4
+make more=decoder.layers.0.mlp.linear_fc1._extra_state names=core version=3
+same_as gpt-hf "a state of others"
 make version=7
 refused "another version" 'checkpoint_version is 7'
 echo "hello" >$pt
