@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Beside the checkpoints: how many starts in a row ended at which iteration. */
@@ -42,9 +43,44 @@ static void print_usage(void)
     options_print(options, stdout);
 }
 
-static void on_signal(int number)
+/* Signals for this process come while it waits for a command. */
+struct signals {
+    sigset_t waited, before;
+    int pass_on; /* outside of a job nobody else tells the run */
+    int came;    /* SIGTERM did */
+    int ended;   /* it did, and nothing is to be started again */
+};
+
+static void signals_open(struct signals *s, int pass_on)
 {
-    (void)number;
+    *s = (struct signals){.pass_on = pass_on};
+    sigemptyset(&s->waited);
+    sigaddset(&s->waited, SIGTERM);
+    sigaddset(&s->waited, SIGUSR1);
+    sigaddset(&s->waited, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &s->waited, &s->before);
+}
+
+/* In a job a signal is for the run, which Slurm sends it to, too; elsewhere it is passed on. */
+static void signals_take(struct signals *s, int number, pid_t run)
+{
+    s->came |= number == SIGTERM;
+    if (!s->pass_on || (number != SIGTERM && number != SIGUSR1))
+        return;
+    s->ended |= number == SIGTERM;
+    if (run > 0)
+        kill(run, number);
+}
+
+/* Sleep, unless SIGTERM comes. */
+static void signals_sleep(struct signals *s, int64_t seconds)
+{
+    struct timespec second = {1, 0};
+
+    for (int number; seconds > 0 && !s->ended; seconds -= number < 0 && errno == EAGAIN) {
+        number = sigtimedwait(&s->waited, NULL, &second);
+        signals_take(s, number, -1);
+    }
 }
 
 /* The value of an option among the words of a command; the last one counts. NULL: not there. */
@@ -119,28 +155,32 @@ static const char **resumed_words(const char *const *words, size_t count, const 
 
 /* Run a command and wait for it; its exit code as a shell has it. With 'output' (a pipe's end) that
  * is its standard output. */
-static int run_command(const char *const *words, int output, struct error *err)
+static int run_command(const char *const *words, int output, struct signals *signals,
+                       struct error *err)
 {
-    pid_t pid = fork();
+    pid_t pid = fork(), ended;
     int status;
 
     if (pid < 0)
         return error_set_errno(err, errno, "cannot start %s", words[0]);
     if (pid == 0) {
+        sigprocmask(SIG_SETMASK, &signals->before, NULL);
         if (output >= 0)
             dup2(output, STDOUT_FILENO);
         execvp(words[0], (char *const *)(uintptr_t)words);
         fprintf(stderr, "megatron supervise: cannot start %s: %s\n", words[0], strerror(errno));
         _exit(127);
     }
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
+    while ((ended = waitpid(pid, &status, WNOHANG)) != pid) {
+        if (ended < 0 && errno != EINTR)
             return error_set_errno(err, errno, "cannot wait for %s", words[0]);
+        signals_take(signals, sigwaitinfo(&signals->waited, NULL), pid);
+    }
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 /* A job that was cancelled or preempted is not ours to requeue: only one that still runs. */
-static int is_running(const char *job)
+static int is_running(const char *job, struct signals *signals)
 {
     const char *words[] = {"squeue", "-h", "-j", job, "-o", "%T", NULL};
     char text[64] = "";
@@ -151,7 +191,7 @@ static int is_running(const char *job)
     if (pipe2(ends, O_CLOEXEC) < 0)
         return 0;
     /* A word fits the pipe, so that the order of wait and read does not matter. */
-    code = run_command(words, ends[1], &ignored);
+    code = run_command(words, ends[1], signals, &ignored);
     close(ends[1]);
     got = read(ends[0], text, sizeof(text) - 1);
     close(ends[0]);
@@ -166,17 +206,18 @@ static int64_t newest_iteration(const char *save)
     return directory_newest(save, -1, &iteration, NULL) < 0 ? -1 : iteration;
 }
 
-static int run_once(const char *const *words, size_t count, const char *save, struct error *err)
+static int run_once(const char *const *words, size_t count, const char *save,
+                    struct signals *signals, struct error *err)
 {
     const char **resumed;
     int code;
 
     if (newest_iteration(save) < 0)
-        return run_command(words, -1, err);
+        return run_command(words, -1, signals, err);
     resumed = resumed_words(words, count, save);
     if (!resumed)
         return error_set(err, "out of memory");
-    code = run_command(resumed, -1, err);
+    code = run_command(resumed, -1, signals, err);
     free(resumed);
     return code;
 }
@@ -250,32 +291,35 @@ static int is_unlaunched(const char *const *words, const char *save, const char 
 }
 
 /* Put the job back into the queue. Slurm ends this process then. */
-static int requeue(const char *job, int code, struct error *err)
+static int requeue(const char *job, int code, struct signals *signals, struct error *err)
 {
     const char *words[] = {"scontrol", "requeue", job, NULL};
     int rc;
 
     printf("megatron supervise: job %s goes back into the queue\n", job);
     fflush(stdout);
-    rc = run_command(words, -1, err);
+    signals->came = 0;
+    rc = run_command(words, -1, signals, err);
     /* Slurm may end scontrol, too, before it has its answer. */
     if (rc != 0 && rc <= 128)
         return rc < 0 ? -1 : error_set(err, "scontrol requeue %s ended with code %d", job, rc);
-    sleep(60);
+    for (int i = 0; i < 60 && !signals->came; i++)
+        signals_sleep(signals, 1);
     return code;
 }
 
 /* The run was not launched: is it to be launched anew, at once? The next step has a number of its
  * own, and nothing was tried with this one. */
-static int launch_anew(const char *command, const char *job, int code, int *launches)
+static int launch_anew(const char *command, const char *job, int code, struct signals *signals,
+                       int *launches)
 {
     printf("megatron supervise: %s ended with code %d, but the run has not %s\n", command, code,
            code == 0 ? "come to its end" : "begun");
     fflush(stdout);
-    if (++*launches > LAUNCHES || (job && !is_running(job)))
+    if (++*launches > LAUNCHES || (job && !is_running(job, signals)))
         return 0;
-    sleep(1);
-    return 1;
+    signals_sleep(signals, 1);
+    return !signals->ended;
 }
 
 /* Say and count the end of a start; -1 where there were too many without a new checkpoint. */
@@ -301,34 +345,38 @@ static int supervise(const struct supervise_options *given, const char *const *w
                      struct error *err)
 {
     const char *save = value_of(words, "--save"), *job = getenv("SLURM_JOB_ID");
+    struct signals signals;
     struct idle idle;
     int launches = 0;
 
     if (!save)
         return error_set(err, "the command saves no checkpoints to go on from; give it --save DIR");
+    signals_open(&signals, !job);
     read_idle(save, &idle);
     for (;;) {
         int code;
 
         forget(save, TRAIN_BEGUN);
         forget(save, TRAIN_DONE);
-        code = run_once(words, count, save, err);
-        if (is_unlaunched(words, save, job, code)) {
-            if (launch_anew(words[0], job, code, &launches))
+        code = run_once(words, count, save, &signals, err);
+        if (!signals.ended && is_unlaunched(words, save, job, code)) {
+            if (launch_anew(words[0], job, code, &signals, &launches))
                 continue;
             code = code == 0 ? 1 : code;
         } else {
             launches = 0;
         }
-        if (code <= 0 || code == EXIT_USAGE || code == 126 || code == 127)
+        if (code <= 0 || code == EXIT_USAGE || code == 126 || code == 127 || signals.ended)
             return code;
         if (count_end(save, code, given->starts, &idle, err) < 0)
             return -1;
         if (code == TRAIN_ENDED_EARLY)
-            return job && is_running(job) ? requeue(job, code, err) : code;
-        if (job && !is_running(job))
+            return job && is_running(job, &signals) ? requeue(job, code, &signals, err) : code;
+        if (job && !is_running(job, &signals))
             return code;
-        sleep((unsigned)idle.starts);
+        signals_sleep(&signals, idle.starts);
+        if (signals.ended)
+            return code;
     }
 }
 
@@ -336,12 +384,8 @@ static int run_supervise(int argc, const char *const *argv, struct error *err)
 {
     struct supervise_options given = {.starts = 3};
     struct options_result result;
-    struct sigaction action = {.sa_handler = on_signal};
     int rc = options_parse(options, &given, argc, argv, &result, err);
 
-    /* A signal for the job is for its run, which saves; what that does is waited for. */
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGUSR1, &action, NULL);
     if (rc == 0 && (result.help || result.word_count == 0)) {
         print_usage();
     } else if (rc == 0) {

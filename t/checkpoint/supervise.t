@@ -108,4 +108,27 @@ try "$megatron" supervise -- ./nothing --save save
 is "$rc" 127 "a command that cannot be started"
 try "$megatron" supervise -- ./run
 like "$out" 'give it --save DIR' "no --save"
+# SIGTERM for this process alone, as a pod gets it: the run is told, and is not started again.
+cat >long <<'EOT'
+#!/bin/bash
+trap 'echo told; exit 143' TERM
+trap 'echo asked; exit 75' USR1
+echo started
+for i in $(seq 600); do sleep 0.1; done
+EOT
+chmod +x long
+for signal in TERM USR1; do
+    rm -rf save
+    : >said
+    "$megatron" supervise -- ./long --save save >said 2>&1 &
+    pid=$!
+    for i in $(seq 200); do grep -q started said && break; sleep 0.1; done
+    kill -$signal $pid
+    for i in $(seq 100); do kill -0 $pid 2>/dev/null || break; sleep 0.1; done
+    ! kill -0 $pid 2>/dev/null || { pkill -9 -P $pid; kill -9 $pid; }
+    wait $pid
+    rc=$?
+    [ $signal = TERM ] && expected="143 started told" || expected="75 started asked"
+    is "$rc $(grep -v '^megatron supervise: the run ended' said | tr '\n' ' ')" "$expected " "SIG$signal is passed on"
+done
 done_testing
