@@ -50,6 +50,8 @@ static int put_piece(const struct tokenizer *tokenizer, size_t id, int *begun,
         return 0;
     case VOCABULARY_UNKNOWN:
         *begun = 1;
+        if (tokenizer->unknown_text)
+            return put_text(out, tokenizer->unknown_text, strlen(tokenizer->unknown_text));
         return put_text(out, " \xE2\x81\x87 ", 5);
     case VOCABULARY_BYTE:
         *begun = 1;

@@ -26,7 +26,9 @@ struct tokenizer {
     struct specials late_specials; /* found between those */
     struct specials kept;          /* found in normalised texts: user-defined pieces */
     struct normalizer normalizer;
-    uint8_t *cuts; /* by two bytes: 1 where no token holds them side by side */
+    char *
+        unknown_text; /* what an unknown character is decoded to; NULL: SentencePiece's usual one */
+    uint8_t *cuts;    /* by two bytes: 1 where no token holds them side by side */
     enum decode_rule decode;
     int cut_spaces;              /* a space always begins a word */
     int normalizes_added;        /* there is a normaliser that added tokens would go through */

@@ -28,7 +28,7 @@ struct model {
     uint64_t model_type; /* 2 is BPE */
     int byte_fallback;
     int escapes; /* spaces are written as U+2581 */
-    struct protobuf_field bos, eos, map;
+    struct protobuf_field unknown, bos, eos, map;
     int user_pieces;
 };
 
@@ -83,8 +83,11 @@ static int add_user_piece(struct model *model, const uint8_t *raw, size_t raw_le
     if (raw_length > NORMALIZER_LONGEST)
         return error_set(err, "%s: user-defined piece %u has more than %d bytes", model->path, id,
                          NORMALIZER_LONGEST);
+    /* One with a plain space is kept when the text is normalised, but then its spaces are marked
+     * and it is not found any more. */
     if (normalizer_keep(&model->tokenizer->normalizer, raw, raw_length) < 0 ||
-        specials_add(&model->tokenizer->kept, text, length, id) < 0)
+        (!memchr(raw, ' ', raw_length) &&
+         specials_add(&model->tokenizer->kept, text, length, id) < 0))
         return error_set(err, "out of memory for the vocabulary");
     model->user_pieces = 1;
     return 0;
@@ -195,6 +198,8 @@ static int read_trainer(struct model *model, const struct protobuf_field *messag
             model->tokenizer->normalizer.suffix = field.value != 0;
         else if (field.type == PROTOBUF_VARINT && field.number == 35)
             model->byte_fallback = field.value != 0;
+        else if (field.type == PROTOBUF_BYTES && field.number == 44)
+            model->unknown = field;
         else if (field.type == PROTOBUF_BYTES && field.number == 46)
             model->bos = field;
         else if (field.type == PROTOBUF_BYTES && field.number == 47)
@@ -322,6 +327,11 @@ static int build(struct model *model, struct error *err)
         return error_prefix(err, "%s", model->path);
     if (model_set_tokens(tokenizer, err) < 0)
         return error_prefix(err, "%s", model->path);
+    if (model->unknown.data) {
+        tokenizer->unknown_text = strndup((const char *)model->unknown.data, model->unknown.length);
+        if (!tokenizer->unknown_text)
+            return error_set(err, "out of memory for the vocabulary");
+    }
     tokenizer->bpe.unknown_bytes = model->byte_fallback;
     tokenizer->merge_unknown = !model->byte_fallback;
     tokenizer->normalizer.active = 1;

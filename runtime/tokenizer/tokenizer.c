@@ -141,6 +141,7 @@ void tokenizer_destroy(struct tokenizer *tokenizer)
     specials_clear(&tokenizer->late_specials);
     specials_clear(&tokenizer->kept);
     normalizer_clear(&tokenizer->normalizer);
+    free(tokenizer->unknown_text);
     free(tokenizer->cuts);
     free(tokenizer);
 }

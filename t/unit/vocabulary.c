@@ -418,6 +418,37 @@ static void test_protobuf(void)
     }
 }
 
+/* A user-defined piece with plain spaces is never found, as in sentencepiece, and the model says
+ * what unknown characters are decoded to. */
+static void test_sentencepiece(void)
+{
+    static const char model[] = "\x0A\x0E\x0A\x05<unk>\x15\0\0\0\0\x18\x02"
+                                "\x0A\x08\x0A\x01"
+                                "a\x15\0\0\0\0"
+                                "\x0A\x08\x0A\x01"
+                                "b\x15\0\0\0\0"
+                                "\x0A\x0B\x0A\x02  \x15\0\0\0\0\x18\x04"
+                                "\x0A\x0A\x0A\x03\xE2\x96\x81\x15\0\0\0\0"
+                                "\x0A\x0D\x0A\x04\xE2\x96\x81"
+                                "b\x15\0\0\0\0\x18\x04"
+                                "\x12\x07\x18\x02\xE2\x02\x02??"
+                                "\x1A\x04\x18\0\x20\0";
+    struct tokenizer_config config = {.type = TOKENIZER_LLAMA2,
+                                      .model = write_file("model", model, sizeof(model) - 1)};
+    struct tokenizer *tokenizer;
+    struct text_buffer text = {0};
+
+    is(ids_of(config, "a  a"), "1 4 4 1", "a piece of two plain spaces");
+    is(ids_of(config, "a  b"), "1 4 5", "and one of a marked space");
+    is(ids_of(config, "axb"), "1 0 2", "an unknown character");
+    tokenizer = tokenizer_create(&config, &err);
+    if (ok(tokenizer && tokenizer_decode(tokenizer, (int64_t[]){1, 0, 4, 2}, 4, &text, &err) == 0,
+           "decoded"))
+        ok(text.length == 5 && memcmp(text.data, "a?? b", 5) == 0, "as its model says");
+    text_buffer_clear(&text);
+    tokenizer_destroy(tokenizer);
+}
+
 /* Every cut of a model, and every single bit of its head changed, is a tokenizer or a sentence. */
 static void test_cut_model(void)
 {
@@ -512,6 +543,7 @@ int main(void)
     test_whole_words();
     test_post_processor();
     test_protobuf();
+    test_sentencepiece();
     test_cut_model();
     test_json();
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
