@@ -143,6 +143,11 @@ static struct tokenizer *open_tokenizer(const struct generate_options *o,
                   o->load);
         return NULL;
     }
+    if (config.add_bos && config.add_specials) {
+        error_set(err, "--tokenizer-add-bos and --tokenizer-hf-include-special-tokens exclude each "
+                       "other");
+        return NULL;
+    }
     config.add_bos = 0; /* put before the prompt below */
     if (config.type == TOKENIZER_NULL && config.vocab_size <= 0)
         config.vocab_size = vocabulary - 1;
@@ -170,7 +175,7 @@ static int begins_with_bos(const struct generate_options *o, const struct origin
 
     if (o->tokenizer.add_bos)
         return 1;
-    if (o->tokenizer_given)
+    if (o->tokenizer_given || o->tokenizer.add_specials) /* among those of the post-processor */
         return 0;
     if (beside(o->load, "tokenizer_config.json", path))
         json = json_read_file(path, JSON_LIMIT, &ignored);

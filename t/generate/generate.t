@@ -111,6 +111,23 @@ if command -v python3 >/dev/null; then
     ok "a line of JSON"
 fi
 
+# A text has one token that begins it, be it put there by the post-processor or, as in transformers, by a Llama's
+# settings.
+cp -r llama-hf begun
+mark=$'\xe2\x96\x81'
+cat >begun/tokenizer.json <<EOT
+{"added_tokens": [], "pre_tokenizer": {"type": "Metaspace", "replacement": "$mark", "prepend_scheme": "never"},
+ "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
+     {"Sequence": {"id": "A", "type_id": 0}}], "special_tokens": {"<s>": {"id": "<s>", "ids": [2], "tokens": ["<s>"]}}},
+ "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "<s>": 2, "</s>": 3}, "merges": []}}
+EOT
+echo '{"bos_token": "<s>", "eos_token": "</s>"}' >begun/tokenizer_config.json
+for option in "" --tokenizer-add-bos --tokenizer-hf-include-special-tokens; do
+    # shellcheck disable=SC2086
+    generate 1 --load begun --prompt ab --num-tokens 1 --json $option
+    like "$out" '"prompt_tokens": \[2, 0, 1\]' "one begin of a text${option:+ with $option}" || diag "$said"
+done
+
 # refused PATTERN NAME OPTION...
 refused() {
     local pattern=$1 name=$2
@@ -128,6 +145,8 @@ refused 'no prompt: give --prompt' "no prompt" --load gpt "${numbers[@]}"
 refused 'gpt has no tokenizer beside its weights' "no tokenizer" --load gpt --prompt x
 refused 'tokenizer has 50257 tokens and the model in gpt only 300' "another tokenizer" --load gpt --prompt x \
     --tokenizer-type GPT2BPETokenizer
+refused 'exclude each other' "two ways to begin a text" --load begun --prompt a --tokenizer-add-bos \
+    --tokenizer-hf-include-special-tokens
 rm named/merges.txt
 refused 'the file of "merges" is missing' "a tokenizer that lost a file" --load named --prompt x
 echo '{"type": "Other"}' >named/megatron_tokenizer.json
