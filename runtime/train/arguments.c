@@ -190,6 +190,16 @@ static int check_numbers(const struct arguments *a, const struct options_result 
 
     if (options_given(given, "lr") && a->lr < 0)
         return error_set(err, "--lr=%g must not be negative", a->lr);
+    if (options_given(given, "lr") && a->min_lr > a->lr && !a->use_checkpoint_scheduler)
+        return error_set(err, "--min-lr=%g is above --lr=%g, and the rate would rise to it",
+                         a->min_lr, a->lr);
+    if (a->min_lr < 0 || a->weight_decay < 0 || a->init_method_std < 0)
+        return error_set(err,
+                         "--min-lr=%g, --weight-decay=%g and --init-method-std=%g must not be "
+                         "negative",
+                         a->min_lr, a->weight_decay, a->init_method_std);
+    if (a->epsilon <= 0)
+        return error_set(err, "--adam-eps=%g must be above 0", a->epsilon);
     if (a->beta1 < 0 || a->beta1 >= 1 || a->beta2 < 0 || a->beta2 >= 1)
         return error_set(err, "--adam-beta1=%g and --adam-beta2=%g must be at least 0 and below 1",
                          a->beta1, a->beta2);
@@ -215,7 +225,10 @@ static int derive_model(struct arguments *a, struct error *err)
         return error_set(err, "--fp16 and --bf16 exclude each other; leave out one");
     if (a->hidden_dropout < 0 || a->hidden_dropout >= 1 || a->attention_dropout < 0 ||
         a->attention_dropout >= 1)
-        return error_set(err, "dropout must be at least 0 and below 1");
+        return error_set(err,
+                         "--hidden-dropout=%g and --attention-dropout=%g must be at least 0 and "
+                         "below 1",
+                         a->hidden_dropout, a->attention_dropout);
     if (a->rotary_percent <= 0 || a->rotary_percent > 1)
         return error_set(err, "--rotary-percent=%g must be above 0 and at most 1",
                          a->rotary_percent);

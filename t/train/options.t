@@ -135,6 +135,10 @@ while IFS='|' read -r options text; do
     like "$out" "$text" "with what to do"
 done <<'EOT'
 --batch-size 4|use --micro-batch-size
+--lr 1e-4 --min-lr 1e-3|--min-lr=0.001 is above --lr=0.0001
+--weight-decay -1|--weight-decay=-1 .* must not be negative
+--adam-eps 0|--adam-eps=0 must be above 0
+--hidden-dropout 1|--hidden-dropout=1 and --attention-dropout=0.1 must be at least 0 and below 1
 --model-parallel-size 4|use --tensor-model-parallel-size
 --hiden-size 4|did you mean --hidden-size
 --num-layer 4|did you mean --num-layers or --num-layers-per-virtual-pipeline-stage\?

@@ -46,7 +46,8 @@ EOT
         is "$rc" 0 "$script ${options//,/ }" || diag "$out"
         unlike "$(words $script ${options//,/ })" " --($unwanted) " "  alone"
     done <<'EOT'
---lr,1e-4 save-interval 500
+--lr,5e-5 save-interval 500|lr 1e-3|min-lr 1e-4
+--lr=5e-5 save-interval 500|lr 1e-3|min-lr 1e-4
 --train-iters,5000 train-iters 40|save-interval 10|eval-interval 20|log-interval 5
 --train-samples=4000 train-iters 40|save-interval 10|eval-interval 20|log-interval 5
 --lr-warmup-iters,10 lr-warmup-fraction .1
