@@ -336,17 +336,21 @@ static char *make_index(const struct hf_files *files, size_t *size, struct error
     return NULL;
 }
 
-/* Is it a name that an export can have given, and not one of these files? */
+/* Is it a name that an export can have given, finished or not, and not one of these files? */
 static int is_stale(const struct hf_files *files, const char *name)
 {
+    size_t length = strlen(name), tail = strlen(".new");
     int number, of, end = 0;
 
-    if (strcmp(name, WHOLE_NAME) != 0 &&
-        (sscanf(name, "model-%5d-of-%5d.safetensors%n", &number, &of, &end) != 2 || end == 0 ||
-         name[end] != '\0'))
+    if (length > tail && strcmp(name + length - tail, ".new") == 0)
+        length -= tail;
+    if ((length != strlen(WHOLE_NAME) || strncmp(name, WHOLE_NAME, length) != 0) &&
+        (sscanf(name, "model-%5d-of-%5d.safetensors%n", &number, &of, &end) != 2 ||
+         (size_t)end != length))
         return 0;
     for (size_t i = 0; i < files->count; i++)
-        if (strcmp(files->list[i].name, name) == 0)
+        if (strlen(files->list[i].name) == length &&
+            strncmp(files->list[i].name, name, length) == 0)
             return 0;
     return 1;
 }

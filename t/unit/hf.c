@@ -331,7 +331,11 @@ static void test_export(void)
     is_int(export(INT64_MAX), 0, "an export to one file");
     is_int(export(1), 0, "to several in its place");
     ok(!there("back/model.safetensors"), "the one file is gone");
+    write_text("back/model-00001-of-00003.safetensors.new", "of one that was killed");
+    write_text("back/model-00001-of-00003.safetensors.old", "of somebody else");
     is_int(export(INT64_MAX), 0, "and back");
+    ok(!there("back/model-00001-of-00003.safetensors.new"), "with what another began");
+    ok(there("back/model-00001-of-00003.safetensors.old"), "and without what is not ours");
     ok(there("back/model.safetensors") && !there("back/model.safetensors.index.json") &&
            !there("back/model-00002-of-00012.safetensors"),
        "nothing of the several is left");
