@@ -228,6 +228,15 @@ static const char *type_name(const struct model_config *c)
     return c->type == TYPE_FP32 ? "float32" : c->type == TYPE_BF16 ? "bfloat16" : "float16";
 }
 
+/* Where nothing is said, the tokens that begin and end a text are those of the vocabulary that the
+ * family once came with. In another one they are some tokens or other, and texts would end there.
+ */
+static const char *no_ends(const struct model_config *c, int64_t usual)
+{
+    return c->shape.vocabulary == usual ? ""
+                                        : "  \"bos_token_id\": null,\n  \"eos_token_id\": null,\n";
+}
+
 static void print_gpt2(const struct model_config *c, FILE *f)
 {
     const struct model_shape *s = &c->shape;
@@ -239,11 +248,11 @@ static void print_gpt2(const struct model_config *c, FILE *f)
             "  \"n_layer\": %lld,\n  \"n_head\": %lld,\n  \"n_inner\": %lld,\n"
             "  \"layer_norm_epsilon\": %.9g,\n  \"embd_pdrop\": %.9g,\n  \"resid_pdrop\": %.9g,\n"
             "  \"attn_pdrop\": %.9g,\n  \"initializer_range\": %.9g,\n"
-            "  \"tie_word_embeddings\": true,\n  \"torch_dtype\": \"%s\"\n}\n",
+            "  \"tie_word_embeddings\": true,\n%s  \"torch_dtype\": \"%s\"\n}\n",
             (long long)s->vocabulary, (long long)c->positions, (long long)c->positions,
             (long long)s->hidden, (long long)s->layers, (long long)s->heads,
             (long long)s->ffn_hidden, c->epsilon, c->hidden_dropout, c->hidden_dropout,
-            c->attention_dropout, c->init_std, type_name(c));
+            c->attention_dropout, c->init_std, no_ends(c, 50257), type_name(c));
 }
 
 static void print_llama(const struct model_config *c, FILE *f)
@@ -258,11 +267,11 @@ static void print_llama(const struct model_config *c, FILE *f)
             "  \"num_attention_heads\": %lld,\n  \"num_key_value_heads\": %lld,\n"
             "  \"head_dim\": %lld,\n  \"rms_norm_eps\": %.9g,\n  \"rope_theta\": %.9g,\n"
             "  \"attention_bias\": false,\n  \"mlp_bias\": false,\n  \"initializer_range\": %.9g,\n"
-            "  \"tie_word_embeddings\": %s,\n",
+            "  \"tie_word_embeddings\": %s,\n%s",
             (long long)s->vocabulary, (long long)c->positions, (long long)s->hidden,
             (long long)s->ffn_hidden, (long long)s->layers, (long long)s->heads,
             (long long)s->query_groups, (long long)s->kv_channels, c->epsilon, s->rotary_base,
-            c->init_std, c->tied ? "true" : "false");
+            c->init_std, c->tied ? "true" : "false", no_ends(c, 32000));
     if (c->rope_scaling.used)
         fprintf(f,
                 "  \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": %.9g, "

@@ -315,12 +315,26 @@ static int there(const char *name)
     return access(path_of(name), F_OK) == 0;
 }
 
+/* Does the exported configuration hold this? */
+static int says(const char *text)
+{
+    char all[4096] = "";
+    FILE *file = fopen(path_of("back/config.json"), "r");
+
+    if (!file)
+        return 0;
+    all[fread(all, 1, sizeof(all) - 1, file)] = '\0';
+    fclose(file);
+    return strstr(all, text) != NULL;
+}
+
 static void test_export(void)
 {
     struct rlimit limit, few;
 
     is_int(export(1), 0, "an export to several files");
     ok(there("back/model.safetensors.index.json"), "with an index");
+    ok(says("\"eos_token_id\": null"), "and without the end of texts of another vocabulary");
     /* What cannot be replaced: a directory with something in it. */
     unlink(path_of("back/model-00002-of-00012.safetensors"));
     mkdir(path_of("back/model-00002-of-00012.safetensors"), 0777);
