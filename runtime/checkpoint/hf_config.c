@@ -165,6 +165,9 @@ static int read_llama(struct json_value root, struct model_config *c, struct err
         return error_set(err, "hidden_act other than silu is not supported");
     if (attention_bias || mlp_bias)
         return error_set(err, "a Llama with biases is not supported");
+    if (s->kv_channels % 2 != 0)
+        return error_set(err, "its heads have %lld channels, which cannot be rotated in pairs",
+                         (long long)s->kv_channels);
     s->family = MODEL_LLAMA;
     c->position = POSITION_ROPE;
     c->norm = NORM_RMS;

@@ -188,6 +188,11 @@ static int read_positions(struct megatron_source *s, const struct pickle_value *
         return error_set(err, "its max_position_embeddings is missing");
     c->shape.rotary_base = real(args, "rotary_base", 10000);
     c->rotary_percent = real(args, "rotary_percent", 1);
+    /* Megatron-LM then rotates one channel more than it says. */
+    if (c->position == POSITION_ROPE &&
+        (int64_t)((double)c->shape.kv_channels * c->rotary_percent) % 2 != 0)
+        return error_set(err, "its rotary_percent of %g leaves an odd number of %lld channels",
+                         c->rotary_percent, (long long)c->shape.kv_channels);
     if (flag(args, "use_rope_scaling", 0)) {
         c->rope_scaling.used = 1;
         c->rope_scaling.factor = real(args, "rope_scaling_factor", 8);

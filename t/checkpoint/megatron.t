@@ -117,6 +117,10 @@ for say in window_size:list:-1,0 softmax_type:str:vanilla no_rope_freq:none posi
     make say=$say
     same_as gpt-hf "$say"
 done
+hf=llama-hf
+make version=3 say=rotary_percent:real:0.4
+refused "a pair that is cut in two" 'rotary_percent of 0.4 leaves an odd number of 8 channels' --vocab-size 300
+hf=gpt-hf
 make more=lm_head/dense.weight
 refused "a BERT" 'tensor lm_head/dense.weight has no place in a GPT model' --vocab-size 300
 make more=decoder.layers.0.self_attention.q_layernorm.weight names=core args=0 version=3

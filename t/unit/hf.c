@@ -184,6 +184,8 @@ static void test_configs(void)
         {LLAMA(",\"attention_bias\":\"yes\""), IN "attention_bias must be true or false"},
         {LLAMA(",\"attention_bias\":true"), IN "a Llama with biases is not supported"},
         {LLAMA(",\"tie_word_embeddings\":null"), IN "tie_word_embeddings must be true or false"},
+        {LLAMA(",\"head_dim\":3"),
+         IN "its heads have 3 channels, which cannot be rotated in pairs"},
         {LLAMA(",\"hidden_act\":null"), IN "hidden_act must be a text"},
         {LLAMA(",\"quantization_config\":{\"quant_method\":\"fp8\"}"),
          IN "quantized weights (quantization_config) are not supported"},
