@@ -126,9 +126,16 @@ int tokenizer_files_save(const char *directory, const struct tokenizer_config *c
 
 int tokenizer_files_copy(const char *from, const char *to, int own, struct error *err)
 {
-    static const char *const names[] = {
-        "tokenizer.json",        "tokenizer.model",         "vocab.json",         "merges.txt",
-        "tokenizer_config.json", "special_tokens_map.json", "tokenizer.tiktoken", TOKENIZER_RECORD};
+    /* generation_config.json has the numbers of the tokens at which texts end. */
+    static const char *const names[] = {"tokenizer.json",
+                                        "tokenizer.model",
+                                        "vocab.json",
+                                        "merges.txt",
+                                        "tokenizer_config.json",
+                                        "special_tokens_map.json",
+                                        "generation_config.json",
+                                        "tokenizer.tiktoken",
+                                        TOKENIZER_RECORD};
     size_t count = sizeof(names) / sizeof(names[0]);
     char path[PATH_MAX];
 

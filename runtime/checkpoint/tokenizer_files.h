@@ -15,8 +15,8 @@
 int tokenizer_files_save(const char *directory, const struct tokenizer_config *config,
                          struct error *err);
 
-/* Copy the tokenizer that 'from' has to 'to'; none is no error. 'own': with the record and files of
- * types that Hugging Face does not know. */
+/* Copy the tokenizer that 'from' has to 'to', and at which of its tokens texts end; none is no
+ * error. 'own': with the record and files of types that Hugging Face does not know. */
 int tokenizer_files_copy(const char *from, const char *to, int own, struct error *err);
 
 /* Complete 'config' by what 'directory' has; its paths are put into 'first' and 'second'. Returns

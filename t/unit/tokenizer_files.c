@@ -12,7 +12,8 @@
     "\"ab\":2,\"</s>\":3,\"<stop>\":4},\"merges\":[\"a b\"]}}"
 
 static const char *const names[] = {"tokenizer.json", "tokenizer_config.json",
-                                    "special_tokens_map.json", TOKENIZER_RECORD};
+                                    "special_tokens_map.json", "generation_config.json",
+                                    TOKENIZER_RECORD};
 static char directory[] = "/tmp/megatron-tokenizer-XXXXXX";
 
 static const char *path_of(const char *folder, const char *name)
@@ -71,7 +72,9 @@ static int is_kept(const char *name)
 
 int main(void)
 {
-    static const char *const folders[] = {"named", "plain", "kept"};
+    static const char *const folders[] = {"named", "plain", "kept", "copied"};
+    char from[256], to[256];
+    struct error err;
 
     if (!mkdtemp(directory))
         return 1;
@@ -90,6 +93,14 @@ int main(void)
     ok(!is_kept("tokenizer_config.json") && !is_kept("special_tokens_map.json"),
        "and nothing of the first one is left");
     ok(keep("named", ".") == 4, "a tokenizer that is named by its folder");
+
+    write_text("named", "generation_config.json", "{\"eos_token_id\": [3, 4]}");
+    snprintf(from, sizeof(from), "%s", path_of("named", ""));
+    snprintf(to, sizeof(to), "%s", path_of("copied", ""));
+    ok(tokenizer_files_copy(from, to, 0, &err) == 0 &&
+           access(path_of("copied", "tokenizer_config.json"), F_OK) == 0 &&
+           access(path_of("copied", "generation_config.json"), F_OK) == 0,
+       "where texts end goes along with a tokenizer");
 
     for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
         for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++)
