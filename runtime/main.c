@@ -79,6 +79,14 @@ int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "--help";
 
+    if (strcmp(name, "help") == 0 && argc > 2) {
+        static const char *const ask[] = {"--help", NULL};
+
+        for (size_t i = 0; commands[i]; i++)
+            if (strcmp(commands[i]->name, argv[2]) == 0)
+                return run_command(commands[i], 1, ask);
+        return unknown_command(argv[2]);
+    }
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         print_help(stdout);
         return 0;

@@ -25,6 +25,9 @@ int split_parse(const char *text, struct split_range ranges[SPLITS], struct erro
         if (!is_number_part(*at)) {
             if (*at == '-')
                 return error_set(err, "--split=%s: numbers must not be negative", text);
+            if ((*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') || *at == '%')
+                return error_set(err, "--split=%s: give up to three numbers, such as 949,50,1",
+                                 text);
             at++;
             continue;
         }

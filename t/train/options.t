@@ -61,6 +61,11 @@ like "$out" 'warning: --profile: no step but the first' "--profile of a run that
 try "$megatron" train "${small[@]}" --train-iters 1 --profile
 like "$out" 'time of a step by part, mean of 1:' "--profile of a single step"
 
+# --- Help
+is "$("$megatron" help train)" "$("$megatron" train --help)" "megatron help COMMAND"
+try "$megatron" help trian
+is "$rc $out" "2 megatron: unknown command trian; did you mean train?" "  of an unknown one"
+
 # --- What is missing or does not fit is named
 try "$megatron" train --megatron-model 1.7B --mock-data --train-iters 1 --lr 1e-3 --device cpu
 is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: --micro-batch-size is needed: samples of one pass on a rank" "a model without a batch"
