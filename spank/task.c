@@ -447,6 +447,23 @@ static void bind_memory(const struct task *task, const struct share_result *resu
                         strerror(errno));
 }
 
+/* That another layout counts than the one that was asked for and checked is said in any case. */
+static void say_left(const struct task *task, const char *left)
+{
+    static const enum contract_variable layout[] = {CONTRACT_TP, CONTRACT_PP, CONTRACT_CP,
+                                                    CONTRACT_MODEL};
+    bool other = false;
+
+    for (size_t i = 0; i < sizeof(layout) / sizeof(layout[0]); i++)
+        other |= strstr(left, contract_name(layout[i])) != NULL;
+    if (other && task->facts.node_rank == 0)
+        slurm_spank_log("megatron: %s: the variables of the job count, not the options that were "
+                        "checked: %s; unset them",
+                        task->facts.node, left);
+    else if (left[0] && task->plugin->settings.verbose)
+        slurm_spank_log("megatron: %s: left as exported: %s", task->facts.node, left);
+}
+
 static int apply(struct task *task, struct error *err)
 {
     struct plugin *plugin = task->plugin;
@@ -467,8 +484,8 @@ static int apply(struct task *task, struct error *err)
     if (environment_export(task->spank, &task->facts, &plugin->settings, &plugin->config,
                            plugin->share, left, err))
         return -1;
-    if (left[0] && plugin->settings.verbose && task->facts.local == 0)
-        slurm_spank_log("megatron: %s: left as exported: %s", task->facts.node, left);
+    if (task->facts.local == 0)
+        say_left(task, left);
     return 0;
 }
 

@@ -43,7 +43,14 @@ is "$rc" 0 "--megatron-verbose with nothing to say"
 try as_user env MASTER_PORT=1234 MEGATRON_TP=7 NCCL_IB_HCA=mine srun -n2 --megatron-tp=2 --megatron-verbose \
     bash -c 'echo $MASTER_PORT $MEGATRON_MASTER_PORT $MEGATRON_TP $NCCL_IB_HCA'
 like "$out" "^1234 1234 7 mine$" "what the user exported stays"
-like "$out" "left as exported: MEGATRON_TP" "and is said"
+like "$out" "the variables of the job count, not the options that were checked: MEGATRON_TP.*; unset them" "and is said"
+try as_user env MEGATRON_TP=7 srun -N2 -n2 --megatron-tp=2 true
+is "$(grep -c 'megatron: n1: the variables of the job count, not the options that were checked: MEGATRON_TP; unset them' <<<"$out")" 1 \
+    "once, also where nobody asked, since the layout was checked" || diag "$out"
+try as_user env MASTER_PORT=1234 NCCL_IB_HCA=mine srun -n2 --megatron-tp=2 true
+is "$out" "" "which other variables are not"
+try as_user env NCCL_IB_HCA=mine MASTER_PORT=1234 srun -n2 --megatron-tp=2 --megatron-verbose true
+unlike "$out" "unset them" "nor with --megatron-verbose"
 
 # --- check, list, help --------------------------------------------------------------------------
 try as_user srun -N2 -n8 --gres=gpu:4 --megatron-tp=4 --megatron-model=llama2-7b --megatron-check sleep 1
