@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Steps of a run that nobody would like to begin anew. */
+enum { LONG_RUN = 1000 };
+
 /* Micro-batches that a data-parallel rank takes of a global batch. */
 static int64_t micros_of(const struct arguments *a, int64_t batch)
 {
@@ -134,6 +137,9 @@ static void print_run(const struct arguments *a)
            "\n    validation: %" PRId64 "\n    test:       %" PRId64 "\n",
            samples[DATASET_TRAIN], samples[DATASET_VALID], samples[DATASET_TEST]);
     printf("setting training iterations to %" PRId64 "\n", a->total_iterations);
+    if (a->save && a->save_interval <= 0 && a->total_iterations >= LONG_RUN && !a->skip_train)
+        printf("note: without --save-interval a checkpoint is saved at the end only; a run that is "
+               "killed begins anew\n");
 }
 
 static void print_rank(const struct layout_position *at, const struct rank_plan *plan)

@@ -82,6 +82,18 @@ unlike "$out" "number of parameters" "  as early"
 try "$megatron" train "${small[@]}" --save "" --save-interval 1
 is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: --save is empty; give a path, or leave it out" "--save of a variable that is not set"
 
+# --- A long run that would be lost
+while IFS='|' read -r options count; do
+    # shellcheck disable=SC2086
+    try "$megatron" train "${small[@]}" --exit-interval 1 $options
+    is "$(grep -c '^note: without --save-interval a checkpoint is saved at the end only' <<<"$out")" "$count" "a note for ${options//$scratch\//}"
+done <<EOT
+--train-iters 5000 --save $scratch/long1|1
+--train-iters 5000 --save $scratch/long2 --save-interval 1000|0
+--train-iters 500 --save $scratch/long3|0
+--train-iters 5000|0
+EOT
+
 # --- Gradients that are not finite: the step is skipped, and the line has neither loss nor norm.
 try "$megatron" train "${small[@]}" --lr 1e30 --clip-grad 0
 like "$out" 'iteration        4/ .* global batch size:     2 \| loss scale: 1\.0 \| number of skipped iterations:   1 \| number of nan iterations:   1 \|' \
