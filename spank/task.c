@@ -266,7 +266,10 @@ static int decide(struct task *task, struct error *err)
         return error_prefix(err, "%s", facts->node);
     check_fabric(task);
     say_notes(task, task->notes.warnings);
-    if (settings->verbose)
+    /* Who lists CPUs wants to know which of them there are not; that it is so on one node will do.
+     */
+    if (settings->verbose ||
+        (settings->bind[0] >= '0' && settings->bind[0] <= '9' && facts->node_rank == 0))
         say_notes(task, task->notes.text);
     if (settings->show)
         show(task);

@@ -22,6 +22,11 @@ for policy in auto none numa core 0-3 0/4; do
     try as_user srun -n2 -N1 --megatron-bind=$policy true
     is "$rc" 0 "--megatron-bind=$policy"
 done
+try as_user srun -N1 -n2 --megatron-bind=0-7/0-7 true
+is "$rc $(grep -c 'megatron: n[12]: some CPUs listed for task [01] are not granted and are left out$' <<<"$out")" "0 2" \
+    "--megatron-bind with CPUs that the step has not says so" || diag "$out"
+try as_user srun -N1 -n2 --exclusive -c4 --megatron-bind=0-7/0-7 true
+is "$rc $out" "0 " "and nothing where it has them"
 for policy in auto none all; do
     try as_user srun -n2 --megatron-nics=$policy true
     is "$rc $out" "0 " "--megatron-nics=$policy"
