@@ -125,12 +125,12 @@ is "$(grep -c 'CPUs [0-9,-]* (left alone)' <<<"$out")" 2 "off=bind"
 
 # --- versions, topology, values that reach a node unchecked ------------------------------------------
 plugstack client-version=0.0.9
-try as_user srun -n2 --megatron-tp=2 echo ran
+try as_user srun -w n1 -n2 --megatron-tp=2 echo ran
 is "$rc" 0 "another version in srun is no failure"
 like "$out" "megatron: n1: srun has version 0.0.9 of the plugin \(for Slurm [0-9.]+\), this node [0-9.]+ \(for Slurm [0-9.]+\)" "but is said"
 is "$(grep -c 'srun has version' <<<"$out")" 1 "once for a node"
 plugstack topology=/nonexistent.xml run=/nonexistent/run
-try as_user srun -n2 --megatron-tp=2 echo ran
+try as_user srun -w n1 -n2 --megatron-tp=2 echo ran
 like "$out" "megatron: n1: .*/nonexistent.xml" "a topology that is not there fails the step"
 unlike "$out" "^ran$" "and only that"
 others "topology"
