@@ -1,4 +1,4 @@
-/* Communication of CPU ranks over MPI. Every operation is started without blocking and then waited
+/* Communication of CPU ranks over MPI. Every operation is started without blocking and then asked
  * for with a deadline, within the stream it was given to. Calls that MPI has only as blocking ones
  * are guarded: a rank that waits in them for ever ends with a sentence. MPI itself may never notice
  * that a rank is lost, with its slurmstepd or its node: TCP connections to rank 0 tell. */
@@ -45,6 +45,14 @@ enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, EXCHANGE };
 static const char *const kind_names[] = {"all-reduce", "all-gather", "reduce-scatter", "broadcast",
                                          "send and receive"};
 
+/* An operation under way. */
+struct progress {
+    int count; /* of requests; 0: it has not begun */
+    MPI_Request requests[COMM_MESSAGES];
+    int64_t turn;
+    double asked, waited; /* when last, and how long in all; while nobody asks no time counts */
+};
+
 /* What goes through the stream. */
 struct call {
     enum kind kind;
@@ -55,12 +63,14 @@ struct call {
     enum device_type type;
     enum comm_operator op;
     int root;
+    struct progress progress;
 };
 
 struct exchange_call {
     struct mpi_group *group;
     size_t count;
     struct comm_message messages[COMM_MESSAGES];
+    struct progress progress;
 };
 
 _Static_assert(sizeof(struct exchange_call) <= DEVICE_OPERANDS, "an exchange fits the operands");
@@ -102,25 +112,27 @@ static int mpi_type(enum device_type type, MPI_Datatype *out)
     }
 }
 
-/* Wait for all requests. Yields and then sleeps, so that ranks may outnumber the cores. A rank that
- * is lost meanwhile ends the wait. */
-static int wait_all(const struct mpi_comm *comm, MPI_Request *requests, int count, int *done)
+/* Ask once for all requests. Yields and then sleeps, so that ranks may outnumber the cores. Returns
+ * 1 when nothing more will come of it: they are 'done', failed with 'rc', or the deadline is over.
+ * A rank that is lost meanwhile ends the wait, too. */
+static int ask(const struct mpi_comm *comm, struct progress *p, int *rc, int *done)
 {
-    double until = clock_now() + comm->base.deadline;
-    int rc = MPI_SUCCESS;
+    double now = clock_now();
 
     *done = 0;
-    for (int64_t turn = 0;; turn++) {
-        rc = MPI_Testall(count, requests, done, MPI_STATUSES_IGNORE);
-        if (rc != MPI_SUCCESS || *done || comm->failed)
-            return rc;
-        if (turn > 1000 && clock_now() > until)
-            return rc;
-        if (turn > 3000)
-            nanosleep(&(struct timespec){0, 50000}, NULL);
-        else if (turn > 50)
-            sched_yield();
-    }
+    *rc = MPI_Testall(p->count, p->requests, done, MPI_STATUSES_IGNORE);
+    if (*rc != MPI_SUCCESS || *done || comm->failed)
+        return 1;
+    if (p->turn++ > 0 && now - p->asked < 1)
+        p->waited += now - p->asked;
+    p->asked = now;
+    if (p->waited > comm->base.deadline)
+        return 1;
+    if (p->turn > 3000)
+        nanosleep(&(struct timespec){0, 50000}, NULL);
+    else if (p->turn > 50)
+        sched_yield();
+    return 0;
 }
 
 static void report(struct mpi_group *group, enum kind kind, int rc, int done)
@@ -180,63 +192,77 @@ static int start(const struct call *c, MPI_Datatype type, MPI_Request *request)
     }
 }
 
-static void run_call(const void *operands)
+static int poll_call(void *operands)
 {
-    const struct call *c = operands;
+    struct call *c = operands;
     struct mpi_comm *comm = (struct mpi_comm *)c->group->base.comm;
     MPI_Datatype type;
-    MPI_Request request = MPI_REQUEST_NULL;
-    int rc, done = 0;
+    int rc = MPI_SUCCESS, done = 0;
 
     if (comm->failed)
-        return;
-    if (mpi_type(c->type, &type) < 0 || c->count > INT32_MAX) {
-        fail(comm, "rank %d: %s of %zu elements in this type is beyond MPI", comm->base.rank,
-             kind_names[c->kind], c->count);
-        return;
+        return 1;
+    if (c->progress.count == 0) {
+        if (mpi_type(c->type, &type) < 0 || c->count > INT32_MAX) {
+            fail(comm, "rank %d: %s of %zu elements in this type is beyond MPI", comm->base.rank,
+                 kind_names[c->kind], c->count);
+            return 1;
+        }
+        rc = start(c, type, &c->progress.requests[0]);
+        c->progress.count = 1;
     }
-    rc = start(c, type, &request);
-    if (rc == MPI_SUCCESS)
-        rc = wait_all(comm, &request, 1, &done);
+    if (rc == MPI_SUCCESS && !ask(comm, &c->progress, &rc, &done))
+        return 0;
     report(c->group, c->kind, rc, done);
     if (c->kind == REDUCE_SCATTER && rc == MPI_SUCCESS && done)
         memcpy(c->to, c->group->space, c->count * type_size(c->type));
+    return 1;
 }
 
-static void run_exchange(const void *operands)
+static int start_exchange(struct exchange_call *c)
 {
-    const struct exchange_call *c = operands;
     struct mpi_comm *comm = (struct mpi_comm *)c->group->base.comm;
-    MPI_Request requests[COMM_MESSAGES];
+    struct progress *p = &c->progress;
     MPI_Datatype type = MPI_FLOAT;
-    int rc = MPI_SUCCESS, done = 0, count = 0;
+    int rc = MPI_SUCCESS;
 
-    if (comm->failed)
-        return;
     for (size_t i = 0; i < c->count && rc == MPI_SUCCESS; i++) {
         const struct comm_message *m = &c->messages[i];
 
         if (mpi_type(m->type, &type) < 0 || m->count > INT32_MAX) {
             fail(comm, "rank %d: a message of %zu elements in this type is beyond MPI",
                  comm->base.rank, m->count);
-            return;
+            return rc;
         }
         rc = m->send ? MPI_Isend(m->buffer, (int)m->count, type, m->peer, 0, c->group->comm,
-                                 &requests[count])
+                                 &p->requests[p->count])
                      : MPI_Irecv(m->buffer, (int)m->count, type, m->peer, 0, c->group->comm,
-                                 &requests[count]);
-        count++;
+                                 &p->requests[p->count]);
+        p->count++;
     }
-    if (rc == MPI_SUCCESS)
-        rc = wait_all(comm, requests, count, &done);
+    return rc;
+}
+
+static int poll_exchange(void *operands)
+{
+    struct exchange_call *c = operands;
+    struct mpi_comm *comm = (struct mpi_comm *)c->group->base.comm;
+    int rc = MPI_SUCCESS, done = 0;
+
+    if (!comm->failed && c->progress.count == 0)
+        rc = start_exchange(c);
+    if (comm->failed)
+        return 1;
+    if (rc == MPI_SUCCESS && !ask(comm, &c->progress, &rc, &done))
+        return 0;
     report(c->group, EXCHANGE, rc, done);
+    return 1;
 }
 
 static void submit(struct comm_group *group, struct device_stream *stream, struct call call)
 {
     call.group = (struct mpi_group *)group;
     if (group->size > 1)
-        device_stream_call(stream, run_call, &call, sizeof(call));
+        device_stream_poll(stream, poll_call, &call, sizeof(call), 0);
 }
 
 static void all_reduce(struct comm_group *group, struct device_stream *stream, void *buffer,
@@ -277,7 +303,7 @@ static void broadcast(struct comm_group *group, struct device_stream *stream, vo
 static void exchange(struct comm_group *group, struct device_stream *stream,
                      const struct comm_message *messages, size_t count)
 {
-    struct exchange_call call = {(struct mpi_group *)group, count, {{0}}};
+    struct exchange_call call = {.group = (struct mpi_group *)group, .count = count};
 
     if (count == 0)
         return;
@@ -287,7 +313,7 @@ static void exchange(struct comm_group *group, struct device_stream *stream,
         return;
     }
     memcpy(call.messages, messages, count * sizeof(*messages));
-    device_stream_call(stream, run_exchange, &call, sizeof(call));
+    device_stream_poll(stream, poll_exchange, &call, sizeof(call), 1);
 }
 
 static struct comm_group *group_create(struct comm *base, const char *name, const int *ranks,
@@ -368,13 +394,14 @@ static int check(struct comm *base, struct error *err)
 }
 
 /* Wait for what all ranks have to join in; 'rc' says whether it could be begun. */
-static int meet(struct comm *base, int rc, MPI_Request *request, struct error *err)
+static int meet(struct comm *base, int rc, const MPI_Request *request, struct error *err)
 {
     struct mpi_comm *comm = (struct mpi_comm *)base;
+    struct progress progress = {.count = 1, .requests = {*request}};
     int done = 0;
 
-    if (rc == MPI_SUCCESS)
-        rc = wait_all(comm, request, 1, &done);
+    while (rc == MPI_SUCCESS && !ask(comm, &progress, &rc, &done))
+        ;
     if (rc == MPI_SUCCESS && done)
         return 0;
     if (comm->failed)

@@ -36,7 +36,7 @@
 extern "C" {
 #endif
 
-#define DEVICE_ABI       3   /* of this header; a backend with another one is refused */
+#define DEVICE_ABI       4   /* of this header; a backend with another one is refused */
 #define DEVICE_OPERANDS  512 /* bytes; no operands are larger */
 #define DEVICE_ALIGNMENT 256 /* bytes; of memory from device_allocate and of tensors in arenas */
 
@@ -493,8 +493,8 @@ struct device {
     void (*stream_destroy)(struct device_stream *stream);
     int (*stream_wait)(struct device_stream *stream, double seconds, struct error *err);
     void *(*stream_native)(struct device_stream *stream);
-    void (*stream_call)(struct device_stream *stream, void (*call)(const void *operands),
-                        const void *operands, size_t size);
+    void (*stream_poll)(struct device_stream *stream, int (*poll)(void *operands),
+                        const void *operands, size_t size, int later);
 
     struct device_event *(*event_create)(struct device *device, int timing, struct error *err);
     void (*event_destroy)(struct device_event *event);
@@ -637,13 +637,14 @@ static inline void *device_stream_native(struct device_stream *stream)
     return stream->device->stream_native(stream);
 }
 
-/* Call a host function in stream order, with a copy of 'size' (at most DEVICE_OPERANDS) bytes. It
- * may not call the device. On a CPU this is how collectives get into a stream. */
-static inline void device_stream_call(struct device_stream *stream,
-                                      void (*call)(const void *operands), const void *operands,
-                                      size_t size)
+/* Call a host function in stream order, with a copy of 'size' (at most DEVICE_OPERANDS) bytes that
+ * is its own, again and again until it returns 1; other streams go on meanwhile. It may not call
+ * the device. On a CPU this is how communication gets into a stream: with 'later' it may be left
+ * unfinished until somebody waits for it or follows it, without it is done where it is given. */
+static inline void device_stream_poll(struct device_stream *stream, int (*poll)(void *operands),
+                                      const void *operands, size_t size, int later)
 {
-    stream->device->stream_call(stream, call, operands, size);
+    stream->device->stream_poll(stream, poll, operands, size, later);
 }
 
 /* A mark in a stream; 'timing' for event_seconds. */

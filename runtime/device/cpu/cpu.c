@@ -92,7 +92,7 @@ int cpu_workspace(struct cpu_plan *plan, size_t bytes, struct error *err)
 static void plan_run(struct device_plan *base, struct device_stream *stream, const void *operands,
                      size_t size)
 {
-    cpu_submit(stream, (struct cpu_plan *)base, NULL, operands, size);
+    cpu_submit(stream, (struct cpu_plan *)base, operands, size);
 }
 
 /* Who makes the plan of each kind of operation. */

@@ -41,9 +41,9 @@ void cpu_plan_work(struct cpu_plan *plan, const void *operands);
 /* Run all that waits in streams and can go on. */
 void cpu_finish(struct cpu_device *device);
 
-/* Run 'call' with a copy of the operands, now or when the stream's turn comes. */
-void cpu_submit(struct device_stream *stream, struct cpu_plan *plan,
-                void (*call)(const void *operands), const void *operands, size_t size);
+/* Do the plan's work with a copy of the operands, now or when the stream's turn comes. */
+void cpu_submit(struct device_stream *stream, struct cpu_plan *plan, const void *operands,
+                size_t size);
 
 /* stream.c: the stream, event and copy calls of the device. */
 void cpu_stream_calls(struct device *device);

@@ -1,5 +1,6 @@
-/* Streams and events. Usually work is done where it is submitted, so a stream is empty and an event
- * always passed. With random_order work waits in its stream, and whoever waits runs heads of
+/* Streams and events. Usually work is done where it is submitted: a stream is empty and an event
+ * passed, unless communication is under way in the stream, which what comes behind it then waits
+ * for. With random_order all work waits in its stream, and whoever waits runs heads of
  * streams picked at random until what it waits for is done: an order any device might take. Streams
  * run in bursts, so that now and then one falls far behind another. A missing event then shows as a
  * wrong result. */
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum task_kind { TASK_PLAN, TASK_CALL, TASK_COPY, TASK_RECORD, TASK_FOLLOW };
+enum task_kind { TASK_PLAN, TASK_POLL, TASK_COPY, TASK_RECORD, TASK_FOLLOW };
 
 struct cpu_event {
     struct device_event base;
@@ -27,7 +28,7 @@ struct copy_operands {
 struct task {
     enum task_kind kind;
     struct cpu_plan *plan;
-    void (*call)(const void *operands);
+    int (*poll)(void *operands);
     struct cpu_event *event;
     int64_t mark; /* recording number of the event */
     struct task *next;
@@ -63,7 +64,8 @@ static struct cpu_stream *stream_of(struct device_stream *stream)
 /* Is work kept for later, in the stream or in what is recorded of it? */
 static int keeps(struct device_stream *stream)
 {
-    return device_of(stream)->random_order || stream_of(stream)->recording;
+    return device_of(stream)->random_order || stream_of(stream)->recording ||
+           stream_of(stream)->tasks.head;
 }
 
 static struct task *append(struct device_stream *base, enum task_kind kind)
@@ -85,7 +87,8 @@ static struct task *append(struct device_stream *base, enum task_kind kind)
     return task;
 }
 
-static void run_task(struct cpu_device *device, struct task *task)
+/* Returns 0 where the task is not done yet. */
+static int run_task(struct cpu_device *device, struct task *task)
 {
     const struct copy_operands *copy = (const struct copy_operands *)task->operands;
 
@@ -94,9 +97,8 @@ static void run_task(struct cpu_device *device, struct task *task)
         if (!device->failed)
             cpu_plan_work(task->plan, task->operands);
         break;
-    case TASK_CALL:
-        task->call(task->operands);
-        break;
+    case TASK_POLL:
+        return task->poll(task->operands);
     case TASK_COPY:
         memmove(copy->to, copy->from, copy->bytes);
         break;
@@ -107,6 +109,7 @@ static void run_task(struct cpu_device *device, struct task *task)
     case TASK_FOLLOW:
         break;
     }
+    return 1;
 }
 
 static int runnable(const struct cpu_stream *stream)
@@ -136,7 +139,7 @@ static struct cpu_stream *choose(struct cpu_device *device)
     return device->favoured;
 }
 
-/* Run one task. Returns 0 where no stream can go on. */
+/* Run one task, or ask one that is under way. Returns 0 where no stream can go on. */
 static int run_any(struct cpu_device *device)
 {
     struct cpu_stream *chosen = choose(device);
@@ -145,10 +148,13 @@ static int run_any(struct cpu_device *device)
     if (!chosen)
         return 0;
     task = chosen->tasks.head;
+    if (!run_task(device, task)) {
+        device->favoured = NULL;
+        return 1;
+    }
     chosen->tasks.head = task->next;
     if (!chosen->tasks.head)
         chosen->tasks.tail = NULL;
-    run_task(device, task);
     free(task);
     return 1;
 }
@@ -159,23 +165,22 @@ void cpu_finish(struct cpu_device *device)
         ;
 }
 
-void cpu_submit(struct device_stream *stream, struct cpu_plan *plan,
-                void (*call)(const void *operands), const void *operands, size_t size)
+void cpu_submit(struct device_stream *stream, struct cpu_plan *plan, const void *operands,
+                size_t size)
 {
     struct task *task;
 
     if (!keeps(stream)) {
-        if (call)
-            call(operands);
-        else if (!device_of(stream)->failed)
+        if (!device_of(stream)->failed)
             cpu_plan_work(plan, operands);
+        /* Messages under way get on only when they are asked. */
+        run_any(device_of(stream));
         return;
     }
-    task = append(stream, call ? TASK_CALL : TASK_PLAN);
+    task = append(stream, TASK_PLAN);
     if (!task)
         return;
     task->plan = plan;
-    task->call = call;
     memcpy(task->operands, operands, size);
 }
 
@@ -224,10 +229,18 @@ static void *stream_native(struct device_stream *stream)
     return NULL;
 }
 
-static void stream_call(struct device_stream *stream, void (*call)(const void *operands),
-                        const void *operands, size_t size)
+static void stream_poll(struct device_stream *stream, int (*poll)(void *operands),
+                        const void *operands, size_t size, int later)
 {
-    cpu_submit(stream, NULL, call, operands, size);
+    int waits = !keeps(stream) && !later;
+    struct task *task = append(stream, TASK_POLL);
+
+    if (!task)
+        return;
+    task->poll = poll;
+    memcpy(task->operands, operands, size);
+    while (waits && stream_of(stream)->tasks.head)
+        run_any(device_of(stream));
 }
 
 static struct device_event *event_create(struct device *device, int timing, struct error *err)
@@ -280,13 +293,27 @@ static void event_record(struct device_event *base, struct device_stream *stream
     task->mark = event->recorded;
 }
 
+static int pass_event(struct cpu_event *event, struct error *err)
+{
+    while (event->passed < event->recorded)
+        if (!run_any((struct cpu_device *)event->base.device))
+            return error_set(err, "an event waits for another that nothing will record");
+    return 0;
+}
+
 static void event_follow(struct device_stream *stream, struct device_event *base)
 {
     struct cpu_event *event = (struct cpu_event *)base;
+    struct error err;
     struct task *task;
 
-    if (refuse_event(stream) || !keeps(stream) || event->passed >= event->recorded)
+    if (refuse_event(stream) || event->passed >= event->recorded)
         return;
+    if (!keeps(stream)) {
+        if (pass_event(event, &err) < 0)
+            device_fail(stream->device, err.text);
+        return;
+    }
     task = append(stream, TASK_FOLLOW);
     if (!task)
         return;
@@ -296,14 +323,10 @@ static void event_follow(struct device_stream *stream, struct device_event *base
 
 static int event_wait(struct device_event *base, double seconds, struct error *err)
 {
-    struct cpu_event *event = (struct cpu_event *)base;
-    struct cpu_device *device = (struct cpu_device *)base->device;
-
     (void)seconds;
-    while (event->passed < event->recorded)
-        if (!run_any(device))
-            return error_set(err, "an event waits for another that nothing will record");
-    return cpu_failure(device, err);
+    if (pass_event((struct cpu_event *)base, err) < 0)
+        return -1;
+    return cpu_failure((struct cpu_device *)base->device, err);
 }
 
 static int event_done(struct device_event *base)
@@ -361,7 +384,7 @@ static void graph_launch(struct device_graph *base, struct device_stream *stream
     for (struct task *task = ((struct cpu_graph *)base)->tasks.head; task; task = task->next) {
         struct task *copied;
 
-        if (!device_of(stream)->random_order) {
+        if (!keeps(stream)) {
             run_task(device_of(stream), task);
             continue;
         }
@@ -391,7 +414,7 @@ void cpu_stream_calls(struct device *device)
     device->stream_destroy = stream_destroy;
     device->stream_wait = stream_wait;
     device->stream_native = stream_native;
-    device->stream_call = stream_call;
+    device->stream_poll = stream_poll;
     device->event_create = event_create;
     device->event_destroy = event_destroy;
     device->event_record = event_record;

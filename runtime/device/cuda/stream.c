@@ -124,7 +124,7 @@ static void *stream_native(struct device_stream *stream)
 }
 
 struct host_call {
-    void (*call)(const void *operands);
+    int (*poll)(void *operands);
     unsigned char operands[DEVICE_OPERANDS];
 };
 
@@ -132,21 +132,23 @@ static void do_host_call(void *argument)
 {
     struct host_call *call = argument;
 
-    call->call(call->operands);
+    while (!call->poll(call->operands))
+        ;
     free(call);
 }
 
-static void stream_call(struct device_stream *stream, void (*call)(const void *operands),
-                        const void *operands, size_t size)
+static void stream_poll(struct device_stream *stream, int (*poll)(void *operands),
+                        const void *operands, size_t size, int later)
 {
     struct host_call *copy = malloc(sizeof(*copy));
 
+    (void)later;
     if (!copy || size > sizeof(copy->operands)) {
         free(copy);
         cuda_fail_text(device_of(stream->device), "a host call does not fit");
         return;
     }
-    copy->call = call;
+    copy->poll = poll;
     memcpy(copy->operands, operands, size);
     check(stream->device, "host call", cudaLaunchHostFunc(native_of(stream), do_host_call, copy));
 }
@@ -284,7 +286,7 @@ void cuda_stream_calls(struct device *device)
     device->stream_destroy = stream_destroy;
     device->stream_wait = stream_wait;
     device->stream_native = stream_native;
-    device->stream_call = stream_call;
+    device->stream_poll = stream_poll;
     device->event_create = event_create;
     device->event_destroy = event_destroy;
     device->event_record = event_record;
