@@ -227,7 +227,7 @@ static void pass_on(struct generator *g, struct model *m, int send)
     struct comm_message message = {
         .peer = (int)g->parallel->at.pp + (send ? 1 : -1),
         .send = send,
-        .buffer = send ? model_output(m, 0, 0) : model_input(m, 0, 0),
+        .buffer = send ? model_output(m, 0, 0) : model_input(m),
         .count = (size_t)(z->part_rows * z->hidden),
         .type = g->config.model.type,
     };

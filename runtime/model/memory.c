@@ -155,6 +155,8 @@ static void place_gradients(struct model *m, struct arena *arena)
 
     s->d = take(arena, part, size);
     s->dy = take(arena, part, size);
+    if (m->parallel->layout.pp > 1)
+        s->arrived_gradient = take(arena, part, size);
     if (m->config.hidden_dropout > 0)
         s->dx = take(arena, part, size);
     s->dqkv = take(arena, z->rows * z->qkv, size);
@@ -175,6 +177,8 @@ static void place_scratch(struct model *m, struct arena *arena)
         s->whole2 = take(arena, z->rows * z->hidden, size);
     }
     s->x = take(arena, z->part_rows * z->hidden, size);
+    if (layout->pp > 1)
+        s->arrived = take(arena, z->part_rows * z->hidden, size);
     if (c->cache == 0)
         place_gradients(m, arena);
     if (m->parameters.head >= 0) {
@@ -201,6 +205,12 @@ static void place_scratch(struct model *m, struct arena *arena)
     if (c->position == POSITION_ROPE && !m->base) {
         m->cosine = take(arena, c->positions * z->rotary / 2, sizeof(float));
         m->sine = take(arena, c->positions * z->rotary / 2, sizeof(float));
+    }
+    for (int i = 0; i < MODEL_STAGED && c->cache == 0; i++) {
+        struct model_batch batch;
+
+        place_batch(z, arena, &batch);
+        m->staged[i] = batch.tokens;
     }
     m->state = take(arena, 1, sizeof(struct step_state));
 }

@@ -339,11 +339,14 @@ const struct model_batch *model_batch(struct model *model, int chunk, int slot)
     return &model->chunks[chunk].slots[slot].batch;
 }
 
-void *model_input(struct model *model, int chunk, int slot)
+void *model_staged(struct model *model, int i)
 {
-    struct chunk *c = &model->chunks[chunk];
+    return model->staged[i];
+}
 
-    return c->first ? NULL : c->slots[slot].layers[0].sum1;
+void *model_input(struct model *model)
+{
+    return model->scratch.arrived;
 }
 
 void *model_output(struct model *model, int chunk, int slot)
@@ -360,7 +363,7 @@ void *model_input_gradient(struct model *model, int chunk, int slot)
     return c->first ? NULL : c->slots[slot].gradient;
 }
 
-void *model_output_gradient(struct model *model, int chunk, int slot)
+void *model_output_gradient(struct model *model)
 {
-    return model_output(model, chunk, slot);
+    return model->scratch.arrived_gradient;
 }

@@ -71,16 +71,24 @@ int model_adopt(struct model *model, struct error *err);
 /* Where the batch of a slot lies; the caller fills it before model_forward. */
 const struct model_batch *model_batch(struct model *model, int chunk, int slot);
 
-/* Activations that go from chunk to chunk: (part_rows, hidden) of config's type. The input of a
- * chunk that has the embedding and the output of the chunk that has the head are NULL. */
-void *model_input(struct model *model, int chunk, int slot);
-void *model_output(struct model *model, int chunk, int slot);
-/* Their gradients. That of the output is received there before model_backward. */
-void *model_input_gradient(struct model *model, int chunk, int slot);
-void *model_output_gradient(struct model *model, int chunk, int slot);
+/* Room for a batch on its way to that of a slot, laid out like it; there are MODEL_STAGED. So one
+ * can come from the host while the slot is in use. */
+#define MODEL_STAGED 2
+void *model_staged(struct model *model, int i);
 
-/* Tell the library that communicates of the memory it will see at every step: weights and gradients,
- * and what the tensor-parallel ranks exchange. Returns how much of it was taken, in bytes. */
+/* Activations that go from chunk to chunk: (part_rows, hidden) of config's type. Inputs of all
+ * chunks arrive at one place, from where model_forward takes the one of its slot at once; it is
+ * NULL with one stage. The output of the chunk that has the head is NULL. */
+void *model_input(struct model *model);
+void *model_output(struct model *model, int chunk, int slot);
+/* Their gradients. Those of outputs arrive at one place, too, and are there until the end of
+ * model_backward. */
+void *model_input_gradient(struct model *model, int chunk, int slot);
+void *model_output_gradient(struct model *model);
+
+/* Tell the library that communicates of the memory it will see at every step: weights and
+ * gradients, and what the tensor-parallel ranks exchange. Returns how much of it was taken, in
+ * bytes. */
 size_t model_register(struct model *model);
 
 /* Have 'use' called before a forward pass gives the first work to the stream that reads weights of

@@ -20,7 +20,7 @@ struct layer_memory {
 struct slot {
     struct model_batch batch;
     struct layer_memory *layers;
-    void *sum_out;      /* (P, h) residual stream behind the last layer; then its gradient */
+    void *sum_out;      /* (P, h) residual stream behind the last layer */
     void *y_out;        /* (P, h) its norm, in the chunk with the head; then its gradient */
     float *mean, *rstd; /* (P) of that norm */
     void *gradient;     /* (P, h) of the chunk's input */
@@ -39,8 +39,10 @@ struct scratch {
     void *d;               /* (P, h) gradient of the residual stream */
     void *dx, *dy;         /* (P, h) */
     void *dqkv, *dattention, *dactivated;
-    void *logits; /* (head_rows, vocabulary) */
-    void *head_x; /* (head_rows, h) where a model generates: what logits are wanted of */
+    void *arrived;          /* (P, h) where pp > 1: the next input of a chunk */
+    void *arrived_gradient; /* (P, h) where pp > 1: the next gradient of an output */
+    void *logits;           /* (head_rows, vocabulary) */
+    void *head_x;           /* (head_rows, h) where a model generates: what logits are wanted of */
     float *partial, *partials;
     void *kv_part, *kv_ranks, *kv, *dkv[2]; /* keys and values over all context-parallel ranks */
     struct layer_memory layer;              /* for recomputation */
@@ -90,6 +92,7 @@ struct model {
     struct registration registered[REGISTRATIONS];
     int registered_count;
     struct step_state *state;
+    void *staged[MODEL_STAGED];                           /* see model_staged */
     void (*use)(void *context, int chunk, int64_t layer); /* see model_on_use; or NULL */
     void *use_context;
     struct chunk *chunks;

@@ -28,6 +28,10 @@ static void enter(struct model *m, const struct chunk *chunk, int number, struct
 
     if (chunk->first)
         embedding_forward(m, slot);
+    else
+        device_copy(m->compute, a->sum1, m->scratch.arrived,
+                    (size_t)(m->sizes.part_rows * m->sizes.hidden) * type_size(m->config.type),
+                    COPY_ON_DEVICE);
     run_residual_norm(evaluate ? m->norms_evaluate[boundary] : m->norms[boundary][PASS_FORWARD],
                       m->compute,
                       &(struct residual_norm_operands){
@@ -174,7 +178,7 @@ void model_backward(struct model *m, int number, int slot_number, int accumulate
                 .dy = outermost ? slot->y_out : s->dy,
                 .dsum = !outermost    ? s->d
                         : chunk->last ? NULL
-                                      : slot->sum_out,
+                                      : s->arrived_gradient,
                 .sum = b.sum,
                 .weight = weight(m, b.norm),
                 .mean = b.mean,

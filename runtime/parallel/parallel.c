@@ -47,11 +47,11 @@ int parallel_create(struct parallel *parallel, struct comm *comm, const struct l
     static const struct kind kinds[] = {
         {"world", 1, 1, 1, 1},  {"tensor", 1, 0, 0, 0},   {"context", 0, 1, 0, 0},
         {"data", 0, 1, 1, 0},   {"pipeline", 0, 0, 0, 1}, {"embedding", 0, 0, 0, 1},
-        {"shared", 1, 0, 0, 0},
+        {"shared", 1, 0, 0, 0}, {"upstream", 0, 0, 0, 1},
     };
-    struct comm_group **groups[] = {&parallel->world, &parallel->tensor,   &parallel->context,
-                                    &parallel->data,  &parallel->pipeline, &parallel->embedding,
-                                    &parallel->shared};
+    struct comm_group **groups[] = {&parallel->world,  &parallel->tensor,   &parallel->context,
+                                    &parallel->data,   &parallel->pipeline, &parallel->embedding,
+                                    &parallel->shared, &parallel->upstream};
 
     memset(parallel, 0, sizeof(*parallel));
     if (layout->tp * layout->cp * layout->dp * layout->pp != comm->size)
@@ -76,5 +76,6 @@ void parallel_destroy(struct parallel *parallel)
     comm_group_destroy(parallel->pipeline);
     comm_group_destroy(parallel->embedding);
     comm_group_destroy(parallel->shared);
+    comm_group_destroy(parallel->upstream);
     memset(parallel, 0, sizeof(*parallel));
 }

@@ -16,6 +16,8 @@ struct parallel {
     struct comm_group *context;   /* ranks that share a sequence */
     struct comm_group *data;      /* ranks with the same weights: data- and context-parallel */
     struct comm_group *pipeline;  /* the stages, first to last */
+    struct comm_group *upstream;  /* the same ranks, for gradients: these go back on another stream,
+                                     and neither direction may wait for the other */
     struct comm_group *embedding; /* first and last stage, which share a tied embedding; size 0 on
                                      the stages between, 1 where there is one stage */
 };

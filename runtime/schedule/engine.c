@@ -1,18 +1,12 @@
 #include "engine.h"
+#include "batches.h"
+#include "messages.h"
 #include "pipeline.h"
 #include "recorder.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* A micro-batch in host memory on its way to the device. */
-struct stage {
-    char *memory;
-    struct model_batch batch;
-    struct device_event *copied; /* by the last chunk that needed it */
-    int64_t micro;               /* which it holds; -1: none */
-};
 
 /* A step's numbers on their way to the device. */
 struct ticket {
@@ -33,21 +27,10 @@ struct engine {
     struct recorder *recorder; /* NULL: every pass is given out operation by operation */
     struct pipeline train, evaluate;
     int64_t train_micros, evaluate_micros; /* what the lists were made for */
-    struct stage *stages;
-    int stage_count;
-    size_t batch_bytes;
+    struct batches *batches;
+    struct messages *messages;
     struct ticket tickets[TICKETS];
     struct step_state *report; /* host memory */
-};
-
-/* What a pass over micro-batches needs to know. */
-struct run {
-    struct engine *engine;
-    const struct pipeline *pipeline;
-    struct batch_loader *loader;
-    int64_t micros;
-    int evaluate;
-    int *left; /* per chunk: backward passes to come */
 };
 
 /* Steps of as many micro-batches as there are stages do not alternate forward and backward passes
@@ -82,25 +65,8 @@ int engine_slots(const struct engine_config *config, const struct layout *layout
     return 0;
 }
 
-static int create_stages(struct engine *e, struct error *err)
+static int create_tickets(struct engine *e, struct error *err)
 {
-    const struct model_sizes *sizes = model_sizes_of(e->model);
-
-    e->stage_count = e->slots[0] + 2;
-    e->stages = calloc((size_t)e->stage_count, sizeof(*e->stages));
-    if (!e->stages)
-        return error_set(err, "out of memory");
-    for (int i = 0; i < e->stage_count; i++) {
-        struct stage *stage = &e->stages[i];
-
-        e->batch_bytes = model_batch_place(sizes, NULL, &stage->batch);
-        stage->memory = device_host_allocate(e->device, e->batch_bytes, err);
-        stage->copied = stage->memory ? device_event_create(e->device, 0, err) : NULL;
-        if (!stage->copied)
-            return -1;
-        model_batch_place(sizes, stage->memory, &stage->batch);
-        stage->micro = -1;
-    }
     for (int i = 0; i < TICKETS; i++) {
         e->tickets[i].numbers = device_host_allocate(e->device, sizeof(struct step_state), err);
         e->tickets[i].copied = device_event_create(e->device, 0, err);
@@ -109,6 +75,19 @@ static int create_stages(struct engine *e, struct error *err)
     }
     e->report = device_host_allocate(e->device, sizeof(*e->report), err);
     return e->report ? 0 : -1;
+}
+
+/* What goes in and out of the model beside its passes. */
+static int create_ways(struct engine *e, struct error *err)
+{
+    const struct model_config *config = &e->config.model;
+
+    e->batches = batches_create(e->model, config, e->parallel, e->device, e->slots[0],
+                                e->config.deadline, err);
+    e->messages = e->batches ? messages_create(e->model, e->parallel, e->device, config->type,
+                                               (int)config->chunks, e->slots, err)
+                             : NULL;
+    return e->messages ? create_tickets(e, err) : -1;
 }
 
 /* --- Passes ---------------------------------------------------------------------------------- */
@@ -203,7 +182,7 @@ struct engine *engine_create(const struct engine_config *config, const struct pa
         e->optimizer = optimizer_create(&config->optimizer, e->model, parallel, device,
                                         config->model.type, err);
     }
-    if (!e->optimizer || create_stages(e, err) < 0 || create_recorder(e, err) < 0) {
+    if (!e->optimizer || create_ways(e, err) < 0 || create_recorder(e, err) < 0) {
         engine_destroy(e);
         return NULL;
     }
@@ -214,10 +193,8 @@ void engine_destroy(struct engine *e)
 {
     if (!e)
         return;
-    for (int i = 0; i < e->stage_count && e->stages; i++) {
-        device_event_destroy(e->stages[i].copied);
-        device_host_release(e->device, e->stages[i].memory);
-    }
+    messages_destroy(e->messages);
+    batches_destroy(e->batches);
     for (int i = 0; i < TICKETS; i++) {
         device_event_destroy(e->tickets[i].copied);
         device_host_release(e->device, e->tickets[i].numbers);
@@ -228,7 +205,6 @@ void engine_destroy(struct engine *e)
     model_destroy(e->model);
     pipeline_destroy(&e->train);
     pipeline_destroy(&e->evaluate);
-    free(e->stages);
     free(e->slots);
     free(e);
 }
@@ -251,145 +227,16 @@ int engine_start(struct engine *e, int initialize, const struct step_state *resu
     return optimizer_start(e->optimizer, resumed, seed, err);
 }
 
-/* --- Batches --------------------------------------------------------------------------------- */
+/* --- Steps ----------------------------------------------------------------------------------- */
 
-/* First position of the document that each position of the batch lies in. */
-static void document_starts(const struct batch *batch, int64_t sequence, int64_t total,
-                            int32_t *start)
-{
-    for (int32_t d = 0; d < batch->document_count; d++)
-        for (int64_t i = batch->document_offsets[d];
-             i < batch->document_offsets[d + 1] && i < total; i++) {
-            int64_t sample = i / sequence * sequence, first = batch->document_offsets[d];
-
-            start[i] = (int32_t)(first > sample ? first - sample : 0);
-        }
-}
-
-struct fill {
-    const struct engine *engine;
-    const struct batch *batch;
-    struct model_batch *out;
-    int64_t first_sample; /* of the micro-batch within the global batch */
-    double share;         /* of a token that counts in the loss of the step */
-    const int32_t *start;
+/* What a run over micro-batches needs to know. */
+struct run {
+    struct engine *engine;
+    const struct pipeline *pipeline;
+    struct batches_run batches;
+    int evaluate;
+    int *left; /* per chunk: backward passes to come */
 };
-
-/* Row 'row' of sample 'sample' on this rank is token 'position' of the sample. */
-static void fill_row(const struct fill *f, int64_t sample, int64_t row, int64_t position)
-{
-    const struct model_sizes *z = model_sizes_of(f->engine->model);
-    int64_t sequence = f->engine->config.model.shape.sequence;
-    int64_t samples = f->engine->config.model.micro_batch;
-    int64_t from = sample * sequence + position, to = sample * z->sequence + row;
-    int64_t piece = row / z->piece_rows;
-    int64_t by_piece = (piece * samples + sample) * z->piece_rows + row % z->piece_rows;
-    struct model_batch *out = f->out;
-
-    out->tokens[to] = f->batch->tokens[from];
-    out->targets[to] = f->batch->labels[from];
-    out->positions[to] = f->batch->position_ids[from];
-    out->weight[to] = (float)(f->batch->loss_mask[from] * f->share);
-    out->row_index[to] = (f->first_sample + sample) * sequence + position;
-    out->document_start[to] = f->start[from];
-    out->piece_row_index[by_piece] = out->row_index[to];
-    out->piece_document_start[by_piece] = out->document_start[to];
-}
-
-static int fill_batch(const struct run *run, int64_t micro, const struct batch *batch,
-                      struct model_batch *out, struct error *err)
-{
-    const struct engine *e = run->engine;
-    const struct model_sizes *z = model_sizes_of(e->model);
-    const struct layout *layout = &e->parallel->layout;
-    int64_t samples = e->config.model.micro_batch, sequence = e->config.model.shape.sequence;
-    int64_t total = samples * sequence, cp = layout->cp, rank = e->parallel->at.cp;
-    int32_t *start = calloc((size_t)total, sizeof(*start));
-    double counted = 0;
-    struct fill f = {e, batch, out, (micro * layout->dp + e->parallel->at.dp) * samples, 0, start};
-
-    if (!start)
-        return error_set(err, "out of memory");
-    document_starts(batch, sequence, total, start);
-    for (int64_t i = 0; i < total; i++)
-        counted += batch->loss_mask[i];
-    /* As Megatron: the mean of each micro-batch, then the mean of micro-batches. */
-    f.share = counted > 0 ? 1 / (counted * (double)(run->micros * layout->dp)) : 0;
-    for (int64_t sample = 0; sample < samples; sample++)
-        for (int64_t row = 0; row < z->sequence; row++) {
-            int64_t number = row < z->piece_rows ? rank : 2 * cp - 1 - rank;
-
-            if (z->pieces == 1)
-                fill_row(&f, sample, row, row);
-            else
-                fill_row(&f, sample, row, number * z->piece_rows + row % z->piece_rows);
-        }
-    free(start);
-    return 0;
-}
-
-/* Micro-batch 'micro' in host memory: taken from the loader the first time it is needed. */
-static struct stage *stage_of(const struct run *run, int64_t micro, struct error *err)
-{
-    struct engine *e = run->engine;
-    struct stage *stage = &e->stages[micro % e->stage_count];
-    struct batch batch;
-    int rc;
-
-    if (stage->micro == micro)
-        return stage;
-    if (device_event_wait(stage->copied, e->config.deadline, err) < 0 ||
-        batch_loader_next(run->loader, &batch, err) < 0)
-        return NULL;
-    rc = fill_batch(run, micro, &batch, &stage->batch, err);
-    batch_loader_release(run->loader, &batch);
-    stage->micro = micro;
-    return rc < 0 ? NULL : stage;
-}
-
-static int upload_batch(const struct run *run, struct pipeline_item item, int slot,
-                        struct error *err)
-{
-    struct engine *e = run->engine;
-    struct stage *stage = stage_of(run, item.micro, err);
-
-    if (!stage)
-        return -1;
-    device_copy(e->stream, model_batch(e->model, item.chunk, slot)->tokens, stage->memory,
-                e->batch_bytes, COPY_TO_DEVICE);
-    device_event_record(stage->copied, e->stream);
-    return 0;
-}
-
-/* --- The pipeline ---------------------------------------------------------------------------- */
-
-static void add_message(struct engine *e, struct comm_message *messages, size_t *count,
-                        struct pipeline_item item, int step, int send,
-                        void *(*buffer)(struct model *model, int chunk, int slot))
-{
-    const struct model_sizes *z = model_sizes_of(e->model);
-    int size = (int)e->parallel->layout.pp,
-        peer = (e->parallel->pipeline->rank + step + size) % size;
-
-    if (item.micro < 0)
-        return;
-    messages[(*count)++] = (struct comm_message){
-        peer, send, buffer(e->model, item.chunk, item.micro % e->slots[item.chunk]),
-        (size_t)(z->part_rows * z->hidden), e->config.model.type};
-}
-
-/* Sends and receives in an order that matches on both sides, also where both neighbours are one. */
-static void exchange(struct engine *e, const struct pipeline_operation *op)
-{
-    struct comm_message messages[COMM_MESSAGES];
-    size_t count = 0;
-
-    add_message(e, messages, &count, op->send_next, 1, 1, model_output);
-    add_message(e, messages, &count, op->recv_prev, -1, 0, model_input);
-    add_message(e, messages, &count, op->send_prev, -1, 1, model_input_gradient);
-    add_message(e, messages, &count, op->recv_next, 1, 0, model_output_gradient);
-    comm_exchange(e->parallel->pipeline, e->stream, messages, count);
-}
 
 static int run_pipeline(struct run *run, struct error *err)
 {
@@ -400,8 +247,8 @@ static int run_pipeline(struct run *run, struct error *err)
         int chunk = op->item.chunk, slot;
         struct pass pass;
 
-        if (op->kind == PIPELINE_EXCHANGE) {
-            exchange(e, op);
+        if (op->kind == PIPELINE_ACTIVATIONS || op->kind == PIPELINE_GRADIENTS) {
+            messages_exchange(e->messages, op);
             continue;
         }
         slot = op->item.micro % e->slots[chunk];
@@ -411,10 +258,13 @@ static int run_pipeline(struct run *run, struct error *err)
                              op->kind == PIPELINE_BACKWARD,
                              run->evaluate,
                              !run->evaluate && op->item.micro > 0};
-        if (!pass.backward && upload_batch(run, op->item, slot, err) < 0)
+        if (!pass.backward && batches_give(e->batches, &run->batches, op->item, slot, err) < 0)
             return -1;
+        messages_await(e->messages, op);
         do_pass(&pass, pass.backward && --run->left[chunk] == 0);
+        messages_passed(e->messages, op);
     }
+    messages_settle(e->messages);
     return 0;
 }
 
@@ -437,7 +287,7 @@ static int make_pipeline(struct engine *e, struct pipeline *p, int64_t *made_for
 static int run_micros(struct engine *e, const struct pipeline *p, struct batch_loader *loader,
                       int64_t micros, int evaluate, struct error *err)
 {
-    struct run run = {e, p, loader, micros, evaluate, NULL};
+    struct run run = {e, p, {loader, micros}, evaluate, NULL};
     int rc;
 
     run.left = calloc((size_t)e->config.model.chunks, sizeof(*run.left));
@@ -445,8 +295,7 @@ static int run_micros(struct engine *e, const struct pipeline *p, struct batch_l
         return error_set(err, "out of memory");
     for (int64_t c = 0; c < e->config.model.chunks; c++)
         run.left[c] = (int)micros;
-    for (int i = 0; i < e->stage_count; i++)
-        e->stages[i].micro = -1;
+    batches_begin(e->batches);
     rc = run_pipeline(&run, err);
     free(run.left);
     return rc;

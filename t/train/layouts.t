@@ -58,7 +58,9 @@ for family in gpt llama; do
     check "pp 2" 2 $p 2
     check "cp 2" 2 $c 2
     check "tp 2, random order" 2 $t 2 --random-order
+    check "pp 2, random order" 2 $p 2 --random-order
     check "pp 2 interleaved" 2 $p 2 $v 1
+    check "pp 2 interleaved, random order" 2 $p 2 $v 1 --random-order
     check "pp 2 x dp 2 interleaved, full recomputation" 4 $p 2 $v 1 --recompute-granularity full
     check "dp 4" 4
     check "dp 2 in small buckets, random order" 2 --ddp-bucket-size 1 --random-order
@@ -69,6 +71,8 @@ for family in gpt llama; do
     check "cp 2 x dp 2" 4 $c 2
     [ $family = gpt ] || continue
     check "tp 4" 4 $t 4
+    check "pp 4, random order" 4 $p 4 --random-order
+    check "tp 2 x pp 2 interleaved, random order" 4 $t 2 $p 2 $v 1 --random-order
     check "tp 2 x pp 2 x dp 2 interleaved" 8 $t 2 $p 2 $v 1
     check "cp 2 x pp 2 x tp 2" 8 $t 2 $p 2 $c 2
 done
@@ -93,6 +97,21 @@ expected=$(losses 1 "${model[@]}")
 check "pp 4 interleaved" 4 $p 4 $v 1
 check "pp 2 x dp 2 interleaved" 4 $p 2 $v 2
 length=(--train-iters 3)
+
+# Evaluations between steps: losses alone, forward passes without backward ones.
+validation() {
+    losses "$@" "${gpt[@]}" --eval-iters 2 --eval-interval 1 >/dev/null
+    sed -nE 's/.*validation loss at .*lm loss value: ([^ ]+).*/\1/p' "$scratch/out"
+}
+expected=$(validation 1)
+is "$(wc -l <<<"$expected")" 4 "an evaluation after each step, and the last one" || diag "$(tail -n 3 "$scratch/out")"
+for layout in "2 $p 2 --random-order" "4 $p 4" "4 $p 4 --random-order" "2 $p 2 $v 1 --random-order"; do
+    # shellcheck disable=SC2086
+    got=$(validation $layout)
+    paste <(echo "$expected") <(echo "$got") | awk '
+        { d = $1 - $2; if (d < 0) d = -d; if (NF != 2 || d > 2e-5 * $1) bad = 1 } END { exit bad || NR != 4 }'
+    ok "evaluations, ranks $layout" || { diag "expected" $expected; diag "got     " $got; diag "$(tail -n 3 "$scratch/out")"; }
+done
 
 # --- Weights as files: written by any layout, read by any other.
 model=("${gpt[@]}")

@@ -1,0 +1,228 @@
+#include "batches.h"
+
+#include <stdlib.h>
+
+/* A micro-batch in host memory. */
+struct page {
+    char *memory;
+    struct model_batch batch;
+    struct device_event *copied; /* for the last chunk that needed it */
+    int64_t micro;               /* which it holds; -1: none */
+};
+
+/* Room in device memory. */
+struct room {
+    void *memory;
+    struct device_event *filled, *emptied;
+};
+
+struct batches {
+    struct model *model;
+    const struct model_config *config;
+    const struct parallel *parallel;
+    struct device *device;
+    struct device_stream *compute, *copies;
+    double deadline;
+    size_t bytes;
+    struct page *pages;
+    int page_count;
+    struct room rooms[MODEL_STAGED];
+    int64_t given;
+};
+
+static int create_pages(struct batches *b, struct error *err)
+{
+    const struct model_sizes *sizes = model_sizes_of(b->model);
+
+    b->pages = calloc((size_t)b->page_count, sizeof(*b->pages));
+    if (!b->pages)
+        return error_set(err, "out of memory");
+    for (int i = 0; i < b->page_count; i++) {
+        struct page *page = &b->pages[i];
+
+        b->bytes = model_batch_place(sizes, NULL, &page->batch);
+        page->memory = device_host_allocate(b->device, b->bytes, err);
+        page->copied = page->memory ? device_event_create(b->device, 0, err) : NULL;
+        if (!page->copied)
+            return -1;
+        model_batch_place(sizes, page->memory, &page->batch);
+    }
+    return 0;
+}
+
+static int create_rooms(struct batches *b, struct error *err)
+{
+    for (int i = 0; i < MODEL_STAGED; i++) {
+        struct room *room = &b->rooms[i];
+
+        room->memory = model_staged(b->model, i);
+        room->filled = device_event_create(b->device, 0, err);
+        room->emptied = room->filled ? device_event_create(b->device, 0, err) : NULL;
+        if (!room->emptied)
+            return -1;
+    }
+    return 0;
+}
+
+struct batches *batches_create(struct model *model, const struct model_config *config,
+                               const struct parallel *parallel, struct device *device, int ahead,
+                               double deadline, struct error *err)
+{
+    struct batches *b = calloc(1, sizeof(*b));
+
+    if (!b) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    b->model = model;
+    b->config = config;
+    b->parallel = parallel;
+    b->device = device;
+    b->compute = model_stream(model);
+    b->deadline = deadline;
+    b->page_count = ahead + 2;
+    b->copies = device_stream_create(device, 1, err);
+    if (!b->copies || create_pages(b, err) < 0 || create_rooms(b, err) < 0) {
+        batches_destroy(b);
+        return NULL;
+    }
+    batches_begin(b);
+    return b;
+}
+
+void batches_destroy(struct batches *b)
+{
+    if (!b)
+        return;
+    for (int i = 0; i < MODEL_STAGED; i++) {
+        device_event_destroy(b->rooms[i].filled);
+        device_event_destroy(b->rooms[i].emptied);
+    }
+    device_stream_destroy(b->copies);
+    for (int i = 0; b->pages && i < b->page_count; i++) {
+        device_event_destroy(b->pages[i].copied);
+        device_host_release(b->device, b->pages[i].memory);
+    }
+    free(b->pages);
+    free(b);
+}
+
+void batches_begin(struct batches *b)
+{
+    for (int i = 0; i < b->page_count; i++)
+        b->pages[i].micro = -1;
+}
+
+/* First position of the document that each position of the batch lies in. */
+static void document_starts(const struct batch *batch, int64_t sequence, int64_t total,
+                            int32_t *start)
+{
+    for (int32_t d = 0; d < batch->document_count; d++)
+        for (int64_t i = batch->document_offsets[d];
+             i < batch->document_offsets[d + 1] && i < total; i++) {
+            int64_t sample = i / sequence * sequence, first = batch->document_offsets[d];
+
+            start[i] = (int32_t)(first > sample ? first - sample : 0);
+        }
+}
+
+struct fill {
+    const struct batches *batches;
+    const struct batch *batch;
+    struct model_batch *out;
+    int64_t first_sample; /* of the micro-batch within the global batch */
+    double share;         /* of a token that counts in the loss of the step */
+    const int32_t *start;
+};
+
+/* Row 'row' of sample 'sample' on this rank is token 'position' of the sample. */
+static void fill_row(const struct fill *f, int64_t sample, int64_t row, int64_t position)
+{
+    const struct model_sizes *z = model_sizes_of(f->batches->model);
+    int64_t sequence = f->batches->config->shape.sequence;
+    int64_t samples = f->batches->config->micro_batch;
+    int64_t from = sample * sequence + position, to = sample * z->sequence + row;
+    int64_t piece = row / z->piece_rows;
+    int64_t by_piece = (piece * samples + sample) * z->piece_rows + row % z->piece_rows;
+    struct model_batch *out = f->out;
+
+    out->tokens[to] = f->batch->tokens[from];
+    out->targets[to] = f->batch->labels[from];
+    out->positions[to] = f->batch->position_ids[from];
+    out->weight[to] = (float)(f->batch->loss_mask[from] * f->share);
+    out->row_index[to] = (f->first_sample + sample) * sequence + position;
+    out->document_start[to] = f->start[from];
+    out->piece_row_index[by_piece] = out->row_index[to];
+    out->piece_document_start[by_piece] = out->document_start[to];
+}
+
+/* 'micros' of the step, of which this is number 'micro'. */
+static int fill_batch(const struct batches *b, int64_t micros, int64_t micro,
+                      const struct batch *batch, struct model_batch *out, struct error *err)
+{
+    const struct model_sizes *z = model_sizes_of(b->model);
+    const struct layout *layout = &b->parallel->layout;
+    int64_t samples = b->config->micro_batch, sequence = b->config->shape.sequence;
+    int64_t total = samples * sequence, cp = layout->cp, rank = b->parallel->at.cp;
+    int32_t *start = calloc((size_t)total, sizeof(*start));
+    double counted = 0;
+    struct fill f = {b, batch, out, (micro * layout->dp + b->parallel->at.dp) * samples, 0, start};
+
+    if (!start)
+        return error_set(err, "out of memory");
+    document_starts(batch, sequence, total, start);
+    for (int64_t i = 0; i < total; i++)
+        counted += batch->loss_mask[i];
+    /* As Megatron: the mean of each micro-batch, then the mean of micro-batches. */
+    f.share = counted > 0 ? 1 / (counted * (double)(micros * layout->dp)) : 0;
+    for (int64_t sample = 0; sample < samples; sample++)
+        for (int64_t row = 0; row < z->sequence; row++) {
+            int64_t number = row < z->piece_rows ? rank : 2 * cp - 1 - rank;
+
+            if (z->pieces == 1)
+                fill_row(&f, sample, row, row);
+            else
+                fill_row(&f, sample, row, number * z->piece_rows + row % z->piece_rows);
+        }
+    free(start);
+    return 0;
+}
+
+/* Micro-batch 'micro' in host memory: taken from the loader the first time it is needed. */
+static struct page *page_of(struct batches *b, const struct batches_run *run, int64_t micro,
+                            struct error *err)
+{
+    struct page *page = &b->pages[micro % b->page_count];
+    struct batch batch;
+    int rc;
+
+    if (page->micro == micro)
+        return page;
+    if (device_event_wait(page->copied, b->deadline, err) < 0 ||
+        batch_loader_next(run->loader, &batch, err) < 0)
+        return NULL;
+    rc = fill_batch(b, run->micros, micro, &batch, &page->batch, err);
+    batch_loader_release(run->loader, &batch);
+    page->micro = micro;
+    return rc < 0 ? NULL : page;
+}
+
+int batches_give(struct batches *b, const struct batches_run *run, struct pipeline_item item,
+                 int slot, struct error *err)
+{
+    struct page *page = page_of(b, run, item.micro, err);
+    struct room *room = &b->rooms[b->given % MODEL_STAGED];
+
+    if (!page)
+        return -1;
+    b->given++;
+    device_event_follow(b->copies, room->emptied);
+    device_copy(b->copies, room->memory, page->memory, b->bytes, COPY_TO_DEVICE);
+    device_event_record(page->copied, b->copies);
+    device_event_record(room->filled, b->copies);
+    device_event_follow(b->compute, room->filled);
+    device_copy(b->compute, model_batch(b->model, item.chunk, slot)->tokens, room->memory, b->bytes,
+                COPY_ON_DEVICE);
+    device_event_record(room->emptied, b->compute);
+    return 0;
+}
