@@ -185,7 +185,8 @@ struct residual_norm_backward_operands {
 
 /* Softmax attention of 'heads' query heads on 'kv_heads' key and value heads (query head h uses
  * h / (heads / kv_heads)). Element (sample b, row s, head h, channel c) of a tensor stands at
- * b * batch + s * row + h * head + c of its pointer, in elements. Query s sits at position
+ * b * batch + s * row + h * head + c of its pointer, in elements; the pointer itself is as many
+ * elements behind an aligned address as some samples, rows and heads take. Query s sits at position
  * s + kv_rows - q_rows among the keys; with 'causal' it sees keys up to itself, with 'documents'
  * only keys from document_start on.
  * With 'cached' (forward only, with 'causal' and without dropout) keys and values are those of a

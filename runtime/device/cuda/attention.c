@@ -133,13 +133,46 @@ static void backward(struct cuda_plan *plan, struct cuda_stream *stream, void *w
         backward_sample(plan, stream->native, space, o, b);
 }
 
-/* A product over the kv heads of one sample. */
+/* An operand of the products, which run over the kv heads of one sample. */
+struct matrix {
+    int64_t row, head; /* elements from one to the next */
+    uint32_t alignment;
+};
+
+/* The greatest power of two up to GEMM_ALIGNMENT that divides every number of bytes in 'bits',
+ * which are or-ed. */
+static uint32_t alignment(int64_t bits)
+{
+    bits |= GEMM_ALIGNMENT;
+    return (uint32_t)(bits & -bits);
+}
+
+/* 'group': heads to each kv head. A product begins at any head of any row and sample, also of
+ * packed QKV, where heads of an odd size are aligned to their elements alone. */
+static struct matrix heads_in(struct attention_stride s, int64_t group, enum device_type type)
+{
+    return (struct matrix){s.row, group * s.head,
+                           alignment((s.batch | s.row | s.head) * (int64_t)type_size(type))};
+}
+
+static struct matrix scores_in(const struct attention_shape *s, enum device_type type)
+{
+    int64_t scores = s->q_rows * s->kv_rows;
+
+    return (struct matrix){s->kv_rows, s->heads / s->kv_heads * scores,
+                           alignment(scores * (int64_t)type_size(type))};
+}
+
 static int make_product(struct cuda_plan *plan, enum product which, struct gemm_shape shape,
-                        struct error *err)
+                        const struct matrix *operands, struct error *err)
 {
     struct attention *attention = plan->parts;
     const struct attention_shape *s = shape_of(plan);
+    const struct matrix *a = &operands[0], *b = &operands[1], *d = &operands[2];
 
+    shape.lda = a->row, shape.stride_a = a->head, shape.alignment_a = a->alignment;
+    shape.ldb = b->row, shape.stride_b = b->head, shape.alignment_b = b->alignment;
+    shape.ldd = d->row, shape.stride_d = d->head, shape.alignment_d = d->alignment;
     shape.batch = (int)s->kv_heads;
     shape.type = shape.bias_type = s->type;
     attention->gemm[which] = gemm_create(&cuda_device_of(plan)->gemm, &shape, NULL, err);
@@ -149,58 +182,35 @@ static int make_product(struct cuda_plan *plan, enum product which, struct gemm_
 static int make_products(struct cuda_plan *plan, struct error *err)
 {
     const struct attention_shape *s = shape_of(plan);
-    int64_t group = s->heads / s->kv_heads, d = s->head_size, q = s->q_rows, k = s->kv_rows;
-    int64_t scores = group * q * k;
-    struct gemm_shape to_scores = {.m = k,
-                                   .n = q,
-                                   .k = d,
-                                   .transpose_a = 1,
-                                   .out = TYPE_FP32,
-                                   .lda = s->kv.row,
-                                   .stride_a = s->kv.head,
-                                   .ldb = s->q.row,
-                                   .stride_b = group * s->q.head,
-                                   .ldd = k,
-                                   .stride_d = scores};
-    struct gemm_shape dp = to_scores, to_out, to_dq, to_dk, to_dv;
+    int64_t group = s->heads / s->kv_heads, size = s->head_size;
+    const struct matrix q = heads_in(s->q, group, s->type), kv = heads_in(s->kv, 1, s->type),
+                        out = heads_in(s->out, group, s->type), scores = scores_in(s, TYPE_FP32),
+                        probabilities = scores_in(s, s->type);
+    const struct gemm_shape to_scores = {
+        .m = s->kv_rows, .n = s->q_rows, .k = size, .transpose_a = 1, .out = TYPE_FP32};
+    const struct gemm_shape to_q = {.m = size, .n = s->q_rows, .k = s->kv_rows, .out = s->type};
+    const struct gemm_shape to_kv = {
+        .m = size, .n = s->kv_rows, .k = s->q_rows, .transpose_b = 1, .out = s->type};
+    const struct {
+        struct gemm_shape shape;
+        struct matrix operands[3]; /* A, B, D */
+        enum operation_kind only;  /* OPERATION_COUNT: in both directions */
+    } products[PRODUCTS] = {
+        [SCORES] = {to_scores, {kv, q, scores}, OPERATION_COUNT},
+        [OUTPUT] = {to_q, {kv, probabilities, out}, OPERATION_ATTENTION},
+        [DPROBABILITIES] = {to_scores, {kv, out, scores}, OPERATION_ATTENTION_BACKWARD},
+        [DQ] = {to_q, {kv, probabilities, q}, OPERATION_ATTENTION_BACKWARD},
+        [DK] = {to_kv, {q, probabilities, kv}, OPERATION_ATTENTION_BACKWARD},
+        [DV] = {to_kv, {out, probabilities, kv}, OPERATION_ATTENTION_BACKWARD},
+    };
 
-    dp.ldb = s->out.row;
-    dp.stride_b = group * s->out.head;
-    to_out = (struct gemm_shape){.m = d,
-                                 .n = q,
-                                 .k = k,
-                                 .out = s->type,
-                                 .lda = s->kv.row,
-                                 .stride_a = s->kv.head,
-                                 .ldb = k,
-                                 .stride_b = scores,
-                                 .ldd = s->out.row,
-                                 .stride_d = group * s->out.head};
-    to_dq = to_out;
-    to_dq.ldd = s->q.row;
-    to_dq.stride_d = group * s->q.head;
-    to_dk = (struct gemm_shape){.m = d,
-                                .n = k,
-                                .k = q,
-                                .transpose_b = 1,
-                                .out = s->type,
-                                .lda = s->q.row,
-                                .stride_a = group * s->q.head,
-                                .ldb = k,
-                                .stride_b = scores,
-                                .ldd = s->kv.row,
-                                .stride_d = s->kv.head};
-    to_dv = to_dk;
-    to_dv.lda = s->out.row;
-    to_dv.stride_a = group * s->out.head;
-    if (make_product(plan, SCORES, to_scores, err))
-        return -1;
-    if (plan->base.kind == OPERATION_ATTENTION)
-        return make_product(plan, OUTPUT, to_out, err);
-    return make_product(plan, DPROBABILITIES, dp, err) || make_product(plan, DQ, to_dq, err) ||
-                   make_product(plan, DK, to_dk, err) || make_product(plan, DV, to_dv, err)
-               ? -1
-               : 0;
+    for (int i = 0; i < PRODUCTS; i++) {
+        if (products[i].only != OPERATION_COUNT && products[i].only != plan->base.kind)
+            continue;
+        if (make_product(plan, (enum product)i, products[i].shape, products[i].operands, err))
+            return -1;
+    }
+    return 0;
 }
 
 static void flash_forward_work(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,

@@ -94,10 +94,14 @@ static int candidates(struct gemm *gemm, cublasLtMatmulHeuristicResult_t *result
     uint64_t workspace = GEMM_WORKSPACE;
     uint32_t schemes =
         CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
-    uint32_t alignment = 16;
-    static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    const struct gemm_shape *s = &gemm->shape;
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t name;
+        uint32_t bytes;
+    } alignments[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, s->alignment_a},
+                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, s->alignment_b},
+                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, s->alignment_d},
+                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, s->alignment_d}};
     int found = 0, failed;
 
     if (cublasLtMatmulPreferenceCreate(&preference))
@@ -108,8 +112,8 @@ static int candidates(struct gemm *gemm, cublasLtMatmulHeuristicResult_t *result
         cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                              &schemes, sizeof(schemes));
     for (size_t i = 0; i < sizeof(alignments) / sizeof(*alignments) && !failed; i++)
-        failed = cublasLtMatmulPreferenceSetAttribute(preference, alignments[i], &alignment,
-                                                      sizeof(alignment));
+        failed = cublasLtMatmulPreferenceSetAttribute(
+            preference, alignments[i].name, &alignments[i].bytes, sizeof(alignments[i].bytes));
     if (!failed &&
         cublasLtMatmulAlgoGetHeuristic(gemm->context->handle, gemm->description, gemm->a, gemm->b,
                                        gemm->d, gemm->d, preference, wanted, results, &found))
@@ -133,13 +137,21 @@ cublasStatus_t gemm_launch(struct gemm *gemm, cudaStream_t stream, const struct 
                           GEMM_WORKSPACE, stream);
 }
 
+/* Alignment is part of it where it is less than usual: an algorithm for more would read beside the
+ * elements, or stop the GPU. */
 static void make_key(const struct gemm_shape *s, char *key, size_t size)
 {
+    size_t used;
+
     snprintf(key, size,
              "gemm:%" PRId64 "x%" PRId64 "x%" PRId64 ":%c%c:%" PRId64 ":%" PRId64 ":%" PRId64
              ":%d%d%d:%d:%d",
              s->m, s->n, s->k, s->transpose_a ? 'T' : 'N', s->transpose_b ? 'T' : 'N', s->lda,
              s->ldb, s->ldd, s->type, s->out, s->bias_type, s->epilogue, s->batch);
+    used = strlen(key);
+    if ((s->alignment_a & s->alignment_b & s->alignment_d) < GEMM_ALIGNMENT)
+        snprintf(key + used, size - used, ":%u,%u,%u", s->alignment_a, s->alignment_b,
+                 s->alignment_d);
 }
 
 /* An algorithm as text: the library says it may be stored and restored by its bytes. */
@@ -219,6 +231,11 @@ static int choose(struct gemm *gemm, const struct gemm_operands *scratch, struct
     return tuning_put(gemm->context->tuning, key, value, err);
 }
 
+static uint32_t usual_at_most(uint32_t alignment)
+{
+    return alignment > 0 && alignment < GEMM_ALIGNMENT ? alignment : GEMM_ALIGNMENT;
+}
+
 struct gemm *gemm_create(struct gemm_context *context, const struct gemm_shape *shape,
                          const struct gemm_operands *scratch, struct error *err)
 {
@@ -230,6 +247,9 @@ struct gemm *gemm_create(struct gemm_context *context, const struct gemm_shape *
     }
     gemm->context = context;
     gemm->shape = *shape;
+    gemm->shape.alignment_a = usual_at_most(shape->alignment_a);
+    gemm->shape.alignment_b = usual_at_most(shape->alignment_b);
+    gemm->shape.alignment_d = usual_at_most(shape->alignment_d);
     if (describe(gemm)) {
         error_set(err, "cuBLASLt cannot describe a product of %" PRId64 "x%" PRId64 "x%" PRId64,
                   shape->m, shape->n, shape->k);

@@ -12,7 +12,7 @@
 #include "device.h"
 #include "tuning.h"
 
-enum { GEMM_WORKSPACE = 32 << 20 };
+enum { GEMM_WORKSPACE = 32 << 20, GEMM_ALIGNMENT = 16 }; /* bytes */
 
 enum gemm_epilogue {
     GEMM_PLAIN,
@@ -36,6 +36,9 @@ struct gemm_shape {
     enum gemm_epilogue epilogue;
     int batch; /* products side by side, 0 and 1: one */
     int64_t stride_a, stride_b, stride_d;
+    /* Bytes that the addresses of A, B and D are multiples of: powers of two; 0: GEMM_ALIGNMENT,
+     * and more is not relied on. */
+    uint32_t alignment_a, alignment_b, alignment_d;
 };
 
 struct gemm_operands {
