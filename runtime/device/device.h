@@ -477,6 +477,7 @@ struct device {
     const char *name; /* "cpu", "cuda" */
     char model[128];  /* for people: "NVIDIA H200" */
     int can_capture;  /* graph_begin works */
+    int ran_out;      /* of memory, which a failure then is due to */
 
     void (*close)(struct device *device);
     void (*fail)(struct device *device, const char *text);

@@ -184,6 +184,20 @@ int train_dry_run(const struct arguments *a, struct error *err)
     return print_ranks(a, err);
 }
 
+int plan_advise(const struct arguments *a, struct error *err)
+{
+    struct error lack = *err;
+    int smaller = a->micro_batch_size > 1;
+    int full = a->recompute_granularity == GRANULARITY_FULL && a->recompute_method != METHOD_BLOCK;
+    int keeps = !full && !a->skip_train;
+
+    return error_set(err,
+                     "%s; use %s%s%smore ranks that share the model "
+                     "(--tensor-model-parallel-size, --pipeline-model-parallel-size)",
+                     lack.text, smaller ? "a smaller --micro-batch-size, " : "",
+                     keeps ? "--recompute-granularity full, " : "", smaller || keeps ? "or " : "");
+}
+
 int plan_print(const struct arguments *a, const struct world *world, struct device *device,
                const struct parallel *parallel, int speaks, struct error *err)
 {
@@ -212,13 +226,12 @@ int plan_print(const struct arguments *a, const struct world *world, struct devi
                device->model, gib(there.available), gib(total));
         fflush(stdout);
     }
-    if (total > there.available)
-        return error_set(err,
-                         "this rank needs %.2f GiB (weights %.2f, gradients %.2f, optimizer %.2f, "
-                         "activations %.2f, copies for checkpoints and MPI %.2f), and %.2f GiB "
-                         "are available; use a smaller --micro-batch-size, "
-                         "--recompute-granularity full, or more ranks",
-                         gib(total), gib(m.weights), gib(m.gradients), gib(m.optimizer),
-                         gib(m.activations), gib(total - device_total(&m)), gib(there.available));
-    return 0;
+    if (total <= there.available)
+        return 0;
+    error_set(err,
+              "this rank needs %.2f GiB (weights %.2f, gradients %.2f, optimizer %.2f, "
+              "activations %.2f, copies for checkpoints and MPI %.2f), and %.2f GiB are available",
+              gib(total), gib(m.weights), gib(m.gradients), gib(m.optimizer), gib(m.activations),
+              gib(total - device_total(&m)), gib(there.available));
+    return plan_advise(a, err);
 }

@@ -15,4 +15,7 @@ void plan_dataset(const struct arguments *arguments, struct dataset_config *conf
 int plan_print(const struct arguments *arguments, const struct world *world, struct device *device,
                const struct parallel *parallel, int speaks, struct error *err);
 
+/* Add to 'err', which says that memory lacks, how the run would take less of it. Returns -1. */
+int plan_advise(const struct arguments *arguments, struct error *err);
+
 #endif

@@ -639,6 +639,14 @@ static void tear_down(struct train *t, int rc, const struct error *err)
     alarm(0);
 }
 
+/* Where this comes back, this rank says whose words these are, as the others do. */
+static void abort_ranks(struct train *t, struct error *err)
+{
+    comm_abort(t->comm, err->text);
+    if (t->comm->size > 1 && strncmp(err->text, "rank ", 5) != 0)
+        error_prefix(err, "rank %d", t->comm->rank);
+}
+
 int train_run(const struct arguments *arguments, const struct world *world, struct error *err)
 {
     struct train t = {.a = arguments, .world = world, .began = clock_now()};
@@ -653,8 +661,10 @@ int train_run(const struct arguments *arguments, const struct world *world, stru
     /* Without it the run is only started once more, to find that nothing is left to do. */
     if (rc == 0 && leave_mark(&t, TRAIN_DONE, &trouble) < 0)
         fprintf(stderr, "megatron: warning: %s\n", trouble.text);
+    if (rc == -1 && t.device && t.device->ran_out)
+        plan_advise(arguments, err);
     if (rc == -1 && t.comm)
-        comm_abort(t.comm, err->text);
+        abort_ranks(&t, err);
     tear_down(&t, rc, err);
     return rc;
 }

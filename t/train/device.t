@@ -78,6 +78,33 @@ if [ -f "$module/device_cuda.so" ]; then
         "the driver is too old"
     train "${driver[@]}" FAKE_INIT=802
     like "$out" 'no GPU can be used on this node: system not yet initialized' "the driver's own words"
+    # A GPU whose memory runs out.
+    if make -s -C "$MEGATRON_BUILD/t" unit/fake_gpu.so >/dev/null; then
+        gpu=(env LD_PRELOAD="$MEGATRON_BUILD/t/unit/fake_gpu.so" MEGATRON_CACHE_DIR="$scratch/cache")
+        train "${gpu[@]}" FAKE_MOST=1
+        like "$out" '^megatron train: GPU 0 \(Fake GPU\) has 0\.03 of its 80\.00 GiB left, and 0\.03 GiB are needed; nvidia-smi shows .*' \
+            "a GPU that others fill"
+        options=(--device cuda --hidden-size 512 --vocab-size 32000 --seq-length 1024 --bf16)
+        for arena in 33:weights:0.04 60:gradients:0.09 100:activations:0.2; do
+            IFS=: read -r most what size <<<"$arena"
+            train "${gpu[@]}" FAKE_MOST="$most"
+            out=$(grep ^megatron <<<"$out")
+            is "$rc $(wc -l <<<"$out")" "1 1" "no room for the $what: one line"
+            like "$out" "^megatron train: $what: GPU 0 .Fake GPU. has 0\\.03 of its 80\\.00 GiB left, and $size[0-9]* GiB are needed; .*; use a smaller --micro-batch-size, --recompute-granularity full, or more ranks that share the model" \
+                "  which says how to do with less"
+        done
+        options=(--device cuda --num-layers 96 --hidden-size 12288 --num-attention-heads 96)
+        train "${gpu[@]}"
+        out=$(grep ^megatron <<<"$out")
+        like "$out" '^megatron train: this rank needs [0-9]{4}\.[0-9]+ GiB \(weights .*\), and 79\.00 GiB are available; use a smaller --micro-batch-size, --recompute-granularity full, or more ranks that share the model' \
+            "a model that is too large"
+        options+=(--recompute-granularity full --micro-batch-size 1)
+        train "${gpu[@]}"
+        out=$(grep ^megatron <<<"$out")
+        like "$out" 'GiB are available; use more ranks that share the model \(--tensor-model-parallel-size, --pipeline-model-parallel-size\)$' \
+            "  which nothing else helps"
+        options=(--device cuda)
+    fi
     # A library that is there, but not what it should be.
     mkdir "$scratch/libraries"
     echo no library >"$scratch/libraries/libcudnn.so.9"

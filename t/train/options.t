@@ -34,6 +34,16 @@ like "$out" 'together [0-9.]+; for sums over MPI 0\.0[1-9][0-9]$' "memory of dat
 try "$megatron" train "${small[@]}" --dry-run --hidden-size 512 --vocab-size 8000
 unlike "$out" 'over MPI' "  and of one rank"
 
+# --- Memory that is not there after all. (With sanitizers a limit of address space stops the program itself.)
+# shellcheck disable=SC2016
+limited=(bash -c 'ulimit -v 800000; exec "$@"' limited)
+if "${limited[@]}" "$megatron" --version >/dev/null 2>&1; then
+    try "${limited[@]}" "$megatron" train "${small[@]}" --seq-length 1024 --micro-batch-size 256
+    is "$rc $(grep ^megatron <<<"$out")" \
+        "1 megatron train: activations: this process cannot get 1.59 GiB of memory more; use a smaller --micro-batch-size, --recompute-granularity full, or more ranks that share the model (--tensor-model-parallel-size, --pipeline-model-parallel-size)" \
+        "memory that runs out: for what, how much, what to do"
+fi
+
 # --- The log line
 try "$megatron" train "${small[@]}" --log-throughput
 like "$out" '^ iteration        4/       4 \| consumed samples:            8 \| elapsed time per iteration \(ms\): [0-9.]+ \| throughput per GPU \(TFLOP/s/GPU\): [0-9.]+ \| learning rate: [0-9.E+-]+ \| global batch size:     2 \| lm loss: [0-9.]+E[+-][0-9]+ \| loss scale: 1\.0 \| grad norm: [0-9.]+ \| number of skipped iterations:   0 \| number of nan iterations:   0 \|' \

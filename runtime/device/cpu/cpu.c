@@ -64,9 +64,11 @@ static void *cpu_allocate(struct device *device, size_t bytes, struct error *err
     size_t alignment = bytes >= 2 * page ? page : DEVICE_ALIGNMENT;
     void *memory = NULL;
 
-    (void)device;
     if (posix_memalign(&memory, alignment, bytes ? bytes : DEVICE_ALIGNMENT) != 0) {
-        error_set(err, "cannot get %zu bytes of memory", bytes);
+        error_set(err, "this process cannot get %.2f GiB of memory more",
+                  (double)bytes / (1 << 30));
+        if (device)
+            device->ran_out = 1;
         return NULL;
     }
     if (alignment == page)
@@ -82,7 +84,7 @@ static void cpu_release(struct device *device, void *memory)
 
 int cpu_workspace(struct cpu_plan *plan, size_t bytes, struct error *err)
 {
-    plan->workspace = cpu_allocate(NULL, bytes, err);
+    plan->workspace = cpu_allocate(plan->base.device, bytes, err);
     if (!plan->workspace)
         return -1;
     memset(plan->workspace, 0, bytes);

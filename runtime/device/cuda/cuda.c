@@ -25,10 +25,30 @@ void cuda_fail_text(struct cuda_device *device, const char *text)
     pthread_mutex_unlock(&device->lock);
 }
 
+/* Memory ran out when 'bytes' were asked for. */
+static int lack(struct cuda_device *device, size_t bytes, struct error *err)
+{
+    size_t available, total;
+
+    cudaGetLastError(); /* it is said here, not at the next launch */
+    device->base.ran_out = 1;
+    if (cudaMemGetInfo(&available, &total)) {
+        cudaGetLastError();
+        return error_set(err, "GPU %d (%s) has no memory left", device->index, device->base.model);
+    }
+    return error_set(err,
+                     "GPU %d (%s) has %.2f of its %.2f GiB left, and %.2f GiB are needed; "
+                     "nvidia-smi shows whether other processes have the rest",
+                     device->index, device->base.model, (double)available / (1 << 30),
+                     (double)total / (1 << 30), (double)bytes / (1 << 30));
+}
+
 void cuda_fail(struct cuda_device *device, const char *what, cudaError_t status)
 {
     char text[512];
 
+    if (status == cudaErrorMemoryAllocation && !device->recording)
+        device->base.ran_out = 1;
     snprintf(text, sizeof(text), "GPU %d (%s): %s: %s", device->index, device->base.model, what,
              cudaGetErrorString(status));
     cuda_fail_text(device, text);
@@ -93,7 +113,10 @@ static void *allocate(struct device *device, size_t bytes, struct error *err)
     void *memory = NULL;
     cudaError_t status = cudaMalloc(&memory, bytes ? bytes : DEVICE_ALIGNMENT);
 
-    (void)device;
+    if (status == cudaErrorMemoryAllocation) {
+        lack((struct cuda_device *)device, bytes, err);
+        return NULL;
+    }
     if (status) {
         cudaGetLastError();
         error_set(err, "cannot get %.2f GiB of GPU memory: %s", (double)bytes / (1 << 30),
@@ -135,6 +158,7 @@ static void host_release(struct device *device, void *memory)
  * of one makes room for all. */
 static void *stream_workspace(struct cuda_device *device, struct cuda_stream *stream, size_t bytes)
 {
+    struct error err;
     cudaError_t status;
 
     if (stream->bytes >= bytes)
@@ -150,10 +174,15 @@ static void *stream_workspace(struct cuda_device *device, struct cuda_stream *st
     stream->bytes = 0;
     if (!status)
         status = cudaMalloc(&stream->workspace, device->workspace);
-    if (status) {
+    if (status == cudaErrorMemoryAllocation) {
+        lack(device, device->workspace, &err);
+        error_prefix(&err, "workspace");
+        cuda_fail_text(device, err.text);
+    } else if (status) {
         cuda_fail(device, "workspace", status);
-        return NULL;
     }
+    if (status)
+        return NULL;
     stream->bytes = device->workspace;
     return stream->workspace;
 }
@@ -295,25 +324,35 @@ static int find_gpu(const struct device_options *options, struct error *err)
     return options->index >= 0 ? options->index : options->local_rank % count;
 }
 
-static int open_libraries(struct cuda_device *device, const struct device_options *options,
-                          struct error *err)
+static int open_gpu(struct cuda_device *device, struct error *err)
 {
     struct cudaDeviceProp properties;
-    char name[512];
-    cudaError_t status = cudaSetDevice(device->index);
-    cudnnStatus_t cudnn;
+    cudaError_t status = cudaGetDeviceProperties(&properties, device->index);
 
-    if (!status)
-        status = cudaGetDeviceProperties(&properties, device->index);
-    if (!status)
-        status = cudaStreamCreateWithFlags(&device->gemm.stream, cudaStreamNonBlocking);
-    if (!status)
-        status = cudaMalloc(&device->gemm.workspace, GEMM_WORKSPACE);
     if (status)
         return error_set(err, "GPU %d cannot be used: %s", device->index,
                          cudaGetErrorString(status));
     snprintf(device->base.model, sizeof(device->base.model), "%.127s", properties.name);
     device->processors = properties.multiProcessorCount;
+    status = cudaSetDevice(device->index);
+    if (!status)
+        status = cudaStreamCreateWithFlags(&device->gemm.stream, cudaStreamNonBlocking);
+    if (!status)
+        status = cudaMalloc(&device->gemm.workspace, GEMM_WORKSPACE);
+    if (status == cudaErrorMemoryAllocation)
+        return lack(device, GEMM_WORKSPACE, err);
+    if (status)
+        return error_set(err, "GPU %d (%s) cannot be used: %s", device->index, device->base.model,
+                         cudaGetErrorString(status));
+    return 0;
+}
+
+static int open_libraries(struct cuda_device *device, const struct device_options *options,
+                          struct error *err)
+{
+    char name[512];
+    cudnnStatus_t cudnn;
+
     if (cublasLtCreate(&device->gemm.handle))
         return error_set(err, "cuBLASLt does not start on GPU %d (%s)", device->index,
                          device->base.model);
@@ -372,7 +411,7 @@ struct device *device_backend_open(const struct device_options *options, struct 
     };
     cuda_stream_calls(&device->base);
     cuda_profile_calls(&device->base);
-    if (open_libraries(device, options, err)) {
+    if (open_gpu(device, err) || open_libraries(device, options, err)) {
         close_call(&device->base);
         return NULL;
     }
