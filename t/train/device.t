@@ -78,9 +78,20 @@ if [ -f "$module/device_cuda.so" ]; then
         "the driver is too old"
     train "${driver[@]}" FAKE_INIT=802
     like "$out" 'no GPU can be used on this node: system not yet initialized' "the driver's own words"
-    # A GPU whose memory runs out.
+    # A GPU that the program was not built for, and one whose memory runs out.
     if make -s -C "$MEGATRON_BUILD/t" unit/fake_gpu.so >/dev/null; then
         gpu=(env LD_PRELOAD="$MEGATRON_BUILD/t/unit/fake_gpu.so" MEGATRON_CACHE_DIR="$scratch/cache")
+        for code in 209 98; do
+            train "${gpu[@]}" FAKE_CODE=$code FAKE_CAPABILITY=123
+            is "$rc $(wc -l <<<"$out")" "1 1" "no code for the GPU (status $code): one line"
+            like "$out" '^megatron train: GPU 0 \(Fake GPU\) has compute capability 12\.3, and this program was built for the architectures ([0-9a ]+); configure it with NVCC_ARCHITECTURES="\1 123" and build it again; or compute on the CPUs with --device cpu$' \
+                "  which says what for"
+        done
+        train "${gpu[@]}" FAKE_CODE=209 FAKE_CAPABILITY=75
+        like "$out" "GPU 0 .Fake GPU. has compute capability 7\\.5, and this program's kernels need 8\\.0; ask for another GPU; or compute on the CPUs" \
+            "a GPU that it cannot be built for"
+        train "${gpu[@]}" FAKE_CODE=999
+        like "$out" "GPU 0 \\(Fake GPU\\) does not load this program's kernels: unknown error" "another reason in its own words"
         train "${gpu[@]}" FAKE_MOST=1
         like "$out" '^megatron train: GPU 0 \(Fake GPU\) has 0\.03 of its 80\.00 GiB left, and 0\.03 GiB are needed; nvidia-smi shows .*' \
             "a GPU that others fill"

@@ -1,6 +1,7 @@
 /* A GPU for programs that open a device and take memory there, as far as that goes: to preload
  * before CUDA's libraries. FAKE_MOST is the largest piece of memory to be had, in MiB; then all the
- * rest is taken, too. */
+ * rest is taken, too. FAKE_CODE is what loading a kernel returns, FAKE_CAPABILITY ten times what
+ * the GPU can do. */
 #pragma GCC visibility push(default) /* of what the headers declare */
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
@@ -37,6 +38,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     (void)device;
     memset(properties, 0, sizeof(*properties));
     strcpy(properties->name, "Fake GPU");
+    properties->major = (int)number("FAKE_CAPABILITY", 80) / 10;
+    properties->minor = (int)number("FAKE_CAPABILITY", 80) % 10;
     properties->multiProcessorCount = 4;
     return cudaSuccess;
 }
@@ -51,6 +54,13 @@ cudaError_t cudaSetDevice(int device)
 {
     (void)device;
     return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *function)
+{
+    (void)function;
+    memset(attributes, 0, sizeof(*attributes));
+    return (cudaError_t)number("FAKE_CODE", 0);
 }
 
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total)

@@ -8,6 +8,8 @@
 
 /* TUNING_METHOD: what is timed and how. Choices by another method do not count. */
 enum { CANDIDATES = 24, TUNING_METHOD = 7 };
+/* Of the compute capability: kernels copy asynchronously. */
+enum { LEAST_MAJOR = 8 };
 /* Less than this may be what the driver itself and this process have taken. */
 static const size_t CONTEXT_BYTES = (size_t)2 << 30;
 
@@ -324,6 +326,32 @@ static int find_gpu(const struct device_options *options, struct error *err)
     return options->index >= 0 ? options->index : options->local_rank % count;
 }
 
+/* Kernels without code for the GPU would fail at their first run, in the middle of something. */
+static int check_code(struct cuda_device *device, const struct cudaDeviceProp *properties,
+                      struct error *err)
+{
+    cudaError_t status = kernel_check();
+
+    if (!status)
+        return 0;
+    cudaGetLastError();
+    if (status != cudaErrorNoKernelImageForDevice && status != cudaErrorInvalidDeviceFunction)
+        return error_set(err, "GPU %d (%s) does not load this program's kernels: %s", device->index,
+                         device->base.model, cudaGetErrorString(status));
+    if (properties->major < LEAST_MAJOR)
+        return error_set(err,
+                         "GPU %d (%s) has compute capability %d.%d, and this program's kernels "
+                         "need %d.0; ask for another GPU",
+                         device->index, device->base.model, properties->major, properties->minor,
+                         LEAST_MAJOR);
+    return error_set(err,
+                     "GPU %d (%s) has compute capability %d.%d, and this program was built for "
+                     "the architectures " ARCHITECTURES "; configure it with "
+                     "NVCC_ARCHITECTURES=\"" ARCHITECTURES " %d%d\" and build it again",
+                     device->index, device->base.model, properties->major, properties->minor,
+                     properties->major, properties->minor);
+}
+
 static int open_gpu(struct cuda_device *device, struct error *err)
 {
     struct cudaDeviceProp properties;
@@ -344,7 +372,7 @@ static int open_gpu(struct cuda_device *device, struct error *err)
     if (status)
         return error_set(err, "GPU %d (%s) cannot be used: %s", device->index, device->base.model,
                          cudaGetErrorString(status));
-    return 0;
+    return check_code(device, &properties, err);
 }
 
 static int open_libraries(struct cuda_device *device, const struct device_options *options,

@@ -77,6 +77,10 @@ void kernel_normal(cudaStream_t stream, const struct normal_shape *shape,
                    const struct normal_operands *operands);
 void kernel_fill(cudaStream_t stream, const struct fill_shape *shape,
                  const struct fill_operands *operands);
+
+/* Is there code for this GPU? cudaSuccess, or what the runtime says of loading a kernel. */
+cudaError_t kernel_check(void);
+
 /* Random 16-bit or fp32 numbers around 0, for timing on data that costs what real data costs. */
 void kernel_noise(cudaStream_t stream, enum device_type type, int64_t count, void *out);
 

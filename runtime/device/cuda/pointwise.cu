@@ -569,6 +569,13 @@ extern "C" void kernel_fill(cudaStream_t stream, const fill_shape *s, const fill
     }
 }
 
+extern "C" cudaError_t kernel_check(void)
+{
+    cudaFuncAttributes attributes;
+
+    return cudaFuncGetAttributes(&attributes, fill<float>);
+}
+
 extern "C" void kernel_noise(cudaStream_t stream, enum device_type type, int64_t count, void *out)
 {
     const unsigned blocks = blocks_for(divide_up(count, VECTOR));
