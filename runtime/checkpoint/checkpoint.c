@@ -146,11 +146,15 @@ static int create_save(struct checkpoint *c, struct error *err)
     if (pieces_create(&c->written, c->parameters, &c->parallel->at, c->shard, PIECES_WRITTEN, err) <
         0)
         return -1;
+    c->stream = device_stream_create(c->device, 0, err);
+    c->stepped = c->stream ? device_event_create(c->device, 0, err) : NULL;
+    c->copied = c->stepped ? device_event_create(c->device, 0, err) : NULL;
+    if (!c->copied)
+        return -1;
     c->snapshot = device_host_allocate(c->device, elements * sizeof(float), err);
     c->state = device_host_allocate(c->device, sizeof(*c->state), err);
-    c->copied = device_event_create(c->device, 0, err);
     c->files = calloc((size_t)c->parallel->comm->size, sizeof(*c->files));
-    if (!c->snapshot || !c->state || !c->copied || !c->files)
+    if (!c->snapshot || !c->state || !c->files)
         return error_set(err, "out of memory for a copy of %.1f MiB to save",
                          (double)elements * 4 / (1 << 20));
     /* Memory that is touched for the first time is slow; no step is to wait for that. */
@@ -191,8 +195,8 @@ struct checkpoint *checkpoint_create(const struct checkpoint_config *config, str
 
 void checkpoint_destroy(struct checkpoint *c)
 {
-    /* A thread that is stuck ends with the process. */
-    if (!c || c->stuck)
+    /* What is stuck ends with the process. */
+    if (!c || c->stuck || checkpoint_end_copies(c) < 0)
         return;
     checkpoint_end_thread(c);
     pthread_mutex_destroy(&c->lock);
@@ -200,7 +204,9 @@ void checkpoint_destroy(struct checkpoint *c)
     pieces_destroy(&c->written);
     device_host_release(c->device, c->snapshot);
     device_host_release(c->device, c->state);
+    device_event_destroy(c->stepped);
     device_event_destroy(c->copied);
+    device_stream_destroy(c->stream);
     if (c->held >= 0)
         close(c->held);
     free(c->files);

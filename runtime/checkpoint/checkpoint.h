@@ -1,12 +1,12 @@
 /* Checkpoints of a run: saved behind the training, found and read again at the start.
  *
  * Every rank writes its own share of weights and optimizer to its own file; no rank gathers the
- * model. A save copies the share into host memory in the order of the model's stream and goes on; a
- * thread writes it. One save is under way at a time. What all ranks must agree on they gather over
- * comm, from the thread that calls.
+ * model. A save copies the share into host memory on a stream of its own, behind what the model's
+ * stream holds by then and beside what comes after it; a thread writes it. One save is under way at
+ * a time. What all ranks must agree on they gather over comm, from the thread that calls.
  *
- * All calls below but checkpoint_destroy, checkpoint_step and checkpoint_seconds are collective
- * over the world. */
+ * All calls below but checkpoint_destroy, checkpoint_copied, checkpoint_step and checkpoint_seconds
+ * are collective over the world. */
 #ifndef MEGATRON_CHECKPOINT_H
 #define MEGATRON_CHECKPOINT_H
 
@@ -65,6 +65,11 @@ int checkpoint_load(struct checkpoint *checkpoint, struct checkpoint_loaded *loa
  * longer than a step. A save that fails is said, and is no error: the run can go on. */
 int checkpoint_save(struct checkpoint *checkpoint, const struct progress *progress,
                     struct error *err);
+
+/* The mark behind the copies of the last save, NULL where nothing is saved. What overwrites this
+ * rank's share after checkpoint_save has to follow it: the next update (optimizer_hold), not the
+ * passes before it. It lasts as long as the checkpoint. */
+struct device_event *checkpoint_copied(const struct checkpoint *checkpoint);
 
 /* After each step: let the thread write what is copied by now. Does not wait. */
 int checkpoint_step(struct checkpoint *checkpoint, struct error *err);

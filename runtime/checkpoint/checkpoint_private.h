@@ -40,6 +40,8 @@ struct checkpoint {
     struct pieces written;
     float *snapshot; /* ARRAYS x shard elements, host memory */
     struct step_state *state;
+    struct device_stream *stream; /* of the copies, beside the model's */
+    struct device_event *stepped; /* in the model's stream: what is to be saved is there */
     struct device_event *copied;
     int copying;              /* the snapshot is not complete yet */
     struct index_file *files; /* of all ranks, on the leader */
@@ -56,7 +58,7 @@ struct checkpoint {
     atomic_int committed;      /* the checkpoint is there, and old ones go; needs none, either */
     int64_t seen;              /* of the steps, when 'seen_at' */
     double seen_at;
-    int stuck; /* the thread was given up, and still has the memory */
+    int stuck; /* the thread or the copies were given up, and still have the memory */
     struct error failure;
     struct error leftover; /* why old checkpoints could not be removed; empty: they could */
 };
@@ -69,6 +71,9 @@ int checkpoint_agree(struct checkpoint *c, int rc, struct error *err);
 
 /* The leader's number, on all ranks. */
 int checkpoint_from_leader(struct checkpoint *c, int64_t *number, struct error *err);
+
+/* Wait for the copies of a save under way. Returns -1 where they may still write to host memory. */
+int checkpoint_end_copies(struct checkpoint *c);
 
 /* The thread that writes, of the rank. */
 int checkpoint_start_thread(struct checkpoint *c, struct error *err);

@@ -144,13 +144,20 @@ static void give_job(struct checkpoint *c, enum phase job)
 
 /* --- A save ---------------------------------------------------------------------------------- */
 
-/* Copy this rank's share to host memory, behind all work given so far. */
+/* Copy this rank's share to host memory, behind all work given so far. Weights and optimizer stay
+ * as they are until the update of the next step, so their copies go beside its passes; the step's
+ * state changes before that, and its few bytes are copied in the model's stream. Weights that other
+ * ranks still send are not of this share. */
 static void take_snapshot(struct checkpoint *c)
 {
-    struct device_stream *stream = model_stream(c->model);
+    struct device_stream *stream = c->stream;
     const struct parameters *p = c->parameters;
     size_t bytes = (size_t)p->shard_elements * sizeof(float);
 
+    device_copy(model_stream(c->model), c->state, model_state(c->model), sizeof(*c->state),
+                COPY_TO_HOST);
+    device_event_record(c->stepped, model_stream(c->model));
+    device_event_follow(stream, c->stepped);
     for (int i = 0; i < p->bucket_count && !c->arrays.master; i++) {
         const struct bucket *b = &p->buckets[i];
         int64_t size = b->size / p->shards;
@@ -167,8 +174,30 @@ static void take_snapshot(struct checkpoint *c)
         device_copy(stream, c->snapshot + 2 * p->shard_elements, c->arrays.moment2, bytes,
                     COPY_TO_HOST);
     }
-    device_copy(stream, c->state, model_state(c->model), sizeof(*c->state), COPY_TO_HOST);
     device_event_record(c->copied, stream);
+}
+
+struct device_event *checkpoint_copied(const struct checkpoint *c)
+{
+    return c->copied;
+}
+
+/* Wait for the copies. They may go on after that, where they outlast the deadline. */
+static int wait_for_copies(struct checkpoint *c, struct error *err)
+{
+    int rc = device_event_wait(c->copied, c->parallel->comm->deadline, err);
+
+    c->stuck = rc < 0 && !device_event_done(c->copied);
+    return rc;
+}
+
+int checkpoint_end_copies(struct checkpoint *c)
+{
+    struct error ignored;
+
+    if (c->copying)
+        wait_for_copies(c, &ignored);
+    return c->stuck ? -1 : 0;
 }
 
 /* Let the thread write as soon as the snapshot is complete. The device is for the caller's thread
@@ -177,7 +206,7 @@ static int start_write(struct checkpoint *c, int wait, struct error *err)
 {
     if (!c->copying)
         return 0;
-    if (wait && device_event_wait(c->copied, c->parallel->comm->deadline, err) < 0)
+    if (wait && wait_for_copies(c, err) < 0)
         return -1;
     if (!wait && !device_event_done(c->copied))
         return 0;

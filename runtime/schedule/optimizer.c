@@ -22,6 +22,7 @@ struct optimizer {
     struct device_event *ready, *reduced;
     struct device_event **gathered; /* one per bucket, where it is divided */
     char *gathering;                /* per bucket: the model's stream has yet to follow */
+    struct device_event *held;      /* what the next update follows, NULL: nothing */
     char *memory;
     struct optimizer_shard shard;
     struct device_plan **adam; /* one per bucket */
@@ -372,11 +373,19 @@ static void reduce_tied(struct optimizer *o)
     reduce_bucket(o, &o->parameters->buckets[tensor->bucket]);
 }
 
+void optimizer_hold(struct optimizer *o, struct device_event *event)
+{
+    o->held = event;
+}
+
 static void update(struct optimizer *o)
 {
     size_t size = type_size(o->type);
     char *weights = model_weights(o->model);
 
+    if (o->held)
+        device_event_follow(o->stream, o->held);
+    o->held = NULL;
     for (int i = 0; i < o->parameters->bucket_count; i++) {
         const struct bucket *bucket = &o->parameters->buckets[i];
         char *mine = weights + (size_t)part_first(o, bucket) * size;

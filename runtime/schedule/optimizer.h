@@ -45,6 +45,11 @@ void optimizer_finish(struct optimizer *optimizer);
 /* Is there anything to reduce before optimizer_finish? */
 int optimizer_overlaps(const struct optimizer *optimizer);
 
+/* The next update waits for 'event' as it is last recorded by then, and nothing before it does:
+ * until there somebody reads the weights of this rank's part or the optimizer's state. The event
+ * must last so long. */
+void optimizer_hold(struct optimizer *optimizer, struct device_event *event);
+
 /* Are weights being gathered that a forward pass has yet to wait for? */
 int optimizer_gathers(const struct optimizer *optimizer);
 

@@ -102,6 +102,7 @@ int saving_open(struct saving *s, const struct arguments *a, const struct world 
     int rc = 0;
 
     *s = (struct saving){.a = a, .world = world, .comm = parallel->comm, .saved = -1};
+    s->optimizer = engine_optimizer(engine);
     watch_end(s);
     if ((a->save || a->load) && create(s, engine, parallel, device, err) < 0)
         return -1;
@@ -182,7 +183,10 @@ static int save(struct saving *s, const struct progress *progress, struct error 
 {
     if (!s->withheld) {
         s->saved = progress->iteration;
-        return checkpoint_save(s->checkpoint, progress, err);
+        if (checkpoint_save(s->checkpoint, progress, err) < 0)
+            return -1;
+        optimizer_hold(s->optimizer, checkpoint_copied(s->checkpoint));
+        return 0;
     }
     if (s->comm->rank == s->comm->size - 1)
         fprintf(stderr,

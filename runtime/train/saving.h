@@ -9,6 +9,7 @@ struct saving {
     const struct arguments *a;
     const struct world *world;
     struct comm *comm;
+    struct optimizer *optimizer;
     struct checkpoint *checkpoint; /* NULL without --save and --load */
     struct progress start;         /* where the run goes on */
     uint64_t seed;                 /* of its data and random numbers */

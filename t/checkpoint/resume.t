@@ -40,7 +40,23 @@ bit_exact() {
         same "whole/$last" "early/$last" "$name: stopped at $stop, the end is the same"
     done
 }
+# A save goes on beside the next step, whatever the device does first: all of them are those of a run that waits for
+# each. Steps of a few operations, so that an update that does not wait for the copies is often ahead of them.
+beside() {
+    local ranks=$1 small=(--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 8 --micro-batch-size 1
+        --global-batch-size "$1" --vocab-size 60 --make-vocab-size-divisible-by 4 --eval-iters 0 --train-iters 40 --save-interval 1)
+    rm -rf waited beside
+    train "$ranks" "${small[@]}" --save waited
+    is "$rc" 0 "$2: a run that waits for its saves" || diag "$(tail -n 5 <<<"$out")"
+    train "$ranks" "${small[@]}" --save beside --async-save --random-order
+    is "$rc" 0 "$2: one that does not, in random order" || diag "$(tail -n 5 <<<"$out")"
+    is "$(find beside -name index.json | wc -l)" 40 "$2: every step is saved"
+    rm -f waited/.[!.]* beside/.[!.]*
+    same waited beside "$2: the same checkpoints"
+}
 if [ -z "${MATRIX:-}" ]; then
+    beside 1 "one rank"
+    beside 2 "dp 2"
     bit_exact "one rank" 1
     bit_exact "one rank, async" 1 --async-save --save-interval 1
     bit_exact "tp 2 x pp 2, random order" 4 $t 2 $p 2 --random-order --async-save --save-interval 1
