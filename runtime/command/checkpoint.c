@@ -3,6 +3,7 @@
 #include "directory.h"
 #include "hf.h"
 #include "option.h"
+#include "parse.h"
 #include "shard_file.h"
 #include "tokenizer_files.h"
 
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 enum format { FORMAT_HF, FORMAT_MEGATRON };
@@ -239,31 +239,6 @@ static int run_prune(const struct checkpoint_options *given, const char *directo
     return rc;
 }
 
-/* "5GB", "300MB", "1GiB" or a number of bytes. */
-static int parse_size(const char *text, int64_t *bytes, struct error *err)
-{
-    static const struct {
-        const char *name;
-        int64_t factor;
-    } units[] = {{"", 1},          {"B", 1},           {"KB", 1000},
-                 {"MB", 1000000},  {"GB", 1000000000}, {"KiB", 1 << 10},
-                 {"MiB", 1 << 20}, {"GiB", 1 << 30}};
-    char digits[20];
-    size_t length = strspn(text, "0123456789");
-
-    snprintf(digits, sizeof(digits), "%.*s", (int)(length < 19 ? length : 19), text);
-    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
-        if (length == 0 || length > 12 || strcasecmp(text + length, units[i].name) != 0)
-            continue;
-        *bytes = strtoll(digits, NULL, 10);
-        if (*bytes < 1 || *bytes > INT64_MAX / units[i].factor)
-            break;
-        *bytes *= units[i].factor;
-        return 0;
-    }
-    return error_set(err, "--max-shard-size %.30s: give a size such as 5GB, 300MB or 1GiB", text);
-}
-
 static int run_export(const struct checkpoint_options *given, const char *from, const char *to,
                       struct error *err)
 {
@@ -273,7 +248,8 @@ static int run_export(const struct checkpoint_options *given, const char *from, 
 
     if (given->format != FORMAT_HF)
         return error_set(err, "export writes --format hf only");
-    if (given->shard_size && parse_size(given->shard_size, &bytes, err) < 0)
+    if (given->shard_size &&
+        parse_size("--max-shard-size", given->shard_size, 1000, 1, INT64_MAX, &bytes, err) < 0)
         return -1;
     if (find_one(given, from, path, err) < 0 ||
         convert_export_hf(path, to, types[given->type], bytes, err) < 0)

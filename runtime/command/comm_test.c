@@ -42,8 +42,9 @@ enum { CHECKED = (1 << 18) / PERIOD * PERIOD }; /* elements looked at, at either
 #define AT(member) offsetof(struct settings, member)
 
 static const struct option table[] = {
-    {"min-bytes", OPTION_INT, AT(min_bytes), "N", "smallest size (8)", NULL, 4, INT64_MAX},
-    {"max-bytes", OPTION_INT, AT(max_bytes), "N", "greatest size (1 GiB)", NULL, 4, INT64_MAX},
+    {"min-bytes", OPTION_BYTES, AT(min_bytes), "SIZE", "smallest size (8)", NULL, 4, INT64_MAX},
+    {"max-bytes", OPTION_BYTES, AT(max_bytes), "SIZE", "greatest size, as in 128M or 1G (1G)", NULL,
+     4, INT64_MAX},
     {"iterations", OPTION_INT, AT(iterations), "N", "timed calls of each size (20)", NULL, 1,
      100000},
     {"warmup", OPTION_INT, AT(warmup), "N", "calls before them (5)", NULL, 0, 100000},

@@ -5,6 +5,7 @@
 #include "files.h"
 #include "import.h"
 #include "option.h"
+#include "parse.h"
 #include "reference.h"
 
 #include <errno.h>
@@ -257,26 +258,6 @@ static int run_verify(const struct image_entry *entries, size_t count, const cha
     return 0;
 }
 
-/* "500G", "1.5T", or bytes. */
-static int read_size(const char *text, int64_t *size, struct error *err)
-{
-    static const char units[] = "kMGTP";
-    const double most = 9e18;
-    size_t length = strspn(text, "0123456789.");
-    const char *unit = text[length] ? strchr(units, text[length]) : NULL;
-    char *end;
-    double number = strtod(text, &end);
-
-    for (const char *u = unit; u && u >= units; u--)
-        number *= 1000;
-    if (length == 0 || end != text + length || (text[length] && (!unit || text[length + 1])) ||
-        number > most)
-        return error_set(err, "--max-size=%.50s is not a size such as 500G or 1.5T, at most 9000P",
-                         text);
-    *size = (int64_t)number;
-    return 0;
-}
-
 static int run_prune(const struct image_options *given, const struct options_result *result,
                      const struct image_cache *cache, const struct image_entry *entries,
                      size_t count, struct error *err)
@@ -287,7 +268,8 @@ static int run_prune(const struct image_options *given, const struct options_res
 
     if (!by_age && !given->max_size)
         return error_set(err, "prune needs --keep-days N or --max-size SIZE");
-    if (given->max_size && read_size(given->max_size, &most, err) < 0)
+    if (given->max_size &&
+        parse_size("--max-size", given->max_size, 1000, 0, INT64_MAX, &most, err) < 0)
         return -1;
     for (size_t i = 0; i < count; i++)
         total += entries[i].size;

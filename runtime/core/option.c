@@ -137,6 +137,8 @@ static int read_value(const struct option *row, void *target, const char *text, 
         return parse_int64(what, text, any ? INT64_MIN : row->min, any ? INT64_MAX : row->max,
                            (int64_t *)slot, err);
     }
+    case OPTION_BYTES:
+        return parse_size(what, text, 1024, row->min, row->max, (int64_t *)slot, err);
     case OPTION_REAL:
         return parse_double(what, text, (double *)slot, err);
     case OPTION_CHOICE:

@@ -12,6 +12,7 @@ enum option_type {
     OPTION_FLAG,    /* int, set to 1 */
     OPTION_UNFLAG,  /* int, set to 0: for --no-... */
     OPTION_INT,     /* int64_t in [min, max] (any value if both are 0) */
+    OPTION_BYTES,   /* int64_t in [min, max], also written as 64k, 128M or 1G, powers of 1024 */
     OPTION_REAL,    /* double */
     OPTION_TEXT,    /* const char *, pointing into argv */
     OPTION_CHOICE,  /* int: number of the word within 'choices' ("a|b|c") */

@@ -18,6 +18,13 @@ ok $? "one rank"
 grep -q '^# 0 wrong elements on all ranks' "$out"
 ok $? "nothing is wrong with one rank"
 
+"$megatron" comm-test --device cpu --min-bytes 1k --max-bytes 0.5M --iterations 1 --warmup 0 >"$out" 2>&1
+[ "$(awk '/^ *[0-9]/ { print $1 }' "$out" | sort -nu | sed -n '1p;$p' | xargs)" = "1024 524288" ]
+ok $? "sizes as nccl-tests takes them, by 1024"
+"$megatron" comm-test --max-bytes 1Q >"$out" 2>&1
+[ $? -ne 0 ] && grep -q 'max-bytes=1Q is not a size such as' "$out"
+ok $? "a size of an unknown unit is refused"
+
 "$megatron" comm-test --min-bytes 16 --max-bytes 8 >"$out" 2>&1
 [ $? -ne 0 ] && grep -q 'min-bytes=16 is above --max-bytes=8' "$out"
 ok $? "sizes the wrong way round are refused"

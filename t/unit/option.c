@@ -17,6 +17,7 @@ static const struct option table[] = {
     {"flag", OPTION_FLAG, AT(flag), 0, "a flag", 0, 0, 0},
     {"no-dash", OPTION_UNFLAG, AT(dash), 0, "clear dash", 0, 0, 0},
     {"number", OPTION_INT, AT(number), "N", "a number", 0, 1, 100},
+    {"bytes", OPTION_BYTES, AT(number), "SIZE", "a size", 0, 4, 1 << 20},
     {"learning-rate", OPTION_REAL, AT(real), "X", "a real", 0, 0, 0},
     {"opt_param", OPTION_TEXT, AT(text), "TEXT", "a text", 0, 0, 0},
     {"save", OPTION_TEXT, AT(text), "DIR", "a directory", 0, 0, 0},
@@ -59,6 +60,7 @@ static void test_values(void)
     is(target.text, "a=b", "text keeps its equals sign");
     is_int(target.choice, 1, "choice");
     ok(PARSE("--opt-param", "") == 0 && target.text && !target.text[0], "a text may be empty");
+    ok(PARSE("--bytes", "64k") == 0 && target.number == 65536, "a size");
     ok(PARSE("--number", "1", "--number", "2") == 0 && target.number == 2, "the last one wins");
     ok(PARSE("--data-path", "0.3", "a", "0.7", "b", "--flag") == 0, "list");
     ok(target.list.count == 4 && strcmp(target.list.items[3], "b") == 0 && target.flag,
@@ -82,6 +84,8 @@ static void test_errors(void)
         {{"--number", "101"}, "--number=101 is out of range; use 1 to 100"},
         {{"--number", "99999999999999999999"},
          "--number=99999999999999999999 is out of range; use 1 to 100"},
+        {{"--bytes", "2M"}, "--bytes=2M is out of range; use 4 to 1048576"},
+        {{"--bytes", "2X"}, "--bytes=2X is not a size such as 500G, 1.5GB or 64MiB"},
         {{"--number"}, "--number needs a value"},
         {{"--learning-rate", "fast"}, "--learning-rate=fast is not a number"},
         {{"--learning-rate", "nan"}, "--learning-rate=nan is not a number"},

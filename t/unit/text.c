@@ -61,6 +61,55 @@ static const struct {
     {"1,5", -1, 0}, {" 1", -1, 0},     {"1 ", -1, 0},  {"x", -1, 0},
 };
 
+static const struct {
+    const char *text;
+    int kilo, rc;
+    int64_t value;
+} sizes[] = {
+    {"8", 1024, 0, 8},
+    {"64k", 1024, 0, 65536},
+    {"64K", 1024, 0, 65536},
+    {"128M", 1024, 0, 134217728},
+    {"1g", 1024, 0, 1073741824},
+    {"1G", 1000, 0, 1000000000},
+    {"1.5k", 1024, 0, 1536},
+    {"2T", 1000, 0, 2000000000000},
+    {"5GB", 1024, 0, 5000000000},
+    {"5B", 1024, 0, 5},
+    {"1GiB", 1000, 0, 1073741824},
+    {"9223372036854775807", 1024, 0, INT64_MAX},
+    {"9223372036854775808", 1024, -1, 0},
+    {"9P", 1024, 0, 10133099161583616},
+    {"99999P", 1024, -1, 0},
+    {"3", 1024, -1, 0}, /* below the least */
+    {"", 1024, -1, 0},
+    {"G", 1024, -1, 0},
+    {".", 1024, -1, 0},
+    {"-8", 1024, -1, 0},
+    {" 8", 1024, -1, 0},
+    {"8 M", 1024, -1, 0},
+    {"1e3", 1024, -1, 0},
+    {"0x10", 1024, -1, 0},
+    {"1.5.5G", 1024, -1, 0},
+    {"5iB", 1024, -1, 0},
+    {"5MM", 1024, -1, 0},
+};
+
+static void test_sizes(void)
+{
+    struct error err;
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        int64_t value = 0;
+
+        err.text[0] = '\0';
+        ok(parse_size("--s", sizes[i].text, sizes[i].kilo, 4, INT64_MAX, &value, &err) ==
+                   sizes[i].rc &&
+               value == sizes[i].value && (sizes[i].rc == 0) == (err.text[0] == '\0'),
+           "the size \"%s\" %s", sizes[i].text, err.text);
+    }
+}
+
 static void test_numbers(void)
 {
     struct error err;
@@ -131,6 +180,7 @@ int main(void)
 {
     test_errors();
     test_numbers();
+    test_sizes();
     test_nearest();
     return done_testing();
 }
