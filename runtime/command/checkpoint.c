@@ -50,6 +50,35 @@ static void print_usage(void)
     options_print(options, stdout);
 }
 
+/* Iteration 'iteration' is not there: say who asked for it, and which ones are. */
+static int say_missing(const struct checkpoint_options *given, const char *directory,
+                       int64_t iteration, struct error *err)
+{
+    enum { SHOWN = 8 };
+    char there[256] = "no other one";
+    int64_t *list;
+    size_t count, used = 0;
+
+    if (directory_list(directory, &list, &count, err) < 0)
+        return -1;
+    for (size_t i = 0; i < count && i < SHOWN; i++)
+        used += (size_t)snprintf(there + used, sizeof(there) - used, "%s%" PRId64, i ? ", " : "",
+                                 list[i]);
+    if (count > SHOWN)
+        used += (size_t)snprintf(there + used, sizeof(there) - used, " and %zu older ones",
+                                 count - SHOWN);
+    if (count > 0)
+        snprintf(there + used, sizeof(there) - used, "; name one of them with --iteration");
+    free(list);
+    if (given->iteration >= 0)
+        return error_set(err, "%s holds no checkpoint of iteration %" PRId64 "; it holds %s",
+                         directory, iteration, there);
+    return error_set(err,
+                     "%s/" LATEST " names iteration %" PRId64 ", whose folder iter_%07" PRId64
+                     " is missing; %s holds %s",
+                     directory, iteration, iteration, directory, there);
+}
+
 /* The directory of one checkpoint: DIR itself, its --iteration, or its latest. */
 static int find_one(const struct checkpoint_options *given, const char *directory,
                     char path[PATH_MAX], struct error *err)
@@ -68,8 +97,8 @@ static int find_one(const struct checkpoint_options *given, const char *director
             directory);
     if (directory_path(path, err, "%s/iter_%07" PRId64, directory, iteration) < 0)
         return -1;
-    if (given->iteration >= 0 && access(path, F_OK) < 0)
-        return error_set(err, "%s holds no checkpoint of iteration %" PRId64, directory, iteration);
+    if (access(path, F_OK) < 0 && errno == ENOENT)
+        return say_missing(given, directory, iteration, err);
     return 0;
 }
 

@@ -110,7 +110,12 @@ bad() {
 bad "an unknown action" 'unknown action look; use inspect' look run
 bad "no directory" 'inspect takes one directory' inspect
 bad "a directory that is none" 'nowhere holds no checkpoint' inspect nowhere
-bad "an iteration that is not there" 'run holds no checkpoint of iteration 5$' verify run --iteration 5
+bad "an iteration that is not there" 'run holds no checkpoint of iteration 5; it holds 8; name one of them' verify run --iteration 5
+mkdir -p gone/iter_00000{{02..10..2},{11..14}} && echo 100 >gone/latest_checkpointed_iteration.txt
+bad "a latest one that is not there" \
+    'gone/latest_checkpointed_iteration.txt names iteration 100, whose folder iter_0000100 is missing; gone holds 14, 13, 12, 11, 10, 8, 6, 4 and 1 older ones; name one of them with --iteration$' inspect gone
+rm -r gone/iter_*
+bad "a latest one where there is none" 'iter_0000100 is missing; gone holds no other one$' inspect gone
 bad "a folder without config.json" 'cannot open run/config.json .*give --format megatron' import run x
 mkdir odd && echo '{"model_type": "bert"}' >odd/config.json
 bad "another kind of model" 'model_type bert is neither gpt2 nor llama' import odd x
