@@ -297,6 +297,10 @@ static int run_action(const struct image_options *given, const struct options_re
     size_t count = 0;
     int rc;
 
+    /* Who names what to prune must not lose all else. */
+    if ((strcmp(action, "list") == 0 || strcmp(action, "prune") == 0) && result->word_count > 1)
+        return error_set(err, "unexpected word %.100s; %s takes only options", result->words[1],
+                         action);
     if (open_cache(given, &cache, err) < 0)
         return -1;
     if (strcmp(action, "import") == 0) {

@@ -2,10 +2,12 @@
 #include "commands.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static int run_version(int argc, const char *const *argv, struct error *err)
 {
-    (void)argc, (void)argv, (void)err;
+    if (argc > 0 && strcmp(argv[0], "--help") != 0 && strcmp(argv[0], "-h") != 0)
+        return error_set(err, "unexpected word %.100s; version takes none", argv[0]);
     printf("megatron %s\n", PACKAGE_VERSION);
     printf("built with:%s\n", MEGATRON_FEATURES);
     return 0;

@@ -46,6 +46,10 @@ for size in 1.5.5G 5GX -1 G 1e3; do
     like "$(image prune --max-size $size)" 'is not a size such as 500G' "not to $size"
 done
 like "$(image prune --max-size 99999P)" 'max-size=99999P is out of range' "nor to more than can be counted"
+for action in list prune; do
+    out=$(image $action --max-size 0 small); rc=$?
+    is "$rc $out" "1 megatron image: unexpected word small; $action takes only options" "$action of a word"
+done
 like "$(image prune --max-size 0)" 'removed 1 images; 0.0 MB are left' "prune"
 ordinary ln -s "$cache" "$home/link"
 like "$(image list --cache "$home/link")" 'is not a directory but a symbolic link; name the directory' "a cache that is a link"

@@ -75,6 +75,9 @@ like "$out" 'time of a step by part, mean of 1:' "--profile of a single step"
 is "$("$megatron" help train)" "$("$megatron" train --help)" "megatron help COMMAND"
 try "$megatron" help trian
 is "$rc $out" "2 megatron: unknown command trian; did you mean train?" "  of an unknown one"
+is "$("$megatron" --version)" "$("$megatron" version)" "megatron --version"
+try "$megatron" version extra
+is "$rc $out" "1 megatron version: unexpected word extra; version takes none" "  with a word too many"
 
 # --- What is missing or does not fit is named
 try "$megatron" train --megatron-model 1.7B --mock-data --train-iters 1 --lr 1e-3 --device cpu
