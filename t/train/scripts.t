@@ -90,4 +90,16 @@ for file in README.md sbatch/train.sbatch sbatch/train-llama2.sbatch; do
     is "$rc" 0 "  which is taken" || diag "$line" "$out"
     like "$out" "using world size: $ranks," "  with all of them"
 done
+
+# A command that ./quickstart shows can be pasted as it is.
+shown=$(
+    eval "$(sed -n '/^\(say\|step\|quoted\|job\)() /,/}$/p' "$top/quickstart")"
+    as_root() { :; }
+    log=/dev/null MEGATRON_CLUSTER=$scratch
+    job generate srun -n2 --megatron-tp=2 megatron --prompt 'This module' "it's" '' '$HOME' 'a*'
+)
+eval "words=(${shown#*\$ })"
+is "$(printf '<%s>' "${words[@]}")" \
+    "<srun><-n2><--megatron-tp=2><megatron><--prompt><This module><it's><><\$HOME><a*>" "what ./quickstart shows can be pasted"
+like "$shown" ' srun -n2 --megatron-tp=2 megatron --prompt ' "  and is quoted only where it must be"
 done_testing
