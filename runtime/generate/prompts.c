@@ -223,21 +223,27 @@ static void add_stops_of(struct prompts *p, const char *directory, const char *n
     json_destroy(json);
 }
 
-static void find_stops(struct prompts *p, const struct generate_options *o,
-                       const struct origin *origin)
+static int find_stops(struct prompts *p, const struct generate_options *o,
+                      const struct origin *origin, struct error *err)
 {
+    if (o->eod_id >= p->vocabulary)
+        return error_set(err,
+                         "--eod-id=%" PRId64 " is no token of the vocabulary and would end no "
+                         "text; use 0 to %" PRId64,
+                         o->eod_id, p->vocabulary - 1);
     if (o->ignore_eod)
-        return;
+        return 0;
     if (o->eod_id >= 0) {
         add_stop(p, o->eod_id);
-        return;
+        return 0;
     }
     add_stop(p, tokenizer_eod(p->tokenizer));
     add_stop(p, tokenizer_eos(p->tokenizer));
     if (origin->kind != ORIGIN_HF)
-        return;
+        return 0;
     add_stops_of(p, o->load, "config.json");
     add_stops_of(p, o->load, "generation_config.json");
+    return 0;
 }
 
 /* --- Tokens ---------------------------------------------------------------------------------- */
@@ -327,7 +333,7 @@ static int prepare(struct prompts *p, const struct generate_options *o, const st
     }
     if (rc == 0) {
         p->vocabulary = tokenizer_vocab_size(p->tokenizer);
-        find_stops(p, o, origin);
+        rc = find_stops(p, o, origin, err);
     }
     free(lines.items);
     free(lines.file);

@@ -159,6 +159,8 @@ for x in -3 -1; do
     refused "--temperature=$x must be 0 or above" "a temperature of $x" --load gpt "${numbers[@]}" --prompt 1 --temperature $x
     refused "--top-p=$x must be from 0 to 1" "a probability of $x" --load gpt "${numbers[@]}" --prompt 1 --top-p $x
 done
+refused '--eod-id=300 is no token of the vocabulary and would end no text; use 0 to 299$' "an end that never comes" \
+    --load gpt "${numbers[@]}" --prompt 1 --eod-id 300
 refused '--greedy excludes' "greedy and not" --load gpt "${numbers[@]}" --prompt 1 --greedy --top-k 3
 refused '--tensor-model-parallel-size=2 does not divide 1 tasks' "a layout of more ranks than there are" --load gpt "${numbers[@]}" --prompt 1 $t 2
 # What is wrong on all ranks is said once.
