@@ -32,9 +32,26 @@ static int add_line(struct lines *lines, const char *text, struct error *err)
     return 0;
 }
 
+/* What is behind a NUL would be lost in silence. */
+static int check_text(const char *data, size_t length, const char *name, struct error *err)
+{
+    const char *nul = memchr(data, '\0', length);
+    size_t line = 1;
+
+    if (!nul)
+        return 0;
+    for (const char *at = data; (at = memchr(at, '\n', (size_t)(nul - at))); at++)
+        line++;
+    return error_set(err,
+                     "%s is no text: there is a NUL byte in its line %zu; prompts must be UTF-8 "
+                     "(iconv -f UTF-16 -t UTF-8 makes that of UTF-16)",
+                     name, line);
+}
+
 /* All of a file or of standard input, with a NUL behind it. */
 static char *read_all(const char *name, struct error *err)
 {
+    const char *called = strcmp(name, "-") == 0 ? "standard input" : name;
     FILE *file = strcmp(name, "-") == 0 ? stdin : fopen(name, "r");
     size_t length = 0, room = 0, got = 0;
     char *data = NULL;
@@ -57,9 +74,11 @@ static char *read_all(const char *name, struct error *err)
         got = fread(data + length, 1, room - length, file);
     } while (got > 0);
     if (ferror(file)) {
-        error_set(err, "cannot read all of %s", file == stdin ? "standard input" : name);
+        error_set(err, "cannot read all of %s", called);
         goto failed;
     }
+    if (check_text(data, length, called, err) < 0)
+        goto failed;
     data[length] = '\0';
     if (file != stdin)
         fclose(file);

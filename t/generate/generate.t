@@ -161,6 +161,9 @@ for x in -3 -1; do
 done
 refused '--eod-id=300 is no token of the vocabulary and would end no text; use 0 to 299$' "an end that never comes" \
     --load gpt "${numbers[@]}" --prompt 1 --eod-id 300
+printf '1 2\n3\0 4\n5 6\n' >binary
+refused 'binary is no text: there is a NUL byte in its line 2; prompts must be UTF-8' "prompts with a NUL byte" --load gpt \
+    "${numbers[@]}" --prompt-file binary
 refused '--greedy excludes' "greedy and not" --load gpt "${numbers[@]}" --prompt 1 --greedy --top-k 3
 refused '--tensor-model-parallel-size=2 does not divide 1 tasks' "a layout of more ranks than there are" --load gpt "${numbers[@]}" --prompt 1 $t 2
 # What is wrong on all ranks is said once.
