@@ -7,6 +7,7 @@
 #include "reshard.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,16 +165,23 @@ int convert_import_megatron(const char *from, const char *directory,
 
 /* --- Export ---------------------------------------------------------------------------------- */
 
-/* In place: a half takes less room than what it is made of. */
-static void round_to(enum device_type type, float *values, int64_t count)
+/* In place: a half takes less room than what it is made of. A number must not become infinite. */
+static int round_to(enum device_type type, const char *name, float *values, int64_t count,
+                    struct error *err)
 {
     uint16_t *out = (uint16_t *)(void *)values;
+    int bfloat = type == TYPE_BF16;
 
     for (int64_t i = 0; i < count && type != TYPE_FP32; i++) {
-        uint16_t half = type == TYPE_BF16 ? float_to_bfloat(values[i]) : float_to_half(values[i]);
+        uint16_t half = bfloat ? float_to_bfloat(values[i]) : float_to_half(values[i]);
 
+        if (isinf(bfloat ? bfloat_to_float(half) : half_to_float(half)) && !isinf(values[i]))
+            return error_set(err, "tensor %s holds %g, which is beyond %s; export with --dtype %s",
+                             name, (double)values[i], bfloat ? "bf16" : "fp16 (65504 at most)",
+                             bfloat ? "fp32" : "bf16 or fp32");
         memcpy(&out[i], &half, sizeof(half));
     }
+    return 0;
 }
 
 static int export_one(const struct hf_files *files, const char *from,
@@ -189,10 +197,10 @@ static int export_one(const struct hf_files *files, const char *from,
     if (!values)
         return error_set(err, "out of memory");
     rc = reshard_read(from, index, p, &pieces, &values, 1, err);
-    if (rc == 0) {
-        round_to(index->model.type, values, piece.count);
+    if (rc == 0)
+        rc = round_to(index->model.type, q->name, values, piece.count, err);
+    if (rc == 0)
         rc = hf_files_write(files, q, (const char *)values, err);
-    }
     free(values);
     return rc;
 }

@@ -99,6 +99,26 @@ is "$(cat released/latest_checkpointed_iteration.txt)" release "which stays as i
 check export run half --dtype bf16
 like "$(cat half/config.json)" bfloat16 "export as bf16"
 
+# Two floats of the file's first tensor: the greatest number of fp16, and one that would be infinite there.
+large() { printf "$1" | dd of=hf-large/model.safetensors bs=1 seek=$((8 + $(od -An -tu8 -N8 hf/model.safetensors))) conv=notrunc status=none; }
+cp -r hf hf-large
+large '\x00\xe0\x7f\x47'
+check import hf-large fits
+check export fits fitting --dtype fp16
+is "$rc" 0 "export of 65504 as fp16" || diag "$out"
+large '\x00\xe0\x7f\x47\x00\xb8\x88\xc7'
+check import hf-large large
+cp -r fitting kept
+for folder in kept fresh; do
+    check export large $folder --dtype fp16
+    is "$rc $out" "1 megatron checkpoint: tensor layers.0.attention.query.bias holds -70000, which is beyond fp16 (65504 at most); export with --dtype bf16 or fp32" \
+        "export of what fp16 cannot hold"
+done
+same kept fitting "  leaves an earlier export as it was"
+is "$(ls -A fresh)" "" "  and nothing of its own"
+check export large fresh --dtype bf16
+is "$rc" 0 "  which bf16 holds" || diag "$out"
+
 bad() {
     local name=$1 text=$2
     shift 2
