@@ -408,6 +408,10 @@ static int next_of_segment(struct record_reader *reader, struct record_block *bl
             want = block->size + reader->block_size;
             continue;
         }
+        if (reader->at_start &&
+            source_check_tar(reader->files->items[reader->segments[reader->at].file].path,
+                             block->data, block->size, err) < 0)
+            return -1;
         skip_mark(reader, block);
         mine = owned(reader, block);
         if (mine >= 0) {

@@ -77,9 +77,22 @@ static int check_built(const char *path, enum codec codec, struct error *err)
                      path, codecs[codec].name, codecs[codec].package);
 }
 
+int source_check_tar(const char *path, const void *bytes, size_t size, struct error *err)
+{
+    enum { PLACE = 257, LENGTH = 8 };
+    const char *magic = (const char *)bytes + PLACE;
+
+    /* Of POSIX, and of GNU. Both have a NUL, which no JSON and no text has. */
+    if (size < PLACE + LENGTH ||
+        (memcmp(magic, "ustar\00000", LENGTH) != 0 && memcmp(magic, "ustar  \0", LENGTH) != 0))
+        return 0;
+    return error_set(err, "%s is a tar archive; unpack it first and name the files that were in it",
+                     strcmp(path, "-") == 0 ? "standard input" : path);
+}
+
 int source_probe(const char *path, enum codec *codec, struct error *err)
 {
-    unsigned char bytes[8];
+    unsigned char bytes[512];
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t count;
 
@@ -90,6 +103,8 @@ int source_probe(const char *path, enum codec *codec, struct error *err)
     if (count < 0)
         return error_set_errno(err, errno, "cannot read %s", path);
     *codec = codec_of_bytes(bytes, (size_t)count);
+    if (source_check_tar(path, bytes, (size_t)count, err) < 0)
+        return -1;
     return check_built(path, *codec, err);
 }
 

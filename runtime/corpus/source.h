@@ -32,8 +32,12 @@ int codec_built(enum codec codec);
 /* The codec that 'size' first bytes of a file show. */
 enum codec codec_of_bytes(const void *bytes, size_t size);
 
-/* Look at the first bytes of the file at 'path'. Fails where it cannot be read, or where its codec
- * is not in this build; the error names the package to build with. */
+/* Fails where 'bytes', the first of the file at 'path' when decompressed, are those of a tar
+ * archive: its headers would pass for text, and what follows each on its line would be lost. */
+int source_check_tar(const char *path, const void *bytes, size_t size, struct error *err);
+
+/* Look at the first bytes of the file at 'path'. Fails where it cannot be read, where it is a tar
+ * archive, or where its codec is not in this build; the error names the package to build with. */
 int source_probe(const char *path, enum codec *codec, struct error *err);
 
 /* Can the file be started in its middle? Looks at its structure, never at all of it. */

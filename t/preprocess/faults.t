@@ -118,7 +118,14 @@ head -c 100 c.jsonl.gz >short.gz
 mkdir locked
 touch locked/x_text_document.bin c_text_document.bin
 echo '{"text":"1 x"}' >letters.jsonl
+for format in gnu ustar; do tar --format=$format -cf $format.tar c.jsonl; done
+gzip -k gnu.tar
+xz -0 -k ustar.tar
 rows=(
+    'gnu.tar|no|gnu.tar is a tar archive; unpack it first and name the files that were in it'
+    'ustar.tar --input-format lines|no|ustar.tar is a tar archive; .*'
+    'c.jsonl gnu.tar.gz|no|gnu.tar.gz is a tar archive; .*'
+    'ustar.tar.xz --input-format files|no|ustar.tar.xz is a tar archive; .*'
     'body.jsonl|no|body.jsonl: none of 1 documents has the key "text"; the first one has: id, body; choose with --json-keys'
     'short.gz|no|short.gz is truncated: it ends at byte 100 in the middle of its data'
     'damaged.gz|no|damaged.gz is corrupt near byte [0-9]+: .*'
@@ -147,6 +154,9 @@ for row in "${rows[@]}"; do
     ls no_* >/dev/null 2>&1
     is $? 2 "and without output"
 done
+try bash -c '"$@" <gnu.tar.gz' - "${pre[@]}" --input - --output-prefix no
+is "$rc $(grep ^megatron <<<"$out")" "1 megatron preprocess: standard input is a tar archive; unpack it first and name the files that were in it" \
+    "an archive on standard input"
 chmod 0 c.jsonl.gz
 if [ "$(id -u)" != 0 ]; then
     try "${pre[@]}" --input c.jsonl.gz --output-prefix no
