@@ -50,7 +50,8 @@ struct progress {
     int count; /* of requests; 0: it has not begun */
     MPI_Request requests[COMM_MESSAGES];
     int64_t turn;
-    double asked, waited; /* when last, and how long in all; while nobody asks no time counts */
+    double asked; /* by somebody who waits, last; 0: by nobody since */
+    double waited;
 };
 
 /* What goes through the stream. */
@@ -73,6 +74,7 @@ struct exchange_call {
     struct progress progress;
 };
 
+_Static_assert(sizeof(struct call) <= DEVICE_OPERANDS, "a call fits the operands");
 _Static_assert(sizeof(struct exchange_call) <= DEVICE_OPERANDS, "an exchange fits the operands");
 
 __attribute__((format(printf, 2, 3))) static void fail(struct mpi_comm *comm, const char *format,
@@ -112,22 +114,29 @@ static int mpi_type(enum device_type type, MPI_Datatype *out)
     }
 }
 
-/* Ask once for all requests. Yields and then sleeps, so that ranks may outnumber the cores. Returns
- * 1 when nothing more will come of it: they are 'done', failed with 'rc', or the deadline is over.
- * A rank that is lost meanwhile ends the wait, too. */
-static int ask(const struct mpi_comm *comm, struct progress *p, int *rc, int *done)
+/* Ask once for all requests. Whoever waits yields and then sleeps, so that ranks may outnumber the
+ * cores, and only its time counts: this rank's own work is no reason to give another up. Returns 1
+ * when nothing more will come of it: they are 'done', failed with 'rc', or the deadline is over. A
+ * rank that is lost meanwhile ends the wait, too. */
+static int ask(const struct mpi_comm *comm, struct progress *p, int waits, int *rc, int *done)
 {
-    double now = clock_now();
+    double now;
 
     *done = 0;
     *rc = MPI_Testall(p->count, p->requests, done, MPI_STATUSES_IGNORE);
     if (*rc != MPI_SUCCESS || *done || comm->failed)
         return 1;
-    if (p->turn++ > 0 && now - p->asked < 1)
+    if (!waits) {
+        p->asked = 0;
+        return 0;
+    }
+    now = clock_now();
+    if (p->asked > 0)
         p->waited += now - p->asked;
     p->asked = now;
     if (p->waited > comm->base.deadline)
         return 1;
+    p->turn++;
     if (p->turn > 3000)
         nanosleep(&(struct timespec){0, 50000}, NULL);
     else if (p->turn > 50)
@@ -192,7 +201,7 @@ static int start(const struct call *c, MPI_Datatype type, MPI_Request *request)
     }
 }
 
-static int poll_call(void *operands)
+static int poll_call(void *operands, int waits)
 {
     struct call *c = operands;
     struct mpi_comm *comm = (struct mpi_comm *)c->group->base.comm;
@@ -210,7 +219,7 @@ static int poll_call(void *operands)
         rc = start(c, type, &c->progress.requests[0]);
         c->progress.count = 1;
     }
-    if (rc == MPI_SUCCESS && !ask(comm, &c->progress, &rc, &done))
+    if (rc == MPI_SUCCESS && !ask(comm, &c->progress, waits, &rc, &done))
         return 0;
     report(c->group, c->kind, rc, done);
     if (c->kind == REDUCE_SCATTER && rc == MPI_SUCCESS && done)
@@ -242,7 +251,7 @@ static int start_exchange(struct exchange_call *c)
     return rc;
 }
 
-static int poll_exchange(void *operands)
+static int poll_exchange(void *operands, int waits)
 {
     struct exchange_call *c = operands;
     struct mpi_comm *comm = (struct mpi_comm *)c->group->base.comm;
@@ -252,7 +261,7 @@ static int poll_exchange(void *operands)
         rc = start_exchange(c);
     if (comm->failed)
         return 1;
-    if (rc == MPI_SUCCESS && !ask(comm, &c->progress, &rc, &done))
+    if (rc == MPI_SUCCESS && !ask(comm, &c->progress, waits, &rc, &done))
         return 0;
     report(c->group, EXCHANGE, rc, done);
     return 1;
@@ -400,7 +409,7 @@ static int meet(struct comm *base, int rc, const MPI_Request *request, struct er
     struct progress progress = {.count = 1, .requests = {*request}};
     int done = 0;
 
-    while (rc == MPI_SUCCESS && !ask(comm, &progress, &rc, &done))
+    while (rc == MPI_SUCCESS && !ask(comm, &progress, 1, &rc, &done))
         ;
     if (rc == MPI_SUCCESS && done)
         return 0;

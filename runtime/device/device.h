@@ -495,7 +495,7 @@ struct device {
     void (*stream_destroy)(struct device_stream *stream);
     int (*stream_wait)(struct device_stream *stream, double seconds, struct error *err);
     void *(*stream_native)(struct device_stream *stream);
-    void (*stream_poll)(struct device_stream *stream, int (*poll)(void *operands),
+    void (*stream_poll)(struct device_stream *stream, int (*poll)(void *operands, int waits),
                         const void *operands, size_t size, int later);
 
     struct device_event *(*event_create)(struct device *device, int timing, struct error *err);
@@ -640,11 +640,15 @@ static inline void *device_stream_native(struct device_stream *stream)
 }
 
 /* Call a host function in stream order, with a copy of 'size' (at most DEVICE_OPERANDS) bytes that
- * is its own, again and again until it returns 1; other streams go on meanwhile. It may not call
- * the device. On a CPU this is how communication gets into a stream: with 'later' it may be left
- * unfinished until somebody waits for it or follows it, without it is done where it is given. */
-static inline void device_stream_poll(struct device_stream *stream, int (*poll)(void *operands),
-                                      const void *operands, size_t size, int later)
+ * is its own, again and again until it returns 1; other streams go on meanwhile. 'waits' tells it
+ * whether somebody waits, or asks in passing only. It may not call the device. On a CPU this is how
+ * communication gets into a stream: with 'later' it may be left unfinished until somebody waits for
+ * it or follows it, without it is done where it is given, unless the stream holds such work
+ * already.
+ */
+static inline void device_stream_poll(struct device_stream *stream,
+                                      int (*poll)(void *operands, int waits), const void *operands,
+                                      size_t size, int later)
 {
     stream->device->stream_poll(stream, poll, operands, size, later);
 }
@@ -701,9 +705,9 @@ static inline void device_copy(struct device_stream *stream, void *to, const voi
 }
 
 /* Between begin and end, work given to the stream is recorded instead of run, and launching the
- * graph runs it. Only where device->can_capture, and only work without events. Plans and operands
- * must outlive the graph, which the caller destroys. What cannot be recorded is no failure of the
- * device: end returns NULL then. */
+ * graph runs it. Only where device->can_capture, and only work without events and communication.
+ * Plans and operands must outlive the graph, which the caller destroys. What cannot be recorded is
+ * no failure of the device: end returns NULL then. */
 static inline int device_graph_begin(struct device_stream *stream, struct error *err)
 {
     return stream->device->graph_begin(stream, err);

@@ -28,7 +28,7 @@ struct copy_operands {
 struct task {
     enum task_kind kind;
     struct cpu_plan *plan;
-    int (*poll)(void *operands);
+    int (*poll)(void *operands, int waits);
     struct cpu_event *event;
     int64_t mark; /* recording number of the event */
     struct task *next;
@@ -87,8 +87,8 @@ static struct task *append(struct device_stream *base, enum task_kind kind)
     return task;
 }
 
-/* Returns 0 where the task is not done yet. */
-static int run_task(struct cpu_device *device, struct task *task)
+/* Returns 0 where the task is not done yet; 'waits': somebody waits for that. */
+static int run_task(struct cpu_device *device, struct task *task, int waits)
 {
     const struct copy_operands *copy = (const struct copy_operands *)task->operands;
 
@@ -98,7 +98,7 @@ static int run_task(struct cpu_device *device, struct task *task)
             cpu_plan_work(task->plan, task->operands);
         break;
     case TASK_POLL:
-        return task->poll(task->operands);
+        return task->poll(task->operands, waits);
     case TASK_COPY:
         memmove(copy->to, copy->from, copy->bytes);
         break;
@@ -140,7 +140,7 @@ static struct cpu_stream *choose(struct cpu_device *device)
 }
 
 /* Run one task, or ask one that is under way. Returns 0 where no stream can go on. */
-static int run_any(struct cpu_device *device)
+static int run_any(struct cpu_device *device, int waits)
 {
     struct cpu_stream *chosen = choose(device);
     struct task *task;
@@ -148,7 +148,7 @@ static int run_any(struct cpu_device *device)
     if (!chosen)
         return 0;
     task = chosen->tasks.head;
-    if (!run_task(device, task)) {
+    if (!run_task(device, task, waits)) {
         device->favoured = NULL;
         return 1;
     }
@@ -161,8 +161,15 @@ static int run_any(struct cpu_device *device)
 
 void cpu_finish(struct cpu_device *device)
 {
-    while (run_any(device))
+    while (run_any(device, 1))
         ;
+}
+
+/* Messages under way get on only when they are asked. */
+static void ask_in_passing(struct cpu_device *device)
+{
+    if (!device->random_order)
+        run_any(device, 0);
 }
 
 void cpu_submit(struct device_stream *stream, struct cpu_plan *plan, const void *operands,
@@ -173,8 +180,7 @@ void cpu_submit(struct device_stream *stream, struct cpu_plan *plan, const void 
     if (!keeps(stream)) {
         if (!device_of(stream)->failed)
             cpu_plan_work(plan, operands);
-        /* Messages under way get on only when they are asked. */
-        run_any(device_of(stream));
+        ask_in_passing(device_of(stream));
         return;
     }
     task = append(stream, TASK_PLAN);
@@ -205,7 +211,7 @@ static int stream_wait(struct device_stream *base, double seconds, struct error 
 {
     (void)seconds;
     while (stream_of(base)->tasks.head)
-        if (!run_any(device_of(base)))
+        if (!run_any(device_of(base), 1))
             return error_set(err, "a stream waits for an event that nothing will record");
     return cpu_failure(device_of(base), err);
 }
@@ -229,18 +235,24 @@ static void *stream_native(struct device_stream *stream)
     return NULL;
 }
 
-static void stream_poll(struct device_stream *stream, int (*poll)(void *operands),
+static void stream_poll(struct device_stream *stream, int (*poll)(void *operands, int waits),
                         const void *operands, size_t size, int later)
 {
     int waits = !keeps(stream) && !later;
-    struct task *task = append(stream, TASK_POLL);
+    struct task *task;
 
+    if (stream_of(stream)->recording) {
+        device_fail(stream->device, "communication in recorded work");
+        return;
+    }
+    task = append(stream, TASK_POLL);
     if (!task)
         return;
     task->poll = poll;
     memcpy(task->operands, operands, size);
+    ask_in_passing(device_of(stream));
     while (waits && stream_of(stream)->tasks.head)
-        run_any(device_of(stream));
+        run_any(device_of(stream), 1);
 }
 
 static struct device_event *event_create(struct device *device, int timing, struct error *err)
@@ -296,7 +308,7 @@ static void event_record(struct device_event *base, struct device_stream *stream
 static int pass_event(struct cpu_event *event, struct error *err)
 {
     while (event->passed < event->recorded)
-        if (!run_any((struct cpu_device *)event->base.device))
+        if (!run_any((struct cpu_device *)event->base.device, 1))
             return error_set(err, "an event waits for another that nothing will record");
     return 0;
 }
@@ -334,7 +346,7 @@ static int event_done(struct device_event *base)
     struct cpu_event *event = (struct cpu_event *)base;
 
     if (event->passed < event->recorded)
-        run_any((struct cpu_device *)base->device);
+        run_any((struct cpu_device *)base->device, 0);
     return event->passed >= event->recorded;
 }
 
@@ -385,7 +397,8 @@ static void graph_launch(struct device_graph *base, struct device_stream *stream
         struct task *copied;
 
         if (!keeps(stream)) {
-            run_task(device_of(stream), task);
+            run_task(device_of(stream), task, 1);
+            ask_in_passing(device_of(stream));
             continue;
         }
         copied = append(stream, task->kind);

@@ -124,7 +124,7 @@ static void *stream_native(struct device_stream *stream)
 }
 
 struct host_call {
-    int (*poll)(void *operands);
+    int (*poll)(void *operands, int waits);
     unsigned char operands[DEVICE_OPERANDS];
 };
 
@@ -132,12 +132,12 @@ static void do_host_call(void *argument)
 {
     struct host_call *call = argument;
 
-    while (!call->poll(call->operands))
+    while (!call->poll(call->operands, 1))
         ;
     free(call);
 }
 
-static void stream_poll(struct device_stream *stream, int (*poll)(void *operands),
+static void stream_poll(struct device_stream *stream, int (*poll)(void *operands, int waits),
                         const void *operands, size_t size, int later)
 {
     struct host_call *copy = malloc(sizeof(*copy));
