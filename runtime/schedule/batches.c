@@ -92,8 +92,13 @@ struct batches *batches_create(struct model *model, const struct model_config *c
 
 void batches_destroy(struct batches *b)
 {
+    struct error ignored;
+
     if (!b)
         return;
+    /* Host memory must not go under a copy. */
+    if (b->copies)
+        device_stream_wait(b->copies, b->deadline, &ignored);
     for (int i = 0; i < MODEL_STAGED; i++) {
         device_event_destroy(b->rooms[i].filled);
         device_event_destroy(b->rooms[i].emptied);

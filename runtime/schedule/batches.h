@@ -15,8 +15,8 @@ struct batches_run {
     int64_t micros; /* of the step or evaluation on a data-parallel rank */
 };
 
-/* 'ahead': micro-batches of the first chunk that may be between two passes. 'model', 'parallel' and
- * 'device' must outlive this. Returns NULL with 'err' set. Caller must destroy. */
+/* 'ahead': micro-batches of the first chunk that may be between two passes. All that is pointed to
+ * must outlive this. Returns NULL with 'err' set. Caller must destroy. */
 struct batches *batches_create(struct model *model, const struct model_config *config,
                                const struct parallel *parallel, struct device *device, int ahead,
                                double deadline, struct error *err);

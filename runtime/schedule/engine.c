@@ -95,7 +95,8 @@ static int create_ways(struct engine *e, struct error *err)
 /* One pass, and all that it depends on. */
 struct pass {
     struct engine *engine;
-    int chunk, slot, backward, evaluate, accumulate;
+    struct pipeline_item item;
+    int backward, evaluate, accumulate;
 };
 
 /* Numbers of the passes of 'chunk': so many for each of its slots. */
@@ -103,11 +104,8 @@ enum { PASSES = 8 };
 
 static int pass_number(const struct pass *p)
 {
-    int slots = p->slot;
-
-    for (int c = 0; c < p->chunk; c++)
-        slots += p->engine->slots[c];
-    return slots * PASSES + 4 * p->backward + 2 * p->evaluate + p->accumulate;
+    return pipeline_slot_of_all(p->engine->slots, p->item) * PASSES + 4 * p->backward +
+           2 * p->evaluate + p->accumulate;
 }
 
 /* Passes that touch no stream but the model's can be recorded. */
@@ -127,11 +125,13 @@ static int create_recorder(struct engine *e, struct error *err)
 static void run_pass(void *context)
 {
     const struct pass *p = context;
+    struct model *model = p->engine->model;
+    int chunk = p->item.chunk, slot = pipeline_slot(p->engine->slots, p->item);
 
     if (p->backward)
-        model_backward(p->engine->model, p->chunk, p->slot, p->accumulate, NULL, NULL);
+        model_backward(model, chunk, slot, p->accumulate, NULL, NULL);
     else
-        model_forward(p->engine->model, p->chunk, p->slot, p->evaluate, p->accumulate);
+        model_forward(model, chunk, slot, p->evaluate, p->accumulate);
 }
 
 /* In the last backward pass of a step: what is complete goes out while the rest is computed. */
@@ -146,7 +146,8 @@ static void do_pass(struct pass *p, int last)
     struct engine *e = p->engine;
 
     if (p->backward && last && optimizer_overlaps(e->optimizer))
-        model_backward(e->model, p->chunk, p->slot, p->accumulate, reduce_layer, e->optimizer);
+        model_backward(e->model, p->item.chunk, pipeline_slot(e->slots, p->item), p->accumulate,
+                       reduce_layer, e->optimizer);
     else if (e->recorder && (p->backward || !optimizer_gathers(e->optimizer)))
         recorder_run(e->recorder, pass_number(p), run_pass, p);
     else
@@ -238,33 +239,31 @@ struct run {
     int *left; /* per chunk: backward passes to come */
 };
 
-static int run_pipeline(struct run *run, struct error *err)
+static int run_operation(struct run *run, const struct pipeline_operation *op, struct error *err)
 {
     struct engine *e = run->engine;
+    struct pass pass = {e, op->item, op->kind == PIPELINE_BACKWARD, run->evaluate,
+                        !run->evaluate && op->item.micro > 0};
 
-    for (int i = 0; i < run->pipeline->count; i++) {
-        const struct pipeline_operation *op = &run->pipeline->list[i];
-        int chunk = op->item.chunk, slot;
-        struct pass pass;
-
-        if (op->kind == PIPELINE_ACTIVATIONS || op->kind == PIPELINE_GRADIENTS) {
-            messages_exchange(e->messages, op);
-            continue;
-        }
-        slot = op->item.micro % e->slots[chunk];
-        pass = (struct pass){e,
-                             chunk,
-                             slot,
-                             op->kind == PIPELINE_BACKWARD,
-                             run->evaluate,
-                             !run->evaluate && op->item.micro > 0};
-        if (!pass.backward && batches_give(e->batches, &run->batches, op->item, slot, err) < 0)
-            return -1;
-        messages_await(e->messages, op);
-        do_pass(&pass, pass.backward && --run->left[chunk] == 0);
-        messages_passed(e->messages, op);
+    if (op->kind == PIPELINE_ACTIVATIONS || op->kind == PIPELINE_GRADIENTS) {
+        messages_exchange(e->messages, op);
+        return 0;
     }
-    messages_settle(e->messages);
+    if (!pass.backward && batches_give(e->batches, &run->batches, op->item,
+                                       pipeline_slot(e->slots, op->item), err) < 0)
+        return -1;
+    messages_await(e->messages, op);
+    do_pass(&pass, pass.backward && --run->left[op->item.chunk] == 0);
+    messages_passed(e->messages, op);
+    return 0;
+}
+
+static int run_pipeline(struct run *run, struct error *err)
+{
+    for (int i = 0; i < run->pipeline->count; i++)
+        if (run_operation(run, &run->pipeline->list[i], err) < 0)
+            return -1;
+    messages_settle(run->engine->messages);
     return 0;
 }
 

@@ -87,20 +87,6 @@ void messages_destroy(struct messages *m)
     free(m);
 }
 
-static int slot_in_chunk(const struct messages *m, struct pipeline_item item)
-{
-    return item.micro % m->slots[item.chunk];
-}
-
-static int slot_number(const struct messages *m, struct pipeline_item item)
-{
-    int number = slot_in_chunk(m, item);
-
-    for (int c = 0; c < item.chunk; c++)
-        number += m->slots[c];
-    return number;
-}
-
 /* 'step' is 1 for the next stage, -1 for the one before. */
 static struct comm_message message(const struct messages *m, int step, int send, void *buffer)
 {
@@ -121,7 +107,7 @@ void messages_exchange(struct messages *m, const struct pipeline_operation *op)
     if (sends)
         list[count++] = message(m, forward, 1,
                                 (forward > 0 ? model_output : model_input_gradient)(
-                                    m->model, op->send.chunk, slot_in_chunk(m, op->send)));
+                                    m->model, op->send.chunk, pipeline_slot(m->slots, op->send)));
     if (op->receive.micro >= 0)
         list[count++] =
             message(m, -forward, 0, (forward > 0 ? model_input : model_output_gradient)(m->model));
@@ -130,7 +116,7 @@ void messages_exchange(struct messages *m, const struct pipeline_operation *op)
     if (op->receive.micro >= 0)
         device_event_record(way->arrived, way->stream);
     if (sends)
-        device_event_record(way->sent[slot_number(m, op->send)], way->stream);
+        device_event_record(way->sent[pipeline_slot_of_all(m->slots, op->send)], way->stream);
 }
 
 static struct way *way_of(struct messages *m, const struct pipeline_operation *pass)
@@ -145,7 +131,7 @@ void messages_await(struct messages *m, const struct pipeline_operation *pass)
     if (m->stages == 1)
         return;
     device_event_follow(m->compute, way->arrived);
-    device_event_follow(m->compute, way->sent[slot_number(m, pass->item)]);
+    device_event_follow(m->compute, way->sent[pipeline_slot_of_all(m->slots, pass->item)]);
 }
 
 void messages_passed(struct messages *m, const struct pipeline_operation *pass)

@@ -8,9 +8,9 @@
 
 struct messages;
 
-/* 'slots' has as many entries as the model has chunks; it, 'model' and 'parallel' must outlive
- * this. With one stage there is nothing to send, and the calls below do nothing. Returns NULL with
- * 'err' set. Caller must destroy. */
+/* 'slots' has as many entries as the model has chunks. All that is pointed to must outlive this.
+ * With one stage there is nothing to send: its lists have no exchange, and the other calls do
+ * nothing. Returns NULL with 'err' set. Caller must destroy. */
 struct messages *messages_create(struct model *model, const struct parallel *parallel,
                                  struct device *device, enum device_type type, int chunks,
                                  const int *slots, struct error *err);
@@ -26,7 +26,8 @@ void messages_await(struct messages *messages, const struct pipeline_operation *
 /* The pass was given to the model's stream. */
 void messages_passed(struct messages *messages, const struct pipeline_operation *pass);
 
-/* Let the model's stream wait for all exchanges given so far. */
+/* Let the model's stream wait for all exchanges given so far, so that whoever waits for that stream
+ * at the end of a step leaves no message behind that another stage waits for. */
 void messages_settle(struct messages *messages);
 
 #endif

@@ -49,4 +49,20 @@ int pipeline_create(struct pipeline *pipeline, const struct pipeline_shape *shap
                     struct error *err);
 void pipeline_destroy(struct pipeline *pipeline);
 
+/* The slot of an item within its chunk, where each chunk has so many 'slots'; and its number among
+ * those of all chunks. */
+static inline int pipeline_slot(const int *slots, struct pipeline_item item)
+{
+    return item.micro % slots[item.chunk];
+}
+
+static inline int pipeline_slot_of_all(const int *slots, struct pipeline_item item)
+{
+    int number = pipeline_slot(slots, item);
+
+    for (int c = 0; c < item.chunk; c++)
+        number += slots[c];
+    return number;
+}
+
 #endif

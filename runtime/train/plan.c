@@ -188,14 +188,17 @@ int plan_advise(const struct arguments *a, struct error *err)
 {
     struct error lack = *err;
     int smaller = a->micro_batch_size > 1;
-    int full = a->recompute_granularity == GRANULARITY_FULL && a->recompute_method != METHOD_BLOCK;
-    int keeps = !full && !a->skip_train;
+    int full = a->recompute_granularity == GRANULARITY_FULL;
+    const char *recompute = a->skip_train                         ? ""
+                            : !full                               ? "--recompute-granularity full, "
+                            : a->recompute_method == METHOD_BLOCK ? "--recompute-method uniform, "
+                                                                  : "";
 
     return error_set(err,
                      "%s; use %s%s%smore ranks that share the model "
                      "(--tensor-model-parallel-size, --pipeline-model-parallel-size)",
-                     lack.text, smaller ? "a smaller --micro-batch-size, " : "",
-                     keeps ? "--recompute-granularity full, " : "", smaller || keeps ? "or " : "");
+                     lack.text, smaller ? "a smaller --micro-batch-size, " : "", recompute,
+                     smaller || recompute[0] ? "or " : "");
 }
 
 int plan_print(const struct arguments *a, const struct world *world, struct device *device,

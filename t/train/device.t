@@ -114,7 +114,13 @@ if [ -f "$module/device_cuda.so" ]; then
         out=$(grep ^megatron <<<"$out")
         like "$out" 'GiB are available; use more ranks that share the model \(--tensor-model-parallel-size, --pipeline-model-parallel-size\)$' \
             "  which nothing else helps"
+        options+=(--recompute-method block --recompute-num-layers 4)
+        train "${gpu[@]}"
+        like "$(grep ^megatron <<<"$out")" 'GiB are available; use --recompute-method uniform, or more ranks' \
+            "  or that only some layers are made again of"
         options=(--device cuda)
+    else
+        diag "a GPU without code and one without memory are not tried: t/unit/fake_gpu.so cannot be built here"
     fi
     # A library that is there, but not what it should be.
     mkdir "$scratch/libraries"

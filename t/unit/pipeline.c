@@ -92,9 +92,9 @@ static int over(const struct pipeline_operation *exchange, int all)
     return exchange->receive.micro < 0 && (!all || exchange->send.micro < 0);
 }
 
-/* An exchange begins when the one before it in its direction is over. A pass begins when what was
- * to be received before it in its direction is there; what is sent goes on. Or everything waits for
- * all of every exchange before it. */
+/* An exchange begins when the one before it in its direction is over. A pass begins at the earliest
+ * when what was to be received before it in its direction is there, whatever is still sent; at the
+ * latest it waits, as all does, for all of every exchange before it. */
 static int go_on(struct world *w, int stage)
 {
     const struct pipeline_operation *op = head(w, stage);
