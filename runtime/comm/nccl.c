@@ -1,279 +1,12 @@
 /* Communication of GPU ranks over NCCL. Communicators do not block: what NCCL starts is asked for
- * until it is there or the deadline is over. A watchdog follows the collectives on their streams,
- * and the connections to the other ranks, and aborts all communicators when one is missing. */
-#include "comm.h"
+ * until it is there or the deadline is over. */
+#include "nccl_private.h"
 #include "clock.h"
-#include "star.h"
 
-#include <cuda_runtime_api.h>
-#include <nccl.h>
-#include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { PENDING = 4096, MAX_GROUPS = 64, WATCH_MICROSECONDS = 20000, GRACE_SECONDS = 10 };
-
-struct nccl_group {
-    struct comm_group base;
-    ncclComm_t comm; /* NULL for fewer than two ranks */
-};
-
-/* A collective on its way. */
-struct pending {
-    cudaEvent_t event;
-    const char *what;
-    char group[16];
-    int size;
-    int64_t step;
-};
-
-struct nccl_comm {
-    struct comm base;
-    struct star *star;
-    ncclComm_t world;
-    int device;
-    pthread_t watchdog;
-    int watching, stop;
-    pthread_mutex_t lock; /* of all below */
-    int failed;
-    struct error failure;
-    struct nccl_group *groups[MAX_GROUPS];
-    int group_count;
-    ncclComm_t retired[MAX_GROUPS]; /* of groups that are gone */
-    int retired_count;
-    struct pending pending[PENDING];
-    uint64_t first, next; /* pending ones are first .. next - 1 */
-};
-
-/* Take the communicators out of the groups. The lock is held. */
-static int take_communicators(struct nccl_comm *comm, ncclComm_t *taken)
-{
-    int count = 0;
-
-    for (int i = 0; i < comm->group_count; i++) {
-        if (comm->groups[i]->comm)
-            taken[count++] = comm->groups[i]->comm;
-        comm->groups[i]->comm = NULL;
-    }
-    if (comm->world)
-        taken[count++] = comm->world;
-    comm->world = NULL;
-    return count;
-}
-
-/* What waits for a rank that is gone, in NCCL or on the GPU, may never come back, and then main
- * cannot end this process. */
-static void *last_resort(void *text)
-{
-    sleep(GRACE_SECONDS);
-    fprintf(stderr, "megatron: %s\n", (const char *)text);
-    _exit(1);
-    return NULL;
-}
-
-static void start_last_resort(const char *text)
-{
-    char *copy = strdup(text);
-    pthread_t thread;
-
-    if (copy && pthread_create(&thread, NULL, last_resort, copy) == 0)
-        pthread_detach(thread);
-}
-
-/* Keep the first failure, tell this process and the others, and free kernels that wait for somebody
- * who will not come. */
-__attribute__((format(printf, 2, 3))) static void fail(struct nccl_comm *comm, const char *format,
-                                                       ...)
-{
-    ncclComm_t taken[MAX_GROUPS + 1];
-    struct error err;
-    va_list args;
-    int first, count = 0;
-
-    va_start(args, format);
-    vsnprintf(err.text, sizeof(err.text), format, args);
-    va_end(args);
-    pthread_mutex_lock(&comm->lock);
-    first = !comm->failed;
-    if (first) {
-        comm->failure = err;
-        count = take_communicators(comm, taken);
-    }
-    comm->failed = 1;
-    pthread_mutex_unlock(&comm->lock);
-    if (!first)
-        return;
-    start_last_resort(err.text);
-    device_fail(comm->base.device, err.text);
-    star_abort(comm->star, err.text);
-    for (int i = 0; i < count; i++)
-        ncclCommAbort(taken[i]);
-}
-
-static int failure(struct nccl_comm *comm, struct error *err)
-{
-    int failed;
-
-    pthread_mutex_lock(&comm->lock);
-    failed = comm->failed;
-    if (failed && err)
-        *err = comm->failure;
-    pthread_mutex_unlock(&comm->lock);
-    return failed ? -1 : 0;
-}
-
-/* --- The watchdog --------------------------------------------------------------------------- */
-
-/* Drop what is done; say how long the oldest has been the oldest. */
-static int oldest(struct nccl_comm *comm, struct pending *copy, uint64_t *seen, double *since)
-{
-    int waiting;
-
-    pthread_mutex_lock(&comm->lock);
-    while (comm->first < comm->next &&
-           cudaEventQuery(comm->pending[comm->first % PENDING].event) == cudaSuccess)
-        comm->first++;
-    waiting = comm->first < comm->next;
-    if (waiting)
-        *copy = comm->pending[comm->first % PENDING];
-    if (!waiting || comm->first != *seen)
-        *since = clock_now();
-    *seen = comm->first;
-    pthread_mutex_unlock(&comm->lock);
-    return waiting;
-}
-
-/* What this rank waits for, in 'group' or, if that is NULL, in any: behind a message, for people.
- */
-static void say_waiting(struct nccl_comm *comm, const char *group, char *text, size_t size)
-{
-    text[0] = '\0';
-    pthread_mutex_lock(&comm->lock);
-    for (uint64_t i = comm->first; i < comm->next && !text[0]; i++) {
-        const struct pending *p = &comm->pending[i % PENDING];
-
-        if (cudaEventQuery(p->event) != cudaErrorNotReady)
-            continue;
-        if (!group)
-            snprintf(text, size, ", in %s in group %s of %d ranks", p->what, p->group, p->size);
-        else if (strcmp(group, p->group) == 0)
-            snprintf(text, size, ", in %s", p->what);
-    }
-    pthread_mutex_unlock(&comm->lock);
-}
-
-/* NCCL's words for a result, with the more exact ones that it may have beside them. */
-static void explain(ncclResult_t result, char *text, size_t size)
-{
-    const char *more = ncclGetLastError(NULL);
-    int length = more ? (int)strcspn(more, "\n") : 0;
-
-    snprintf(text, size, "%s", ncclGetErrorString(result));
-    if (length > 0)
-        snprintf(text + strlen(text), size - strlen(text), " (%.*s)", length, more);
-}
-
-/* The first communicator with an error of its own. */
-static ncclResult_t async_error(struct nccl_comm *comm, char *name, size_t size)
-{
-    ncclResult_t result = ncclSuccess;
-
-    pthread_mutex_lock(&comm->lock);
-    snprintf(name, size, "world");
-    if (comm->world && ncclCommGetAsyncError(comm->world, &result))
-        result = ncclInternalError;
-    for (int i = 0; i < comm->group_count && (!result || result == ncclInProgress); i++) {
-        snprintf(name, size, "%s", comm->groups[i]->base.name);
-        if (comm->groups[i]->comm && ncclCommGetAsyncError(comm->groups[i]->comm, &result))
-            result = ncclInternalError;
-    }
-    pthread_mutex_unlock(&comm->lock);
-    return result == ncclInProgress ? ncclSuccess : result;
-}
-
-static void *watch(void *argument)
-{
-    struct nccl_comm *comm = argument;
-    struct pending late;
-    uint64_t seen = UINT64_MAX;
-    double since = clock_now();
-
-    cudaSetDevice(comm->device);
-    while (!__atomic_load_n(&comm->stop, __ATOMIC_ACQUIRE)) {
-        struct error err;
-        char name[32], waiting[96], why[512];
-        ncclResult_t result;
-        int news;
-
-        usleep(WATCH_MICROSECONDS);
-        if (failure(comm, NULL))
-            return NULL;
-        news = star_check(comm->star, &err);
-        if (news) {
-            say_waiting(comm, NULL, waiting, sizeof(waiting));
-            if (news == STAR_LOST)
-                fail(comm, "%s, at step %lld%s", err.text, (long long)comm_step(&comm->base),
-                     waiting);
-            else
-                fail(comm, "%s", err.text);
-            return NULL;
-        }
-        result = async_error(comm, name, sizeof(name));
-        if (result) {
-            say_waiting(comm, name, waiting, sizeof(waiting));
-            explain(result, why, sizeof(why));
-            fail(comm, "rank %d: NCCL reports an error in group %s at step %lld%s: %s",
-                 comm->base.rank, name, (long long)comm_step(&comm->base), waiting, why);
-            return NULL;
-        }
-        if (oldest(comm, &late, &seen, &since) && clock_now() - since > comm->base.deadline) {
-            fail(comm,
-                 "rank %d: %s in group %s of %d ranks was not done after %.0f s at step %lld; "
-                 "another rank of the group has ended or hangs",
-                 comm->base.rank, late.what, late.group, late.size, comm->base.deadline,
-                 (long long)late.step);
-            return NULL;
-        }
-    }
-    return NULL;
-}
-
-static int start_watchdog(struct nccl_comm *comm, struct error *err)
-{
-    int rc = pthread_create(&comm->watchdog, NULL, watch, comm);
-
-    comm->watching = rc == 0;
-    return rc ? error_set_errno(err, rc, "cannot start a thread") : 0;
-}
-
-/* Let the watchdog follow what was just put on the stream. A full list follows no more: it is
- * emptied faster than it fills unless something hangs already. */
-static void follow(struct nccl_group *group, cudaStream_t stream, const char *what)
-{
-    struct nccl_comm *comm = (struct nccl_comm *)group->base.comm;
-    enum cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
-    struct pending *p;
-
-    cudaStreamIsCapturing(stream, &capturing);
-    if (capturing != cudaStreamCaptureStatusNone)
-        return;
-    pthread_mutex_lock(&comm->lock);
-    if (comm->next - comm->first < PENDING) {
-        p = &comm->pending[comm->next % PENDING];
-        if (!p->event)
-            cudaEventCreateWithFlags(&p->event, cudaEventDisableTiming);
-        p->what = what;
-        p->size = group->base.size;
-        p->step = comm_step(&comm->base);
-        memcpy(p->group, group->base.name, sizeof(p->group));
-        if (cudaEventRecord(p->event, stream) == cudaSuccess)
-            comm->next++;
-    }
-    pthread_mutex_unlock(&comm->lock);
-}
 
 /* --- Collectives ---------------------------------------------------------------------------- */
 
@@ -287,24 +20,24 @@ static int settle(struct nccl_comm *comm, ncclComm_t nccl, ncclResult_t result, 
     /* Some calls (ncclCommSplit) return success while their work goes on. */
     if (result == ncclSuccess)
         result = ncclInProgress;
-    while (result == ncclInProgress && !failure(comm, NULL)) {
+    while (result == ncclInProgress && !nccl_failure(comm, NULL)) {
         if (ncclCommGetAsyncError(nccl, &result))
             result = ncclInternalError;
         if (result == ncclInProgress && clock_now() > until) {
-            fail(comm, "rank %d: %s in group %s could not begin within %.0f s at step %lld",
-                 comm->base.rank, what, group, comm->base.deadline,
-                 (long long)comm_step(&comm->base));
+            nccl_fail(comm, "rank %d: %s in group %s could not begin within %.0f s at step %lld",
+                      comm->base.rank, what, group, comm->base.deadline,
+                      (long long)comm_step(&comm->base));
             return -1;
         }
         if (result == ncclInProgress)
             usleep(100);
     }
-    if (failure(comm, NULL))
+    if (nccl_failure(comm, NULL))
         return -1;
     if (result) {
-        explain(result, why, sizeof(why));
-        fail(comm, "rank %d: %s in group %s failed at step %lld: %s", comm->base.rank, what, group,
-             (long long)comm_step(&comm->base), why);
+        nccl_explain(result, why, sizeof(why));
+        nccl_fail(comm, "rank %d: %s in group %s failed at step %lld: %s", comm->base.rank, what,
+                  group, (long long)comm_step(&comm->base), why);
         return -1;
     }
     return 0;
@@ -324,7 +57,7 @@ static int ready(struct comm_group *base)
 {
     struct nccl_group *group = (struct nccl_group *)base;
 
-    return base->size > 1 && !failure((struct nccl_comm *)base->comm, NULL) && group->comm;
+    return base->size > 1 && !nccl_failure((struct nccl_comm *)base->comm, NULL) && group->comm;
 }
 
 static void finish(struct comm_group *base, struct device_stream *stream, ncclResult_t result,
@@ -333,7 +66,7 @@ static void finish(struct comm_group *base, struct device_stream *stream, ncclRe
     struct nccl_group *group = (struct nccl_group *)base;
 
     if (settle((struct nccl_comm *)base->comm, group->comm, result, what, base->name) == 0)
-        follow(group, device_stream_native(stream), what);
+        nccl_follow(group, device_stream_native(stream), what);
 }
 
 static void all_reduce(struct comm_group *group, struct device_stream *stream, void *buffer,
@@ -465,7 +198,7 @@ static struct comm_group *group_create(struct comm *base, const char *name, cons
                            &made, &config);
     if (settle(comm, comm->world, result, "the cut", name) ||
         (made && settle(comm, made, ncclInProgress, "the start", name))) {
-        failure(comm, err);
+        nccl_failure(comm, err);
         free(group);
         return NULL;
     }
@@ -500,10 +233,10 @@ static int host_gather(struct comm *base, const void *part, void *all, size_t by
 {
     struct nccl_comm *comm = (struct nccl_comm *)base;
 
-    if (failure(comm, err))
+    if (nccl_failure(comm, err))
         return -1;
     if (star_gather(comm->star, part, all, bytes, base->deadline, err)) {
-        fail(comm, "%s (at step %lld)", err->text, (long long)comm_step(base));
+        nccl_fail(comm, "%s (at step %lld)", err->text, (long long)comm_step(base));
         return -1;
     }
     return 0;
@@ -514,10 +247,10 @@ static int host_collect(struct comm *base, const void *part, void *all, size_t b
 {
     struct nccl_comm *comm = (struct nccl_comm *)base;
 
-    if (failure(comm, err))
+    if (nccl_failure(comm, err))
         return -1;
     if (star_collect(comm->star, part, all, bytes, root, base->deadline, err)) {
-        fail(comm, "%s (at step %lld)", err->text, (long long)comm_step(base));
+        nccl_fail(comm, "%s (at step %lld)", err->text, (long long)comm_step(base));
         return -1;
     }
     return 0;
@@ -527,10 +260,10 @@ static int host_max(struct comm *base, int64_t *numbers, int count, struct error
 {
     struct nccl_comm *comm = (struct nccl_comm *)base;
 
-    if (failure(comm, err))
+    if (nccl_failure(comm, err))
         return -1;
     if (star_max(comm->star, numbers, count, base->deadline, err)) {
-        fail(comm, "%s (at step %lld)", err->text, (long long)comm_step(base));
+        nccl_fail(comm, "%s (at step %lld)", err->text, (long long)comm_step(base));
         return -1;
     }
     return 0;
@@ -538,14 +271,14 @@ static int host_max(struct comm *base, int64_t *numbers, int count, struct error
 
 static int check(struct comm *base, struct error *err)
 {
-    return failure((struct nccl_comm *)base, err);
+    return nccl_failure((struct nccl_comm *)base, err);
 }
 
 static void abort_all(struct comm *base, const char *reason)
 {
     struct nccl_comm *comm = (struct nccl_comm *)base;
 
-    fail(comm, "rank %d: %s", base->rank, reason);
+    nccl_fail(comm, "rank %d: %s", base->rank, reason);
 }
 
 static void close_comm(struct comm *base)
@@ -558,7 +291,8 @@ static void close_comm(struct comm *base)
         pthread_join(comm->watchdog, NULL);
         /* Others may be at their last step, or save: they would take the end of a communicator for
          * a failure. */
-        if (!failure(comm, NULL) && star_gather(comm->star, NULL, NULL, 0, base->deadline, &why))
+        if (!nccl_failure(comm, NULL) &&
+            star_gather(comm->star, NULL, NULL, 0, base->deadline, &why))
             star_abort(comm->star, why.text); /* nobody else would tell those that still work */
     }
     /* All work is done by now; NCCL's orderly end would wait for ranks that may be gone. */
@@ -597,7 +331,7 @@ static int join_world(struct nccl_comm *comm, struct error *err)
     memcpy(&id, numbers, sizeof(id));
     result = ncclCommInitRankConfig(&comm->world, comm->base.size, id, comm->base.rank, &config);
     if (settle(comm, comm->world, result, "the start", "world"))
-        return failure(comm, err);
+        return nccl_failure(comm, err);
     return 0;
 }
 
@@ -648,7 +382,7 @@ struct comm *comm_backend_open(const struct comm_options *options, struct error 
         free(comm);
         return NULL;
     }
-    if (join_world(comm, err) || start_watchdog(comm, err)) {
+    if (join_world(comm, err) || nccl_start_watchdog(comm, err)) {
         close_comm(&comm->base);
         return NULL;
     }

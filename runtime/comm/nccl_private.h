@@ -1,0 +1,64 @@
+/* What the files of communication over NCCL share. */
+#ifndef MEGATRON_NCCL_PRIVATE_H
+#define MEGATRON_NCCL_PRIVATE_H
+
+#include "comm.h"
+#include "star.h"
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+#include <pthread.h>
+
+enum { PENDING = 4096, MAX_GROUPS = 64 };
+
+struct nccl_group {
+    struct comm_group base;
+    ncclComm_t comm; /* NULL for fewer than two ranks */
+};
+
+/* A collective on its way. */
+struct pending {
+    cudaEvent_t event;
+    const char *what;
+    char group[16];
+    int size;
+    int64_t step;
+};
+
+struct nccl_comm {
+    struct comm base;
+    struct star *star;
+    ncclComm_t world;
+    int device;
+    pthread_t watchdog;
+    int watching, stop;
+    pthread_mutex_t lock; /* of all below */
+    int failed;
+    struct error failure;
+    struct nccl_group *groups[MAX_GROUPS];
+    int group_count;
+    ncclComm_t retired[MAX_GROUPS]; /* of groups that are gone */
+    int retired_count;
+    struct pending pending[PENDING];
+    uint64_t first, next; /* pending ones are first .. next - 1 */
+};
+
+/* Keep the first failure, tell this process and the others, and free kernels that wait for somebody
+ * who will not come. */
+__attribute__((format(printf, 2, 3))) void nccl_fail(struct nccl_comm *comm, const char *format,
+                                                     ...);
+
+/* Returns -1 where anything has failed, with the first failure in 'err' unless that is NULL. */
+int nccl_failure(struct nccl_comm *comm, struct error *err);
+
+/* NCCL's words for a result, with the more exact ones that it may have beside them. */
+void nccl_explain(ncclResult_t result, char *text, size_t size);
+
+/* Start the thread that looks after the collectives and the other ranks. */
+int nccl_start_watchdog(struct nccl_comm *comm, struct error *err);
+
+/* Let it follow what was just put on the stream. A full list follows no more: it is emptied faster
+ * than it fills unless something hangs already. */
+void nccl_follow(struct nccl_group *group, cudaStream_t stream, const char *what);
+
+#endif
