@@ -1,11 +1,11 @@
 #include "train.h"
-#include "directory.h"
-#include "append_file.h"
 #include "choices.h"
 #include "clock.h"
-#include "command.h"
+#include "directory.h"
+#include "ending.h"
+#include "feeds.h"
 #include "hf.h"
-#include "log.h"
+#include "outputs.h"
 #include "plan.h"
 #include "profile.h"
 #include "ranks.h"
@@ -14,22 +14,8 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-enum { LOADER_BUFFERS = 4 };
-
-/* What libraries have to close a run whose code is settled. */
-enum { CLOSE_SECONDS = 20 };
-
-/* A loader with its buffers. */
-struct feed {
-    struct batch_loader *loader;
-    void *buffers[LOADER_BUFFERS];
-};
 
 struct train {
     const struct arguments *a;
@@ -38,12 +24,9 @@ struct train {
     struct comm *comm;
     struct parallel parallel;
     struct engine *engine;
-    struct dataset *splits[DATASET_SPLITS];
-    struct feed train_feed, valid_feed, test_feed;
-    struct event_file *events;
-    struct append_file *metrics;
+    struct feeds feeds;
+    struct outputs outputs;
     int prints; /* this rank writes the log */
-    int warned; /* events or metrics could not be written */
     struct profile profile;
     struct saving saving;
     int64_t iteration, consumed, consumed_valid;
@@ -153,144 +136,41 @@ static int create_engine(struct train *t, struct error *err)
     return 0;
 }
 
-/* A prefix that is not there is said before weights are made or read, which may take minutes. */
-static int check_files(const struct train *t, struct error *err)
+/* By these files `megatron supervise` knows a start that did not come so far. */
+static int leave_mark(const struct train *t, const char *name, struct error *err)
 {
-    struct dataset_config config;
-
-    plan_dataset(t->a, &config);
-    return dataset_check(&config, err);
+    if (!t->a->save || t->world->rank != 0)
+        return 0;
+    return directory_prepare(t->a->save, err) < 0 ? -1
+                                                  : directory_write(t->a->save, name, "", 0, err);
 }
 
-static int open_data(struct train *t, struct error *err)
+static int set_up(struct train *t, struct error *err)
 {
-    struct dataset_config config;
+    struct error ignored;
     int rc;
 
-    plan_dataset(t->a, &config);
-    config.seed = (uint32_t)t->saving.seed;
-    /* One rank builds missing indices; the others then find them. */
-    if (t->comm->rank == 0 && dataset_create(&config, t->splits, err) < 0)
+    if (open_ranks(t, err) < 0)
         return -1;
-    rc = comm_host_gather(t->comm, NULL, NULL, 0, err);
-    if (rc == 0 && t->comm->rank != 0)
-        rc = dataset_create(&config, t->splits, err);
-    for (int i = DATASET_VALID; i <= DATASET_TEST && rc == 0 && t->comm->rank == 0; i++)
-        if (config.samples[i] != 0 && !t->splits[i] && config.data_path.count > 0)
-            printf(" > no %s data: --split leaves none for it\n",
-                   i == DATASET_VALID ? "validation" : "test");
-    return rc;
-}
-
-static int feed_open(struct train *t, struct feed *feed, const struct dataset *data,
-                     int64_t consumed, struct error *err)
-{
-    const struct arguments *a = t->a;
-    size_t bytes = batch_size(a->micro_batch_size, a->seq_length);
-    struct batch_loader_config config = {
-        .dataset = data,
-        .consumed = consumed,
-        .micro_batch = a->micro_batch_size,
-        .rank = (int)t->parallel.at.dp,
-        .ranks = (int)t->parallel.layout.dp,
-        .buffers = feed->buffers,
-        .buffer_count = LOADER_BUFFERS,
-        .threads = 1,
-        .deadline = 60.0 * a->timeout_minutes,
-    };
-
-    if (!data)
-        return 0;
-    for (int i = 0; i < LOADER_BUFFERS; i++) {
-        feed->buffers[i] = aligned_alloc(4096, bytes);
-        if (!feed->buffers[i])
-            return error_set(err, "out of memory");
-    }
-    feed->loader = batch_loader_create(&config, err);
-    return feed->loader ? 0 : -1;
-}
-
-/* A run of --train-iters that goes on with another batch may come to the end of its data before its
- * own. */
-static int check_data(const struct train *t, struct error *err)
-{
-    const struct arguments *a = t->a;
-    int64_t left = (t->total - t->iteration) * a->global_batch_size;
-    int64_t samples;
-
-    if (!t->splits[DATASET_TRAIN] || a->rampup.count > 0 || a->skip_train)
-        return 0;
-    samples = dataset_samples(t->splits[DATASET_TRAIN]);
-    if (left <= 0 || left <= samples - t->consumed)
-        return 0;
-    /* A blend and made-up data have what the run asks for and no more, whatever its length. */
-    error_set(err,
-              "the data is laid out for %" PRId64 " samples, and this run, which has used "
-              "%" PRId64 ", would need %" PRId64 " more; go on with the --global-batch-size "
-              "it began with%s",
-              samples, t->consumed, left,
-              samples > a->total_samples ? ", or give fewer --train-iters" : "");
-    return TRAIN_REFUSED;
-}
-
-static void feed_close(struct feed *feed)
-{
-    batch_loader_destroy(feed->loader);
-    for (int i = 0; i < LOADER_BUFFERS; i++)
-        free(feed->buffers[i]);
-    memset(feed, 0, sizeof(*feed));
-}
-
-static int open_outputs(struct train *t, struct error *err)
-{
-    if (!t->prints)
-        return 0;
-    if (t->a->tensorboard_dir) {
-        t->events = event_file_create(t->a->tensorboard_dir, err);
-        if (!t->events)
-            return -1;
-    }
-    if (t->a->metrics_file) {
-        t->metrics = append_file_open(t->a->metrics_file, 0, err);
-        if (!t->metrics)
-            return error_prefix(err, "--metrics-file");
-    }
-    return 0;
+    leave_mark(t, TRAIN_BEGUN, &ignored); /* a place that cannot be written to is said below */
+    t->prints = t->comm->rank == t->comm->size - 1;
+    if (t->a->save_hf && t->comm->rank == 0 &&
+        hf_save_check(t->a->save_hf, &t->a->model_config, err) < 0)
+        return error_prefix(err, "--save-hf");
+    if (t->comm->rank == 0 && feeds_check(t->a, err) < 0)
+        return -1;
+    if (plan_print(t->a, t->world, t->device, &t->parallel, t->comm->rank == 0, err) < 0)
+        return -1;
+    rc = create_engine(t, err);
+    if (rc == 0)
+        rc = feeds_open(&t->feeds, t->a, &t->parallel, t->saving.seed, &t->saving.start, t->total,
+                        err);
+    if (rc < 0)
+        return rc;
+    return t->prints ? outputs_open(&t->outputs, t->a, err) : 0;
 }
 
 /* --- Log ------------------------------------------------------------------------------------- */
-
-static void write_events(struct train *t, const struct log_line *line)
-{
-    struct event_file *e = t->events;
-    int64_t step = line->iteration;
-
-    event_file_scalar(e, "learning-rate", step, line->lr);
-    event_file_scalar(e, "batch-size", step, (double)line->batch_size);
-    if (line->taken > 0) {
-        event_file_scalar(e, "lm loss", step, line->loss);
-        event_file_scalar(e, "lm loss vs samples", line->consumed, line->loss);
-        event_file_scalar(e, "grad-norm", step, line->grad_norm);
-    }
-    event_file_scalar(e, "loss-scale", step, line->loss_scale);
-    event_file_scalar(e, "iteration-time", step, line->milliseconds / 1000);
-    if (line->teraflops >= 0)
-        event_file_scalar(e, "throughput", step, line->teraflops);
-}
-
-/* A full disk costs lines of events and metrics, not the run: it is said once, and what is held is
- * tried again with the next line. */
-static void flush_outputs(struct train *t)
-{
-    struct error trouble;
-    int rc = t->events ? event_file_flush(t->events, &trouble) : 0;
-
-    if (t->metrics && append_file_flush(t->metrics, &trouble) < 0)
-        rc = -1;
-    if (rc < 0 && !t->warned)
-        fprintf(stderr, "megatron: warning: %s; training goes on\n", trouble.text);
-    t->warned = rc < 0;
-}
 
 /* Nothing that a run without a step to take would still do is worth its GPUs. */
 static int check_standstill(const struct train *t, int64_t limit, struct error *err)
@@ -311,7 +191,6 @@ static int log_steps(struct train *t, int64_t batch, struct error *err)
     const struct arguments *a = t->a;
     struct step_state state;
     struct log_line line;
-    char text[1024];
     double seconds, params_norm = -1;
     int64_t steps = t->iteration - t->logged;
 
@@ -341,54 +220,26 @@ static int log_steps(struct train *t, int64_t batch, struct error *err)
     };
     t->logged = t->iteration;
     t->interval_began = clock_now();
-    if (!t->prints)
-        return check_standstill(t, STANDSTILL_END, err);
-    log_line_format(&line, text, sizeof(text));
-    printf("%s\n", text);
-    fflush(stdout);
-    if (t->events)
-        write_events(t, &line);
-    if (t->metrics) {
-        log_line_json(&line, text, sizeof(text) - 1);
-        strcat(text, "\n");
-        append_file_add(t->metrics, text, strlen(text));
-    }
-    flush_outputs(t);
+    if (t->prints)
+        outputs_steps(&t->outputs, &line);
     return check_standstill(t, STANDSTILL_END, err);
 }
 
 /* --- The loop -------------------------------------------------------------------------------- */
 
-static int evaluate(struct train *t, struct feed *feed, const char *what, struct error *err)
+static int evaluate(struct train *t, enum dataset_split split, const char *what, struct error *err)
 {
     const struct arguments *a = t->a;
     int64_t micros = a->global_batch_size / (a->micro_batch_size * a->layout.dp);
-    double total = 0, loss, mean;
-    char text[160];
-    int width;
+    double total = 0, loss;
 
     for (int64_t i = 0; i < a->eval_iters; i++) {
-        if (engine_evaluate(t->engine, feed->loader, micros, &loss, err) < 0)
+        if (engine_evaluate(t->engine, t->feeds.loaders[split], micros, &loss, err) < 0)
             return error_prefix(err, "evaluation");
         total += loss;
     }
-    if (!t->prints)
-        return 0;
-    mean = total / (double)a->eval_iters;
-    if (isnan(mean))
-        mean = NAN; /* without a sign */
-    width = snprintf(text, sizeof(text),
-                     " validation loss at %s | lm loss value: %.6E | lm loss PPL: %.6E | ", what,
-                     mean, exp(mean > 20 ? 20 : mean));
-    for (int i = 0; i < width; i++)
-        putchar('-');
-    printf("\n%s\n", text);
-    for (int i = 0; i < width; i++)
-        putchar('-');
-    printf("\n");
-    fflush(stdout);
-    if (t->events)
-        event_file_scalar(t->events, "lm loss validation", t->iteration, mean);
+    if (t->prints)
+        outputs_evaluation(&t->outputs, t->iteration, what, total / (double)a->eval_iters);
     return 0;
 }
 
@@ -407,7 +258,7 @@ static int profile_step(struct train *t, int64_t micros, struct error *err)
     if (device->profile_start(device, profile_add, &t->profile, err) < 0)
         return -1;
     began = clock_now();
-    if (engine_step(t->engine, t->train_feed.loader, t->iteration, micros, err) < 0 ||
+    if (engine_step(t->engine, t->feeds.loaders[DATASET_TRAIN], t->iteration, micros, err) < 0 ||
         device->profile_stop(device, err) < 0)
         return -1;
     t->profile.elapsed += clock_now() - began;
@@ -423,7 +274,7 @@ static int give_step(struct train *t, int64_t micros, struct error *err)
 
     return t->a->profile && usual
                ? profile_step(t, micros, err)
-               : engine_step(t->engine, t->train_feed.loader, t->iteration, micros, err);
+               : engine_step(t->engine, t->feeds.loaders[DATASET_TRAIN], t->iteration, micros, err);
 }
 
 static int take_step(struct train *t, struct error *err)
@@ -455,11 +306,13 @@ static int evaluate_end(struct train *t, struct error *err)
     char what[64];
 
     snprintf(what, sizeof(what), "iteration %" PRId64 " on validation set", t->iteration);
-    if (t->a->eval_iters > 0 && t->valid_feed.loader && t->evaluated != t->iteration &&
-        evaluate(t, &t->valid_feed, what, err) < 0)
+    if (t->a->eval_iters > 0 && t->feeds.loaders[DATASET_VALID] && t->evaluated != t->iteration &&
+        evaluate(t, DATASET_VALID, what, err) < 0)
         return -1;
     snprintf(what, sizeof(what), "iteration %" PRId64 " on test set", t->iteration);
-    return t->a->eval_iters > 0 && t->test_feed.loader ? evaluate(t, &t->test_feed, what, err) : 0;
+    return t->a->eval_iters > 0 && t->feeds.loaders[DATASET_TEST]
+               ? evaluate(t, DATASET_TEST, what, err)
+               : 0;
 }
 
 /* Before a save: one of weights that take no step any more would only drive good ones out. */
@@ -488,11 +341,12 @@ static int loop(struct train *t, struct error *err)
     while (t->iteration < t->total && !end) {
         if (take_step(t, err) < 0)
             return -1;
-        if (t->valid_feed.loader && a->eval_iters > 0 && t->iteration % a->eval_interval == 0) {
+        if (t->feeds.loaders[DATASET_VALID] && a->eval_iters > 0 &&
+            t->iteration % a->eval_interval == 0) {
             char what[40];
 
             snprintf(what, sizeof(what), "iteration %" PRId64, t->iteration);
-            if (evaluate(t, &t->valid_feed, what, err) < 0)
+            if (evaluate(t, DATASET_VALID, what, err) < 0)
                 return -1;
             t->consumed_valid += a->eval_iters * a->global_batch_size;
             t->evaluated = t->iteration;
@@ -524,13 +378,15 @@ static int loop(struct train *t, struct error *err)
 /* --skip-train: the loss of what was loaded, on the data held back. */
 static int evaluate_only(struct train *t, struct error *err)
 {
-    if (!t->valid_feed.loader && !t->test_feed.loader)
+    if (!t->feeds.loaders[DATASET_VALID] && !t->feeds.loaders[DATASET_TEST])
         return error_set(err, "there is no data to evaluate on: --split leaves none for validation "
                               "and test");
-    if (t->valid_feed.loader &&
-        evaluate(t, &t->valid_feed, "the start for validation data", err) < 0)
+    if (t->feeds.loaders[DATASET_VALID] &&
+        evaluate(t, DATASET_VALID, "the start for validation data", err) < 0)
         return -1;
-    return t->test_feed.loader ? evaluate(t, &t->test_feed, "the start for test data", err) : 0;
+    return t->feeds.loaders[DATASET_TEST]
+               ? evaluate(t, DATASET_TEST, "the start for test data", err)
+               : 0;
 }
 
 static void report_profile(const struct train *t)
@@ -545,106 +401,14 @@ static void report_profile(const struct train *t)
                 "loads and allocates; let the run take more\n");
 }
 
-/* By these files `megatron supervise` knows a start that did not come so far. */
-static int leave_mark(const struct train *t, const char *name, struct error *err)
-{
-    if (!t->a->save || t->world->rank != 0)
-        return 0;
-    return directory_prepare(t->a->save, err) < 0 ? -1
-                                                  : directory_write(t->a->save, name, "", 0, err);
-}
-
-static int set_up(struct train *t, struct error *err)
-{
-    struct error ignored;
-    int rc;
-
-    if (open_ranks(t, err) < 0)
-        return -1;
-    leave_mark(t, TRAIN_BEGUN, &ignored); /* a place that cannot be written to is said below */
-    t->prints = t->comm->rank == t->comm->size - 1;
-    if (t->a->save_hf && t->comm->rank == 0 &&
-        hf_save_check(t->a->save_hf, &t->a->model_config, err) < 0)
-        return error_prefix(err, "--save-hf");
-    if (t->comm->rank == 0 && check_files(t, err) < 0)
-        return -1;
-    if (plan_print(t->a, t->world, t->device, &t->parallel, t->comm->rank == 0, err) < 0)
-        return -1;
-    rc = create_engine(t, err);
-    if (rc == 0)
-        rc = open_data(t, err);
-    if (rc == 0)
-        rc = check_data(t, err);
-    if (rc < 0)
-        return rc;
-    if (feed_open(t, &t->train_feed, t->splits[DATASET_TRAIN], t->consumed, err) < 0 ||
-        feed_open(t, &t->valid_feed, t->splits[DATASET_VALID], t->consumed_valid, err) < 0 ||
-        feed_open(t, &t->test_feed, t->splits[DATASET_TEST], 0, err) < 0)
-        return -1;
-    if (!t->train_feed.loader && !t->a->skip_train)
-        return error_set(err, "there is no training data: --split leaves none for it");
-    return open_outputs(t, err);
-}
-
-static void end_refused(int number)
-{
-    (void)number;
-    _exit(EXIT_USAGE);
-}
-
-static void end_early(int number)
-{
-    (void)number;
-    _exit(TRAIN_ENDED_EARLY);
-}
-
-/* A code that all ranks have come to must be that of all, and what they refuse must be said.
- * Launchers end the others by SIGTERM with the first that ends, and srun hands on the highest code,
- * which would be that of the signal. So none ends before rank 0 has spoken and all answer the
- * signal with their code; so does one whose libraries do not let go. */
-static void end_together(const struct train *t, int rc, const struct error *err)
-{
-    struct sigaction action = {.sa_handler = rc == TRAIN_REFUSED ? end_refused : end_early};
-    struct error ignored;
-
-    if (rc == TRAIN_REFUSED && t->comm->rank == 0)
-        fprintf(stderr, "megatron: %s\n", err->text);
-    fflush(stdout);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGALRM, &action, NULL);
-    comm_host_gather(t->comm, NULL, NULL, 0, &ignored);
-    alarm(CLOSE_SECONDS);
-}
-
 static void tear_down(struct train *t, int rc, const struct error *err)
 {
-    struct error trouble;
-
-    if (event_file_close(t->events, &trouble) < 0)
-        fprintf(stderr, "megatron: warning: %s\n", trouble.text);
-    if (append_file_close(t->metrics, &trouble) < 0)
-        fprintf(stderr, "megatron: warning: %s\n", trouble.text);
-    feed_close(&t->train_feed);
-    feed_close(&t->valid_feed);
-    feed_close(&t->test_feed);
-    for (int i = 0; i < DATASET_SPLITS; i++)
-        dataset_destroy(t->splits[i]);
+    outputs_close(&t->outputs);
+    feeds_close(&t->feeds);
     saving_close(&t->saving);
     engine_destroy(t->engine);
     parallel_destroy(&t->parallel);
-    if (rc == TRAIN_REFUSED || rc == TRAIN_ENDED_EARLY)
-        end_together(t, rc, err);
-    comm_close(t->comm);
-    device_close(t->device);
-    alarm(0);
-}
-
-/* Where this comes back, this rank says whose words these are, as the others do. */
-static void abort_ranks(struct train *t, struct error *err)
-{
-    comm_abort(t->comm, err->text);
-    if (t->comm->size > 1 && strncmp(err->text, "rank ", 5) != 0)
-        error_prefix(err, "rank %d", t->comm->rank);
+    ending_close(t->comm, t->device, rc, err);
 }
 
 int train_run(const struct arguments *arguments, const struct world *world, struct error *err)
@@ -664,7 +428,7 @@ int train_run(const struct arguments *arguments, const struct world *world, stru
     if (rc == -1 && t.device && t.device->ran_out)
         plan_advise(arguments, err);
     if (rc == -1 && t.comm)
-        abort_ranks(&t, err);
+        ending_abort(t.comm, err);
     tear_down(&t, rc, err);
     return rc;
 }

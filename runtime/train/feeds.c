@@ -1,0 +1,119 @@
+#include "feeds.h"
+#include "plan.h"
+#include "train.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int feeds_check(const struct arguments *a, struct error *err)
+{
+    struct dataset_config config;
+
+    plan_dataset(a, &config);
+    return dataset_check(&config, err);
+}
+
+static int open_splits(struct feeds *feeds, const struct arguments *a, struct comm *comm,
+                       uint64_t seed, struct error *err)
+{
+    struct dataset_config config;
+    int rc;
+
+    plan_dataset(a, &config);
+    config.seed = (uint32_t)seed;
+    /* One rank builds missing indices; the others then find them. */
+    if (comm->rank == 0 && dataset_create(&config, feeds->splits, err) < 0)
+        return -1;
+    rc = comm_host_gather(comm, NULL, NULL, 0, err);
+    if (rc == 0 && comm->rank != 0)
+        rc = dataset_create(&config, feeds->splits, err);
+    for (int i = DATASET_VALID; i <= DATASET_TEST && rc == 0 && comm->rank == 0; i++)
+        if (config.samples[i] != 0 && !feeds->splits[i] && config.data_path.count > 0)
+            printf(" > no %s data: --split leaves none for it\n",
+                   i == DATASET_VALID ? "validation" : "test");
+    return rc;
+}
+
+/* A run of --train-iters that goes on with another batch may come to the end of its data before its
+ * own. */
+static int check_length(const struct feeds *feeds, const struct arguments *a,
+                        const struct progress *progress, int64_t total, struct error *err)
+{
+    int64_t left = (total - progress->iteration) * a->global_batch_size;
+    int64_t samples;
+
+    if (!feeds->splits[DATASET_TRAIN] || a->rampup.count > 0 || a->skip_train)
+        return 0;
+    samples = dataset_samples(feeds->splits[DATASET_TRAIN]);
+    if (left <= 0 || left <= samples - progress->consumed)
+        return 0;
+    /* A blend and made-up data have what the run asks for and no more, whatever its length. */
+    error_set(err,
+              "the data is laid out for %" PRId64 " samples, and this run, which has used "
+              "%" PRId64 ", would need %" PRId64 " more; go on with the --global-batch-size "
+              "it began with%s",
+              samples, progress->consumed, left,
+              samples > a->total_samples ? ", or give fewer --train-iters" : "");
+    return TRAIN_REFUSED;
+}
+
+static int open_loader(struct feeds *feeds, enum dataset_split split, const struct arguments *a,
+                       const struct parallel *parallel, int64_t consumed, struct error *err)
+{
+    size_t bytes = batch_size(a->micro_batch_size, a->seq_length);
+    void **buffers = feeds->buffers[split];
+    struct batch_loader_config config = {
+        .dataset = feeds->splits[split],
+        .consumed = consumed,
+        .micro_batch = a->micro_batch_size,
+        .rank = (int)parallel->at.dp,
+        .ranks = (int)parallel->layout.dp,
+        .buffers = buffers,
+        .buffer_count = FEED_BUFFERS,
+        .threads = 1,
+        .deadline = 60.0 * a->timeout_minutes,
+    };
+
+    if (!config.dataset)
+        return 0;
+    for (int i = 0; i < FEED_BUFFERS; i++) {
+        buffers[i] = aligned_alloc(4096, bytes);
+        if (!buffers[i])
+            return error_set(err, "out of memory");
+    }
+    feeds->loaders[split] = batch_loader_create(&config, err);
+    return feeds->loaders[split] ? 0 : -1;
+}
+
+int feeds_open(struct feeds *feeds, const struct arguments *a, const struct parallel *parallel,
+               uint64_t seed, const struct progress *progress, int64_t total, struct error *err)
+{
+    int rc;
+
+    memset(feeds, 0, sizeof(*feeds));
+    rc = open_splits(feeds, a, parallel->comm, seed, err);
+    if (rc == 0)
+        rc = check_length(feeds, a, progress, total, err);
+    if (rc < 0)
+        return rc;
+    if (open_loader(feeds, DATASET_TRAIN, a, parallel, progress->consumed, err) < 0 ||
+        open_loader(feeds, DATASET_VALID, a, parallel, progress->consumed_valid, err) < 0 ||
+        open_loader(feeds, DATASET_TEST, a, parallel, 0, err) < 0)
+        return -1;
+    if (!feeds->loaders[DATASET_TRAIN] && !a->skip_train)
+        return error_set(err, "there is no training data: --split leaves none for it");
+    return 0;
+}
+
+void feeds_close(struct feeds *feeds)
+{
+    for (int i = 0; i < DATASET_SPLITS; i++) {
+        batch_loader_destroy(feeds->loaders[i]);
+        for (int j = 0; j < FEED_BUFFERS; j++)
+            free(feeds->buffers[i][j]);
+        dataset_destroy(feeds->splits[i]);
+    }
+    memset(feeds, 0, sizeof(*feeds));
+}
