@@ -1,0 +1,50 @@
+/* What the readers of a tokenizer.json share; for the files huggingface*.c only. */
+#ifndef MEGATRON_HUGGINGFACE_H
+#define MEGATRON_HUGGINGFACE_H
+
+#include "model.h"
+#include "json.h"
+
+#define HUGGINGFACE_FILE_LIMIT (UINT64_C(1) << 30)
+#define SPACE_MARK             "\xE2\x96\x81" /* U+2581 */
+
+/* A tokenizer.json as far as it has been read. */
+struct pipeline {
+    struct tokenizer *tokenizer;
+    char path[4096];
+    int byte_level;                   /* a ByteLevel component was there */
+    int split_found;                  /* the words are cut by tokenizer->split */
+    int marks_spaces;                 /* spaces become U+2581 */
+    int metaspace;                    /* a Metaspace component was there */
+    int byte_fallback;                /* of the model */
+    int64_t model_tokens, last_added; /* entries of the vocabulary; the largest id added to them */
+};
+
+/* A member that is true or false; 'otherwise' where there is none such. */
+static inline int flag_is(struct json_value object, const char *name, int otherwise)
+{
+    struct json_value member;
+    int flag;
+
+    return json_member(object, name, &member) == 0 && json_bool(member, &flag) == 0 ? flag
+                                                                                    : otherwise;
+}
+
+/* Each reads one part of the file, in this order, and returns 0, or -1 with 'err' set. */
+int huggingface_read_components(struct pipeline *pipeline, struct json_value root,
+                                struct error *err);
+int huggingface_read_model(struct pipeline *pipeline, struct json_value root, struct error *err);
+int huggingface_read_added_tokens(struct pipeline *pipeline, struct json_value root,
+                                  struct error *err);
+
+/* Look up the ids of the tokens that begin and end a sequence; -1 where there are none. */
+void huggingface_find_ends(struct pipeline *pipeline);
+
+/* Read what the post-processor puts around each text. Returns 0, or -1 with 'err' set. */
+int huggingface_read_around(struct pipeline *pipeline, struct json_value root, struct error *err);
+
+/* What the vocabulary holds for a token as it is written: 'bytes' has room for 'length'. */
+enum vocabulary_kind huggingface_token_entry(const struct pipeline *pipeline, const char *text,
+                                             size_t length, uint8_t *bytes, size_t *count);
+
+#endif
