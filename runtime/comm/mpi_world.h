@@ -1,0 +1,36 @@
+/* The world and the groups of the MPI backend; for mpi.c and mpi_operations.c only. */
+#ifndef MEGATRON_MPI_WORLD_H
+#define MEGATRON_MPI_WORLD_H
+
+#include "comm.h"
+#include "star.h"
+#include "watch.h"
+
+#include <mpi.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct mpi_comm {
+    struct comm base;
+    atomic_int failed;
+    pthread_mutex_t lock; /* of the failure */
+    struct error failure;
+    int started_mpi; /* and so ends it */
+    struct star *star;
+    struct watch *watch;
+};
+
+struct mpi_group {
+    struct comm_group base;
+    MPI_Comm comm;
+    void *space; /* for results that cannot be made in place */
+    size_t space_bytes;
+};
+
+/* Keep the first failure for comm_check, and end the work of the device with it. Any thread. */
+__attribute__((format(printf, 2, 3))) void mpi_fail(struct mpi_comm *comm, const char *format, ...);
+
+/* Fill in what ranks do together: the operations in streams and those on the host. */
+void mpi_set_operations(struct mpi_comm *comm);
+
+#endif
