@@ -55,7 +55,7 @@ struct step_state {
     int64_t taken, skipped, nans;
 };
 
-/* The parts of a step; STEP_... in struct step_shape (device.h) names one of them. */
+/* The parts of a step; STEP_... in struct step_shape (operation.h) names one of them. */
 enum step_phase {
     STEP_BEGIN, /* before the first micro-batch: clear loss and norm */
     STEP_CLIP,  /* the norm is complete on all ranks: decide factor and skip */

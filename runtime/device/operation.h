@@ -1,0 +1,418 @@
+/* Every operation of training that a device does: its shape, which a plan is made of, and its
+ * operands, which a run takes.
+ *
+ * - Matrices are row-major and dense unless strides are given. A row is one token; rows are ordered
+ *   sample by sample: row = sample * sequence + position. Sequence parallelism cuts rows into
+ *   equal, consecutive parts.
+ * - Weights are (out, in), as PyTorch has them. 'type' is the type of weights and activations;
+ *   statistics, losses, main gradients, master weights and moments are fp32.
+ * - Pointers are device memory, aligned to DEVICE_ALIGNMENT where they begin a tensor of an arena
+ *   and at least to their element otherwise. Input and output may be the same only where said.
+ * - Gradients of weights, biases and norms go straight into fp32 main gradients: with 'accumulate'
+ *   0 the call overwrites them (first micro-batch, so nothing is ever cleared), with 1 it adds. */
+#ifndef MEGATRON_OPERATION_H
+#define MEGATRON_OPERATION_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "step.h"
+
+enum device_type { TYPE_FP32, TYPE_BF16, TYPE_FP16, TYPE_FP64, TYPE_INT32, TYPE_INT64 };
+
+static inline size_t type_size(enum device_type type)
+{
+    return type == TYPE_BF16 || type == TYPE_FP16    ? 2
+           : type == TYPE_FP64 || type == TYPE_INT64 ? 8
+                                                     : 4;
+}
+
+enum operation_kind {
+    OPERATION_LINEAR_FORWARD,
+    OPERATION_LINEAR_DGRAD,
+    OPERATION_LINEAR_WGRAD,
+    OPERATION_ACTIVATION,
+    OPERATION_RESIDUAL_NORM,
+    OPERATION_RESIDUAL_NORM_BACKWARD,
+    OPERATION_ATTENTION,
+    OPERATION_ATTENTION_BACKWARD,
+    OPERATION_ROPE,
+    OPERATION_SWIGLU,
+    OPERATION_SWIGLU_BACKWARD,
+    OPERATION_EMBEDDING,
+    OPERATION_EMBEDDING_BACKWARD,
+    OPERATION_CROSS_ENTROPY_PARTIAL,
+    OPERATION_CROSS_ENTROPY_FINISH,
+    OPERATION_ADAM,
+    OPERATION_SQUARE_SUM,
+    OPERATION_STEP,
+    OPERATION_CONVERT,
+    OPERATION_ADD,
+    OPERATION_GATHER_ROWS,
+    OPERATION_NORMAL,
+    OPERATION_FILL,
+    OPERATION_COUNT,
+};
+
+enum activation { ACTIVATION_NONE, ACTIVATION_GELU }; /* GELU: the tanh form */
+
+/* y = activation(x W^T + bias).
+ * LINEAR_FORWARD: 'bias' and 'activation' are the epilogue; with save_pre the value before the
+ *   activation is written to 'pre' too.
+ * LINEAR_DGRAD: dx = dy W. With 'activation' the result is multiplied by the activation's gradient
+ *   at 'pre' (rows, in), the saved value of the layer that made x; with 'bias' the column sums of
+ *   the result are that layer's bias gradient 'dbias' (in).
+ * LINEAR_WGRAD: dW = dy^T x; with 'bias' also dbias (out) = column sums of dy. 'activation' NONE.
+ */
+struct linear_shape {
+    int64_t rows, in, out;
+    enum device_type type; /* of all but the main gradients */
+    int bias;
+    enum activation activation;
+    int save_pre;
+};
+
+struct linear_forward_operands {
+    const void *x;      /* (rows, in) */
+    const void *weight; /* (out, in) */
+    const void *bias;   /* (out) */
+    void *y;            /* (rows, out) */
+    void *pre;          /* (rows, out) */
+};
+
+struct linear_dgrad_operands {
+    const void *dy;     /* (rows, out) */
+    const void *weight; /* (out, in) */
+    const void *pre;    /* (rows, in) */
+    void *dx;           /* (rows, in) */
+    float *dbias;       /* (in) main gradient of the layer before */
+    int accumulate;     /* of dbias */
+};
+
+struct linear_wgrad_operands {
+    const void *dy; /* (rows, out) */
+    const void *x;  /* (rows, in) */
+    float *dweight; /* (out, in) main gradient */
+    float *dbias;   /* (out) main gradient */
+    int accumulate; /* of both */
+};
+
+/* y = activation(x), to make an activation again that was not kept. */
+struct activation_shape {
+    int64_t count;
+    enum device_type type;
+    enum activation activation;
+};
+
+struct activation_operands {
+    const void *x;
+    void *y;
+};
+
+/* One step of the residual stream, all of it optional:
+ *     sum = residual + dropout(x + bias)        y = norm(sum) * weight (+ norm_bias)
+ * Without 'input' there is no x: sum is 'residual', 'sum' is not written. Without 'residual' there
+ * is no addend: sum = dropout(x + bias). With NORM_NONE there is no y, mean and rstd.
+ * Row r, column c is dropped by element row_index[r] * cols + c of (seed, purpose, iteration). */
+enum norm { NORM_NONE, NORM_LAYER, NORM_RMS };
+
+struct residual_norm_shape {
+    int64_t rows, cols;
+    enum device_type type;
+    enum norm norm;
+    double epsilon;
+    int input, bias, residual;
+    double dropout;
+};
+
+struct residual_norm_operands {
+    const void *x;            /* (rows, cols) */
+    const void *bias;         /* (cols) */
+    const void *residual;     /* (rows, cols) */
+    void *sum;                /* (rows, cols); may be the memory of 'residual' or 'x' */
+    const void *weight;       /* (cols) */
+    const void *norm_bias;    /* (cols), NORM_LAYER only */
+    void *y;                  /* (rows, cols); may be the memory of 'x' */
+    float *mean, *rstd;       /* (rows); mean for NORM_LAYER only */
+    const int64_t *row_index; /* (rows) number of each row in the global batch; for dropout */
+    const struct step_state *state;
+    uint32_t purpose;
+};
+
+/* With d = dsum + norm'(dy): gradient of everything that went in.
+ * dresidual = d; dx = dropout'(d); dbias = column sums of dx. Where dropout is 0, dx would equal
+ * dresidual: it is not written, and the caller uses dresidual. Without 'residual' in the shape
+ * dresidual serves as scratch only. dsum NULL counts as 0 (the last norm of the model); dy is
+ * unused with NORM_NONE. */
+struct residual_norm_backward_operands {
+    const void *dy;           /* (rows, cols) */
+    const void *dsum;         /* (rows, cols) gradient of sum by its other readers, or NULL */
+    const void *sum;          /* (rows, cols) as the forward left it */
+    const void *weight;       /* (cols) */
+    const float *mean, *rstd; /* (rows) as the forward left them */
+    void *dresidual;          /* (rows, cols); may be the memory of dsum or dy */
+    void *dx;                 /* (rows, cols); not the memory of dresidual */
+    float *dweight, *dnorm_bias, *dbias; /* (cols) main gradients */
+    int accumulate;                      /* of these three */
+    const int64_t *row_index;
+    const struct step_state *state;
+    uint32_t purpose;
+};
+
+/* Softmax attention of 'heads' query heads on 'kv_heads' key and value heads (query head h uses
+ * h / (heads / kv_heads)). Element (sample b, row s, head h, channel c) of a tensor stands at
+ * b * batch + s * row + h * head + c of its pointer, in elements; the pointer itself is as many
+ * elements behind an aligned address as some samples, rows and heads take. Query s sits at position
+ * s + kv_rows - q_rows among the keys; with 'causal' it sees keys up to itself, with 'documents'
+ * only keys from document_start on.
+ * With 'cached' (forward only, with 'causal' and without dropout) keys and values are those of a
+ * cache with kv_rows places, and each query sits where 'positions' says. Places behind the largest
+ * position of a sample are not looked at, but must hold finite numbers. */
+struct attention_stride {
+    int64_t batch, row, head;
+};
+
+struct attention_shape {
+    int64_t batch, q_rows, kv_rows, heads, kv_heads, head_size;
+    enum device_type type;
+    struct attention_stride q, kv, out; /* of q and dq; of k, v, dk, dv; of out and dout */
+    double scale;                       /* of the scores, 1 / sqrt(head_size) usually */
+    int causal, documents, cached;
+    /* Probability (sample, head, query, key) is dropped by element
+     * ((sample * all_heads + first_head + head) * sequence + query) * sequence + key, where
+     * sample and query come from row_index = sample * sequence + query position. */
+    double dropout;
+    int64_t all_heads, first_head, sequence;
+};
+
+struct attention_operands {
+    const void *q, *k, *v;
+    void *out;
+    float *lse;                    /* (batch, heads, q_rows) log of the sum of exp(scores) */
+    const int32_t *document_start; /* (batch, q_rows) first key each query sees */
+    const int64_t *row_index;      /* (batch, q_rows); for dropout */
+    const struct step_state *state;
+    uint32_t purpose;
+    const int32_t *positions; /* (batch, q_rows) place of each query; for 'cached' */
+};
+
+struct attention_backward_operands {
+    const void *q, *k, *v, *out, *dout;
+    const float *lse;
+    void *dq, *dk, *dv; /* overwritten */
+    const int32_t *document_start;
+    const int64_t *row_index;
+    const struct step_state *state;
+    uint32_t purpose;
+};
+
+/* Rotate, in place, the first 'rotary' channels of 'heads' heads of each row: channel c < rotary/2
+ * pairs with c + rotary/2; (a, b) -> (a cos - b sin, b cos + a sin), with the sine's sign turned
+ * for the gradient ('backward'). Query and key heads lie side by side, so one call does both. */
+struct rope_shape {
+    int64_t rows, heads, head_size, rotary;
+    int64_t row_stride; /* elements from one row to the next */
+    enum device_type type;
+    int backward;
+};
+
+struct rope_operands {
+    void *x;                    /* (rows, heads, head_size), row_stride apart */
+    const int32_t *positions;   /* (rows) */
+    const float *cosine, *sine; /* (positions, rotary / 2) */
+};
+
+/* y = silu(gate) * up, where a row of x is (gate, up), 'cols' each. */
+struct swiglu_shape {
+    int64_t rows, cols;
+    enum device_type type;
+};
+
+struct swiglu_operands {
+    const void *x; /* (rows, 2 * cols) */
+    void *y;       /* (rows, cols) */
+};
+
+struct swiglu_backward_operands {
+    const void *dy; /* (rows, cols) */
+    const void *x;  /* (rows, 2 * cols) */
+    void *dx;       /* (rows, 2 * cols); may be the memory of x */
+};
+
+/* out = table[index - first] where 0 <= index - first < table_rows, else 0; with 'second' also
+ * + second_table[second_index]; with 'accumulate' in the shape + what 'out' held. */
+struct embedding_shape {
+    int64_t rows, cols;
+    int64_t first, table_rows;
+    enum device_type type;
+    int second;
+    int accumulate;
+};
+
+struct embedding_operands {
+    const int32_t *index; /* (rows) */
+    const void *table;    /* (table_rows, cols) */
+    const int32_t *second_index;
+    const void *second_table;
+    void *out; /* (rows, cols) */
+};
+
+/* dtable[index - first] += dout, rows of one index in ascending order. A table_rows x cols main
+ * gradient is cleared first unless 'accumulate'. One table per call ('second' is ignored). */
+struct embedding_backward_operands {
+    const int32_t *index; /* (rows) */
+    const void *dout;     /* (rows, cols) */
+    float *dtable;        /* (table_rows, cols) */
+    int accumulate;
+};
+
+/* Cross entropy around the collective, vocabulary-parallel: this rank holds columns first ..
+ * first + cols - 1 of the logits; columns from 'vocabulary' on are padding and take no part.
+ * PARTIAL: per row maximum, sum of exp(logit - maximum), and the target's logit (0 if it is
+ *   another rank's). A rank without true columns gives maximum -inf and sum 0.
+ * FINISH: combines the partials of 'parts' ranks (all-gathered: (parts, 3, rows)), gives
+ *   loss[r] = log(sum) + max - target, adds sum of weight[r] * loss[r] to state->loss, and turns
+ *   the logits into the gradient (softmax - onehot) * weight[r] * state->loss_scale in place
+ *   (padding gets 0). Without 'backward' logits stay as they are. With one part 'partials' may be
+ *   NULL: FINISH then does both halves in one pass. */
+struct cross_entropy_shape {
+    int64_t rows, cols;
+    int64_t first, vocabulary;
+    enum device_type type; /* of the logits */
+    int parts;
+    int backward;
+};
+
+struct cross_entropy_partial_operands {
+    const void *logits;     /* (rows, cols) */
+    const int32_t *targets; /* (rows) */
+    float *partial;         /* (3, rows): maximum, sum, target */
+};
+
+struct cross_entropy_finish_operands {
+    void *logits; /* (rows, cols) */
+    const int32_t *targets;
+    const float *partials; /* (parts, 3, rows), or NULL for one part */
+    const float *weight;   /* (rows) share of each token in the step's loss; 0: masked */
+    float *loss;           /* (rows) or NULL */
+    struct step_state *state;
+};
+
+/* Adam with decoupled weight decay on 'count' elements, the first 'decayed' of them with decay:
+ * g = grad * state->grad_factor; moments are divided by state's corrections; nothing changes if
+ * state->skip. */
+struct adam_shape {
+    int64_t count, decayed;
+    double beta1, beta2, epsilon;
+    enum device_type type; /* of 'weights' */
+};
+
+struct adam_operands {
+    const float *grad;
+    float *master, *moment1, *moment2;
+    void *weights; /* the copy kernels read; NULL where 'master' itself is it (fp32) */
+    const struct step_state *state;
+};
+
+/* *sum += sum of squares, in double precision, in an order fixed by 'count'. */
+struct square_sum_shape {
+    int64_t count;
+};
+
+struct square_sum_operands {
+    const float *x;
+    double *sum;
+};
+
+/* The rules of step.h. */
+struct step_shape {
+    struct step_rules rules;
+    enum step_phase phase;
+};
+
+struct step_operands {
+    struct step_state *state;
+};
+
+struct convert_shape {
+    int64_t count;
+    enum device_type from, to;
+};
+
+struct convert_operands {
+    const void *from;
+    void *to; /* may be the memory of 'from' if no wider */
+};
+
+/* y += x */
+struct add_shape {
+    int64_t count;
+    enum device_type type;
+};
+
+struct add_operands {
+    const void *x;
+    void *y;
+};
+
+/* out[r] = x[index[r]]; rows with index < 0 become 0. With 'scatter' the other way: out[index[r]] =
+ * x[r]; rows with index < 0 go nowhere, and no two may go to one place. */
+struct gather_rows_shape {
+    int64_t rows, cols;
+    enum device_type type;
+    int64_t x_stride, out_stride; /* elements from row to row; 0: cols */
+    int scatter;
+};
+
+struct gather_rows_operands {
+    const void *x; /* (any, cols) */
+    const int32_t *index;
+    void *out; /* (rows, cols) */
+};
+
+/* Normal numbers: element (r, c) is number (first_row + r) * all_cols + first_col + c of
+ * (seed, purpose, 0), times 'deviation'. rng.h says which. */
+struct normal_shape {
+    int64_t rows, cols, first_row, first_col, all_cols;
+    double deviation;
+};
+
+struct normal_operands {
+    float *out; /* (rows, cols) */
+    uint64_t seed;
+    uint32_t purpose;
+};
+
+struct fill_shape {
+    int64_t count;
+    enum device_type type;
+    double value;
+};
+
+struct fill_operands {
+    void *out;
+};
+
+struct operation {
+    enum operation_kind kind;
+    int head; /* of the model's head: for a profile */
+    union {
+        struct linear_shape linear;
+        struct activation_shape activation;
+        struct residual_norm_shape residual_norm;
+        struct attention_shape attention;
+        struct rope_shape rope;
+        struct swiglu_shape swiglu;
+        struct embedding_shape embedding;
+        struct cross_entropy_shape cross_entropy;
+        struct adam_shape adam;
+        struct square_sum_shape square_sum;
+        struct step_shape step;
+        struct convert_shape convert;
+        struct add_shape add;
+        struct gather_rows_shape gather_rows;
+        struct normal_shape normal;
+        struct fill_shape fill;
+    };
+};
+
+#endif
