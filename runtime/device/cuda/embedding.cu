@@ -8,6 +8,43 @@ namespace
 template <typename T> constexpr int LANE_VECTORS = sizeof(T) == 4 ? 2 : 4;
 template <typename T> constexpr int STRIP = LANE_VECTORS<T> *WARP *VECTOR;
 
+/* Every sample reads the second table again, and nothing else is used twice: the table is to stay
+ * in the cache, what is written is to pass through it. */
+template <bool WIDE, typename T> __device__ inline packed<T> load_kept(const T *p, int64_t count)
+{
+    if constexpr (!WIDE) {
+        return load_part<WIDE>(p, count);
+    } else {
+        packed<T> out = {};
+        int4 *const to = reinterpret_cast<int4 *>(&out);
+        uint64_t policy;
+
+        if (count <= 0)
+            return out;
+        asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+#pragma unroll
+        for (int i = 0; i < (int)(sizeof(out) / sizeof(int4)); i++)
+            asm("ld.global.nc.L2::cache_hint.v4.s32 {%0, %1, %2, %3}, [%4], %5;"
+                : "=r"(to[i].x), "=r"(to[i].y), "=r"(to[i].z), "=r"(to[i].w)
+                : "l"(reinterpret_cast<const int4 *>(p) + i), "l"(policy));
+        return out;
+    }
+}
+
+template <bool WIDE, typename T>
+__device__ inline void store_passing(T *p, const packed<T> &in, int64_t count)
+{
+    if constexpr (!WIDE) {
+        store_part<WIDE>(p, in, count);
+    } else if (count > 0) {
+        const int4 *const from = reinterpret_cast<const int4 *>(&in);
+
+#pragma unroll
+        for (int i = 0; i < (int)(sizeof(in) / sizeof(int4)); i++)
+            __stcs(reinterpret_cast<int4 *>(p) + i, from[i]);
+    }
+}
+
 template <typename T, bool SECOND, bool WIDE>
 __global__ void __launch_bounds__(THREADS, BLOCKS)
     embedding(embedding_operands o, embedding_shape s, strips split)
@@ -35,7 +72,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
 
         v[k] = load_part<WIDE>(from + k * WARP * VECTOR, known ? count : 0);
         if (SECOND)
-            w[k] = load_part<WIDE>(other + k * WARP * VECTOR, count);
+            w[k] = load_kept<WIDE>(other + k * WARP * VECTOR, count);
     }
 #pragma unroll
     for (int k = 0; k < COUNT; k++) {
@@ -59,7 +96,10 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
             for (int i = 0; i < VECTOR; i++)
                 sum[i] += more[i];
         }
-        store_part<WIDE>(out + k * WARP * VECTOR, pack<T>(sum), count);
+        if (SECOND)
+            store_passing<WIDE>(out + k * WARP * VECTOR, pack<T>(sum), count);
+        else
+            store_part<WIDE>(out + k * WARP * VECTOR, pack<T>(sum), count);
     }
 }
 
