@@ -129,7 +129,25 @@ static void test_many(void)
     is_int(replaces(b, "many"), 1, "what is new in one of them is written");
     c = tuning_open(directory, "many");
     is(tuning_get(c, "y"), "4", "found by a third");
-    is(tuning_get(c, "x"), "2", "beside what the one that wrote it uses");
+    is(tuning_get(c, "x"), "1", "beside what the first one found");
+    tuning_destroy(a), tuning_destroy(b), tuning_destroy(c);
+}
+
+/* What ranks agree on is in the file for the next run, whoever was the first to find something. */
+static void test_agreed(void)
+{
+    struct tuning *a = tuning_open(directory, "many"), *b = tuning_open(directory, "many"), *c;
+
+    tuning_put(a, "p", "1", NULL), tuning_put(b, "p", "2", NULL);
+    tuning_save(b, NULL), tuning_save(a, NULL);
+    is_int(tuning_take(a, "for many\np 1\n", NULL) || tuning_take(b, "for many\np 1\n", NULL), 0,
+           "two ranks agree on what one of them found");
+    is_int(replaces(b, "many"), 1, "it replaces what the other one wrote");
+    is_int(replaces(a, "many"), 0, "once");
+    tuning_put(b, "q", "1", NULL), tuning_save(b, NULL);
+    c = tuning_open(directory, "many");
+    is(tuning_get(c, "p"), "1", "it is what the next run finds");
+    is(tuning_get(c, "x"), "1", "beside what was there");
     tuning_destroy(a), tuning_destroy(b), tuning_destroy(c);
 }
 
@@ -198,6 +216,7 @@ int main(void)
     test_two_processes();
     test_trying();
     test_many();
+    test_agreed();
     test_places();
     test_text();
     snprintf(command, sizeof(command), "%s/a/b/c/x", directory);

@@ -274,9 +274,16 @@ static char *choices_call(struct device *base, struct error *err)
     return text;
 }
 
+/* The file gets it, too: ranks that timed side by side left a mixture of theirs there, and the same
+ * run started once more would compute with that. */
 static int choose_call(struct device *base, const char *text, struct error *err)
 {
-    return tuning_take(((struct cuda_device *)base)->gemm.tuning, text, err);
+    struct tuning *tuning = ((struct cuda_device *)base)->gemm.tuning;
+
+    if (tuning_take(tuning, text, err) < 0)
+        return -1;
+    tuning_save(tuning, NULL); /* if not, the next run chooses again */
+    return 0;
 }
 
 static void close_call(struct device *base)

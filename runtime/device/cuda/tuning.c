@@ -12,8 +12,10 @@
 struct entry {
     char *key, *value;
     char *early; /* what was there when the file was opened, or NULL */
+    char *there; /* what was there when it was read last, or NULL */
     int used;    /* by this process */
     int fresh;   /* put by this process since it was saved last */
+    int agreed;  /* no other value will do */
 };
 
 /* In the place of a value. */
@@ -64,8 +66,8 @@ static int put(struct tuning *tuning, const char *key, const char *value, int re
     entry = &tuning->entries[tuning->count];
     entry->key = strdup(key);
     entry->value = copy;
-    entry->early = NULL;
-    entry->used = entry->fresh = 0;
+    entry->early = entry->there = NULL;
+    entry->used = entry->fresh = entry->agreed = 0;
     if (!entry->key) {
         free(copy);
         return -1;
@@ -78,9 +80,19 @@ static int put(struct tuning *tuning, const char *key, const char *value, int re
  * the first one's will do: but not what this process found there and could not use. */
 static int is_done(const struct entry *entry, const char *value)
 {
+    if (entry->agreed)
+        return strcmp(value, entry->value) == 0;
     if (strcmp(value, TRYING) == 0)
         return strcmp(entry->value, TRYING) == 0;
     return !entry->early || strcmp(value, entry->early) != 0;
+}
+
+static void forget_file(struct tuning *tuning)
+{
+    for (size_t i = 0; i < tuning->count; i++) {
+        free(tuning->entries[i].there);
+        tuning->entries[i].there = NULL;
+    }
 }
 
 /* Take the lines of the file that are whole and whose key is not known yet, or with 'replace' not
@@ -92,6 +104,7 @@ static void read_file(struct tuning *tuning, int replace)
 
     if (!file)
         return;
+    forget_file(tuning);
     while (fgets(line, sizeof(line), file)) {
         struct entry *known;
 
@@ -101,6 +114,9 @@ static void read_file(struct tuning *tuning, int replace)
         if (known && known->fresh)
             known->fresh = !is_done(known, value);
         put(tuning, key, value, replace && known && !known->used);
+        known = find(tuning, key);
+        if (known && !known->there)
+            known->there = strdup(value);
     }
     fclose(file);
 }
@@ -190,9 +206,12 @@ int tuning_take(struct tuning *tuning, const char *text, struct error *err)
         return error_set(err, "algorithms were chosen for %s before, and this is %s", value,
                          tuning->name);
     while (sscanf(text += length, "%511s %511s%n", key, value, &length) == 2) {
+        struct entry *entry;
+
         if (put(tuning, key, value, 1))
             return error_set(err, "out of memory");
-        find(tuning, key)->used = 1;
+        entry = find(tuning, key);
+        entry->used = entry->fresh = entry->agreed = 1;
     }
     return 0;
 }
@@ -234,8 +253,12 @@ int tuning_save(struct tuning *tuning, struct error *err)
         unlink(temporary);
         return -1;
     }
-    for (size_t i = 0; i < tuning->count; i++)
-        failed |= fprintf(file, "%s %s\n", tuning->entries[i].key, tuning->entries[i].value) < 0;
+    for (size_t i = 0; i < tuning->count; i++) {
+        const struct entry *entry = &tuning->entries[i];
+
+        failed |= fprintf(file, "%s %s\n", entry->key,
+                          entry->there && !entry->fresh ? entry->there : entry->value) < 0;
+    }
     failed |= fchmod(fd, 0644) != 0;
     failed |= fflush(file) != 0;
     failed |= fsync(fd) != 0;
@@ -258,6 +281,7 @@ void tuning_destroy(struct tuning *tuning)
         free(tuning->entries[i].key);
         free(tuning->entries[i].value);
         free(tuning->entries[i].early);
+        free(tuning->entries[i].there);
     }
     free(tuning->entries);
     free(tuning);

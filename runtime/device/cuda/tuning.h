@@ -24,13 +24,15 @@ int tuning_try(struct tuning *tuning, const char *key);
  * free. NULL only when memory runs out. */
 char *tuning_text(const struct tuning *tuning);
 
-/* Take such lines in place of what is known. Returns -1 and takes none if they were made for
- * another file, that is another kind of GPU or version of the libraries. */
+/* Take such lines in place of what is known; the next save brings them into the file, whatever other
+ * processes wrote there. Returns -1 and takes none if they were made for another file, that is
+ * another kind of GPU or version of the libraries. */
 int tuning_take(struct tuning *tuning, const char *text, struct error *err);
 
-/* Write the file if anything is new: to a temporary name, synced, renamed. What other processes
- * wrote meanwhile under keys that this one did not use stays; where they have written all keys that
- * are new here, theirs stay, and nothing is written. */
+/* Write the file if anything is new: to a temporary name, synced, renamed. Lines that other
+ * processes wrote meanwhile stay, also where this one uses another value, but for those in the
+ * place of what was taken, and of what this process found there when it opened the file and could
+ * not use. */
 int tuning_save(struct tuning *tuning, struct error *err);
 void tuning_destroy(struct tuning *tuning);
 
