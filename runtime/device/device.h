@@ -107,9 +107,10 @@ struct device {
     void (*plan_destroy)(struct device_plan *plan);
 
     /* The choices that timing made for the plans so far, as lines "key value" (a text to free), and
-     * a way to have the next plans made by such lines. NULL where nothing is chosen by timing. */
+     * a way to have the next plans made by such lines, with 'remember' those of later runs, too.
+     * NULL where nothing is chosen by timing. */
     char *(*choices)(struct device *device, struct error *err);
-    int (*choose)(struct device *device, const char *text, struct error *err);
+    int (*choose)(struct device *device, const char *text, int remember, struct error *err);
 
     /* Have 'each' called for every operation from now on with the time it took, at once or at the
      * stop, which waits for all of them. */

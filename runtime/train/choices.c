@@ -228,7 +228,7 @@ int choices_restore(const struct parallel *parallel, struct device *device, cons
     if (spread(&mover, &text, err) < 0)
         goto out;
     rc = 0;
-    if (text && device->choose(device, text, &why) < 0)
+    if (text && device->choose(device, text, 0, &why) < 0)
         readable = 0;
     if (!readable && parallel->comm->rank == 0)
         fprintf(stderr, "megatron: warning: %s; the run goes on, but not with the same bits\n",
@@ -240,7 +240,7 @@ out:
     return rc;
 }
 
-int choices_agree(const struct parallel *parallel, struct device *device, int *again,
+int choices_agree(const struct parallel *parallel, struct device *device, int remember, int *again,
                   struct error *err)
 {
     struct mover mover;
@@ -260,7 +260,7 @@ int choices_agree(const struct parallel *parallel, struct device *device, int *a
     if (!agreed || spread(&mover, &agreed, err) < 0)
         goto out;
     differ = choices_differ(own, agreed);
-    if (greatest(&mover, &differ, err) < 0 || device->choose(device, agreed, err) < 0)
+    if (greatest(&mover, &differ, err) < 0 || device->choose(device, agreed, remember, err) < 0)
         goto out;
     *again = differ > 0;
     rc = 0;

@@ -18,9 +18,10 @@ int choices_differ(const char *text, const char *other);
 int choices_restore(const struct parallel *parallel, struct device *device, const char *directory,
                     struct error *err);
 
-/* After the plans are made: let all devices take the choices of the first rank of each stage.
- * 'again' is set on all ranks if the plans of any must be made anew. Collective. */
-int choices_agree(const struct parallel *parallel, struct device *device, int *again,
+/* After the plans are made: let all devices take the choices of the first rank of each stage, and
+ * this one 'remember' them for later runs: one rank of each node is enough. 'again' is set on all
+ * ranks if the plans of any must be made anew. Collective. */
+int choices_agree(const struct parallel *parallel, struct device *device, int remember, int *again,
                   struct error *err);
 
 /* Keep what rank 0 has chosen, which is what all have after choices_agree, in 'directory'. */

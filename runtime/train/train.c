@@ -88,7 +88,7 @@ static int make_engine(struct train *t, struct error *err)
     t->engine = engine_create(&config, &t->parallel, t->device, err);
     if (!t->engine || !a->deterministic)
         return t->engine ? 0 : -1;
-    if (choices_agree(&t->parallel, t->device, &again, err) < 0)
+    if (choices_agree(&t->parallel, t->device, t->world->local_rank == 0, &again, err) < 0)
         return -1;
     if (again) {
         engine_destroy(t->engine);

@@ -36,6 +36,7 @@ static void test_texts(void)
 }
 
 static char chosen[256];
+static int remembered;
 
 static char *choices(struct device *device, struct error *err)
 {
@@ -44,9 +45,10 @@ static char *choices(struct device *device, struct error *err)
     return strdup(chosen);
 }
 
-static int choose(struct device *device, const char *text, struct error *err)
+static int choose(struct device *device, const char *text, int remember, struct error *err)
 {
     (void)device;
+    remembered = remember;
     if (strncmp(text, "for us\n", 7) != 0)
         return error_set(err, "these are not for us");
     snprintf(chosen, sizeof(chosen), "%s", text);
@@ -69,12 +71,14 @@ static void test_run(struct parallel *parallel, struct device *device)
     is_int(choices_restore(parallel, device, directory, &err), 0, "the first run finds nothing");
     is(chosen, "", "and takes nothing");
     snprintf(chosen, sizeof(chosen), "for us\na 1\n");
-    is_int(choices_agree(parallel, device, &again, &err), 0, "one rank agrees with itself");
+    is_int(choices_agree(parallel, device, 1, &again, &err), 0, "one rank agrees with itself");
     is_int(again, 0, "and keeps its plans");
+    is_int(remembered, 1, "for later runs, too");
     is_int(choices_keep(parallel, device, directory, &err), 0, "the choices are kept");
     snprintf(chosen, sizeof(chosen), "for us\na 2\n");
     is_int(choices_restore(parallel, device, directory, &err), 0, "the next run finds them");
     is(chosen, "for us\na 1\n", "and takes them");
+    is_int(remembered, 0, "for itself");
     snprintf(path, sizeof(path), "%s/algorithms.txt", directory);
     file = fopen(path, "w");
     if (file) {

@@ -133,22 +133,60 @@ static void test_many(void)
     tuning_destroy(a), tuning_destroy(b), tuning_destroy(c);
 }
 
+static void is_in_file(const char *name, const char *key, const char *value, const char *text)
+{
+    struct tuning *tuning = tuning_open(directory, name);
+    const char *found = tuning_get(tuning, key);
+
+    is(found ? found : "nothing", value, text);
+    tuning_destroy(tuning);
+}
+
 /* What ranks agree on is in the file for the next run, whoever was the first to find something. */
 static void test_agreed(void)
 {
-    struct tuning *a = tuning_open(directory, "many"), *b = tuning_open(directory, "many"), *c;
+    static const char text[] = "for agreed\np 1\nq trying\n";
+    struct tuning *a = tuning_open(directory, "agreed"), *b = tuning_open(directory, "agreed"), *c;
 
-    tuning_put(a, "p", "1", NULL), tuning_put(b, "p", "2", NULL);
+    tuning_put(a, "p", "1", NULL), tuning_put(b, "p", "2", NULL), tuning_put(b, "x", "1", NULL);
     tuning_save(b, NULL), tuning_save(a, NULL);
-    is_int(tuning_take(a, "for many\np 1\n", NULL) || tuning_take(b, "for many\np 1\n", NULL), 0,
-           "two ranks agree on what one of them found");
-    is_int(replaces(b, "many"), 1, "it replaces what the other one wrote");
-    is_int(replaces(a, "many"), 0, "once");
-    tuning_put(b, "q", "1", NULL), tuning_save(b, NULL);
-    c = tuning_open(directory, "many");
-    is(tuning_get(c, "p"), "1", "it is what the next run finds");
-    is(tuning_get(c, "x"), "1", "beside what was there");
+    is_in_file("agreed", "p", "2", "one rank is the first");
+    c = tuning_open(directory, "agreed");
+    is_int(tuning_take(c, text, 0, NULL), 0, "they agree on what the other one found");
+    is_int(replaces(c, "agreed"), 0, "one that is not to keep it does not");
+    is_int(tuning_take(a, text, 1, NULL) || tuning_take(b, text, 1, NULL), 0, "others are");
+    is_int(replaces(b, "agreed"), 1, "it replaces what was there");
+    is_int(replaces(a, "agreed"), 0, "once");
+    tuning_put(c, "y", "1", NULL), tuning_save(c, NULL);
+    is_in_file("agreed", "p", "1", "it is what the next run finds");
+    is_in_file("agreed", "x", "1", "beside what was there");
+    tuning_destroy(c);
+    c = tuning_open(directory, "agreed");
+    is_int(tuning_try(c, "q"), 0, "a trial is nothing to agree on");
+    write_file("agreed",
+               "p 3\np 1\nx 2\n"); /* by one that had read it before; the first p counts */
+    tuning_put(a, "z", "1", NULL), tuning_save(a, NULL);
+    is_in_file("agreed", "p", "1", "what gets lost is there again with what comes next");
+    is_in_file("agreed", "x", "2", "and not what was not agreed on");
+    tuning_put(a, "p", "4", NULL), tuning_put(a, "w", "1", NULL), tuning_save(a, NULL);
+    is_in_file("agreed", "p", "1", "one that cannot use it does not force its own on the others");
     tuning_destroy(a), tuning_destroy(b), tuning_destroy(c);
+}
+
+/* The file may be cleared at any time. */
+static void test_cleared(void)
+{
+    struct tuning *tuning = tuning_open(directory, "cleared");
+    char path[128];
+
+    snprintf(path, sizeof(path), "%s/cleared", directory);
+    tuning_try(tuning, "x");
+    tuning_put(tuning, "x", "7", NULL), tuning_save(tuning, NULL);
+    unlink(path);
+    tuning_put(tuning, "y", "8", NULL), tuning_save(tuning, NULL);
+    is_in_file("cleared", "x", "7", "what this process knows is written again");
+    is_in_file("cleared", "y", "8", "with what it finds");
+    tuning_destroy(tuning);
 }
 
 static void test_places(void)
@@ -188,7 +226,7 @@ static void test_text(void)
     is(text, "for rows\nb 2\nd 4,fast\n", "a text has what was used");
     two = tuning_open(NULL, "rows");
     tuning_put(two, "b", "9", NULL);
-    is_int(tuning_take(two, text, &err), 0, "and can be taken");
+    is_int(tuning_take(two, text, 0, &err), 0, "and can be taken");
     free(text);
     text = tuning_text(two);
     is(text, "for rows\nb 2\nd 4,fast\n", "and handed on, used or not");
@@ -196,11 +234,11 @@ static void test_text(void)
     is(tuning_get(two, "d"), "4,fast", "or was not");
     tuning_destroy(two);
     two = tuning_open(NULL, "other");
-    is_int(tuning_take(two, text, &err), -1, "but not for another GPU");
+    is_int(tuning_take(two, text, 0, &err), -1, "but not for another GPU");
     is(err.text, "algorithms were chosen for rows before, and this is other", "which is said");
     ok(!tuning_get(two, "b"), "nothing of it is taken then");
-    is_int(tuning_take(two, "b 2\n", &err), -1, "nor is a text of unknown origin");
-    is_int(tuning_take(two, "", &err), -1, "or an empty one");
+    is_int(tuning_take(two, "b 2\n", 0, &err), -1, "nor is a text of unknown origin");
+    is_int(tuning_take(two, "", 0, &err), -1, "or an empty one");
     free(text);
     tuning_destroy(one);
     tuning_destroy(two);
@@ -217,12 +255,14 @@ int main(void)
     test_trying();
     test_many();
     test_agreed();
+    test_cleared();
     test_places();
     test_text();
     snprintf(command, sizeof(command), "%s/a/b/c/x", directory);
     unlink(command);
-    for (const char *const *name = (const char *const[]){"a/b/c", "a/b", "a", "rows", "shared",
-                                                         "trying", "many", "file", "", NULL};
+    for (const char *const *name =
+             (const char *const[]){"a/b/c", "a/b", "a", "rows", "shared", "trying", "many",
+                                   "agreed", "cleared", "file", "", NULL};
          *name; name++) {
         snprintf(command, sizeof(command), "%s/%s", directory, *name);
         remove(command);

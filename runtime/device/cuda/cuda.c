@@ -274,15 +274,15 @@ static char *choices_call(struct device *base, struct error *err)
     return text;
 }
 
-/* The file gets it, too: ranks that timed side by side left a mixture of theirs there, and the same
- * run started once more would compute with that. */
-static int choose_call(struct device *base, const char *text, struct error *err)
+/* Ranks that timed side by side left a mixture of their choices in the file: the same run started
+ * once more would compute with that, if it did not get what is taken now. */
+static int choose_call(struct device *base, const char *text, int remember, struct error *err)
 {
     struct tuning *tuning = ((struct cuda_device *)base)->gemm.tuning;
 
-    if (tuning_take(tuning, text, err) < 0)
+    if (tuning_take(tuning, text, remember, err) < 0)
         return -1;
-    tuning_save(tuning, NULL); /* if not, the next run chooses again */
+    tuning_save(tuning, NULL); /* if not, the next run chooses for itself */
     return 0;
 }
 

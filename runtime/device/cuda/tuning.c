@@ -14,8 +14,8 @@ struct entry {
     char *early; /* what was there when the file was opened, or NULL */
     char *there; /* what was there when it was read last, or NULL */
     int used;    /* by this process */
-    int fresh;   /* put by this process since it was saved last */
-    int agreed;  /* no other value will do */
+    int fresh;   /* put, or taken to keep, by this process and not in the file yet */
+    int agreed;  /* taken to keep: no other value will do in the file */
 };
 
 /* In the place of a value. */
@@ -102,20 +102,22 @@ static void read_file(struct tuning *tuning, int replace)
     char line[1024], key[512], value[512];
     FILE *file = fopen(tuning->path, "re");
 
+    forget_file(tuning);
     if (!file)
         return;
-    forget_file(tuning);
     while (fgets(line, sizeof(line), file)) {
         struct entry *known;
 
         if (!strchr(line, '\n') || sscanf(line, "%511s %511s", key, value) != 2)
             continue;
         known = find(tuning, key);
-        if (known && known->fresh)
+        if (known && known->there) /* the first one counts */
+            continue;
+        if (known && (known->fresh || known->agreed))
             known->fresh = !is_done(known, value);
         put(tuning, key, value, replace && known && !known->used);
         known = find(tuning, key);
-        if (known && !known->there)
+        if (known)
             known->there = strdup(value);
     }
     fclose(file);
@@ -165,6 +167,7 @@ int tuning_put(struct tuning *tuning, const char *key, const char *value, struct
         return error_set(err, "out of memory");
     entry = find(tuning, key);
     entry->used = entry->fresh = 1;
+    entry->agreed = 0;
     return 0;
 }
 
@@ -195,7 +198,7 @@ char *tuning_text(const struct tuning *tuning)
     return NULL;
 }
 
-int tuning_take(struct tuning *tuning, const char *text, struct error *err)
+int tuning_take(struct tuning *tuning, const char *text, int keep, struct error *err)
 {
     char key[512], value[512];
     int length;
@@ -208,10 +211,13 @@ int tuning_take(struct tuning *tuning, const char *text, struct error *err)
     while (sscanf(text += length, "%511s %511s%n", key, value, &length) == 2) {
         struct entry *entry;
 
+        if (strcmp(value, TRYING) == 0)
+            continue;
         if (put(tuning, key, value, 1))
             return error_set(err, "out of memory");
         entry = find(tuning, key);
-        entry->used = entry->fresh = entry->agreed = 1;
+        entry->used = 1;
+        entry->fresh = entry->agreed = keep;
     }
     return 0;
 }

@@ -11,7 +11,7 @@ struct tuning;
  * 'directory' NULL: nothing is kept. NULL only when memory runs out. */
 struct tuning *tuning_open(const char *directory, const char *name);
 
-/* The value of 'key', or NULL. Valid until the next tuning_put. */
+/* The value of 'key', or NULL. Valid until the next tuning_put or tuning_take. */
 const char *tuning_get(struct tuning *tuning, const char *key);
 int tuning_put(struct tuning *tuning, const char *key, const char *value, struct error *err);
 
@@ -24,15 +24,16 @@ int tuning_try(struct tuning *tuning, const char *key);
  * free. NULL only when memory runs out. */
 char *tuning_text(const struct tuning *tuning);
 
-/* Take such lines in place of what is known; the next save brings them into the file, whatever other
- * processes wrote there. Returns -1 and takes none if they were made for another file, that is
- * another kind of GPU or version of the libraries. */
-int tuning_take(struct tuning *tuning, const char *text, struct error *err);
+/* Take such lines in place of what is known. With 'keep' the next save brings them into the file,
+ * whatever other processes wrote there, else this process leaves it to others. Returns -1 and takes
+ * none if they were made for another file, that is another kind of GPU or version of the libraries.
+ */
+int tuning_take(struct tuning *tuning, const char *text, int keep, struct error *err);
 
-/* Write the file if anything is new: to a temporary name, synced, renamed. Lines that other
- * processes wrote meanwhile stay, also where this one uses another value, but for those in the
- * place of what was taken, and of what this process found there when it opened the file and could
- * not use. */
+/* Write the file if anything is new: to a temporary name, synced, renamed. What other processes
+ * wrote there meanwhile stays, also where this one uses another value; where that is all that is
+ * new here, nothing is written. What was taken to keep replaces theirs, and so does a value in the
+ * place of one that was there from the beginning and could not be used. */
 int tuning_save(struct tuning *tuning, struct error *err);
 void tuning_destroy(struct tuning *tuning);
 
