@@ -227,9 +227,9 @@ int choices_restore(const struct parallel *parallel, struct device *device, cons
     text = file.data ? strdup(file.data) : NULL;
     if (spread(&mover, &text, err) < 0)
         goto out;
-    rc = 0;
+    rc = text != NULL;
     if (text && device->choose(device, text, 0, &why) < 0)
-        readable = 0;
+        rc = readable = 0;
     if (!readable && parallel->comm->rank == 0)
         fprintf(stderr, "megatron: warning: %s; the run goes on, but not with the same bits\n",
                 why.text);

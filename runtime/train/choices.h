@@ -13,8 +13,8 @@ char *choices_merge(const char *const *texts, size_t count);
 int choices_differ(const char *text, const char *other);
 
 /* Before any plan is made: let the devices of all ranks take what was chosen by the run that saved
- * in 'directory', if it kept anything. Choices of another kind of GPU are left alone, and rank 0
- * says so. Collective. */
+ * in 'directory', if it kept anything; returns 1 then. Choices of another kind of GPU are left
+ * alone, and rank 0 says so. Collective. */
 int choices_restore(const struct parallel *parallel, struct device *device, const char *directory,
                     struct error *err);
 

@@ -81,14 +81,17 @@ static int make_engine(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
     struct engine_config config = plan_engine(a);
-    int again;
+    int restored = 0, remember, again;
 
-    if (a->deterministic && a->load && choices_restore(&t->parallel, t->device, a->load, err) < 0)
+    if (a->deterministic && a->load)
+        restored = choices_restore(&t->parallel, t->device, a->load, err);
+    if (restored < 0)
         return -1;
+    remember = !restored && t->world->local_rank == 0;
     t->engine = engine_create(&config, &t->parallel, t->device, err);
     if (!t->engine || !a->deterministic)
         return t->engine ? 0 : -1;
-    if (choices_agree(&t->parallel, t->device, t->world->local_rank == 0, &again, err) < 0)
+    if (choices_agree(&t->parallel, t->device, remember, &again, err) < 0)
         return -1;
     if (again) {
         engine_destroy(t->engine);

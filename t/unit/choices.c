@@ -76,7 +76,7 @@ static void test_run(struct parallel *parallel, struct device *device)
     is_int(remembered, 1, "for later runs, too");
     is_int(choices_keep(parallel, device, directory, &err), 0, "the choices are kept");
     snprintf(chosen, sizeof(chosen), "for us\na 2\n");
-    is_int(choices_restore(parallel, device, directory, &err), 0, "the next run finds them");
+    is_int(choices_restore(parallel, device, directory, &err), 1, "the next run finds them");
     is(chosen, "for us\na 1\n", "and takes them");
     is_int(remembered, 0, "for itself");
     snprintf(path, sizeof(path), "%s/algorithms.txt", directory);
