@@ -57,6 +57,7 @@ void encoder_destroy(struct encoder *encoder)
     bpe_scratch_clear(&encoder->scratch);
     free(encoder->ids);
     free(encoder->normal);
+    nfc_clear(&encoder->nfc);
     free(encoder->runs);
     free(encoder);
 }
@@ -538,7 +539,20 @@ static int encode_between(struct encoder *encoder, const uint8_t *text, size_t l
     return rc;
 }
 
-/* 'specials' are looked for in the whole text before 'more' are in what is left between them. */
+/* Bring a text into form C where it is not. */
+static int compose(struct encoder *encoder, const uint8_t **text, size_t *length)
+{
+    if (nfc_stays(*text, *length) == *length)
+        return 0;
+    if (nfc_compose(&encoder->nfc, *text, *length) < 0)
+        return -1;
+    *text = encoder->nfc.text;
+    *length = encoder->nfc.length;
+    return 0;
+}
+
+/* 'specials' are looked for in the whole text before 'more' are in what is left between them, in
+ * form C if that is asked for. */
 static int encode_text(struct encoder *encoder, const struct specials *specials,
                        const struct specials *more, const uint8_t *text, size_t length, int first,
                        struct token_buffer *out)
@@ -548,6 +562,8 @@ static int encode_text(struct encoder *encoder, const struct specials *specials,
 
     if (!specials)
         return encode_between(encoder, text, length, first, out);
+    if (!more && encoder->tokenizer->composes && compose(encoder, &text, &length) < 0)
+        return -1;
     while ((id = specials_find(specials, text, length, &at, &size)) != TRIE_NONE) {
         if (encode_text(encoder, more, NULL, text, at, first, out) < 0 ||
             encoder_put(encoder, id, out) < 0)
@@ -572,11 +588,12 @@ int tokenizer_encode(struct encoder *encoder, const char *text, size_t length,
                      struct token_buffer *out, struct error *err)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
+    uint64_t limit = tokenizer->composes ? TEXT_LIMIT / NFC_GROWTH : TEXT_LIMIT;
     size_t before = out->count;
 
-    if (length >= TEXT_LIMIT)
+    if (length >= limit)
         return error_set(err, "a text of %zu bytes; at most %llu can be encoded", length,
-                         (unsigned long long)TEXT_LIMIT - 1);
+                         (unsigned long long)limit - 1);
     if (tokenizer->config.type == TOKENIZER_NULL) {
         if (null_encode(tokenizer, text, length, out, err) == 0)
             return 0;

@@ -3,6 +3,7 @@
 #define MEGATRON_ENCODER_H
 
 #include "model.h"
+#include "nfc.h"
 #include "words.h"
 
 #define JOBS     256
@@ -31,6 +32,7 @@ struct encoder {
     size_t id_capacity;
     uint8_t *normal; /* normalised text */
     size_t normal_capacity;
+    struct nfc nfc; /* with tokenizer->composes */
     size_t job_count;
     struct space_run *runs; /* by length; with bpe.space_runs only */
     struct splitter splitter;

@@ -55,6 +55,10 @@ static int read_normalizer(struct pipeline *pipeline, struct json_value componen
                 return -1;
         return 0;
     }
+    if (text_is(component, "type", "NFC")) {
+        pipeline->tokenizer->composes = 1;
+        return 0;
+    }
     if (text_is(component, "type", "Prepend") && text_is(component, "prepend", SPACE_MARK)) {
         if (normalizer->prefix)
             return refuse(pipeline, "normalizer", component, " for the second time", err);
@@ -189,6 +193,9 @@ int huggingface_read_components(struct pipeline *pipeline, struct json_value roo
     if (pipeline->byte_level && (pipeline->marks_spaces || pipeline->tokenizer->normalizer.prefix))
         return error_set(err, "%s: ByteLevel together with %s is not supported", pipeline->path,
                          SPACE_MARK);
+    if (pipeline->tokenizer->composes && !pipeline->byte_level)
+        return error_set(err, "%s: normalizer NFC without ByteLevel is not supported",
+                         pipeline->path);
     if (!pipeline->byte_level && (!pipeline->marks_spaces || pipeline->split_found))
         return error_set(err,
                          "%s: a pipeline that neither works on bytes (ByteLevel) nor marks "

@@ -1,6 +1,7 @@
 /* The tokens of a tokenizer.json that stand beside its model: those added to the vocabulary, and
  * those that begin and end a sequence or a text. */
 #include "huggingface.h"
+#include "nfc.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,7 +78,8 @@ static int add_token(struct pipeline *pipeline, struct json_value token, struct 
             return error_set(err, "%s: added token %.60s with %s is not supported", pipeline->path,
                              text, unknown[i]);
     late = flag_is(token, "normalized", 0);
-    if (late && tokenizer->normalizes_added)
+    if (late && tokenizer->normalizes_added &&
+        !(tokenizer->composes && nfc_stays((const uint8_t *)text, length) == length))
         return error_set(err,
                          "%s: added token %.60s with normalized is not supported where there "
                          "is a normalizer",

@@ -31,6 +31,7 @@ struct tokenizer {
     uint8_t *cuts;    /* by two bytes: 1 where no token holds them side by side */
     enum decode_rule decode;
     int cut_spaces;              /* a space always begins a word */
+    int composes;                /* texts are brought into form C (nfc.h) */
     int normalizes_added;        /* there is a normaliser that added tokens would go through */
     int merge_unknown;           /* unknown characters side by side are one id */
     struct around before, after; /* of each text */

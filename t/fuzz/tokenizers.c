@@ -1,9 +1,10 @@
 /* libFuzzer target: hostile vocabularies of every kind, and texts. The first byte says what
  * follows: 0 vocab.json, a line "---" and merges.txt; 1 a SentencePiece model; 2 a rank file or
  * JSON list; 3 a tokenizer.json; 4 a text for GPT-2's own vocabulary; 5 a text for the
- * SentencePiece model in the environment variable MODEL. Whatever they hold, loading ends with a
- * tokenizer or a sentence; with a tokenizer, texts become ids below its size, the same with any
- * cache, and bytes come back as they were. */
+ * SentencePiece model in the environment variable MODEL; 6 a text for form C. Whatever they hold,
+ * loading ends with a tokenizer or a sentence; with a tokenizer, texts become ids below its size,
+ * the same with any cache, and bytes come back as they were; what is in form C stays so. */
+#include "nfc.h"
 #include "tokenizer.h"
 
 #include <stdio.h>
@@ -74,7 +75,7 @@ static void check_config(const struct tokenizer_config *config, int exact)
 {
     static const char sample[] =
         "Hello  world's 123456 \xE4\xBD\xA0\xE5\xA5\xBD \xE2\x96\x81 <s> "
-        "\xFF\xC3\xA9 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+        "\xFF\xC3\xA9 e\xCC\x81\xCC\xA3 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
         "abababababababababababababababababababababababababababababababababab\n\n ";
     struct error err = {""};
     struct tokenizer *tokenizer = tokenizer_create(config, &err);
@@ -131,6 +132,23 @@ static void check_known(struct tokenizer **tokenizer, struct tokenizer_config co
     check_text(*tokenizer, (const char *)data, size, exact);
 }
 
+static void check_composed(const uint8_t *data, size_t size)
+{
+    size_t stays = nfc_stays(data, size);
+    struct nfc once = {0}, twice = {0};
+
+    if (nfc_compose(&once, data, size) < 0 || nfc_compose(&twice, once.text, once.length) < 0)
+        die("form C", "out of memory");
+    if (once.length > NFC_GROWTH * size || stays > once.length ||
+        (stays > 0 && memcmp(data, once.text, stays) != 0))
+        die("form C", "what stays does not, or it is too long");
+    if (once.length != twice.length ||
+        (once.length > 0 && memcmp(once.text, twice.text, once.length) != 0))
+        die("form C", "it changes once more");
+    nfc_clear(&once);
+    nfc_clear(&twice);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct tokenizer *gpt2, *model;
@@ -160,6 +178,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 &model,
                 (struct tokenizer_config){.type = TOKENIZER_LLAMA2, .model = getenv("MODEL")}, data,
                 size, 0);
+        break;
+    case 6:
+        check_composed(data, size);
         break;
     default:
         break;

@@ -176,8 +176,10 @@ static void test_huggingface(void)
         {"{\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},\"model\":{\"type\":\"WordPiece\"}}",
          "tokenizer.json: model WordPiece is not supported"},
         {"{\"model\":{\"type\":\"Unigram\"}}", "tokenizer.json: model Unigram is not supported"},
-        {"{" BYTE_LEVEL ",\"normalizer\":{\"type\":\"NFC\"}}",
-         "tokenizer.json: normalizer NFC is not supported"},
+        {"{" BYTE_LEVEL ",\"normalizer\":{\"type\":\"NFKC\"}}",
+         "tokenizer.json: normalizer NFKC is not supported"},
+        {"{" METASPACE ",\"normalizer\":{\"type\":\"NFC\"}}",
+         "tokenizer.json: normalizer NFC without ByteLevel is not supported"},
         {"{\"pre_tokenizer\":{\"type\":\"Whitespace\"}}",
          "tokenizer.json: pre_tokenizer Whitespace is not supported"},
         {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x\"},\"behavior\":"
@@ -305,6 +307,43 @@ static void test_whole_words(void)
     config.model = write_text("tokenizer.json", text);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         is(ids_of(config, rows[i].text), rows[i].ids, rows[i].text);
+}
+
+/* NFC: texts are composed before words are cut. A token that is not normalised is found before, one
+ * that is, in what comes out. */
+static void test_composed(void)
+{
+#define NFC "\"normalizer\":{\"type\":\"NFC\"},"
+    static const struct {
+        const char *tokens, *text, *ids;
+    } rows[] = {
+        {"", "e", "101"},
+        {"", "\u00E9", "195 169"},
+        {"", "e\u0301", "195 169"},
+        {"", "xe\u0301x", "120 195 169 120"},
+        {"", "\xCC\xFF\xCC\x81", "204 255 204 129"},
+        {TOKEN(257, "<e>", false), "<e>\u0338", "257 204 184"},
+        {TOKEN(257, "<e>", true), "<e>\u0338", "60 101 226 137 175"},
+        {TOKEN(257, "<e>", true), "e\u0301<e>e\u0301<e>", "195 169 257 195 169 257"},
+        {TOKEN(257, "<e>", true) "," TOKEN(258, "<f>", false), "<e><f>e\u0301<e>",
+         "257 258 195 169 257"},
+        {TOKEN(257, "e\u0301", false), "e\u0301\u00E9", "257 195 169"},
+        {TOKEN(257, "e\u0301", true), "",
+         "tokenizer.json: added token e\u0301 with normalized is not supported where there is a "
+         "normalizer"},
+    };
+    static char text[10000];
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct tokenizer_config config = {.type = TOKENIZER_HUGGINGFACE};
+
+        snprintf(text, sizeof(text),
+                 "{" BYTE_LEVEL "," NFC ADDED("%s") "\"model\":{\"type\":\"BPE\",\"vocab\":%s,"
+                                                    "\"merges\":[]}}",
+                 rows[i].tokens, byte_vocabulary("\"zz\":256"));
+        config.model = write_text("tokenizer.json", text);
+        is(ids_of(config, rows[i].text), rows[i].ids, rows[i].ids);
+    }
 }
 
 /* The special tokens that a post-processor puts around a text, when they are wanted. */
@@ -541,6 +580,7 @@ int main(void)
     test_huggingface();
     test_combinations();
     test_whole_words();
+    test_composed();
     test_post_processor();
     test_protobuf();
     test_sentencepiece();

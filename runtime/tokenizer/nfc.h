@@ -1,0 +1,33 @@
+/* Unicode's normalization form C: characters and the marks behind them are composed, in the one
+ * order they have. Some tokenizers of Hugging Face (Qwen's) ask for it before anything else. Nearly
+ * all texts are in this form already, and finding that out is what has to be fast. */
+#ifndef MEGATRON_NFC_H
+#define MEGATRON_NFC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define NFC_GROWTH 3 /* times: a text in form C has at most so many bytes */
+
+/* How many bytes at the begin of the text stay as they are, whatever becomes of the rest. What is
+ * no UTF-8 stays. */
+size_t nfc_stays(const uint8_t *text, size_t length);
+
+struct nfc_point {
+    uint32_t point;
+    uint8_t class; /* combining class */
+};
+
+/* A text in form C, and the characters that are being composed. All zeros to begin with. */
+struct nfc {
+    uint8_t *text;
+    size_t length, room;
+    struct nfc_point *points;
+    size_t count, points_room;
+};
+
+/* Replace the text in 'nfc' by this one in form C. Returns -1 when memory is out. */
+int nfc_compose(struct nfc *nfc, const uint8_t *text, size_t length);
+void nfc_clear(struct nfc *nfc);
+
+#endif
