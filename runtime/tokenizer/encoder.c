@@ -562,6 +562,7 @@ static int encode_text(struct encoder *encoder, const struct specials *specials,
 
     if (!specials)
         return encode_between(encoder, text, length, first, out);
+    /* Between the first specials, once. */
     if (!more && encoder->tokenizer->composes && compose(encoder, &text, &length) < 0)
         return -1;
     while ((id = specials_find(specials, text, length, &at, &size)) != TRIE_NONE) {

@@ -58,6 +58,27 @@ static int check_added_id(struct pipeline *pipeline, const char *text, size_t le
     return 0;
 }
 
+/* Is the token in normalised texts as it is written? */
+static int check_normalized(const struct pipeline *pipeline, const char *text, size_t length,
+                            struct error *err)
+{
+    const struct tokenizer *tokenizer = pipeline->tokenizer;
+
+    if (!tokenizer->normalizes_added)
+        return 0;
+    if (!tokenizer->composes)
+        return error_set(err,
+                         "%s: added token %.60s with normalized is not supported where there "
+                         "is a normalizer",
+                         pipeline->path, text);
+    if (nfc_stays((const uint8_t *)text, length) < length)
+        return error_set(err,
+                         "%s: added token %.60s with normalized is not supported: it is not in "
+                         "form C",
+                         pipeline->path, text);
+    return 0;
+}
+
 /* One entry of added_tokens: found in texts as a whole. */
 static int add_token(struct pipeline *pipeline, struct json_value token, struct error *err)
 {
@@ -78,12 +99,8 @@ static int add_token(struct pipeline *pipeline, struct json_value token, struct 
             return error_set(err, "%s: added token %.60s with %s is not supported", pipeline->path,
                              text, unknown[i]);
     late = flag_is(token, "normalized", 0);
-    if (late && tokenizer->normalizes_added &&
-        !(tokenizer->composes && nfc_stays((const uint8_t *)text, length) == length))
-        return error_set(err,
-                         "%s: added token %.60s with normalized is not supported where there "
-                         "is a normalizer",
-                         pipeline->path, text);
+    if (late && check_normalized(pipeline, text, length, err) < 0)
+        return -1;
     if (check_added_id(pipeline, text, length, id, err) < 0)
         return -1;
     if (((size_t)id >= vocabulary->count || vocabulary->entries[id].kind == VOCABULARY_ABSENT) &&

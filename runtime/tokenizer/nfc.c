@@ -5,7 +5,7 @@
 #include <string.h>
 
 struct nfc_kind {
-    uint8_t class, quick; /* combining class; is it in form C? */
+    uint8_t order, quick; /* combining class; is it in form C? */
 };
 
 struct nfc_decomposition {
@@ -21,10 +21,11 @@ struct nfc_pair {
 #include "nfc_table.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define RAW          UINT32_C(0x80000000) /* in the place of a character: a byte of none */
-#define FIRST_MARK   0x300 /* no character below does anything to the one before it */
+#define ORDER(point) ((point) >> 24) /* points are kept with their class above them */
+#define POINT(point) ((point)&0xFFFFFF)
+#define RAW          UINT32_C(0x800000) /* in the place of a character: a byte of none */
+#define MOST_PARTS   4                  /* that a character decomposes into */
 #define SORT_BY_HAND 32
-#define MOST_PARTS   4 /* that a character decomposes into */
 
 /* Syllables of Hangul are computed. */
 enum {
@@ -48,10 +49,11 @@ static inline struct nfc_kind kind_of(uint32_t point)
 /* Does the character stand apart from what is before it? */
 static int is_apart(struct nfc_kind kind)
 {
-    return kind.class == 0 && kind.quick == 0;
+    return kind.order == 0 && kind.quick == 0;
 }
 
-/* Bytes from 'at' on that belong to characters below FIRST_MARK, or to none; about. */
+/* The end of the characters below U+0300, and of what is none, from 'at' on: they do nothing to
+ * what is before them. */
 static size_t skip_plain(const uint8_t *text, size_t length, size_t at)
 {
     const uint64_t high = 0x8080808080808080u;
@@ -68,41 +70,40 @@ static size_t skip_plain(const uint8_t *text, size_t length, size_t at)
     return at;
 }
 
-/* Where the last character before 'at' begins; 'at' is above 0. */
+/* Where the last one of such characters begins, which ends at 'at'. */
 static size_t step_back(const uint8_t *text, size_t at)
 {
-    size_t begin = at - 1;
-    uint32_t point;
+    int two =
+        at > 1 && (text[at - 1] & 0xC0) == 0x80 && text[at - 2] >= 0xC2 && text[at - 2] < 0xCC;
 
-    while (begin > 0 && at - begin < 4 && (text[begin] & 0xC0) == 0x80)
-        begin--;
-    return begin + utf8_decode(text + begin, text + at, &point) == at ? begin : at - 1;
+    return at - (two ? 2 : 1);
 }
 
 size_t nfc_stays(const uint8_t *text, size_t length)
 {
     const uint8_t *end = text + length;
     size_t at = 0, apart = 0; /* apart: where the last one begins that stands so */
-    uint8_t class = 0;
+    uint8_t order = 0;
 
     while (at < length) {
-        size_t plain = skip_plain(text, length, at), size;
-        struct nfc_kind kind = {0, 0};
+        size_t plain = skip_plain(text, length, at);
+        struct nfc_kind kind;
         uint32_t point;
+        size_t size;
 
         if (plain > at) {
             at = plain;
-            class = 0;
+            order = 0;
             apart = step_back(text, at);
             continue;
         }
         size = utf8_decode(text + at, end, &point);
         kind = kind_of(point);
-        if (kind.quick != 0 || (kind.class != 0 && class > kind.class))
+        if (kind.quick != 0 || (kind.order != 0 && order > kind.order))
             return apart;
-        if (kind.class == 0)
+        if (kind.order == 0)
             apart = at;
-        class = kind.class;
+        order = kind.order;
         at += size;
     }
     return length;
@@ -127,7 +128,7 @@ static int reserve(struct nfc *nfc, size_t more)
 static int reserve_points(struct nfc *nfc, size_t more)
 {
     size_t wanted = nfc->count + more;
-    struct nfc_point *points;
+    uint32_t *points;
 
     if (wanted <= nfc->points_room)
         return 0;
@@ -142,17 +143,7 @@ static int reserve_points(struct nfc *nfc, size_t more)
 
 static void put_point(struct nfc *nfc, uint32_t point)
 {
-    nfc->points[nfc->count++] = (struct nfc_point){point, kind_of(point).class};
-}
-
-static void put_hangul(struct nfc *nfc, uint32_t syllable)
-{
-    uint32_t tail = syllable % HANGUL_TAILS, rest = syllable / HANGUL_TAILS;
-
-    put_point(nfc, HANGUL_LEAD + rest / HANGUL_VOWELS);
-    put_point(nfc, HANGUL_VOWEL + rest % HANGUL_VOWELS);
-    if (tail > 0)
-        put_point(nfc, HANGUL_TAIL + tail);
+    nfc->points[nfc->count++] = (uint32_t)kind_of(point).order << 24 | point;
 }
 
 static int compare_points(const void *key, const void *row)
@@ -163,18 +154,15 @@ static int compare_points(const void *key, const void *row)
     return point < d->point ? -1 : point > d->point;
 }
 
-/* Add a character as all that it decomposes into. */
+/* Add a character as all that it decomposes into. Syllables of Hangul may stay: what is behind them
+ * goes into them as they are. */
 static int put_decomposed(struct nfc *nfc, uint32_t point)
 {
-    const struct nfc_decomposition *d;
+    const struct nfc_decomposition *d =
+        bsearch(&point, nfc_decompositions, COUNT(nfc_decompositions), sizeof(*d), compare_points);
 
     if (reserve_points(nfc, MOST_PARTS) < 0)
         return -1;
-    if (point - HANGUL < HANGULS) {
-        put_hangul(nfc, point - HANGUL);
-        return 0;
-    }
-    d = bsearch(&point, nfc_decompositions, COUNT(nfc_decompositions), sizeof(*d), compare_points);
     for (size_t i = 0; d && i < d->count; i++)
         put_point(nfc, nfc_parts[d->at + i]);
     if (!d)
@@ -203,32 +191,37 @@ static size_t take_cluster(struct nfc *nfc, const uint8_t *text, size_t length)
     return at;
 }
 
+static void sort_few(uint32_t *marks, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        uint32_t now = marks[i];
+        size_t j = i;
+
+        for (; j > 0 && ORDER(marks[j - 1]) > ORDER(now); j--)
+            marks[j] = marks[j - 1];
+        marks[j] = now;
+    }
+}
+
 /* Marks in the order of their classes; those of one class stay as they are. */
-static int sort_marks(struct nfc_point *marks, size_t count)
+static int sort_marks(uint32_t *marks, size_t count)
 {
     size_t starts[257] = {0};
-    struct nfc_point *sorted;
+    uint32_t *sorted;
 
     if (count <= SORT_BY_HAND) {
-        for (size_t i = 1; i < count; i++) {
-            struct nfc_point now = marks[i];
-            size_t j = i;
-
-            for (; j > 0 && marks[j - 1].class > now.class; j--)
-                marks[j] = marks[j - 1];
-            marks[j] = now;
-        }
+        sort_few(marks, count);
         return 0;
     }
     sorted = malloc(count * sizeof(*sorted));
     if (!sorted)
         return -1;
     for (size_t i = 0; i < count; i++)
-        starts[marks[i].class + 1]++;
-    for (size_t class = 1; class < 257; class ++)
-        starts[class] += starts[class - 1];
+        starts[ORDER(marks[i]) + 1]++;
+    for (size_t i = 1; i < COUNT(starts); i++)
+        starts[i] += starts[i - 1];
     for (size_t i = 0; i < count; i++)
-        sorted[starts[marks[i].class]++] = marks[i];
+        sorted[starts[ORDER(marks[i])]++] = marks[i];
     memcpy(marks, sorted, count * sizeof(*sorted));
     free(sorted);
     return 0;
@@ -239,7 +232,7 @@ static int sort_cluster(struct nfc *nfc)
     size_t begin = 0;
 
     for (size_t i = 0; i <= nfc->count; i++) {
-        if (i < nfc->count && nfc->points[i].class != 0)
+        if (i < nfc->count && ORDER(nfc->points[i]) != 0)
             continue;
         if (i > begin + 1 && sort_marks(nfc->points + begin, i - begin) < 0)
             return -1;
@@ -276,20 +269,20 @@ static uint32_t compose_two(uint32_t first, uint32_t second)
  * higher one. */
 static void compose_cluster(struct nfc *nfc)
 {
-    struct nfc_point *points = nfc->points, *base = points[0].class == 0 ? points : NULL;
+    uint32_t *points = nfc->points, *base = ORDER(points[0]) == 0 ? points : NULL;
     size_t kept = 1;
 
     for (size_t i = 1; i < nfc->count; i++) {
-        struct nfc_point now = points[i], *before = &points[kept - 1];
-        int meets = base && (before == base || (before->class != 0 && before->class < now.class));
-        uint32_t composed = meets ? compose_two(base->point, now.point) : 0;
+        uint32_t now = points[i], *before = &points[kept - 1];
+        int meets = base && (before == base || ORDER(*before) < ORDER(now));
+        uint32_t composed = meets ? compose_two(POINT(*base), POINT(now)) : 0;
 
         if (composed) {
-            base->point = composed;
+            *base = composed;
             continue;
         }
         points[kept] = now;
-        if (now.class == 0)
+        if (ORDER(now) == 0)
             base = &points[kept];
         kept++;
     }
@@ -301,7 +294,7 @@ static int write_cluster(struct nfc *nfc)
     if (reserve(nfc, 4 * nfc->count) < 0)
         return -1;
     for (size_t i = 0; i < nfc->count; i++) {
-        uint32_t point = nfc->points[i].point;
+        uint32_t point = POINT(nfc->points[i]);
 
         if (point & RAW)
             nfc->text[nfc->length++] = (uint8_t)point;

@@ -13,16 +13,11 @@
  * no UTF-8 stays. */
 size_t nfc_stays(const uint8_t *text, size_t length);
 
-struct nfc_point {
-    uint32_t point;
-    uint8_t class; /* combining class */
-};
-
 /* A text in form C, and the characters that are being composed. All zeros to begin with. */
 struct nfc {
     uint8_t *text;
     size_t length, room;
-    struct nfc_point *points;
+    uint32_t *points; /* with their combining classes */
     size_t count, points_room;
 };
 

@@ -149,7 +149,8 @@ void encoder_destroy(struct encoder *encoder);
 /* Append the ids of one text (any bytes; no NUL is needed behind it, NULs within are text) to
  * 'out'. Bytes that are no UTF-8 keep their values in byte-level tokenizers and become U+FFFD in
  * SentencePiece ones. An empty text has no ids (one with add_bos). Returns 0, or -1 with 'err' set
- * and 'out' as it was: out of memory, or, for NullTokenizer, a text that is not numbers. */
+ * and 'out' as it was: out of memory, a text of 4 GiB (of a third of that where it is brought into
+ * form C) or more, or, for NullTokenizer, one that is not numbers. */
 int tokenizer_encode(struct encoder *encoder, const char *text, size_t length,
                      struct token_buffer *out, struct error *err);
 

@@ -11,7 +11,7 @@ struct tuning;
  * 'directory' NULL: nothing is kept. NULL only when memory runs out. */
 struct tuning *tuning_open(const char *directory, const char *name);
 
-/* The value of 'key', or NULL. Valid until the next tuning_put or tuning_take. */
+/* The value of 'key', or NULL. Valid until the next of the calls below. */
 const char *tuning_get(struct tuning *tuning, const char *key);
 int tuning_put(struct tuning *tuning, const char *key, const char *value, struct error *err);
 
