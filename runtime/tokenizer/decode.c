@@ -11,20 +11,28 @@ void text_buffer_clear(struct text_buffer *buffer)
     memset(buffer, 0, sizeof(*buffer));
 }
 
-static int put_text(struct text_buffer *out, const void *text, size_t length)
+int text_buffer_reserve(struct text_buffer *buffer, size_t more)
 {
-    if (length > out->capacity - out->length) {
-        size_t capacity = out->capacity + out->capacity / 2 + length + 256;
-        char *data = realloc(out->data, capacity);
+    size_t capacity = buffer->capacity + buffer->capacity / 2 + more + 256;
+    char *data;
 
-        if (!data)
-            return -1;
-        out->data = data;
-        out->capacity = capacity;
-    }
+    if (more <= buffer->capacity - buffer->length)
+        return 0;
+    data = realloc(buffer->data, capacity);
+    if (!data)
+        return -1;
+    buffer->data = data;
+    buffer->capacity = capacity;
+    return 0;
+}
+
+int text_buffer_put(struct text_buffer *buffer, const void *text, size_t length)
+{
+    if (text_buffer_reserve(buffer, length) < 0)
+        return -1;
     if (length > 0)
-        memcpy(out->data + out->length, text, length);
-    out->length += length;
+        memcpy(buffer->data + buffer->length, text, length);
+    buffer->length += length;
     return 0;
 }
 
@@ -33,7 +41,7 @@ static int put_number(struct text_buffer *out, int64_t id, int first)
     char text[32];
     int length = snprintf(text, sizeof(text), "%s%lld", first ? "" : " ", (long long)id);
 
-    return put_text(out, text, (size_t)length);
+    return text_buffer_put(out, text, (size_t)length);
 }
 
 /* SentencePiece: what stands for unknown characters has a surface of its own, control pieces have
@@ -51,11 +59,11 @@ static int put_piece(const struct tokenizer *tokenizer, size_t id, int *begun,
     case VOCABULARY_UNKNOWN:
         *begun = 1;
         if (tokenizer->unknown_text)
-            return put_text(out, tokenizer->unknown_text, strlen(tokenizer->unknown_text));
-        return put_text(out, " \xE2\x81\x87 ", 5);
+            return text_buffer_put(out, tokenizer->unknown_text, strlen(tokenizer->unknown_text));
+        return text_buffer_put(out, " \xE2\x81\x87 ", 5);
     case VOCABULARY_BYTE:
         *begun = 1;
-        return put_text(out, text, length);
+        return text_buffer_put(out, text, length);
     default:
         break;
     }
@@ -65,7 +73,7 @@ static int put_piece(const struct tokenizer *tokenizer, size_t id, int *begun,
         *begun = !normalizer->squeeze;
     }
     *begun |= length > 0;
-    return put_text(out, text, length);
+    return text_buffer_put(out, text, length);
 }
 
 int tokenizer_decode(const struct tokenizer *tokenizer, const int64_t *ids, size_t count,
@@ -91,7 +99,7 @@ int tokenizer_decode(const struct tokenizer *tokenizer, const int64_t *ids, size
             rc = put_piece(tokenizer, (size_t)ids[i], &begun, out);
         } else {
             text = vocabulary_text(&tokenizer->vocabulary, (size_t)ids[i], &length);
-            rc = put_text(out, text, length);
+            rc = text_buffer_put(out, text, length);
         }
     }
     if (rc == 0)

@@ -30,9 +30,8 @@ struct encoder {
     struct bpe_scratch scratch;
     uint32_t *ids; /* of one word */
     size_t id_capacity;
-    uint8_t *normal; /* normalised text */
-    size_t normal_capacity;
-    struct nfc nfc; /* with tokenizer->composes */
+    struct text_buffer normal; /* normalised text */
+    struct nfc nfc;            /* with tokenizer->composes */
     size_t job_count;
     struct space_run *runs; /* by length; with bpe.space_runs only */
     struct splitter splitter;

@@ -13,6 +13,7 @@ struct pipeline {
     struct tokenizer *tokenizer;
     char path[4096];
     int byte_level;                   /* a ByteLevel component was there */
+    int normalizes;                   /* a normaliser was there */
     int split_found;                  /* the words are cut by tokenizer->split */
     int marks_spaces;                 /* spaces become U+2581 */
     int metaspace;                    /* a Metaspace component was there */

@@ -40,21 +40,33 @@ static int refuse(const struct pipeline *pipeline, const char *part, struct json
     return error_set(err, "%s: %s %.60s%s is not supported", pipeline->path, part, type, what);
 }
 
+typedef int reader(struct pipeline *pipeline, struct json_value component, struct error *err);
+
+/* Returns 1 when this was a sequence of components, and they were read; 0 for a single one. */
+static int read_sequence(struct pipeline *pipeline, struct json_value component, const char *name,
+                         reader *read, struct error *err)
+{
+    struct json_value members;
+    struct json_iterator iterator;
+
+    if (!text_is(component, "type", "Sequence") || json_member(component, name, &members) < 0 ||
+        json_iterate(members, &iterator) < 0)
+        return 0;
+    while (json_next(&iterator, NULL, NULL, &component))
+        if (read(pipeline, component, err) < 0)
+            return -1;
+    return 1;
+}
+
 static int read_normalizer(struct pipeline *pipeline, struct json_value component,
                            struct error *err)
 {
     struct normalizer *normalizer = &pipeline->tokenizer->normalizer;
-    struct json_value members, pattern;
-    struct json_iterator iterator;
+    struct json_value pattern;
+    int sequence = read_sequence(pipeline, component, "normalizers", read_normalizer, err);
 
-    if (text_is(component, "type", "Sequence") &&
-        json_member(component, "normalizers", &members) == 0 &&
-        json_iterate(members, &iterator) == 0) {
-        while (json_next(&iterator, NULL, NULL, &component))
-            if (read_normalizer(pipeline, component, err) < 0)
-                return -1;
-        return 0;
-    }
+    if (sequence != 0)
+        return sequence < 0 ? -1 : 0;
     if (text_is(component, "type", "NFC")) {
         pipeline->tokenizer->composes = 1;
         return 0;
@@ -135,17 +147,10 @@ static int read_metaspace(struct pipeline *pipeline, struct json_value component
 static int read_pre_tokenizer(struct pipeline *pipeline, struct json_value component,
                               struct error *err)
 {
-    struct json_value members;
-    struct json_iterator iterator;
+    int sequence = read_sequence(pipeline, component, "pretokenizers", read_pre_tokenizer, err);
 
-    if (text_is(component, "type", "Sequence") &&
-        json_member(component, "pretokenizers", &members) == 0 &&
-        json_iterate(members, &iterator) == 0) {
-        while (json_next(&iterator, NULL, NULL, &component))
-            if (read_pre_tokenizer(pipeline, component, err) < 0)
-                return -1;
-        return 0;
-    }
+    if (sequence != 0)
+        return sequence < 0 ? -1 : 0;
     if (text_is(component, "type", "Split"))
         return read_split(pipeline, component, err);
     if (text_is(component, "type", "Metaspace"))

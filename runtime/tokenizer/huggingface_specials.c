@@ -62,11 +62,9 @@ static int check_added_id(struct pipeline *pipeline, const char *text, size_t le
 static int check_normalized(const struct pipeline *pipeline, const char *text, size_t length,
                             struct error *err)
 {
-    const struct tokenizer *tokenizer = pipeline->tokenizer;
-
-    if (!tokenizer->normalizes_added)
+    if (!pipeline->normalizes)
         return 0;
-    if (!tokenizer->composes)
+    if (!pipeline->tokenizer->composes)
         return error_set(err,
                          "%s: added token %.60s with normalized is not supported where there "
                          "is a normalizer",
@@ -121,7 +119,7 @@ int huggingface_read_added_tokens(struct pipeline *pipeline, struct json_value r
     struct json_iterator iterator;
 
     pipeline->last_added = -1;
-    pipeline->tokenizer->normalizes_added =
+    pipeline->normalizes =
         json_member(root, "normalizer", &tokens) == 0 && json_type(tokens) != JSON_NULL;
     if (json_member(root, "added_tokens", &tokens) < 0 || json_type(tokens) != JSON_ARRAY ||
         json_iterate(tokens, &iterator) < 0)

@@ -32,7 +32,6 @@ struct tokenizer {
     enum decode_rule decode;
     int cut_spaces;              /* a space always begins a word */
     int composes;                /* texts are brought into form C (nfc.h) */
-    int normalizes_added;        /* there is a normaliser that added tokens would go through */
     int merge_unknown;           /* unknown characters side by side are one id */
     struct around before, after; /* of each text */
     int64_t vocab_size, eod, bos, eos;

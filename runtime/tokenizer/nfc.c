@@ -109,22 +109,6 @@ size_t nfc_stays(const uint8_t *text, size_t length)
     return length;
 }
 
-static int reserve(struct nfc *nfc, size_t more)
-{
-    size_t wanted = nfc->length + more;
-    uint8_t *text;
-
-    if (wanted <= nfc->room)
-        return 0;
-    wanted += wanted / 2;
-    text = realloc(nfc->text, wanted);
-    if (!text)
-        return -1;
-    nfc->text = text;
-    nfc->room = wanted;
-    return 0;
-}
-
 static int reserve_points(struct nfc *nfc, size_t more)
 {
     size_t wanted = nfc->count + more;
@@ -291,30 +275,29 @@ static void compose_cluster(struct nfc *nfc)
 
 static int write_cluster(struct nfc *nfc)
 {
-    if (reserve(nfc, 4 * nfc->count) < 0)
+    struct text_buffer *text = &nfc->text;
+
+    if (text_buffer_reserve(text, 4 * nfc->count) < 0)
         return -1;
     for (size_t i = 0; i < nfc->count; i++) {
         uint32_t point = POINT(nfc->points[i]);
 
         if (point & RAW)
-            nfc->text[nfc->length++] = (uint8_t)point;
+            text->data[text->length++] = (char)(point & 0xFF);
         else
-            nfc->length += utf8_encode(point, nfc->text + nfc->length);
+            text->length += utf8_encode(point, (uint8_t *)text->data + text->length);
     }
     return 0;
 }
 
 int nfc_compose(struct nfc *nfc, const uint8_t *text, size_t length)
 {
-    nfc->length = 0;
+    nfc->text.length = 0;
     while (length > 0) {
         size_t size = nfc_stays(text, length);
 
-        if (reserve(nfc, size) < 0)
+        if (text_buffer_put(&nfc->text, text, size) < 0)
             return -1;
-        if (size > 0)
-            memcpy(nfc->text + nfc->length, text, size);
-        nfc->length += size;
         text += size;
         length -= size;
         if (length == 0)
@@ -333,7 +316,7 @@ int nfc_compose(struct nfc *nfc, const uint8_t *text, size_t length)
 
 void nfc_clear(struct nfc *nfc)
 {
-    free(nfc->text);
+    text_buffer_clear(&nfc->text);
     free(nfc->points);
     memset(nfc, 0, sizeof(*nfc));
 }

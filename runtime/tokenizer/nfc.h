@@ -4,8 +4,7 @@
 #ifndef MEGATRON_NFC_H
 #define MEGATRON_NFC_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "tokenizer.h"
 
 #define NFC_GROWTH 3 /* times: a text in form C has at most so many bytes */
 
@@ -15,8 +14,7 @@ size_t nfc_stays(const uint8_t *text, size_t length);
 
 /* A text in form C, and the characters that are being composed. All zeros to begin with. */
 struct nfc {
-    uint8_t *text;
-    size_t length, room;
+    struct text_buffer text;
     uint32_t *points; /* with their combining classes */
     size_t count, points_room;
 };

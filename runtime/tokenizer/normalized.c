@@ -1,25 +1,9 @@
 /* Texts that the normaliser touches. */
 #include "encoder.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define PART 65536
-
-static int make_room(struct encoder *encoder, size_t wanted)
-{
-    uint8_t *normal;
-
-    if (wanted <= encoder->normal_capacity)
-        return 0;
-    wanted += wanted / 2;
-    normal = realloc(encoder->normal, wanted);
-    if (!normal)
-        return -1;
-    encoder->normal = normal;
-    encoder->normal_capacity = wanted;
-    return 0;
-}
 
 /* Nothing changes but for the space put before the text: only the first word is copied. */
 static int encode_prefixed(struct encoder *encoder, const uint8_t *text, size_t length,
@@ -30,11 +14,10 @@ static int encode_prefixed(struct encoder *encoder, const uint8_t *text, size_t 
 
     while (first < length && bpe_joined(bpe, text[first - 1], text[first]))
         first++;
-    if (make_room(encoder, first + 1) < 0)
-        return -1;
-    encoder->normal[0] = ' ';
-    memcpy(encoder->normal + 1, text, first);
-    if (encoder_span(encoder, encoder->normal, first + 1, out) < 0)
+    encoder->normal.length = 0;
+    if (text_buffer_put(&encoder->normal, " ", 1) < 0 ||
+        text_buffer_put(&encoder->normal, text, first) < 0 ||
+        encoder_span(encoder, (const uint8_t *)encoder->normal.data, first + 1, out) < 0)
         return -1;
     return encoder_span(encoder, text + first, length - first, out);
 }
@@ -70,8 +53,8 @@ int encoder_normalized(struct encoder *encoder, const uint8_t *text, size_t leng
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
     const struct normalizer *normalizer = &tokenizer->normalizer;
+    struct text_buffer *normal = &encoder->normal;
     struct normalizing state;
-    size_t held = 0, cut;
     int ended = 0;
 
     if (!normalizer_changes(normalizer, text, length))
@@ -79,19 +62,23 @@ int encoder_normalized(struct encoder *encoder, const uint8_t *text, size_t leng
                    ? encode_prefixed(encoder, text, length, out)
                    : encoder_span(encoder, text, length, out);
     normalizing_begin(&state, normalizer, text, length, first);
+    normal->length = 0;
     while (!ended) {
-        if (make_room(encoder, held + PART) < 0)
+        size_t cut;
+
+        if (text_buffer_reserve(normal, PART) < 0)
             return -1;
-        held += normalizing_next(&state, encoder->normal + held, PART, &ended);
+        normal->length +=
+            normalizing_next(&state, (uint8_t *)normal->data + normal->length, PART, &ended);
         /* A user-defined piece may lie across a cut. */
         if (ended || tokenizer->kept.count > 0)
             continue;
-        cut = last_cut(&tokenizer->bpe, encoder->normal, held);
-        if (encoder_span(encoder, encoder->normal, cut, out) < 0)
+        cut = last_cut(&tokenizer->bpe, (const uint8_t *)normal->data, normal->length);
+        if (encoder_span(encoder, (const uint8_t *)normal->data, cut, out) < 0)
             return -1;
-        memmove(encoder->normal, encoder->normal + cut, held - cut);
-        held -= cut;
+        normal->length -= cut;
+        memmove(normal->data, normal->data + cut, normal->length);
     }
-    return tokenizer->kept.count > 0 ? encode_kept(encoder, encoder->normal, held, out)
-                                     : encoder_span(encoder, encoder->normal, held, out);
+    return (tokenizer->kept.count > 0 ? encode_kept : encoder_span)(
+        encoder, (const uint8_t *)normal->data, normal->length, out);
 }

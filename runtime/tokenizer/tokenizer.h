@@ -168,6 +168,12 @@ struct text_buffer {
 };
 void text_buffer_clear(struct text_buffer *buffer);
 
+/* Make room for so many more bytes. Returns -1 when memory is out. */
+int text_buffer_reserve(struct text_buffer *buffer, size_t more);
+
+/* Append. Returns -1 when memory is out. */
+int text_buffer_put(struct text_buffer *buffer, const void *text, size_t length);
+
 /* Append the text of 'count' ids. Special tokens are shown as they are written, SentencePiece's
  * control pieces not at all. Returns 0, or -1 for an id outside the vocabulary. */
 int tokenizer_decode(const struct tokenizer *tokenizer, const int64_t *ids, size_t count,

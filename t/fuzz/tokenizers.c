@@ -135,18 +135,20 @@ static void check_known(struct tokenizer **tokenizer, struct tokenizer_config co
 static void check_composed(const uint8_t *data, size_t size)
 {
     size_t stays = nfc_stays(data, size);
-    struct nfc once = {0}, twice = {0};
+    struct nfc first = {0}, second = {0};
+    const struct text_buffer *once = &first.text, *twice = &second.text;
 
-    if (nfc_compose(&once, data, size) < 0 || nfc_compose(&twice, once.text, once.length) < 0)
+    if (nfc_compose(&first, data, size) < 0 ||
+        nfc_compose(&second, (const uint8_t *)once->data, once->length) < 0)
         die("form C", "out of memory");
-    if (once.length > NFC_GROWTH * size || stays > once.length ||
-        (stays > 0 && memcmp(data, once.text, stays) != 0))
+    if (once->length > NFC_GROWTH * size || stays > once->length ||
+        (stays > 0 && memcmp(data, once->data, stays) != 0))
         die("form C", "what stays does not, or it is too long");
-    if (once.length != twice.length ||
-        (once.length > 0 && memcmp(once.text, twice.text, once.length) != 0))
+    if (once->length != twice->length ||
+        (once->length > 0 && memcmp(once->data, twice->data, once->length) != 0))
         die("form C", "it changes once more");
-    nfc_clear(&once);
-    nfc_clear(&twice);
+    nfc_clear(&first);
+    nfc_clear(&second);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

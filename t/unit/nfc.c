@@ -13,13 +13,13 @@ static const char *composed(const char *text, size_t length)
     static char out[1 << 16];
     size_t stays = nfc_stays((const uint8_t *)text, length);
 
-    if (nfc_compose(&nfc, (const uint8_t *)text, length) < 0 || nfc.length >= sizeof(out))
+    if (nfc_compose(&nfc, (const uint8_t *)text, length) < 0 || nfc.text.length >= sizeof(out))
         return "(fails)";
-    if (stays > nfc.length || (stays > 0 && memcmp(text, nfc.text, stays) != 0))
+    if (stays > nfc.text.length || (stays > 0 && memcmp(text, nfc.text.data, stays) != 0))
         return "(does not stay)";
-    if (nfc.length > 0)
-        memcpy(out, nfc.text, nfc.length);
-    out[nfc.length] = '\0';
+    if (nfc.text.length > 0)
+        memcpy(out, nfc.text.data, nfc.text.length);
+    out[nfc.text.length] = '\0';
     return out;
 }
 

@@ -1,0 +1,128 @@
+/* A whole text: special tokens are found in it, what is between them goes through the normaliser
+ * and to encoder.c, and what belongs around it is put there. */
+#include "encoder.h"
+
+#include <string.h>
+
+#define TEXT_LIMIT (UINT64_C(1) << 32) /* places within a text have 32 bits */
+
+static int out_of_memory(struct error *err)
+{
+    return error_set(err, "out of memory for token ids");
+}
+
+int tokenizer_append(struct encoder *encoder, int64_t id, struct token_buffer *out,
+                     struct error *err)
+{
+    if (id < 0 || id >= encoder->tokenizer->vocab_size)
+        return error_set(err, "id %lld is not in the vocabulary", (long long)id);
+    return encoder_put(encoder, (uint32_t)id, out) < 0 ? out_of_memory(err) : 0;
+}
+
+/* Side by side, unknown characters are one id. */
+static void merge_unknown(const struct tokenizer *tokenizer, struct token_buffer *out, size_t from)
+{
+    uint32_t unknown = tokenizer->bpe.unknown_id, id, before = BPE_NONE;
+    size_t kept = from;
+
+    for (size_t i = from; i < out->count; i++, before = id) {
+        id = tokenizer->id_size == 4 ? ((uint32_t *)out->ids)[i] : ((uint16_t *)out->ids)[i];
+        if (id == unknown && before == unknown)
+            continue;
+        if (tokenizer->id_size == 4)
+            ((uint32_t *)out->ids)[kept++] = id;
+        else
+            ((uint16_t *)out->ids)[kept++] = (uint16_t)id;
+    }
+    out->count = kept;
+}
+
+static int encode_between(struct encoder *encoder, const uint8_t *text, size_t length, int first,
+                          struct token_buffer *out)
+{
+    const struct tokenizer *tokenizer = encoder->tokenizer;
+    size_t before = out->count;
+    int rc;
+
+    if (length == 0)
+        return 0;
+    rc = tokenizer->normalizer.active ? encoder_normalized(encoder, text, length, first, out)
+                                      : encoder_span(encoder, text, length, out);
+    /* What stands for unknown characters may be a special token, too: that one stays apart. */
+    if (rc == 0 && tokenizer->merge_unknown)
+        merge_unknown(tokenizer, out, before);
+    return rc;
+}
+
+/* Bring a text into form C where it is not. */
+static int compose(struct encoder *encoder, const uint8_t **text, size_t *length)
+{
+    if (nfc_stays(*text, *length) == *length)
+        return 0;
+    if (nfc_compose(&encoder->nfc, *text, *length) < 0)
+        return -1;
+    *text = (const uint8_t *)encoder->nfc.text.data;
+    *length = encoder->nfc.text.length;
+    return 0;
+}
+
+/* 'specials' are looked for in the whole text before 'more' are in what is left between them, in
+ * form C if that is asked for. */
+static int encode_text(struct encoder *encoder, const struct specials *specials,
+                       const struct specials *more, const uint8_t *text, size_t length, int first,
+                       struct token_buffer *out)
+{
+    size_t at, size;
+    uint32_t id;
+
+    if (!specials)
+        return encode_between(encoder, text, length, first, out);
+    /* Between the first specials, once. */
+    if (!more && encoder->tokenizer->composes && compose(encoder, &text, &length) < 0)
+        return -1;
+    while ((id = specials_find(specials, text, length, &at, &size)) != TRIE_NONE) {
+        if (encode_text(encoder, more, NULL, text, at, first, out) < 0 ||
+            encoder_put(encoder, id, out) < 0)
+            return -1;
+        first = 0;
+        text += at + size;
+        length -= at + size;
+    }
+    return encode_text(encoder, more, NULL, text, length, first, out);
+}
+
+static int put_around(struct encoder *encoder, const struct around *around,
+                      struct token_buffer *out)
+{
+    for (size_t i = 0; i < around->count; i++)
+        if (encoder_put(encoder, around->ids[i], out) < 0)
+            return -1;
+    return 0;
+}
+
+int tokenizer_encode(struct encoder *encoder, const char *text, size_t length,
+                     struct token_buffer *out, struct error *err)
+{
+    const struct tokenizer *tokenizer = encoder->tokenizer;
+    uint64_t limit = tokenizer->composes ? TEXT_LIMIT / NFC_GROWTH : TEXT_LIMIT;
+    size_t before = out->count;
+
+    if (length >= limit)
+        return error_set(err, "a text of %zu bytes; at most %llu can be encoded", length,
+                         (unsigned long long)limit - 1);
+    if (tokenizer->config.type == TOKENIZER_NULL) {
+        if (null_encode(tokenizer, text, length, out, err) == 0)
+            return 0;
+    } else if (put_around(encoder, &tokenizer->before, out) == 0 &&
+               encode_text(encoder, &tokenizer->specials, &tokenizer->late_specials,
+                           (const uint8_t *)text, length, 1, out) == 0) {
+        if (put_around(encoder, &tokenizer->after, out) == 0)
+            return 0;
+        out_of_memory(err);
+    } else {
+        out_of_memory(err);
+    }
+    encoder->job_count = 0;
+    out->count = before;
+    return -1;
+}
