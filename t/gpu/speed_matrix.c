@@ -100,7 +100,7 @@ static void force(const char *choices, const char *key, const char *value)
     struct error err;
 
     snprintf(text, sizeof(text), "%.*s\n%s %s\n", (int)strcspn(choices, "\n"), choices, key, value);
-    if (device->choose(device, text, &err))
+    if (device->choose(device, text, 0, &err))
         die(&err);
 }
 
