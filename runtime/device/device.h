@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-#define DEVICE_ABI       4   /* of this interface; a backend with another one is refused */
+#define DEVICE_ABI       5   /* of this interface; a backend with another one is refused */
 #define DEVICE_OPERANDS  512 /* bytes; no operands are larger */
 #define DEVICE_ALIGNMENT 256 /* bytes; of memory from device_allocate and of tensors in arenas */
 
@@ -61,11 +61,12 @@ enum device_copy { COPY_TO_DEVICE, COPY_TO_HOST, COPY_ON_DEVICE };
 
 /* What a backend implements; the inline calls below say what each does. */
 struct device {
-    int abi;          /* DEVICE_ABI */
-    const char *name; /* "cpu", "cuda" */
-    char model[128];  /* for people: "NVIDIA H200" */
-    int can_capture;  /* graph_begin works */
-    int ran_out;      /* of memory, which a failure then is due to */
+    int abi;             /* DEVICE_ABI */
+    const char *name;    /* "cpu", "cuda" */
+    char model[128];     /* for people: "NVIDIA H200" */
+    int can_capture;     /* graph_begin works */
+    int ran_out;         /* of memory, which a failure then is due to */
+    struct error advice; /* what is slower than need be in the plans so far, and why; or "" */
 
     void (*close)(struct device *device);
     void (*fail)(struct device *device, const char *text);

@@ -121,6 +121,8 @@ static int create_engine(struct train *t, struct error *err)
 
     if (make_engine(t, err) < 0)
         return -1;
+    if (t->device->advice.text[0] && t->world->rank == 0)
+        fprintf(stderr, "megatron: warning: %s\n", t->device->advice.text);
     if (a->nccl_ub)
         register_memory(t);
     if (a->load_hf &&

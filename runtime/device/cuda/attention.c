@@ -2,6 +2,7 @@
  * at a time. */
 #include "cuda.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 /* The products of one sample; D = A B as gemm.h has them. */
@@ -254,8 +255,8 @@ static struct flash_strides strides(struct attention_stride from)
     return to;
 }
 
-/* Use flash.h if it has a kernel for this. Returns -1 where it does not. */
-static int try_flash(struct cuda_plan *plan)
+/* Use flash.h if it has a kernel for this. Returns -1 and says why where it does not. */
+static int try_flash(struct cuda_plan *plan, struct error *why)
 {
     const struct attention_shape *s = shape_of(plan);
     struct cuda_device *device = cuda_device_of(plan);
@@ -283,20 +284,25 @@ static int try_flash(struct cuda_plan *plan)
         .deterministic = device->deterministic,
     };
 
+    if (s->head_size % 8)
+        return error_set(why, "heads have %" PRId64 " channels; multiples of 8 avoid it",
+                         s->head_size);
     /* The library's dropout does not follow device.h's numbering: the same for a repeated run, but
      * not for another layout of ranks. In deterministic mode ours does it. */
-    if (s->cached || s->type == TYPE_FP32 || (s->dropout > 0 && device->deterministic) ||
-        (s->documents && !s->causal) || s->head_size % 8 || s->q_rows == 1)
-        return -1;
+    if (s->dropout > 0 && device->deterministic)
+        return error_set(why,
+                         "it drops out in deterministic mode; --attention-dropout 0 avoids it");
+    if (s->documents && !s->causal)
+        return error_set(why, "documents are masked, but not what follows");
     /* Both directions must drop the same: either the library does both, or we do. */
     if (s->dropout > 0) {
-        struct flash *other = cuda_flash(device, &shape, !back);
+        struct flash *other = cuda_flash(device, &shape, !back, why);
 
         if (!other)
             return -1;
         flash_destroy(other);
     }
-    attention->flash = cuda_flash(device, &shape, back);
+    attention->flash = cuda_flash(device, &shape, back, why);
     if (!attention->flash)
         return -1;
     plan->workspace = DEVICE_ALIGNMENT + flash_workspace(attention->flash);
@@ -316,10 +322,24 @@ static void destroy(struct cuda_plan *plan)
     free(attention);
 }
 
+/* Neither speed nor memory asks for flash.h, which does not do these. */
+static int is_simple(const struct attention_shape *s)
+{
+    return s->cached || s->type == TYPE_FP32 || s->q_rows == 1;
+}
+
+static void advise(struct device *device, const struct error *why)
+{
+    error_set(&device->advice,
+              "attention keeps its scores in memory, which is slower and takes more of it: %s",
+              why->text);
+}
+
 int cuda_plan_attention(struct cuda_plan *plan, struct error *err)
 {
     const struct attention_shape *s = shape_of(plan);
     struct attention *attention;
+    struct error why;
 
     if (s->cached && (plan->base.kind != OPERATION_ATTENTION || !s->causal || s->dropout > 0))
         return error_set(err, "attention on a cache is causal, forward and without dropout");
@@ -328,8 +348,11 @@ int cuda_plan_attention(struct cuda_plan *plan, struct error *err)
         return error_set(err, "out of memory");
     plan->parts = attention;
     plan->destroy = destroy;
-    if (try_flash(plan) == 0)
-        return 0;
+    if (!is_simple(s)) {
+        if (try_flash(plan, &why) == 0)
+            return 0;
+        advise(plan->base.device, &why);
+    }
     plan->work = plan->base.kind == OPERATION_ATTENTION ? forward : backward;
     plan->workspace = divide(plan, NULL).total;
     return make_products(plan, err);

@@ -72,7 +72,8 @@ int cuda_plan_kernel(struct cuda_plan *plan, struct error *err);
 
 /* flash_choice.c: the fastest of cuDNN's kernels and ours for an attention; NULL where there is
  * none. */
-struct flash *cuda_flash(struct cuda_device *device, const struct flash_shape *shape, int backward);
+struct flash *cuda_flash(struct cuda_device *device, const struct flash_shape *shape, int backward,
+                         struct error *err);
 
 static inline struct cuda_device *cuda_device_of(struct cuda_plan *plan)
 {

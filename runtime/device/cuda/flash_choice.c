@@ -125,15 +125,17 @@ struct choice {
     int number;
 };
 
-/* What there is to choose from; returns how many. */
+/* What there is to choose from; returns how many, and where there is none why cuDNN's best guess is
+ * none. */
 static int offer(struct choice choices[MAX_CUDNN + 1], struct cuda_device *device,
-                 const struct flash_shape *shape, int backward, int ours)
+                 const struct flash_shape *shape, int backward, int ours, struct error *err)
 {
     /* Dropout must be the same in both directions: no promise of cuDNN's for two kernels. */
     int most = shape->dropout > 0 ? 1 : MAX_CUDNN, count = 0;
 
     for (int i = 0; i < TRIED && count < most; i++) {
-        choices[count] = (struct choice){flash_create(device->cudnn, shape, backward, i, NULL), i};
+        choices[count] = (struct choice){
+            flash_create(device->cudnn, shape, backward, i, i == 0 ? err : NULL), i};
         count += choices[count].flash != NULL;
     }
     if (ours) {
@@ -199,7 +201,8 @@ static int choose(const struct choice *choices, int count, struct cuda_device *d
     return found;
 }
 
-struct flash *cuda_flash(struct cuda_device *device, const struct flash_shape *shape, int backward)
+struct flash *cuda_flash(struct cuda_device *device, const struct flash_shape *shape, int backward,
+                         struct error *err)
 {
     int ours = hopper_attention_fits(shape), count, chosen;
     struct choice choices[MAX_CUDNN + 1];
@@ -213,7 +216,7 @@ struct flash *cuda_flash(struct cuda_device *device, const struct flash_shape *s
         flash = flash_create(device->cudnn, shape, backward, atoi(known), NULL);
     if (flash)
         return flash;
-    count = offer(choices, device, shape, backward, ours);
+    count = offer(choices, device, shape, backward, ours, err);
     if (count == 0)
         return NULL;
     chosen = choose(choices, count, device, shape, backward, key);
