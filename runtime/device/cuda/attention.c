@@ -322,8 +322,8 @@ static void destroy(struct cuda_plan *plan)
     free(attention);
 }
 
-/* Neither speed nor memory asks for flash.h, which does not do these. */
-static int is_simple(const struct attention_shape *s)
+/* Nobody expects flash.h to do it. */
+static int is_plain(const struct attention_shape *s)
 {
     return s->cached || s->type == TYPE_FP32 || s->q_rows == 1;
 }
@@ -348,7 +348,7 @@ int cuda_plan_attention(struct cuda_plan *plan, struct error *err)
         return error_set(err, "out of memory");
     plan->parts = attention;
     plan->destroy = destroy;
-    if (!is_simple(s)) {
+    if (!is_plain(s)) {
         if (try_flash(plan, &why) == 0)
             return 0;
         advise(plan->base.device, &why);
