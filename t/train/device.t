@@ -78,9 +78,12 @@ if [ -f "$module/device_cuda.so" ]; then
         "the driver is too old"
     train "${driver[@]}" FAKE_INIT=802
     like "$out" 'no GPU can be used on this node: system not yet initialized' "the driver's own words"
-    # A GPU that the program was not built for, and one whose memory runs out.
-    if make -s -C "$MEGATRON_BUILD/t" unit/fake_gpu.so >/dev/null; then
-        gpu=(env LD_PRELOAD="$MEGATRON_BUILD/t/unit/fake_gpu.so" MEGATRON_CACHE_DIR="$scratch/cache")
+    # A GPU that the program was not built for, one whose memory runs out, and those that are not well.
+    if make -s -C "$MEGATRON_BUILD/t" unit/fake_gpu.so unit/fake_nvml.so >/dev/null; then
+        mkdir "$scratch/health"
+        ln -s "$MEGATRON_BUILD/t/unit/fake_nvml.so" "$scratch/health/libnvidia-ml.so.1"
+        gpu=(env LD_PRELOAD="$MEGATRON_BUILD/t/unit/fake_gpu.so" MEGATRON_CACHE_DIR="$scratch/cache"
+            LD_LIBRARY_PATH="$scratch/health${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
         for code in 209 98; do
             train "${gpu[@]}" FAKE_CODE=$code FAKE_CAPABILITY=123
             is "$rc $(wc -l <<<"$out")" "1 1" "no code for the GPU (status $code): one line"
@@ -118,6 +121,22 @@ if [ -f "$module/device_cuda.so" ]; then
         train "${gpu[@]}"
         like "$(grep ^megatron <<<"$out")" 'GiB are available; use --recompute-method uniform, or more ranks' \
             "  or that only some layers are made again of"
+        # health NAME LINE|'' VARIABLE...: the line is the only warning before the run goes on, to what it has no room for.
+        health() {
+            local name=$1 line=$2
+            shift 2
+            train "${gpu[@]}" "$@"
+            is "$(grep -F 'megatron: warning:' <<<"$out")" "${line:+megatron: warning: rank 0, Fake GPU: $line}" "$name"
+            like "$out" '^megatron train: this rank needs ' "  which training does not end at"
+        }
+        health "a GPU in good health" ""
+        health "one that is hot" "its clocks are lowered because it is hot (software limit); look at the cooling" FAKE_REASONS=32
+        health "memory that the driver itself may have taken" "" FAKE_USED=2
+        health "memory that others hold" "3.0 of its 80.0 GiB are in use by other processes; look at nvidia-smi" FAKE_USED=3
+        rm "$scratch/health/libnvidia-ml.so.1"
+        echo no library >"$scratch/health/libnvidia-ml.so.1"
+        health "nothing that tells its health" \
+            "its health is not checked: $scratch/health/libnvidia-ml.so.1: file too short; install the driver's package that has this library, or let the container have it (NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
         options=(--device cuda)
     else
         diag "a GPU without code and one without memory are not tried: t/unit/fake_gpu.so cannot be built here"

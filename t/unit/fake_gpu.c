@@ -1,7 +1,7 @@
 /* A GPU for programs that open a device and take memory there, as far as that goes: to preload
  * before CUDA's libraries. FAKE_MOST is the largest piece of memory to be had, in MiB; then all the
- * rest is taken, too. FAKE_CODE is what loading a kernel returns, FAKE_CAPABILITY ten times what
- * the GPU can do. */
+ * rest is taken, too. FAKE_USED is what is taken before, in GiB. FAKE_CODE is what loading a kernel
+ * returns, FAKE_CAPABILITY ten times what the GPU can do. */
 #pragma GCC visibility push(default) /* of what the headers declare */
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
@@ -66,7 +66,7 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
 {
     *total = (size_t)80 << 30;
-    *available = full ? (size_t)32 << 20 : (size_t)79 << 30;
+    *available = full ? (size_t)32 << 20 : *total - ((size_t)number("FAKE_USED", 1) << 30);
     return cudaSuccess;
 }
 

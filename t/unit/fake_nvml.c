@@ -33,7 +33,7 @@ int nvmlShutdown(void)
 
 const char *nvmlErrorString(int status)
 {
-    return status == 9 ? "Driver Not Loaded" : "Unknown Error";
+    return status == 9 ? "Driver Not Loaded" : status == 6 ? "Not Found" : "Unknown Error";
 }
 
 int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, void **gpu)

@@ -1,5 +1,5 @@
-/* What the driver's management library reports becomes lines with a remedy, and nothing else does.
- */
+/* What the driver's management library reports becomes lines with a remedy, and so does that
+ * nothing was looked at; nothing else does. */
 #include "nvml.h"
 #include "tap.h"
 
@@ -31,7 +31,17 @@ static void test_reports(const char *library)
          1,
          "2 of its 18 NVLinks are down (the first is link 16)"},
         {"links that nobody uses", {{"FAKE_LINKS", "4"}, {"FAKE_DOWN", "4"}}, 0, 0, ""},
-        {"no driver reached", {{"FAKE_INIT", "9"}}, 0, 1, "Driver Not Loaded"},
+        {"no driver reached",
+         {{"FAKE_INIT", "9"}},
+         0,
+         1,
+         "its health is not checked: NVML does not start: Driver Not Loaded; look at nvidia-smi\n"},
+        {"a GPU that CUDA alone finds",
+         {{"FAKE_HANDLE", "6"}},
+         0,
+         1,
+         "its health is not checked: NVML does not find the GPU at 0000:53:00.0: Not Found; "
+         "look at nvidia-smi\n"},
         {"kernel and libraries differ", {{"FAKE_INIT", "18"}}, -1, 0, "different versions"},
         {"a lost GPU", {{"FAKE_HANDLE", "15"}}, -1, 0, "fallen off the bus"},
     };
@@ -55,21 +65,46 @@ static void test_reports(const char *library)
     }
 }
 
+static void test_libraries(void)
+{
+    static const char remedy[] = "; install the driver's package that has this library, or let the "
+                                 "container have it (NVIDIA_DRIVER_CAPABILITIES=compute,utility)\n";
+    static const struct {
+        const char *name, *library, *why;
+    } rows[] = {
+        {"a missing library", "/nonexistent/libnvidia-ml.so.1",
+         "/nonexistent/libnvidia-ml.so.1: cannot open shared object file: No such file or "
+         "directory"},
+        {"a library that is another one", "libm.so.6",
+         "libm.so.6 has no nvmlInit_v2, it is not the driver's"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct error err;
+        char text[1024], expected[1024];
+
+        snprintf(expected, sizeof(expected), "its health is not checked: %s%s", rows[i].why,
+                 remedy);
+        ok(nvml_check(rows[i].library, "0000:53:00.0", text, sizeof(text), &err) == 0,
+           "%s is no error", rows[i].name);
+        is(text, expected, "but a line");
+    }
+}
+
 static void test_bounds(const char *library)
 {
-    char text[64];
+    char text[1024], name[512] = "/nonexistent/";
     struct error err;
 
     setenv("FAKE_HANDLE", "0", 1);
     setenv("FAKE_ECC", "3", 1);
-    is_int(nvml_check(library, "0000:53:00.0", text, sizeof(text), &err), 0,
-           "a text too short for the line");
+    is_int(nvml_check(library, "0000:53:00.0", text, 64, &err), 0, "a text too short for the line");
     is(text, "", "holds no half line");
-    is_int(nvml_check("/nonexistent/libnvidia-ml.so.1", "0000:53:00.0", text, sizeof(text), &err),
-           0, "a missing library is no error");
-    is(text, "", "and says nothing");
-    is_int(nvml_check("libm.so.6", "0000:53:00.0", text, sizeof(text), &err), 0,
-           "nor is a library that is another one");
+    memset(name + strlen(name), 'x', sizeof(name) - strlen(name) - 1);
+    is_int(nvml_check(name, "0000:53:00.0", text, sizeof(text), &err), 0, "a name of any length");
+    ok(strstr(text, "its health is not checked: /nonexistent/xxx") == text &&
+           strstr(text, "utility)\n"),
+       "is in the line as far as it fits");
 }
 
 int main(int argc, char **argv)
@@ -82,6 +117,7 @@ int main(int argc, char **argv)
         return 1;
     snprintf(strrchr(library, '/') + 1, 16, "fake_nvml.so");
     test_reports(library);
+    test_libraries();
     test_bounds(library);
     return done_testing();
 }

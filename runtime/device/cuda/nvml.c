@@ -9,6 +9,11 @@
 enum { NVML_SUCCESS = 0, NVML_GPU_IS_LOST = 15, NVML_MISMATCH = 18 };
 enum { NVML_UNCORRECTED = 1, NVML_SINCE_START = 0, NVML_MAX_LINKS = 18 };
 
+#define UNCHECKED "its health is not checked: "
+#define GET_LIBRARY                                                                       \
+    "; install the driver's package that has this library, or let the container have it " \
+    "(NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
+
 struct calls {
     int (*init)(void);
     int (*shutdown)(void);
@@ -29,7 +34,7 @@ struct notes {
 
 __attribute__((format(printf, 2, 3))) static void note(struct notes *notes, const char *format, ...)
 {
-    char line[256];
+    char line[512];
     va_list args;
     int length;
 
@@ -46,29 +51,51 @@ __attribute__((format(printf, 2, 3))) static void note(struct notes *notes, cons
     notes->text[notes->used] = '\0';
 }
 
-/* The first three calls must be there; the others came with drivers of different years. */
-static int find_calls(void *handle, struct calls *calls)
+/* Returns the name of a call that must be there and is not, or NULL. The others came with drivers
+ * of different years. */
+static const char *find_calls(void *handle, struct calls *calls)
 {
     const struct {
         const char *name;
         void *to;
+        int needed;
     } table[] = {
-        {"nvmlInit_v2", &calls->init},
-        {"nvmlShutdown", &calls->shutdown},
-        {"nvmlErrorString", &calls->error_string},
-        {"nvmlDeviceGetHandleByPciBusId_v2", &calls->handle},
-        {"nvmlDeviceGetTotalEccErrors", &calls->ecc_errors},
-        {"nvmlDeviceGetRemappedRows", &calls->remapped_rows},
-        {"nvmlDeviceGetCurrentClocksThrottleReasons", &calls->throttle_reasons},
-        {"nvmlDeviceGetNvLinkState", &calls->link_state},
+        {"nvmlInit_v2", &calls->init, 1},
+        {"nvmlShutdown", &calls->shutdown, 1},
+        {"nvmlErrorString", &calls->error_string, 1},
+        {"nvmlDeviceGetHandleByPciBusId_v2", &calls->handle, 1},
+        {"nvmlDeviceGetTotalEccErrors", &calls->ecc_errors, 0},
+        {"nvmlDeviceGetRemappedRows", &calls->remapped_rows, 0},
+        {"nvmlDeviceGetCurrentClocksThrottleReasons", &calls->throttle_reasons, 0},
+        {"nvmlDeviceGetNvLinkState", &calls->link_state, 0},
     };
 
     for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
         void *symbol = dlsym(handle, table[i].name);
 
+        if (!symbol && table[i].needed)
+            return table[i].name;
         memcpy(table[i].to, &symbol, sizeof(symbol));
     }
-    return calls->init && calls->shutdown && calls->error_string && calls->handle ? 0 : -1;
+    return NULL;
+}
+
+/* The library's handle, or NULL with a line that says what is missing. */
+static void *open_library(const char *name, struct calls *calls, struct notes *notes)
+{
+    void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    const char *missing;
+
+    if (!handle) {
+        note(notes, UNCHECKED "%.200s" GET_LIBRARY, dlerror());
+        return NULL;
+    }
+    missing = find_calls(handle, calls);
+    if (!missing)
+        return handle;
+    note(notes, UNCHECKED "%.100s has no %s, it is not the driver's" GET_LIBRARY, name, missing);
+    dlclose(handle);
+    return NULL;
 }
 
 static void check_memory_errors(const struct calls *calls, void *gpu, struct notes *notes)
@@ -142,42 +169,52 @@ static void check_links(const struct calls *calls, void *gpu, struct notes *note
              down, up + down, first);
 }
 
+/* CUDA has found the GPU: that this library does not is worth a line, no more, unless it says that
+ * the GPU is gone. */
+static int check_gpu(const struct calls *calls, const char *bus, struct notes *notes,
+                     struct error *err)
+{
+    void *gpu;
+    int status = calls->handle(bus, &gpu);
+
+    if (status == NVML_GPU_IS_LOST)
+        return error_set(err,
+                         "the GPU at %s has fallen off the bus; drain the node and reset or "
+                         "replace it",
+                         bus);
+    if (status != NVML_SUCCESS) {
+        note(notes, UNCHECKED "NVML does not find the GPU at %s: %.100s; look at nvidia-smi", bus,
+             calls->error_string(status));
+        return 0;
+    }
+    check_memory_errors(calls, gpu, notes);
+    check_clocks(calls, gpu, notes);
+    check_links(calls, gpu, notes);
+    return 0;
+}
+
 int nvml_check(const char *library, const char *bus, char *text, size_t size, struct error *err)
 {
     struct notes notes = {text, 0, size};
     struct calls calls;
-    void *handle = dlopen(library ? library : "libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL), *gpu;
+    void *handle;
     int status, rc = 0;
 
     text[0] = '\0';
+    handle = open_library(library ? library : "libnvidia-ml.so.1", &calls, &notes);
     if (!handle)
         return 0;
-    if (find_calls(handle, &calls))
-        goto out;
     status = calls.init();
-    if (status == NVML_MISMATCH) {
+    if (status == NVML_SUCCESS) {
+        rc = check_gpu(&calls, bus, &notes, err);
+        calls.shutdown();
+    } else if (status == NVML_MISMATCH) {
         rc = error_set(err, "the NVIDIA driver in the kernel and its libraries are of different "
                             "versions; reboot the node or load the new driver");
-        goto out;
+    } else {
+        note(&notes, UNCHECKED "NVML does not start: %.100s; look at nvidia-smi",
+             calls.error_string(status));
     }
-    /* CUDA has found the driver: that this library cannot reach it is worth a line, no more. */
-    if (status != NVML_SUCCESS) {
-        note(&notes, "its state cannot be read: NVML says: %s", calls.error_string(status));
-        goto out;
-    }
-    status = calls.handle(bus, &gpu);
-    if (status == NVML_GPU_IS_LOST)
-        rc = error_set(err,
-                       "the GPU at %s has fallen off the bus; drain the node and reset or "
-                       "replace it",
-                       bus);
-    if (status == NVML_SUCCESS) {
-        check_memory_errors(&calls, gpu, &notes);
-        check_clocks(&calls, gpu, &notes);
-        check_links(&calls, gpu, &notes);
-    }
-    calls.shutdown();
-out:
     dlclose(handle);
     return rc;
 }
