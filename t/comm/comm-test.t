@@ -51,16 +51,33 @@ if command -v mpirun >/dev/null && [ -f "$build/runtime/comm/comm_mpi.so" ]; the
         [ $ranks = 2 ] || [ "$(awk '/^# [a-z]/ { kind = $2 } kind == "all-gather" && $2 % 3' "$out")" = "" ]
         ok $? "parts are as large as each other"
     done
-    # Wrong results are seen: those of sizes that have two elements to change places.
+    # Of large results both ends are looked at.
+    timeout 120 mpirun $root --oversubscribe -n 3 "$megatron" comm-test --device cpu \
+        --min-bytes 1M --max-bytes 8M --iterations 1 --warmup 0 >"$out" 2>&1
+    ok $? "large sizes"
+    grep -q '^# 0 wrong elements on all ranks' "$out" && [ "$(grep -c '^ *[0-9]' "$out")" = 16 ]
+    ok $? "nothing is wrong with them"
+
+    # wrong OPTION...: on two ranks that send and gather what is not right.
     make -s -C "$build/t" unit/fake_mpi.so >/dev/null
-    timeout 120 mpirun $root --oversubscribe -n 2 env LD_PRELOAD="$build/t/unit/fake_mpi.so" "$megatron" comm-test --device cpu \
-        --min-bytes 4 --max-bytes 4096 --iterations 1 --warmup 0 >"$out" 2>&1
+    wrong() {
+        timeout 120 mpirun $root --oversubscribe -n 2 env LD_PRELOAD="$build/t/unit/fake_mpi.so" "$megatron" comm-test \
+            --device cpu --iterations 1 --warmup 0 "$@" >"$out" 2>&1
+    }
+    # Wrong results are seen: those of sizes that have two elements to change places, of each rank for all-gather.
+    wrong --min-bytes 4 --max-bytes 4096
     [ $? = 1 ]
     ok $? "wrong results are a failure"
-    [ "$(awk '/^# [a-z]/ { kind = $2 } /^ *[0-9]/ && $6 != (kind == "send" && $2 > 1 ? 2 : 0)' "$out")" = "" ]
+    [ "$(awk '/^# [a-z]/ { kind = $2 }
+        /^ *[0-9]/ && $6 != (kind == "send" && $2 > 1 ? 2 : kind == "all-gather" && $2 > 2 ? 4 : 0)' "$out")" = "" ]
     ok $? "the elements that changed places are counted"
-    grep -q '^# 40 wrong elements on all ranks' "$out"
+    grep -q '^# 112 wrong elements on all ranks' "$out"
     ok $? "and those of all ranks together"
+    FAKE_END=1 wrong --min-bytes 8M --max-bytes 8M
+    [ $? = 1 ]
+    ok $? "wrong elements at the end of a large result are a failure"
+    [ "$(awk '/^# [a-z]/ { kind = $2 } /^ *[0-9]/ { print kind, $6 }' "$out" | xargs)" = "all-reduce 0 all-gather 2 reduce-scatter 0 send 2" ]
+    ok $? "and counted"
 else
     ok 0 "several ranks # SKIP no MPI"
 fi
