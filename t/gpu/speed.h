@@ -48,6 +48,9 @@ int output(int64_t count, int fixed);
 enum { SCATTERED = -1 };
 int integers(int64_t count, int64_t limit, int64_t step);
 
+/* These bytes, the same for both. */
+int constant(const void *bytes, size_t size);
+
 /* Slot number i for the run that is going on, and its type. */
 void *p(int i);
 enum device_type type(void);

@@ -204,8 +204,7 @@ void measure_attention_dropout(const struct model *m, int64_t rows)
     double a = 0, b = 0, norm = 0, mean = 0;
     struct operation forward, backward;
     struct device_plan *f, *g;
-    struct step_state *state;
-    struct error err;
+    struct step_state state = {.seed = 1234};
     float *out, *dout, *qkv, *dqkv;
     int ones;
 
@@ -219,13 +218,9 @@ void measure_attention_dropout(const struct model *m, int64_t rows)
     s[2] = output(rows * m->heads, 1);
     s[3] = input(rows * m->hidden, 1, 0);
     s[4] = output(rows * width, 0);
-    s[5] = input((int64_t)sizeof(*state) / 4, 0, 1);
+    s[5] = constant(&state, sizeof(state));
     ones = input(rows * width, 0, 0);
     fill(slots[ones].memory, rows * width, TYPE_BF16, 1);
-    state = device_host_allocate(device, sizeof(*state), &err);
-    memset(state, 0, sizeof(*state));
-    state->seed = 1234;
-    device_copy(stream, slots[s[5]].memory, state, sizeof(*state), COPY_TO_DEVICE);
     reference = 0;
     f = plan(&forward);
     g = plan(&backward);
@@ -263,6 +258,5 @@ void measure_attention_dropout(const struct model *m, int64_t rows)
     failures += !(fabs(mean - 1) < 0.02 && a < 0.1);
     device_host_release(device, out), device_host_release(device, dout);
     device_host_release(device, qkv), device_host_release(device, dqkv);
-    device_host_release(device, state);
     plan_destroy(f), plan_destroy(g);
 }

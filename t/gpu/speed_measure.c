@@ -112,27 +112,40 @@ int output(int64_t count, int fixed)
     return slot_count++;
 }
 
-int integers(int64_t count, int64_t limit, int64_t step)
+int constant(const void *bytes, size_t size)
 {
     struct error err;
-    int32_t *host = device_host_allocate(device, (size_t)count * 4, &err);
+    void *host = device_host_allocate(device, size, &err);
     struct slot *slot = &slots[slot_count];
 
     if (!host)
         die(&err);
-    *slot = (struct slot){count, 1, 0, get((size_t)count * 4), get((size_t)count * 4)};
+    *slot = (struct slot){(int64_t)size / 4, 1, 0, get(size), get(size)};
+    memcpy(host, bytes, size);
+    device_copy(stream, slot->memory, host, size, COPY_TO_DEVICE);
+    device_copy(stream, slot->wide, host, size, COPY_TO_DEVICE);
+    finish();
+    device_host_release(device, host);
+    return slot_count++;
+}
+
+int integers(int64_t count, int64_t limit, int64_t step)
+{
+    int32_t *all = malloc((size_t)count * sizeof(*all));
+    int slot;
+
+    if (!all)
+        abort();
     for (int64_t i = 0; i < count; i++)
-        host[i] =
+        all[i] =
             (int32_t)(step == SCATTERED ? i * 7919 % limit /* a prime */
                       : step
                           ? i % limit / step * step
                           : (int64_t)(rng_bits(3, RNG_TEST, drawn, (uint64_t)i) % (uint64_t)limit));
     drawn++;
-    device_copy(stream, slot->memory, host, (size_t)count * 4, COPY_TO_DEVICE);
-    device_copy(stream, slot->wide, host, (size_t)count * 4, COPY_TO_DEVICE);
-    finish();
-    device_host_release(device, host);
-    return slot_count++;
+    slot = constant(all, (size_t)count * sizeof(*all));
+    free(all);
+    return slot;
 }
 
 void *p(int i)
@@ -322,7 +335,9 @@ void run_now(struct device_plan *made)
                                                            .norm_bias = p(s[5]),
                                                            .y = p(s[6]),
                                                            .mean = p(s[7]),
-                                                           .rstd = p(s[8])});
+                                                           .rstd = p(s[8]),
+                                                           .row_index = p(s[9]),
+                                                           .state = p(s[10])});
         break;
     case OPERATION_RESIDUAL_NORM_BACKWARD:
         run_residual_norm_backward(made, stream,
@@ -335,7 +350,10 @@ void run_now(struct device_plan *made)
                                                                              .dresidual = p(s[6]),
                                                                              .dweight = p(s[7]),
                                                                              .dnorm_bias = p(s[8]),
-                                                                             .dbias = p(s[9])});
+                                                                             .dbias = p(s[9]),
+                                                                             .dx = p(s[10]),
+                                                                             .row_index = p(s[11]),
+                                                                             .state = p(s[12])});
         break;
     case OPERATION_ROPE:
         run_rope(made, stream, &(struct rope_operands){p(s[0]), p(s[1]), p(s[2]), p(s[3])});

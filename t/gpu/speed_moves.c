@@ -3,17 +3,45 @@
 #include "rng.h"
 
 #include <math.h>
-#include <string.h>
+#include <stdlib.h>
 
-void measure_norms(const struct model *m, int64_t rows, int check)
+/* What dropout is keyed by, for 'rows' rows: their numbers and the state of the step; -1 without.
+ */
+struct key {
+    int rows, state;
+};
+
+static struct key key_of(int64_t rows, double dropout)
+{
+    struct step_state state = {.seed = 1234};
+    int64_t *numbers;
+    struct key key = {-1, -1};
+
+    if (dropout == 0)
+        return key;
+    numbers = malloc((size_t)rows * sizeof(*numbers));
+    if (!numbers)
+        abort();
+    for (int64_t i = 0; i < rows; i++)
+        numbers[i] = i;
+    key.rows = constant(numbers, (size_t)rows * sizeof(*numbers));
+    key.state = constant(&state, sizeof(state));
+    free(numbers);
+    return key;
+}
+
+static void measure_norm(const struct model *m, int64_t rows, double dropout, int check)
 {
     int64_t cols = m->hidden;
     enum norm norm = m->llama ? NORM_RMS : NORM_LAYER;
-    struct residual_norm_shape shape = {rows, cols, TYPE_BF16, norm, 1e-5, 1, !m->llama, 1, 0};
-    double bytes = (double)(rows * cols) * 2, times = 2.0 * (double)m->layers;
+    struct residual_norm_shape shape = {rows, cols,      TYPE_BF16, norm,   1e-5,
+                                        1,    !m->llama, 1,         dropout};
+    double bytes = (double)(rows * cols) * 2, times = dropout > 0 ? 0 : 2.0 * (double)m->layers;
+    struct key key;
 
     begin();
     now = (struct operation){.kind = OPERATION_RESIDUAL_NORM, .residual_norm = shape};
+    key = key_of(rows, dropout);
     s[0] = input(rows * cols, 1, 0);
     s[1] = m->llama ? -1 : input(cols, 0.1, 0);
     s[2] = input(rows * cols, 1, 0);
@@ -23,10 +51,14 @@ void measure_norms(const struct model *m, int64_t rows, int check)
     s[6] = output(rows * cols, 0);
     s[7] = m->llama ? -1 : output(rows, 1);
     s[8] = output(rows, 1);
-    measure("residual+norm", run_now, make_now, 4 * bytes, 0, times, 5e-3, check);
+    s[9] = key.rows;
+    s[10] = key.state;
+    measure(dropout > 0 ? "dropout+residual+norm" : "residual+norm", run_now, make_now, 4 * bytes,
+            0, times, 5e-3, check);
 
     begin();
     now = (struct operation){.kind = OPERATION_RESIDUAL_NORM_BACKWARD, .residual_norm = shape};
+    key = key_of(rows, dropout);
     s[0] = input(rows * cols, 1, 0);
     s[1] = input(rows * cols, 1, 0);
     s[2] = input(rows * cols, 1, 0);
@@ -37,7 +69,17 @@ void measure_norms(const struct model *m, int64_t rows, int check)
     s[7] = output(cols, 1);
     s[8] = m->llama ? -1 : output(cols, 1);
     s[9] = m->llama ? -1 : output(cols, 1);
-    measure("residual+norm backward", run_now, make_now, 4 * bytes, 0, times, 5e-3, check);
+    s[10] = dropout > 0 ? output(rows * cols, 0) : -1;
+    s[11] = key.rows;
+    s[12] = key.state;
+    measure(dropout > 0 ? "  backward" : "residual+norm backward", run_now, make_now,
+            (dropout > 0 ? 5 : 4) * bytes, 0, times, 5e-3, check);
+}
+
+void measure_norms(const struct model *m, int64_t rows, int check)
+{
+    measure_norm(m, rows, 0, check);
+    measure_norm(m, rows, 0.1, check);
 }
 
 void measure_llama_parts(const struct model *m, int64_t rows, int check)
@@ -118,8 +160,7 @@ void measure_embeddings(const struct model *m, int64_t rows, int large, int chec
 void measure_losses(const struct model *m, int64_t rows, int check)
 {
     double bytes = (double)(rows * m->vocabulary) * 2;
-    struct step_state *state;
-    struct error err;
+    struct step_state state = {.loss_scale = 1};
 
     begin();
     now = (struct operation){
@@ -133,13 +174,7 @@ void measure_losses(const struct model *m, int64_t rows, int check)
     slots[s[0]].output = 1;
     s[3] = input(rows, 1e-3, 1);
     s[4] = output(rows, 1);
-    s[5] = input((int64_t)sizeof(*state) / 4, 0, 1);
-    state = device_host_allocate(device, sizeof(*state), &err);
-    memset(state, 0, sizeof(*state));
-    state->loss_scale = 1;
-    device_copy(stream, slots[s[5]].memory, state, sizeof(*state), COPY_TO_DEVICE);
-    device_copy(stream, slots[s[5]].wide, state, sizeof(*state), COPY_TO_DEVICE);
-    finish();
+    s[5] = constant(&state, sizeof(state));
     measure("cross entropy finish", run_now, make_now, 2 * bytes, 0, 0, 5e-3, check);
     begin();
     s[0] = input(rows * m->vocabulary, 1, 0);
@@ -148,12 +183,8 @@ void measure_losses(const struct model *m, int64_t rows, int check)
     s[2] = -1;
     s[3] = input(rows, 1e-3, 1);
     s[4] = output(rows, 1);
-    s[5] = input((int64_t)sizeof(*state) / 4, 0, 1);
-    device_copy(stream, slots[s[5]].memory, state, sizeof(*state), COPY_TO_DEVICE);
-    device_copy(stream, slots[s[5]].wide, state, sizeof(*state), COPY_TO_DEVICE);
-    finish();
+    s[5] = constant(&state, sizeof(state));
     measure("cross entropy whole", run_now, make_now, 2 * bytes, 0, 1, 5e-3, check);
-    device_host_release(device, state);
 }
 
 void measure_optimizer(const struct model *m, int check)
@@ -161,8 +192,8 @@ void measure_optimizer(const struct model *m, int check)
     int64_t head = m->hidden / m->heads, width = (m->heads + 2 * m->kv_heads) * head;
     int64_t count = m->layers * m->hidden * (width + m->hidden + (m->llama ? 3 : 2) * m->ffn) +
                     m->vocabulary * m->hidden * (m->llama ? 2 : 1);
-    struct step_state *state;
-    struct error err;
+    struct step_state state = {
+        .lr = 1e-3f, .weight_decay = 0.1f, .grad_factor = 1, .correction1 = 1, .correction2 = 1};
 
     begin();
     now = (struct operation){.kind = OPERATION_SQUARE_SUM, .square_sum = {count}};
@@ -175,16 +206,7 @@ void measure_optimizer(const struct model *m, int check)
     s[2] = input(count, 0, 1);
     s[3] = input(count, 0, 1);
     s[4] = output(count, 0);
-    s[5] = input((int64_t)sizeof(*state) / 4, 0, 1);
+    s[5] = constant(&state, sizeof(state));
     slots[s[1]].output = slots[s[2]].output = slots[s[3]].output = 1;
-    state = device_host_allocate(device, sizeof(*state), &err);
-    memset(state, 0, sizeof(*state));
-    state->lr = 1e-3f;
-    state->weight_decay = 0.1f;
-    state->grad_factor = state->correction1 = state->correction2 = 1;
-    device_copy(stream, slots[s[5]].memory, state, sizeof(*state), COPY_TO_DEVICE);
-    device_copy(stream, slots[s[5]].wide, state, sizeof(*state), COPY_TO_DEVICE);
-    finish();
     measure("adam", run_now, make_now, (double)count * 30, 0, 1, 5e-3, check);
-    device_host_release(device, state);
 }

@@ -37,6 +37,7 @@ static int fail(struct build *build, const char *what, cudnnStatus_t status)
     char text[512] = "";
 
     cudnnGetLastErrorString(text, sizeof(text));
+    text[strcspn(text, "\n")] = '\0'; /* the first line says what, the others where */
     return error_set(build->err, "cuDNN %zu cannot plan %s: %s: %s (%s)", cudnnGetVersion(),
                      build->name, what, cudnnGetErrorString(status), text);
 }
@@ -275,8 +276,11 @@ static int plan_graph(struct build *build, struct cudnn_graph *graph,
     status =
         cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_CANDIDATES, &found, configs);
-    if (status != CUDNN_STATUS_SUCCESS || found == 0)
+    if (status != CUDNN_STATUS_SUCCESS)
         return fail(build, "no engine", status);
+    if (found == 0)
+        return error_set(build->err, "cuDNN %zu has no kernel for %s of this shape",
+                         cudnnGetVersion(), build->name);
     if (choice < 0 || choice >= found)
         return error_set(build->err, "cuDNN has no other kernel for %s", build->name);
     return plan_candidate(build, graph, configs[choice]);

@@ -35,10 +35,6 @@ void kernel_column_sums(cudaStream_t stream, enum device_type type, int64_t rows
 void kernel_add_to_fp32(cudaStream_t stream, enum device_type type, int64_t count, const void *x,
                         float *out, int accumulate);
 
-/* x[r, c] += bias[c] */
-void kernel_add_bias(cudaStream_t stream, enum device_type type, int64_t rows, int64_t cols,
-                     const void *bias, void *x);
-
 void kernel_rope(cudaStream_t stream, const struct rope_shape *shape,
                  const struct rope_operands *operands);
 void kernel_swiglu(cudaStream_t stream, const struct swiglu_shape *shape,

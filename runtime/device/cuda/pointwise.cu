@@ -143,21 +143,6 @@ __global__ void add_to_fp32(const T *x, float *out, int64_t count, int accumulat
  * time where there are as many, and all loads come before the first store. */
 constexpr int ROW_THREADS = 256;
 
-template <typename T> __global__ void add_bias(const T *bias, T *x, int64_t cols, bool wide)
-{
-    x += blockIdx.x * cols;
-    for (int64_t c = threadIdx.x * VECTOR; c < cols; c += blockDim.x * VECTOR) {
-        float v[VECTOR], b[VECTOR];
-
-        load_vector(x + c, v, cols - c, wide);
-        load_vector(bias + c, b, cols - c, wide);
-#pragma unroll
-        for (int k = 0; k < VECTOR; k++)
-            v[k] += b[k];
-        store_vector(x + c, v, cols - c, wide);
-    }
-}
-
 /* A thread turns eight pairs, channels c.. and c + half.., of every 'step'th head of one row: sine
  * and cosine are loaded once. They come last, behind the position: by then the first heads are on
  * their way. */
@@ -438,15 +423,6 @@ extern "C" void kernel_add_to_fp32(cudaStream_t stream, enum device_type type, i
 static unsigned row_threads(int64_t cols)
 {
     return (unsigned)smaller(divide_up(divide_up(cols, VECTOR), WARP) * WARP, ROW_THREADS);
-}
-
-extern "C" void kernel_add_bias(cudaStream_t stream, enum device_type type, int64_t rows,
-                                int64_t cols, const void *bias, void *x)
-{
-    const bool wide = cols % VECTOR == 0 && is_wide(bias) && is_wide(x);
-
-    WITH_TYPE(type, (add_bias<<<(unsigned)rows, row_threads(cols), 0, stream>>>(
-                        (const T *)bias, (T *)x, cols, wide)));
 }
 
 extern "C" void kernel_rope(cudaStream_t stream, const rope_shape *s, const rope_operands *o)
