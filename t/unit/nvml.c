@@ -55,7 +55,7 @@ static void test_reports(const char *library)
             unsetenv(variables[v]);
         for (size_t s = 0; s < 2 && rows[i].set[s][0]; s++)
             setenv(rows[i].set[s][0], rows[i].set[s][1], 1);
-        rc = nvml_check(library, "0000:53:00.0", text, sizeof(text), &err);
+        rc = nvml_check(library, "0000:53:00.0", 1, text, sizeof(text), &err);
         for (const char *c = text; *c; c++)
             lines += *c == '\n';
         if (!ok(rc == rows[i].rc && lines == rows[i].lines &&
@@ -85,9 +85,12 @@ static void test_libraries(void)
 
         snprintf(expected, sizeof(expected), "its health is not checked: %s%s", rows[i].why,
                  remedy);
-        ok(nvml_check(rows[i].library, "0000:53:00.0", text, sizeof(text), &err) == 0,
+        ok(nvml_check(rows[i].library, "0000:53:00.0", 1, text, sizeof(text), &err) == 0,
            "%s is no error", rows[i].name);
         is(text, expected, "but a line");
+        ok(nvml_check(rows[i].library, "0000:53:00.0", 0, text, sizeof(text), &err) == 0 &&
+               text[0] == '\0',
+           "which the first rank of a node says for all");
     }
 }
 
@@ -98,10 +101,12 @@ static void test_bounds(const char *library)
 
     setenv("FAKE_HANDLE", "0", 1);
     setenv("FAKE_ECC", "3", 1);
-    is_int(nvml_check(library, "0000:53:00.0", text, 64, &err), 0, "a text too short for the line");
+    is_int(nvml_check(library, "0000:53:00.0", 1, text, 64, &err), 0,
+           "a text too short for the line");
     is(text, "", "holds no half line");
     memset(name + strlen(name), 'x', sizeof(name) - strlen(name) - 1);
-    is_int(nvml_check(name, "0000:53:00.0", text, sizeof(text), &err), 0, "a name of any length");
+    is_int(nvml_check(name, "0000:53:00.0", 1, text, sizeof(text), &err), 0,
+           "a name of any length");
     ok(strstr(text, "its health is not checked: /nonexistent/xxx") == text &&
            strstr(text, "utility)\n"),
        "is in the line as far as it fits");

@@ -93,7 +93,7 @@ static int health_call(struct device *base, char *text, size_t size, struct erro
 
     if (cudaDeviceGetPCIBusId(bus, sizeof(bus), device->index) || memory_call(base, &memory, err))
         return error_set(err, "GPU %d (%s) does not answer", device->index, base->model);
-    if (nvml_check(NULL, bus, text, size, err))
+    if (nvml_check(NULL, bus, device->local_rank == 0, text, size, err))
         return -1;
     used = strlen(text);
     taken = memory.total - memory.available;
@@ -426,6 +426,7 @@ struct device *device_backend_open(const struct device_options *options, struct 
     pthread_mutex_init(&device->lock, NULL);
     device->index = index;
     device->deterministic = options->deterministic;
+    device->local_rank = options->local_rank;
     device->base = (struct device){
         .abi = DEVICE_ABI,
         .name = "cuda",

@@ -22,6 +22,7 @@ struct cuda_device {
     int index;
     int processors; /* multiprocessors */
     int deterministic;
+    int local_rank;
     cudnnHandle_t cudnn;
     struct gemm_context gemm;
     size_t workspace;     /* the most any plan needs on a stream */

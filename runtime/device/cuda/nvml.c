@@ -193,7 +193,8 @@ static int check_gpu(const struct calls *calls, const char *bus, struct notes *n
     return 0;
 }
 
-int nvml_check(const char *library, const char *bus, char *text, size_t size, struct error *err)
+int nvml_check(const char *library, const char *bus, int first, char *text, size_t size,
+               struct error *err)
 {
     struct notes notes = {text, 0, size};
     struct calls calls;
@@ -202,8 +203,11 @@ int nvml_check(const char *library, const char *bus, char *text, size_t size, st
 
     text[0] = '\0';
     handle = open_library(library ? library : "libnvidia-ml.so.1", &calls, &notes);
-    if (!handle)
+    if (!handle) {
+        if (!first)
+            text[0] = '\0';
         return 0;
+    }
     status = calls.init();
     if (status == NVML_SUCCESS) {
         rc = check_gpu(&calls, bus, &notes, err);
