@@ -1,7 +1,7 @@
 /* Every operation of the device against an independent reference in double precision: the values
- * forward, and the gradients against finite differences of that reference. The device and the type
- * come from MEGATRON_TEST_DEVICE (cpu) and MEGATRON_TEST_TYPE (fp32), so that every backend can be
- * put to the same test. */
+ * forward, and the gradients against finite differences of that reference. The device, the type and
+ * whether it must be deterministic come from MEGATRON_TEST_DEVICE (cpu), MEGATRON_TEST_TYPE (fp32)
+ * and MEGATRON_TEST_DETERMINISTIC (1), so that every backend can be put to the same test. */
 #include "device_test.h"
 #include "tap.h"
 
@@ -10,13 +10,15 @@
 int main(void)
 {
     const char *name = getenv("MEGATRON_TEST_DEVICE"), *as = getenv("MEGATRON_TEST_TYPE");
-    struct device_options options = {
-        .threads = 2, .deterministic = 1, .cache_dir = getenv("MEGATRON_CACHE_DIR")};
+    const char *exact = getenv("MEGATRON_TEST_DETERMINISTIC");
+    struct device_options options = {.threads = 2, .cache_dir = getenv("MEGATRON_CACHE_DIR")};
     struct error err;
 
     type = as && strcmp(as, "bf16") == 0   ? TYPE_BF16
            : as && strcmp(as, "fp16") == 0 ? TYPE_FP16
                                            : type;
+    deterministic = !exact || strcmp(exact, "0") != 0;
+    options.deterministic = deterministic;
     device = device_open(name ? name : "cpu", &options, &err);
     if (!device)
         return skip_all(err.text);
@@ -30,6 +32,8 @@ int main(void)
     optimizer_cases();
     element_cases();
     step_cases();
+    wide_attention_cases();
+    attention_dropout_cases();
     device_stream_destroy(stream);
     device_close(device);
     return done_testing();

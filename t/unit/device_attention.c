@@ -1,199 +1,9 @@
 /* Attention, on a sequence and on a cache, and its gradients. */
-#include "device_test.h"
+#include "device_attention.h"
 #include "tap.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-struct attention_case {
-    struct attention_shape shape;
-    const double *q, *k, *v;
-    const int32_t *start;
-    const int64_t *row_index;
-    uint32_t purpose;
-    double *lse;
-    const int32_t *positions;
-};
-
-static void attention_reference(void *context, double *out)
-{
-    const struct attention_case *c = context;
-    const struct attention_shape *s = &c->shape;
-    double *p = malloc((size_t)s->kv_rows * sizeof(double));
-
-    for (int64_t b = 0; b < s->batch; b++)
-        for (int64_t h = 0; h < s->heads; h++)
-            for (int64_t i = 0; i < s->q_rows; i++) {
-                const double *q = c->q + b * s->q.batch + i * s->q.row + h * s->q.head;
-                int64_t kv = b * s->kv.batch + h / (s->heads / s->kv_heads) * s->kv.head;
-                int64_t last = s->cached   ? c->positions[b * s->q_rows + i]
-                               : s->causal ? i + s->kv_rows - s->q_rows
-                                           : s->kv_rows - 1;
-                int64_t first = s->documents ? c->start[b * s->q_rows + i] : 0;
-                int64_t row = c->row_index[b * s->q_rows + i];
-                double sum = 0, *o = out + b * s->out.batch + i * s->out.row + h * s->out.head;
-
-                for (int64_t j = first; j <= last; j++) {
-                    p[j] = 0;
-                    for (int64_t e = 0; e < s->head_size; e++)
-                        p[j] += q[e] * c->k[kv + j * s->kv.row + e];
-                    p[j] = exp(p[j] * s->scale);
-                    sum += p[j];
-                }
-                if (c->lse)
-                    c->lse[(b * s->heads + h) * s->q_rows + i] = log(sum);
-                for (int64_t e = 0; e < s->head_size; e++)
-                    o[e] = 0;
-                for (int64_t j = first; j <= last; j++) {
-                    uint64_t element =
-                        (uint64_t)((((row / s->sequence) * s->all_heads + s->first_head + h) *
-                                        s->sequence +
-                                    row % s->sequence) *
-                                       s->sequence +
-                                   j);
-                    double share = p[j] / sum * dropout_reference(s->dropout, c->purpose, element);
-
-                    for (int64_t e = 0; e < s->head_size; e++)
-                        o[e] += share * c->v[kv + j * s->kv.row + e];
-                }
-            }
-    free(p);
-}
-
-/* A gradient laid out like its operand, and for each element what its rounding errors grow with. */
-struct attention_gradient {
-    double *v, *size;
-};
-
-/* Add 'factor' times 'x' to the row that begins at 'at'. Its errors are those of terms like
- * 'rough', each rounded by itself; the first element of 'size' gets the sum of their squares. */
-static void add_term(struct attention_gradient *g, int64_t at, double factor, double rough,
-                     const double *x, int64_t n)
-{
-    for (int64_t e = 0; e < n; e++)
-        g->v[at + e] += factor * x[e];
-    g->size[at] += rough * rough;
-}
-
-/* Size of the elements of each row, whose factors x are normal: hardly one is above 3. */
-static void spread_size(double *size, struct attention_stride stride,
-                        const struct attention_shape *s, int64_t heads, int64_t rows)
-{
-    for (int64_t b = 0; b < s->batch; b++)
-        for (int64_t h = 0; h < heads; h++)
-            for (int64_t i = 0; i < rows; i++) {
-                double *row = size + b * stride.batch + i * stride.row + h * stride.head;
-
-                for (int64_t e = s->head_size - 1; e >= 0; e--)
-                    row[e] = 3 * sqrt(row[0]);
-            }
-}
-
-/* Without dropout: dV = P^T dO, dS = P * (dO V^T - delta) * scale, dQ = dS K, dK = dS^T Q with
- * delta = sum(P * dO V^T) of a row. Adds to what is there. The error of delta is that of a product
- * of dO and normal numbers, also where delta itself is small. */
-static void attention_gradient_reference(const struct attention_case *c, const double *dout,
-                                         struct attention_gradient dq, struct attention_gradient dk,
-                                         struct attention_gradient dv)
-{
-    const struct attention_shape *s = &c->shape;
-    double *p = malloc((size_t)s->kv_rows * sizeof(double));
-    double *dp = malloc((size_t)s->kv_rows * sizeof(double));
-
-    for (int64_t b = 0; b < s->batch; b++)
-        for (int64_t h = 0; h < s->heads; h++)
-            for (int64_t i = 0; i < s->q_rows; i++) {
-                int64_t q_at = b * s->q.batch + i * s->q.row + h * s->q.head;
-                int64_t kv = b * s->kv.batch + h / (s->heads / s->kv_heads) * s->kv.head;
-                const double *dy = dout + b * s->out.batch + i * s->out.row + h * s->out.head;
-                int64_t first = s->documents ? c->start[b * s->q_rows + i] : 0;
-                int64_t last = s->causal ? i + s->kv_rows - s->q_rows : s->kv_rows - 1;
-                double sum = 0, delta = 0, norm = 0;
-
-                for (int64_t e = 0; e < s->head_size; e++)
-                    norm += dy[e] * dy[e];
-                norm = sqrt(norm);
-                for (int64_t j = first; j <= last; j++) {
-                    p[j] = dp[j] = 0;
-                    for (int64_t e = 0; e < s->head_size; e++) {
-                        p[j] += c->q[q_at + e] * c->k[kv + j * s->kv.row + e];
-                        dp[j] += dy[e] * c->v[kv + j * s->kv.row + e];
-                    }
-                    p[j] = exp(p[j] * s->scale);
-                    sum += p[j];
-                    delta += p[j] * dp[j];
-                }
-                delta /= sum;
-                for (int64_t j = first; j <= last; j++) {
-                    int64_t at = kv + j * s->kv.row;
-                    double share = p[j] / sum, ds = share * (dp[j] - delta) * s->scale;
-                    double rough = share * (fabs(dp[j]) + norm) * s->scale;
-
-                    add_term(&dq, q_at, ds, rough, c->k + at, s->head_size);
-                    add_term(&dk, at, ds, rough, c->q + q_at, s->head_size);
-                    add_term(&dv, at, share, share, dy, s->head_size);
-                }
-            }
-    free(p), free(dp);
-    spread_size(dq.size, s->q, s, s->heads, s->q_rows);
-    spread_size(dk.size, s->kv, s, s->kv_heads, s->kv_rows);
-    spread_size(dv.size, s->kv, s, s->kv_heads, s->kv_rows);
-}
-
-/* Compare the gradients with the reference: queries are the first 'k_at' of 'width' columns of dq,
- * keys and values the others of dkv. What is not theirs stays as it was. */
-static void attention_gradients_agree(const struct attention_case *c, const double *dout,
-                                      const struct tensor *dq, const struct tensor *dkv,
-                                      int64_t width, size_t k_at, size_t v_at)
-{
-    struct attention_gradient q = {malloc((size_t)dq->n * sizeof(double)),
-                                   calloc((size_t)dq->n, sizeof(double))};
-    struct attention_gradient kv = {malloc((size_t)dkv->n * sizeof(double)),
-                                    calloc((size_t)dkv->n, sizeof(double))};
-
-    for (int64_t i = 0; i < dq->n; i++)
-        q.v[i] = i % width < (int64_t)k_at ? 0 : dq->v[i];
-    for (int64_t i = 0; i < dkv->n; i++)
-        kv.v[i] = i % width < (int64_t)k_at ? dkv->v[i] : 0;
-    attention_gradient_reference(c, dout, q,
-                                 (struct attention_gradient){kv.v + k_at, kv.size + k_at},
-                                 (struct attention_gradient){kv.v + v_at, kv.size + v_at});
-    agree_each(dq, q.v, q.size, "gradient of the queries, row by row");
-    agree_each(dkv, kv.v, kv.size, "gradient of keys and values, row by row");
-    free(q.v), free(q.size), free(kv.v), free(kv.size);
-}
-
-/* The device is deterministic: a second run, over the results of the first, gives the same bits. */
-static void attention_repeats(struct device_plan *forward,
-                              const struct attention_operands *operands, const struct tensor *out,
-                              const struct tensor *lse)
-{
-    double *o = download(out), *sums = download(lse), *o_again, *sums_again;
-
-    run_attention(forward, stream, operands);
-    o_again = download(out);
-    sums_again = download(lse);
-    ok(memcmp(o, o_again, (size_t)out->n * sizeof(*o)) == 0 &&
-           memcmp(sums, sums_again, (size_t)lse->n * sizeof(*sums)) == 0,
-       "attention repeats to the bit");
-    free(o), free(sums), free(o_again), free(sums_again);
-}
-
-/* And so does its gradient. */
-static void attention_gradients_repeat(struct device_plan *backward,
-                                       const struct attention_backward_operands *operands,
-                                       const struct tensor *dq, const struct tensor *dkv)
-{
-    double *q = download(dq), *kv = download(dkv), *q_again, *kv_again;
-
-    run_attention_backward(backward, stream, operands);
-    q_again = download(dq);
-    kv_again = download(dkv);
-    ok(memcmp(q, q_again, (size_t)dq->n * sizeof(*q)) == 0 &&
-           memcmp(kv, kv_again, (size_t)dkv->n * sizeof(*kv)) == 0,
-       "the gradient of attention repeats to the bit");
-    free(q), free(kv), free(q_again), free(kv_again);
-}
 
 /* Where the document of a position of sample 'b' begins. */
 static int64_t document_of(int64_t b, int64_t position)
@@ -232,94 +42,192 @@ static struct attention_shape shape_of(int64_t batch, int64_t q_rows, int64_t kv
     };
 }
 
+/* The row of each query over all samples, and where its document begins. */
+static void place_queries(struct attention_test *t)
+{
+    const struct attention_shape *s = &t->shape;
+    int64_t n = s->batch * s->q_rows;
+
+    t->rows = malloc((size_t)n * sizeof(*t->rows));
+    t->start = malloc((size_t)n * sizeof(*t->start));
+    for (int64_t i = 0; i < n; i++) {
+        int64_t position = i % s->q_rows + s->kv_rows - s->q_rows;
+
+        t->rows[i] = (3 + i / s->q_rows) * s->kv_rows + position;
+        t->start[i] = (int32_t)document_of(i / s->q_rows, position);
+    }
+    t->operands.row_index = upload(t->rows, (size_t)n * sizeof(*t->rows));
+    t->operands.document_start = upload(t->start, (size_t)n * sizeof(*t->start));
+}
+
+static struct attention_test begin(struct attention_shape s)
+{
+    int64_t outputs = s.batch * s.q_rows * s.heads * s.head_size;
+    struct operation op = {.kind = OPERATION_ATTENTION, .attention = s};
+    struct attention_test t = {
+        .shape = s,
+        .k_at = (size_t)(s.heads * s.head_size),
+        .v_at = (size_t)((s.heads + s.kv_heads) * s.head_size),
+    };
+
+    t.q = tensor(s.batch * s.q.batch, 1), t.kv = tensor(s.batch * s.kv.batch, 1);
+    t.out = tensor(outputs, 9), t.dout = tensor(outputs, 1);
+    t.dq = tensor(t.q.n, 9), t.dkv = tensor(t.kv.n, 9);
+    t.lse = tensor_as(TYPE_FP32, s.batch * s.heads * s.q_rows, 9, 0);
+    t.operands = (struct attention_operands){
+        .q = t.q.d,
+        .k = (char *)t.kv.d + t.k_at * type_size(type),
+        .v = (char *)t.kv.d + t.v_at * type_size(type),
+        .out = t.out.d,
+        .lse = t.lse.d,
+        .state = state_on_device(),
+        .purpose = 0x20001,
+    };
+    place_queries(&t);
+    t.reference = (struct attention_case){
+        .shape = s, .q = t.q.v, .k = t.kv.v + t.k_at, .v = t.kv.v + t.v_at, .start = t.start};
+    t.forward = plan(&op);
+    return t;
+}
+
+static void end(struct attention_test *t)
+{
+    plan_destroy(t->forward);
+    device_release(device, (void *)t->operands.row_index);
+    device_release(device, (void *)t->operands.document_start);
+    device_release(device, (void *)t->operands.state);
+    free(t->rows), free(t->start);
+    tensor_free(&t->q), tensor_free(&t->kv), tensor_free(&t->out), tensor_free(&t->dout);
+    tensor_free(&t->dq), tensor_free(&t->dkv), tensor_free(&t->lse);
+}
+
+/* A second run, over the results of the first, gives the same bits, whether or not the device must
+ * be deterministic. */
+static void check_repeats(const struct attention_test *t)
+{
+    double *out = download(&t->out), *sums = download(&t->lse), *out_again, *sums_again;
+
+    run_attention(t->forward, stream, &t->operands);
+    out_again = download(&t->out);
+    sums_again = download(&t->lse);
+    ok(memcmp(out, out_again, (size_t)t->out.n * sizeof(*out)) == 0 &&
+           memcmp(sums, sums_again, (size_t)t->lse.n * sizeof(*sums)) == 0,
+       "attention repeats to the bit");
+    free(out), free(sums), free(out_again), free(sums_again);
+}
+
+static void check_forward(struct attention_test *t)
+{
+    double *expected = malloc((size_t)t->out.n * sizeof(double));
+    double *sums = malloc((size_t)t->lse.n * sizeof(double));
+
+    run_attention(t->forward, stream, &t->operands);
+    t->reference.lse = sums;
+    attention_reference(&t->reference, expected);
+    t->reference.lse = NULL;
+    agree(&t->out, expected, "attention");
+    agree_closely(&t->lse, sums, "attention, log-sum-exp");
+    check_repeats(t);
+    free(expected), free(sums);
+}
+
+/* Every row against the formula. What is not a gradient stays as it was. */
+static void check_rows(const struct attention_test *t)
+{
+    int64_t width = t->shape.q.row, k_at = (int64_t)t->k_at, v_at = (int64_t)t->v_at;
+    struct attention_gradient q = {malloc((size_t)t->dq.n * sizeof(double)),
+                                   calloc((size_t)t->dq.n, sizeof(double))};
+    struct attention_gradient kv = {malloc((size_t)t->dkv.n * sizeof(double)),
+                                    calloc((size_t)t->dkv.n, sizeof(double))};
+
+    for (int64_t i = 0; i < t->dq.n; i++)
+        q.v[i] = i % width < k_at ? 0 : t->dq.v[i];
+    for (int64_t i = 0; i < t->dkv.n; i++)
+        kv.v[i] = i % width < k_at ? t->dkv.v[i] : 0;
+    attention_gradient_reference(&t->reference, t->dout.v, q,
+                                 (struct attention_gradient){kv.v + k_at, kv.size + k_at},
+                                 (struct attention_gradient){kv.v + v_at, kv.size + v_at});
+    agree_each(&t->dq, q.v, q.size, "gradient of the queries, row by row");
+    agree_each(&t->dkv, kv.v, kv.size, "gradient of keys and values, row by row");
+    free(q.v), free(q.size), free(kv.v), free(kv.size);
+}
+
+/* And against differences of the forward direction. */
+static void check_differences(struct attention_test *t)
+{
+    struct probe probe = {attention_reference, &t->reference, t->dout.v, t->out.n};
+    int64_t width = t->shape.q.row, k_at = (int64_t)t->k_at;
+    double *gradient = difference(&probe, t->q.v, t->q.n);
+
+    for (int64_t i = 0; i < t->q.n; i++)
+        if (i % width >= k_at)
+            gradient[i] = t->dq.v[i];
+    agree(&t->dq, gradient, "gradient of the queries");
+    free(gradient);
+    gradient = difference(&probe, t->kv.v, t->kv.n);
+    for (int64_t i = 0; i < t->kv.n; i++)
+        if (i % width < k_at)
+            gradient[i] = t->dkv.v[i];
+    agree(&t->dkv, gradient, "gradient of keys and values");
+    free(gradient);
+}
+
+static void check_gradients_repeat(const struct attention_test *t, struct device_plan *backward,
+                                   const struct attention_backward_operands *operands)
+{
+    double *q = download(&t->dq), *kv = download(&t->dkv), *q_again, *kv_again;
+
+    run_attention_backward(backward, stream, operands);
+    q_again = download(&t->dq);
+    kv_again = download(&t->dkv);
+    ok(memcmp(q, q_again, (size_t)t->dq.n * sizeof(*q)) == 0 &&
+           memcmp(kv, kv_again, (size_t)t->dkv.n * sizeof(*kv)) == 0,
+       "the gradient of attention repeats to the bit");
+    free(q), free(kv), free(q_again), free(kv_again);
+}
+
+/* After check_forward: it takes what that wrote. */
+static void check_backward(struct attention_test *t)
+{
+    struct operation op = {.kind = OPERATION_ATTENTION_BACKWARD, .attention = t->shape};
+    struct device_plan *backward = plan(&op);
+    const struct attention_operands *o = &t->operands;
+    struct attention_backward_operands operands = {
+        .q = o->q,
+        .k = o->k,
+        .v = o->v,
+        .out = o->out,
+        .dout = t->dout.d,
+        .lse = o->lse,
+        .dq = t->dq.d,
+        .dk = (char *)t->dkv.d + t->k_at * type_size(type),
+        .dv = (char *)t->dkv.d + t->v_at * type_size(type),
+        .document_start = o->document_start,
+        .row_index = o->row_index,
+        .state = o->state,
+        .purpose = o->purpose,
+    };
+
+    run_attention_backward(backward, stream, &operands);
+    check_rows(t);
+    if (t->q.n <= FEW && t->kv.n <= FEW)
+        check_differences(t);
+    /* Else the library may add gradients in 16 bits up in any order. */
+    if (deterministic || type == TYPE_FP32)
+        check_gradients_repeat(t, backward, &operands);
+    plan_destroy(backward);
+}
+
 static void check_attention(struct attention_shape s)
 {
-    int64_t batch = s.batch, q_rows = s.q_rows, kv_rows = s.kv_rows, width = s.q.row;
-    int64_t heads = s.heads, kv_heads = s.kv_heads, size = s.head_size;
-    struct operation op = {.kind = OPERATION_ATTENTION, .attention = s};
-    struct tensor q = tensor(batch * q_rows * width, 1), kv = tensor(batch * kv_rows * width, 1);
-    struct tensor out = tensor(batch * q_rows * heads * size, 9);
-    struct tensor dout = tensor(batch * q_rows * heads * size, 1);
-    struct tensor dq = tensor(batch * q_rows * width, 9), dkv = tensor(batch * kv_rows * width, 9);
-    struct tensor lse = tensor_as(TYPE_FP32, batch * heads * q_rows, 9, 0);
-    int64_t *rows = malloc((size_t)(batch * q_rows) * sizeof(*rows)), *rows_d;
-    int32_t *start = malloc((size_t)(batch * q_rows) * sizeof(*start)), *start_d;
-    struct step_state *state = state_on_device();
-    size_t k_at = (size_t)(heads * size), v_at = (size_t)((heads + kv_heads) * size);
-    size_t element = type_size(type);
-    double *expected = malloc((size_t)out.n * sizeof(double)), *sums, *grad;
-    struct attention_operands forward_operands;
-    struct attention_backward_operands operands;
-    struct attention_case c = {s, q.v, kv.v + k_at, kv.v + v_at, start, rows, 0x20001, NULL, NULL};
-    struct probe probe = {attention_reference, &c, dout.v, out.n};
-    struct device_plan *forward = plan(&op), *backward;
+    struct attention_test t = begin(s);
+    double *keep = s.dropout > 0 ? attention_mask(&t) : NULL;
 
-    sums = malloc((size_t)lse.n * sizeof(double));
-    for (int64_t i = 0; i < batch * q_rows; i++) {
-        int64_t position = i % q_rows + kv_rows - q_rows;
-
-        rows[i] = (3 + i / q_rows) * kv_rows + position;
-        start[i] = (int32_t)document_of(i / q_rows, position);
-    }
-    rows_d = upload(rows, (size_t)(batch * q_rows) * sizeof(*rows));
-    start_d = upload(start, (size_t)(batch * q_rows) * sizeof(*start));
-    forward_operands = (struct attention_operands){q.d,
-                                                   (char *)kv.d + k_at * element,
-                                                   (char *)kv.d + v_at * element,
-                                                   out.d,
-                                                   lse.d,
-                                                   start_d,
-                                                   rows_d,
-                                                   state,
-                                                   0x20001,
-                                                   NULL};
-    run_attention(forward, stream, &forward_operands);
-    c.lse = sums;
-    attention_reference(&c, expected);
-    c.lse = NULL;
-    agree(&out, expected, "attention");
-    agree_closely(&lse, sums, "attention, log-sum-exp");
-    attention_repeats(forward, &forward_operands, &out, &lse);
-    op.kind = OPERATION_ATTENTION_BACKWARD;
-    backward = plan(&op);
-    operands = (struct attention_backward_operands){q.d,
-                                                    (char *)kv.d + k_at * element,
-                                                    (char *)kv.d + v_at * element,
-                                                    out.d,
-                                                    dout.d,
-                                                    lse.d,
-                                                    dq.d,
-                                                    (char *)dkv.d + k_at * element,
-                                                    (char *)dkv.d + v_at * element,
-                                                    start_d,
-                                                    rows_d,
-                                                    state,
-                                                    0x20001};
-    run_attention_backward(backward, stream, &operands);
-    if (s.dropout == 0)
-        attention_gradients_agree(&c, dout.v, &dq, &dkv, width, k_at, v_at);
-    /* Only the queries of q and only the keys and values of kv take part; the rest stays as it was.
-     */
-    if (q.n <= FEW && kv.n <= FEW) {
-        grad = difference(&probe, q.v, q.n);
-        for (int64_t i = 0; i < q.n; i++)
-            if (i % width >= (int64_t)k_at)
-                grad[i] = dq.v[i];
-        agree(&dq, grad, "gradient of the queries");
-        free(grad);
-        grad = difference(&probe, kv.v, kv.n);
-        for (int64_t i = 0; i < kv.n; i++)
-            if (i % width < (int64_t)k_at)
-                grad[i] = dkv.v[i];
-        agree(&dkv, grad, "gradient of keys and values");
-        free(grad);
-    }
-    attention_gradients_repeat(backward, &operands, &dq, &dkv);
-    plan_destroy(forward), plan_destroy(backward);
-    free(rows), free(start), free(expected), free(sums);
-    device_release(device, rows_d), device_release(device, start_d), device_release(device, state);
-    tensor_free(&q), tensor_free(&kv), tensor_free(&out), tensor_free(&dout), tensor_free(&dq);
-    tensor_free(&dkv), tensor_free(&lse);
+    t.reference.keep = keep;
+    check_forward(&t);
+    check_backward(&t);
+    end(&t);
+    free(keep);
 }
 
 static void test_attention(int64_t batch, int64_t q_rows, int64_t kv_rows, int64_t heads,
@@ -370,11 +278,12 @@ static void test_attention_cached(int64_t batch, int64_t q_rows, int64_t places,
     struct tensor q = tensor(batch * q_rows * width, 1), kv = tensor(batch * room * kv_width, 1);
     struct tensor out = tensor(batch * q_rows * heads * size, 9);
     struct tensor lse = tensor_as(TYPE_FP32, batch * heads * q_rows, 9, 0);
-    int64_t *rows = calloc((size_t)(batch * q_rows), sizeof(*rows)), v_at = kv_heads * size;
+    int64_t v_at = kv_heads * size;
     int32_t *positions = malloc((size_t)(batch * q_rows) * sizeof(*positions)), *positions_d;
     double *expected = malloc((size_t)out.n * sizeof(double));
     double *sums = malloc((size_t)lse.n * sizeof(double));
-    struct attention_case c = {s, q.v, kv.v, kv.v + v_at, NULL, rows, 0, sums, positions};
+    struct attention_case c = {
+        .shape = s, .q = q.v, .k = kv.v, .v = kv.v + v_at, .positions = positions, .lse = sums};
     struct device_plan *forward = plan(&op);
 
     /* Each sample is somewhere else; the last query of a sample is padding. */
@@ -395,7 +304,7 @@ static void test_attention_cached(int64_t batch, int64_t q_rows, int64_t places,
     agree(&out, expected, "attention on a cache");
     agree_closely(&lse, sums, "attention on a cache, log-sum-exp");
     plan_destroy(forward);
-    free(rows), free(positions), free(expected), free(sums);
+    free(positions), free(expected), free(sums);
     device_release(device, positions_d);
     tensor_free(&q), tensor_free(&kv), tensor_free(&out), tensor_free(&lse);
 }
@@ -427,8 +336,6 @@ void attention_cases(void)
         test_attention_sharp(1030, 1);
         test_attention_sharp(390, 0);
     }
-    if (type == TYPE_FP32)
-        test_attention(2, 9, 9, 2, 1, 8, 1, 0, 0.25);
     test_attention_cached(3, 1, 16, 4, 4, 8);
     test_attention_cached(3, 1, 16, 4, 1, 16);
     test_attention_cached(2, 7, 24, 4, 2, 8);
@@ -446,4 +353,44 @@ void attention_cases(void)
     test_attention_cached(3, 1, 16, 6, 3, 25);
     test_attention_cached(2, 8, 24, 6, 1, 7);
     test_attention_cached(1, 33, 64, 2, 1, 33);
+}
+
+void wide_attention_cases(void)
+{
+    /* Tiles as of heads of 64 above. */
+    test_attention(2, 65, 65, 2, 2, 128, 1, 0, 0);
+    test_attention(1, 127, 127, 2, 1, 128, 0, 0, 0);
+    test_attention(2, 128, 128, 2, 2, 128, 1, 0, 0);
+    test_attention(1, 129, 129, 6, 2, 128, 1, 0, 0);
+    test_attention(1, 256, 256, 2, 1, 128, 0, 0, 0);
+    test_attention(1, 300, 300, 3, 1, 128, 1, 1, 0);
+    test_attention(1, 384, 384, 2, 2, 128, 1, 1, 0);
+    test_attention(1, 130, 390, 2, 1, 128, 1, 0, 0);
+    test_attention(1, 128, 512, 2, 2, 128, 1, 1, 0);
+    test_attention(1, 70, 200, 2, 2, 128, 0, 0, 0);
+    /* Other sizes, which the library may have or not. */
+    test_attention(1, 130, 130, 4, 2, 80, 1, 0, 0);
+    test_attention(1, 128, 256, 2, 2, 80, 1, 1, 0);
+    test_attention(1, 128, 128, 2, 1, 96, 1, 0, 0);
+    test_attention(1, 100, 100, 2, 2, 96, 0, 0, 0);
+    test_attention(1, 130, 130, 2, 1, 256, 1, 0, 0);
+    test_attention(1, 128, 128, 2, 2, 256, 1, 1, 0);
+}
+
+void attention_dropout_cases(void)
+{
+    test_attention(2, 9, 9, 2, 1, 8, 1, 0, 0.25);
+    test_attention(2, 64, 64, 2, 2, 64, 1, 0, 0.25);
+    test_attention(1, 65, 65, 4, 2, 64, 1, 0, 0.1);
+    test_attention(2, 128, 128, 2, 1, 64, 1, 0, 0.25);
+    test_attention(1, 200, 200, 2, 2, 64, 0, 0, 0.1);
+    test_attention(1, 300, 300, 3, 1, 64, 1, 1, 0.25);
+    test_attention(1, 130, 390, 2, 2, 64, 1, 0, 0.1);
+    test_attention(2, 128, 128, 2, 2, 128, 1, 0, 0.1);
+    test_attention(1, 129, 129, 6, 2, 128, 1, 0, 0.25);
+    test_attention(1, 256, 256, 2, 1, 128, 0, 0, 0.1);
+    test_attention(2, 128, 128, 2, 1, 128, 1, 1, 0.25);
+    test_attention(1, 130, 130, 2, 1, 80, 1, 0, 0.1);
+    /* Only with the scores in memory. */
+    test_attention(2, 33, 33, 4, 2, 25, 1, 0, 0.25);
 }

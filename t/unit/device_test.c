@@ -8,6 +8,7 @@
 struct device *device;
 struct device_stream *stream;
 enum device_type type = TYPE_FP32;
+int deterministic = 1;
 static uint64_t drawn;
 
 static double draw(void)
@@ -96,17 +97,23 @@ void transfer(void *to, const void *from, size_t bytes, enum device_copy directi
     device_host_release(device, host);
 }
 
+void tensor_put(const struct tensor *t, const double *values)
+{
+    void *host = malloc((size_t)t->n * type_size(t->as));
+
+    encode(t->as, values, host, t->n);
+    transfer(t->d, host, (size_t)t->n * type_size(t->as), COPY_TO_DEVICE);
+    free(host);
+}
+
 struct tensor tensor_as(enum device_type as, int64_t n, double scale, double offset)
 {
     struct tensor t = {n, as, malloc((size_t)n * sizeof(double)), NULL};
-    char *host = malloc((size_t)n * type_size(as));
 
     t.d = allocate((size_t)n * type_size(as));
     for (int64_t i = 0; i < n; i++)
         t.v[i] = round_to(as, (float)(draw() * scale + offset));
-    encode(as, t.v, host, n);
-    transfer(t.d, host, (size_t)n * type_size(as), COPY_TO_DEVICE);
-    free(host);
+    tensor_put(&t, t.v);
     return t;
 }
 
@@ -129,7 +136,7 @@ void *upload(const void *from, size_t bytes)
     return to;
 }
 
-static double tolerance_of(enum device_type as)
+double tolerance_of(enum device_type as)
 {
     return as == TYPE_FP32 ? 2e-5 : as == TYPE_BF16 ? 3e-2 : 4e-3;
 }

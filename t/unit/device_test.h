@@ -9,6 +9,7 @@
 extern struct device *device;
 extern struct device_stream *stream;
 extern enum device_type type;
+extern int deterministic; /* how the device was opened */
 
 /* Memory of the device; to be released by device_release. */
 void *allocate(size_t bytes);
@@ -34,8 +35,14 @@ struct tensor tensor_as(enum device_type as, int64_t n, double scale, double off
 struct tensor tensor(int64_t n, double scale);
 void tensor_free(struct tensor *t);
 
+/* Write 'values' to the device. What the reference computes with stays as it is. */
+void tensor_put(const struct tensor *t, const double *values);
+
 /* The values on the device; to be freed. */
 double *download(const struct tensor *t);
+
+/* The share of a value that its error may be. */
+double tolerance_of(enum device_type as);
 
 /* Largest difference relative to the largest value, as a share of what the type allows. */
 void agree(const struct tensor *got, const double *expected, const char *name);
@@ -88,5 +95,7 @@ void loss_cases(void);
 void optimizer_cases(void);
 void element_cases(void);
 void step_cases(void);
+void wide_attention_cases(void);
+void attention_dropout_cases(void);
 
 #endif
