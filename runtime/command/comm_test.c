@@ -254,7 +254,8 @@ static int open_bench(struct bench *b, const struct world *world, struct error *
     int *ranks = malloc((size_t)world->size * sizeof(*ranks));
 
     b->device = ranks_open_device(&config, world, err);
-    b->stream = b->device ? device_stream_create(b->device, 0, err) : NULL;
+    if (b->device && ranks_check_health(b->device, world, err) == 0)
+        b->stream = device_stream_create(b->device, 0, err);
     comm.device = b->device;
     if (b->stream)
         b->comm = comm_open(world->size == 1 ? "self" : gpu ? "nccl" : "mpi", &comm, err);

@@ -95,6 +95,19 @@ struct device *ranks_open_device(const struct ranks_config *config, const struct
     return device;
 }
 
+int ranks_check_health(struct device *device, const struct world *world, struct error *err)
+{
+    char text[2048], *rest = text, *line;
+
+    if (device_health(device, text, sizeof(text), err) < 0)
+        return -1;
+    while ((line = strsep(&rest, "\n")) != NULL)
+        if (line[0])
+            fprintf(stderr, "megatron: warning: rank %lld, %s: %s\n", (long long)world->rank,
+                    device->model, line);
+    return 0;
+}
+
 static int open_device(struct ranks *r, const struct ranks_config *config,
                        const struct world *world, struct error *err)
 {

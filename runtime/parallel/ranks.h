@@ -26,6 +26,10 @@ struct ranks_config {
 struct device *ranks_open_device(const struct ranks_config *config, const struct world *world,
                                  struct error *err);
 
+/* Say on stderr what would cost the night: every rank for its own device, before it takes memory
+ * there. Returns -1 where the device cannot be used. */
+int ranks_check_health(struct device *device, const struct world *world, struct error *err);
+
 struct ranks {
     struct device *device;
     struct comm *comm;

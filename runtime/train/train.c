@@ -39,20 +39,6 @@ struct train {
 
 /* --- Set-up ---------------------------------------------------------------------------------- */
 
-/* Say at the start what would cost the night: every rank for its own device. */
-static int check_health(const struct train *t, struct error *err)
-{
-    char text[2048], *rest = text, *line;
-
-    if (device_health(t->device, text, sizeof(text), err) < 0)
-        return -1;
-    while ((line = strsep(&rest, "\n")) != NULL)
-        if (line[0])
-            fprintf(stderr, "megatron: warning: rank %lld, %s: %s\n", (long long)t->world->rank,
-                    t->device->model, line);
-    return 0;
-}
-
 /* The rank's device and the other ranks. */
 static int open_ranks(struct train *t, struct error *err)
 {
@@ -73,7 +59,7 @@ static int open_ranks(struct train *t, struct error *err)
     t->device = ranks.device;
     t->comm = ranks.comm;
     t->parallel = ranks.parallel;
-    return rc < 0 ? -1 : check_health(t, err);
+    return rc < 0 ? -1 : ranks_check_health(t->device, t->world, err);
 }
 
 /* The engine; in deterministic mode one that computes as the run before and as all ranks do. */

@@ -131,6 +131,8 @@ if [ -f "$module/device_cuda.so" ]; then
         }
         health "a GPU in good health" ""
         health "one that is hot" "its clocks are lowered because it is hot (software limit); look at the cooling" FAKE_REASONS=32
+        try "${gpu[@]}" FAKE_REASONS=32 env MEGATRON_LIBRARY_DIR="$module" "$megatron" comm-test --device cuda
+        like "$out" '^megatron: warning: rank 0, Fake GPU: its clocks are lowered because it is hot' "  which comm-test says, too"
         health "memory that the driver itself may have taken" "" FAKE_USED=2
         health "memory that others hold" "3.0 of its 80.0 GiB are in use by other processes; look at nvidia-smi" FAKE_USED=3
         rm "$scratch/health/libnvidia-ml.so.1"
