@@ -15,7 +15,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 struct train {
     const struct arguments *a;
