@@ -101,19 +101,27 @@ static void end(struct attention_test *t)
     tensor_free(&t->dq), tensor_free(&t->dkv), tensor_free(&t->lse);
 }
 
+/* Is the tensor what it was 'before', to the bit? Frees that. */
+static int is_unchanged(const struct tensor *tensor, double *before)
+{
+    double *now = download(tensor);
+    int same = memcmp(before, now, (size_t)tensor->n * sizeof(*now)) == 0;
+
+    free(before), free(now);
+    return same;
+}
+
 /* A second run, over the results of the first, gives the same bits, whether or not the device must
  * be deterministic. */
 static void check_repeats(const struct attention_test *t)
 {
-    double *out = download(&t->out), *sums = download(&t->lse), *out_again, *sums_again;
+    double *out = download(&t->out), *sums = download(&t->lse);
+    int same;
 
     run_attention(t->forward, stream, &t->operands);
-    out_again = download(&t->out);
-    sums_again = download(&t->lse);
-    ok(memcmp(out, out_again, (size_t)t->out.n * sizeof(*out)) == 0 &&
-           memcmp(sums, sums_again, (size_t)t->lse.n * sizeof(*sums)) == 0,
-       "attention repeats to the bit");
-    free(out), free(sums), free(out_again), free(sums_again);
+    same = is_unchanged(&t->out, out);
+    same &= is_unchanged(&t->lse, sums);
+    ok(same, "attention repeats to the bit");
 }
 
 static void check_forward(struct attention_test *t)
@@ -175,15 +183,13 @@ static void check_differences(struct attention_test *t)
 static void check_gradients_repeat(const struct attention_test *t, struct device_plan *backward,
                                    const struct attention_backward_operands *operands)
 {
-    double *q = download(&t->dq), *kv = download(&t->dkv), *q_again, *kv_again;
+    double *q = download(&t->dq), *kv = download(&t->dkv);
+    int same;
 
     run_attention_backward(backward, stream, operands);
-    q_again = download(&t->dq);
-    kv_again = download(&t->dkv);
-    ok(memcmp(q, q_again, (size_t)t->dq.n * sizeof(*q)) == 0 &&
-           memcmp(kv, kv_again, (size_t)t->dkv.n * sizeof(*kv)) == 0,
-       "the gradient of attention repeats to the bit");
-    free(q), free(kv), free(q_again), free(kv_again);
+    same = is_unchanged(&t->dq, q);
+    same &= is_unchanged(&t->dkv, kv);
+    ok(same, "the gradient of attention repeats to the bit");
 }
 
 /* After check_forward: it takes what that wrote. */
