@@ -400,11 +400,11 @@ void copy_bandwidth(void)
     struct device_event *from = device_event_create(device, 1, &err);
     struct device_event *to = from ? device_event_create(device, 1, &err) : NULL;
     size_t bytes = (size_t)1 << 30;
-    void *a = get(bytes), *b = get(bytes);
+    const void *a = slots[input((int64_t)bytes / 2, 1, 0)].memory;
+    void *b = get(bytes);
 
     if (!to)
         die(&err);
-
     for (int i = 0; i < 23; i++) {
         if (i == 3)
             device_event_record(from, stream);
@@ -414,8 +414,8 @@ void copy_bandwidth(void)
     finish();
     copy_rate = 20 * 2 * (double)bytes / device_event_seconds(from, to);
     printf("%s: a copy moves %.2f TB/s\n", device->model, copy_rate * 1e-12);
-    device_release(device, a);
     device_release(device, b);
     device_event_destroy(from);
     device_event_destroy(to);
+    begin();
 }

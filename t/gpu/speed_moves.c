@@ -53,8 +53,8 @@ static void measure_norm(const struct model *m, int64_t rows, double dropout, in
     s[8] = output(rows, 1);
     s[9] = key.rows;
     s[10] = key.state;
-    measure(dropout > 0 ? "dropout+residual+norm" : "residual+norm", run_now, make_now, 4 * bytes,
-            0, times, 5e-3, check);
+    measure(dropout > 0 ? "norm with dropout" : "residual+norm", run_now, make_now, 4 * bytes, 0,
+            times, 5e-3, check);
 
     begin();
     now = (struct operation){.kind = OPERATION_RESIDUAL_NORM_BACKWARD, .residual_norm = shape};
@@ -72,8 +72,8 @@ static void measure_norm(const struct model *m, int64_t rows, double dropout, in
     s[10] = dropout > 0 ? output(rows * cols, 0) : -1;
     s[11] = key.rows;
     s[12] = key.state;
-    measure(dropout > 0 ? "  backward" : "residual+norm backward", run_now, make_now,
-            (dropout > 0 ? 5 : 4) * bytes, 0, times, 5e-3, check);
+    measure(dropout > 0 ? "norm with dropout backward" : "residual+norm backward", run_now,
+            make_now, (dropout > 0 ? 5 : 4) * bytes, 0, times, 5e-3, check);
 }
 
 void measure_norms(const struct model *m, int64_t rows, int check)

@@ -7,6 +7,10 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Two rows with so many probabilities do not drop the same by chance: 0.82 ^ 100 is 2e-9 at a rate
+ * of 0.1. */
+enum { ROWS_TELL = 100 };
+
 /* Do the numbers have to be those that device.h describes? */
 static int is_numbered(void)
 {
@@ -70,10 +74,18 @@ static double *dropped_probabilities(const struct attention_test *t,
     return p;
 }
 
+/* How many rows of a head may drop the same? cuDNN's numbers come in pairs of rows at the least. */
+static int most_alike(void)
+{
+    return is_numbered() ? 1 : 2;
+}
+
 /* Is 'count' of 'n' what a probability of 'share' makes likely? Within 5 standard deviations. */
 static int likely(int64_t count, int64_t n, double share)
 {
-    return fabs((double)count - (double)n * share) <= 5 * sqrt((double)n * share * (1 - share));
+    double variance = (double)n * share * (1 - share) * most_alike();
+
+    return fabs((double)count - (double)n * share) <= 5 * sqrt(variance);
 }
 
 /* Read the mask off: each probability 'dropped' is 0, or 'p' times the factor. What the type may
@@ -119,6 +131,41 @@ static int64_t different(const struct attention_shape *s, const double *p, const
             count += (a[i] > 0) != (b[i] > 0);
         }
     return count;
+}
+
+/* Do two rows drop the same of the keys that both tell? No where that are too few to say. */
+static int alike(const double *p, const double *q, const double *a, const double *b, int64_t keys,
+                 double least)
+{
+    int64_t both = 0;
+
+    for (int64_t j = 0; j < keys; j++)
+        if (p[j] > 0 && q[j] > 0 && p[j] >= least && q[j] >= least) {
+            if ((a[j] > 0) != (b[j] > 0))
+                return 0;
+            both++;
+        }
+    return both >= ROWS_TELL;
+}
+
+/* No more rows of a head drop the same than may. */
+static void rows_differ(const struct attention_shape *s, const double *p, const double *keep)
+{
+    double least = least_told() / kept_factor(s);
+    int64_t keys = s->kv_rows, all = s->batch * s->heads * s->q_rows;
+    int worst = 1;
+
+    for (int64_t i = 0; i < all; i++) {
+        int64_t head = i / s->q_rows * s->q_rows;
+        int like = 1;
+
+        for (int64_t k = head; k < head + s->q_rows; k++)
+            like += k != i && alike(p + i * keys, p + k * keys, keep + i * keys, keep + k * keys,
+                                    keys, least);
+        worst = like > worst ? like : worst;
+    }
+    if (!ok(worst <= most_alike(), "rows drop different probabilities"))
+        diag("%d rows of a head drop the same", worst);
 }
 
 /* The mask that device.h's numbers make. */
@@ -187,6 +234,8 @@ double *attention_mask(struct attention_test *t)
     } else {
         diag("dropout by %s", apart == 0 ? "our numbering" : "the library's own numbers");
     }
+    if (s->kv_rows >= ROWS_TELL)
+        rows_differ(s, p, keep);
     if (s->kv_rows <= s->head_size)
         masks_differ(t, p, keep);
     free(p), free(numbered), free(dropped);

@@ -47,6 +47,7 @@ __global__ void __launch_bounds__(BLOCK, sizeof(T) == 4 ? 2 : 3)
     const int width = FULL ? WARP_COLS : min(WARP_COLS, cols - part * WARP_COLS);
     const int64_t row = (int64_t)blockIdx.x * split.groups + group, at = row * cols + column;
     packed<T> x[VECTORS], residual[VECTORS];
+    uint32_t dropped[VECTORS];
     float v[VECTORS][VECTOR], sum = 0;
     moments m = {0, 0};
 
@@ -68,6 +69,15 @@ __global__ void __launch_bounds__(BLOCK, sizeof(T) == 4 ? 2 : 3)
 #pragma unroll
     for (int k = 0; k < VECTORS && o.residual; k++)
         residual[k] = load(o.residual, at, k);
+    if (DROP) {
+        const uint64_t seed = drop.state->seed;
+        const uint32_t step = (uint32_t)drop.state->iteration;
+        const int64_t first = o.row_index[row] * cols + column;
+
+#pragma unroll
+        for (int k = 0; k < VECTORS; k++)
+            dropped[k] = dropped_meanwhile<true>(drop, seed, step, first + k * WARP * VECTOR);
+    }
 #pragma unroll
     for (int k = 0; k < VECTORS; k++) {
         float other[VECTOR];
@@ -83,8 +93,7 @@ __global__ void __launch_bounds__(BLOCK, sizeof(T) == 4 ? 2 : 3)
                     v[k][i] += other[i];
             }
             if (DROP)
-                apply_dropout<VECTOR>(drop, drop.state->seed, (uint32_t)drop.state->iteration,
-                                      o.row_index[row] * cols + column + k * WARP * VECTOR, v[k]);
+                apply_dropout(drop, dropped[k], v[k]);
             if (o.residual) {
                 unpack(residual[k], other);
 #pragma unroll
@@ -192,8 +201,11 @@ __global__ void __launch_bounds__(ANY_BLOCK)
                     v[i] += other[i];
             }
             if (drop.threshold)
-                apply_dropout_across(drop, drop.state->seed, (uint32_t)drop.state->iteration,
-                                     o.row_index[row] * cols + c, v);
+                apply_dropout(drop,
+                              dropped_from<WIDE>(drop, drop.state->seed,
+                                                 (uint32_t)drop.state->iteration,
+                                                 o.row_index[row] * cols + c),
+                              v);
             unpack(more, other);
 #pragma unroll
             for (int i = 0; i < VECTOR; i++)
@@ -259,12 +271,16 @@ template <typename T, enum norm NORM>
 void launch_norm(cudaStream_t stream, const residual_norm_shape *shape,
                  const residual_norm_operands *o, dropout drop)
 {
-    if (drop.threshold)
+    const bool full = shape->cols % WARP_COLS == 0;
+
+    if (drop.threshold && full)
+        launch<T, true, NORM, true>(stream, shape, o, drop);
+    else if (drop.threshold)
         launch<T, true, NORM, false>(stream, shape, o, drop);
-    else if (shape->cols % WARP_COLS)
-        launch<T, false, NORM, false>(stream, shape, o, drop);
-    else
+    else if (full)
         launch<T, false, NORM, true>(stream, shape, o, drop);
+    else
+        launch<T, false, NORM, false>(stream, shape, o, drop);
 }
 
 /* Are all rows aligned, and made of whole vectors? */

@@ -61,12 +61,14 @@ __global__ void __launch_bounds__(MAX_WARPS *WARP, 1)
     const int beside = blockDim.x * SIZE, tensor = VECTORS * beside, stage = 3 * tensor;
     const int64_t stride = (int64_t)gridDim.x * split.groups, step = stride * cols;
     const float share = 1.0f / (float)cols;
+    const uint64_t seed = DROP ? drop.state->seed : 0;
+    const uint32_t iteration = DROP ? (uint32_t)drop.state->iteration : 0;
     char *const own = memory + threadIdx.x * SIZE;
     float sum_weight[VECTORS][VECTOR] = {{0}}, sum_norm_bias[VECTORS][VECTOR] = {{0}},
           sum_bias[VECTORS][VECTOR] = {{0}};
     packed<T> weight[VECTORS];
     int64_t row = (int64_t)blockIdx.x * split.groups + group;
-    int64_t at = row * cols + column;
+    int64_t at = row * cols + column, number = 0; /* number: of the row in the global batch */
     float rstd = 0, mean = 0;
     int parity = 0, filled = LAST * stage, used = 0;
 
@@ -101,6 +103,7 @@ __global__ void __launch_bounds__(MAX_WARPS *WARP, 1)
     if (row < rows) {
         rstd = o.rstd[row];
         mean = NORM == NORM_LAYER ? o.mean[row] : 0.0f;
+        number = DROP ? o.row_index[row] : 0;
     }
 #pragma unroll
     for (int i = 0; i < LAST; i++)
@@ -109,14 +112,21 @@ __global__ void __launch_bounds__(MAX_WARPS *WARP, 1)
         float xhat[VECTORS][VECTOR], scaled[VECTORS][VECTOR]; /* scaled: dy * weight */
         float c1 = 0, c2 = 0, next_rstd = 0, next_mean = 0;
         const float shift = -mean * rstd;
+        int64_t next_number = 0;
+        uint32_t dropped[VECTORS];
 
         if (row + stride < rows) {
             next_rstd = o.rstd[row + stride];
             next_mean = NORM == NORM_LAYER ? o.mean[row + stride] : 0.0f;
+            next_number = DROP ? o.row_index[row + stride] : 0;
         }
         /* The next row goes where the last one was: this thread has read it already. */
         fetch(row + LAST * stride, at + LAST * step, filled);
         filled = filled == LAST * stage ? 0 : filled + stage;
+#pragma unroll
+        for (int k = 0; k < VECTORS && DROP; k++)
+            dropped[k] = dropped_meanwhile<true>(drop, seed, iteration,
+                                                 number * cols + column + k * WARP * VECTOR);
         copy_wait<LAST>();
 #pragma unroll
         for (int k = 0; k < VECTORS; k++) {
@@ -190,8 +200,7 @@ __global__ void __launch_bounds__(MAX_WARPS *WARP, 1)
             if (!DROP || write.residual)
                 store_whole<VECTOR>((T *)o.dresidual + at + k * WARP * VECTOR, d);
             if (DROP) {
-                apply_dropout<VECTOR>(drop, drop.state->seed, (uint32_t)drop.state->iteration,
-                                      o.row_index[row] * cols + column + k * WARP * VECTOR, d);
+                apply_dropout(drop, dropped[k], d);
                 store_whole<VECTOR>((T *)o.dx + at + k * WARP * VECTOR, d);
             }
             if (out.bias) {
@@ -203,6 +212,7 @@ __global__ void __launch_bounds__(MAX_WARPS *WARP, 1)
         used = used == LAST * stage ? 0 : used + stage;
         rstd = next_rstd;
         mean = next_mean;
+        number = next_number;
     }
     copy_wait<0>();
     /* Groups that had a row less than the first one meet as often as it did: where they do not,
@@ -297,8 +307,11 @@ __global__ void __launch_bounds__(ANY_BLOCK)
             if (write.residual)
                 store_part<WIDE>((T *)o.dresidual + base + c, pack<T>(d), cols - c);
             if (write.x) {
-                apply_dropout_across(drop, drop.state->seed, (uint32_t)drop.state->iteration,
-                                     o.row_index[row] * cols + c, d);
+                apply_dropout(drop,
+                              dropped_from<WIDE>(drop, drop.state->seed,
+                                                 (uint32_t)drop.state->iteration,
+                                                 o.row_index[row] * cols + c),
+                              d);
                 store_part<WIDE>((T *)o.dx + base + c, pack<T>(d), cols - c);
             }
             if (out.bias)
@@ -346,8 +359,11 @@ __global__ void __launch_bounds__(PLAIN_WARPS *WARP)
                 store_part<WIDE>((T *)o.dresidual + row * cols + c, v[r], count);
             unpack(v[r], d);
             if (write.x) {
-                apply_dropout_across(drop, drop.state->seed, (uint32_t)drop.state->iteration,
-                                     o.row_index[row] * cols + c, d);
+                apply_dropout(drop,
+                              dropped_from<WIDE>(drop, drop.state->seed,
+                                                 (uint32_t)drop.state->iteration,
+                                                 o.row_index[row] * cols + c),
+                              d);
                 store_part<WIDE>((T *)o.dx + row * cols + c, pack<T>(d), count);
             }
 #pragma unroll
@@ -417,12 +433,16 @@ void launch(cudaStream_t stream, call *c)
 
 template <typename T, enum norm NORM> void launch_norm(cudaStream_t stream, call *c)
 {
-    if (c->write.x)
+    const bool full = c->shape->cols % WARP_COLS == 0;
+
+    if (c->write.x && full)
+        launch<T, true, NORM, true>(stream, c);
+    else if (c->write.x)
         launch<T, true, NORM, false>(stream, c);
-    else if (c->shape->cols % WARP_COLS)
-        launch<T, false, NORM, false>(stream, c);
-    else
+    else if (full)
         launch<T, false, NORM, true>(stream, c);
+    else
+        launch<T, false, NORM, false>(stream, c);
 }
 
 /* Are all rows aligned, and made of whole vectors? */
