@@ -74,16 +74,23 @@ static double *dropped_probabilities(const struct attention_test *t,
     return p;
 }
 
-/* How many rows of a head may drop the same? cuDNN's numbers come in pairs of rows at the least. */
+/* How many rows of a head may drop the same? */
 static int most_alike(void)
 {
     return is_numbered() ? 1 : 2;
 }
 
+/* How many probabilities a number serves: of cuDNN's four, at the same keys of two rows and at
+ * others. */
+static int uses(void)
+{
+    return is_numbered() ? 1 : 4;
+}
+
 /* Is 'count' of 'n' what a probability of 'share' makes likely? Within 5 standard deviations. */
 static int likely(int64_t count, int64_t n, double share)
 {
-    double variance = (double)n * share * (1 - share) * most_alike();
+    double variance = (double)n * share * (1 - share) * uses();
 
     return fabs((double)count - (double)n * share) <= 5 * sqrt(variance);
 }

@@ -161,8 +161,9 @@ __global__ void draw_seed(const step_state *state, uint32_t purpose, const int64
     const uint64_t bits = rng_bits(state->seed, purpose, (uint32_t)state->iteration, number);
 
     out[0] = (int64_t)(bits >> 1);
-    /* cuDNN drops the same in rows next to each other but one: from an offset of 2 (modulo 4) in
-     * two of them, from 1 or 3 in up to three, from 0 in four. */
+    /* Each of cuDNN's numbers serves four probabilities of a head. From an offset that is a
+     * multiple of four these are of the same key, and four rows drop the same; from 2 on it is two
+     * rows, the least there is. */
     out[1] = 2;
 }
 
