@@ -77,6 +77,7 @@ int main(int argc, char **argv)
     stream = device_stream_create(device, 0, &err);
     if (!stream)
         die(&err);
+    take_memory();
     copy_bandwidth();
     for (size_t i = 0; i < sizeof(models) / sizeof(*models); i++) {
         int wanted = argc == 1;

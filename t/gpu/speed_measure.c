@@ -24,14 +24,50 @@ void die(const struct error *err)
     exit(1);
 }
 
+/* Operands lie side by side in one piece of memory, as in training; what checks them lies at its
+ * other end. Until 'begin'. */
+static struct {
+    char *memory;
+    size_t size, from, to; /* from, to: what is not taken */
+} arena;
+
+void take_memory(void)
+{
+    struct device_memory memory;
+    struct error err;
+
+    if (device_memory(device, &memory, &err))
+        die(&err);
+    arena.size = memory.available / 1024 * 768;
+    arena.to = arena.size;
+    arena.memory = device_allocate(device, arena.size, &err);
+    if (!arena.memory)
+        die(&err);
+}
+
+static size_t rounded(size_t bytes)
+{
+    size_t whole = (bytes + 255) / 256 * 256;
+
+    if (arena.to - arena.from < whole) {
+        fprintf(stderr, "speed: the GPU has too little memory\n");
+        exit(1);
+    }
+    return whole;
+}
+
 static void *get(size_t bytes)
 {
-    struct error err;
-    void *memory = device_allocate(device, bytes + 256, &err);
+    size_t whole = rounded(bytes);
 
-    if (!memory)
-        die(&err);
-    return memory;
+    arena.from += whole;
+    return arena.memory + arena.from - whole;
+}
+
+static void *get_beside(size_t bytes)
+{
+    arena.to -= rounded(bytes);
+    return arena.memory + arena.to;
 }
 
 struct device_plan *plan(const struct operation *operation)
@@ -76,10 +112,8 @@ static void convert(const void *from, enum device_type a, void *to, enum device_
 void begin(void)
 {
     finish();
-    for (int i = 0; i < slot_count; i++) {
-        device_release(device, slots[i].memory);
-        device_release(device, slots[i].wide);
-    }
+    arena.from = 0;
+    arena.to = arena.size;
     slot_count = 0;
 }
 
@@ -90,7 +124,7 @@ int input(int64_t count, double deviation, int fixed)
     struct device_plan *made = plan(&operation);
     struct slot *slot = &slots[slot_count];
 
-    *slot = (struct slot){count, fixed, 0, NULL, get((size_t)count * 4)};
+    *slot = (struct slot){count, fixed, 0, NULL, get_beside((size_t)count * 4)};
     run_normal(made, stream, &(struct normal_operands){slot->wide, 1, RNG_TEST + drawn++});
     plan_destroy(made);
     slot->memory = get((size_t)count * (fixed ? 4 : 2));
@@ -106,7 +140,7 @@ int output(int64_t count, int fixed)
     struct slot *slot = &slots[slot_count];
 
     *slot = (struct slot){count, fixed, 1, get((size_t)count * (fixed ? 4 : 2)),
-                          get((size_t)count * 4)};
+                          get_beside((size_t)count * 4)};
     fill(slot->memory, count, fixed ? TYPE_FP32 : TYPE_BF16, NAN);
     fill(slot->wide, count, TYPE_FP32, NAN);
     return slot_count++;
@@ -120,7 +154,7 @@ int constant(const void *bytes, size_t size)
 
     if (!host)
         die(&err);
-    *slot = (struct slot){(int64_t)size / 4, 1, 0, get(size), get(size)};
+    *slot = (struct slot){(int64_t)size / 4, 1, 0, get(size), get_beside(size)};
     memcpy(host, bytes, size);
     device_copy(stream, slot->memory, host, size, COPY_TO_DEVICE);
     device_copy(stream, slot->wide, host, size, COPY_TO_DEVICE);
@@ -162,14 +196,15 @@ float *fetch(const void *from, enum device_type as, int64_t count)
 {
     struct error err;
     float *host = device_host_allocate(device, (size_t)count * 4, &err);
-    void *wide = get((size_t)count * 4);
+    size_t taken = arena.to;
+    void *wide = get_beside((size_t)count * 4);
 
     if (!host)
         die(&err);
     convert(from, as, wide, TYPE_FP32, count);
     device_copy(stream, host, wide, (size_t)count * 4, COPY_TO_HOST);
     finish();
-    device_release(device, wide);
+    arena.to = taken;
     return host;
 }
 
@@ -414,7 +449,6 @@ void copy_bandwidth(void)
     finish();
     copy_rate = 20 * 2 * (double)bytes / device_event_seconds(from, to);
     printf("%s: a copy moves %.2f TB/s\n", device->model, copy_rate * 1e-12);
-    device_release(device, b);
     device_event_destroy(from);
     device_event_destroy(to);
     begin();
