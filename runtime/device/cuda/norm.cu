@@ -70,13 +70,12 @@ __global__ void __launch_bounds__(BLOCK, sizeof(T) == 4 ? 2 : 3)
     for (int k = 0; k < VECTORS && o.residual; k++)
         residual[k] = load(o.residual, at, k);
     if (DROP) {
-        const uint64_t seed = drop.state->seed;
-        const uint32_t step = (uint32_t)drop.state->iteration;
+        const numbers n = numbers_of(drop);
         const int64_t first = o.row_index[row] * cols + column;
 
 #pragma unroll
         for (int k = 0; k < VECTORS; k++)
-            dropped[k] = dropped_meanwhile<true>(drop, seed, step, first + k * WARP * VECTOR);
+            dropped[k] = dropped_meanwhile<true>(n, first + k * WARP * VECTOR);
     }
 #pragma unroll
     for (int k = 0; k < VECTORS; k++) {
@@ -202,10 +201,7 @@ __global__ void __launch_bounds__(ANY_BLOCK)
             }
             if (drop.threshold)
                 apply_dropout(drop,
-                              dropped_from<WIDE>(drop, drop.state->seed,
-                                                 (uint32_t)drop.state->iteration,
-                                                 o.row_index[row] * cols + c),
-                              v);
+                              dropped_from<WIDE>(numbers_of(drop), o.row_index[row] * cols + c), v);
             unpack(more, other);
 #pragma unroll
             for (int i = 0; i < VECTOR; i++)

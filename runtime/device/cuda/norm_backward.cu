@@ -61,8 +61,7 @@ __global__ void __launch_bounds__(MAX_WARPS *WARP, 1)
     const int beside = blockDim.x * SIZE, tensor = VECTORS * beside, stage = 3 * tensor;
     const int64_t stride = (int64_t)gridDim.x * split.groups, step = stride * cols;
     const float share = 1.0f / (float)cols;
-    const uint64_t seed = DROP ? drop.state->seed : 0;
-    const uint32_t iteration = DROP ? (uint32_t)drop.state->iteration : 0;
+    const numbers n = DROP ? numbers_of(drop) : numbers{};
     char *const own = memory + threadIdx.x * SIZE;
     float sum_weight[VECTORS][VECTOR] = {{0}}, sum_norm_bias[VECTORS][VECTOR] = {{0}},
           sum_bias[VECTORS][VECTOR] = {{0}};
@@ -125,8 +124,7 @@ __global__ void __launch_bounds__(MAX_WARPS *WARP, 1)
         filled = filled == LAST * stage ? 0 : filled + stage;
 #pragma unroll
         for (int k = 0; k < VECTORS && DROP; k++)
-            dropped[k] = dropped_meanwhile<true>(drop, seed, iteration,
-                                                 number * cols + column + k * WARP * VECTOR);
+            dropped[k] = dropped_meanwhile<true>(n, number * cols + column + k * WARP * VECTOR);
         copy_wait<LAST>();
 #pragma unroll
         for (int k = 0; k < VECTORS; k++) {
@@ -308,10 +306,7 @@ __global__ void __launch_bounds__(ANY_BLOCK)
                 store_part<WIDE>((T *)o.dresidual + base + c, pack<T>(d), cols - c);
             if (write.x) {
                 apply_dropout(drop,
-                              dropped_from<WIDE>(drop, drop.state->seed,
-                                                 (uint32_t)drop.state->iteration,
-                                                 o.row_index[row] * cols + c),
-                              d);
+                              dropped_from<WIDE>(numbers_of(drop), o.row_index[row] * cols + c), d);
                 store_part<WIDE>((T *)o.dx + base + c, pack<T>(d), cols - c);
             }
             if (out.bias)
@@ -360,10 +355,7 @@ __global__ void __launch_bounds__(PLAIN_WARPS *WARP)
             unpack(v[r], d);
             if (write.x) {
                 apply_dropout(drop,
-                              dropped_from<WIDE>(drop, drop.state->seed,
-                                                 (uint32_t)drop.state->iteration,
-                                                 o.row_index[row] * cols + c),
-                              d);
+                              dropped_from<WIDE>(numbers_of(drop), o.row_index[row] * cols + c), d);
                 store_part<WIDE>((T *)o.dx + row * cols + c, pack<T>(d), count);
             }
 #pragma unroll

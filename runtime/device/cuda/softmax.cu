@@ -1,16 +1,26 @@
 /* Attention with its scores in memory: the masked softmax between two matrix products, and its
  * gradient. For types, head sizes and dropout that the library's kernel does not have. */
-#include "common.cuh"
-#include "rng.h"
+#include "dropout.cuh"
 
 namespace
 {
 
 constexpr int THREADS = 256;
-constexpr int WARPS = THREADS / WARP;
+constexpr int WARPS = THREADS / WARP, WALK = THREADS * VECTOR;
 
 struct mask {
     int64_t from, to; /* keys this query sees: from <= key < to */
+
+    __device__ inline bool sees(int64_t key) const
+    {
+        return key >= from && key < to;
+    }
+
+    /* Of the eight from 'key' on? */
+    __device__ inline bool sees_some(int64_t key) const
+    {
+        return key + VECTOR > from && key < to;
+    }
 };
 
 __device__ inline mask visible(const attention_shape &s, const int32_t *document_start,
@@ -27,42 +37,40 @@ __device__ inline mask visible(const attention_shape &s, const int32_t *document
     return m;
 }
 
-struct dropper {
-    uint64_t seed, first;
-    uint32_t step, purpose, threshold;
-    float scale;
-};
-
-__device__ inline dropper make_dropper(const attention_shape &s, const int64_t *row_index,
-                                       const step_state *state, uint32_t purpose, int64_t sample,
-                                       int64_t head, int64_t query)
+/* The keys of a row, eight at a time: a thread's first of those from 'first' on. */
+__device__ inline int64_t first_keys(int64_t first)
 {
-    dropper d = {0, 0, 0, purpose, 0, 1.0f};
+    return first / VECTOR * VECTOR + threadIdx.x * VECTOR;
+}
 
-    if (s.dropout > 0) {
+/* What the probabilities of a row are multiplied with. */
+struct keeper {
+    numbers n;
+    int64_t first; /* number of the row's first element */
+    float scale;   /* of what is kept */
+
+    __device__ inline keeper(const attention_shape &s, const int64_t *row_index,
+                             const step_state *state, uint32_t purpose, int64_t sample,
+                             int64_t head, int64_t query)
+        : n{}, first(0), scale(1.0f)
+    {
+        if (s.dropout == 0)
+            return;
         const int64_t row = row_index[sample * s.q_rows + query];
 
-        d.seed = state->seed;
-        d.step = (uint32_t)state->iteration;
-        d.threshold = dropout_threshold(s.dropout);
-        d.scale = dropout_scale(s.dropout);
-        d.first = (uint64_t)(((row / s.sequence * s.all_heads + s.first_head + head) * s.sequence +
-                              row % s.sequence) *
-                             s.sequence);
+        n = {state->seed, (uint32_t)state->iteration, purpose, dropout_threshold(s.dropout)};
+        scale = dropout_scale(s.dropout);
+        first = ((row / s.sequence * s.all_heads + s.first_head + head) * s.sequence +
+                 row % s.sequence) *
+                s.sequence;
     }
-    return d;
-}
 
-/* What a probability is multiplied with. */
-__device__ inline float keep(const dropper &d, int64_t key)
-{
-    if (d.threshold == 0)
-        return d.scale;
-    const uint64_t element = d.first + (uint64_t)key;
-    const rng_block block = rng_philox(d.seed, element / 8, d.purpose, d.step);
-
-    return rng_dropout_lane(block, element) < d.threshold ? 0.0f : d.scale;
-}
+    /* Of eight keys from 'key' on: those whose bit is set are dropped. */
+    __device__ inline uint32_t dropped(int64_t key) const
+    {
+        return n.threshold ? dropped_from<false>(n, first + key) : 0;
+    }
+};
 
 __device__ inline float block_reduce(float x, bool maximum)
 {
@@ -79,8 +87,8 @@ __device__ inline float block_reduce(float x, bool maximum)
     return x;
 }
 
-/* One block per (query, head). */
-template <typename T>
+/* One block per (query, head). WIDE: rows are whole vectors. */
+template <typename T, bool WIDE>
 __global__ void __launch_bounds__(THREADS)
     softmax(attention_operands o, attention_shape s, int64_t sample, const float *scores,
             T *probabilities)
@@ -88,22 +96,44 @@ __global__ void __launch_bounds__(THREADS)
     const int64_t query = blockIdx.x, head = blockIdx.y;
     const int64_t base = (head * s.q_rows + query) * s.kv_rows;
     const mask m = visible(s, o.document_start, o.positions, sample, query);
-    const dropper d = make_dropper(s, o.row_index, o.state, o.purpose, sample, head, query);
+    const keeper keep(s, o.row_index, o.state, o.purpose, sample, head, query);
     const float scale = (float)s.scale;
     float maximum = -INFINITY, sum = 0;
 
-    for (int64_t key = m.from + threadIdx.x; key < m.to; key += THREADS)
-        maximum = fmaxf(maximum, scores[base + key] * scale);
-    maximum = block_reduce(maximum, true);
-    for (int64_t key = m.from + threadIdx.x; key < m.to; key += THREADS)
-        sum += expf(scores[base + key] * scale - maximum);
-    sum = block_reduce(sum, false);
-    for (int64_t key = threadIdx.x; key < s.kv_rows; key += THREADS) {
-        float p = 0;
+    for (int64_t key = first_keys(m.from); key < m.to; key += WALK) {
+        float v[VECTOR];
 
-        if (key >= m.from && key < m.to)
-            p = expf(scores[base + key] * scale - maximum) / sum * keep(d, key);
-        probabilities[base + key] = from_float<T>(p);
+        unpack(load_part<WIDE>(scores + base + key, s.kv_rows - key), v);
+#pragma unroll
+        for (int i = 0; i < VECTOR; i++)
+            if (m.sees(key + i))
+                maximum = fmaxf(maximum, v[i] * scale);
+    }
+    maximum = block_reduce(maximum, true);
+    for (int64_t key = first_keys(m.from); key < m.to; key += WALK) {
+        float v[VECTOR];
+
+        unpack(load_part<WIDE>(scores + base + key, s.kv_rows - key), v);
+#pragma unroll
+        for (int i = 0; i < VECTOR; i++)
+            if (m.sees(key + i))
+                sum += expf(v[i] * scale - maximum);
+    }
+    sum = block_reduce(sum, false);
+    for (int64_t key = first_keys(0); key < s.kv_rows; key += WALK) {
+        float v[VECTOR] = {0};
+
+        if (m.sees_some(key)) {
+            const uint32_t dropped = keep.dropped(key);
+
+            unpack(load_part<WIDE>(scores + base + key, s.kv_rows - key), v);
+#pragma unroll
+            for (int i = 0; i < VECTOR; i++)
+                v[i] = m.sees(key + i) && !(dropped >> i & 1)
+                           ? expf(v[i] * scale - maximum) / sum * keep.scale
+                           : 0.0f;
+        }
+        store_part<WIDE>(probabilities + base + key, pack<T>(v), s.kv_rows - key);
     }
     if (threadIdx.x == 0)
         o.lse[(sample * s.heads + head) * s.q_rows + query] = maximum + logf(sum);
@@ -129,7 +159,7 @@ __global__ void __launch_bounds__(THREADS)
         delta[i] = sum;
 }
 
-template <typename T>
+template <typename T, bool WIDE>
 __global__ void __launch_bounds__(THREADS)
     softmax_backward(attention_backward_operands o, attention_shape s, int64_t sample,
                      const float *scores, const float *dp, const float *delta, T *probabilities,
@@ -139,18 +169,28 @@ __global__ void __launch_bounds__(THREADS)
     const int64_t row = (sample * s.heads + head) * s.q_rows + query;
     const int64_t base = (head * s.q_rows + query) * s.kv_rows;
     const mask m = visible(s, o.document_start, nullptr, sample, query);
-    const dropper d = make_dropper(s, o.row_index, o.state, o.purpose, sample, head, query);
+    const keeper keep(s, o.row_index, o.state, o.purpose, sample, head, query);
     const float scale = (float)s.scale, lse = o.lse[row], share = delta[row];
 
-    for (int64_t key = threadIdx.x; key < s.kv_rows; key += THREADS) {
-        float p = 0, kept = 0;
+    for (int64_t key = first_keys(0); key < s.kv_rows; key += WALK) {
+        float v[VECTOR] = {0}, d[VECTOR] = {0};
 
-        if (key >= m.from && key < m.to) {
-            p = expf(scores[base + key] * scale - lse);
-            kept = keep(d, key);
+        if (m.sees_some(key)) {
+            const uint32_t dropped = keep.dropped(key);
+
+            unpack(load_part<WIDE>(scores + base + key, s.kv_rows - key), v);
+            unpack(load_part<WIDE>(dp + base + key, s.kv_rows - key), d);
+#pragma unroll
+            for (int i = 0; i < VECTOR; i++) {
+                const float p = m.sees(key + i) ? expf(v[i] * scale - lse) : 0.0f;
+                const float kept = dropped >> i & 1 ? 0.0f : keep.scale;
+
+                v[i] = p * kept;
+                d[i] = p * (d[i] * kept - share) * scale;
+            }
         }
-        probabilities[base + key] = from_float<T>(p * kept);
-        dscores[base + key] = from_float<T>(p * (dp[base + key] * kept - share) * scale);
+        store_part<WIDE>(probabilities + base + key, pack<T>(v), s.kv_rows - key);
+        store_part<WIDE>(dscores + base + key, pack<T>(d), s.kv_rows - key);
     }
 }
 
@@ -165,6 +205,12 @@ __global__ void draw_seed(const step_state *state, uint32_t purpose, const int64
      * multiple of four these are of the same key, and four rows drop the same; from 2 on it is two
      * rows, the least there is. */
     out[1] = 2;
+}
+
+/* Scores and probabilities are parts of a workspace, aligned by themselves. */
+bool in_vectors(const attention_shape *s)
+{
+    return s->kv_rows % VECTOR == 0;
 }
 
 } // namespace
@@ -182,8 +228,12 @@ extern "C" void kernel_softmax(cudaStream_t stream, const attention_shape *s, in
 {
     const dim3 grid((unsigned)s->q_rows, (unsigned)s->heads);
 
-    WITH_TYPE(s->type,
-              (softmax<<<grid, THREADS, 0, stream>>>(*o, *s, sample, scores, (T *)probabilities)));
+    if (in_vectors(s))
+        WITH_TYPE(s->type, (softmax<T, true><<<grid, THREADS, 0, stream>>>(*o, *s, sample, scores,
+                                                                           (T *)probabilities)));
+    else
+        WITH_TYPE(s->type, (softmax<T, false><<<grid, THREADS, 0, stream>>>(*o, *s, sample, scores,
+                                                                            (T *)probabilities)));
 }
 
 extern "C" void kernel_attention_delta(cudaStream_t stream, const attention_shape *s,
@@ -202,6 +252,12 @@ extern "C" void kernel_softmax_backward(cudaStream_t stream, const attention_sha
 {
     const dim3 grid((unsigned)s->q_rows, (unsigned)s->heads);
 
-    WITH_TYPE(s->type, (softmax_backward<<<grid, THREADS, 0, stream>>>(
-                           *o, *s, sample, scores, dp, delta, (T *)probabilities, (T *)dscores)));
+    if (in_vectors(s))
+        WITH_TYPE(s->type,
+                  (softmax_backward<T, true><<<grid, THREADS, 0, stream>>>(
+                      *o, *s, sample, scores, dp, delta, (T *)probabilities, (T *)dscores)));
+    else
+        WITH_TYPE(s->type,
+                  (softmax_backward<T, false><<<grid, THREADS, 0, stream>>>(
+                      *o, *s, sample, scores, dp, delta, (T *)probabilities, (T *)dscores)));
 }

@@ -1,0 +1,198 @@
+/* The kernels that stand beside a product where its epilogue is not the fastest, and the softmax
+ * between the products of attention with its scores in memory: bandwidth against a plain copy, on
+ * tensors far beyond the L2 cache. What they compute is tested by device.t. */
+#include "kernels.h"
+
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { REPEATS = 10, ROWS = 65536 };
+
+struct work {
+    int64_t cols;
+    char *x, *pre, *y; /* (ROWS, cols) */
+    float *out, *workspace;
+    int processors;
+};
+
+/* Attention that drops out: the scores of all heads of a sample, and what is made of them. */
+struct scores {
+    struct attention_shape shape;
+    struct attention_operands forward;
+    struct attention_backward_operands backward;
+    float *scores, *dp, *delta;
+    void *probabilities, *dscores;
+};
+
+static void check(cudaError_t status)
+{
+    if (!status)
+        return;
+    fprintf(stderr, "kernels: %s\n", cudaGetErrorString(status));
+    exit(1);
+}
+
+static size_t tensor_bytes(const struct work *w)
+{
+    return (size_t)(ROWS * w->cols) * type_size(TYPE_BF16);
+}
+
+static void copy(const void *all)
+{
+    const struct work *w = all;
+
+    check(cudaMemcpyAsync(w->y, w->x, tensor_bytes(w), cudaMemcpyDeviceToDevice, NULL));
+}
+
+static void gelu(const void *all)
+{
+    const struct work *w = all;
+
+    kernel_gelu(NULL, TYPE_BF16, ROWS * w->cols, w->x, w->y);
+}
+
+static void sums(const void *all)
+{
+    const struct work *w = all;
+
+    kernel_column_sums(NULL, TYPE_BF16, ROWS, w->cols, w->x, NULL, NULL, w->out, 0, w->workspace,
+                       w->processors);
+}
+
+static void gelu_gradient_and_sums(const void *all)
+{
+    const struct work *w = all;
+
+    kernel_column_sums(NULL, TYPE_BF16, ROWS, w->cols, w->x, w->pre, w->y, w->out, 0, w->workspace,
+                       w->processors);
+}
+
+static void softmax(const void *all)
+{
+    const struct scores *s = all;
+
+    kernel_softmax(NULL, &s->shape, 0, s->scores, s->probabilities, &s->forward);
+}
+
+static void softmax_backward(const void *all)
+{
+    const struct scores *s = all;
+
+    kernel_softmax_backward(NULL, &s->shape, 0, s->scores, s->dp, s->delta, s->probabilities,
+                            s->dscores, &s->backward);
+}
+
+static double seconds_of(void (*run)(const void *all), const void *all)
+{
+    cudaEvent_t from, to;
+    float milliseconds;
+
+    check(cudaEventCreate(&from));
+    check(cudaEventCreate(&to));
+    for (int i = 0; i < 3; i++)
+        run(all);
+    check(cudaEventRecord(from, NULL));
+    for (int i = 0; i < REPEATS; i++)
+        run(all);
+    check(cudaEventRecord(to, NULL));
+    check(cudaEventSynchronize(to));
+    check(cudaGetLastError());
+    check(cudaEventElapsedTime(&milliseconds, from, to));
+    cudaEventDestroy(from);
+    cudaEventDestroy(to);
+    return milliseconds * 1e-3 / REPEATS;
+}
+
+static void print_rate(const char *name, double bytes, double seconds, double copied)
+{
+    double rate = bytes / seconds;
+
+    printf("  %-26s %6.2f TB/s %3.0f%%\n", name, rate * 1e-12, 100 * rate / copied);
+}
+
+/* Returns the bandwidth of a copy. */
+static double measure(int64_t cols, int processors)
+{
+    static const struct {
+        const char *name;
+        void (*run)(const void *all);
+        int tensors; /* that move */
+    } kernels[] = {{"gelu", gelu, 2},
+                   {"sums of columns", sums, 1},
+                   {"gelu's gradient and sums", gelu_gradient_and_sums, 3}};
+    struct work w = {.cols = cols, .processors = processors};
+    size_t bytes = tensor_bytes(&w);
+    double copied;
+
+    check(cudaMalloc((void **)&w.x, bytes));
+    check(cudaMalloc((void **)&w.pre, bytes));
+    check(cudaMalloc((void **)&w.y, bytes));
+    check(cudaMalloc((void **)&w.out, (size_t)cols * sizeof(float)));
+    check(cudaMalloc((void **)&w.workspace, kernel_column_sums_workspace(ROWS, cols, processors)));
+    kernel_noise(NULL, TYPE_BF16, ROWS * cols, w.x);
+    kernel_noise(NULL, TYPE_BF16, ROWS * cols, w.pre);
+    copied = 2 * (double)bytes / seconds_of(copy, &w);
+    printf("%d rows of %lld: a copy moves %.2f TB/s\n", ROWS, (long long)cols, copied * 1e-12);
+    for (size_t i = 0; i < sizeof(kernels) / sizeof(*kernels); i++)
+        print_rate(kernels[i].name, kernels[i].tensors * (double)bytes,
+                   seconds_of(kernels[i].run, &w), copied);
+    cudaFree(w.x), cudaFree(w.pre), cudaFree(w.y), cudaFree(w.out), cudaFree(w.workspace);
+    return copied;
+}
+
+/* As many bytes as must move if every row is read once; it is read again from the cache. */
+static void measure_softmax(double dropout, double copied)
+{
+    enum { HEADS = 32, LENGTH = 2048 };
+    struct step_state state = {.iteration = 5, .seed = 99};
+    size_t rows = (size_t)HEADS * LENGTH, count = rows * LENGTH, at = LENGTH * sizeof(int64_t);
+    struct scores s = {.shape = {.batch = 1,
+                                 .q_rows = LENGTH,
+                                 .kv_rows = LENGTH,
+                                 .heads = HEADS,
+                                 .kv_heads = HEADS,
+                                 .head_size = 64,
+                                 .type = TYPE_BF16,
+                                 .scale = 0.125,
+                                 .dropout = dropout,
+                                 .all_heads = HEADS,
+                                 .sequence = LENGTH}};
+    char *key; /* rows' numbers, all 0, and the state */
+
+    check(cudaMalloc((void **)&s.scores, count * sizeof(float)));
+    check(cudaMalloc((void **)&s.dp, count * sizeof(float)));
+    check(cudaMalloc((void **)&s.delta, rows * sizeof(float)));
+    check(cudaMalloc((void **)&s.forward.lse, rows * sizeof(float)));
+    check(cudaMalloc(&s.probabilities, count * 2));
+    check(cudaMalloc(&s.dscores, count * 2));
+    check(cudaMalloc((void **)&key, at + sizeof(state)));
+    check(cudaMemset(key, 0, at));
+    check(cudaMemcpy(key + at, &state, sizeof(state), cudaMemcpyHostToDevice));
+    kernel_noise(NULL, TYPE_FP32, (int64_t)count, s.scores);
+    kernel_noise(NULL, TYPE_FP32, (int64_t)count, s.dp);
+    kernel_noise(NULL, TYPE_FP32, (int64_t)rows, s.delta);
+    s.forward.row_index = (const int64_t *)key;
+    s.forward.state = (const struct step_state *)(key + at);
+    s.backward.row_index = s.forward.row_index;
+    s.backward.state = s.forward.state;
+    s.backward.lse = s.forward.lse;
+    printf("%d heads of %d rows and keys, dropout %g\n", HEADS, LENGTH, dropout);
+    print_rate("softmax", 6 * (double)count, seconds_of(softmax, &s), copied);
+    print_rate("softmax backward", 12 * (double)count, seconds_of(softmax_backward, &s), copied);
+    cudaFree(s.scores), cudaFree(s.dp), cudaFree(s.delta), cudaFree(s.forward.lse);
+    cudaFree(s.probabilities), cudaFree(s.dscores), cudaFree(key);
+}
+
+int main(void)
+{
+    int processors;
+    double copied;
+
+    check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));
+    measure(4096, processors);          /* gpt345m, between its two layers of an MLP */
+    copied = measure(8192, processors); /* gpt1.3b */
+    measure_softmax(0, copied);
+    measure_softmax(0.1, copied);
+    return 0;
+}
