@@ -182,11 +182,12 @@ __global__ void __launch_bounds__(THREADS)
             unpack(load_part<WIDE>(dp + base + key, s.kv_rows - key), d);
 #pragma unroll
             for (int i = 0; i < VECTOR; i++) {
-                const float p = m.sees(key + i) ? expf(v[i] * scale - lse) : 0.0f;
+                const bool seen = m.sees(key + i);
+                const float p = seen ? expf(v[i] * scale - lse) : 0.0f;
                 const float kept = dropped >> i & 1 ? 0.0f : keep.scale;
 
                 v[i] = p * kept;
-                d[i] = p * (d[i] * kept - share) * scale;
+                d[i] = seen ? p * (d[i] * kept - share) * scale : 0.0f;
             }
         }
         store_part<WIDE>(probabilities + base + key, pack<T>(v), s.kv_rows - key);
