@@ -73,14 +73,10 @@ RNG_FUNCTION float dropout_scale(double probability)
     return (float)(65536.0 / (65536.0 - dropout_threshold(probability)));
 }
 
-/* The 16-bit number of element 'index' within its block. By choices: on a GPU an array that is
- * indexed lies in memory. */
+/* The 16-bit number of element 'index' within its block. */
 RNG_FUNCTION uint32_t rng_dropout_lane(struct rng_block block, uint64_t index)
 {
-    uint32_t first = index & 2 ? block.word[1] : block.word[0];
-    uint32_t second = index & 2 ? block.word[3] : block.word[2];
-
-    return ((index & 4 ? second : first) >> (16 * (index & 1))) & 0xFFFF;
+    return (block.word[(index & 7) >> 1] >> (16 * (index & 1))) & 0xFFFF;
 }
 
 RNG_FUNCTION uint64_t rng_bits(uint64_t seed, uint32_t purpose, uint32_t step, uint64_t index)

@@ -142,14 +142,15 @@ static double measure(int64_t cols, int processors)
 }
 
 /* As many bytes as must move if every row is read once; it is read again from the cache. */
-static void measure_softmax(double dropout, double copied)
+static void measure_softmax(int64_t length, double dropout, double copied)
 {
-    enum { HEADS = 32, LENGTH = 2048 };
+    enum { HEADS = 32 };
     struct step_state state = {.iteration = 5, .seed = 99};
-    size_t rows = (size_t)HEADS * LENGTH, count = rows * LENGTH, at = LENGTH * sizeof(int64_t);
+    size_t rows = HEADS * (size_t)length, count = rows * (size_t)length;
+    size_t at = (size_t)length * sizeof(int64_t);
     struct scores s = {.shape = {.batch = 1,
-                                 .q_rows = LENGTH,
-                                 .kv_rows = LENGTH,
+                                 .q_rows = length,
+                                 .kv_rows = length,
                                  .heads = HEADS,
                                  .kv_heads = HEADS,
                                  .head_size = 64,
@@ -157,7 +158,7 @@ static void measure_softmax(double dropout, double copied)
                                  .scale = 0.125,
                                  .dropout = dropout,
                                  .all_heads = HEADS,
-                                 .sequence = LENGTH}};
+                                 .sequence = length}};
     char *key; /* rows' numbers, all 0, and the state */
 
     check(cudaMalloc((void **)&s.scores, count * sizeof(float)));
@@ -177,7 +178,7 @@ static void measure_softmax(double dropout, double copied)
     s.backward.row_index = s.forward.row_index;
     s.backward.state = s.forward.state;
     s.backward.lse = s.forward.lse;
-    printf("%d heads of %d rows and keys, dropout %g\n", HEADS, LENGTH, dropout);
+    printf("%d heads of %lld rows and keys, dropout %g\n", HEADS, (long long)length, dropout);
     print_rate("softmax", 6 * (double)count, seconds_of(softmax, &s), copied);
     print_rate("softmax backward", 12 * (double)count, seconds_of(softmax_backward, &s), copied);
     cudaFree(s.scores), cudaFree(s.dp), cudaFree(s.delta), cudaFree(s.forward.lse);
@@ -192,7 +193,8 @@ int main(void)
     check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));
     measure(4096, processors);          /* gpt345m, between its two layers of an MLP */
     copied = measure(8192, processors); /* gpt1.3b */
-    measure_softmax(0, copied);
-    measure_softmax(0.1, copied);
+    measure_softmax(2048, 0, copied);
+    measure_softmax(2048, 0.1, copied);
+    measure_softmax(2047, 0.1, copied);
     return 0;
 }

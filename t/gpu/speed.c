@@ -89,6 +89,7 @@ int main(int argc, char **argv)
         if (wanted && models[i].layers > 2)
             measure_large(&models[i]);
     }
+    release_memory();
     device_stream_destroy(stream);
     device_close(device);
     if (failures > 0)

@@ -63,6 +63,7 @@ void measure(const char *name, void (*run)(struct device_plan *plan),
              struct device_plan *(*make)(void), double bytes, double flops, double times,
              double tolerance, int check);
 void take_memory(void); /* before all else */
+void release_memory(void);
 void copy_bandwidth(void);
 
 /* speed_matrix.c */

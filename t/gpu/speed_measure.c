@@ -45,6 +45,12 @@ void take_memory(void)
         die(&err);
 }
 
+void release_memory(void)
+{
+    finish();
+    device_release(device, arena.memory);
+}
+
 static size_t rounded(size_t bytes)
 {
     size_t whole = (bytes + 255) / 256 * 256;

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 /* Two rows with so many probabilities do not drop the same by chance: 0.82 ^ 100 is 2e-9 at a rate
- * of 0.1. */
-enum { ROWS_TELL = 100 };
+ * of 0.1, where each number serves two of a row. */
+enum { ROWS_TELL = 200 };
 
 /* Do the numbers have to be those that device.h describes? */
 static int is_numbered(void)
@@ -140,7 +140,8 @@ static int64_t different(const struct attention_shape *s, const double *p, const
     return count;
 }
 
-/* Do two rows drop the same of the keys that both tell? No where that are too few to say. */
+/* Do two rows drop the same of the keys that both tell? Rows with too few of these count as
+ * different. */
 static int alike(const double *p, const double *q, const double *a, const double *b, int64_t keys,
                  double least)
 {

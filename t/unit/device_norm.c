@@ -221,6 +221,15 @@ void norm_cases(void)
         test_residual_norm(s, 0);
         s.dropout = 0.1, s.cols = 520;
         test_residual_norm(s, 1);
+        s.rows = 5, s.cols = 1024;
+        test_residual_norm(s, 0);
+        s.cols = 4096;
+        test_residual_norm(s, 0);
+        s.cols = 6152;
+        test_residual_norm(s, 1);
+        /* So little that nothing is dropped. */
+        s.dropout = 5e-6, s.cols = 1024;
+        test_residual_norm(s, 0);
         s.dropout = 0, s.rows = 1600, s.cols = 2056;
         test_residual_norm(s, 0);
         /* Wider than what a block holds. */

@@ -199,7 +199,7 @@ static void backward_input_row(const struct backward *b, int64_t row, const floa
 
         for (int64_t i = 0; i < width; i++)
             value[i] = d[c + i];
-        if (b->drop.threshold) {
+        if (b->shape->dropout > 0) { /* however little: the caller takes dx then */
             float *dx = (float *)b->o->dx + row * n + c;
 
             drop_row(&b->drop, (uint64_t)(b->o->row_index[row] * n + c), value, width);
@@ -228,7 +228,7 @@ static void backward_block(void *context, int64_t block)
         else
             for (int64_t i = 0; i < n; i++)
                 out[i] = dsum ? dsum[i] : 0;
-        if (b->shape->input && (b->drop.threshold || b->shape->bias))
+        if (b->shape->input && (b->shape->dropout > 0 || b->shape->bias))
             backward_input_row(b, row, out, partial + 2 * n);
     }
 }

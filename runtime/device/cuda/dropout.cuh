@@ -9,7 +9,7 @@ namespace
 {
 
 struct dropout {
-    uint32_t threshold; /* 0: nothing is dropped */
+    uint32_t threshold; /* 0: nothing is dropped, also at very low rates */
     float scale;        /* of what is kept */
     uint32_t purpose;
     const step_state *state;
@@ -26,7 +26,9 @@ __device__ inline numbers numbers_of(const dropout &drop)
     return {drop.state->seed, (uint32_t)drop.state->iteration, drop.purpose, drop.threshold};
 }
 
-/* Which of the eight elements of a block of random numbers are dropped, a bit each. */
+static_assert(VECTOR == 8, "a block of random numbers serves eight elements");
+
+/* Which of the elements of a block of random numbers are dropped, a bit each. */
 __device__ inline uint32_t dropped_of_block(const numbers &n, uint64_t number)
 {
     const rng_block block = rng_philox(n.seed, number, n.purpose, n.step);
@@ -38,7 +40,7 @@ __device__ inline uint32_t dropped_of_block(const numbers &n, uint64_t number)
         bits |= block.word[i] << 16 <= most ? 1u << 2 * i : 0;
         bits |= block.word[i] <= most ? 2u << 2 * i : 0;
     }
-    return bits;
+    return n.threshold ? bits : 0;
 }
 
 /* Which of eight elements, number 'index' on, are dropped: the lowest bit is the first one's.
@@ -63,6 +65,7 @@ template <bool WHOLE> __device__ inline uint32_t dropped_meanwhile(const numbers
     return bits;
 }
 
+/* Drop those of eight elements whose bit is set. */
 __device__ inline void apply_dropout(const dropout &drop, uint32_t dropped, float *v)
 {
 #pragma unroll

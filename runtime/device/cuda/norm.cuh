@@ -2,7 +2,6 @@
 #ifndef MEGATRON_NORM_CUH
 #define MEGATRON_NORM_CUH
 
-#include "common.cuh"
 #include "dropout.cuh"
 
 namespace

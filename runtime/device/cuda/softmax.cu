@@ -43,27 +43,11 @@ __device__ inline int64_t first_keys(int64_t first)
     return first / VECTOR * VECTOR + threadIdx.x * VECTOR;
 }
 
-/* What the probabilities of a row are multiplied with. */
-struct keeper {
+/* What is dropped of a row's probabilities. */
+struct row_dropout {
     numbers n;
     int64_t first; /* number of the row's first element */
     float scale;   /* of what is kept */
-
-    __device__ inline keeper(const attention_shape &s, const int64_t *row_index,
-                             const step_state *state, uint32_t purpose, int64_t sample,
-                             int64_t head, int64_t query)
-        : n{}, first(0), scale(1.0f)
-    {
-        if (s.dropout == 0)
-            return;
-        const int64_t row = row_index[sample * s.q_rows + query];
-
-        n = {state->seed, (uint32_t)state->iteration, purpose, dropout_threshold(s.dropout)};
-        scale = dropout_scale(s.dropout);
-        first = ((row / s.sequence * s.all_heads + s.first_head + head) * s.sequence +
-                 row % s.sequence) *
-                s.sequence;
-    }
 
     /* Of eight keys from 'key' on: those whose bit is set are dropped. */
     __device__ inline uint32_t dropped(int64_t key) const
@@ -71,6 +55,26 @@ struct keeper {
         return n.threshold ? dropped_from<false>(n, first + key) : 0;
     }
 };
+
+/* O: the operands of either direction. */
+template <typename O>
+__device__ inline row_dropout dropout_of(const attention_shape &s, const O &o, int64_t sample,
+                                         int64_t head, int64_t query)
+{
+    row_dropout d = {{}, 0, 1.0f};
+
+    if (s.dropout > 0) {
+        const int64_t row = o.row_index[sample * s.q_rows + query];
+
+        d.n = {o.state->seed, (uint32_t)o.state->iteration, o.purpose,
+               dropout_threshold(s.dropout)};
+        d.first = ((row / s.sequence * s.all_heads + s.first_head + head) * s.sequence +
+                   row % s.sequence) *
+                  s.sequence;
+        d.scale = dropout_scale(s.dropout);
+    }
+    return d;
+}
 
 __device__ inline float block_reduce(float x, bool maximum)
 {
@@ -96,7 +100,7 @@ __global__ void __launch_bounds__(THREADS)
     const int64_t query = blockIdx.x, head = blockIdx.y;
     const int64_t base = (head * s.q_rows + query) * s.kv_rows;
     const mask m = visible(s, o.document_start, o.positions, sample, query);
-    const keeper keep(s, o.row_index, o.state, o.purpose, sample, head, query);
+    const row_dropout drop = dropout_of(s, o, sample, head, query);
     const float scale = (float)s.scale;
     float maximum = -INFINITY, sum = 0;
 
@@ -124,13 +128,13 @@ __global__ void __launch_bounds__(THREADS)
         float v[VECTOR] = {0};
 
         if (m.sees_some(key)) {
-            const uint32_t dropped = keep.dropped(key);
+            const uint32_t dropped = drop.dropped(key);
 
             unpack(load_part<WIDE>(scores + base + key, s.kv_rows - key), v);
 #pragma unroll
             for (int i = 0; i < VECTOR; i++)
                 v[i] = m.sees(key + i) && !(dropped >> i & 1)
-                           ? expf(v[i] * scale - maximum) / sum * keep.scale
+                           ? expf(v[i] * scale - maximum) / sum * drop.scale
                            : 0.0f;
         }
         store_part<WIDE>(probabilities + base + key, pack<T>(v), s.kv_rows - key);
@@ -169,14 +173,14 @@ __global__ void __launch_bounds__(THREADS)
     const int64_t row = (sample * s.heads + head) * s.q_rows + query;
     const int64_t base = (head * s.q_rows + query) * s.kv_rows;
     const mask m = visible(s, o.document_start, nullptr, sample, query);
-    const keeper keep(s, o.row_index, o.state, o.purpose, sample, head, query);
+    const row_dropout drop = dropout_of(s, o, sample, head, query);
     const float scale = (float)s.scale, lse = o.lse[row], share = delta[row];
 
     for (int64_t key = first_keys(0); key < s.kv_rows; key += WALK) {
         float v[VECTOR] = {0}, d[VECTOR] = {0};
 
         if (m.sees_some(key)) {
-            const uint32_t dropped = keep.dropped(key);
+            const uint32_t dropped = drop.dropped(key);
 
             unpack(load_part<WIDE>(scores + base + key, s.kv_rows - key), v);
             unpack(load_part<WIDE>(dp + base + key, s.kv_rows - key), d);
@@ -184,7 +188,7 @@ __global__ void __launch_bounds__(THREADS)
             for (int i = 0; i < VECTOR; i++) {
                 const bool seen = m.sees(key + i);
                 const float p = seen ? expf(v[i] * scale - lse) : 0.0f;
-                const float kept = dropped >> i & 1 ? 0.0f : keep.scale;
+                const float kept = dropped >> i & 1 ? 0.0f : drop.scale;
 
                 v[i] = p * kept;
                 d[i] = seen ? p * (d[i] * kept - share) * scale : 0.0f;
@@ -214,6 +218,27 @@ bool in_vectors(const attention_shape *s)
     return s->kv_rows % VECTOR == 0;
 }
 
+template <typename T>
+void launch(cudaStream_t stream, const attention_shape *s, int64_t sample, const float *scores,
+            T *probabilities, const attention_operands *o)
+{
+    const dim3 grid((unsigned)s->q_rows, (unsigned)s->heads);
+    const auto kernel = in_vectors(s) ? softmax<T, true> : softmax<T, false>;
+
+    kernel<<<grid, THREADS, 0, stream>>>(*o, *s, sample, scores, probabilities);
+}
+
+template <typename T>
+void launch_backward(cudaStream_t stream, const attention_shape *s, int64_t sample,
+                     const float *scores, const float *dp, const float *delta, T *probabilities,
+                     T *dscores, const attention_backward_operands *o)
+{
+    const dim3 grid((unsigned)s->q_rows, (unsigned)s->heads);
+    const auto kernel = in_vectors(s) ? softmax_backward<T, true> : softmax_backward<T, false>;
+
+    kernel<<<grid, THREADS, 0, stream>>>(*o, *s, sample, scores, dp, delta, probabilities, dscores);
+}
+
 } // namespace
 
 extern "C" void kernel_draw_seed(cudaStream_t stream, const attention_shape *s,
@@ -227,14 +252,7 @@ extern "C" void kernel_softmax(cudaStream_t stream, const attention_shape *s, in
                                const float *scores, void *probabilities,
                                const attention_operands *o)
 {
-    const dim3 grid((unsigned)s->q_rows, (unsigned)s->heads);
-
-    if (in_vectors(s))
-        WITH_TYPE(s->type, (softmax<T, true><<<grid, THREADS, 0, stream>>>(*o, *s, sample, scores,
-                                                                           (T *)probabilities)));
-    else
-        WITH_TYPE(s->type, (softmax<T, false><<<grid, THREADS, 0, stream>>>(*o, *s, sample, scores,
-                                                                            (T *)probabilities)));
+    WITH_TYPE(s->type, (launch(stream, s, sample, scores, (T *)probabilities, o)));
 }
 
 extern "C" void kernel_attention_delta(cudaStream_t stream, const attention_shape *s,
@@ -251,14 +269,6 @@ extern "C" void kernel_softmax_backward(cudaStream_t stream, const attention_sha
                                         const float *delta, void *probabilities, void *dscores,
                                         const attention_backward_operands *o)
 {
-    const dim3 grid((unsigned)s->q_rows, (unsigned)s->heads);
-
-    if (in_vectors(s))
-        WITH_TYPE(s->type,
-                  (softmax_backward<T, true><<<grid, THREADS, 0, stream>>>(
-                      *o, *s, sample, scores, dp, delta, (T *)probabilities, (T *)dscores)));
-    else
-        WITH_TYPE(s->type,
-                  (softmax_backward<T, false><<<grid, THREADS, 0, stream>>>(
-                      *o, *s, sample, scores, dp, delta, (T *)probabilities, (T *)dscores)));
+    WITH_TYPE(s->type, (launch_backward(stream, s, sample, scores, dp, delta, (T *)probabilities,
+                                        (T *)dscores, o)));
 }
