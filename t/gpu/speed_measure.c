@@ -38,7 +38,7 @@ void take_memory(void)
 
     if (device_memory(device, &memory, &err))
         die(&err);
-    arena.size = memory.available / 1024 * 768;
+    arena.size = memory.available / 1024 * 768; /* plans have memory of their own */
     arena.to = arena.size;
     arena.memory = device_allocate(device, arena.size, &err);
     if (!arena.memory)

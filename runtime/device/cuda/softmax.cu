@@ -66,12 +66,11 @@ __device__ inline row_dropout dropout_of(const attention_shape &s, const O &o, i
     if (s.dropout > 0) {
         const int64_t row = o.row_index[sample * s.q_rows + query];
 
-        d.n = {o.state->seed, (uint32_t)o.state->iteration, o.purpose,
-               dropout_threshold(s.dropout)};
+        d.scale = dropout_scale(s.dropout);
+        d.n = numbers_of({dropout_threshold(s.dropout), d.scale, o.purpose, o.state});
         d.first = ((row / s.sequence * s.all_heads + s.first_head + head) * s.sequence +
                    row % s.sequence) *
                   s.sequence;
-        d.scale = dropout_scale(s.dropout);
     }
     return d;
 }
@@ -91,7 +90,23 @@ __device__ inline float block_reduce(float x, bool maximum)
     return x;
 }
 
-/* One block per (query, head). WIDE: rows are whole vectors. */
+/* Call 'each' with this thread's share of the scores of a row that the query sees. WIDE: rows are
+ * whole vectors. */
+template <bool WIDE, typename F>
+__device__ inline void walk_seen(const float *scores, int64_t keys, const mask &m, F each)
+{
+    for (int64_t key = first_keys(m.from); key < m.to; key += WALK) {
+        float v[VECTOR];
+
+        unpack(load_part<WIDE>(scores + key, keys - key), v);
+#pragma unroll
+        for (int i = 0; i < VECTOR; i++)
+            if (m.sees(key + i))
+                each(v[i]);
+    }
+}
+
+/* One block per (query, head). */
 template <typename T, bool WIDE>
 __global__ void __launch_bounds__(THREADS)
     softmax(attention_operands o, attention_shape s, int64_t sample, const float *scores,
@@ -104,25 +119,11 @@ __global__ void __launch_bounds__(THREADS)
     const float scale = (float)s.scale;
     float maximum = -INFINITY, sum = 0;
 
-    for (int64_t key = first_keys(m.from); key < m.to; key += WALK) {
-        float v[VECTOR];
-
-        unpack(load_part<WIDE>(scores + base + key, s.kv_rows - key), v);
-#pragma unroll
-        for (int i = 0; i < VECTOR; i++)
-            if (m.sees(key + i))
-                maximum = fmaxf(maximum, v[i] * scale);
-    }
+    walk_seen<WIDE>(scores + base, s.kv_rows, m,
+                    [&](float score) { maximum = fmaxf(maximum, score * scale); });
     maximum = block_reduce(maximum, true);
-    for (int64_t key = first_keys(m.from); key < m.to; key += WALK) {
-        float v[VECTOR];
-
-        unpack(load_part<WIDE>(scores + base + key, s.kv_rows - key), v);
-#pragma unroll
-        for (int i = 0; i < VECTOR; i++)
-            if (m.sees(key + i))
-                sum += expf(v[i] * scale - maximum);
-    }
+    walk_seen<WIDE>(scores + base, s.kv_rows, m,
+                    [&](float score) { sum += expf(score * scale - maximum); });
     sum = block_reduce(sum, false);
     for (int64_t key = first_keys(0); key < s.kv_rows; key += WALK) {
         float v[VECTOR] = {0};
