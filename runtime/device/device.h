@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-#define DEVICE_ABI       5   /* of this interface; a backend with another one is refused */
+#define DEVICE_ABI       6   /* of this interface; a backend with another one is refused */
 #define DEVICE_OPERANDS  512 /* bytes; no operands are larger */
 #define DEVICE_ALIGNMENT 256 /* bytes; of memory from device_allocate and of tensors in arenas */
 
@@ -48,6 +48,7 @@ struct device_options {
     int local_rank;        /* of this process among those of its node */
     int threads;           /* cpu: threads of this rank; 0: all cores the process may use */
     int deterministic;     /* no operation may depend on timing */
+    int unfused_attention; /* scores in memory; drops the same on all layouts */
     int random_order;      /* cpu: run streams in random legal order, for tests */
     uint64_t order_seed;   /* of that order */
     const char *cache_dir; /* where tuning results are kept, or NULL */

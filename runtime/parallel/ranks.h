@@ -15,7 +15,7 @@ struct ranks_config {
     enum device_choice device;
     enum device_type type; /* of the weights, which the device must have */
     int64_t threads;       /* of a CPU rank; 0 or less: all cores it may use */
-    int deterministic, random_order;
+    int deterministic, unfused_attention, random_order;
     uint64_t seed; /* of the random order */
     double deadline;
     struct layout layout;

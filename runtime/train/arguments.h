@@ -10,6 +10,13 @@
 enum normalization { NORMALIZATION_LAYER, NORMALIZATION_RMS };
 enum recompute_granularity { GRANULARITY_FULL, GRANULARITY_SELECTIVE };
 enum recompute_method { METHOD_UNIFORM, METHOD_BLOCK };
+enum attention_backend {
+    ATTENTION_AUTO,
+    ATTENTION_FLASH,
+    ATTENTION_FUSED,
+    ATTENTION_UNFUSED,
+    ATTENTION_LOCAL
+};
 
 /* The values of the options, by their names; -1 (or a negative number, or NULL) means not given. */
 struct arguments {
@@ -63,7 +70,7 @@ struct arguments {
     const char *tensorboard_dir, *metrics_file;
     int dry_run, profile, deterministic, nccl_ub;
     /* device */
-    int device;
+    int device, attention_backend;
     int64_t threads, world_size;
     int random_order;
     /* filled by arguments_derive */

@@ -38,6 +38,11 @@ struct train {
 
 /* --- Set-up ---------------------------------------------------------------------------------- */
 
+static int is_unfused(const struct arguments *a)
+{
+    return a->attention_backend == ATTENTION_UNFUSED || a->attention_backend == ATTENTION_LOCAL;
+}
+
 /* The rank's device and the other ranks. */
 static int open_ranks(struct train *t, struct error *err)
 {
@@ -47,6 +52,7 @@ static int open_ranks(struct train *t, struct error *err)
         .type = a->model_config.type,
         .threads = a->threads,
         .deterministic = a->deterministic,
+        .unfused_attention = is_unfused(a),
         .random_order = a->random_order,
         .seed = (uint64_t)a->seed,
         .deadline = 60.0 * a->timeout_minutes,

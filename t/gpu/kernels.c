@@ -19,6 +19,7 @@ struct work {
 /* Attention that drops out: the scores of all heads of a sample, and what is made of them. */
 struct scores {
     struct attention_shape shape;
+    int pitch;
     struct attention_operands forward;
     struct attention_backward_operands backward;
     float *scores, *dp, *delta;
@@ -72,15 +73,15 @@ static void softmax(const void *all)
 {
     const struct scores *s = all;
 
-    kernel_softmax(NULL, &s->shape, 0, s->scores, s->probabilities, &s->forward);
+    kernel_softmax(NULL, &s->shape, 0, s->pitch, s->scores, s->probabilities, &s->forward);
 }
 
 static void softmax_backward(const void *all)
 {
     const struct scores *s = all;
 
-    kernel_softmax_backward(NULL, &s->shape, 0, s->scores, s->dp, s->delta, s->probabilities,
-                            s->dscores, &s->backward);
+    kernel_softmax_backward(NULL, &s->shape, 0, s->pitch, s->scores, s->dp, s->delta,
+                            s->probabilities, s->dscores, &s->backward);
 }
 
 static double seconds_of(void (*run)(const void *all), const void *all)
@@ -146,7 +147,7 @@ static void measure_softmax(int64_t length, double dropout, double copied)
 {
     enum { HEADS = 32 };
     struct step_state state = {.iteration = 5, .seed = 99};
-    size_t rows = HEADS * (size_t)length, count = rows * (size_t)length;
+    size_t rows = HEADS * (size_t)length, count;
     size_t at = (size_t)length * sizeof(int64_t);
     struct scores s = {.shape = {.batch = 1,
                                  .q_rows = length,
@@ -158,9 +159,11 @@ static void measure_softmax(int64_t length, double dropout, double copied)
                                  .scale = 0.125,
                                  .dropout = dropout,
                                  .all_heads = HEADS,
-                                 .sequence = length}};
+                                 .sequence = length},
+                       .pitch = (int)((length + 7) / 8 * 8)};
     char *key; /* rows' numbers, all 0, and the state */
 
+    count = rows * (size_t)s.pitch;
     check(cudaMalloc((void **)&s.scores, count * sizeof(float)));
     check(cudaMalloc((void **)&s.dp, count * sizeof(float)));
     check(cudaMalloc((void **)&s.delta, rows * sizeof(float)));
@@ -193,8 +196,11 @@ int main(void)
     check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));
     measure(4096, processors);          /* gpt345m, between its two layers of an MLP */
     copied = measure(8192, processors); /* gpt1.3b */
+    measure_softmax(1024, 0, copied);
+    measure_softmax(1024, 0.1, copied);
     measure_softmax(2048, 0, copied);
     measure_softmax(2048, 0.1, copied);
     measure_softmax(2047, 0.1, copied);
+    measure_softmax(4096, 0.1, copied);
     return 0;
 }

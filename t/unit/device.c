@@ -1,24 +1,31 @@
 /* Every operation of the device against an independent reference in double precision: the values
  * forward, and the gradients against finite differences of that reference. The device, the type and
- * whether it must be deterministic come from MEGATRON_TEST_DEVICE (cpu), MEGATRON_TEST_TYPE (fp32)
- * and MEGATRON_TEST_DETERMINISTIC (1), so that every backend can be put to the same test. */
+ * whether it must be deterministic and keep the scores of attention in memory come from
+ * MEGATRON_TEST_DEVICE (cpu), MEGATRON_TEST_TYPE (fp32), MEGATRON_TEST_DETERMINISTIC (1) and
+ * MEGATRON_TEST_UNFUSED (0), so that every backend can be put to the same test. */
 #include "device_test.h"
 #include "tap.h"
 
 #include <stdlib.h>
 
+static int is_set(const char *name, int otherwise)
+{
+    const char *value = getenv(name);
+
+    return value ? strcmp(value, "0") != 0 : otherwise;
+}
+
 int main(void)
 {
     const char *name = getenv("MEGATRON_TEST_DEVICE"), *as = getenv("MEGATRON_TEST_TYPE");
-    const char *exact = getenv("MEGATRON_TEST_DETERMINISTIC");
     struct device_options options = {.threads = 2, .cache_dir = getenv("MEGATRON_CACHE_DIR")};
     struct error err;
 
     type = as && strcmp(as, "bf16") == 0   ? TYPE_BF16
            : as && strcmp(as, "fp16") == 0 ? TYPE_FP16
                                            : type;
-    deterministic = !exact || strcmp(exact, "0") != 0;
-    options.deterministic = deterministic;
+    options.deterministic = deterministic = is_set("MEGATRON_TEST_DETERMINISTIC", 1);
+    options.unfused_attention = unfused = is_set("MEGATRON_TEST_UNFUSED", 0);
     device = device_open(name ? name : "cpu", &options, &err);
     if (!device)
         return skip_all(err.text);

@@ -401,4 +401,6 @@ void attention_dropout_cases(void)
     test_attention(2, 33, 33, 4, 2, 25, 1, 0, 0.25);
     test_attention(1, 3, 2056, 2, 1, 20, 1, 0, 0.1);
     test_attention(1, 3, 2051, 2, 1, 20, 1, 0, 0.1);
+    test_attention(1, 2, 8208, 1, 1, 20, 1, 0, 0.1);
+    test_attention(1, 2, 8203, 1, 1, 20, 1, 0, 0.1);
 }

@@ -1,6 +1,6 @@
-/* What dropout does to the probabilities of attention. A device that need not be deterministic may
- * draw numbers of its own in 16 bits; their mask shows where values are unit vectors, and holds for
- * every run with the same seed, step, purpose, rows and shape. */
+/* What dropout does to the probabilities of attention. A device that need not keep its scores in
+ * memory may draw numbers of its own in 16 bits; their mask shows where values are unit vectors,
+ * and holds for every run with the same seed, step, purpose, rows and shape. */
 #include "device_attention.h"
 #include "tap.h"
 
@@ -14,7 +14,7 @@ enum { ROWS_TELL = 200 };
 /* Do the numbers have to be those that device.h describes? */
 static int is_numbered(void)
 {
-    return deterministic || type == TYPE_FP32;
+    return unfused || type == TYPE_FP32;
 }
 
 /* Factor of the probabilities that are kept. */

@@ -8,7 +8,7 @@
 struct device *device;
 struct device_stream *stream;
 enum device_type type = TYPE_FP32;
-int deterministic = 1;
+int deterministic = 1, unfused;
 static uint64_t drawn;
 
 static double draw(void)

@@ -9,7 +9,7 @@
 extern struct device *device;
 extern struct device_stream *stream;
 extern enum device_type type;
-extern int deterministic; /* how the device was opened */
+extern int deterministic, unfused; /* how the device was opened */
 
 /* Memory of the device; to be released by device_release. */
 void *allocate(size_t bytes);

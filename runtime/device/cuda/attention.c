@@ -25,11 +25,17 @@ static const struct attention_shape *shape_of(const struct cuda_plan *plan)
     return &plan->operation.attention;
 }
 
+/* Elements from a row of scores to the next: whole vectors, for kernels and products alike. */
+static int pitch_of(const struct attention_shape *s)
+{
+    return (int)((s->kv_rows + 7) / 8 * 8);
+}
+
 static struct space divide(const struct cuda_plan *plan, void *workspace)
 {
     const struct attention_shape *s = shape_of(plan);
     int backward = plan->base.kind == OPERATION_ATTENTION_BACKWARD;
-    size_t elements = (size_t)(s->heads * s->q_rows * s->kv_rows);
+    size_t elements = (size_t)(s->heads * s->q_rows * pitch_of(s));
     size_t wide = cuda_align(elements * sizeof(float));
     size_t narrow = cuda_align(elements * type_size(s->type));
     char *at = workspace;
@@ -72,13 +78,13 @@ static void forward_sample(struct cuda_plan *plan, cudaStream_t stream, struct s
                            const struct attention_operands *o, int64_t b)
 {
     const struct attention_shape *s = shape_of(plan);
-    int64_t group = s->heads / s->kv_heads, scores = s->q_rows * s->kv_rows;
+    int64_t group = s->heads / s->kv_heads, scores = s->q_rows * pitch_of(s);
     const void *k = at(o->k, b * s->kv.batch, s->type), *v = at(o->v, b * s->kv.batch, s->type);
 
     for (int64_t r = 0; r < group; r++)
         product(plan, stream, SCORES, k, at(o->q, b * s->q.batch + r * s->q.head, s->type),
                 space.scores + r * scores, 0, space.gemm);
-    kernel_softmax(stream, s, b, space.scores, space.probabilities, o);
+    kernel_softmax(stream, s, b, pitch_of(s), space.scores, space.probabilities, o);
     for (int64_t r = 0; r < group; r++)
         product(plan, stream, OUTPUT, v, at(space.probabilities, r * scores, s->type),
                 at(o->out, b * s->out.batch + r * s->out.head, s->type), 0, space.gemm);
@@ -97,7 +103,7 @@ static void backward_sample(struct cuda_plan *plan, cudaStream_t stream, struct 
                             const struct attention_backward_operands *o, int64_t b)
 {
     const struct attention_shape *s = shape_of(plan);
-    int64_t group = s->heads / s->kv_heads, scores = s->q_rows * s->kv_rows;
+    int64_t group = s->heads / s->kv_heads, scores = s->q_rows * pitch_of(s);
     int64_t kv = b * s->kv.batch;
     enum device_type type = s->type;
 
@@ -109,8 +115,8 @@ static void backward_sample(struct cuda_plan *plan, cudaStream_t stream, struct 
                 at(o->dout, b * s->out.batch + r * s->out.head, type), space.dp + r * scores, 0,
                 space.gemm);
     }
-    kernel_softmax_backward(stream, s, b, space.scores, space.dp, space.delta, space.probabilities,
-                            space.dscores, o);
+    kernel_softmax_backward(stream, s, b, pitch_of(s), space.scores, space.dp, space.delta,
+                            space.probabilities, space.dscores, o);
     for (int64_t r = 0; r < group; r++) {
         const void *p = at(space.probabilities, r * scores, type);
         const void *ds = at(space.dscores, r * scores, type);
@@ -158,9 +164,9 @@ static struct matrix heads_in(struct attention_stride s, int64_t group, enum dev
 
 static struct matrix scores_in(const struct attention_shape *s, enum device_type type)
 {
-    int64_t scores = s->q_rows * s->kv_rows;
+    int64_t scores = s->q_rows * pitch_of(s);
 
-    return (struct matrix){s->kv_rows, s->heads / s->kv_heads * scores,
+    return (struct matrix){pitch_of(s), s->heads / s->kv_heads * scores,
                            alignment(scores * (int64_t)type_size(type))};
 }
 
@@ -287,11 +293,6 @@ static int try_flash(struct cuda_plan *plan, struct error *why)
     if (s->head_size % 8)
         return error_set(why, "heads have %" PRId64 " channels; multiples of 8 avoid it",
                          s->head_size);
-    /* The library's dropout does not follow device.h's numbering: the same for a repeated run, but
-     * not for another layout of ranks. In deterministic mode ours does it. */
-    if (s->dropout > 0 && device->deterministic)
-        return error_set(why,
-                         "it drops out in deterministic mode; --attention-dropout 0 avoids it");
     if (s->documents && !s->causal)
         return error_set(why, "documents are masked, but not what follows");
     /* Both directions must drop the same: either the library does both, or we do. */
@@ -322,10 +323,11 @@ static void destroy(struct cuda_plan *plan)
     free(attention);
 }
 
-/* Nobody expects flash.h to do it. */
-static int is_plain(const struct attention_shape *s)
+/* Nobody expects flash.h to do it. Its dropout follows numbers of its own, ours those of rows in
+ * the global batch: it drops the same on every layout of ranks. */
+static int is_plain(const struct cuda_device *device, const struct attention_shape *s)
 {
-    return s->cached || s->type == TYPE_FP32 || s->q_rows == 1;
+    return device->unfused_attention || s->cached || s->type == TYPE_FP32 || s->q_rows == 1;
 }
 
 static void advise(struct device *device, const struct error *why)
@@ -348,7 +350,7 @@ int cuda_plan_attention(struct cuda_plan *plan, struct error *err)
         return error_set(err, "out of memory");
     plan->parts = attention;
     plan->destroy = destroy;
-    if (!is_plain(s)) {
+    if (!is_plain(cuda_device_of(plan), s)) {
         if (try_flash(plan, &why) == 0)
             return 0;
         advise(plan->base.device, &why);

@@ -223,6 +223,15 @@ __device__ inline void store_part(T *p, const packed<T> &in, int64_t count)
         *reinterpret_cast<packed<T> *>(p) = in;
 }
 
+/* 2 ** x; 0 for minus infinity and where it is less than the least normal number. */
+__device__ inline float power_of_two(float x)
+{
+    float y;
+
+    asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 __device__ inline float warp_sum(float x)
 {
 #pragma unroll

@@ -426,6 +426,7 @@ struct device *device_backend_open(const struct device_options *options, struct 
     pthread_mutex_init(&device->lock, NULL);
     device->index = index;
     device->deterministic = options->deterministic;
+    device->unfused_attention = options->unfused_attention;
     device->local_rank = options->local_rank;
     device->base = (struct device){
         .abi = DEVICE_ABI,

@@ -21,7 +21,7 @@ struct cuda_device {
     struct device base;
     int index;
     int processors; /* multiprocessors */
-    int deterministic;
+    int deterministic, unfused_attention;
     int local_rank;
     cudnnHandle_t cudnn;
     struct gemm_context gemm;

@@ -218,13 +218,4 @@ __device__ inline void store_blocks(uint32_t address, const uint32_t (&block)[4]
                  : "memory");
 }
 
-/* 2 ** x; 0 for minus infinity. */
-__device__ inline float power_of_two(float x)
-{
-    float y;
-
-    asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 #endif

@@ -93,12 +93,13 @@ void kernel_draw_seed(cudaStream_t stream, const struct attention_shape *shape,
                       const struct step_state *state, uint32_t purpose, const int64_t *row_index,
                       int64_t *out);
 
-/* Attention with its scores in memory, one sample at a time. */
+/* Attention with its scores in memory, one sample at a time. From a row of scores or probabilities
+ * to the next it is 'pitch' elements, a multiple of 8; what lies behind kv_rows is never used. */
 
-/* Scores (heads, q_rows, kv_rows) in fp32 become probabilities of the shape's type, and 'lse'
+/* Scores (heads, q_rows, pitch) in fp32 become probabilities of the shape's type, and 'lse'
  * (heads, q_rows) is written. */
 void kernel_softmax(cudaStream_t stream, const struct attention_shape *shape, int64_t sample,
-                    const float *scores, void *probabilities,
+                    int pitch, const float *scores, void *probabilities,
                     const struct attention_operands *operands);
 /* delta (batch, heads, q_rows) = sum over channels of out * dout. */
 void kernel_attention_delta(cudaStream_t stream, const struct attention_shape *shape,
@@ -106,7 +107,7 @@ void kernel_attention_delta(cudaStream_t stream, const struct attention_shape *s
 /* From scores and the gradient of the probabilities 'dp' (fp32): the probabilities after dropout
  * and the gradient of q k^T, both of the shape's type. */
 void kernel_softmax_backward(cudaStream_t stream, const struct attention_shape *shape,
-                             int64_t sample, const float *scores, const float *dp,
+                             int64_t sample, int pitch, const float *scores, const float *dp,
                              const float *delta, void *probabilities, void *dscores,
                              const struct attention_backward_operands *operands);
 

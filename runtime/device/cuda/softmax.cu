@@ -5,63 +5,70 @@
 namespace
 {
 
-constexpr int THREADS = 256;
-constexpr int WARPS = THREADS / WARP, WALK = THREADS * VECTOR;
+constexpr int THREADS = 256, WARPS = THREADS / WARP;
+constexpr int MOST_THREADS = 512; /* of a block that does one row */
 
+/* Vectors of a row that a thread keeps in registers. */
+constexpr int HELD = 2;
+
+constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
+constexpr float LOWEST = -3.4028235e38f; /* unlike -INFINITY it may be taken from itself */
+
+/* The keys that a query sees. */
 struct mask {
-    int64_t from, to; /* keys this query sees: from <= key < to */
+    int first, count;
 
-    __device__ inline bool sees(int64_t key) const
+    __device__ inline bool sees(int key) const
     {
-        return key >= from && key < to;
+        return (unsigned)(key - first) < (unsigned)count;
     }
 
     /* Of the eight from 'key' on? */
-    __device__ inline bool sees_some(int64_t key) const
+    __device__ inline bool sees_some(int key) const
     {
-        return key + VECTOR > from && key < to;
+        return key + VECTOR > first && key < first + count;
+    }
+
+    __device__ inline bool sees_eight(int key) const
+    {
+        return key >= first && key + VECTOR <= first + count;
     }
 };
 
 __device__ inline mask visible(const attention_shape &s, const int32_t *document_start,
                                const int32_t *positions, int64_t sample, int64_t query)
 {
-    mask m = {0, s.kv_rows};
+    int first = 0, end = (int)s.kv_rows;
 
     if (s.cached)
-        m.to = positions[sample * s.q_rows + query] + 1;
+        end = positions[sample * s.q_rows + query] + 1;
     else if (s.causal)
-        m.to = query + s.kv_rows - s.q_rows + 1;
+        end = (int)(query + s.kv_rows - s.q_rows + 1);
     if (s.documents)
-        m.from = document_start[sample * s.q_rows + query];
-    return m;
+        first = document_start[sample * s.q_rows + query];
+    return {first, max(end - first, 0)};
 }
 
-/* The keys of a row, eight at a time: a thread's first of those from 'first' on. */
-__device__ inline int64_t first_keys(int64_t first)
-{
-    return first / VECTOR * VECTOR + threadIdx.x * VECTOR;
-}
-
-/* What is dropped of a row's probabilities. */
-struct row_dropout {
+/* What is dropped of a row's probabilities. ALIGNED: the number of the row's first element is a
+ * multiple of eight. */
+template <bool ALIGNED> struct row_dropout {
     numbers n;
     int64_t first; /* number of the row's first element */
     float scale;   /* of what is kept */
 
     /* Of eight keys from 'key' on: those whose bit is set are dropped. */
-    __device__ inline uint32_t dropped(int64_t key) const
+    __device__ inline uint32_t dropped(int key) const
     {
-        return n.threshold ? dropped_from<false>(n, first + key) : 0;
+        return n.threshold ? dropped_meanwhile<ALIGNED>(n, first + key) : 0;
     }
 };
 
 /* O: the operands of either direction. */
-template <typename O>
-__device__ inline row_dropout dropout_of(const attention_shape &s, const O &o, int64_t sample,
-                                         int64_t head, int64_t query)
+template <bool ALIGNED, typename O>
+__device__ inline row_dropout<ALIGNED> dropout_of(const attention_shape &s, const O &o,
+                                                  int64_t sample, int64_t head, int64_t query)
 {
-    row_dropout d = {{}, 0, 1.0f};
+    row_dropout<ALIGNED> d = {{}, 0, 1.0f};
 
     if (s.dropout > 0) {
         const int64_t row = o.row_index[sample * s.q_rows + query];
@@ -75,73 +82,142 @@ __device__ inline row_dropout dropout_of(const attention_shape &s, const O &o, i
     return d;
 }
 
-__device__ inline float block_reduce(float x, bool maximum)
-{
-    __shared__ float shared[WARPS];
+/* A part of a row that the threads of a block hold at once, HELD vectors each. */
+struct part {
+    float v[HELD][VECTOR];
+    uint32_t dropped[HELD];
 
-    x = maximum ? warp_max(x) : warp_sum(x);
-    __syncthreads();
-    if (threadIdx.x % WARP == 0)
-        shared[threadIdx.x / WARP] = x;
-    __syncthreads();
-    x = shared[0];
-    for (int w = 1; w < WARPS; w++)
-        x = maximum ? fmaxf(x, shared[w]) : x + shared[w];
-    return x;
-}
-
-/* Call 'each' with this thread's share of the scores of a row that the query sees. WIDE: rows are
- * whole vectors. */
-template <bool WIDE, typename F>
-__device__ inline void walk_seen(const float *scores, int64_t keys, const mask &m, F each)
-{
-    for (int64_t key = first_keys(m.from); key < m.to; key += WALK) {
-        float v[VECTOR];
-
-        unpack(load_part<WIDE>(scores + key, keys - key), v);
-#pragma unroll
-        for (int i = 0; i < VECTOR; i++)
-            if (m.sees(key + i))
-                each(v[i]);
+    /* The first key of one of this thread's vectors, where the part begins at 'first'. */
+    static __device__ inline int key(int first, int which)
+    {
+        return first + (int)(which * blockDim.x + threadIdx.x) * VECTOR;
     }
+
+    static __device__ inline int width()
+    {
+        return HELD * (int)blockDim.x * VECTOR;
+    }
+
+    /* Load scores, times 'scale'; -INFINITY where a key is not seen. Returns the greatest. */
+    template <bool ALIGNED>
+    __device__ inline float load(const float *scores, int first, const mask &m, float scale,
+                                 const row_dropout<ALIGNED> &drop)
+    {
+        float most = LOWEST;
+        packed<float> in[HELD];
+
+#pragma unroll
+        for (int k = 0; k < HELD; k++)
+            in[k] = load_part<true>(scores + key(first, k), m.sees_some(key(first, k)));
+#pragma unroll
+        for (int k = 0; k < HELD; k++)
+            dropped[k] = m.sees_some(key(first, k)) ? drop.dropped(key(first, k)) : 0;
+#pragma unroll
+        for (int k = 0; k < HELD; k++) {
+            unpack(in[k], v[k]);
+#pragma unroll
+            for (int i = 0; i < VECTOR; i++)
+                v[k][i] *= scale;
+            if (!m.sees_eight(key(first, k)))
+#pragma unroll
+                for (int i = 0; i < VECTOR; i++)
+                    v[k][i] = m.sees(key(first, k) + i) ? v[k][i] : -INFINITY;
+#pragma unroll
+            for (int i = 0; i < VECTOR; i++)
+                most = fmaxf(most, v[k][i]);
+        }
+        return most;
+    }
+
+    /* Powers of two, relative to that of 'most'. Returns their sum. */
+    __device__ inline float raise(float most)
+    {
+        float sum = 0;
+
+#pragma unroll
+        for (int k = 0; k < HELD; k++)
+#pragma unroll
+            for (int i = 0; i < VECTOR; i++)
+                sum += v[k][i] = power_of_two(v[k][i] - most);
+        return sum;
+    }
+
+    template <typename T>
+    __device__ inline void store(T *probabilities, int first, int keys, float factor) const
+    {
+#pragma unroll
+        for (int k = 0; k < HELD; k++) {
+            float p[VECTOR];
+
+#pragma unroll
+            for (int i = 0; i < VECTOR; i++)
+                p[i] = dropped[k] >> i & 1 ? 0.0f : v[k][i] * factor;
+            store_part<true>(probabilities + key(first, k), pack<T>(p), keys - key(first, k));
+        }
+    }
+};
+
+/* A sum of powers of two, relative to the greatest of them. */
+struct power_sum {
+    float most, sum;
+};
+
+__device__ inline power_sum warp_total(power_sum t)
+{
+    const float most = warp_max(t.most);
+
+    return {most, warp_sum(t.sum * power_of_two(t.most - most))};
 }
 
-/* One block per (query, head). */
-template <typename T, bool WIDE>
-__global__ void __launch_bounds__(THREADS)
-    softmax(attention_operands o, attention_shape s, int64_t sample, const float *scores,
+/* Of all threads of the block; once in a kernel. */
+__device__ inline power_sum block_total(power_sum t)
+{
+    __shared__ power_sum shared[MOST_THREADS / WARP];
+    const int lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
+
+    t = warp_total(t);
+    if (warps == 1)
+        return t;
+    if (lane == 0)
+        shared[threadIdx.x / WARP] = t;
+    __syncthreads();
+    return warp_total(lane < warps ? shared[lane] : power_sum{LOWEST, 0});
+}
+
+/* One block per (query, head). WHOLE: it holds a whole row, which else is read twice. */
+template <typename T, bool WHOLE, bool ALIGNED>
+__global__ void __launch_bounds__(MOST_THREADS)
+    softmax(attention_operands o, attention_shape s, int64_t sample, int pitch, const float *scores,
             T *probabilities)
 {
     const int64_t query = blockIdx.x, head = blockIdx.y;
-    const int64_t base = (head * s.q_rows + query) * s.kv_rows;
+    const int64_t base = (head * s.q_rows + query) * pitch;
     const mask m = visible(s, o.document_start, o.positions, sample, query);
-    const row_dropout drop = dropout_of(s, o, sample, head, query);
-    const float scale = (float)s.scale;
-    float maximum = -INFINITY, sum = 0;
+    const auto drop = dropout_of<ALIGNED>(s, o, sample, head, query);
+    const float scale = (float)s.scale * LOG2_E;
+    const int end = WHOLE ? 1 : pitch; /* of where parts begin */
+    power_sum mine = {LOWEST, 0};
+    part p;
 
-    walk_seen<WIDE>(scores + base, s.kv_rows, m,
-                    [&](float score) { maximum = fmaxf(maximum, score * scale); });
-    maximum = block_reduce(maximum, true);
-    walk_seen<WIDE>(scores + base, s.kv_rows, m,
-                    [&](float score) { sum += expf(score * scale - maximum); });
-    sum = block_reduce(sum, false);
-    for (int64_t key = first_keys(0); key < s.kv_rows; key += WALK) {
-        float v[VECTOR] = {0};
+    for (int first = 0; first < end; first += part::width()) {
+        const float most = fmaxf(mine.most, p.load(scores + base, first, m, scale, drop));
 
-        if (m.sees_some(key)) {
-            const uint32_t dropped = drop.dropped(key);
+        mine.sum = mine.sum * power_of_two(mine.most - most) + p.raise(most);
+        mine.most = most;
+    }
+    const power_sum all = block_total(mine);
+    const float factor =
+        m.count > 0 ? power_of_two(mine.most - all.most) / all.sum * drop.scale : 0.0f;
 
-            unpack(load_part<WIDE>(scores + base + key, s.kv_rows - key), v);
-#pragma unroll
-            for (int i = 0; i < VECTOR; i++)
-                v[i] = m.sees(key + i) && !(dropped >> i & 1)
-                           ? expf(v[i] * scale - maximum) / sum * drop.scale
-                           : 0.0f;
+    for (int first = 0; first < end; first += part::width()) {
+        if (!WHOLE) {
+            p.load(scores + base, first, m, scale, drop);
+            p.raise(mine.most);
         }
-        store_part<WIDE>(probabilities + base + key, pack<T>(v), s.kv_rows - key);
+        p.store(probabilities + base, first, pitch, factor);
     }
     if (threadIdx.x == 0)
-        o.lse[(sample * s.heads + head) * s.q_rows + query] = maximum + logf(sum);
+        o.lse[(sample * s.heads + head) * s.q_rows + query] = (all.most + log2f(all.sum)) * LN_2;
 }
 
 /* One warp per (sample, query, head). */
@@ -164,39 +240,41 @@ __global__ void __launch_bounds__(THREADS)
         delta[i] = sum;
 }
 
-template <typename T, bool WIDE>
+template <typename T, bool ALIGNED>
 __global__ void __launch_bounds__(THREADS)
-    softmax_backward(attention_backward_operands o, attention_shape s, int64_t sample,
+    softmax_backward(attention_backward_operands o, attention_shape s, int64_t sample, int pitch,
                      const float *scores, const float *dp, const float *delta, T *probabilities,
                      T *dscores)
 {
     const int64_t query = blockIdx.x, head = blockIdx.y;
     const int64_t row = (sample * s.heads + head) * s.q_rows + query;
-    const int64_t base = (head * s.q_rows + query) * s.kv_rows;
+    const int64_t base = (head * s.q_rows + query) * pitch;
     const mask m = visible(s, o.document_start, nullptr, sample, query);
-    const row_dropout drop = dropout_of(s, o, sample, head, query);
-    const float scale = (float)s.scale, lse = o.lse[row], share = delta[row];
+    const auto drop = dropout_of<ALIGNED>(s, o, sample, head, query);
+    const float scale = (float)s.scale, lse = o.lse[row] * LOG2_E, share = delta[row];
 
-    for (int64_t key = first_keys(0); key < s.kv_rows; key += WALK) {
+    for (int key = (int)threadIdx.x * VECTOR; key < pitch; key += (int)blockDim.x * VECTOR) {
         float v[VECTOR] = {0}, d[VECTOR] = {0};
 
         if (m.sees_some(key)) {
+            const packed<float> score = load_whole<VECTOR>(scores + base + key);
+            const packed<float> gradient = load_whole<VECTOR>(dp + base + key);
             const uint32_t dropped = drop.dropped(key);
 
-            unpack(load_part<WIDE>(scores + base + key, s.kv_rows - key), v);
-            unpack(load_part<WIDE>(dp + base + key, s.kv_rows - key), d);
+            unpack(score, v);
+            unpack(gradient, d);
 #pragma unroll
             for (int i = 0; i < VECTOR; i++) {
                 const bool seen = m.sees(key + i);
-                const float p = seen ? expf(v[i] * scale - lse) : 0.0f;
+                const float p = seen ? power_of_two(v[i] * (scale * LOG2_E) - lse) : 0.0f;
                 const float kept = dropped >> i & 1 ? 0.0f : drop.scale;
 
                 v[i] = p * kept;
                 d[i] = seen ? p * (d[i] * kept - share) * scale : 0.0f;
             }
         }
-        store_part<WIDE>(probabilities + base + key, pack<T>(v), s.kv_rows - key);
-        store_part<WIDE>(dscores + base + key, pack<T>(d), s.kv_rows - key);
+        store_part<true>(probabilities + base + key, pack<T>(v), VECTOR);
+        store_part<true>(dscores + base + key, pack<T>(d), VECTOR);
     }
 }
 
@@ -213,31 +291,48 @@ __global__ void draw_seed(const step_state *state, uint32_t purpose, const int64
     out[1] = 2;
 }
 
-/* Scores and probabilities are parts of a workspace, aligned by themselves. */
-bool in_vectors(const attention_shape *s)
+/* Do rows begin at numbers that are multiples of eight? */
+bool is_aligned(const attention_shape *s)
 {
-    return s->kv_rows % VECTOR == 0;
+    return s->dropout == 0 || s->sequence % VECTOR == 0;
+}
+
+/* As many threads as a row of scores keeps busy, where each has so many vectors of it. */
+unsigned threads_for(const attention_shape *s, int vectors, int64_t most)
+{
+    const int64_t warps = divide_up(s->kv_rows, (int64_t)WARP * VECTOR * vectors);
+
+    return (unsigned)min(warps * WARP, most);
+}
+
+template <typename T, bool ALIGNED> auto softmax_kernel(bool whole)
+{
+    return whole ? softmax<T, true, ALIGNED> : softmax<T, false, ALIGNED>;
 }
 
 template <typename T>
-void launch(cudaStream_t stream, const attention_shape *s, int64_t sample, const float *scores,
-            T *probabilities, const attention_operands *o)
+void launch(cudaStream_t stream, const attention_shape *s, int64_t sample, int pitch,
+            const float *scores, T *probabilities, const attention_operands *o)
 {
     const dim3 grid((unsigned)s->q_rows, (unsigned)s->heads);
-    const auto kernel = in_vectors(s) ? softmax<T, true> : softmax<T, false>;
+    const unsigned threads = threads_for(s, HELD, MOST_THREADS);
+    const bool whole = pitch <= HELD * (int)threads * VECTOR;
+    const auto kernel =
+        is_aligned(s) ? softmax_kernel<T, true>(whole) : softmax_kernel<T, false>(whole);
 
-    kernel<<<grid, THREADS, 0, stream>>>(*o, *s, sample, scores, probabilities);
+    kernel<<<grid, threads, 0, stream>>>(*o, *s, sample, pitch, scores, probabilities);
 }
 
 template <typename T>
-void launch_backward(cudaStream_t stream, const attention_shape *s, int64_t sample,
+void launch_backward(cudaStream_t stream, const attention_shape *s, int64_t sample, int pitch,
                      const float *scores, const float *dp, const float *delta, T *probabilities,
                      T *dscores, const attention_backward_operands *o)
 {
     const dim3 grid((unsigned)s->q_rows, (unsigned)s->heads);
-    const auto kernel = in_vectors(s) ? softmax_backward<T, true> : softmax_backward<T, false>;
+    const auto kernel = is_aligned(s) ? softmax_backward<T, true> : softmax_backward<T, false>;
 
-    kernel<<<grid, THREADS, 0, stream>>>(*o, *s, sample, scores, dp, delta, probabilities, dscores);
+    kernel<<<grid, threads_for(s, 1, THREADS), 0, stream>>>(*o, *s, sample, pitch, scores, dp,
+                                                            delta, probabilities, dscores);
 }
 
 } // namespace
@@ -250,10 +345,10 @@ extern "C" void kernel_draw_seed(cudaStream_t stream, const attention_shape *s,
 }
 
 extern "C" void kernel_softmax(cudaStream_t stream, const attention_shape *s, int64_t sample,
-                               const float *scores, void *probabilities,
+                               int pitch, const float *scores, void *probabilities,
                                const attention_operands *o)
 {
-    WITH_TYPE(s->type, (launch(stream, s, sample, scores, (T *)probabilities, o)));
+    WITH_TYPE(s->type, (launch(stream, s, sample, pitch, scores, (T *)probabilities, o)));
 }
 
 extern "C" void kernel_attention_delta(cudaStream_t stream, const attention_shape *s,
@@ -266,10 +361,10 @@ extern "C" void kernel_attention_delta(cudaStream_t stream, const attention_shap
 }
 
 extern "C" void kernel_softmax_backward(cudaStream_t stream, const attention_shape *s,
-                                        int64_t sample, const float *scores, const float *dp,
-                                        const float *delta, void *probabilities, void *dscores,
-                                        const attention_backward_operands *o)
+                                        int64_t sample, int pitch, const float *scores,
+                                        const float *dp, const float *delta, void *probabilities,
+                                        void *dscores, const attention_backward_operands *o)
 {
-    WITH_TYPE(s->type, (launch_backward(stream, s, sample, scores, dp, delta, (T *)probabilities,
-                                        (T *)dscores, o)));
+    WITH_TYPE(s->type, (launch_backward(stream, s, sample, pitch, scores, dp, delta,
+                                        (T *)probabilities, (T *)dscores, o)));
 }
