@@ -397,10 +397,11 @@ void attention_dropout_cases(void)
     test_attention(1, 256, 256, 2, 1, 128, 0, 0, 0.1);
     test_attention(2, 128, 128, 2, 1, 128, 1, 1, 0.25);
     test_attention(1, 130, 130, 2, 1, 80, 1, 0, 0.1);
-    /* Only with the scores in memory; the last two have more keys than a block takes at once. */
+    /* Only with the scores in memory; the last three have more keys than a block takes at once. */
     test_attention(2, 33, 33, 4, 2, 25, 1, 0, 0.25);
     test_attention(1, 3, 2056, 2, 1, 20, 1, 0, 0.1);
     test_attention(1, 3, 2051, 2, 1, 20, 1, 0, 0.1);
-    test_attention(1, 2, 8208, 1, 1, 20, 1, 0, 0.1);
-    test_attention(1, 2, 8203, 1, 1, 20, 1, 0, 0.1);
+    test_attention(1, 2, 8208, 1, 1, 100, 1, 0, 0.1);
+    test_attention(1, 2, 8203, 1, 1, 100, 1, 0, 0.1);
+    test_attention(1, 2, 16400, 1, 1, 100, 1, 1, 0);
 }

@@ -1,5 +1,5 @@
-/* Attention: by cuDNN or kernels of ours where they can; else with the scores in memory, one sample
- * at a time. */
+/* Attention: by cuDNN or kernels of ours where they can; else, or where that is asked for, with the
+ * scores in memory, one sample at a time. */
 #include "cuda.h"
 
 #include <inttypes.h>

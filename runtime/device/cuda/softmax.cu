@@ -1,5 +1,6 @@
 /* Attention with its scores in memory: the masked softmax between two matrix products, and its
- * gradient. For types, head sizes and dropout that the library's kernel does not have. */
+ * gradient. For types and head sizes that the library's kernel does not have, and dropout that is
+ * the same on every layout of ranks. */
 #include "dropout.cuh"
 
 namespace
@@ -41,7 +42,7 @@ __device__ inline mask visible(const attention_shape &s, const int32_t *document
     int first = 0, end = (int)s.kv_rows;
 
     if (s.cached)
-        end = positions[sample * s.q_rows + query] + 1;
+        end = min(positions[sample * s.q_rows + query] + 1, end);
     else if (s.causal)
         end = (int)(query + s.kv_rows - s.q_rows + 1);
     if (s.documents)
@@ -195,12 +196,13 @@ __global__ void __launch_bounds__(MOST_THREADS)
     const mask m = visible(s, o.document_start, o.positions, sample, query);
     const auto drop = dropout_of<ALIGNED>(s, o, sample, head, query);
     const float scale = (float)s.scale * LOG2_E;
-    const int end = WHOLE ? 1 : pitch; /* of where parts begin */
+    const int end = WHOLE ? 1 : pitch;                        /* of where parts begin */
+    const auto drawn = WHOLE ? drop : row_dropout<ALIGNED>{}; /* once */
     power_sum mine = {LOWEST, 0};
     part p;
 
     for (int first = 0; first < end; first += part::width()) {
-        const float most = fmaxf(mine.most, p.load(scores + base, first, m, scale, drop));
+        const float most = fmaxf(mine.most, p.load(scores + base, first, m, scale, drawn));
 
         mine.sum = mine.sum * power_of_two(mine.most - most) + p.raise(most);
         mine.most = most;
