@@ -23,12 +23,6 @@ static double kept_factor(const struct attention_shape *s)
     return 65536 / (65536 - round(s->dropout * 65536));
 }
 
-/* The least probability that the type holds with all its bits. */
-static double least_told(void)
-{
-    return type == TYPE_FP16 ? 0x1p-14 : 0x1p-126;
-}
-
 /* Make the values of key first + e the unit vector e, and 0 those of the keys that are not among
  * the head_size from 'first' on. */
 static void unit_vectors(const struct attention_shape *s, int64_t first, double *v)
@@ -100,7 +94,7 @@ static int likely(int64_t count, int64_t n, double share)
 static void read_mask(const struct attention_shape *s, const double *p, const double *dropped,
                       double *keep)
 {
-    double factor = kept_factor(s), least = least_told(), tolerance = tolerance_of(type);
+    double factor = kept_factor(s), least = least_of(type), tolerance = tolerance_of(type);
     int64_t n = attention_scores(s), wrong = 0, at = 0, told = 0, lost = 0;
 
     for (int64_t i = n - 1; i >= 0; i--) {
@@ -128,7 +122,7 @@ static void read_mask(const struct attention_shape *s, const double *p, const do
 static int64_t different(const struct attention_shape *s, const double *p, const double *a,
                          const double *b, int64_t *told)
 {
-    double least = least_told() / kept_factor(s);
+    double least = least_of(type) / kept_factor(s);
     int64_t count = 0;
 
     *told = 0;
@@ -159,7 +153,7 @@ static int alike(const double *p, const double *q, const double *a, const double
 /* No more rows of a head drop the same than may. */
 static void rows_differ(const struct attention_shape *s, const double *p, const double *keep)
 {
-    double least = least_told() / kept_factor(s);
+    double least = least_of(type) / kept_factor(s);
     int64_t keys = s->kv_rows, all = s->batch * s->heads * s->q_rows;
     int worst = 1;
 

@@ -149,7 +149,7 @@ void attention_gradient_reference(const struct attention_case *c, const double *
 {
     const struct attention_shape *s = &c->shape;
     double *p = malloc((size_t)s->kv_rows * sizeof(double));
-    double *dp = malloc((size_t)s->kv_rows * sizeof(double));
+    double *dp = malloc((size_t)s->kv_rows * sizeof(double)), least = least_of(type);
 
     for (int64_t b = 0; b < s->batch; b++)
         for (int64_t h = 0; h < s->heads; h++)
@@ -164,12 +164,12 @@ void attention_gradient_reference(const struct attention_case *c, const double *
                 for (int64_t j = at.first; j <= at.last; j++) {
                     int64_t row = at.kv + j * s->kv.row;
                     double ds = p[j] * (dp[j] - delta) * s->scale;
-                    double rough = p[j] * (fabs(dp[j]) + norm) * s->scale;
+                    double rough = fmax(p[j] * (fabs(dp[j]) + norm) * s->scale, least);
                     double share = p[j] * (keep ? keep[j] : 1);
 
                     add_term(&dq, at.q, ds, rough, c->k + row, s->head_size);
                     add_term(&dk, row, ds, rough, c->q + at.q, s->head_size);
-                    add_term(&dv, row, share, share, dy, s->head_size);
+                    add_term(&dv, row, share, fmax(share, least), dy, s->head_size);
                 }
             }
     free(p), free(dp);

@@ -141,6 +141,11 @@ double tolerance_of(enum device_type as)
     return as == TYPE_FP32 ? 2e-5 : as == TYPE_BF16 ? 3e-2 : 4e-3;
 }
 
+double least_of(enum device_type as)
+{
+    return as == TYPE_FP16 ? 0x1p-14 : 0x1p-126;
+}
+
 double *download(const struct tensor *t)
 {
     double *values = malloc((size_t)t->n * sizeof(double));

@@ -43,6 +43,8 @@ double *download(const struct tensor *t);
 
 /* The share of a value that its error may be. */
 double tolerance_of(enum device_type as);
+/* The least value that the type holds with all its bits; errors of smaller ones are as its. */
+double least_of(enum device_type as);
 
 /* Largest difference relative to the largest value, as a share of what the type allows. */
 void agree(const struct tensor *got, const double *expected, const char *name);
