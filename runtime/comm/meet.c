@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 enum { HELLO = 'H', HELLO_SECONDS = 5, CONNECT_SECONDS = 5, WELCOME_SECONDS = 60 };
+enum { MOST_PAUSE = 1000 }; /* milliseconds */
 
 void meet_set_silence(int fd, int seconds)
 {
@@ -175,6 +176,11 @@ int meet_accept(int listener, int size, uint64_t token, double deadline, int *fd
         if (socket_wait(listener, SOCKET_READ, until) <= 0)
             continue;
         fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+            return error_set_errno(err, errno,
+                                   "rank 0 cannot hold a connection to each of %d ranks, %d have "
+                                   "come; raise the limit of open files (ulimit -Hn)",
+                                   size, come + 1);
         if (fd < 0)
             continue;
         prepare(fd);
@@ -266,17 +272,28 @@ static int try_all(const struct meet_address *address, const struct meet_hello *
     return fd;
 }
 
+/* Thousands of ranks that wait for rank 0 must not keep name servers and its node busy, nor all
+ * knock at once. */
+static unsigned next_pause(unsigned milliseconds, int rank)
+{
+    unsigned next = milliseconds + milliseconds / 4 + (unsigned)rank % 16;
+
+    return next < MOST_PAUSE ? next : MOST_PAUSE;
+}
+
 int meet_connect(int rank, int size, const struct meet_address *address, double deadline,
                  struct error *err)
 {
     struct meet_hello hello = {.kind = HELLO, .size = size, .rank = rank, .token = address->token};
     double until = clock_now() + deadline;
+    unsigned milliseconds = 20;
     int fd;
 
     gethostname(hello.host, sizeof(hello.host) - 1);
     fd = try_all(address, &hello, until);
     while (fd < 0 && clock_now() < until) {
-        nanosleep(&(struct timespec){0, 20000000}, NULL);
+        usleep(milliseconds * 1000);
+        milliseconds = next_pause(milliseconds, rank);
         fd = try_all(address, &hello, until);
     }
     if (fd < 0)

@@ -3,6 +3,7 @@
 #include "nccl_private.h"
 #include "clock.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,27 +11,56 @@
 
 /* --- Collectives ---------------------------------------------------------------------------- */
 
+static const double YIELD_SECONDS = 200e-6; /* most waits are over by then */
+
+/* What has become of NCCL's work on a communicator. */
+static ncclResult_t ask(struct nccl_comm *comm, ncclComm_t nccl)
+{
+    ncclResult_t result = ncclInProgress;
+
+    pthread_mutex_lock(&comm->calls);
+    if (!nccl_failure(comm, NULL) && ncclCommGetAsyncError(nccl, &result))
+        result = ncclInternalError;
+    pthread_mutex_unlock(&comm->calls);
+    return result;
+}
+
+/* Let a moment pass, after 'seconds' of a wait. Before there is a watchdog this is who hears of
+ * ranks that are lost. */
+static void pass_time(struct nccl_comm *comm, double seconds)
+{
+    struct error err;
+
+    if (seconds < YIELD_SECONDS) {
+        sched_yield();
+        return;
+    }
+    usleep(100);
+    if (!comm->watching && star_check(comm->star, &err))
+        nccl_fail(comm, "%s", err.text);
+}
+
 /* Wait for what NCCL does in the background: connections at the first call, and setup. */
 static int settle(struct nccl_comm *comm, ncclComm_t nccl, ncclResult_t result, const char *what,
                   const char *group)
 {
-    double until = clock_now() + comm->base.deadline;
+    double since = clock_now();
     char why[512];
 
     /* Some calls (ncclCommSplit) return success while their work goes on. */
     if (result == ncclSuccess)
         result = ncclInProgress;
     while (result == ncclInProgress && !nccl_failure(comm, NULL)) {
-        if (ncclCommGetAsyncError(nccl, &result))
-            result = ncclInternalError;
-        if (result == ncclInProgress && clock_now() > until) {
+        result = ask(comm, nccl);
+        if (result != ncclInProgress)
+            break;
+        if (clock_now() - since > comm->base.deadline) {
             nccl_fail(comm, "rank %d: %s in group %s could not begin within %.0f s at step %lld",
                       comm->base.rank, what, group, comm->base.deadline,
                       (long long)comm_step(&comm->base));
             return -1;
         }
-        if (result == ncclInProgress)
-            usleep(100);
+        pass_time(comm, clock_now() - since);
     }
     if (nccl_failure(comm, NULL))
         return -1;
@@ -52,30 +82,45 @@ static ncclDataType_t nccl_type(enum device_type type)
     return types[type];
 }
 
-/* May a collective begin? Groups of one rank have nothing to do. */
-static int ready(struct comm_group *base)
+/* The communicator of a group, for calls until 'leave'. NULL where there is nothing to do: in
+ * groups of one rank and after a failure. */
+static ncclComm_t enter(struct comm_group *base)
 {
-    struct nccl_group *group = (struct nccl_group *)base;
+    struct nccl_comm *comm = (struct nccl_comm *)base->comm;
+    ncclComm_t nccl;
 
-    return base->size > 1 && !nccl_failure((struct nccl_comm *)base->comm, NULL) && group->comm;
+    if (base->size < 2)
+        return NULL;
+    pthread_mutex_lock(&comm->calls);
+    nccl = nccl_failure(comm, NULL) ? NULL : ((struct nccl_group *)base)->comm;
+    if (!nccl)
+        pthread_mutex_unlock(&comm->calls);
+    return nccl;
 }
 
-static void finish(struct comm_group *base, struct device_stream *stream, ncclResult_t result,
-                   const char *what)
+static void leave(struct comm_group *base)
 {
-    struct nccl_group *group = (struct nccl_group *)base;
+    pthread_mutex_unlock(&((struct nccl_comm *)base->comm)->calls);
+}
 
-    if (settle((struct nccl_comm *)base->comm, group->comm, result, what, base->name) == 0)
-        nccl_follow(group, device_stream_native(stream), what);
+/* Leave, and follow what was begun. */
+static void finish(struct comm_group *base, ncclComm_t nccl, struct device_stream *stream,
+                   ncclResult_t result, const char *what)
+{
+    leave(base);
+    if (settle((struct nccl_comm *)base->comm, nccl, result, what, base->name) == 0)
+        nccl_follow((struct nccl_group *)base, device_stream_native(stream), what);
 }
 
 static void all_reduce(struct comm_group *group, struct device_stream *stream, void *buffer,
                        size_t count, enum device_type type, enum comm_operator op)
 {
-    if (ready(group))
-        finish(group, stream,
+    ncclComm_t nccl = enter(group);
+
+    if (nccl)
+        finish(group, nccl, stream,
                ncclAllReduce(buffer, buffer, count, nccl_type(type),
-                             op == COMM_SUM ? ncclSum : ncclMax, ((struct nccl_group *)group)->comm,
+                             op == COMM_SUM ? ncclSum : ncclMax, nccl,
                              device_stream_native(stream)),
                "all-reduce");
 }
@@ -83,53 +128,58 @@ static void all_reduce(struct comm_group *group, struct device_stream *stream, v
 static void all_gather(struct comm_group *group, struct device_stream *stream, const void *part,
                        void *all, size_t count, enum device_type type)
 {
+    ncclComm_t nccl = enter(group);
+
     if (group->size == 1 && part != all)
         device_copy(stream, all, part, count * type_size(type), COPY_ON_DEVICE);
-    if (ready(group))
-        finish(group, stream,
-               ncclAllGather(part, all, count, nccl_type(type), ((struct nccl_group *)group)->comm,
-                             device_stream_native(stream)),
+    if (nccl)
+        finish(group, nccl, stream,
+               ncclAllGather(part, all, count, nccl_type(type), nccl, device_stream_native(stream)),
                "all-gather");
 }
 
 static void reduce_scatter(struct comm_group *group, struct device_stream *stream, const void *all,
                            void *part, size_t count, enum device_type type)
 {
+    ncclComm_t nccl = enter(group);
+
     if (group->size == 1 && part != all)
         device_copy(stream, part, all, count * type_size(type), COPY_ON_DEVICE);
-    if (ready(group))
-        finish(group, stream,
-               ncclReduceScatter(all, part, count, nccl_type(type), ncclSum,
-                                 ((struct nccl_group *)group)->comm, device_stream_native(stream)),
+    if (nccl)
+        finish(group, nccl, stream,
+               ncclReduceScatter(all, part, count, nccl_type(type), ncclSum, nccl,
+                                 device_stream_native(stream)),
                "reduce-scatter");
 }
 
 static void broadcast(struct comm_group *group, struct device_stream *stream, void *buffer,
                       size_t count, enum device_type type, int root)
 {
-    if (ready(group))
-        finish(group, stream,
-               ncclBroadcast(buffer, buffer, count, nccl_type(type), root,
-                             ((struct nccl_group *)group)->comm, device_stream_native(stream)),
+    ncclComm_t nccl = enter(group);
+
+    if (nccl)
+        finish(group, nccl, stream,
+               ncclBroadcast(buffer, buffer, count, nccl_type(type), root, nccl,
+                             device_stream_native(stream)),
                "broadcast");
 }
 
 static void exchange(struct comm_group *group, struct device_stream *stream,
                      const struct comm_message *messages, size_t count)
 {
-    ncclComm_t comm = ((struct nccl_group *)group)->comm;
+    ncclComm_t nccl = count > 0 ? enter(group) : NULL;
     cudaStream_t native = device_stream_native(stream);
     ncclResult_t result;
 
-    if (count == 0 || !ready(group))
+    if (!nccl)
         return;
     result = ncclGroupStart();
     for (size_t i = 0; i < count && !result; i++) {
         const struct comm_message *m = &messages[i];
         ncclDataType_t type = nccl_type(m->type);
 
-        result = m->send ? ncclSend(m->buffer, m->count, type, m->peer, comm, native)
-                         : ncclRecv(m->buffer, m->count, type, m->peer, comm, native);
+        result = m->send ? ncclSend(m->buffer, m->count, type, m->peer, nccl, native)
+                         : ncclRecv(m->buffer, m->count, type, m->peer, nccl, native);
         if (result == ncclInProgress)
             result = ncclSuccess;
     }
@@ -137,30 +187,33 @@ static void exchange(struct comm_group *group, struct device_stream *stream,
         result = ncclGroupEnd();
     else
         ncclGroupEnd();
-    finish(group, stream, result, "send and receive");
+    finish(group, nccl, stream, result, "send and receive");
 }
 
-static void *register_memory(struct comm_group *base, void *memory, size_t bytes)
+static void *register_memory(struct comm_group *group, void *memory, size_t bytes)
 {
-    struct nccl_group *group = (struct nccl_group *)base;
+    ncclComm_t nccl = enter(group);
     void *handle = NULL;
     ncclResult_t result;
 
-    if (!ready(base))
+    if (!nccl)
         return NULL;
-    result = ncclCommRegister(group->comm, memory, bytes, &handle);
+    result = ncclCommRegister(nccl, memory, bytes, &handle);
+    leave(group);
     if (result == ncclInProgress &&
-        settle((struct nccl_comm *)base->comm, group->comm, result, "registration", base->name))
+        settle((struct nccl_comm *)group->comm, nccl, result, "registration", group->name))
         return NULL;
     return result == ncclSuccess || result == ncclInProgress ? handle : NULL;
 }
 
-static void unregister_memory(struct comm_group *base, void *handle)
+static void unregister_memory(struct comm_group *group, void *handle)
 {
-    struct nccl_group *group = (struct nccl_group *)base;
+    ncclComm_t nccl = enter(group);
 
-    if (ready(base))
-        ncclCommDeregister(group->comm, handle);
+    if (!nccl)
+        return;
+    ncclCommDeregister(nccl, handle);
+    leave(group);
 }
 
 /* --- Groups and the world ------------------------------------------------------------------- */
@@ -173,14 +226,30 @@ static ncclConfig_t configuration(void)
     return config;
 }
 
+/* Cut the group's communicator out of the world's: group->comm, which others do not look at yet. */
+static int cut(struct nccl_comm *comm, struct nccl_group *group, int color)
+{
+    ncclConfig_t config = configuration();
+    const char *name = group->base.name;
+    ncclResult_t result;
+
+    pthread_mutex_lock(&comm->calls);
+    if (nccl_failure(comm, NULL)) {
+        pthread_mutex_unlock(&comm->calls);
+        return -1;
+    }
+    result = ncclCommSplit(comm->world, color, comm->base.rank, &group->comm, &config);
+    pthread_mutex_unlock(&comm->calls);
+    if (settle(comm, comm->world, result, "the cut", name))
+        return -1;
+    return group->comm ? settle(comm, group->comm, ncclInProgress, "the start", name) : 0;
+}
+
 static struct comm_group *group_create(struct comm *base, const char *name, const int *ranks,
                                        int count, struct error *err)
 {
     struct nccl_comm *comm = (struct nccl_comm *)base;
     struct nccl_group *group = calloc(1, sizeof(*group));
-    ncclConfig_t config = configuration();
-    ncclComm_t made = NULL;
-    ncclResult_t result;
 
     if (!group || comm->group_count == MAX_GROUPS) {
         error_set(err, group ? "too many groups" : "out of memory");
@@ -194,16 +263,11 @@ static struct comm_group *group_create(struct comm *base, const char *name, cons
         if (ranks[i] == base->rank)
             group->base.rank = i;
     /* Groups of one call do not overlap, so the first rank's number tells them apart. */
-    result = ncclCommSplit(comm->world, count > 1 ? ranks[0] : NCCL_SPLIT_NOCOLOR, base->rank,
-                           &made, &config);
-    if (settle(comm, comm->world, result, "the cut", name) ||
-        (made && settle(comm, made, ncclInProgress, "the start", name))) {
+    if (cut(comm, group, count > 1 ? ranks[0] : NCCL_SPLIT_NOCOLOR)) {
         nccl_failure(comm, err);
-        free(group);
-        return NULL;
+        return NULL; /* the group stays: NCCL may still write to it */
     }
     pthread_mutex_lock(&comm->lock);
-    group->comm = made;
     comm->groups[comm->group_count++] = group;
     pthread_mutex_unlock(&comm->lock);
     return &group->base;
@@ -281,6 +345,13 @@ static void abort_all(struct comm *base, const char *reason)
     nccl_fail(comm, "rank %d: %s", base->rank, reason);
 }
 
+static void free_comm(struct nccl_comm *comm)
+{
+    pthread_mutex_destroy(&comm->calls);
+    pthread_mutex_destroy(&comm->lock);
+    free(comm);
+}
+
 static void close_comm(struct comm *base)
 {
     struct nccl_comm *comm = (struct nccl_comm *)base;
@@ -304,8 +375,7 @@ static void close_comm(struct comm *base)
         if (comm->pending[i].event)
             cudaEventDestroy(comm->pending[i].event);
     star_destroy(comm->star);
-    pthread_mutex_destroy(&comm->lock);
-    free(comm);
+    free_comm(comm);
 }
 
 /* Rank 0 makes the id, all get it, all begin. As numbers of which rank 0 has the greatest: what all
@@ -368,8 +438,10 @@ struct comm *comm_backend_open(const struct comm_options *options, struct error 
         .check = check,
         .abort = abort_all,
     };
+    pthread_mutex_init(&comm->calls, NULL);
     pthread_mutex_init(&comm->lock, NULL);
     cudaGetDevice(&comm->device);
+    setenv("NCCL_COMM_BLOCKING", "0", 1); /* it would overrule us, and no wait would end */
     if (options->deterministic) {
         /* The order of sums must not depend on which algorithm NCCL finds faster today. */
         setenv("NCCL_ALGO", "Ring", 1);
@@ -378,8 +450,7 @@ struct comm *comm_backend_open(const struct comm_options *options, struct error 
     comm->star = star_create(options->rank, options->size, options->master, options->port,
                              options->deadline, err);
     if (!comm->star) {
-        pthread_mutex_destroy(&comm->lock);
-        free(comm);
+        free_comm(comm);
         return NULL;
     }
     if (join_world(comm, err) || nccl_start_watchdog(comm, err)) {

@@ -32,6 +32,9 @@ struct nccl_comm {
     int device;
     pthread_t watchdog;
     int watching, stop;
+    /* Held in every call that takes a communicator: to ask one for errors also ends its work, which
+     * two threads must not do at once. Taken before 'lock'. */
+    pthread_mutex_t calls;
     pthread_mutex_t lock; /* of all below */
     int failed;
     struct error failure;
@@ -57,8 +60,8 @@ void nccl_explain(ncclResult_t result, char *text, size_t size);
 /* Start the thread that looks after the collectives and the other ranks. */
 int nccl_start_watchdog(struct nccl_comm *comm, struct error *err);
 
-/* Let it follow what was just put on the stream. A full list follows no more: it is emptied faster
- * than it fills unless something hangs already. */
+/* Let it follow what was just put on the stream; from one thread. A full list follows no more: it
+ * is emptied faster than it fills unless something hangs already. */
 void nccl_follow(struct nccl_group *group, cudaStream_t stream, const char *what);
 
 #endif

@@ -7,9 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { WATCH_MICROSECONDS = 20000, GRACE_SECONDS = 10 };
+enum { WATCH_MICROSECONDS = 20000, GRACE_SECONDS = 10, LEAVE_SECONDS = 1, PAUSE_SECONDS = 5 };
 
 /* Take the communicators out of the groups. The lock is held. */
 static int take_communicators(struct nccl_comm *comm, ncclComm_t *taken)
@@ -46,6 +47,18 @@ static void start_last_resort(const char *text)
         pthread_detach(thread);
 }
 
+/* Wait until nobody is in NCCL. After a failure nobody enters again; who does not leave waits for a
+ * rank that is gone, and an abort is what frees them. */
+static void await_leave(struct nccl_comm *comm)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += LEAVE_SECONDS;
+    if (pthread_mutex_timedlock(&comm->calls, &until) == 0)
+        pthread_mutex_unlock(&comm->calls);
+}
+
 void nccl_fail(struct nccl_comm *comm, const char *format, ...)
 {
     ncclComm_t taken[MAX_GROUPS + 1];
@@ -69,6 +82,7 @@ void nccl_fail(struct nccl_comm *comm, const char *format, ...)
     start_last_resort(err.text);
     device_fail(comm->base.device, err.text);
     star_abort(comm->star, err.text);
+    await_leave(comm);
     for (int i = 0; i < count; i++)
         ncclCommAbort(taken[i]);
 }
@@ -133,11 +147,13 @@ void nccl_explain(ncclResult_t result, char *text, size_t size)
         snprintf(text + strlen(text), size - strlen(text), " (%.*s)", length, more);
 }
 
-/* The first communicator with an error of its own. */
+/* The first communicator with an error of its own. Who is in NCCL just now looks for themselves. */
 static ncclResult_t async_error(struct nccl_comm *comm, char *name, size_t size)
 {
     ncclResult_t result = ncclSuccess;
 
+    if (pthread_mutex_trylock(&comm->calls))
+        return ncclSuccess;
     pthread_mutex_lock(&comm->lock);
     snprintf(name, size, "world");
     if (comm->world && ncclCommGetAsyncError(comm->world, &result))
@@ -148,6 +164,7 @@ static ncclResult_t async_error(struct nccl_comm *comm, char *name, size_t size)
             result = ncclInternalError;
     }
     pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_unlock(&comm->calls);
     return result == ncclInProgress ? ncclSuccess : result;
 }
 
@@ -156,7 +173,7 @@ static void *watch(void *argument)
     struct nccl_comm *comm = argument;
     struct pending late;
     uint64_t seen = UINT64_MAX;
-    double since = clock_now();
+    double since = clock_now(), last = since;
 
     cudaSetDevice(comm->device);
     while (!__atomic_load_n(&comm->stop, __ATOMIC_ACQUIRE)) {
@@ -166,6 +183,10 @@ static void *watch(void *argument)
         int news;
 
         usleep(WATCH_MICROSECONDS);
+        /* The time of a job that was suspended does not count. */
+        if (clock_now() - last > PAUSE_SECONDS)
+            since += clock_now() - last;
+        last = clock_now();
         if (nccl_failure(comm, NULL))
             return NULL;
         news = star_check(comm->star, &err);
@@ -210,22 +231,28 @@ void nccl_follow(struct nccl_group *group, cudaStream_t stream, const char *what
 {
     struct nccl_comm *comm = (struct nccl_comm *)group->base.comm;
     enum cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
-    struct pending *p;
+    struct pending *p = &comm->pending[comm->next % PENDING];
+    int full;
 
     cudaStreamIsCapturing(stream, &capturing);
     if (capturing != cudaStreamCaptureStatusNone)
         return;
     pthread_mutex_lock(&comm->lock);
-    if (comm->next - comm->first < PENDING) {
-        p = &comm->pending[comm->next % PENDING];
-        if (!p->event)
-            cudaEventCreateWithFlags(&p->event, cudaEventDisableTiming);
-        p->what = what;
-        p->size = group->base.size;
-        p->step = comm_step(&comm->base);
-        memcpy(p->group, group->base.name, sizeof(p->group));
-        if (cudaEventRecord(p->event, stream) == cudaSuccess)
-            comm->next++;
-    }
+    full = comm->next - comm->first == PENDING;
+    pthread_mutex_unlock(&comm->lock);
+    if (full)
+        return;
+    /* Nobody else looks at this one yet. Without the lock: on a stream that is full because another
+     * rank hangs this waits, and the watchdog must not. */
+    if (!p->event)
+        cudaEventCreateWithFlags(&p->event, cudaEventDisableTiming);
+    p->what = what;
+    p->size = group->base.size;
+    p->step = comm_step(&comm->base);
+    memcpy(p->group, group->base.name, sizeof(p->group));
+    if (cudaEventRecord(p->event, stream) != cudaSuccess)
+        return;
+    pthread_mutex_lock(&comm->lock);
+    comm->next++;
     pthread_mutex_unlock(&comm->lock);
 }

@@ -102,7 +102,8 @@ static void start(struct bench *b, enum kind kind, int64_t count)
 
 static int finish(struct bench *b, struct error *err)
 {
-    return device_stream_wait(b->stream, 60.0 * (double)b->settings->timeout, err) < 0 ||
+    /* A little later than comm, which can say which collective hangs. */
+    return device_stream_wait(b->stream, 60.0 * (double)b->settings->timeout + 10, err) < 0 ||
                    comm_check(b->comm, err) < 0
                ? -1
                : 0;

@@ -149,7 +149,8 @@ static int create_generator(struct generate *g, const int given[3], struct error
         .vocabulary = p->vocabulary,
         .sampling = sampling_of(g->o, given),
         .stop_count = p->stop_count,
-        .deadline = 60.0 * g->o->timeout_minutes,
+        /* A little later than comm, which can say which collective hangs. */
+        .deadline = 60.0 * g->o->timeout_minutes + 10,
     };
 
     g->texts = g->o->texts > 0 ? g->o->texts : MOST_TEXTS;
