@@ -292,7 +292,8 @@ struct cross_entropy_finish_operands {
     void *logits; /* (rows, cols) */
     const int32_t *targets;
     const float *partials; /* (parts, 3, rows), or NULL for one part */
-    const float *weight;   /* (rows) share of each token in the step's loss; 0: masked */
+    const float *weight;   /* (rows) share of each token in the step's loss; 0: masked, whatever
+                              its logits are */
     float *loss;           /* (rows) or NULL */
     struct step_state *state;
 };

@@ -125,6 +125,71 @@ static void test_cross_entropy(int64_t rows, int64_t cols, int parts, int64_t vo
     tensor_free(&weight), tensor_free(&loss);
 }
 
+/* Two rows of logits in parts, of which the first row is 'value' in the first eight columns of the
+ * last part, away from its target. With weight 0 it takes no part, else it must show. */
+static void test_no_number(int64_t cols, int parts, double value, double weight)
+{
+    enum { ROWS = 2 };
+    const float weights[ROWS] = {(float)weight, 1};
+    const int32_t targets[ROWS] = {9, 3};
+    struct step_state *state = state_on_device();
+    void *weight_d = upload(weights, sizeof(weights)),
+         *targets_d = upload(targets, sizeof(targets));
+    struct tensor logits[2], loss = tensor_as(TYPE_FP32, ROWS, 9, 0);
+    float *partials = allocate((size_t)(parts * 3 * ROWS) * sizeof(float));
+    struct operation op = {.kind = OPERATION_CROSS_ENTROPY_PARTIAL,
+                           .cross_entropy = {ROWS, cols, 0, parts * cols, type, parts, 1}};
+    double *losses;
+    int shows = 0;
+
+    for (int p = 0; p < parts; p++) {
+        logits[p] = tensor(ROWS * cols, 3);
+        for (int i = 0; i < 8 && p == parts - 1; i++)
+            logits[p].v[i] = value;
+        tensor_put(&logits[p], logits[p].v);
+        op.cross_entropy.first = p * cols;
+        if (parts > 1) {
+            struct device_plan *partial = plan(&op);
+
+            run_cross_entropy_partial(partial, stream,
+                                      &(struct cross_entropy_partial_operands){
+                                          logits[p].d, targets_d, partials + p * 3 * ROWS});
+            plan_destroy(partial);
+        }
+    }
+    op.kind = OPERATION_CROSS_ENTROPY_FINISH;
+    for (int p = 0; p < parts; p++) {
+        struct device_plan *finish;
+        double *gradient;
+
+        op.cross_entropy.first = p * cols;
+        finish = plan(&op);
+        run_cross_entropy_finish(
+            finish, stream,
+            &(struct cross_entropy_finish_operands){
+                logits[p].d, targets_d, parts > 1 ? partials : NULL, weight_d, loss.d, state});
+        plan_destroy(finish);
+        gradient = download(&logits[p]);
+        for (int64_t i = 0; i < cols; i++)
+            shows += weight == 0 ? gradient[i] != 0 : isnan(gradient[i]);
+        free(gradient);
+    }
+    losses = download(&loss);
+    if (weight == 0)
+        ok(shows == 0 && isfinite(state_read(state).loss), "a masked row of %g takes no part",
+           value);
+    else
+        ok(shows >= 8 && isnan(losses[0]) && isnan(state_read(state).loss), "a row with %g shows",
+           value);
+    ok(isfinite(losses[1]), "the other row is as it was");
+    free(losses);
+    for (int p = 0; p < parts; p++)
+        tensor_free(&logits[p]);
+    tensor_free(&loss);
+    device_release(device, weight_d), device_release(device, targets_d);
+    device_release(device, partials), device_release(device, state);
+}
+
 void loss_cases(void)
 {
     test_cross_entropy(6, 16, 1, 13, 0);
@@ -138,4 +203,11 @@ void loss_cases(void)
     test_cross_entropy(3, 57344, 1, 57300, 1); /* rows beyond what a block holds */
     test_cross_entropy(5, 24, 3, 50, 0);
     test_cross_entropy(5, 24, 3, 40, 0); /* the last part is all padding */
+    for (int parts = 1; parts <= 2; parts++) {
+        test_no_number(16, parts, NAN, 1);
+        test_no_number(16, parts, INFINITY, 1);
+        test_no_number(16, parts, NAN, 0);
+        test_no_number(16, parts, INFINITY, 0);
+    }
+    test_no_number(8192, 2, NAN, 1); /* all that some threads see */
 }

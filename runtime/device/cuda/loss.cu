@@ -31,8 +31,11 @@ __device__ inline void add_vector(softmax_sum &mine, const float *v)
 #pragma unroll
     for (int k = 0; k < VECTOR; k++)
         maximum = fmaxf(maximum, v[k]);
-    if (maximum == -INFINITY)
+    if (maximum == -INFINITY) {
+        for (int k = 0; k < VECTOR; k++)
+            mine.sum += isnan(v[k]) ? v[k] : 0.0f; /* no maximum shows it */
         return;
+    }
     const float shift = -maximum * LOG2E;
     float sum = mine.sum * exponent(mine.maximum * LOG2E + shift);
 #pragma unroll
@@ -52,30 +55,42 @@ __device__ inline void cut(float *v, int64_t c, int64_t limit)
     }
 }
 
-/* Eight logits become their gradient: factor * (softmax - onehot of 'target'). */
-__device__ inline void gradient_vector(float *v, int64_t c, int64_t limit, int64_t target,
-                                       float lse, float factor)
-{
-    const float shift = -lse * LOG2E;
+/* How the logits of a row become their gradient: factor * (softmax - onehot of 'target'). */
+struct row_gradient {
+    float shift, factor;
+    int64_t limit, target;
 
-    cut(v, c, limit); /* exp(-inf) is 0 */
-#pragma unroll
-    for (int k = 0; k < VECTOR; k++)
-        v[k] = exponent(v[k] * LOG2E + shift) * factor;
-    if (target >= c && target < c + VECTOR) {
+    /* A row that is masked takes no part, whatever its logits are. */
+    __device__ inline row_gradient(float lse, float by, int64_t columns, int64_t wanted)
+        : shift(by == 0.0f ? 0.0f : -lse * LOG2E), factor(by), limit(by == 0.0f ? 0 : columns),
+          target(wanted < columns ? wanted : -1)
+    {
+    }
+
+    /* Of eight, from column c on. */
+    __device__ inline void apply(float *v, int64_t c) const
+    {
+        cut(v, c, limit); /* exp(-inf) is 0 */
 #pragma unroll
         for (int k = 0; k < VECTOR; k++)
-            v[k] -= c + k == target ? factor : 0.0f;
+            v[k] = exponent(v[k] * LOG2E + shift) * factor;
+        if (target >= c && target < c + VECTOR) {
+#pragma unroll
+            for (int k = 0; k < VECTOR; k++)
+                v[k] -= c + k == target ? factor : 0.0f;
+        }
     }
-}
+};
 
 /* Of a whole warp. */
 __device__ inline softmax_sum merge_warp(softmax_sum mine)
 {
     const float maximum = warp_max(mine.maximum);
 
-    if (maximum == -INFINITY)
-        return mine; /* nothing there, in no lane */
+    if (maximum == -INFINITY) { /* nothing there, in no lane, or what is no number */
+        mine.sum = warp_sum(mine.sum);
+        return mine;
+    }
     mine.sum = warp_sum(mine.sum * exponent((mine.maximum - maximum) * LOG2E));
     mine.maximum = maximum;
     return mine;
@@ -187,7 +202,7 @@ __global__ void __launch_bounds__(THREADS)
     for (int p = 0; p < parts; p++) {
         const float *part = o.partials + (int64_t)p * 3 * rows + row;
 
-        if (part[0] > -INFINITY)
+        if (part[rows] != 0.0f)
             sum += part[rows] * expf(part[0] - maximum);
         target_logit += part[2 * rows];
     }
@@ -202,14 +217,13 @@ __global__ void __launch_bounds__(THREADS)
     if (!backward)
         return;
     T *x = (T *)o.logits + row * cols;
-    const float factor = weight * o.state->loss_scale;
-    const int64_t target = o.targets[row] - first;
+    const row_gradient gradient(lse, weight * o.state->loss_scale, limit, o.targets[row] - first);
 #pragma unroll 2
     for (int64_t c = (int64_t)threadIdx.x * VECTOR; c < cols; c += (int64_t)THREADS * VECTOR) {
         float v[VECTOR];
 
         load_vector(x + c, v, cols - c, wide);
-        gradient_vector(v, c, limit, target, lse, factor);
+        gradient.apply(v, c);
         store_vector(x + c, v, cols - c, wide);
     }
 }
@@ -227,7 +241,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
     T *kept = (T *)memory;
     const int half = cols / VECTOR / 2 * VECTOR;
     const int64_t target = o.targets[row] - first;
-    const float weight = o.weight[row], factor = weight * o.state->loss_scale;
+    const float weight = o.weight[row];
     softmax_sum mine = {-INFINITY, 0};
 
     for (int c = threadIdx.x * VECTOR; c < half; c += THREADS * VECTOR)
@@ -264,12 +278,13 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
     if (!backward)
         return;
+    const row_gradient gradient(lse, weight * o.state->loss_scale, limit, target);
 #pragma unroll 2
     for (int c = threadIdx.x * VECTOR; c < cols; c += THREADS * VECTOR) {
         float v[VECTOR];
 
         load_vector(kept + c, v, VECTOR, true);
-        gradient_vector(v, c, limit, target, lse, factor);
+        gradient.apply(v, c);
         store_vector(x + c, v, VECTOR, true);
     }
 }
