@@ -18,12 +18,27 @@
 static struct {
     int hang;                      /* collectives are never done */
     int stuck;                     /* and do not even begin */
+    int full;                      /* a stream takes nothing more until an abort */
+    int starting;                  /* the world does not come about */
     ncclResult_t result, reported; /* of a collective at once; of the group, later */
     const char *more;              /* NCCL's last words */
     int open, aborted;             /* communicators */
+    int inside;                    /* threads that are in a call */
+    int crossed;                   /* two were at once, or one came after the abort */
 } fake;
 
 static char communicators[8];
+
+/* Every call that takes a communicator; NCCL leaves it to the caller that there is one at a time.
+ */
+static void enter(void)
+{
+    if (__atomic_fetch_add(&fake.inside, 1, __ATOMIC_ACQ_REL) > 0 ||
+        __atomic_load_n(&fake.aborted, __ATOMIC_ACQUIRE) > 0)
+        fake.crossed = 1;
+    usleep(20);
+    __atomic_fetch_sub(&fake.inside, 1, __ATOMIC_ACQ_REL);
+}
 
 static ncclResult_t make(ncclComm_t *comm)
 {
@@ -33,6 +48,7 @@ static ncclResult_t make(ncclComm_t *comm)
 
 static ncclResult_t collective(void)
 {
+    enter();
     return fake.result ? fake.result : ncclInProgress;
 }
 
@@ -46,16 +62,21 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id,
 {
     ncclUniqueId same;
 
-    (void)size, (void)rank;
+    (void)size;
     ncclGetUniqueId(&same);
     if (config->blocking || memcmp(&id, &same, sizeof(id)) != 0)
         return ncclInvalidArgument;
+    if (fake.starting && rank == 1)
+        raise(SIGKILL);
     return make(comm);
 }
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *made,
                            ncclConfig_t *config)
 {
     (void)comm, (void)key, (void)config;
+    enter();
+    if (fake.stuck)
+        return ncclInProgress;
     return color == NCCL_SPLIT_NOCOLOR ? ncclSuccess : make(made);
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm)
@@ -68,7 +89,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *result)
 {
     int world = (char *)comm == communicators;
 
-    *result = fake.stuck ? ncclInProgress : world ? ncclSuccess : fake.reported;
+    enter();
+    *result = fake.stuck || fake.starting ? ncclInProgress : world ? ncclSuccess : fake.reported;
     return ncclSuccess;
 }
 const char *ncclGetErrorString(ncclResult_t result)
@@ -158,6 +180,8 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     (void)event, (void)stream;
+    while (fake.full && __atomic_load_n(&fake.aborted, __ATOMIC_ACQUIRE) == 0)
+        usleep(1000);
     return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event)
@@ -195,7 +219,7 @@ static void *no_stream(struct device_stream *stream)
     return NULL;
 }
 
-enum trouble { NO_TROUBLE, DIES, HANGS, STUCK, REFUSED, REPORTED, TOLD };
+enum trouble { NO_TROUBLE, STARTS, DIES, HANGS, FULL, CUT, STUCK, REFUSED, REPORTED, TOLD };
 
 struct scene {
     const char *name;
@@ -205,6 +229,7 @@ struct scene {
 
 static const struct scene scenes[] = {
     {"a good end", NO_TROUBLE, "", ""},
+    {"a rank that is killed while the world starts", STARTS, "rank 0: rank 1 on * has ended", NULL},
     {"a rank that is killed", DIES,
      "rank 0: rank 1 on * has ended, at step 7, in all-reduce in group tensor of 2 ranks", NULL},
     {"a collective that hangs", HANGS,
@@ -212,6 +237,14 @@ static const struct scene scenes[] = {
      "of the group has ended or hangs",
      "rank 0: all-reduce in group tensor of 2 ranks was not done after 1 s at step 7; another rank "
      "of the group has ended or hangs"},
+    {"one that hangs before a stream that is full", FULL,
+     "rank 0: all-reduce in group tensor of 2 ranks was not done after 1 s at step 7; another rank "
+     "of the group has ended or hangs",
+     "rank 0: all-reduce in group tensor of 2 ranks was not done after 1 s at step 7; another rank "
+     "of the group has ended or hangs"},
+    {"a group that does not come about", CUT,
+     "rank 0: the cut in group tensor could not begin within 1 s at step 0",
+     "rank 0: the cut in group tensor could not begin within 1 s at step 0"},
     {"one that does not begin", STUCK,
      "rank 0: all-reduce in group tensor could not begin within 1 s at step 7",
      "rank 0: all-reduce in group tensor could not begin within 1 s at step 7"},
@@ -238,16 +271,21 @@ static void play(const struct scene *scene, int rank, struct comm *comm, struct 
     float number = 0;
 
     comm_set_step(comm, 7);
-    fake.hang = rank == 0 &&
-                (scene->trouble == DIES || scene->trouble == HANGS || scene->trouble == REPORTED);
+    for (int i = 0; i < 500; i++) /* some while the watchdog looks */
+        comm_all_reduce(group, stream, &number, 1, TYPE_FP32, COMM_SUM);
+    fake.hang = rank == 0 && (scene->trouble == DIES || scene->trouble == HANGS ||
+                              scene->trouble == FULL || scene->trouble == REPORTED);
     fake.stuck = rank == 0 && scene->trouble == STUCK;
-    if (rank == 0 && (scene->trouble == HANGS || scene->trouble == STUCK))
+    if (rank == 0 && (scene->trouble == HANGS || scene->trouble == FULL || scene->trouble == STUCK))
         comm->deadline = 1;
     if (rank == 0 && scene->trouble == REFUSED) {
         fake.result = ncclInvalidUsage;
         fake.more = "two ranks on one GPU\nand more";
     }
     comm_all_reduce(group, stream, &number, 1, TYPE_FP32, COMM_SUM);
+    fake.full = rank == 0 && scene->trouble == FULL;
+    if (fake.full)
+        comm_all_reduce(group, stream, &number, 1, TYPE_FP32, COMM_SUM);
     if (rank == 0 && scene->trouble == REPORTED)
         fake.reported = ncclRemoteError;
     if (rank == 1 && scene->trouble == DIES)
@@ -265,22 +303,29 @@ static void be_rank(const struct scene *scene, int rank, int port, int out)
     struct device_stream stream = {.device = &device};
     struct comm_options options = {rank, 2, "localhost", port, 60, &device, 0};
     struct error err = {""};
-    struct comm *comm = comm_backend_open(&options, &err);
-    struct comm_group *group =
-        comm ? comm_group_create(comm, "tensor", (const int[]){0, 1}, 2, &err) : NULL;
+    struct comm_group *group = NULL;
+    struct comm *comm;
     int known;
 
+    fake.starting = scene->trouble == STARTS;
+    comm = comm_backend_open(&options, &err);
+    if (comm && rank == 0 && scene->trouble == CUT)
+        comm->deadline = fake.stuck = 1;
+    if (comm)
+        group = comm_group_create(comm, "tensor", (const int[]){0, 1}, 2, &err);
     if (group)
         play(scene, rank, comm, group, &stream, &err);
+    else if (comm && scene->trouble == CUT)
+        await(comm, &err);
     known = !err.text[0] || strcmp(device_text, err.text) == 0;
     if (write(out, err.text, strlen(err.text)) < 0)
         known = 0;
     close(out);
     if (err.text[0])
-        _exit(!known);
+        _exit(!known || fake.crossed);
     comm_group_destroy(group);
     comm_close(comm);
-    _exit(fake.aborted != fake.open);
+    _exit(fake.aborted != fake.open || fake.crossed);
 }
 
 /* --- The stage ------------------------------------------------------------------------------- */
@@ -340,7 +385,9 @@ static void run_scene(const struct scene *scene)
         if (!expected[rank])
             continue;
         ok(matches(text, expected[rank]), "%s: rank %d says: %s", scene->name, rank, text);
-        ok(status == 0, "%s: rank %d has told its device and let go of all communicators",
+        ok(status == 0,
+           "%s: rank %d has told its device, let go of all communicators and never called NCCL "
+           "twice at once",
            scene->name, rank);
     }
 }

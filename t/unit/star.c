@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -17,7 +18,7 @@
 
 enum { SIZE = 5, BYTES = 3000 };
 
-enum ending { GATHER, ABSENT, VANISH, ABORT, HOLD_UP, STOP };
+enum ending { GATHER, ABSENT, FEW_FILES, VANISH, ABORT, HOLD_UP, STOP };
 
 static int port;
 
@@ -116,6 +117,24 @@ static int stopped(struct star *star, int rank)
     return star_max(star, &number, 1, 60, &err) == 0 && number == SIZE - 1;
 }
 
+/* Rank 0 may not open as many files as there are ranks. */
+static int few_files(int rank)
+{
+    struct error err = {""};
+    struct star *star;
+    int next = dup(STDOUT_FILENO);
+    struct rlimit limit = {(rlim_t)next + 3, (rlim_t)next + 3};
+
+    close(next);
+    if (rank == 0 && setrlimit(RLIMIT_NOFILE, &limit))
+        return 0;
+    star = star_create(rank, SIZE, NULL, port, 2, &err);
+    if (rank == 0)
+        return !star && strstr(err.text, "raise the limit of open files") != NULL;
+    star_destroy(star); /* of those that came in time */
+    return 1;
+}
+
 /* One rank of a world in which rank 3 does 'ending'. 1: all was as it should be. */
 static int play(enum ending ending, int rank)
 {
@@ -125,6 +144,8 @@ static int play(enum ending ending, int rank)
 
     if (ending == ABSENT && rank == 3)
         return 1;
+    if (ending == FEW_FILES)
+        return few_files(rank);
     star = star_create(rank, SIZE, NULL, port, ending == ABSENT ? 4 : 10, &err);
     if (ending == ABSENT)
         return rank == 0 ? !star && strstr(err.text, "1 of 5 ranks did not come") &&
@@ -280,6 +301,7 @@ int main(void)
 {
     world(GATHER, "five ranks meet and gather");
     world(ABSENT, "who does not come is named");
+    world(FEW_FILES, "a limit of open files that is too low is named");
     world(VANISH, "a rank that vanishes is noticed");
     world(ABORT, "a reason to end reaches everyone");
     world(HOLD_UP, "and ends the wait for another one");
