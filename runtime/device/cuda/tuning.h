@@ -30,10 +30,11 @@ char *tuning_text(const struct tuning *tuning);
  */
 int tuning_take(struct tuning *tuning, const char *text, int keep, struct error *err);
 
-/* Write the file if anything is new: to a temporary name, synced, renamed. What other processes
- * wrote there meanwhile stays, also where this one uses another value; where that is all that is
- * new here, nothing is written. What was taken to keep replaces theirs, and so does a value in the
- * place of one that was there from the beginning and could not be used. */
+/* Write the file if anything is new: to a temporary name, synced, renamed, and others wait so long.
+ * What other processes wrote there meanwhile stays, also where this one uses another value; where
+ * that is all that is new here, nothing is written. What was taken to keep replaces theirs, and so
+ * does a value in the place of a trial, or of one that was there from the
+ * beginning and could not be used. */
 int tuning_save(struct tuning *tuning, struct error *err);
 void tuning_destroy(struct tuning *tuning);
 
