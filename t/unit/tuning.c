@@ -282,6 +282,7 @@ static void test_places(void)
     tuning_put(none, "x", "1", &err);
     is(tuning_get(none, "x"), "1", "without a directory results live as long as the process");
     is_int(tuning_save(none, &err), 0, "and saving does nothing");
+    is_int(tuning_try(none, "y"), -1, "nothing is tried that nobody would hear of");
     snprintf(path, sizeof(path), "%s/a/b/c", directory);
     deep = tuning_open(path, "x");
     tuning_put(deep, "x", "1", &err);

@@ -182,6 +182,8 @@ int tuning_try(struct tuning *tuning, const char *key)
 {
     const struct entry *known = find(tuning, key);
 
+    if (!tuning->path[0])
+        return -1;
     if (known && known->early && !known->used && strcmp(known->value, TRYING) == 0)
         return -1;
     return tuning_put(tuning, key, TRYING, NULL) < 0 ? -1 : tuning_save(tuning, NULL);
