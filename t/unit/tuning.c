@@ -307,6 +307,7 @@ static void test_text(void)
     one = tuning_open(directory, "rows");
     tuning_get(one, "b");
     tuning_put(one, "d", "4,fast", NULL);
+    tuning_try(one, "e");
     text = tuning_text(one);
     is(text, "for rows\nb 2\nd 4,fast\n", "a text has what was used");
     two = tuning_open(NULL, "rows");

@@ -199,7 +199,7 @@ char *tuning_text(const struct tuning *tuning)
         return NULL;
     fprintf(stream, "for %s\n", tuning->name);
     for (size_t i = 0; i < tuning->count; i++)
-        if (tuning->entries[i].used)
+        if (tuning->entries[i].used && strcmp(tuning->entries[i].value, TRYING) != 0)
             fprintf(stream, "%s %s\n", tuning->entries[i].key, tuning->entries[i].value);
     if (fclose(stream) == 0)
         return text;
