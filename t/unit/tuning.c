@@ -212,6 +212,32 @@ static void test_overwritten(void)
     tuning_destroy(tuning), tuning_destroy(other);
 }
 
+/* A process that tries something now looks to others as if it had ended: what they find without it
+ * gives way. */
+static void test_provisional(void)
+{
+    struct tuning *a = tuning_open(directory, "provisional"), *b, *c;
+
+    is_int(tuning_try(a, "x") || tuning_try(a, "y"), 0, "one process tries");
+    b = tuning_open(directory, "provisional");
+    is_int(tuning_try(b, "x"), -1, "which another one takes for dead");
+    tuning_put(b, "x", "1?", NULL), tuning_put(b, "y", "1?", NULL);
+    is_int(replaces(b, "provisional"), 1, "and leaves what it finds");
+    c = tuning_open(directory, "provisional");
+    is(tuning_get(c, "x"), "1?", "for others to use");
+    tuning_put(a, "w", "2", NULL), tuning_save(a, NULL);
+    is_in_file("provisional", "x", "1?", "until the first one finds something");
+    tuning_put(a, "x", "2", NULL);
+    is_int(replaces(a, "provisional"), 1, "which takes its place");
+    tuning_put(b, "z", "1", NULL), tuning_put(c, "v", "1", NULL);
+    tuning_save(b, NULL), tuning_save(c, NULL);
+    is_in_file("provisional", "x", "2", "and stays there");
+    is(tuning_get(b, "x"), "1?", "each uses its own");
+    tuning_put(a, "y", "3?", NULL);
+    is_int(replaces(a, "provisional"), 0, "of two provisional ones the first will do");
+    tuning_destroy(a), tuning_destroy(b), tuning_destroy(c);
+}
+
 enum { WRITERS = 6, LINES = 12 };
 
 /* Put a line and save it, again and again. */
@@ -343,6 +369,7 @@ int main(void)
     test_agreed();
     test_cleared();
     test_overwritten();
+    test_provisional();
     test_crowd();
     test_held();
     test_places();
@@ -351,8 +378,9 @@ int main(void)
     unlink(command);
     for (const char *const *name =
              (const char *const[]){"a/b/c/.tuning.lock", "a/b/c", "a/b", "a", "rows", "shared",
-                                   "trying", "many", "agreed", "cleared", "overwritten", "crowd",
-                                   "held", "file", ".tuning.lock", "", NULL};
+                                   "trying", "many", "agreed", "cleared", "overwritten",
+                                   "provisional", "crowd", "held", "file", ".tuning.lock", "",
+                                   NULL};
          *name; name++) {
         snprintf(command, sizeof(command), "%s/%s", directory, *name);
         remove(command);

@@ -162,13 +162,15 @@ static void write_algorithm(const struct gemm *gemm, char *text)
 
     for (size_t i = 0; i < size; i++)
         sprintf(text + 2 * i, "%02x", bytes[i]);
+    if (gemm->provisional)
+        sprintf(text + 2 * size, "%c", TUNING_PROVISIONAL);
 }
 
 static int read_algorithm(const char *text, cublasLtMatmulAlgo_t *algorithm)
 {
     unsigned char *bytes = (unsigned char *)algorithm;
 
-    if (strlen(text) != 2 * sizeof(*algorithm))
+    if (strlen(text) != 2 * sizeof(*algorithm) + (size_t)tuning_is_provisional(text))
         return -1;
     for (size_t i = 0; i < sizeof(*algorithm); i++) {
         unsigned value;
@@ -196,6 +198,7 @@ static int recall(struct gemm *gemm, const char *key)
 
     gemm->remembered =
         text && read_algorithm(text, &gemm->algorithm) == 0 && gemm_accepts(gemm, &gemm->algorithm);
+    gemm->provisional = gemm->remembered && tuning_is_provisional(text);
     return gemm->remembered;
 }
 
@@ -213,6 +216,7 @@ static int search(struct gemm *gemm, const struct gemm_operands *scratch, const 
     int around = may_look_around(gemm, key);
     int failed = gemm_search(gemm, scratch, offered, count, around);
 
+    gemm->provisional = gemm_has_neighbours(gemm) && !around;
     /* Then all times since are wrong, too, and what is in the file must stay there. */
     if (cudaStreamSynchronize(gemm->context->stream)) {
         gemm->context->broken = 1;
@@ -239,6 +243,7 @@ static int choose(struct gemm *gemm, const struct gemm_operands *scratch, struct
     if (found == 0)
         return error_set(err, "cuBLASLt has no kernel for the product %s", key);
     gemm->algorithm = results[0].algo;
+    gemm->provisional = 1;
     if (!scratch)
         return 0;
     if (wanted > 1 && search(gemm, scratch, key, results, found, err))
@@ -248,7 +253,7 @@ static int choose(struct gemm *gemm, const struct gemm_operands *scratch, struct
 
 int gemm_remember(struct gemm *gemm, struct error *err)
 {
-    char key[256], value[2 * sizeof(gemm->algorithm) + 1];
+    char key[256], value[2 * sizeof(gemm->algorithm) + 2];
 
     make_key(&gemm->shape, key, sizeof(key));
     write_algorithm(gemm, value);
@@ -259,6 +264,11 @@ int gemm_remember(struct gemm *gemm, struct error *err)
 int gemm_is_remembered(const struct gemm *gemm)
 {
     return gemm->remembered;
+}
+
+int gemm_is_provisional(const struct gemm *gemm)
+{
+    return gemm->provisional;
 }
 
 static uint32_t usual_at_most(uint32_t alignment)

@@ -71,6 +71,9 @@ void gemm_destroy(struct gemm *gemm);
 int gemm_is_remembered(const struct gemm *gemm);
 int gemm_remember(struct gemm *gemm, struct error *err);
 
+/* Was less tried for it than can be? */
+int gemm_is_provisional(const struct gemm *gemm);
+
 /* 'accumulate': D += instead of D =. 'workspace' has GEMM_WORKSPACE bytes. */
 cublasStatus_t gemm_run(struct gemm *gemm, cudaStream_t stream,
                         const struct gemm_operands *operands, int accumulate, void *workspace);

@@ -13,7 +13,8 @@ struct gemm {
     cublasLtMatmulDesc_t description;
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algorithm;
-    int remembered; /* the algorithm is among the tuning results */
+    int remembered;  /* the algorithm is among the tuning results */
+    int provisional; /* neighbours that it could have were not tried */
 };
 
 /* Start the product on the stream, D = product + beta * D. */

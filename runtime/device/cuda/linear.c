@@ -399,7 +399,7 @@ static int choose(struct cuda_plan *plan, struct linear *linear, const struct sc
     struct linear made[VARIANTS];
     struct trial trials[VARIANTS];
     struct contestant contestants[VARIANTS];
-    int count = make_variants(plan, made, scratch, err);
+    int count = make_variants(plan, made, scratch, err), provisional = 0;
     char times[112] = "";
 
     if (count <= 0)
@@ -407,6 +407,7 @@ static int choose(struct cuda_plan *plan, struct linear *linear, const struct sc
     for (int i = 0; i < count; i++) {
         trials[i] = (struct trial){plan, scratch, &made[i]};
         contestants[i] = (struct contestant){run_trial, &trials[i], 1, 0, 0};
+        provisional |= gemm_is_provisional(made[i].gemm);
     }
     gemm_contest(&device->gemm, contestants, count);
     plan->parts = linear;
@@ -427,6 +428,8 @@ static int choose(struct cuda_plan *plan, struct linear *linear, const struct sc
         return error_set(err, "no kernel for a linear layer runs%s%s", status ? ": " : "",
                          status ? cudaGetErrorString(status) : "");
     }
+    if (provisional)
+        snprintf(times + strlen(times), sizeof(times) - strlen(times), "%c", TUNING_PROVISIONAL);
     return remember(plan, linear, times, err);
 }
 
@@ -458,11 +461,13 @@ static int recall(struct cuda_plan *plan, struct linear *linear)
 /* Without memory for trials. It is remembered only if it must be the same in the next run. */
 static int take_first(struct cuda_plan *plan, struct linear *linear, struct error *err)
 {
+    static const char untimed[] = {TUNING_PROVISIONAL, '\0'};
+
     if (make_variant(plan, SPLIT, linear, NULL, err) < 0)
         return -1;
     if (!cuda_device_of(plan)->deterministic)
         return 0;
-    return gemm_remember(linear->gemm, err) < 0 ? -1 : remember(plan, linear, "", err);
+    return gemm_remember(linear->gemm, err) < 0 ? -1 : remember(plan, linear, untimed, err);
 }
 
 static void destroy(struct cuda_plan *plan)

@@ -83,6 +83,13 @@ static int put(struct tuning *tuning, const char *key, const char *value, int re
     return 0;
 }
 
+int tuning_is_provisional(const char *value)
+{
+    size_t length = strlen(value);
+
+    return length > 0 && value[length - 1] == TUNING_PROVISIONAL;
+}
+
 /* Has another process written what stands in for the entry? Many ranks of a job find the same, and
  * the first one's will do: but not what this process found there and could not use. */
 static int is_done(const struct entry *entry, const char *value)
@@ -91,6 +98,9 @@ static int is_done(const struct entry *entry, const char *value)
         return strcmp(value, entry->value) == 0;
     if (strcmp(value, TRYING) == 0)
         return strcmp(entry->value, TRYING) == 0;
+    if (tuning_is_provisional(value) && !tuning_is_provisional(entry->value) &&
+        strcmp(entry->value, TRYING) != 0)
+        return 0;
     return !entry->early || strcmp(value, entry->early) != 0;
 }
 
