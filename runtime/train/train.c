@@ -15,6 +15,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 struct train {
     const struct arguments *a;
@@ -72,17 +73,18 @@ static int make_engine(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
     struct engine_config config = plan_engine(a);
-    int restored = 0, remember, again;
+    char *restored = NULL;
+    int remember, again = 0, rc = 0;
 
-    if (a->deterministic && a->load)
-        restored = choices_restore(&t->parallel, t->device, a->load, err);
-    if (restored < 0)
+    if (a->deterministic && a->load &&
+        choices_restore(&t->parallel, t->device, a->load, &restored, err) < 0)
         return -1;
     remember = !restored && t->world->local_rank == 0;
     t->engine = engine_create(&config, &t->parallel, t->device, err);
-    if (!t->engine || !a->deterministic)
-        return t->engine ? 0 : -1;
-    if (choices_agree(&t->parallel, t->device, remember, &again, err) < 0)
+    if (t->engine && a->deterministic)
+        rc = choices_agree(&t->parallel, t->device, restored, remember, &again, err);
+    free(restored);
+    if (rc < 0)
         return -1;
     if (again) {
         engine_destroy(t->engine);
