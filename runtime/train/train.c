@@ -107,15 +107,32 @@ static void register_memory(struct train *t)
                         "tensor parallel ranks on GPUs\n");
 }
 
+/* What is slower than need be, by the first rank that knows of it: mostly all do, and sometimes one
+ * node alone. */
+static int print_advice(const struct train *t, struct error *err)
+{
+    const char *advice = t->device->advice.text;
+    int64_t own = advice[0] ? t->comm->size - t->comm->rank : 0, first = own;
+
+    if (comm_host_max(t->comm, &first, 1, err) < 0)
+        return -1;
+    if (first == 0 || first != own)
+        return 0;
+    if (t->comm->rank > 0)
+        fprintf(stderr, "megatron: warning: rank %d, %s: %s\n", t->comm->rank, t->device->model,
+                advice);
+    else
+        fprintf(stderr, "megatron: warning: %s\n", advice);
+    return 0;
+}
+
 static int create_engine(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
     int rc;
 
-    if (make_engine(t, err) < 0)
+    if (make_engine(t, err) < 0 || print_advice(t, err) < 0)
         return -1;
-    if (t->device->advice.text[0] && t->world->rank == 0)
-        fprintf(stderr, "megatron: warning: %s\n", t->device->advice.text);
     if (a->nccl_ub)
         register_memory(t);
     if (a->load_hf &&
