@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CHOICES_NAME "algorithms.txt"
+#define CHOICES_NAME   "algorithms.txt"
+#define CHOICES_OTHERS "algorithms-%s.txt" /* of another kind of GPU, which it is for */
 
 enum { MOST_BYTES = 64 << 20 }; /* of a file that is not ours */
 
@@ -63,7 +64,8 @@ char *choices_merge(const char *const *texts, size_t count)
     return all;
 }
 
-int choices_differ(const char *text, const char *other)
+/* The first line of 'text' that is not in 'other', or NULL. */
+static const char *find_difference(const char *text, const char *other)
 {
     const char *next, *next_other;
 
@@ -75,12 +77,26 @@ int choices_differ(const char *text, const char *other)
             continue;
         same = find_line(other, line, key);
         if (!same)
-            return 1;
+            return line;
         split_line(same, &next_other);
         if (next - line != next_other - same || strncmp(line, same, (size_t)(next - line)) != 0)
-            return 1;
+            return line;
     }
-    return 0;
+    return NULL;
+}
+
+int choices_differ(const char *text, const char *other)
+{
+    return find_difference(text, other) != NULL;
+}
+
+enum { NAME_SIZE = 200 };
+
+/* The kind of GPU that a text is for, as its first line says. */
+static void read_name(const char *text, char name[NAME_SIZE])
+{
+    if (sscanf(text, "for %199s", name) != 1 || strchr(name, '/'))
+        snprintf(name, NAME_SIZE, "unknown");
 }
 
 /* --- Ranks ----------------------------------------------------------------------------------- */
@@ -208,40 +224,90 @@ out:
     return merged;
 }
 
-int choices_restore(const struct parallel *parallel, struct device *device, const char *directory,
-                    struct error *err)
+/* A file's text, to free; NULL where there is none, or with a sentence where it cannot be read. */
+static char *read_text(const char *path, struct error *err)
 {
     struct file_bytes file = {0};
-    struct mover mover;
-    struct error why;
-    char path[PATH_MAX], *text = NULL;
-    int rc = -1, readable = 1;
 
+    err->text[0] = '\0';
+    if (access(path, F_OK) < 0 && errno == ENOENT)
+        return NULL;
+    if (file_read(path, MOST_BYTES, &file, err) < 0)
+        file_bytes_clear(&file);
+    return file.data;
+}
+
+/* What was kept in 'directory' for this device, or else for another one. */
+static char *find_kept(struct device *device, const char *directory, struct error *err)
+{
+    char path[PATH_MAX], name[NAME_SIZE], own[NAME_SIZE], *text, *other;
+    struct error ignored;
+
+    text = device->choices(device, err);
+    if (!text)
+        return NULL;
+    read_name(text, own);
+    free(text);
+    if (directory_path(path, err, "%s/" CHOICES_NAME, directory) < 0)
+        return NULL;
+    text = read_text(path, err);
+    read_name(text ? text : "", name);
+    if (strcmp(name, own) == 0 ||
+        directory_path(path, &ignored, "%s/" CHOICES_OTHERS, directory, own) < 0)
+        return text;
+    other = read_text(path, &ignored);
+    if (!other)
+        return text;
+    free(text);
+    return other;
+}
+
+int choices_restore(const struct parallel *parallel, struct device *device, const char *directory,
+                    char **restored, struct error *err)
+{
+    struct mover mover;
+    struct error why = {""};
+    char *text = NULL;
+    int rc = -1;
+
+    *restored = NULL;
     if (!device->choose)
         return 0;
-    if (mover_open(&mover, parallel, device, err) < 0 ||
-        directory_path(path, err, "%s/" CHOICES_NAME, directory) < 0)
+    if (mover_open(&mover, parallel, device, err) < 0)
         goto out;
-    if (parallel->comm->rank == 0 && (access(path, F_OK) == 0 || errno != ENOENT))
-        readable = file_read(path, MOST_BYTES, &file, &why) == 0;
-    text = file.data ? strdup(file.data) : NULL;
+    if (parallel->comm->rank == 0)
+        text = find_kept(device, directory, &why);
     if (spread(&mover, &text, err) < 0)
         goto out;
-    rc = text != NULL;
-    if (text && device->choose(device, text, 0, &why) < 0)
-        rc = readable = 0;
-    if (!readable && parallel->comm->rank == 0)
+    rc = 0;
+    if (text && device->choose(device, text, 0, &why) == 0) {
+        *restored = text;
+        text = NULL;
+    } else if (why.text[0] && parallel->comm->rank == 0) {
         fprintf(stderr, "megatron: warning: %s; the run goes on, but not with the same bits\n",
                 why.text);
+    }
 out:
-    file_bytes_clear(&file);
     free(text);
     mover_close(&mover);
     return rc;
 }
 
-int choices_agree(const struct parallel *parallel, struct device *device, int remember, int *again,
-                  struct error *err)
+/* The names of choices tell the versions of libraries and kernels that a device's does not. */
+static void warn_of_new(const char *agreed, const char *restored)
+{
+    const char *line = find_difference(agreed, restored), *next;
+
+    if (line)
+        fprintf(stderr,
+                "megatron: warning: " CHOICES_NAME " has no choice for %.*s that can be used: the "
+                "shapes are others, or cuDNN or this program is of another version; the run goes "
+                "on, but not with the same bits\n",
+                (int)split_line(line, &next), line);
+}
+
+int choices_agree(const struct parallel *parallel, struct device *device, const char *restored,
+                  int remember, int *again, struct error *err)
 {
     struct mover mover;
     char *own = NULL, *stages = NULL, *agreed = NULL;
@@ -262,6 +328,8 @@ int choices_agree(const struct parallel *parallel, struct device *device, int re
     differ = choices_differ(own, agreed);
     if (greatest(&mover, &differ, err) < 0 || device->choose(device, agreed, remember, err) < 0)
         goto out;
+    if (restored && parallel->comm->rank == 0)
+        warn_of_new(agreed, restored);
     *again = differ > 0;
     rc = 0;
 out:
@@ -271,6 +339,27 @@ out:
     free(stages);
     free(agreed);
     return rc;
+}
+
+/* Give what is kept for another device than 'text' another name. */
+static int set_aside(const char *directory, const char *text, struct error *err)
+{
+    char path[PATH_MAX], aside[PATH_MAX], name[NAME_SIZE], own[NAME_SIZE], *kept;
+    struct error why;
+
+    if (directory_path(path, err, "%s/" CHOICES_NAME, directory) < 0)
+        return -1;
+    kept = read_text(path, &why);
+    if (!kept && !why.text[0])
+        return 0;
+    read_name(kept ? kept : "", name);
+    read_name(text, own);
+    free(kept);
+    if (strcmp(name, own) == 0)
+        return 0;
+    if (directory_path(aside, err, "%s/" CHOICES_OTHERS, directory, name) < 0)
+        return -1;
+    return rename(path, aside) < 0 ? error_set_errno(err, errno, "cannot rename %s", path) : 0;
 }
 
 int choices_keep(const struct parallel *parallel, struct device *device, const char *directory,
@@ -284,7 +373,9 @@ int choices_keep(const struct parallel *parallel, struct device *device, const c
     text = device->choices(device, err);
     if (!text)
         return -1;
-    rc = directory_write(directory, CHOICES_NAME, text, strlen(text), err);
+    rc = set_aside(directory, text, err);
+    if (rc == 0)
+        rc = directory_write(directory, CHOICES_NAME, text, strlen(text), err);
     free(text);
     return rc;
 }

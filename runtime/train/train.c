@@ -15,6 +15,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 struct train {
     const struct arguments *a;
@@ -72,17 +73,18 @@ static int make_engine(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
     struct engine_config config = plan_engine(a);
-    int restored = 0, remember, again;
+    char *restored = NULL;
+    int remember, again = 0, rc = 0;
 
-    if (a->deterministic && a->load)
-        restored = choices_restore(&t->parallel, t->device, a->load, err);
-    if (restored < 0)
+    if (a->deterministic && a->load &&
+        choices_restore(&t->parallel, t->device, a->load, &restored, err) < 0)
         return -1;
     remember = !restored && t->world->local_rank == 0;
     t->engine = engine_create(&config, &t->parallel, t->device, err);
-    if (!t->engine || !a->deterministic)
-        return t->engine ? 0 : -1;
-    if (choices_agree(&t->parallel, t->device, remember, &again, err) < 0)
+    if (t->engine && a->deterministic)
+        rc = choices_agree(&t->parallel, t->device, restored, remember, &again, err);
+    free(restored);
+    if (rc < 0)
         return -1;
     if (again) {
         engine_destroy(t->engine);
@@ -105,15 +107,32 @@ static void register_memory(struct train *t)
                         "tensor parallel ranks on GPUs\n");
 }
 
+/* What is slower than need be, by the first rank that knows of it: mostly all do, and sometimes one
+ * node alone. */
+static int print_advice(const struct train *t, struct error *err)
+{
+    const char *advice = t->device->advice.text;
+    int64_t own = advice[0] ? t->comm->size - t->comm->rank : 0, first = own;
+
+    if (comm_host_max(t->comm, &first, 1, err) < 0)
+        return -1;
+    if (first == 0 || first != own)
+        return 0;
+    if (t->comm->rank > 0)
+        fprintf(stderr, "megatron: warning: rank %d, %s: %s\n", t->comm->rank, t->device->model,
+                advice);
+    else
+        fprintf(stderr, "megatron: warning: %s\n", advice);
+    return 0;
+}
+
 static int create_engine(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
     int rc;
 
-    if (make_engine(t, err) < 0)
+    if (make_engine(t, err) < 0 || print_advice(t, err) < 0)
         return -1;
-    if (t->device->advice.text[0] && t->world->rank == 0)
-        fprintf(stderr, "megatron: warning: %s\n", t->device->advice.text);
     if (a->nccl_ub)
         register_memory(t);
     if (a->load_hf &&

@@ -1,10 +1,14 @@
 /* The file of tuning results: what was put is found again, by this process and by others; a file
  * that is not what it should be counts as empty, line by line. */
+#include "config.h"
+
 #include "tap.h"
 #include "tuning.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char directory[64] = "/tmp/megatron-tuning.XXXXXX";
@@ -189,6 +193,112 @@ static void test_cleared(void)
     tuning_destroy(tuning);
 }
 
+/* One that had read the file before may write what is old: a word that it was tried is not the last
+ * one where this process knows better. */
+static void test_overwritten(void)
+{
+    struct tuning *tuning = tuning_open(directory, "overwritten"), *other;
+
+    tuning_try(tuning, "x");
+    tuning_put(tuning, "x", "7", NULL), tuning_save(tuning, NULL);
+    write_file("overwritten", "x trying\n");
+    tuning_put(tuning, "y", "8", NULL), tuning_save(tuning, NULL);
+    is_in_file("overwritten", "x", "7", "what was found takes the place of a trial again");
+    other = tuning_open(directory, "overwritten");
+    tuning_get(other, "x");
+    write_file("overwritten", "x trying\n");
+    tuning_put(other, "z", "9", NULL), tuning_save(other, NULL);
+    is_in_file("overwritten", "x", "nothing", "but not what others found: they may have a reason");
+    tuning_destroy(tuning), tuning_destroy(other);
+}
+
+/* A process that tries something now looks to others as if it had ended: what they find without it
+ * gives way. */
+static void test_provisional(void)
+{
+    struct tuning *a = tuning_open(directory, "provisional"), *b, *c;
+
+    is_int(tuning_try(a, "x") || tuning_try(a, "y"), 0, "one process tries");
+    b = tuning_open(directory, "provisional");
+    is_int(tuning_try(b, "x"), -1, "which another one takes for dead");
+    tuning_put(b, "x", "1?", NULL), tuning_put(b, "y", "1?", NULL);
+    is_int(replaces(b, "provisional"), 1, "and leaves what it finds");
+    c = tuning_open(directory, "provisional");
+    is(tuning_get(c, "x"), "1?", "for others to use");
+    tuning_put(a, "w", "2", NULL), tuning_save(a, NULL);
+    is_in_file("provisional", "x", "1?", "until the first one finds something");
+    tuning_put(a, "x", "2", NULL);
+    is_int(replaces(a, "provisional"), 1, "which takes its place");
+    tuning_put(b, "z", "1", NULL), tuning_put(c, "v", "1", NULL);
+    tuning_save(b, NULL), tuning_save(c, NULL);
+    is_in_file("provisional", "x", "2", "and stays there");
+    is(tuning_get(b, "x"), "1?", "each uses its own");
+    tuning_put(a, "y", "3?", NULL);
+    is_int(replaces(a, "provisional"), 0, "of two provisional ones the first will do");
+    tuning_destroy(a), tuning_destroy(b), tuning_destroy(c);
+}
+
+enum { WRITERS = 6, LINES = 12 };
+
+/* Put a line and save it, again and again. */
+static void write_lines(int writer)
+{
+    struct tuning *tuning = tuning_open(directory, "crowd");
+    int failed = 0;
+    char key[32];
+
+    for (int i = 0; i < LINES; i++) {
+        snprintf(key, sizeof(key), "%d:%d", writer, i);
+        failed |= tuning_put(tuning, key, "1", NULL) || tuning_save(tuning, NULL);
+    }
+    _exit(failed);
+}
+
+/* Jobs with different models find different things at the same time. */
+static void test_crowd(void)
+{
+    struct tuning *tuning;
+    int status, failed = 0, lost = 0;
+    char key[32];
+
+    fflush(stdout);
+    for (int i = 0; i < WRITERS; i++)
+        if (fork() == 0)
+            write_lines(i);
+    while (wait(&status) > 0)
+        failed |= status;
+    is_int(failed, 0, "many processes save");
+    tuning = tuning_open(directory, "crowd");
+    for (int i = 0; i < WRITERS * LINES; i++) {
+        snprintf(key, sizeof(key), "%d:%d", i / LINES, i % LINES);
+        lost += tuning_get(tuning, key) == NULL;
+    }
+    is_int(lost, 0, "and no line gets lost");
+    tuning_destroy(tuning);
+}
+
+/* Who holds the lock for ever holds nobody up for ever. */
+static void test_held(void)
+{
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    struct tuning *tuning = tuning_open(directory, "held");
+    char path[128], key[32];
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/.tuning.lock", directory);
+    fd = open(path, O_RDWR);
+    is_int(fcntl(fd, F_OFD_SETLK, &whole), 0, "the lock is held");
+    alarm(20); /* well over the wait for it, and far less than twenty of them */
+    for (int i = 0; i < 20; i++) {
+        snprintf(key, sizeof(key), "x%d", i);
+        tuning_put(tuning, key, "1", NULL), tuning_save(tuning, NULL);
+    }
+    alarm(0);
+    is_in_file("held", "x19", "1", "what is found is written without it");
+    close(fd);
+    tuning_destroy(tuning);
+}
+
 static void test_places(void)
 {
     struct tuning *none = tuning_open(NULL, "x"), *deep, *bad;
@@ -198,6 +308,7 @@ static void test_places(void)
     tuning_put(none, "x", "1", &err);
     is(tuning_get(none, "x"), "1", "without a directory results live as long as the process");
     is_int(tuning_save(none, &err), 0, "and saving does nothing");
+    is_int(tuning_try(none, "y"), -1, "nothing is tried that nobody would hear of");
     snprintf(path, sizeof(path), "%s/a/b/c", directory);
     deep = tuning_open(path, "x");
     tuning_put(deep, "x", "1", &err);
@@ -222,6 +333,7 @@ static void test_text(void)
     one = tuning_open(directory, "rows");
     tuning_get(one, "b");
     tuning_put(one, "d", "4,fast", NULL);
+    tuning_try(one, "e");
     text = tuning_text(one);
     is(text, "for rows\nb 2\nd 4,fast\n", "a text has what was used");
     two = tuning_open(NULL, "rows");
@@ -256,13 +368,19 @@ int main(void)
     test_many();
     test_agreed();
     test_cleared();
+    test_overwritten();
+    test_provisional();
+    test_crowd();
+    test_held();
     test_places();
     test_text();
     snprintf(command, sizeof(command), "%s/a/b/c/x", directory);
     unlink(command);
     for (const char *const *name =
-             (const char *const[]){"a/b/c", "a/b", "a", "rows", "shared", "trying", "many",
-                                   "agreed", "cleared", "file", "", NULL};
+             (const char *const[]){"a/b/c/.tuning.lock", "a/b/c", "a/b", "a", "rows", "shared",
+                                   "trying", "many", "agreed", "cleared", "overwritten",
+                                   "provisional", "crowd", "held", "file", ".tuning.lock", "",
+                                   NULL};
          *name; name++) {
         snprintf(command, sizeof(command), "%s/%s", directory, *name);
         remove(command);

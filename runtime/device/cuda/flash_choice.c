@@ -212,7 +212,7 @@ struct flash *cuda_flash(struct cuda_device *device, const struct flash_shape *s
 
     make_key(shape, backward, ours, key, sizeof(key));
     known = tuning_get(device->gemm.tuning, key);
-    if (known)
+    if (known && known[0] >= '0' && known[0] <= '9')
         flash = flash_create(device->cudnn, shape, backward, atoi(known), NULL);
     if (flash)
         return flash;

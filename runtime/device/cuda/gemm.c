@@ -155,19 +155,22 @@ static void make_key(const struct gemm_shape *s, char *key, size_t size)
 }
 
 /* An algorithm as text: the library says it may be stored and restored by its bytes. */
-static void write_algorithm(const cublasLtMatmulAlgo_t *algorithm, char *text)
+static void write_algorithm(const struct gemm *gemm, char *text)
 {
-    const unsigned char *bytes = (const unsigned char *)algorithm;
+    const unsigned char *bytes = (const unsigned char *)&gemm->algorithm;
+    size_t size = sizeof(gemm->algorithm);
 
-    for (size_t i = 0; i < sizeof(*algorithm); i++)
+    for (size_t i = 0; i < size; i++)
         sprintf(text + 2 * i, "%02x", bytes[i]);
+    if (gemm->provisional)
+        sprintf(text + 2 * size, "%c", TUNING_PROVISIONAL);
 }
 
 static int read_algorithm(const char *text, cublasLtMatmulAlgo_t *algorithm)
 {
     unsigned char *bytes = (unsigned char *)algorithm;
 
-    if (strlen(text) != 2 * sizeof(*algorithm))
+    if (strlen(text) != 2 * sizeof(*algorithm) + (size_t)tuning_is_provisional(text))
         return -1;
     for (size_t i = 0; i < sizeof(*algorithm); i++) {
         unsigned value;
@@ -189,11 +192,14 @@ int gemm_accepts(struct gemm *gemm, const cublasLtMatmulAlgo_t *algorithm)
 }
 
 /* A remembered algorithm counts only if the library accepts it for this product. */
-static int recall(struct gemm *gemm, const char *key, cublasLtMatmulAlgo_t *algorithm)
+static int recall(struct gemm *gemm, const char *key)
 {
     const char *text = tuning_get(gemm->context->tuning, key);
 
-    return text && read_algorithm(text, algorithm) == 0 && gemm_accepts(gemm, algorithm);
+    gemm->remembered =
+        text && read_algorithm(text, &gemm->algorithm) == 0 && gemm_accepts(gemm, &gemm->algorithm);
+    gemm->provisional = gemm->remembered && tuning_is_provisional(text);
+    return gemm->remembered;
 }
 
 /* The library does not vouch for the neighbours of what it offers: a process that ends while it
@@ -204,31 +210,65 @@ static int may_look_around(struct gemm *gemm, const char *key)
            tuning_try(gemm->context->tuning, key) == 0;
 }
 
+static int search(struct gemm *gemm, const struct gemm_operands *scratch, const char *key,
+                  const cublasLtMatmulHeuristicResult_t *offered, int count, struct error *err)
+{
+    int around = may_look_around(gemm, key);
+    int failed = gemm_search(gemm, scratch, offered, count, around);
+
+    gemm->provisional = gemm_has_neighbours(gemm) && !around;
+    /* Then all times since are wrong, too, and what is in the file must stay there. */
+    if (cudaStreamSynchronize(gemm->context->stream)) {
+        gemm->context->broken = 1;
+        return error_set(err,
+                         "an algorithm that was tried for the product %s broke down on the "
+                         "GPU; start again%s",
+                         key, around ? ": it will be left out" : "");
+    }
+    if (failed)
+        return error_set(err, "none of cuBLASLt's kernels for the product %s runs", key);
+    return 0;
+}
+
 static int choose(struct gemm *gemm, const struct gemm_operands *scratch, struct error *err)
 {
     cublasLtMatmulHeuristicResult_t results[GEMM_MOST_OFFERED];
     int wanted = scratch ? gemm->context->candidates : 1, found;
-    char key[256], value[2 * sizeof(cublasLtMatmulAlgo_t) + 1];
+    char key[256];
 
     make_key(&gemm->shape, key, sizeof(key));
-    if (recall(gemm, key, &gemm->algorithm))
+    if (recall(gemm, key))
         return 0;
     found = candidates(gemm, results, wanted > GEMM_MOST_OFFERED ? GEMM_MOST_OFFERED : wanted);
     if (found == 0)
         return error_set(err, "cuBLASLt has no kernel for the product %s", key);
     gemm->algorithm = results[0].algo;
+    gemm->provisional = 1;
     if (!scratch)
         return 0;
-    if (wanted > 1)
-        gemm_search(gemm, scratch, results, found, may_look_around(gemm, key));
-    /* Then all times since are wrong, too, and what is in the file must stay there. */
-    if (cudaStreamSynchronize(gemm->context->stream))
-        return error_set(err,
-                         "an algorithm that was tried for the product %s broke down on the GPU; "
-                         "start again: it will be left out",
-                         key);
-    write_algorithm(&gemm->algorithm, value);
+    if (wanted > 1 && search(gemm, scratch, key, results, found, err))
+        return -1;
+    return gemm_remember(gemm, err);
+}
+
+int gemm_remember(struct gemm *gemm, struct error *err)
+{
+    char key[256], value[2 * sizeof(gemm->algorithm) + 2];
+
+    make_key(&gemm->shape, key, sizeof(key));
+    write_algorithm(gemm, value);
+    gemm->remembered = 1;
     return tuning_put(gemm->context->tuning, key, value, err);
+}
+
+int gemm_is_remembered(const struct gemm *gemm)
+{
+    return gemm->remembered;
+}
+
+int gemm_is_provisional(const struct gemm *gemm)
+{
+    return gemm->provisional;
 }
 
 static uint32_t usual_at_most(uint32_t alignment)

@@ -54,16 +54,25 @@ struct gemm_context {
     cudaStream_t stream; /* for timing */
     void *workspace;     /* GEMM_WORKSPACE bytes, for timing */
     int candidates;      /* asked for, to search around; 1: the library's first guess */
+    int broken;          /* an algorithm that was tried stopped the GPU: no more will run */
 };
 
 struct gemm;
 
 /* Make a plan. With 'scratch' (operands of the right sizes whose content may be lost) candidates
  * not yet known are timed, else the library's first guess is taken. NULL with a sentence where the
- * library has no kernel. */
+ * library has no kernel, or none that runs, or where the GPU breaks down over one. */
 struct gemm *gemm_create(struct gemm_context *context, const struct gemm_shape *shape,
                          const struct gemm_operands *scratch, struct error *err);
 void gemm_destroy(struct gemm *gemm);
+
+/* Is its algorithm among the tuning results, from before or since it was made? Else it is the
+ * library's first guess, and stays what it is in later runs by gemm_remember. */
+int gemm_is_remembered(const struct gemm *gemm);
+int gemm_remember(struct gemm *gemm, struct error *err);
+
+/* Was less tried for it than can be? */
+int gemm_is_provisional(const struct gemm *gemm);
 
 /* 'accumulate': D += instead of D =. 'workspace' has GEMM_WORKSPACE bytes. */
 cublasStatus_t gemm_run(struct gemm *gemm, cudaStream_t stream,

@@ -13,6 +13,8 @@ struct gemm {
     cublasLtMatmulDesc_t description;
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algorithm;
+    int remembered;  /* the algorithm is among the tuning results */
+    int provisional; /* neighbours that it could have were not tried */
 };
 
 /* Start the product on the stream, D = product + beta * D. */
@@ -24,9 +26,9 @@ cublasStatus_t gemm_launch(struct gemm *gemm, cudaStream_t stream,
 int gemm_accepts(struct gemm *gemm, const cublasLtMatmulAlgo_t *algorithm);
 
 /* The fastest of the 'count' (1 to GEMM_MOST_OFFERED) algorithms that the library offers, and with
- * 'around' of their neighbours, in gemm->algorithm. */
-void gemm_search(struct gemm *gemm, const struct gemm_operands *scratch,
-                 const cublasLtMatmulHeuristicResult_t *offered, int count, int around);
+ * 'around' of their neighbours, in gemm->algorithm. Returns -1 if all fail. */
+int gemm_search(struct gemm *gemm, const struct gemm_operands *scratch,
+                const cublasLtMatmulHeuristicResult_t *offered, int count, int around);
 
 /* Is it worth while to look at neighbours, and can their results be checked? Products that add to D
  * are left alone. */

@@ -289,7 +289,7 @@ static void hold_contest(struct search *s, int count)
 }
 
 /* The library does not vouch for a neighbour: it wins only in the contest and if its results are
- * right. */
+ * right. NULL: all fail. */
 static const cublasLtMatmulAlgo_t *winner(struct search *s, int contestants)
 {
     for (int i = 0; i < s->count; i++) {
@@ -300,7 +300,7 @@ static const cublasLtMatmulAlgo_t *winner(struct search *s, int contestants)
                                                           &s->reference.algorithm, &c->algorithm))))
             return &c->algorithm;
     }
-    return &s->reference.algorithm;
+    return NULL;
 }
 
 int gemm_has_neighbours(const struct gemm *gemm)
@@ -311,10 +311,11 @@ int gemm_has_neighbours(const struct gemm *gemm)
            shape->ldd == shape->m;
 }
 
-void gemm_search(struct gemm *gemm, const struct gemm_operands *scratch,
-                 const cublasLtMatmulHeuristicResult_t *offered, int count, int around)
+int gemm_search(struct gemm *gemm, const struct gemm_operands *scratch,
+                const cublasLtMatmulHeuristicResult_t *offered, int count, int around)
 {
     struct search s = {.gemm = gemm, .scratch = scratch, .drift = 1};
+    const cublasLtMatmulAlgo_t *best;
     int contestants;
 
     add_offered(&s, offered, count);
@@ -326,5 +327,9 @@ void gemm_search(struct gemm *gemm, const struct gemm_operands *scratch,
     contestants = add_reference(&s, pick_contestants(&s));
     if (contestants > 1)
         hold_contest(&s, contestants);
-    gemm->algorithm = *winner(&s, contestants);
+    best = winner(&s, contestants);
+    if (!best)
+        return -1;
+    gemm->algorithm = *best;
+    return 0;
 }

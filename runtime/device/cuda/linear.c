@@ -19,6 +19,8 @@ struct linear {
     struct gemm *gemm;
     enum variant variant;
     enum device_type sum_type; /* of the sums an epilogue makes */
+    int on_trial;              /* a product that fails then is no failure of the device */
+    int failed;                /* on trial */
 };
 
 /* Memory to time with; every operand of the layer. */
@@ -37,9 +39,14 @@ static void check(struct cuda_plan *plan, cublasStatus_t status)
 {
     char text[256];
     const struct linear_shape *s = shape_of(plan);
+    struct linear *linear = plan->parts;
 
     if (!status)
         return;
+    if (linear->on_trial) {
+        linear->failed = 1;
+        return;
+    }
     snprintf(text, sizeof(text),
              "cuBLASLt: status %d in a linear layer (kind %d) of %" PRId64 " rows, %" PRId64
              " in, %" PRId64 " out",
@@ -255,10 +262,10 @@ static int make(struct cuda_plan *plan, struct linear *linear, const struct scra
 static int make_variant(struct cuda_plan *plan, enum variant variant, struct linear *linear,
                         const struct scratch *scratch, struct error *err)
 {
-    *linear = (struct linear){NULL, variant, TYPE_FP32};
+    *linear = (struct linear){.variant = variant, .sum_type = TYPE_FP32};
     if (make(plan, linear, scratch, err) == 0)
         return 0;
-    if (variant != FUSED)
+    if (variant != FUSED || cuda_device_of(plan)->gemm.broken)
         return -1;
     linear->sum_type = shape_of(plan)->type;
     return make(plan, linear, scratch, err);
@@ -278,6 +285,8 @@ static int run_trial(void *argument)
     struct cuda_stream stream = {.native = cuda_device_of(plan)->gemm.stream};
 
     plan->parts = trial->linear;
+    trial->linear->on_trial = 1;
+    trial->linear->failed = 0;
     if (plan->base.kind == OPERATION_LINEAR_FORWARD) {
         struct linear_forward_operands o = {t->x, t->weight, t->bias, t->y, t->pre};
 
@@ -291,7 +300,8 @@ static int run_trial(void *argument)
 
         plan->work(plan, &stream, t->workspace, &o);
     }
-    return 0;
+    trial->linear->on_trial = 0;
+    return trial->linear->failed ? -1 : 0;
 }
 
 /* Memory for every operand, filled with noise: time depends on the data. Returns -1 if there is not
@@ -343,6 +353,44 @@ static void make_key(const struct cuda_plan *plan, char *key, size_t size)
              (int)s->activation, s->save_pre);
 }
 
+/* Remember the variant. What follows it is for people who read the file. */
+static int remember(struct cuda_plan *plan, const struct linear *linear, const char *notes,
+                    struct error *err)
+{
+    char key[256], value[128];
+
+    make_key(plan, key, sizeof(key));
+    snprintf(value, sizeof(value), "%d%s", (int)linear->variant, notes);
+    return tuning_put(cuda_device_of(plan)->gemm.tuning, key, value, err);
+}
+
+/* All variants that can be made; returns how many, or -1 if the GPU broke down over one. Where it
+ * is 0, 'err' says why. */
+static int make_variants(struct cuda_plan *plan, struct linear made[VARIANTS],
+                         const struct scratch *scratch, struct error *err)
+{
+    int count = 0;
+
+    for (int v = 0; v < VARIANTS; v++) {
+        struct error why;
+
+        if (!possible(plan, (enum variant)v))
+            continue;
+        if (make_variant(plan, (enum variant)v, &made[count], scratch, &why) == 0) {
+            count++;
+            continue;
+        }
+        if (v == SPLIT || cuda_device_of(plan)->gemm.broken)
+            error_set(err, "%s", why.text);
+        if (cuda_device_of(plan)->gemm.broken) {
+            while (count > 0)
+                gemm_destroy(made[--count].gemm);
+            return -1;
+        }
+    }
+    return count;
+}
+
 /* Let all variants that can be made compete; the fastest stays in 'linear'. */
 static int choose(struct cuda_plan *plan, struct linear *linear, const struct scratch *scratch,
                   struct error *err)
@@ -351,16 +399,15 @@ static int choose(struct cuda_plan *plan, struct linear *linear, const struct sc
     struct linear made[VARIANTS];
     struct trial trials[VARIANTS];
     struct contestant contestants[VARIANTS];
-    int count = 0;
-    char key[256], value[128], times[112] = "";
+    int count = make_variants(plan, made, scratch, err), provisional = 0;
+    char times[112] = "";
 
-    for (int v = 0; v < VARIANTS; v++) {
-        if (!possible(plan, (enum variant)v) ||
-            make_variant(plan, (enum variant)v, &made[count], scratch, v == SPLIT ? err : NULL))
-            continue;
-        trials[count] = (struct trial){plan, scratch, &made[count]};
-        contestants[count] = (struct contestant){run_trial, &trials[count], 1, 0, 0};
-        count++;
+    if (count <= 0)
+        return -1;
+    for (int i = 0; i < count; i++) {
+        trials[i] = (struct trial){plan, scratch, &made[i]};
+        contestants[i] = (struct contestant){run_trial, &trials[i], 1, 0, 0};
+        provisional |= gemm_is_provisional(made[i].gemm);
     }
     gemm_contest(&device->gemm, contestants, count);
     plan->parts = linear;
@@ -375,24 +422,52 @@ static int choose(struct cuda_plan *plan, struct linear *linear, const struct sc
         else
             gemm_destroy(one->gemm);
     }
-    if (!linear->gemm)
-        return cuda_failure(device, err) ? -1 : error_set(err, "no kernel for a linear layer");
-    /* The times are for people who read the file. */
-    snprintf(value, sizeof(value), "%d%s", (int)linear->variant, times);
-    make_key(plan, key, sizeof(key));
-    return tuning_put(device->gemm.tuning, key, value, err);
+    if (!linear->gemm) {
+        cudaError_t status = cudaStreamSynchronize(device->gemm.stream);
+
+        return error_set(err, "no kernel for a linear layer runs%s%s", status ? ": " : "",
+                         status ? cudaGetErrorString(status) : "");
+    }
+    if (provisional)
+        snprintf(times + strlen(times), sizeof(times) - strlen(times), "%c", TUNING_PROVISIONAL);
+    return remember(plan, linear, times, err);
 }
 
-/* What plan->workspace must be for the variant that was chosen. */
-static int settle(struct cuda_plan *plan, struct linear *linear, struct error *err)
+/* Make the variant that was found before, with the product that it was found with. */
+static int recall(struct cuda_plan *plan, struct linear *linear)
 {
-    struct linear again;
+    const enum device_type sum_types[] = {TYPE_FP32, shape_of(plan)->type};
+    const char *known;
+    enum variant variant;
+    char key[256];
 
-    if (make_variant(plan, linear->variant, &again, NULL, err))
+    make_key(plan, key, sizeof(key));
+    known = tuning_get(cuda_device_of(plan)->gemm.tuning, key);
+    if (!known || known[0] < '0' || known[0] >= '0' + VARIANTS)
         return -1;
-    gemm_destroy(linear->gemm);
-    *linear = again;
-    return 0;
+    variant = (enum variant)(known[0] - '0');
+    if (!possible(plan, variant))
+        return -1;
+    for (size_t i = 0; i < sizeof(sum_types) / sizeof(*sum_types); i++) {
+        *linear = (struct linear){.variant = variant, .sum_type = sum_types[i]};
+        if (make(plan, linear, NULL, NULL) == 0 && gemm_is_remembered(linear->gemm))
+            return 0;
+        gemm_destroy(linear->gemm);
+        linear->gemm = NULL;
+    }
+    return -1;
+}
+
+/* Without memory for trials. It is remembered only if it must be the same in the next run. */
+static int take_first(struct cuda_plan *plan, struct linear *linear, struct error *err)
+{
+    static const char untimed[] = {TUNING_PROVISIONAL, '\0'};
+
+    if (make_variant(plan, SPLIT, linear, NULL, err) < 0)
+        return -1;
+    if (!cuda_device_of(plan)->deterministic)
+        return 0;
+    return gemm_remember(linear->gemm, err) < 0 ? -1 : remember(plan, linear, untimed, err);
 }
 
 static void destroy(struct cuda_plan *plan)
@@ -406,26 +481,19 @@ static void destroy(struct cuda_plan *plan)
 
 int cuda_plan_linear(struct cuda_plan *plan, struct error *err)
 {
-    struct cuda_device *device = cuda_device_of(plan);
     struct linear *linear = calloc(1, sizeof(*linear));
     struct scratch scratch = {0};
-    const char *known;
-    char key[256];
     int result;
 
     if (!linear)
         return error_set(err, "out of memory");
     plan->parts = linear;
     plan->destroy = destroy;
-    make_key(plan, key, sizeof(key));
-    known = tuning_get(device->gemm.tuning, key);
-    if (known && known[0] >= '0' && known[0] < '0' + VARIANTS &&
-        possible(plan, (enum variant)(known[0] - '0')) &&
-        make_variant(plan, (enum variant)(known[0] - '0'), linear, NULL, NULL) == 0)
+    if (recall(plan, linear) == 0)
         return 0;
     if (scratch_create(plan, &scratch))
-        return make_variant(plan, SPLIT, linear, NULL, err);
+        return take_first(plan, linear, err);
     result = choose(plan, linear, &scratch, err);
     cudaFree(scratch.all);
-    return result ? -1 : settle(plan, linear, err);
+    return result;
 }

@@ -1,3 +1,5 @@
+#include "config.h"
+
 #include "tuning.h"
 
 #include <errno.h>
@@ -14,9 +16,13 @@ struct entry {
     char *early; /* what was there when the file was opened, or NULL */
     char *there; /* what was there when it was read last, or NULL */
     int used;    /* by this process */
-    int fresh;   /* put, or taken to keep, by this process and not in the file yet */
+    int own;     /* put by this process */
+    int fresh;   /* put, or taken to keep, by this process and not in the file */
     int agreed;  /* taken to keep: no other value will do in the file */
 };
+
+/* For as long as others write: some three seconds, in ever longer naps of microseconds. */
+enum { NAPS = 50, FIRST_NAP = 2000, LAST_NAP = 64000 };
 
 /* In the place of a value. */
 static const char TRYING[] = "trying";
@@ -25,6 +31,7 @@ struct tuning {
     char directory[PATH_MAX / 2], path[PATH_MAX], name[256];
     struct entry *entries;
     size_t count, room;
+    int lockless; /* locks do not work there */
 };
 
 static struct entry *find(const struct tuning *tuning, const char *key)
@@ -67,13 +74,20 @@ static int put(struct tuning *tuning, const char *key, const char *value, int re
     entry->key = strdup(key);
     entry->value = copy;
     entry->early = entry->there = NULL;
-    entry->used = entry->fresh = entry->agreed = 0;
+    entry->used = entry->own = entry->fresh = entry->agreed = 0;
     if (!entry->key) {
         free(copy);
         return -1;
     }
     tuning->count++;
     return 0;
+}
+
+int tuning_is_provisional(const char *value)
+{
+    size_t length = strlen(value);
+
+    return length > 0 && value[length - 1] == TUNING_PROVISIONAL;
 }
 
 /* Has another process written what stands in for the entry? Many ranks of a job find the same, and
@@ -84,6 +98,9 @@ static int is_done(const struct entry *entry, const char *value)
         return strcmp(value, entry->value) == 0;
     if (strcmp(value, TRYING) == 0)
         return strcmp(entry->value, TRYING) == 0;
+    if (tuning_is_provisional(value) && !tuning_is_provisional(entry->value) &&
+        strcmp(entry->value, TRYING) != 0)
+        return 0;
     return !entry->early || strcmp(value, entry->early) != 0;
 }
 
@@ -113,7 +130,7 @@ static void read_file(struct tuning *tuning, int replace)
         known = find(tuning, key);
         if (known && known->there) /* the first one counts */
             continue;
-        if (known && (known->fresh || known->agreed))
+        if (known && (known->own || known->agreed))
             known->fresh = !is_done(known, value);
         put(tuning, key, value, replace && known && !known->used);
         known = find(tuning, key);
@@ -166,7 +183,7 @@ int tuning_put(struct tuning *tuning, const char *key, const char *value, struct
     if (put(tuning, key, value, 1))
         return error_set(err, "out of memory");
     entry = find(tuning, key);
-    entry->used = entry->fresh = 1;
+    entry->used = entry->own = entry->fresh = 1;
     entry->agreed = 0;
     return 0;
 }
@@ -175,6 +192,8 @@ int tuning_try(struct tuning *tuning, const char *key)
 {
     const struct entry *known = find(tuning, key);
 
+    if (!tuning->path[0])
+        return -1;
     if (known && known->early && !known->used && strcmp(known->value, TRYING) == 0)
         return -1;
     return tuning_put(tuning, key, TRYING, NULL) < 0 ? -1 : tuning_save(tuning, NULL);
@@ -190,7 +209,7 @@ char *tuning_text(const struct tuning *tuning)
         return NULL;
     fprintf(stream, "for %s\n", tuning->name);
     for (size_t i = 0; i < tuning->count; i++)
-        if (tuning->entries[i].used)
+        if (tuning->entries[i].used && strcmp(tuning->entries[i].value, TRYING) != 0)
             fprintf(stream, "%s %s\n", tuning->entries[i].key, tuning->entries[i].value);
     if (fclose(stream) == 0)
         return text;
@@ -217,6 +236,7 @@ int tuning_take(struct tuning *tuning, const char *text, int keep, struct error 
             return error_set(err, "out of memory");
         entry = find(tuning, key);
         entry->used = 1;
+        entry->own = 0;
         entry->fresh = entry->agreed = keep;
     }
     return 0;
@@ -236,18 +256,40 @@ static void make_directories(const char *directory)
     mkdir(path, 0777);
 }
 
-int tuning_save(struct tuning *tuning, struct error *err)
+/* Keep others from writing until the descriptor is closed; what they write meanwhile may be all
+ * that is new here. Returns -1 where that is not possible, or another process holds the lock for
+ * ever: then lines may get lost, which costs the time to find them again. */
+static int take_lock(struct tuning *tuning)
+{
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    char path[PATH_MAX];
+    int fd = -1, nap = FIRST_NAP;
+
+    snprintf(path, sizeof(path), "%s/.tuning.lock", tuning->directory);
+    if (!tuning->lockless)
+        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    for (int i = 0; fd >= 0 && fcntl(fd, F_OFD_SETLK, &whole) < 0; i++) {
+        if ((errno != EAGAIN && errno != EACCES) || i == NAPS) {
+            tuning->lockless = 1;
+            close(fd);
+            return -1;
+        }
+        usleep((useconds_t)nap);
+        nap = nap < LAST_NAP ? 2 * nap : nap;
+        read_file(tuning, 1);
+        if (!anything_fresh(tuning))
+            break;
+    }
+    return fd;
+}
+
+/* To a temporary name, synced, renamed. */
+static int write_file(struct tuning *tuning, struct error *err)
 {
     char temporary[PATH_MAX + 16];
     FILE *file = NULL;
     int fd, failed = 0;
 
-    if (!tuning->path[0] || !anything_fresh(tuning))
-        return 0;
-    read_file(tuning, 1);
-    if (!anything_fresh(tuning))
-        return 0;
-    make_directories(tuning->directory);
     snprintf(temporary, sizeof(temporary), "%s.XXXXXX", tuning->path);
     fd = mkstemp(temporary);
     if (fd < 0)
@@ -277,6 +319,24 @@ int tuning_save(struct tuning *tuning, struct error *err)
     for (size_t i = 0; i < tuning->count; i++)
         tuning->entries[i].fresh = 0;
     return 0;
+}
+
+int tuning_save(struct tuning *tuning, struct error *err)
+{
+    int lock, rc;
+
+    if (!tuning->path[0] || !anything_fresh(tuning))
+        return 0;
+    read_file(tuning, 1); /* many ranks find the same: those that need not write do not wait */
+    if (!anything_fresh(tuning))
+        return 0;
+    make_directories(tuning->directory);
+    lock = take_lock(tuning);
+    read_file(tuning, 1);
+    rc = anything_fresh(tuning) ? write_file(tuning, err) : 0;
+    if (lock >= 0)
+        close(lock);
+    return rc;
 }
 
 void tuning_destroy(struct tuning *tuning)
