@@ -56,12 +56,14 @@ int64_t batch_size_at(const struct arguments *a, int64_t consumed)
 
 int64_t steps_left(const struct arguments *a, int64_t consumed)
 {
-    int64_t steps = 0;
+    int64_t steps = 0, batch;
 
-    while (consumed < a->train_samples && batch_size_at(a, consumed) < a->global_batch_size) {
-        consumed += batch_size_at(a, consumed);
+    while ((batch = batch_size_at(a, consumed)) < a->global_batch_size &&
+           consumed + batch <= a->train_samples) {
+        consumed += batch;
         steps++;
     }
+    /* What is left of a ramp that ends early is less than one of its steps. */
     if (consumed < a->train_samples)
         steps += (a->train_samples - consumed) / a->global_batch_size;
     return steps;

@@ -342,6 +342,25 @@ static int look_before_save(struct train *t, struct error *err)
     return 0;
 }
 
+/* Evaluate between two steps, which counts neither as a step nor as its time. */
+static int evaluate_between(struct train *t, struct error *err)
+{
+    struct step_state state;
+    double before;
+    char what[40];
+
+    if (engine_state(t->engine, &state, 0, err) < 0) /* the end of the steps so far */
+        return -1;
+    before = clock_now();
+    snprintf(what, sizeof(what), "iteration %" PRId64, t->iteration);
+    if (evaluate(t, DATASET_VALID, what, err) < 0)
+        return -1;
+    t->consumed_valid += t->a->eval_iters * t->a->global_batch_size;
+    t->evaluated = t->iteration;
+    t->interval_began += clock_now() - before;
+    return 0;
+}
+
 static int loop(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
@@ -357,16 +376,8 @@ static int loop(struct train *t, struct error *err)
         if (take_step(t, err) < 0)
             return -1;
         if (t->feeds.loaders[DATASET_VALID] && a->eval_iters > 0 &&
-            t->iteration % a->eval_interval == 0) {
-            char what[40];
-
-            snprintf(what, sizeof(what), "iteration %" PRId64, t->iteration);
-            if (evaluate(t, DATASET_VALID, what, err) < 0)
-                return -1;
-            t->consumed_valid += a->eval_iters * a->global_batch_size;
-            t->evaluated = t->iteration;
-            t->interval_began = clock_now();
-        }
+            t->iteration % a->eval_interval == 0 && evaluate_between(t, err) < 0)
+            return -1;
         progress = progress_of(t);
         if (saving_due(&t->saving, &progress) && look_before_save(t, err) < 0)
             return -1;

@@ -144,6 +144,9 @@ like "$out" 'validation loss at iteration 3 \| lm loss value: [0-9.]+E' "validat
 is "$(wc -l <"$scratch/metrics")" 7 "a line of JSON per log line"
 like "$(head -n1 "$scratch/metrics")" '^\{"iteration":1,"consumed_samples":2,.*"lm_loss":[0-9.]+,.*\}$' "metrics as JSON"
 is "$(ls "$scratch/events" | grep -c '^events\.out\.tfevents\.')" 1 "an event file"
+try "$megatron" train "${ramp[@]}" --train-samples 9 --global-batch-size 8 --rampup-batch-size 2 2 100
+is "$rc" 0 "samples that end within the ramp"
+is "$(sed -nE 's/.*consumed samples: +([0-9]+) .*/\1/p' <<<"$out" | xargs)" "2 4 6 8" "  are whole steps"
 for size in 8 4; do
     try "$megatron" train "${ramp[@]}" --dry-run --world-size 4 --num-layers 8 --pipeline-model-parallel-size 4 \
         --num-layers-per-virtual-pipeline-stage 1 --train-samples 40 --global-batch-size 16 --rampup-batch-size $size $size 12
