@@ -29,9 +29,11 @@ static int find_data(const struct named_request *request, char *data, size_t siz
                      struct error *err)
 {
     static const char name[] = "ENROOT_DATA_PATH";
+    const struct enroot_call call = {
+        .path = request->path, .environment = request->environment, .stop = request->stop};
     char info[ENROOT_INFO_SIZE];
 
-    if (enroot_info(request->path, request->environment, info, sizeof(info), err) < 0)
+    if (enroot_info(&call, info, sizeof(info), err) < 0)
         return -1;
     return enroot_setting(info, name, data, size) == 0
                ? 0

@@ -1,0 +1,123 @@
+/* Processes that wait for one another: whoever works is left in peace, however slow it all is. */
+#include "container.h"
+#include "cache.h"
+#include "files.h"
+#include "import.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static void write_program(const char *path, const char *text)
+{
+    write_file(path, text, strlen(text));
+    chmod(path, 0700);
+}
+
+static int count_lines(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    int c, lines = 0;
+
+    while (file && (c = getc(file)) != EOF)
+        lines += c == '\n';
+    if (file)
+        fclose(file);
+    return lines;
+}
+
+/* --- imports ------------------------------------------------------------------------------- */
+
+static void count_beat(void *argument)
+{
+    ++*(int *)argument;
+}
+
+/* In a child: import with the Enroot in 'place'. Ends with 0 where that went well, and who waits
+ * was told so all the time. */
+static void import_in(const char *place, double patience, int least_beats)
+{
+    struct image_reference reference = {.scheme = IMAGE_DOCKER, .text = "docker://here#x:1"};
+    struct image_cache cache;
+    char path[4096], search[512];
+    const char *const environment[] = {search, NULL};
+    int beats = 0;
+    struct image_request request = {.reference = &reference,
+                                    .cache = &cache,
+                                    .environment = environment,
+                                    .path = place,
+                                    .temporary = place,
+                                    .timeout = 60,
+                                    .timeout_option = "the timeout",
+                                    .patience = patience,
+                                    .processors = 1,
+                                    .beat = count_beat,
+                                    .argument = &beats};
+
+    snprintf(search, sizeof(search), "PATH=%s:/usr/bin:/bin", place);
+    snprintf(path, sizeof(path), "%s/cache", place);
+    if (image_cache_open(&cache, path, &err) < 0 ||
+        image_obtain(&request, "sha256-" HEX, path, sizeof(path), &err) < 0) {
+        diag("%s", err.text);
+        _exit(1);
+    }
+    _exit(beats >= least_beats ? 0 : 2);
+}
+
+/* A directory with a program for Enroot's part and one for curl's. */
+static void make_place(char *place, size_t size, const char *name, const char *enroot)
+{
+    char path[512];
+
+    snprintf(place, size, "%s/%s", directory, name);
+    mkdir(place, 0700);
+    snprintf(path, sizeof(path), "%s/enroot", place);
+    write_program(path, enroot);
+    snprintf(path, sizeof(path), "%s/curl", place);
+    write_program(path, "#!/bin/sh\n");
+    snprintf(path, sizeof(path), "%s/image", place);
+    write_file(path, small_image, sizeof(small_image));
+}
+
+/* Two processes want an image, and an answer comes later than they have patience. */
+static void test_slow_answers(void)
+{
+    static const char *const slow[] = {"version", "digest", "info"};
+    enum { CASES = sizeof(slow) / sizeof(slow[0]) };
+    char place[CASES][128], path[512], program[512];
+    pid_t children[CASES][2];
+    int status;
+
+    for (int i = 0; i < CASES; i++) {
+        snprintf(program, sizeof(program),
+                 "#!/bin/sh\n"
+                 "[ $1 != %s ] || sleep 4.5\n"
+                 "[ $1 != version ] || echo 4.1.2\n"
+                 "[ $1 = import ] || exit 0\n"
+                 "echo import >>\"${0%%enroot}log\"\n"
+                 "cp \"${0%%enroot}image\" \"$3\"\n",
+                 slow[i]);
+        make_place(place[i], sizeof(place[i]), slow[i], program);
+        for (int k = 0; k < 2; k++) {
+            children[i][k] = fork();
+            if (children[i][k] == 0)
+                import_in(place[i], 3, 2);
+        }
+    }
+    for (int i = 0; i < CASES; i++) {
+        for (int k = 0; k < 2; k++) {
+            waitpid(children[i][k], &status, 0);
+            ok(status == 0, "an import while `enroot %s` is slow", slow[i]);
+        }
+        snprintf(path, sizeof(path), "%s/log", place[i]);
+        is_int(count_lines(path), 1, "is done once");
+    }
+}
+
+int main(void)
+{
+    if (!mkdtemp(directory))
+        return 1;
+    test_slow_answers();
+    return finish();
+}
