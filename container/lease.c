@@ -63,6 +63,20 @@ void lease_break(const char *path, const char *seen)
     unlink(aside);
 }
 
+double lease_silence(struct lease_watch *watch, const char *seen, double patience)
+{
+    double now = seconds_now(), turn = now - watch->looked, most = patience / 8;
+
+    if (watch->looked == 0 || strcmp(seen, watch->seen) != 0) {
+        snprintf(watch->seen, sizeof(watch->seen), "%s", seen);
+        watch->since = now;
+    } else if (turn > most) {
+        watch->since += turn - most;
+    }
+    watch->looked = now;
+    return now - watch->since;
+}
+
 int lease_take(struct lease *lease, const char *path, double patience, struct lease_watch *watch,
                struct error *err)
 {
@@ -80,11 +94,7 @@ int lease_take(struct lease *lease, const char *path, double patience, struct le
             return 1;
         if (small_file_read(path, seen, sizeof(seen)) < 0)
             continue;
-        if (strcmp(seen, watch->seen) != 0) {
-            snprintf(watch->seen, sizeof(watch->seen), "%s", seen);
-            watch->since = seconds_now();
-        }
-        if (owner_fate(seen) != OWNER_GONE && seconds_now() - watch->since < patience)
+        if (lease_silence(watch, seen, patience) < patience && owner_fate(seen) != OWNER_GONE)
             return 0;
         lease_break(path, seen);
         watch->broken = 1;

@@ -1,8 +1,10 @@
 /* Processes that wait for one another: whoever works is left in peace, however slow it all is. */
 #include "container.h"
+#include "announce.h"
 #include "cache.h"
 #include "files.h"
 #include "import.h"
+#include "lease.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -114,10 +116,51 @@ static void test_slow_answers(void)
     }
 }
 
+/* --- storage that stands still ------------------------------------------------------------- */
+
+enum { STALL = 2 };
+
+/* The image of this one comes with the third look; the second one takes longer than anybody has
+ * patience, and nobody can have shown a sign of life meanwhile. */
+static int look_late(void *argument)
+{
+    int *looks = argument;
+
+    if (++*looks == 2)
+        sleep(STALL);
+    return *looks == 3;
+}
+
+static void test_stall(void)
+{
+    struct image_cache cache;
+    struct announcement announcement;
+    struct lease_watch watch = {0};
+    struct lease lease;
+    int looks = 0, rc;
+    const struct announcement_wait wait = {
+        .patience = STALL - 1, .look = look_late, .argument = &looks};
+    char path[128];
+
+    snprintf(path, sizeof(path), "%s/shared", directory);
+    if (!ok(image_cache_open(&cache, path, &err) == 0, "a directory that nodes share") ||
+        !ok(announcement_open(&announcement, &cache, "1", &err) == 0, "an import for others"))
+        return;
+    write_file(announcement.path, "elsewhere,1,1,1 1\n", 18);
+    snprintf(path, sizeof(path), "%s/shared/work/other", directory);
+    write_file(path, "elsewhere,1,1,1 1\n", 18);
+    is_int(lease_take(&lease, path, STALL - 1, &watch, &err), 0, "a lease that another one holds");
+    rc = announcement_wait(&announcement, &wait, &err);
+    if (!is_int(rc, 0, "who waits for the import outlives a stall of the storage"))
+        diag("%s", err.text);
+    is_int(lease_take(&lease, path, STALL - 1, &watch, &err), 0, "and nobody loses a lease by it");
+}
+
 int main(void)
 {
     if (!mkdtemp(directory))
         return 1;
+    test_stall();
     test_slow_answers();
     return finish();
 }
