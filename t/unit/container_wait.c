@@ -5,10 +5,22 @@
 #include "files.h"
 #include "import.h"
 #include "lease.h"
+#include "named.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
+
+static const char *host = "one";
+
+/* In place of the C library's: processes of this test are on several hosts. */
+int uname(struct utsname *names)
+{
+    memset(names, 0, sizeof(*names));
+    snprintf(names->nodename, sizeof(names->nodename), "%s", host);
+    return 0;
+}
 
 static void write_program(const char *path, const char *text)
 {
@@ -116,6 +128,77 @@ static void test_slow_answers(void)
     }
 }
 
+/* --- containers that are kept --------------------------------------------------------------- */
+
+/* In a child: make the container 'x' in 'place', as a process of 'name'. */
+static void keep_in(const char *place, const char *name)
+{
+    const char *const environment[] = {"PATH=/usr/bin:/bin", NULL};
+    const struct named_request request = {.name = "x",
+                                          .image = "image",
+                                          .origin = "- image",
+                                          .path = place,
+                                          .environment = environment,
+                                          .timeout = 60,
+                                          .patience = 3};
+    char full[128], path[512];
+
+    host = name;
+    if (container_keep(&request, full, sizeof(full), &err) < 0) {
+        diag("%s", err.text);
+        _exit(1);
+    }
+    snprintf(path, sizeof(path), "%s/data/%s/whole", place, full);
+    _exit(access(path, F_OK) == 0 ? 0 : 2);
+}
+
+/* Two hosts that share Enroot's directory want one container, of which another host left a draft.
+ */
+static void test_kept(void)
+{
+    static const struct {
+        const char *name, *removal, *draft;
+    } rows[] = {
+        {"shared-data", "0", "megatron_x.draft.three.0"},
+    };
+    enum { CASES = sizeof(rows) / sizeof(rows[0]) };
+    char place[CASES][128], path[512], program[1024];
+    pid_t children[CASES][2];
+    int status;
+
+    for (int i = 0; i < CASES; i++) {
+        snprintf(program, sizeof(program),
+                 "#!/bin/sh\n"
+                 "cd \"${0%%/*}\"\n"
+                 "case $1 in\n"
+                 "info) echo ENROOT_DATA_PATH=$PWD/data ;;\n"
+                 "create) echo $3 >>log; mkdir data/$3; sleep 1; >data/$3/whole ;;\n"
+                 "remove) sleep %s; rm -rf data/$3 ;;\n"
+                 "esac\n",
+                 rows[i].removal);
+        make_place(place[i], sizeof(place[i]), rows[i].name, program);
+        snprintf(path, sizeof(path), "%s/data", place[i]);
+        mkdir(path, 0700);
+        snprintf(path, sizeof(path), "%s/data/%s", place[i], rows[i].draft);
+        mkdir(path, 0700);
+        for (int k = 0; k < 2; k++) {
+            children[i][k] = fork();
+            if (children[i][k] == 0)
+                keep_in(place[i], k == 0 ? "one" : "two");
+        }
+    }
+    for (int i = 0; i < CASES; i++) {
+        for (int k = 0; k < 2; k++) {
+            waitpid(children[i][k], &status, 0);
+            ok(status == 0, "%s: host %d has its container", rows[i].name, k);
+        }
+        snprintf(path, sizeof(path), "%s/log", place[i]);
+        is_int(count_lines(path), 1, "which is made once");
+        snprintf(path, sizeof(path), "%s/data/megatron_x.draft.three.0", place[i]);
+        ok(access(path, F_OK) < 0, "and no draft is left");
+    }
+}
+
 /* --- storage that stands still ------------------------------------------------------------- */
 
 enum { STALL = 2 };
@@ -162,5 +245,6 @@ int main(void)
         return 1;
     test_stall();
     test_slow_answers();
+    test_kept();
     return finish();
 }
