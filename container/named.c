@@ -77,7 +77,9 @@ static void remove_container(struct making *making, const char *name)
     const struct process_request process = {.argv = argv,
                                             .environment = making->request->environment,
                                             .path = making->request->path,
-                                            .timeout = making->request->timeout};
+                                            .timeout = making->request->timeout,
+                                            .tick = beat,
+                                            .argument = making};
     struct process_result result;
     struct error ignored;
 
