@@ -390,8 +390,12 @@ static int import_with_lease(struct work *work, const char *key, char *path, siz
         return -1;
     image_say(request, "importing %s", request->reference->text);
     rc = run_import(work, err);
-    if (rc == 0)
+    if (rc == 0) {
         rc = publish(work, key, path, size, err);
+        /* Whoever took the lease has removed the draft. */
+        if (rc < 0 && keep_lease(work, 0) < 0)
+            say_lost(request, err);
+    }
     unlink(work->draft);
     if (rc == 0 && stat(path, &info) == 0) {
         format_size((double)info.st_size, bytes, sizeof(bytes));
@@ -455,7 +459,7 @@ static int use_lease(struct work *work, const char *key, char *path, size_t size
     lease_release(&work->lease);
     /* Layers are many files: nobody has to wait for the end of that. */
     scratch_destroy(&work->scratch);
-    if (!work->lost)
+    if (rc > 0 || !work->lost)
         return rc;
     work->lost = 0;
     image_say(work->request, "%s", err->text);

@@ -110,7 +110,9 @@ int lease_beat(struct lease *lease)
     if (small_file_read(lease->path, seen, sizeof(seen)) < 0 ||
         strncmp(seen, lease->owner, length) != 0)
         return -1;
-    return write_file(lease->path, 0, lease->owner, ++lease->beats);
+    /* Where it cannot be written, as on a full disk, it is still held. */
+    (void)write_file(lease->path, 0, lease->owner, ++lease->beats);
+    return 0;
 }
 
 void lease_release(struct lease *lease)

@@ -128,6 +128,31 @@ static void test_slow_answers(void)
     }
 }
 
+/* The lease is lost when the import is done, and the draft with it. */
+static void test_lost_draft(void)
+{
+    char place[128], path[512];
+    int status;
+
+    make_place(place, sizeof(place), "lost",
+               "#!/bin/sh\n"
+               "[ $1 != version ] || echo 4.1.2\n"
+               "[ $1 = import ] || exit 0\n"
+               "cd \"${0%/*}\"\n"
+               "echo import >>log\n"
+               "if [ $(wc -l <log) = 1 ]; then\n"
+               "    echo elsewhere,1,1,1 1 >\"${3%@*}.lease\"\n"
+               "else\n"
+               "    cp image \"$3\"\n"
+               "fi\n");
+    if (fork() == 0)
+        import_in(place, 1, 0);
+    wait(&status);
+    is_int(status, 0, "who loses the lease before the image is published waits for the other");
+    snprintf(path, sizeof(path), "%s/log", place);
+    is_int(count_lines(path), 2, "and imports again where that one is gone");
+}
+
 /* --- containers that are kept --------------------------------------------------------------- */
 
 /* In a child: make the container 'x' in 'place', as a process of 'name'. */
@@ -246,6 +271,7 @@ int main(void)
         return 1;
     test_stall();
     test_slow_answers();
+    test_lost_draft();
     test_kept();
     return finish();
 }
