@@ -47,13 +47,21 @@ static void read_sign(const struct announcement *announcement, char *sign, size_
     directory_refresh(directory);
 }
 
+/* All nodes together look about a hundred times a second, if there are not over 512. */
+static double longest_pause(int nodes)
+{
+    double seconds = nodes / 128.0;
+
+    return seconds < 0.5 ? 0.5 : seconds > 4 ? 4 : seconds;
+}
+
 int announcement_wait(const struct announcement *announcement, const struct announcement_wait *wait,
                       struct error *err)
 {
     char sign[LEASE_TEXT_SIZE], line[256];
     struct lease_watch watch = {0};
     double begun = seconds_now(), said = begun;
-    double pause = 0.02, silence = FIRST_WORD;
+    double pause = 0.02, most = longest_pause(wait->nodes), silence = FIRST_WORD;
 
     while (!wait->look(wait->argument)) {
         read_sign(announcement, sign, sizeof(sign));
@@ -76,8 +84,8 @@ int announcement_wait(const struct announcement *announcement, const struct anno
                      said - begun);
             wait->say(wait->argument, line);
         }
-        seconds_sleep(pause);
-        pause = pause < 0.5 ? pause * 1.5 : 0.5;
+        seconds_sleep_about(pause);
+        pause = pause * 1.5 < most ? pause * 1.5 : most;
     }
     return 0;
 }

@@ -444,7 +444,7 @@ static int wait_for_other(const struct image_request *request, const struct leas
                   request->reference->text, length, watch->seen, elapsed);
     }
     image_beat(request);
-    seconds_sleep(0.2);
+    lease_pause(elapsed);
     return 0;
 }
 

@@ -86,20 +86,29 @@ int lease_take(struct lease *lease, const char *path, double patience, struct le
     owner_name(lease->owner);
     lease->beats = 0;
     for (int tries = 0; tries < 8; tries++) {
-        int taken = place_file(lease);
+        int taken;
 
+        /* Many may wait, and only reading disturbs nobody. */
+        if (small_file_read(path, seen, sizeof(seen)) == 0) {
+            if (lease_silence(watch, seen, patience) < patience && owner_fate(seen) != OWNER_GONE)
+                return 0;
+            lease_break(path, seen);
+            watch->broken = 1;
+        }
+        taken = place_file(lease);
         if (taken < 0)
             return error_set_errno(err, errno, "cannot write in the directory of %.300s", path);
         if (taken)
             return 1;
-        if (small_file_read(path, seen, sizeof(seen)) < 0)
-            continue;
-        if (lease_silence(watch, seen, patience) < patience && owner_fate(seen) != OWNER_GONE)
-            return 0;
-        lease_break(path, seen);
-        watch->broken = 1;
     }
     return 0;
+}
+
+void lease_pause(double waited)
+{
+    double pause = waited / 10;
+
+    seconds_sleep_about(pause < 0.1 ? 0.1 : pause > 2 ? 2 : pause);
 }
 
 int lease_beat(struct lease *lease)

@@ -38,6 +38,10 @@ double lease_silence(struct lease_watch *watch, const char *seen, double patienc
 int lease_take(struct lease *lease, const char *path, double patience, struct lease_watch *watch,
                struct error *err);
 
+/* Sleep before the next call, having waited for 'waited' seconds: who has waited for long does so
+ * for a little longer, for there may be a thousand of them. */
+void lease_pause(double waited);
+
 /* Show that the holder lives; about every second. Returns 0, or -1 where the lease is lost. */
 int lease_beat(struct lease *lease);
 

@@ -222,7 +222,7 @@ static int obtain(struct making *making, const char *lease, struct error *err)
         if (seconds_now() - begun > request->timeout)
             return error_set(err, "the container %s is being made for over %.0f seconds",
                              request->name, request->timeout);
-        seconds_sleep(0.2);
+        lease_pause(seconds_now() - begun);
     }
 }
 

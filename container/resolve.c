@@ -201,7 +201,7 @@ static int resolve_for_job(const struct image_request *request, int ask_daemon,
         taken = lease_take(&lease, path, request->patience, &watch, err);
         if (taken == 0) {
             image_beat(request);
-            seconds_sleep(0.1);
+            lease_pause(seconds_now() - begun);
         }
     }
     if (taken < 0)

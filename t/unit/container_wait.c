@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
+#include <time.h>
 
 static const char *host = "one";
 
@@ -19,6 +20,22 @@ int uname(struct utsname *names)
 {
     memset(names, 0, sizeof(*names));
     snprintf(names->nodename, sizeof(names->nodename), "%s", host);
+    return 0;
+}
+
+enum { NAPS = 64 };
+
+/* In place of the C library's: where 'naps' is not NULL, all sleep is noted there, and none done.
+ */
+static double *naps;
+static int nap_count;
+
+int nanosleep(const struct timespec *time, struct timespec *left)
+{
+    if (!naps)
+        return clock_nanosleep(CLOCK_MONOTONIC, 0, time, left);
+    if (nap_count < NAPS)
+        naps[nap_count++] = (double)time->tv_sec + 1e-9 * (double)time->tv_nsec;
     return 0;
 }
 
@@ -265,11 +282,97 @@ static void test_stall(void)
     is_int(lease_take(&lease, path, STALL - 1, &watch, &err), 0, "and nobody loses a lease by it");
 }
 
+/* --- how often who waits looks ------------------------------------------------------------- */
+
+/* Are all naps from 'first' on between the two, and not all the same? */
+static int naps_vary(int first, double least, double most)
+{
+    int same = 0;
+
+    for (int i = first; i < nap_count; i++) {
+        if (naps[i] < least || naps[i] > most)
+            return 0;
+        same += naps[i] == naps[first];
+    }
+    return nap_count > first + 1 && same < nap_count - first;
+}
+
+static int look_often(void *argument)
+{
+    return ++*(int *)argument > 40;
+}
+
+static void test_naps(void)
+{
+    static const struct {
+        int nodes;
+        double pause;
+    } steps[] = {{2, 0.5}, {64, 0.5}, {256, 2}, {4000, 4}};
+    static const struct {
+        double waited, pause;
+    } turns[] = {{0, 0.1}, {10, 1}, {1000, 2}};
+    double noted[NAPS];
+    struct image_cache cache;
+    struct announcement announcement;
+
+    snprintf(cache.directory, sizeof(cache.directory), "%s/shared", directory);
+    announcement_open(&announcement, &cache, "2", &err);
+    naps = noted;
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+        int looks = 0;
+        const struct announcement_wait wait = {
+            .nodes = steps[i].nodes, .patience = 60, .look = look_often, .argument = &looks};
+
+        nap_count = 0;
+        announcement_wait(&announcement, &wait, &err);
+        ok(noted[0] < 0.1, "one of %d nodes looks again soon", steps[i].nodes);
+        ok(naps_vary(20, 0.7 * steps[i].pause, 1.3 * steps[i].pause), "and then after about %g s",
+           steps[i].pause);
+    }
+    for (size_t i = 0; i < sizeof(turns) / sizeof(turns[0]); i++) {
+        nap_count = 0;
+        for (int k = 0; k < 20; k++)
+            lease_pause(turns[i].waited);
+        ok(naps_vary(0, 0.7 * turns[i].pause, 1.3 * turns[i].pause),
+           "who has waited for a lease for %g s does so for about %g more", turns[i].waited,
+           turns[i].pause);
+    }
+    naps = NULL;
+}
+
+/* Who waits for a lease changes nothing in its directory. */
+static void test_quiet(void)
+{
+    struct lease_watch watch = {0};
+    struct lease mine, other;
+    struct stat before, after;
+    char path[128];
+
+    snprintf(path, sizeof(path), "%s/quiet", directory);
+    mkdir(path, 0700);
+    snprintf(path, sizeof(path), "%s/quiet/lease", directory);
+    is_int(lease_take(&mine, path, 60, &watch, &err), 1, "a lease");
+    *strrchr(path, '/') = '\0';
+    stat(path, &before);
+    for (int i = 0; i < 10; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        lease_take(&other, mine.path, 60, &watch, &err);
+    }
+    stat(path, &after);
+    ok(memcmp(&before.st_mtim, &after.st_mtim, sizeof(before.st_mtim)) == 0,
+       "who waits for it writes nothing");
+    lease_release(&mine);
+    is_int(lease_take(&other, mine.path, 60, &watch, &err), 1, "and gets it when it is free");
+    lease_release(&other);
+}
+
 int main(void)
 {
     if (!mkdtemp(directory))
         return 1;
     test_stall();
+    test_naps();
+    test_quiet();
     test_slow_answers();
     test_lost_draft();
     test_kept();
