@@ -47,22 +47,27 @@ static void read_sign(const struct announcement *announcement, char *sign, size_
     directory_refresh(directory);
 }
 
+/* All nodes together look about a hundred times a second, if there are not over 512. */
+static double longest_pause(int nodes)
+{
+    double seconds = nodes / 128.0;
+
+    return seconds < 0.5 ? 0.5 : seconds > 4 ? 4 : seconds;
+}
+
 int announcement_wait(const struct announcement *announcement, const struct announcement_wait *wait,
                       struct error *err)
 {
-    char seen[512] = "", sign[512], line[256];
-    double begun = seconds_now(), changed = begun, said = begun;
-    double pause = 0.02, silence = FIRST_WORD;
+    char sign[LEASE_TEXT_SIZE], line[256];
+    struct lease_watch watch = {0};
+    double begun = seconds_now(), said = begun;
+    double pause = 0.02, most = longest_pause(wait->nodes), silence = FIRST_WORD;
 
     while (!wait->look(wait->argument)) {
         read_sign(announcement, sign, sizeof(sign));
-        if (strcmp(sign, seen) != 0) {
-            strcpy(seen, sign);
-            changed = seconds_now();
-        }
         if (is_stopped(wait->stop))
             return error_set(err, STOPPED);
-        if (seconds_now() - changed > wait->patience)
+        if (lease_silence(&watch, sign, wait->patience) > wait->patience)
             return error_set(err,
                              "no image came, and the node that imports it has shown no sign of "
                              "life for %.0f seconds; is %.300s on a file system that all nodes "
@@ -75,12 +80,12 @@ int announcement_wait(const struct announcement *announcement, const struct anno
             said = seconds_now();
             silence = NEXT_WORDS;
             snprintf(line, sizeof(line), "waiting for the image, which %.*s imports (%.0f s)",
-                     seen[0] ? (int)strcspn(seen, ",") : 12, seen[0] ? seen : "another node",
+                     sign[0] ? (int)strcspn(sign, ",") : 12, sign[0] ? sign : "another node",
                      said - begun);
             wait->say(wait->argument, line);
         }
-        seconds_sleep(pause);
-        pause = pause < 0.5 ? pause * 1.5 : 0.5;
+        seconds_sleep_about(pause);
+        pause = pause * 1.5 < most ? pause * 1.5 : most;
     }
     return 0;
 }

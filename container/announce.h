@@ -15,6 +15,7 @@ struct announcement {
 };
 
 struct announcement_wait {
+    int nodes;                   /* how many there are, all in all */
     double patience;             /* seconds without a sign of life that are an error */
     double timeout;              /* seconds in all that are; 0: any time */
     int (*look)(void *argument); /* is the image there? 1, or 0 */

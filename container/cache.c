@@ -26,7 +26,7 @@ static int join(char *path, size_t size, const char *directory, const char *name
     return length < 0 || (size_t)length >= size ? -1 : 0;
 }
 
-int make_directories(const char *directory, struct error *err)
+int make_directories(const char *directory, const char *variable, struct error *err)
 {
     char path[2048];
     struct stat info;
@@ -41,9 +41,9 @@ int make_directories(const char *directory, struct error *err)
         if ((stat(path, &info) < 0 || !S_ISDIR(info.st_mode)) && mkdir(path, 0700) < 0 &&
             errno != EEXIST)
             return error_set_errno(err, errno,
-                                   "cannot make the directory %.300s; set MEGATRON_IMAGE_CACHE to "
-                                   "one that you can write to",
-                                   path);
+                                   "cannot make the directory %.300s; set %s to one that you can "
+                                   "write to",
+                                   path, variable);
         if (end)
             *end = '/';
     }
@@ -98,12 +98,12 @@ int image_cache_open(struct image_cache *cache, const char *directory, struct er
     cache->writable = 1;
     snprintf(cache->directory, sizeof(cache->directory), "%s", directory);
     /* Whose it is is known before anything is made in it. */
-    if (make_directories(directory, err) < 0 ||
+    if (make_directories(directory, "MEGATRON_IMAGE_CACHE", err) < 0 ||
         check_directory(directory, cache->owner, 0, err) < 0)
         return -1;
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         if (join(path, sizeof(path), directory, parts[i], "") < 0 ||
-            make_directories(path, err) < 0)
+            make_directories(path, "MEGATRON_IMAGE_CACHE", err) < 0)
             return -1;
     if (access(path, W_OK) < 0)
         return error_set_errno(err, errno,
@@ -394,12 +394,10 @@ int image_cache_unfinished(const struct image_cache *cache, const char *name, ch
 
 void image_cache_sweep_unfinished(const struct image_cache *cache)
 {
-    static const char *const parts[] = {"work", "containers"};
     char path[4096];
 
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-        if (join(path, sizeof(path), cache->directory, parts[i], "") == 0)
-            sweep_unfinished(path);
+    if (join(path, sizeof(path), cache->directory, "work", "") == 0)
+        sweep_unfinished(path);
 }
 
 void image_cache_sweep(const struct image_cache *cache)

@@ -64,19 +64,38 @@ const char *enroot_temporary(const char *const *environment)
     return "/tmp";
 }
 
-int enroot_check(const char *path, const char *const *environment, struct error *err)
+/* One short question. Returns 0 or -1. */
+static int ask(const struct enroot_call *call, const char *question, double timeout,
+               struct process_result *result, struct error *err)
 {
-    const char *const argv[] = {"enroot", "version", NULL};
-    struct process_request request = {
-        .argv = argv, .environment = environment, .path = path, .timeout = 20};
+    const char *const argv[] = {"enroot", question, NULL};
+    const struct process_request request = {.argv = argv,
+                                            .environment = call->environment,
+                                            .path = call->path,
+                                            .timeout = timeout,
+                                            .tick = call->tick,
+                                            .argument = call->argument,
+                                            .stop = call->stop};
+    char what[64];
+
+    if (process_run(&request, result, err) < 0)
+        return error_set(err, "enroot is not installed in %.300s; install Enroot %d.%d or newer",
+                         call->path ? call->path : "(no PATH)", OLDEST_MAJOR, OLDEST_MINOR);
+    if (is_stopped(call->stop))
+        return error_set(err, STOPPED);
+    if (result->timed_out)
+        return error_set(err, "enroot %s took longer than %.0f seconds", question, timeout);
+    snprintf(what, sizeof(what), "enroot %s", question);
+    return result->status == 0 ? 0 : enroot_explain(what, result->status, result->errors, err);
+}
+
+int enroot_check(const struct enroot_call *call, struct error *err)
+{
     struct process_result result;
     int major = 0, minor = 0;
 
-    if (process_run(&request, &result, err) < 0)
-        return error_set(err, "enroot is not installed in %.300s; install Enroot %d.%d or newer",
-                         path ? path : "(no PATH)", OLDEST_MAJOR, OLDEST_MINOR);
-    if (result.status != 0)
-        return enroot_explain("enroot version", result.status, result.errors, err);
+    if (ask(call, "version", 20, &result, err) < 0)
+        return -1;
     if (sscanf(result.output, "%d.%d", &major, &minor) != 2 || major < OLDEST_MAJOR)
         return error_set(err, "enroot is version %.20s; install %d.%d or newer",
                          strtok(result.output, "\n") ? result.output : "(unknown)", OLDEST_MAJOR,
@@ -84,20 +103,12 @@ int enroot_check(const char *path, const char *const *environment, struct error 
     return 0;
 }
 
-int enroot_info(const char *path, const char *const *environment, char *info, size_t size,
-                struct error *err)
+int enroot_info(const struct enroot_call *call, char *info, size_t size, struct error *err)
 {
-    const char *const argv[] = {"enroot", "info", NULL};
-    struct process_request request = {
-        .argv = argv, .environment = environment, .path = path, .timeout = 60};
     struct process_result result;
 
-    if (process_run(&request, &result, err) < 0)
+    if (ask(call, "info", 60, &result, err) < 0)
         return -1;
-    if (result.timed_out)
-        return error_set(err, "enroot info took longer than %.0f seconds", request.timeout);
-    if (result.status != 0)
-        return enroot_explain("enroot info", result.status, result.errors, err);
     snprintf(info, size, "%s", result.output);
     return 0;
 }

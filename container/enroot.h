@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include "error.h"
+#include "stop.h"
 
 enum { ENROOT_INFO_SIZE = 4096 };
 
@@ -22,13 +23,21 @@ const char **enroot_environment(const char *const *base, const char *const *sett
 /* The value of 'name' in 'environment', or NULL. */
 const char *environment_value(const char *const *environment, const char *name);
 
-/* Is there an Enroot in 'path' that is new enough? Returns 0, or -1 with the remedy. */
-int enroot_check(const char *path, const char *const *environment, struct error *err);
+/* How it is asked; as in process.h. */
+struct enroot_call {
+    const char *path;
+    const char *const *environment;
+    int (*tick)(void *argument, double elapsed);
+    void *argument;
+    const stop_flag *stop;
+};
+
+/* Is there an Enroot that is new enough? Returns 0, or -1 with the remedy. */
+int enroot_check(const struct enroot_call *call, struct error *err);
 
 /* What Enroot says of its settings, which files of its own may have: 'info' is for enroot_setting.
  * Returns 0 or -1. */
-int enroot_info(const char *path, const char *const *environment, char *info, size_t size,
-                struct error *err);
+int enroot_info(const struct enroot_call *call, char *info, size_t size, struct error *err);
 
 /* The value of setting 'name'. Returns 0, or -1 where there is none. */
 int enroot_setting(const char *info, const char *name, char *value, size_t size);

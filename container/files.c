@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -125,4 +126,12 @@ void seconds_sleep(double seconds)
     struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
 
     nanosleep(&t, NULL);
+}
+
+void seconds_sleep_about(double seconds)
+{
+    unsigned char chance = 128;
+
+    (void)!getrandom(&chance, sizeof(chance), 0);
+    seconds_sleep(seconds * (0.75 + chance / 510.0));
 }

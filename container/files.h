@@ -26,8 +26,10 @@ int bytes_write(int to, const char *bytes, size_t count);
 /* List a directory, which makes network file systems forget that a name was not there. */
 void directory_refresh(const char *path);
 
-/* Seconds of a clock that only goes forward; sleep for so long. */
+/* Seconds of a clock that only goes forward; sleep for so long, or for about so long: by chance up
+ * to a quarter more or less, so that not all who wait come at once. */
 double seconds_now(void);
 void seconds_sleep(double seconds);
+void seconds_sleep_about(double seconds);
 
 #endif

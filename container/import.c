@@ -49,13 +49,21 @@ static int show_life(struct work *work)
     return lease_beat(&work->lease);
 }
 
+static int keep_lease(void *argument, double elapsed)
+{
+    struct work *work = argument;
+
+    (void)elapsed;
+    work->lost = show_life(work) < 0;
+    return work->lost ? -1 : 0;
+}
+
 static int on_tick(void *argument, double elapsed)
 {
     struct work *work = argument;
     char line[512];
 
-    work->lost = show_life(work) < 0;
-    if (work->lost)
+    if (keep_lease(work, elapsed) < 0)
         return -1;
     if (elapsed - work->said < PROGRESS_SECONDS)
         return 0;
@@ -63,6 +71,16 @@ static int on_tick(void *argument, double elapsed)
     progress_line(&work->progress, work->result.errors, elapsed, line, sizeof(line));
     image_say(work->request, "importing %s: %s", work->request->reference->text, line);
     return 0;
+}
+
+/* A question to Enroot. A slow registry answers later than others have patience with a lease. */
+static struct enroot_call call_of(struct work *work)
+{
+    return (struct enroot_call){.path = work->request->path,
+                                .environment = work->request->environment,
+                                .tick = keep_lease,
+                                .argument = work,
+                                .stop = work->request->stop};
 }
 
 /* Room that was missing, against what is there. The image's size is known once it is unpacked. */
@@ -95,6 +113,12 @@ static int lend_docker(const struct work *work, char *setting, size_t size)
     snprintf(setting, size, "PATH=%s:%.17000s", work->scratch.path,
              searched ? searched : work->request->path);
     return small_program_write(program, "#!/bin/sh\ncd / && exec podman \"$@\"\n");
+}
+
+static int say_lost(const struct image_request *request, struct error *err)
+{
+    return error_set(err, "import of %.500s was taken over by another process",
+                     request->reference->text);
 }
 
 static int run_import(struct work *work, struct error *err)
@@ -132,7 +156,7 @@ static int run_import(struct work *work, struct error *err)
     if (is_stopped(request->stop))
         return error_set(err, STOPPED);
     if (work->lost)
-        return error_set(err, "%s was taken over by another process", what);
+        return say_lost(request, err);
     if (work->result.timed_out)
         return error_set(err, "%s took longer than %.0f seconds; raise %s", what, request->timeout,
                          request->timeout_option);
@@ -291,13 +315,14 @@ static int check_room(struct work *work, struct error *err)
 {
     const struct image_request *request = work->request;
     const char *cache = request->cache->directory, *temporary = work->scratch.path;
+    const struct enroot_call call = call_of(work);
     const int64_t least = 64 << 10;
     int64_t last = last_size(request), layers, need = last > least ? last : least;
     struct stat a, b;
 
     if (check_place(request, "image cache", cache, MAKE_ROOM, need, err) < 0)
         return -1;
-    if (manifest_ask(request, temporary, &work->manifest) < 0)
+    if (manifest_ask(request, &call, temporary, &work->manifest) < 0)
         return 0;
     layers = work->manifest.bytes;
     if (last == 0 && layers > need)
@@ -313,12 +338,12 @@ static int check_room(struct work *work, struct error *err)
 
 static void prepare_progress(struct work *work)
 {
-    const struct image_request *request = work->request;
+    const struct enroot_call call = call_of(work);
     char info[ENROOT_INFO_SIZE], options[512], cache[2048];
     struct error ignored;
 
     work->progress = (struct progress){.draft = work->draft, .scratch = &work->scratch};
-    if (enroot_info(request->path, request->environment, info, sizeof(info), &ignored) < 0)
+    if (enroot_info(&call, info, sizeof(info), &ignored) < 0)
         return;
     if (enroot_setting(info, "ENROOT_CACHE_PATH", cache, sizeof(cache)) == 0) {
         download_watch(&work->download, &work->manifest, cache);
@@ -330,27 +355,47 @@ static void prepare_progress(struct work *work)
         strstr(options, "-noD") != NULL;
 }
 
+/* All that is done and asked before the import. */
+static int prepare(struct work *work, const char *key, struct error *err)
+{
+    const struct image_request *request = work->request;
+    const struct enroot_call call = call_of(work);
+    char name[IMAGE_KEY_SIZE + OWNER_SIZE + 8];
+    int rc;
+
+    remove_drafts(request, key);
+    snprintf(name, sizeof(name), "%s@%s.draft", key, work->lease.owner);
+    if (image_cache_unfinished(request->cache, name, work->draft, sizeof(work->draft)) < 0)
+        return error_set(err, "the path of the image cache is too long");
+    rc = enroot_check(&call, err);
+    if (rc == 0)
+        rc = scratch_create(&work->scratch, request->temporary, err);
+    if (rc == 0 && !work->lost)
+        rc = check_room(work, err);
+    if (rc == 0 && !work->lost)
+        prepare_progress(work);
+    return work->lost ? say_lost(request, err) : rc;
+}
+
 static int import_with_lease(struct work *work, const char *key, char *path, size_t size,
                              struct error *err)
 {
     const struct image_request *request = work->request;
-    char bytes[32], name[IMAGE_KEY_SIZE + OWNER_SIZE + 8];
+    char bytes[32];
     struct stat info;
     double begun = seconds_now();
     int rc;
 
-    remove_drafts(request, key);
-    if (enroot_check(request->path, request->environment, err) < 0 ||
-        scratch_create(&work->scratch, request->temporary, err) < 0 || check_room(work, err) < 0)
+    if (prepare(work, key, err) < 0)
         return -1;
-    snprintf(name, sizeof(name), "%s@%s.draft", key, work->lease.owner);
-    if (image_cache_unfinished(request->cache, name, work->draft, sizeof(work->draft)) < 0)
-        return error_set(err, "the path of the image cache is too long");
-    prepare_progress(work);
     image_say(request, "importing %s", request->reference->text);
     rc = run_import(work, err);
-    if (rc == 0)
+    if (rc == 0) {
         rc = publish(work, key, path, size, err);
+        /* Whoever took the lease has removed the draft. */
+        if (rc < 0 && keep_lease(work, 0) < 0)
+            say_lost(request, err);
+    }
     unlink(work->draft);
     if (rc == 0 && stat(path, &info) == 0) {
         format_size((double)info.st_size, bytes, sizeof(bytes));
@@ -399,7 +444,7 @@ static int wait_for_other(const struct image_request *request, const struct leas
                   request->reference->text, length, watch->seen, elapsed);
     }
     image_beat(request);
-    seconds_sleep(0.2);
+    lease_pause(elapsed);
     return 0;
 }
 
@@ -414,7 +459,7 @@ static int use_lease(struct work *work, const char *key, char *path, size_t size
     lease_release(&work->lease);
     /* Layers are many files: nobody has to wait for the end of that. */
     scratch_destroy(&work->scratch);
-    if (!work->lost)
+    if (rc > 0 || !work->lost)
         return rc;
     work->lost = 0;
     image_say(work->request, "%s", err->text);

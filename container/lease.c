@@ -63,6 +63,20 @@ void lease_break(const char *path, const char *seen)
     unlink(aside);
 }
 
+double lease_silence(struct lease_watch *watch, const char *seen, double patience)
+{
+    double now = seconds_now(), turn = now - watch->looked, most = patience / 8;
+
+    if (watch->looked == 0 || strcmp(seen, watch->seen) != 0) {
+        snprintf(watch->seen, sizeof(watch->seen), "%s", seen);
+        watch->since = now;
+    } else if (turn > most) {
+        watch->since += turn - most;
+    }
+    watch->looked = now;
+    return now - watch->since;
+}
+
 int lease_take(struct lease *lease, const char *path, double patience, struct lease_watch *watch,
                struct error *err)
 {
@@ -72,24 +86,29 @@ int lease_take(struct lease *lease, const char *path, double patience, struct le
     owner_name(lease->owner);
     lease->beats = 0;
     for (int tries = 0; tries < 8; tries++) {
-        int taken = place_file(lease);
+        int taken;
 
+        /* Many may wait, and only reading disturbs nobody. */
+        if (small_file_read(path, seen, sizeof(seen)) == 0) {
+            if (lease_silence(watch, seen, patience) < patience && owner_fate(seen) != OWNER_GONE)
+                return 0;
+            lease_break(path, seen);
+            watch->broken = 1;
+        }
+        taken = place_file(lease);
         if (taken < 0)
             return error_set_errno(err, errno, "cannot write in the directory of %.300s", path);
         if (taken)
             return 1;
-        if (small_file_read(path, seen, sizeof(seen)) < 0)
-            continue;
-        if (strcmp(seen, watch->seen) != 0) {
-            snprintf(watch->seen, sizeof(watch->seen), "%s", seen);
-            watch->since = seconds_now();
-        }
-        if (owner_fate(seen) != OWNER_GONE && seconds_now() - watch->since < patience)
-            return 0;
-        lease_break(path, seen);
-        watch->broken = 1;
     }
     return 0;
+}
+
+void lease_pause(double waited)
+{
+    double pause = waited / 10;
+
+    seconds_sleep_about(pause < 0.1 ? 0.1 : pause > 2 ? 2 : pause);
 }
 
 int lease_beat(struct lease *lease)
@@ -100,7 +119,9 @@ int lease_beat(struct lease *lease)
     if (small_file_read(lease->path, seen, sizeof(seen)) < 0 ||
         strncmp(seen, lease->owner, length) != 0)
         return -1;
-    return write_file(lease->path, 0, lease->owner, ++lease->beats);
+    /* Where it cannot be written, as on a full disk, it is still held. */
+    (void)write_file(lease->path, 0, lease->owner, ++lease->beats);
+    return 0;
 }
 
 void lease_release(struct lease *lease)

@@ -172,37 +172,27 @@ static int read_manifest(const char *path, struct manifest *manifest)
     return rc;
 }
 
-static int on_tick(void *argument, double elapsed)
-{
-    const struct image_request *request = argument;
-
-    (void)elapsed;
-    if (request->beat)
-        request->beat(request->argument);
-    return 0;
-}
-
-int manifest_ask(const struct image_request *request, const char *directory,
-                 struct manifest *manifest)
+int manifest_ask(const struct image_request *request, const struct enroot_call *call,
+                 const char *directory, struct manifest *manifest)
 {
     const char *text = request->reference->text, *architecture = request->architecture;
     const char *const argv[] = {"enroot",     "digest", architecture ? "--arch" : text,
                                 architecture, text,     NULL};
-    const char *searched = environment_value(request->environment, "PATH");
+    const char *searched = environment_value(call->environment, "PATH");
     char real[4096], curl[4200], file[2200], path[20000], program[4096 + 32];
     const char *settings[] = {curl, file, path, NULL};
     struct process_request process = {.argv = argv,
-                                      .path = request->path,
+                                      .path = call->path,
                                       .timeout = TIMEOUT,
-                                      .tick = on_tick,
-                                      .argument = (void *)request,
-                                      .stop = request->stop};
+                                      .tick = call->tick,
+                                      .argument = call->argument,
+                                      .stop = call->stop};
     struct process_result *result;
     struct error ignored;
     int rc = -1;
 
     memset(manifest, 0, sizeof(*manifest));
-    searched = searched ? searched : request->path;
+    searched = searched ? searched : call->path;
     if (request->reference->scheme != IMAGE_DOCKER || strlen(directory) > 2000 ||
         process_find("curl", searched, real, sizeof(real)) < 0)
         return -1;
@@ -211,7 +201,7 @@ int manifest_ask(const struct image_request *request, const char *directory,
     snprintf(file, sizeof(file), "MEGATRON_MANIFEST=%s/manifest", directory);
     snprintf(path, sizeof(path), "PATH=%s:%.17000s", directory, searched);
     result = calloc(1, sizeof(*result));
-    process.environment = enroot_environment(request->environment, settings);
+    process.environment = enroot_environment(call->environment, settings);
     if (result && process.environment && small_program_write(program, shim) == 0 &&
         process_run(&process, result, &ignored) == 0)
         rc = read_manifest(strchr(file, '=') + 1, manifest);

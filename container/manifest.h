@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "enroot.h"
 #include "import.h"
 
 /* Docker allows 127. */
@@ -22,8 +23,8 @@ struct manifest {
 
 /* Ask the registry for the image's manifest. Returns 0, or -1 where it cannot be had, which is no
  * error: it is then empty. 'directory' is for files needed meanwhile. */
-int manifest_ask(const struct image_request *request, const char *directory,
-                 struct manifest *manifest);
+int manifest_ask(const struct image_request *request, const struct enroot_call *call,
+                 const char *directory, struct manifest *manifest);
 
 /* Read the text of a manifest. Returns 0 or -1. */
 int manifest_parse(const char *text, struct manifest *manifest);

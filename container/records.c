@@ -100,7 +100,7 @@ int image_cache_remember_job(const struct image_cache *cache, const char *job, c
     struct job_record record;
 
     find_record(cache, job, name, &record);
-    if (make_directories(record.directory, err) < 0)
+    if (make_directories(record.directory, "MEGATRON_IMAGE_CACHE", err) < 0)
         return -1;
     sweep_older(record.directory, JOB_SECONDS);
     return remember(cache, record.path, record.name, key, err);

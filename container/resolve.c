@@ -114,6 +114,11 @@ static int ask_registry(const struct question *question, char key[IMAGE_KEY_SIZE
     const char *text = request->reference->text, *architecture = request->architecture;
     const char *const argv[] = {"enroot",     "digest", architecture ? "--arch" : text,
                                 architecture, text,     NULL};
+    const struct enroot_call call = {.path = request->path,
+                                     .environment = request->environment,
+                                     .tick = on_tick,
+                                     .argument = (void *)question,
+                                     .stop = request->stop};
     char name[RECORD_SIZE];
     struct error trouble;
 
@@ -125,9 +130,7 @@ static int ask_registry(const struct question *question, char key[IMAGE_KEY_SIZE
     if (use_last(request, key, err) == 0)
         return 0;
     /* An Enroot that is missing or too old is the better reason. */
-    return enroot_check(request->path, request->environment, &trouble) < 0
-               ? error_set(err, "%s", trouble.text)
-               : -1;
+    return enroot_check(&call, &trouble) < 0 ? error_set(err, "%s", trouble.text) : -1;
 }
 
 /* The same digest stands for the same image for ever. It may be that of the image, or of a list of
@@ -198,7 +201,7 @@ static int resolve_for_job(const struct image_request *request, int ask_daemon,
         taken = lease_take(&lease, path, request->patience, &watch, err);
         if (taken == 0) {
             image_beat(request);
-            seconds_sleep(0.1);
+            lease_pause(seconds_now() - begun);
         }
     }
     if (taken < 0)

@@ -175,15 +175,11 @@ static int keep_container(const struct image_node *node, const char *image, cons
     if (!work)
         return error_set(err, "out of memory");
     snprintf(wanted, sizeof(wanted), "%s %s", key[0] ? key : "-", node->settings->reference.text);
-    request.cache = &work->own;
     rc = container_kept(&request, name, size, origin, err);
     if (rc == 1 && !image)
         compare_origin(node, work, origin);
-    if (rc == 0 && image) {
-        rc = image_work_open(work, node->config, node->environment, err);
-        if (rc == 0)
-            rc = container_keep(&request, name, size, err) < 0 ? -1 : 1;
-    }
+    if (rc == 0 && image)
+        rc = container_keep(&request, name, size, err) < 0 ? -1 : 1;
     free(work);
     return rc;
 }

@@ -164,6 +164,7 @@ static int find_registry_image(const struct image_node *node, struct image_work 
     struct awaited awaited = {.work = work, .key = key, .path = path, .size = size};
     int begun, rc;
     const struct announcement_wait wait = {
+        .nodes = node->nodes,
         .patience = PATIENCE_SECONDS,
         /* The node that imports gives up first, and says why. */
         .timeout = (double)node->settings->timeout + 30,

@@ -1,11 +1,13 @@
 #include "place.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cgroup.h"
 #include "config.h"
@@ -32,16 +34,49 @@ void place_say(char notes[PLACE_NOTES], const char *format, ...)
 
 /* --- topology ------------------------------------------------------------------------------- */
 
+/* FNV-1a. Start with HASH_BEGIN. */
+#define HASH_BEGIN UINT64_C(14695981039346656037)
+
+static uint64_t hash_text(uint64_t hash, const char *text)
+{
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+    return hash;
+}
+
+/* The names that RDMA devices have now and, by the links that they are, where they are plugged in;
+ * the order does not count. */
+static uint64_t hash_devices(const char *sysroot)
+{
+    char path[4096], link[4096];
+    uint64_t sum = 0;
+    struct dirent *item;
+    DIR *listed;
+
+    snprintf(path, sizeof(path), "%s/sys/class/infiniband", sysroot);
+    listed = opendir(path);
+    while (listed && (item = readdir(listed))) {
+        ssize_t length = readlinkat(dirfd(listed), item->d_name, link, sizeof(link) - 1);
+
+        link[length > 0 ? length : 0] = '\0';
+        if (item->d_name[0] != '.')
+            sum += hash_text(hash_text(HASH_BEGIN, item->d_name), link);
+    }
+    if (listed)
+        closedir(listed);
+    return sum;
+}
+
+/* slurmds with other sources, and of another version, get other files. So do devices whose driver
+ * came later than slurmd, or that udev has renamed since: the file that tells of them is not there,
+ * and each step looks for itself. */
 void place_topology_path(const struct config *config, const char *node, char *path, size_t size)
 {
-    /* FNV-1a: slurmds with other sources, and of another version, get other files. */
-    uint64_t hash = 14695981039346656037u;
-    const char *words[] = {PACKAGE_VERSION, config->topology ? config->topology : "",
-                           config->sysroot ? config->sysroot : ""};
+    const char *sysroot = config->sysroot ? config->sysroot : "";
+    uint64_t hash = hash_text(HASH_BEGIN, PACKAGE_VERSION);
 
-    for (size_t i = 0; i < 3; i++)
-        for (const char *c = words[i]; *c; c++)
-            hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+    hash = hash_text(hash, config->topology ? config->topology : "");
+    hash = hash_text(hash, sysroot) + hash_devices(sysroot);
     snprintf(path, size, "%s/%.255s-%016" PRIx64 ".topology",
              config->rundir ? config->rundir : "/run/spank_megatron", node, hash);
 }

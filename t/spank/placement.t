@@ -110,10 +110,19 @@ is "$(grep -c '^megatron: n2' <<<"$out")" 0 "by one node for all"
 
 # --- one discovery ----------------------------------------------------------------------------------
 exported=$(ls "$MEGATRON_CLUSTER"/run/megatron/n1-*.topology)
+devices=$scratch/root/sys/class/infiniband
 is "$(stat -c '%U %a' "$exported")" "root 644" "slurmd leaves the topology to its steps"
 mv "$scratch/p5.xml" "$scratch/away.xml"
 try as_user srun -N1 -n1 --gres=gpu:1 --megatron-tp=1 bash -c "$mine"
 like "$out" "^0 gpu=0 pci=0000:ca:00.0" "they do not look again"
+mkdir -p "$devices/mlx5_late"
+try as_user srun -w n1 -n1 --gres=gpu:1 --megatron-tp=1 true
+like "$out" "p5.xml" "but where a NIC's driver came later than slurmd"
+ln -s ../here "$devices/mlx5_moved"
+rmdir "$devices/mlx5_late"
+try as_user srun -w n1 -n1 --gres=gpu:1 --megatron-tp=1 true
+like "$out" "p5.xml" "or a NIC is called something else by now"
+rm "$devices/mlx5_moved"
 chown 65534 "$exported"
 try as_user srun -w n1 -n1 --gres=gpu:1 --megatron-tp=1 true
 like "$out" "p5.xml" "nor trust a file that is not root's"

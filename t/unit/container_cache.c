@@ -33,11 +33,11 @@ static void test_directories(void)
     snprintf(path, sizeof(path), "%s/a/b", home);
     mkdir(home, 0755);
     automounted = home;
-    is_int(make_directories(path, &err), 0, "directories in a home that is mounted");
+    is_int(make_directories(path, "PLACE", &err), 0, "directories in a home that is mounted");
     ok(stat(path, &status) == 0 && S_ISDIR(status.st_mode), "are there");
     automounted = missing;
-    is_int(make_directories(missing, &err), -1, "in one that is not");
-    ok(strstr(err.text, missing) && strstr(err.text, "MEGATRON_IMAGE_CACHE"), "sentence");
+    is_int(make_directories(missing, "PLACE", &err), -1, "in one that is not");
+    ok(strstr(err.text, missing) && strstr(err.text, "set PLACE to"), "sentence");
     automounted = NULL;
 }
 
