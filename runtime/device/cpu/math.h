@@ -14,7 +14,7 @@ static inline float fast_exp(float x)
     float whole = shifted - shifter;
     float r = (bounded - whole * 0.693359375f) + whole * 2.12194440e-4f;
     float p = 1.9875691500e-4f;
-    int32_t bits;
+    uint32_t bits; /* wraps where x is no number; p shows that */
     float power;
 
     p = p * r + 1.3981999507e-3f;
@@ -24,7 +24,7 @@ static inline float fast_exp(float x)
     p = p * r + 5.0000001201e-1f;
     p = p * r * r + r + 1.0f;
     memcpy(&bits, &shifted, sizeof(bits));
-    bits = (bits - 0x4B400000 + 127) << 23;
+    bits = (bits - 0x4B400000u + 127u) << 23;
     memcpy(&power, &bits, sizeof(power));
     return x < -87.0f ? 0.0f : p * power;
 }
