@@ -66,21 +66,45 @@ int directory_has(const char *path, const char *name)
     return directory_path(file, NULL, "%s/%s", path, name) == 0 && access(file, F_OK) == 0;
 }
 
-int64_t directory_latest(const char *path)
+/* What LATEST names; -1: no such file, or no number in it. Returns 0, or -1 with errno where it
+ * cannot be known. */
+static int read_latest(const char *path, int64_t *iteration, struct error *err)
 {
     char name[PATH_MAX];
-    long long iteration = -1;
+    long long number = -1;
     FILE *file;
+    int failed = 0;
 
-    if (directory_path(name, NULL, "%s/" LATEST, path) < 0)
+    *iteration = -1;
+    if (directory_path(name, err, "%s/" LATEST, path) < 0) {
+        errno = ENAMETOOLONG;
         return -1;
+    }
     file = fopen(name, "re");
-    if (!file)
-        return -1;
-    if (fscanf(file, "%18lld", &iteration) != 1 || iteration < 0)
-        iteration = -1;
-    fclose(file);
-    return iteration;
+    if (!file && errno == ENOENT)
+        return 0;
+    if (!file) {
+        failed = errno;
+    } else {
+        errno = 0;
+        if (fscanf(file, "%18lld", &number) == 1 && number >= 0)
+            *iteration = number;
+        else if (ferror(file))
+            failed = errno ? errno : EIO;
+        fclose(file);
+    }
+    if (!failed)
+        return 0;
+    error_set_errno(err, failed, "cannot read %s", name);
+    errno = failed;
+    return -1;
+}
+
+int64_t directory_latest(const char *path)
+{
+    int64_t iteration;
+
+    return read_latest(path, &iteration, NULL) < 0 ? -1 : iteration;
 }
 
 static int newer(const void *a, const void *b)
@@ -149,7 +173,9 @@ int directory_newest(const char *path, int64_t below, int64_t *iteration, struct
     int64_t *list;
     size_t count;
 
-    *iteration = below < 0 ? directory_latest(path) : -1;
+    *iteration = -1;
+    if (below < 0 && read_latest(path, iteration, err) < 0)
+        return -1;
     if (*iteration >= 0)
         return 0;
     if (directory_list(path, &list, &count, err) < 0)

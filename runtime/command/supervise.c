@@ -23,6 +23,9 @@
 /* Steps in a row that could not be launched before they count as starts. */
 enum { LAUNCHES = 20 };
 
+/* Seconds. */
+enum { LONGEST_PAUSE = 60 };
+
 struct supervise_options {
     int64_t starts;
 };
@@ -198,21 +201,43 @@ static int is_running(const char *job, struct signals *signals)
     return code != 0 || (got > 0 && strncmp(text, "RUNNING", 7) == 0);
 }
 
-/* Of the newest checkpoint; -1: none is known. */
-static int64_t newest_iteration(const char *save)
+/* Errors of a directory that stay as they are; what else may be wrong with a file system may pass.
+ */
+static int is_lasting(int number)
 {
-    int64_t iteration;
-
-    return directory_newest(save, -1, &iteration, NULL) < 0 ? -1 : iteration;
+    return number == EACCES || number == ENOTDIR || number == ENAMETOOLONG || number == ELOOP;
 }
 
-static int run_once(const char *const *words, size_t count, const char *save,
+/* The iteration of the newest checkpoint, -1: there is none. A file server that is away hides them,
+ * and a run must not begin anew beside them: wait until it can be known. Returns 0, 1 where this
+ * command is to end before that, or -1. */
+static int find_newest(const char *save, const char *job, struct signals *signals,
+                       int64_t *iteration, struct error *err)
+{
+    int64_t pause = 1;
+
+    while (directory_newest(save, -1, iteration, err) < 0) {
+        if (is_lasting(errno))
+            return error_prefix(err, "--save");
+        if (pause == 1) {
+            printf("megatron supervise: %s; waiting for it\n", err->text);
+            fflush(stdout);
+        }
+        signals_sleep(signals, pause);
+        if (signals->ended || (job && !is_running(job, signals)))
+            return 1;
+        pause = pause < LONGEST_PAUSE / 2 ? 2 * pause : LONGEST_PAUSE;
+    }
+    return 0;
+}
+
+static int run_once(const char *const *words, size_t count, const char *save, int64_t newest,
                     struct signals *signals, struct error *err)
 {
     const char **resumed;
     int code;
 
-    if (newest_iteration(save) < 0)
+    if (newest < 0)
         return run_command(words, -1, signals, err);
     resumed = resumed_words(words, count, save);
     if (!resumed)
@@ -323,10 +348,9 @@ static int launch_anew(const char *command, const char *job, int code, struct si
 }
 
 /* Say and count the end of a start; -1 where there were too many without a new checkpoint. */
-static int count_end(const char *save, int code, int64_t most, struct idle *idle, struct error *err)
+static int count_end(const char *save, int code, int64_t iteration, int64_t most, struct idle *idle,
+                     struct error *err)
 {
-    int64_t iteration = newest_iteration(save);
-
     count_start(save, iteration, idle);
     printf("megatron supervise: the run ended with code %d; its last checkpoint is of iteration "
            "%" PRId64 "\n",
@@ -347,18 +371,23 @@ static int supervise(const struct supervise_options *given, const char *const *w
     const char *save = value_of(words, "--save"), *job = getenv("SLURM_JOB_ID");
     struct signals signals;
     struct idle idle;
-    int launches = 0;
+    int64_t newest;
+    int launches = 0, rc;
 
     if (!save)
         return error_set(err, "the command saves no checkpoints to go on from; give it --save DIR");
     signals_open(&signals, !job);
-    read_idle(save, &idle);
-    for (;;) {
+    for (int started = 0;; started = 1) {
         int code;
 
+        rc = find_newest(save, job, &signals, &newest, err);
+        if (rc != 0)
+            return rc;
+        if (!started)
+            read_idle(save, &idle);
         forget(save, TRAIN_BEGUN);
         forget(save, TRAIN_DONE);
-        code = run_once(words, count, save, &signals, err);
+        code = run_once(words, count, save, newest, &signals, err);
         if (!signals.ended && is_unlaunched(words, save, job, code)) {
             if (launch_anew(words[0], job, code, &signals, &launches))
                 continue;
@@ -368,7 +397,10 @@ static int supervise(const struct supervise_options *given, const char *const *w
         }
         if (code <= 0 || code == EXIT_USAGE || code == 126 || code == 127 || signals.ended)
             return code;
-        if (count_end(save, code, given->starts, &idle, err) < 0)
+        rc = find_newest(save, job, &signals, &newest, err);
+        if (rc != 0)
+            return rc < 0 ? -1 : code;
+        if (count_end(save, code, newest, given->starts, &idle, err) < 0)
             return -1;
         if (code == TRAIN_ENDED_EARLY)
             return job && is_running(job, &signals) ? requeue(job, code, &signals, err) : code;

@@ -35,6 +35,49 @@ codes 0
 mkdir -p save/iter_0000010
 try "$megatron" supervise -- ./run --load-hf x --save save
 is "$(grep '^words:' <<<"$out")" "words: --save save --load save" "also where a kill left a checkpoint that is not named yet"
+# A file server that is away: neither a run without checkpoints nor one that may begin anew.
+away='#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+static int is_away(const char *path)
+{
+    errno = ESTALE;
+    return strncmp(path, "save", 4) == 0 && access("away", F_OK) == 0;
+}
+FILE *fopen(const char *path, const char *mode)
+{
+    return is_away(path) ? (errno = ESTALE, NULL) : ((FILE * (*)(const char *, const char *))dlsym(RTLD_NEXT, "fopen"))(path, mode);
+}
+DIR *opendir(const char *path)
+{
+    return is_away(path) ? (errno = ESTALE, NULL) : ((DIR * (*)(const char *))dlsym(RTLD_NEXT, "opendir"))(path);
+}'
+if ! command -v "${CC:-cc}" >/dev/null; then
+    ok "a file server that is away # SKIP no compiler" true
+elif ok "a file server can be made to go away" "${CC:-cc}" -shared -fPIC -o away.so -xc - -ldl <<<"$away"; then
+    printf '#!/bin/bash\n[ -e was-away ] || { touch was-away away; (sleep 4; rm away) >/dev/null 2>&1 & }\nexec ./run "$@"\n' >leaving
+    chmod +x leaving
+    codes "1 10" 0
+    try env LD_PRELOAD="$work/away.so" "$megatron" supervise -- ./leaving --load-hf x --save save
+    is "$rc" 0 "a crash while the file server is away"
+    is "$(grep '^words:' <<<"$out" | sed -n 2p)" "words: --save save --load save" "  does not begin anew" || diag "$out"
+    is "$(grep -c 'cannot read save/latest_checkpointed_iteration.txt: Stale file handle; waiting for it' <<<"$out")" 1 "  which is said once"
+    codes 0
+    touch away
+    (sleep 2; rm away) &
+    try env LD_PRELOAD="$work/away.so" "$megatron" supervise -- ./run --load-hf x --save save
+    is "$(grep -c '^words: --load-hf x --save save$' <<<"$out")" 1 "at the first start, too" || diag "$out"
+    wait
+fi
+codes 0
+touch file
+try "$megatron" supervise -- ./run --save file/save
+is "$rc $(grep -c '^words:' <<<"$out")" "1 0" "a directory that can never be"
+like "$out" '--save: cannot read file/save/latest_checkpointed_iteration.txt: Not a directory' "  is said"
 codes nothing nothing 0
 mkdir save
 touch save/.done
