@@ -182,7 +182,7 @@ struct checkpoint *checkpoint_create(const struct checkpoint_config *config, str
     c->parameters = model_parameters_of(model);
     c->shard = pieces_shard(&parallel->layout, &parallel->at);
     c->leads = parallel->comm->rank == parallel->comm->size - 1;
-    c->saved = -1;
+    c->saved = c->back_to = -1;
     c->held = -1;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->change, NULL);

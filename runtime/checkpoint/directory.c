@@ -260,10 +260,19 @@ static int take_name(const char *temporary, const char *final, int *replaces, st
     return 0;
 }
 
+/* Let LATEST of 'path' name 'iteration'. */
+static int name_latest(const char *path, int64_t iteration, struct error *err)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%" PRId64 "\n", iteration);
+    return directory_write(path, LATEST, text, strlen(text), err);
+}
+
 int directory_commit(const char *path, const char *temporary, int64_t iteration,
                      atomic_int_fast64_t *moved, struct error *err)
 {
-    char final[PATH_MAX], text[32];
+    char final[PATH_MAX];
     struct error ignored;
     int replaces;
 
@@ -274,8 +283,7 @@ int directory_commit(const char *path, const char *temporary, int64_t iteration,
     if (take_name(temporary, final, &replaces, err) < 0 || directory_sync(path, err) < 0)
         return -1;
     moved_count(moved);
-    snprintf(text, sizeof(text), "%" PRId64 "\n", iteration);
-    if (directory_write(path, LATEST, text, strlen(text), err) < 0)
+    if (name_latest(path, iteration, err) < 0)
         return -1;
     moved_count(moved);
     /* What cannot be removed is tried again at the next start. */
@@ -319,21 +327,71 @@ static int prune_one(const char *path, int64_t iteration, int *removed, atomic_i
 int directory_prune(const char *path, int64_t keep, int *removed, atomic_int_fast64_t *moved,
                     struct error *err)
 {
-    int64_t *list, latest = directory_latest(path);
-    size_t count;
-    int rc;
+    int64_t *list, latest;
+    size_t count, first = 0;
+    int rc = 0;
 
     if (removed)
         *removed = 0;
-    rc = directory_list(path, &list, &count, err);
-    if (rc < 0)
-        return rc;
+    if (read_latest(path, &latest, err) < 0 || directory_list(path, &list, &count, err) < 0)
+        return -1;
+    while (latest >= 0 && first < count && list[first] > latest)
+        first++;
     /* One that cannot be removed does not keep the others. */
-    for (size_t i = (size_t)keep; i < count; i++)
-        if (list[i] != latest && prune_one(path, list[i], removed, moved, rc < 0 ? NULL : err) < 0)
+    for (size_t i = first; i < count; i++)
+        if (i - first >= (size_t)keep &&
+            prune_one(path, list[i], removed, moved, rc < 0 ? NULL : err) < 0)
             rc = -1;
     free(list);
     return rc;
+}
+
+/* Make path/abandoned-1, or with the first number that is free. */
+static int make_abandoned(const char *path, char name[PATH_MAX], struct error *err)
+{
+    for (int i = 1; i <= NAMES; i++) {
+        if (directory_path(name, err, "%s/abandoned-%d", path, i) < 0)
+            return -1;
+        if (mkdir(name, 0777) == 0)
+            return 0;
+        if (errno != EEXIST)
+            break;
+    }
+    return error_set_errno(err, errno, "cannot make %s", name);
+}
+
+static int move_one(const char *path, const char *to, int64_t iteration, struct error *err)
+{
+    char from[PATH_MAX], name[PATH_MAX];
+
+    if (directory_path(from, err, "%s/iter_%07" PRId64, path, iteration) < 0 ||
+        directory_path(name, err, "%s/iter_%07" PRId64, to, iteration) < 0)
+        return -1;
+    return rename(from, name) < 0 ? error_set_errno(err, errno, "cannot rename %s", from) : 0;
+}
+
+int directory_abandon(const char *path, int64_t iteration, char to[PATH_MAX], struct error *err)
+{
+    int64_t *list;
+    size_t count;
+    int rc;
+
+    to[0] = '\0';
+    if (directory_list(path, &list, &count, err) < 0)
+        return -1;
+    /* From here on the run goes on from where it went back to, whatever interrupts this. */
+    rc = name_latest(path, iteration, err);
+    if (rc == 0 && count > 0 && list[0] > iteration) {
+        rc = make_abandoned(path, to, err);
+        if (rc == 0)
+            rc = name_latest(to, list[0], err);
+    }
+    for (size_t i = 0; i < count && list[i] > iteration && rc == 0; i++)
+        rc = move_one(path, to, list[i], err);
+    free(list);
+    if (rc == 0 && to[0])
+        rc = directory_sync(to, err);
+    return rc < 0 ? -1 : directory_sync(path, err);
 }
 
 int directory_clean(const char *path, struct error *err)

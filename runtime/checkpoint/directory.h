@@ -57,10 +57,17 @@ int directory_commit(const char *path, const char *temporary, int64_t iteration,
  */
 int directory_remove(const char *path, atomic_int_fast64_t *moved, struct error *err);
 
-/* Remove all checkpoints but the newest 'keep' and the one that latest_... names. 'removed' (may be
- * NULL) counts them. Where one cannot be removed, the others are, and 'err' names the first. */
+/* Remove all checkpoints but the one that latest_... names, 'keep' - 1 before it, and those after
+ * it, which are no part of what goes on from it. Without that file: all but the newest 'keep'.
+ * 'removed' (may be NULL) counts them. Where one cannot be removed, the others are, and 'err' names
+ * the first. */
 int directory_prune(const char *path, int64_t keep, int *removed, atomic_int_fast64_t *moved,
                     struct error *err);
+
+/* A run went back to 'iteration': let latest_... name that, and move what comes after it to a
+ * directory of checkpoints of its own in 'path', which 'to' names then; empty: there was nothing.
+ */
+int directory_abandon(const char *path, int64_t iteration, char to[PATH_MAX], struct error *err);
 
 /* Remove what unfinished saves left behind; the same holds for what cannot be removed. */
 int directory_clean(const char *path, struct error *err);

@@ -62,9 +62,14 @@ static int write_index(struct checkpoint *c, struct error *err)
 static int commit(struct checkpoint *c, struct error *err)
 {
     atomic_store(&c->committed, 0);
+    c->abandoned[0] = '\0';
     if (write_index(c, err) < 0)
         return -1;
     moved_count(&c->moved);
+    /* Before what it saves could take the place of what it leaves behind. */
+    if (c->back_to >= 0 && directory_abandon(c->config.save, c->back_to, c->abandoned, err) < 0)
+        return -1;
+    c->back_to = -1;
     if (directory_commit(c->config.save, c->temporary, c->progress.iteration, &c->moved, err) < 0)
         return -1;
     /* The checkpoint is there, whatever becomes of the old ones. */
@@ -324,6 +329,11 @@ static void end_saved(struct checkpoint *c)
                    "  successfully saved checkpoint from iteration %7" PRId64
                    " to %s (%.3f s, the copy to save took %.3f s of them)",
                    c->progress.iteration, c->config.save, seconds, c->stalled);
+    if (c->abandoned[0])
+        checkpoint_say(c,
+                       "  the checkpoints after the one that the run went back to are in %s now; "
+                       "remove them when nobody needs them",
+                       c->abandoned);
     if (c->leftover.text[0])
         checkpoint_say(c, "WARNING: old checkpoints stay: %s", c->leftover.text);
 }

@@ -248,10 +248,25 @@ static int run_verify(const struct checkpoint_options *given, const char *direct
     return faults ? 1 : 0;
 }
 
+/* How many checkpoints come after the one that a run goes on from? */
+static size_t count_later(const char *directory)
+{
+    int64_t *list, latest = directory_latest(directory);
+    size_t count, later = 0;
+
+    if (latest < 0 || directory_list(directory, &list, &count, NULL) < 0)
+        return 0;
+    while (later < count && list[later] > latest)
+        later++;
+    free(list);
+    return later;
+}
+
 static int run_prune(const struct checkpoint_options *given, const char *directory,
                      struct error *err)
 {
     struct error busy;
+    size_t later;
     int removed, held, rc;
 
     if (given->keep_last < 0)
@@ -261,6 +276,10 @@ static int run_prune(const struct checkpoint_options *given, const char *directo
     held = directory_lock(directory, &busy);
     rc = held < 0 ? 0 : directory_clean(directory, err);
     printf("removed %d checkpoint%s from %s\n", removed, removed == 1 ? "" : "s", directory);
+    later = count_later(directory);
+    if (later > 0)
+        printf("%zu after that of iteration %" PRId64 ", which " LATEST " names, stay%s\n", later,
+               directory_latest(directory), later == 1 ? "s" : "");
     if (held < 0)
         printf("what is unfinished there stays: %s\n", busy.text);
     else

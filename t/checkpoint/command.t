@@ -57,6 +57,14 @@ like "$out" 'prune needs --keep-last N' "prune asks how many"
 mkdir run/iter_0000009.tmp-1
 check prune run --keep-last 2
 is "$(ls run | tr '\n' ' ')" "iter_0000006 iter_0000008 latest_checkpointed_iteration.txt " "prune"
+# What comes after the one that a run goes on from was not saved by it, and is not its own to remove.
+mkdir run/iter_000000{2,4}
+echo 6 >run/latest_checkpointed_iteration.txt
+check prune run --keep-last 2
+is "$(ls run | tr '\n' ' ')" "iter_0000004 iter_0000006 iter_0000008 latest_checkpointed_iteration.txt " "prune counts from the latest down"
+like "$out" '^1 after that of iteration 6, which latest_checkpointed_iteration.txt names, stays$' "  and says what stays"
+rmdir run/iter_0000004
+echo 8 >run/latest_checkpointed_iteration.txt
 # A directory of the same file system that is mounted in a checkpoint tells by no number of its device.
 if unshare -rm true 2>/dev/null; then
     mkdir -p theirs/more run/iter_0000006/{a,bound,c} && touch theirs/more/kept

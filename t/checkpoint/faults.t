@@ -174,6 +174,19 @@ like "$out" 'iter_0000004: whole' "an iteration that is saved a second time repl
 is "$(ls twice | tr '\n' ' ')" "iter_0000004 latest_checkpointed_iteration.txt " "and leaves nothing else"
 train 1 --save few --save-interval 1 --keep-last 2
 is "$(ls few | tr '\n' ' ')" "iter_0000007 iter_0000008 latest_checkpointed_iteration.txt " "--keep-last 2"
+# Back to an earlier one: what the run saves from there is kept, and what it leaves behind is, too, by itself.
+rm -rf few
+train 1 --save few --save-interval 2 --keep-last 3
+train 1 --save few --load few --ckpt-step 4 --save-interval 1 --keep-last 3 --exit-interval 5
+is "$(ls few | tr '\n' ' ')" "abandoned-1 iter_0000004 iter_0000005 latest_checkpointed_iteration.txt " "--ckpt-step 4 of 8"
+is "$(cat few/latest_checkpointed_iteration.txt)" 5 "  goes on from what it saves"
+like "$out" 'the checkpoints after the one that the run went back to are in few/abandoned-1 now' "  says where the others are"
+train 1 --load few/abandoned-1
+like "$out" 'loaded checkpoint from few/abandoned-1 at iteration 8' "  from which another run can go on"
+train 1 --save few --load few --save-interval 1 --keep-last 3
+is "$(ls few few/abandoned-1 | xargs)" "few: abandoned-1 iter_0000006 iter_0000007 iter_0000008 latest_checkpointed_iteration.txt \
+few/abandoned-1: iter_0000006 iter_0000008 latest_checkpointed_iteration.txt" "  and this one over the same numbers"
+same few/iter_0000008 few/abandoned-1/iter_0000008 "  to the same end"
 # People put things into the directory of a checkpoint, such as what they export of it.
 rm -rf few
 train 1 --save few --exit-interval 4
