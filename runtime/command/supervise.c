@@ -3,7 +3,7 @@
 #include "commands.h"
 #include "directory.h"
 #include "option.h"
-#include "origin.h"
+#include "supervise.h"
 #include "train.h"
 
 #include <errno.h>
@@ -86,76 +86,6 @@ static void signals_sleep(struct signals *s, int64_t seconds)
     }
 }
 
-/* The value of an option among the words of a command; the last one counts. NULL: not there. */
-static const char *value_of(const char *const *words, const char *name)
-{
-    size_t length = strlen(name);
-    const char *value = NULL;
-
-    for (; *words; words++) {
-        if (strcmp(words[0], name) == 0 && words[1])
-            value = words[1];
-        else if (strncmp(words[0], name, length) == 0 && words[0][length] == '=')
-            value = words[0] + length + 1;
-    }
-    return value;
-}
-
-/* Does the run's newest checkpoint have the optimizer? One that was imported, or saved with
- * --no-save-optim, has not. One that cannot be read is not to be gone on from without it. */
-static int has_optimizer(const char *save)
-{
-    struct step_rules ignored_rules;
-    struct error ignored;
-
-    return origin_schedule(&ignored_rules, save, -1, &ignored) != 0;
-}
-
-/* How many words, from the first of 'words' on, say where a run begins and not how it goes on? */
-static size_t beginning(const char *const *words, const char *save)
-{
-    static const char *const flags[] = {"--finetune", "--no-load-rng", "--no-load-optim"};
-    static const char *const values[] = {"--load", "--load-hf", "--ckpt-step"};
-
-    if (strcmp(words[0], "--no-load-optim") == 0 && !has_optimizer(save))
-        return 0;
-    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
-        if (strcmp(words[0], flags[i]) == 0)
-            return 1;
-    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
-        size_t length = strlen(values[i]);
-
-        if (strncmp(words[0], values[i], length) != 0)
-            continue;
-        if (words[0][length] == '=')
-            return 1;
-        if (words[0][length] == '\0' && words[1])
-            return 2;
-    }
-    return 0;
-}
-
-/* The words of the command for a run that has a checkpoint of its own: it goes on from that, not
- * from where it once began. */
-static const char **resumed_words(const char *const *words, size_t count, const char *save)
-{
-    const char **out = calloc(count + 3, sizeof(*out));
-    size_t n = 0;
-
-    if (!out)
-        return NULL;
-    for (size_t i = 0; i < count;) {
-        size_t left_out = beginning(words + i, save);
-
-        if (left_out == 0)
-            out[n++] = words[i++];
-        i += left_out;
-    }
-    out[n++] = "--load";
-    out[n] = save;
-    return out;
-}
-
 /* Run a command and wait for it; its exit code as a shell has it. With 'output' (a pipe's end) that
  * is its standard output. */
 static int run_command(const char *const *words, int output, struct signals *signals,
@@ -234,12 +164,14 @@ static int find_newest(const char *save, const char *job, struct signals *signal
 static int run_once(const char *const *words, size_t count, const char *save, int64_t newest,
                     struct signals *signals, struct error *err)
 {
-    const char **resumed;
+    const char **resumed, *step;
     int code;
 
     if (newest < 0)
         return run_command(words, -1, signals, err);
-    resumed = resumed_words(words, count, save);
+    if (words_step(words, save, &step, err) < 0)
+        return -1;
+    resumed = words_resumed(words, count, save, step);
     if (!resumed)
         return error_set(err, "out of memory");
     code = run_command(resumed, -1, signals, err);
@@ -368,7 +300,7 @@ static int count_end(const char *save, int code, int64_t iteration, int64_t most
 static int supervise(const struct supervise_options *given, const char *const *words, size_t count,
                      struct error *err)
 {
-    const char *save = value_of(words, "--save"), *job = getenv("SLURM_JOB_ID");
+    const char *save = words_value(words, "--save"), *job = getenv("SLURM_JOB_ID");
     struct signals signals;
     struct idle idle;
     int64_t newest;

@@ -35,6 +35,28 @@ codes 0
 mkdir -p save/iter_0000010
 try "$megatron" supervise -- ./run --load-hf x --save save
 is "$(grep '^words:' <<<"$out")" "words: --save save --load save" "also where a kill left a checkpoint that is not named yet"
+# Back to an earlier one of its own, until it has saved from there: over crashes, and over a requeue.
+codes 1 "1 100" 0
+mkdir save && echo 100 >save/latest_checkpointed_iteration.txt
+try "$megatron" supervise -- ./run --load save --ckpt-step 40 --save save
+is "$(grep '^words:' <<<"$out" | sort | uniq -c | xargs)" \
+    "1 words: --save save --load save 2 words: --save save --load save --ckpt-step 40" "--ckpt-step, until the run has saved"
+is "$(grep -c 'the run goes back to iteration 40 (--ckpt-step)' <<<"$out")" 2 "  which is said"
+echo 0 >codes
+try "$megatron" supervise -- ./run --load save --ckpt-step=40 --save save
+is "$(grep '^words:' <<<"$out")" "words: --save save --load save" "  and a later start of the job does not go back again"
+like "$out" '--ckpt-step 40 is left out: the run has saved since .* remove save/.ckpt-step' "  which is said"
+echo 0 >codes
+try "$megatron" supervise -- ./run --ckpt-step 60 --save save
+is "$(grep '^words:' <<<"$out")" "words: --save save --load save --ckpt-step 60" "  but to another one"
+printf '0\n' >codes
+try "$megatron" supervise -- ./run --load save --save save
+printf '0\n' >codes
+try "$megatron" supervise -- ./run --load save --ckpt-step 60 --save save
+is "$(grep '^words:' <<<"$out")" "words: --save save --load save --ckpt-step 60" "  or after a start without it"
+printf '0\n' >codes
+try "$megatron" supervise -- ./run --load . --ckpt-step 60 --save save
+is "$(grep '^words:' <<<"$out")" "words: --save save --load save" "that of another run is where this one began"
 # A file server that is away: neither a run without checkpoints nor one that may begin anew.
 away='#define _GNU_SOURCE
 #include <dirent.h>
