@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include "clock.h"
 #include "commands.h"
 #include "directory.h"
 #include "option.h"
@@ -23,26 +24,30 @@
 /* Steps in a row that could not be launched before they count as starts. */
 enum { LAUNCHES = 20 };
 
-/* Seconds. */
-enum { LONGEST_PAUSE = 60 };
+/* Seconds: between two starts without progress, and between two looks at a directory that is away.
+ */
+enum { LONGEST_PAUSE = 300, LONGEST_LOOK = 60 };
 
 struct supervise_options {
-    int64_t starts;
+    int64_t starts, pause;
 };
 
 /* clang-format off */
 static const struct option options[] = {
     {"starts", OPTION_INT, offsetof(struct supervise_options, starts), "N",
      "starts in a row without a new checkpoint before it gives up (3)", 0, 1, 1000000},
+    {"pause", OPTION_INT, offsetof(struct supervise_options, pause), "SECONDS",
+     "from a start to the next; four times more after each without a new checkpoint (15)", 0, 0, LONGEST_PAUSE},
     {0, 0, 0, 0, 0, 0, 0, 0},
 };
 /* clang-format on */
 
 static void print_usage(void)
 {
-    printf("Usage: megatron supervise [--starts N] -- srun ... megatron train ... --save DIR ...\n"
-           "Start a training run, and start it again from its last checkpoint until it is done:\n"
-           "at once after a crash, by way of the queue where its job's time is over.\n");
+    printf(
+        "Usage: megatron supervise [--starts N] [--pause SECONDS] -- srun ... megatron train ...\n"
+        "Start a training run, and start it again from its last checkpoint until it is done:\n"
+        "at once after a crash, by way of the queue where its job's time is over.\n");
     options_print(options, stdout);
 }
 
@@ -156,7 +161,7 @@ static int find_newest(const char *save, const char *job, struct signals *signal
         signals_sleep(signals, pause);
         if (signals->ended || (job && !is_running(job, signals)))
             return 1;
-        pause = pause < LONGEST_PAUSE / 2 ? 2 * pause : LONGEST_PAUSE;
+        pause = pause < LONGEST_LOOK / 2 ? 2 * pause : LONGEST_LOOK;
     }
     return 0;
 }
@@ -297,19 +302,43 @@ static int count_end(const char *save, int code, int64_t iteration, int64_t most
                      idle->starts, save);
 }
 
+/* Seconds until the next start, of one that has begun 'lived' seconds ago. What ends starts one
+ * after the other may be a file system or a network that is away for minutes. */
+static int64_t pause_after(const struct supervise_options *given, const struct idle *idle,
+                           double lived)
+{
+    int64_t pause = given->pause;
+
+    for (int64_t i = 1; i < idle->starts && pause < LONGEST_PAUSE; i++)
+        pause *= 4;
+    if (pause > LONGEST_PAUSE)
+        pause = LONGEST_PAUSE;
+    pause -= (int64_t)lived;
+    return pause > 0 || given->pause == 0 ? pause : 1;
+}
+
+static void say_pause(int64_t seconds)
+{
+    if (seconds <= 1)
+        return;
+    printf("megatron supervise: the next start is in %" PRId64 " s\n", seconds);
+    fflush(stdout);
+}
+
 static int supervise(const struct supervise_options *given, const char *const *words, size_t count,
                      struct error *err)
 {
     const char *save = words_value(words, "--save"), *job = getenv("SLURM_JOB_ID");
     struct signals signals;
     struct idle idle;
-    int64_t newest;
+    int64_t newest, pause;
     int launches = 0, rc;
 
     if (!save)
         return error_set(err, "the command saves no checkpoints to go on from; give it --save DIR");
     signals_open(&signals, !job);
     for (int started = 0;; started = 1) {
+        double began;
         int code;
 
         rc = find_newest(save, job, &signals, &newest, err);
@@ -319,6 +348,7 @@ static int supervise(const struct supervise_options *given, const char *const *w
             read_idle(save, &idle);
         forget(save, TRAIN_BEGUN);
         forget(save, TRAIN_DONE);
+        began = clock_now();
         code = run_once(words, count, save, newest, &signals, err);
         if (!signals.ended && is_unlaunched(words, save, job, code)) {
             if (launch_anew(words[0], job, code, &signals, &launches))
@@ -338,7 +368,9 @@ static int supervise(const struct supervise_options *given, const char *const *w
             return job && is_running(job, &signals) ? requeue(job, code, &signals, err) : code;
         if (job && !is_running(job, &signals))
             return code;
-        signals_sleep(&signals, idle.starts);
+        pause = pause_after(given, &idle, clock_now() - began);
+        say_pause(pause);
+        signals_sleep(&signals, pause);
         if (signals.ended)
             return code;
     }
@@ -346,7 +378,7 @@ static int supervise(const struct supervise_options *given, const char *const *w
 
 static int run_supervise(int argc, const char *const *argv, struct error *err)
 {
-    struct supervise_options given = {.starts = 3};
+    struct supervise_options given = {.starts = 3, .pause = 15};
     struct options_result result;
     int rc = options_parse(options, &given, argc, argv, &result, err);
 
