@@ -293,6 +293,49 @@ unlinkat rank_00000 --keep-last,1 rank 1 could remove nothing of old checkpoints
 END
 fi
 
+# The last save is not given up at its first failure. Without a compiler the pauses take their time.
+hasty='#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+unsigned sleep(unsigned seconds)
+{
+    return 0 * seconds;
+}
+int mkdir(const char *path, mode_t mode)
+{
+    static int failures;
+    const char *most = getenv("FAILURES");
+
+    errno = EIO;
+    if (most && strstr(path, "iter_0000008.tmp") && failures++ < atoi(most))
+        return -1;
+    return ((__typeof__(&mkdir))dlsym(RTLD_NEXT, "mkdir"))(path, mode);
+}'
+hasty_library=
+if ! command -v "${CC:-cc}" >/dev/null; then
+    ok "a last save that fails # SKIP no compiler" true
+elif ok "a last save can be made to fail" "${CC:-cc}" -shared -fPIC -o hasty.so -xc - -ldl <<<"$hasty"; then
+    hasty_library=$scratch/hasty.so
+    for interval in 4 5; do
+        for failures in 2 9; do
+            rm -rf late
+            MEGATRON_JOB_END=$(($(date +%s) + 100000)) FAILURES=$failures LD_PRELOAD=$hasty_library \
+                train 2 $t 2 --save late --save-interval $interval --async-save
+            is "$rc $(cat late/latest_checkpointed_iteration.txt)" "$([ $failures = 2 ] && echo 0 8 || echo 1 $interval)" \
+                "a last save that fails $failures times, --save-interval $interval" || diag "$(tail -n 5 <<<"$out")"
+            is "$(grep -o 'tried again in [0-9]* s' <<<"$out" | grep -o '[0-9]*' | xargs)" "$([ $failures = 2 ] && echo 5 15 || echo 5 15 45)" \
+                "  is tried again"
+        done
+        like "$out" 'the last checkpoint, of iteration 8, could not be saved to late; the warnings above say why' "  or is an error"
+    done
+    rm -rf late
+    MEGATRON_JOB_END=$(($(date +%s) + 13)) FAILURES=1 LD_PRELOAD=$hasty_library train 1 --save late --save-interval 8
+    is "$rc $(grep -c 'tried again' <<<"$out")" "1 0" "not where the job ends before" || diag "$(tail -n 5 <<<"$out")"
+fi
+
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     chmod 755 "$scratch"
     mkdir -m 555 sealed
@@ -305,10 +348,10 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     like "$out" '--load: cannot read sealed/.*: Permission denied' "and why"
     mkdir small
     if mount -t tmpfs -o size=1500k none small 2>/dev/null; then
-        train 1 --save small --save-interval 4
+        LD_PRELOAD=$hasty_library train 1 --save small --save-interval 4
         like "$out" 'successfully saved checkpoint from iteration +4' "the first one fits a small disk"
         like "$out" 'WARNING: no checkpoint at iteration 8: .*No space left on device; training goes on' "the second does not"
-        like "$out" 'the last checkpoint could not be saved' "which is an error at the end only"
+        like "$out" 'the last checkpoint, of iteration 8, could not be saved' "which is an error at the end only"
         is "$(ls small | tr '\n' ' ')" "iter_0000004 latest_checkpointed_iteration.txt " "the good one stays"
         train 1 --load small --save small2
         same whole/iter_0000008 small2/iter_0000008 "and is whole"
@@ -344,7 +387,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
         umount few/iter_*/busy
     fi
 fi
-out=$(ulimit -f 100; "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 --save limit --save-interval 4 2>&1)
+out=$(ulimit -f 100; LD_PRELOAD=$hasty_library "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 --save limit --save-interval 4 2>&1)
 like "$out" 'WARNING: no checkpoint at iteration 4: .*File too large; training goes on' "a limit on the size of files"
 like "$out" 'iteration +8/ ' "the run goes on all the same"
 
