@@ -90,16 +90,22 @@ int checkpoint_from_leader(struct checkpoint *c, int64_t *number, struct error *
 /* The leader takes the directory for this run. */
 static int take_directory(struct checkpoint *c, struct error *err)
 {
-    struct error leftover;
+    struct error leftover, unlocked;
 
     if (!c->leads)
         return 0;
     if (directory_prepare(c->config.save, err) < 0)
         return -1;
-    c->held = directory_lock(c->config.save, err);
+    c->held = directory_lock(c->config.save, &unlocked, err);
     if (c->held < 0)
         return -1;
-    if (directory_clean(c->config.save, &leftover) < 0)
+    if (unlocked.text[0])
+        checkpoint_say(c,
+                       "WARNING: %s: a second run that saves there would not be noticed, and what "
+                       "unfinished saves left stays, as it may be that one's; let the file system "
+                       "be mounted with locks (flock)",
+                       unlocked.text);
+    else if (directory_clean(c->config.save, &leftover) < 0)
         checkpoint_say(c, "WARNING: what an unfinished save left stays: %s", leftover.text);
     return 0;
 }

@@ -18,8 +18,9 @@ int directory_path(char out[PATH_MAX], struct error *err, const char *format, ..
 
 /* Take the directory for a run that saves there: a descriptor to close at its end, or -1 where
  * another run holds it. The lock is the kernel's and ends with the process, however that ends; the
- * file .lock says whose it is. */
-int directory_lock(const char *path, struct error *err);
+ * file .lock says whose it is. On a file system without locks 'unlocked' says so, and another run
+ * may be there as well; else it is empty. */
+int directory_lock(const char *path, struct error *unlocked, struct error *err);
 
 /* Make 'path' and its parents where missing, and see that a file can be made in it. */
 int directory_prepare(const char *path, struct error *err);
@@ -69,7 +70,7 @@ int directory_prune(const char *path, int64_t keep, int *removed, atomic_int_fas
  */
 int directory_abandon(const char *path, int64_t iteration, char to[PATH_MAX], struct error *err);
 
-/* Remove what unfinished saves left behind; the same holds for what cannot be removed. */
+/* Remove what unfinished saves left behind: only for who holds the lock. The same holds for what cannot be removed. */
 int directory_clean(const char *path, struct error *err);
 
 #endif
