@@ -99,6 +99,8 @@ static int take_directory(struct checkpoint *c, struct error *err)
     c->held = directory_lock(c->config.save, &unlocked, err);
     if (c->held < 0)
         return -1;
+    if (directory_restore(c->config.save, err) < 0)
+        return -1;
     if (unlocked.text[0])
         checkpoint_say(c,
                        "WARNING: %s: a second run that saves there would not be noticed, and what "

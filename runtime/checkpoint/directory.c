@@ -14,6 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Behind the name of a checkpoint that is being replaced. */
+#define OLDER ".tmp-older"
+
 /* For what is being removed: what got stuck there keeps its own. */
 enum { NAMES = 1000 };
 
@@ -246,7 +249,7 @@ static int take_name(const char *temporary, const char *final, int *replaces, st
     if (errno != EINVAL && errno != ENOSYS && errno != EEXIST)
         return error_set_errno(err, errno, "cannot rename %s", temporary);
     /* A file system that can do neither: one after the other. */
-    if (directory_path(older, err, "%s.tmp-older", final) < 0)
+    if (directory_path(older, err, "%s" OLDER, final) < 0)
         return -1;
     *replaces = rename(final, older) == 0;
     if (rename(temporary, final) < 0) {
@@ -391,6 +394,30 @@ int directory_abandon(const char *path, int64_t iteration, char to[PATH_MAX], st
     free(list);
     if (rc == 0 && to[0])
         rc = directory_sync(to, err);
+    return rc < 0 ? -1 : directory_sync(path, err);
+}
+
+int directory_restore(const char *path, struct error *err)
+{
+    DIR *directory = opendir(path);
+    struct dirent *entry;
+    int rc = 0;
+
+    if (!directory)
+        return error_set_errno(err, errno, "cannot open %s", path);
+    while ((entry = readdir(directory))) {
+        size_t length = strlen(entry->d_name), tail = strlen(OLDER);
+        char name[sizeof(entry->d_name)];
+
+        if (length <= tail || strcmp(entry->d_name + length - tail, OLDER) != 0)
+            continue;
+        snprintf(name, sizeof(name), "%.*s", (int)(length - tail), entry->d_name);
+        if (iteration_of(name) < 0 || faccessat(dirfd(directory), name, F_OK, 0) == 0)
+            continue;
+        if (renameat(dirfd(directory), entry->d_name, dirfd(directory), name) < 0)
+            rc = error_set_errno(err, errno, "cannot rename %s/%s", path, entry->d_name);
+    }
+    closedir(directory);
     return rc < 0 ? -1 : directory_sync(path, err);
 }
 

@@ -70,6 +70,10 @@ int directory_prune(const char *path, int64_t keep, int *removed, atomic_int_fas
  */
 int directory_abandon(const char *path, int64_t iteration, char to[PATH_MAX], struct error *err);
 
+/* Give a checkpoint that was being replaced its name back, where what was to replace it has not got
+ * that: a save was killed between two renames, on a file system that cannot exchange names. */
+int directory_restore(const char *path, struct error *err);
+
 /* Remove what unfinished saves left behind: only for who holds the lock. The same holds for what cannot be removed. */
 int directory_clean(const char *path, struct error *err);
 

@@ -274,7 +274,9 @@ static int run_prune(const struct checkpoint_options *given, const char *directo
     if (directory_prune(directory, given->keep_last, &removed, NULL, err) < 0)
         return -1;
     held = directory_lock(directory, &unlocked, &busy);
-    rc = held < 0 || unlocked.text[0] ? 0 : directory_clean(directory, err);
+    rc = held < 0 || unlocked.text[0] ? 0 : directory_restore(directory, err);
+    if (rc == 0 && held >= 0 && !unlocked.text[0])
+        rc = directory_clean(directory, err);
     printf("removed %d checkpoint%s from %s\n", removed, removed == 1 ? "" : "s", directory);
     later = count_later(directory);
     if (later > 0)

@@ -59,6 +59,12 @@ train 1 --load run
 rm -rf run && cp -r whole run && cp -r run/iter_0000008 run/iter_0000009.tmp-1234
 train 1 --save run --load run
 ok "what a killed save left is removed" test ! -e run/iter_0000009.tmp-1234
+# Killed while one was to be replaced, where names cannot change places: it has no name, and must not go.
+mv run/iter_0000008 run/iter_0000008.tmp-older && mkdir run/iter_0000008.tmp-1234 run/iter_0000006.tmp-older
+train 1 --save run --load run
+like "$out" 'successfully loaded checkpoint from run at iteration 8' "a checkpoint that was to be replaced gets its name back"
+is "$(ls run | tr '\n' ' ')" "iter_0000003 iter_0000006 iter_0000008 latest_checkpointed_iteration.txt " "  and the rest goes"
+same whole/iter_0000008 run/iter_0000008 "  and it is whole"
 rm -f run/latest_checkpointed_iteration.txt
 train 1 --load run
 like "$out" 'loaded checkpoint from run at iteration 8' "without the file that names it the newest is found"
