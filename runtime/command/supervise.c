@@ -28,6 +28,9 @@ enum { LAUNCHES = 20 };
  */
 enum { LONGEST_PAUSE = 300, LONGEST_LOOK = 60 };
 
+/* Seconds of a job's time in which nothing is started any more; of a short one a tenth. */
+enum { LITTLE = 300 };
+
 struct supervise_options {
     int64_t starts, pause;
 };
@@ -117,23 +120,58 @@ static int run_command(const char *const *words, int output, struct signals *sig
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* A job that was cancelled or preempted is not ours to requeue: only one that still runs. */
-static int is_running(const char *job, struct signals *signals)
+/* Seconds of a time as squeue writes it, [[days-]hours:]minutes:seconds; -1: no number. */
+static int64_t seconds_of(const char *text)
 {
-    const char *words[] = {"squeue", "-h", "-j", job, "-o", "%T", NULL};
-    char text[64] = "";
+    int64_t days = 0, parts[3] = {0}, count = 0;
+    const char *dash = strchr(text, '-');
+
+    if (text[0] < '0' || text[0] > '9')
+        return -1;
+    if (dash)
+        days = strtoll(text, NULL, 10);
+    for (text = dash ? dash + 1 : text; count < 3; text++) {
+        parts[count++] = strtoll(text, (char **)(uintptr_t)&text, 10);
+        if (*text != ':')
+            break;
+    }
+    if (count == 2)
+        return 60 * parts[0] + parts[1];
+    return 86400 * days + 3600 * parts[0] + 60 * parts[1] + parts[2];
+}
+
+enum answer { GO_ON, END, REQUEUE };
+
+/* May something be started in the job in 'seconds'? A job that was cancelled or preempted is not
+ * ours to requeue: only one that still runs. Where little of its time is left, a start would come
+ * to nothing, and Slurm end the job for good. */
+static enum answer ask_job(const char *job, int64_t seconds, struct signals *signals)
+{
+    const char *words[] = {"squeue", "-h", "-j", job, "-o", "%T %L %l", NULL};
+    char text[128] = "", state[32] = "", left_text[32] = "", limit_text[32] = "";
     struct error ignored;
+    int64_t left, limit, little;
     ssize_t got;
     int ends[2], code;
 
+    if (!job)
+        return GO_ON;
     if (pipe2(ends, O_CLOEXEC) < 0)
-        return 0;
-    /* A word fits the pipe, so that the order of wait and read does not matter. */
+        return END;
+    /* A line fits the pipe, so that the order of wait and read does not matter. */
     code = run_command(words, ends[1], signals, &ignored);
     close(ends[1]);
     got = read(ends[0], text, sizeof(text) - 1);
     close(ends[0]);
-    return code != 0 || (got > 0 && strncmp(text, "RUNNING", 7) == 0);
+    if (code != 0)
+        return GO_ON;
+    if (got <= 0 || sscanf(text, "%31s %31s %31s", state, left_text, limit_text) < 1 ||
+        strcmp(state, "RUNNING") != 0)
+        return END;
+    left = seconds_of(left_text);
+    limit = seconds_of(limit_text);
+    little = limit < 10 * LITTLE ? limit / 10 : LITTLE;
+    return left >= 0 && limit >= 0 && left - seconds < little ? REQUEUE : GO_ON;
 }
 
 /* Errors of a directory that stay as they are; what else may be wrong with a file system may pass.
@@ -144,14 +182,16 @@ static int is_lasting(int number)
 }
 
 /* The iteration of the newest checkpoint, -1: there is none. A file server that is away hides them,
- * and a run must not begin anew beside them: wait until it can be known. Returns 0, 1 where this
- * command is to end before that, or -1. */
+ * and a run must not begin anew beside them: wait until it can be known. Returns GO_ON, what the
+ * job answers where it does not go on until then, or -1. */
 static int find_newest(const char *save, const char *job, struct signals *signals,
                        int64_t *iteration, struct error *err)
 {
     int64_t pause = 1;
 
     while (directory_newest(save, -1, iteration, err) < 0) {
+        enum answer answer;
+
         if (is_lasting(errno))
             return error_prefix(err, "--save");
         if (pause == 1) {
@@ -159,11 +199,12 @@ static int find_newest(const char *save, const char *job, struct signals *signal
             fflush(stdout);
         }
         signals_sleep(signals, pause);
-        if (signals->ended || (job && !is_running(job, signals)))
-            return 1;
+        answer = signals->ended ? END : ask_job(job, 0, signals);
+        if (answer != GO_ON)
+            return (int)answer;
         pause = pause < LONGEST_LOOK / 2 ? 2 * pause : LONGEST_LOOK;
     }
-    return 0;
+    return GO_ON;
 }
 
 static int run_once(const char *const *words, size_t count, const char *save, int64_t newest,
@@ -278,7 +319,7 @@ static int launch_anew(const char *command, const char *job, int code, struct si
     printf("megatron supervise: %s ended with code %d, but the run has not %s\n", command, code,
            code == 0 ? "come to its end" : "begun");
     fflush(stdout);
-    if (++*launches > LAUNCHES || (job && !is_running(job, signals)))
+    if (++*launches > LAUNCHES || ask_job(job, 0, signals) == END)
         return 0;
     signals_sleep(signals, 1);
     return !signals->ended;
@@ -314,7 +355,7 @@ static int64_t pause_after(const struct supervise_options *given, const struct i
     if (pause > LONGEST_PAUSE)
         pause = LONGEST_PAUSE;
     pause -= (int64_t)lived;
-    return pause > 0 || given->pause == 0 ? pause : 1;
+    return pause > 0 ? pause : given->pause > 0;
 }
 
 static void say_pause(int64_t seconds)
@@ -325,25 +366,57 @@ static void say_pause(int64_t seconds)
     fflush(stdout);
 }
 
+/* End as the job answered, with the run's code. */
+static int end_with(enum answer answer, const char *job, int code, struct signals *signals,
+                    struct error *err)
+{
+    return answer == REQUEUE ? requeue(job, code, signals, err) : code;
+}
+
+/* What follows a run that ended with 'code' after 'lived' seconds and is not done: GO_ON after a
+ * pause, another answer, or -1 to give up. */
+static int follow(const struct supervise_options *given, const char *save, const char *job,
+                  int code, double lived, struct idle *idle, struct signals *signals,
+                  struct error *err)
+{
+    int64_t newest, pause;
+    int answer = find_newest(save, job, signals, &newest, err);
+
+    if (answer != GO_ON)
+        return answer;
+    if (count_end(save, code, newest, given->starts, idle, err) < 0)
+        return -1;
+    if (code == TRAIN_ENDED_EARLY)
+        return job && ask_job(job, 0, signals) != END ? REQUEUE : END;
+    pause = pause_after(given, idle, lived);
+    answer = (int)ask_job(job, pause, signals);
+    if (answer == REQUEUE)
+        printf("megatron supervise: too little of the job's time is left for another start\n");
+    if (answer != GO_ON)
+        return answer;
+    say_pause(pause);
+    signals_sleep(signals, pause);
+    return signals->ended ? END : GO_ON;
+}
+
 static int supervise(const struct supervise_options *given, const char *const *words, size_t count,
                      struct error *err)
 {
     const char *save = words_value(words, "--save"), *job = getenv("SLURM_JOB_ID");
     struct signals signals;
     struct idle idle;
-    int64_t newest, pause;
-    int launches = 0, rc;
+    int64_t newest;
+    int launches = 0, answer, code = 1;
 
     if (!save)
         return error_set(err, "the command saves no checkpoints to go on from; give it --save DIR");
     signals_open(&signals, !job);
     for (int started = 0;; started = 1) {
         double began;
-        int code;
 
-        rc = find_newest(save, job, &signals, &newest, err);
-        if (rc != 0)
-            return rc;
+        answer = find_newest(save, job, &signals, &newest, err);
+        if (answer != GO_ON)
+            return answer < 0 ? -1 : end_with((enum answer)answer, job, code, &signals, err);
         if (!started)
             read_idle(save, &idle);
         forget(save, TRAIN_BEGUN);
@@ -359,20 +432,9 @@ static int supervise(const struct supervise_options *given, const char *const *w
         }
         if (code <= 0 || code == EXIT_USAGE || code == 126 || code == 127 || signals.ended)
             return code;
-        rc = find_newest(save, job, &signals, &newest, err);
-        if (rc != 0)
-            return rc < 0 ? -1 : code;
-        if (count_end(save, code, newest, given->starts, &idle, err) < 0)
-            return -1;
-        if (code == TRAIN_ENDED_EARLY)
-            return job && is_running(job, &signals) ? requeue(job, code, &signals, err) : code;
-        if (job && !is_running(job, &signals))
-            return code;
-        pause = pause_after(given, &idle, clock_now() - began);
-        say_pause(pause);
-        signals_sleep(&signals, pause);
-        if (signals.ended)
-            return code;
+        answer = follow(given, save, job, code, clock_now() - began, &idle, &signals, err);
+        if (answer != GO_ON)
+            return answer < 0 ? -1 : end_with((enum answer)answer, job, code, &signals, err);
     }
 }
 

@@ -128,6 +128,22 @@ is "$rc" 1 "so does one that crashes before"
 codes killed137 killed137 0
 try "$megatron" supervise --pause 0 --starts 1 -- ./megatron train --save save
 is "$rc" 1 "and one that is killed outside of a job"
+# Near the end of the job's time it is not started again, but by way of the queue.
+printf '#!/bin/sh\necho "words: $*"\nkill -TERM $PPID\n' >bin/scontrol
+chmod +x bin/scontrol
+while read -r left limit starts text; do
+    printf '#!/bin/sh\necho RUNNING %s %s\n' "$left" "$limit" >bin/squeue
+    codes "1 10" 0
+    try "${in_job[@]}" "$megatron" supervise --pause 0 -- ./run --save save
+    is "$(grep -c '^words: --' <<<"$out") $(grep '^words: req' <<<"$out")" "$starts ${text:+words: $text}" "a crash with $left of $limit left"
+done <<'END'
+4:59 2-00:00:00 1 requeue 1
+5:01 1:00:00 2
+0:59 10:00 1 requeue 1
+1:01 10:00 2
+1-00:00:10 2-00:00:00 2
+UNLIMITED UNLIMITED 2
+END
 codes 2 0
 try "$megatron" supervise --pause 0 -- ./run --save save
 is "$rc" 2 "options that are wrong: its code"
