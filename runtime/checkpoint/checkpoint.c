@@ -87,6 +87,24 @@ int checkpoint_from_leader(struct checkpoint *c, int64_t *number, struct error *
 
 /* --- Set-up ---------------------------------------------------------------------------------- */
 
+/* How long the last save there took; 0 where nobody has noted that. */
+static double read_seconds(const char *directory)
+{
+    char path[PATH_MAX];
+    double seconds = 0;
+    FILE *file;
+
+    if (directory_path(path, NULL, "%s/" SECONDS_NAME, directory) < 0)
+        return 0;
+    file = fopen(path, "re");
+    if (!file)
+        return 0;
+    if (fscanf(file, "%lf", &seconds) != 1 || !(seconds > 0 && seconds < 1e6))
+        seconds = 0;
+    fclose(file);
+    return seconds;
+}
+
 /* The leader takes the directory for this run. */
 static int take_directory(struct checkpoint *c, struct error *err)
 {
@@ -101,6 +119,7 @@ static int take_directory(struct checkpoint *c, struct error *err)
         return -1;
     if (directory_restore(c->config.save, err) < 0)
         return -1;
+    c->expected = read_seconds(c->config.save);
     if (unlocked.text[0])
         checkpoint_say(c,
                        "WARNING: %s: a second run that saves there would not be noticed, and what "

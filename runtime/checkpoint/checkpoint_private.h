@@ -34,6 +34,7 @@ struct checkpoint {
     struct progress progress;
     char temporary[PATH_MAX];
     double began, stalled, seconds;
+    double expected; /* seconds that the last save there took, of an earlier run; leader only */
     int64_t saved;
     int failed;
     int warned; /* training had to wait for a save, and that was said */
@@ -64,6 +65,9 @@ struct checkpoint {
     char abandoned[PATH_MAX]; /* where to it has just moved what came after that, or empty */
     struct error leftover;    /* why old checkpoints could not be removed; empty: they could */
 };
+
+/* Beside the checkpoints: the seconds that the last save took. */
+#define SECONDS_NAME ".save-seconds"
 
 int checkpoint_arrays_of(const struct checkpoint *c);
 

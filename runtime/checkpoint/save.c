@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -59,6 +60,16 @@ static int write_index(struct checkpoint *c, struct error *err)
     return rc;
 }
 
+/* For the next run there: how long before its end it has to save. */
+static void write_seconds(const struct checkpoint *c)
+{
+    struct error ignored;
+    char text[32];
+
+    snprintf(text, sizeof(text), "%.3f\n", clock_now() - c->began);
+    directory_write(c->config.save, SECONDS_NAME, text, strlen(text), &ignored);
+}
+
 static int commit(struct checkpoint *c, struct error *err)
 {
     atomic_store(&c->committed, 0);
@@ -77,6 +88,7 @@ static int commit(struct checkpoint *c, struct error *err)
     c->leftover.text[0] = '\0';
     if (c->config.keep_last > 0)
         directory_prune(c->config.save, c->config.keep_last, NULL, &c->moved, &c->leftover);
+    write_seconds(c);
     return 0;
 }
 
@@ -447,5 +459,5 @@ int checkpoint_failed(const struct checkpoint *c)
 
 double checkpoint_seconds(const struct checkpoint *c)
 {
-    return c->seconds;
+    return c->saved >= 0 ? c->seconds : c->expected;
 }

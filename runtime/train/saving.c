@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Before the first save has shown how long one takes: seconds to allow for it. */
+/* Before the first save has shown how long one takes: seconds to allow for it, at least. */
 #define FIRST_SAVE 60.0
 
 /* Seconds to wait before each further try of the last save. */
@@ -137,8 +137,9 @@ static int must_end(const struct saving *s)
         return 1;
     if (s->world->job_end == 0 || !s->checkpoint || !a->save)
         return 0;
-    margin = checkpoint_saved(s->checkpoint) < 0 ? FIRST_SAVE
-                                                 : 10 + 2 * checkpoint_seconds(s->checkpoint);
+    margin = 10 + 2 * checkpoint_seconds(s->checkpoint);
+    if (checkpoint_saved(s->checkpoint) < 0)
+        margin = fmax(margin, FIRST_SAVE);
     margin += s->longest_period + 2 * s->longest_step;
     if (margin > s->margin_most)
         margin = s->margin_most;

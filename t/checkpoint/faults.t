@@ -452,6 +452,11 @@ elif ok "a start can be made slow" "${CC:-cc}" -shared -fPIC -o begin.so -xc - <
     rm -rf run
     MEGATRON_JOB_END=2000 LD_PRELOAD=$scratch/begin.so train 1 --save run --global-batch-size 2 --train-iters 500 --eval-iters 0
     is "$rc" 0 "a slow start does not end a run early" || diag "$(tail -n 3 <<<"$out")"
+    like "$(cat run/.save-seconds)" '^[0-9]+\.[0-9]+$' "how long the last save took is kept"
+    # 150 s are left, and the last save of the job before took 100.
+    rm -rf run/* && echo 100 >run/.save-seconds
+    MEGATRON_JOB_END=2000 LD_PRELOAD=$scratch/begin.so train 1 --save run --global-batch-size 2 --train-iters 500 --eval-iters 0
+    is "$rc" 75 "  and counts before the first one of the next run" || diag "$(tail -n 3 <<<"$out")"
 fi
 
 rm -rf run
