@@ -181,6 +181,23 @@ static int is_lasting(int number)
     return number == EACCES || number == ENOTDIR || number == ENAMETOOLONG || number == ELOOP;
 }
 
+/* As directory_newest. 'iteration' is that of the last look before; checkpoints that were there
+ * then and are gone are on a file system that is not mounted now. */
+static int look(const char *save, int64_t *iteration, struct error *err)
+{
+    int64_t found;
+
+    if (directory_newest(save, -1, &found, err) < 0)
+        return -1;
+    if (found < 0 && *iteration >= 0) {
+        error_set(err, "the checkpoints in %s are gone", save);
+        errno = ENOENT;
+        return -1;
+    }
+    *iteration = found;
+    return 0;
+}
+
 /* The iteration of the newest checkpoint, -1: there is none. A file server that is away hides them,
  * and a run must not begin anew beside them: wait until it can be known. Returns GO_ON, what the
  * job answers where it does not go on until then, or -1. */
@@ -189,13 +206,13 @@ static int find_newest(const char *save, const char *job, struct signals *signal
 {
     int64_t pause = 1;
 
-    while (directory_newest(save, -1, iteration, err) < 0) {
+    while (look(save, iteration, err) < 0) {
         enum answer answer;
 
         if (is_lasting(errno))
             return error_prefix(err, "--save");
         if (pause == 1) {
-            printf("megatron supervise: %s; waiting for it\n", err->text);
+            printf("megatron supervise: %s; waiting for them\n", err->text);
             fflush(stdout);
         }
         signals_sleep(signals, pause);
@@ -376,15 +393,15 @@ static int end_with(enum answer answer, const char *job, int code, struct signal
 /* What follows a run that ended with 'code' after 'lived' seconds and is not done: GO_ON after a
  * pause, another answer, or -1 to give up. */
 static int follow(const struct supervise_options *given, const char *save, const char *job,
-                  int code, double lived, struct idle *idle, struct signals *signals,
-                  struct error *err)
+                  int code, double lived, int64_t *newest, struct idle *idle,
+                  struct signals *signals, struct error *err)
 {
-    int64_t newest, pause;
-    int answer = find_newest(save, job, signals, &newest, err);
+    int64_t pause;
+    int answer = find_newest(save, job, signals, newest, err);
 
     if (answer != GO_ON)
         return answer;
-    if (count_end(save, code, newest, given->starts, idle, err) < 0)
+    if (count_end(save, code, *newest, given->starts, idle, err) < 0)
         return -1;
     if (code == TRAIN_ENDED_EARLY)
         return job && ask_job(job, 0, signals) != END ? REQUEUE : END;
@@ -405,7 +422,7 @@ static int supervise(const struct supervise_options *given, const char *const *w
     const char *save = words_value(words, "--save"), *job = getenv("SLURM_JOB_ID");
     struct signals signals;
     struct idle idle;
-    int64_t newest;
+    int64_t newest = -1;
     int launches = 0, answer, code = 1;
 
     if (!save)
@@ -432,7 +449,7 @@ static int supervise(const struct supervise_options *given, const char *const *w
         }
         if (code <= 0 || code == EXIT_USAGE || code == 126 || code == 127 || signals.ended)
             return code;
-        answer = follow(given, save, job, code, clock_now() - began, &idle, &signals, err);
+        answer = follow(given, save, job, code, clock_now() - began, &newest, &idle, &signals, err);
         if (answer != GO_ON)
             return answer < 0 ? -1 : end_with((enum answer)answer, job, code, &signals, err);
     }

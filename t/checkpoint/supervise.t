@@ -87,7 +87,7 @@ elif ok "a file server can be made to go away" "${CC:-cc}" -shared -fPIC -o away
     try env LD_PRELOAD="$work/away.so" "$megatron" supervise --pause 0 -- ./leaving --load-hf x --save save
     is "$rc" 0 "a crash while the file server is away"
     is "$(grep '^words:' <<<"$out" | sed -n 2p)" "words: --save save --load save" "  does not begin anew" || diag "$out"
-    is "$(grep -c 'cannot read save/latest_checkpointed_iteration.txt: Stale file handle; waiting for it' <<<"$out")" 1 "  which is said once"
+    is "$(grep -c 'cannot read save/latest_checkpointed_iteration.txt: Stale file handle; waiting for them' <<<"$out")" 1 "  which is said once"
     codes 0
     touch away
     (sleep 2; rm away) &
@@ -95,6 +95,17 @@ elif ok "a file server can be made to go away" "${CC:-cc}" -shared -fPIC -o away
     is "$(grep -c '^words: --load-hf x --save save$' <<<"$out")" 1 "at the first start, too" || diag "$out"
     wait
 fi
+cat >unmounting <<'EOT'
+#!/bin/bash
+./run "$@" && exit
+[ "$(cat save/*.txt)" = 10 ] || { mv save unmounted; (sleep 2; mv unmounted save) >/dev/null 2>&1 & }
+exit 1
+EOT
+chmod +x unmounting
+codes "1 10" "1 20" 0
+try "$megatron" supervise --pause 0 -- ./unmounting --load-hf x --save save
+is "$(grep '^words:' <<<"$out" | sed -n 3p)" "words: --save save --load save" "nor does a crash while it is not mounted" || diag "$out"
+like "$out" 'the checkpoints in save are gone; waiting for them' "  which is said"
 codes 0
 touch file
 try "$megatron" supervise --pause 0 -- ./run --save file/save
