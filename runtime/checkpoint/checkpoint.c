@@ -87,19 +87,46 @@ int checkpoint_from_leader(struct checkpoint *c, int64_t *number, struct error *
 
 /* --- Set-up ---------------------------------------------------------------------------------- */
 
+/* How long the last save there took; 0 where nobody has noted that. */
+static double read_seconds(const char *directory)
+{
+    char path[PATH_MAX];
+    double seconds = 0;
+    FILE *file;
+
+    if (directory_path(path, NULL, "%s/" SECONDS_NAME, directory) < 0)
+        return 0;
+    file = fopen(path, "re");
+    if (!file)
+        return 0;
+    if (fscanf(file, "%lf", &seconds) != 1 || !(seconds > 0 && seconds < 1e6))
+        seconds = 0;
+    fclose(file);
+    return seconds;
+}
+
 /* The leader takes the directory for this run. */
 static int take_directory(struct checkpoint *c, struct error *err)
 {
-    struct error leftover;
+    struct error leftover, unlocked;
 
     if (!c->leads)
         return 0;
     if (directory_prepare(c->config.save, err) < 0)
         return -1;
-    c->held = directory_lock(c->config.save, err);
+    c->held = directory_lock(c->config.save, &unlocked, err);
     if (c->held < 0)
         return -1;
-    if (directory_clean(c->config.save, &leftover) < 0)
+    if (directory_restore(c->config.save, err) < 0)
+        return -1;
+    c->expected = read_seconds(c->config.save);
+    if (unlocked.text[0])
+        checkpoint_say(c,
+                       "WARNING: %s: a second run that saves there would not be noticed, and what "
+                       "unfinished saves left stays, as it may be that one's; let the file system "
+                       "be mounted with locks (flock)",
+                       unlocked.text);
+    else if (directory_clean(c->config.save, &leftover) < 0)
         checkpoint_say(c, "WARNING: what an unfinished save left stays: %s", leftover.text);
     return 0;
 }
@@ -182,7 +209,7 @@ struct checkpoint *checkpoint_create(const struct checkpoint_config *config, str
     c->parameters = model_parameters_of(model);
     c->shard = pieces_shard(&parallel->layout, &parallel->at);
     c->leads = parallel->comm->rank == parallel->comm->size - 1;
-    c->saved = -1;
+    c->saved = c->back_to = -1;
     c->held = -1;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->change, NULL);

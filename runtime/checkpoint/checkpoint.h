@@ -85,7 +85,8 @@ int checkpoint_wait(struct checkpoint *checkpoint, struct error *err);
 int64_t checkpoint_saved(const struct checkpoint *checkpoint);
 int checkpoint_failed(const struct checkpoint *checkpoint);
 
-/* Seconds that saves took, the longest; 0 before the first. */
+/* Seconds that saves took, the longest; before the first, on one rank, those of the last save of an
+ * earlier run in that directory. 0: nothing is known. */
 double checkpoint_seconds(const struct checkpoint *checkpoint);
 
 #endif

@@ -34,6 +34,7 @@ struct checkpoint {
     struct progress progress;
     char temporary[PATH_MAX];
     double began, stalled, seconds;
+    double expected; /* seconds that the last save there took, of an earlier run; leader only */
     int64_t saved;
     int failed;
     int warned; /* training had to wait for a save, and that was said */
@@ -43,6 +44,7 @@ struct checkpoint {
     struct device_stream *stream; /* of the copies, beside the model's */
     struct device_event *stepped; /* in the model's stream: what is to be saved is there */
     struct device_event *copied;
+    int64_t back_to;          /* the run went back to this iteration and has not saved; -1: no */
     int copying;              /* the snapshot is not complete yet */
     struct index_file *files; /* of all ranks, on the leader */
 
@@ -60,8 +62,12 @@ struct checkpoint {
     double seen_at;
     int stuck; /* the thread or the copies were given up, and still have the memory */
     struct error failure;
-    struct error leftover; /* why old checkpoints could not be removed; empty: they could */
+    char abandoned[PATH_MAX]; /* where to it has just moved what came after that, or empty */
+    struct error leftover;    /* why old checkpoints could not be removed; empty: they could */
 };
+
+/* Beside the checkpoints: the seconds that the last save took. */
+#define SECONDS_NAME ".save-seconds"
 
 int checkpoint_arrays_of(const struct checkpoint *c);
 

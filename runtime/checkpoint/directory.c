@@ -14,6 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Behind the name of a checkpoint that is being replaced. */
+#define OLDER ".tmp-older"
+
 /* For what is being removed: what got stuck there keeps its own. */
 enum { NAMES = 1000 };
 
@@ -66,21 +69,45 @@ int directory_has(const char *path, const char *name)
     return directory_path(file, NULL, "%s/%s", path, name) == 0 && access(file, F_OK) == 0;
 }
 
-int64_t directory_latest(const char *path)
+/* What LATEST names; -1: no such file, or no number in it. Returns 0, or -1 with errno where it
+ * cannot be known. */
+static int read_latest(const char *path, int64_t *iteration, struct error *err)
 {
     char name[PATH_MAX];
-    long long iteration = -1;
+    long long number = -1;
     FILE *file;
+    int failed = 0;
 
-    if (directory_path(name, NULL, "%s/" LATEST, path) < 0)
+    *iteration = -1;
+    if (directory_path(name, err, "%s/" LATEST, path) < 0) {
+        errno = ENAMETOOLONG;
         return -1;
+    }
     file = fopen(name, "re");
-    if (!file)
-        return -1;
-    if (fscanf(file, "%18lld", &iteration) != 1 || iteration < 0)
-        iteration = -1;
-    fclose(file);
-    return iteration;
+    if (!file && errno == ENOENT)
+        return 0;
+    if (!file) {
+        failed = errno;
+    } else {
+        errno = 0;
+        if (fscanf(file, "%18lld", &number) == 1 && number >= 0)
+            *iteration = number;
+        else if (ferror(file))
+            failed = errno ? errno : EIO;
+        fclose(file);
+    }
+    if (!failed)
+        return 0;
+    error_set_errno(err, failed, "cannot read %s", name);
+    errno = failed;
+    return -1;
+}
+
+int64_t directory_latest(const char *path)
+{
+    int64_t iteration;
+
+    return read_latest(path, &iteration, NULL) < 0 ? -1 : iteration;
 }
 
 static int newer(const void *a, const void *b)
@@ -149,7 +176,9 @@ int directory_newest(const char *path, int64_t below, int64_t *iteration, struct
     int64_t *list;
     size_t count;
 
-    *iteration = below < 0 ? directory_latest(path) : -1;
+    *iteration = -1;
+    if (below < 0 && read_latest(path, iteration, err) < 0)
+        return -1;
     if (*iteration >= 0)
         return 0;
     if (directory_list(path, &list, &count, err) < 0)
@@ -220,7 +249,7 @@ static int take_name(const char *temporary, const char *final, int *replaces, st
     if (errno != EINVAL && errno != ENOSYS && errno != EEXIST)
         return error_set_errno(err, errno, "cannot rename %s", temporary);
     /* A file system that can do neither: one after the other. */
-    if (directory_path(older, err, "%s.tmp-older", final) < 0)
+    if (directory_path(older, err, "%s" OLDER, final) < 0)
         return -1;
     *replaces = rename(final, older) == 0;
     if (rename(temporary, final) < 0) {
@@ -234,10 +263,19 @@ static int take_name(const char *temporary, const char *final, int *replaces, st
     return 0;
 }
 
+/* Let LATEST of 'path' name 'iteration'. */
+static int name_latest(const char *path, int64_t iteration, struct error *err)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%" PRId64 "\n", iteration);
+    return directory_write(path, LATEST, text, strlen(text), err);
+}
+
 int directory_commit(const char *path, const char *temporary, int64_t iteration,
                      atomic_int_fast64_t *moved, struct error *err)
 {
-    char final[PATH_MAX], text[32];
+    char final[PATH_MAX];
     struct error ignored;
     int replaces;
 
@@ -248,8 +286,7 @@ int directory_commit(const char *path, const char *temporary, int64_t iteration,
     if (take_name(temporary, final, &replaces, err) < 0 || directory_sync(path, err) < 0)
         return -1;
     moved_count(moved);
-    snprintf(text, sizeof(text), "%" PRId64 "\n", iteration);
-    if (directory_write(path, LATEST, text, strlen(text), err) < 0)
+    if (name_latest(path, iteration, err) < 0)
         return -1;
     moved_count(moved);
     /* What cannot be removed is tried again at the next start. */
@@ -293,21 +330,95 @@ static int prune_one(const char *path, int64_t iteration, int *removed, atomic_i
 int directory_prune(const char *path, int64_t keep, int *removed, atomic_int_fast64_t *moved,
                     struct error *err)
 {
-    int64_t *list, latest = directory_latest(path);
-    size_t count;
-    int rc;
+    int64_t *list, latest;
+    size_t count, first = 0;
+    int rc = 0;
 
     if (removed)
         *removed = 0;
-    rc = directory_list(path, &list, &count, err);
-    if (rc < 0)
-        return rc;
+    if (read_latest(path, &latest, err) < 0 || directory_list(path, &list, &count, err) < 0)
+        return -1;
+    while (latest >= 0 && first < count && list[first] > latest)
+        first++;
     /* One that cannot be removed does not keep the others. */
-    for (size_t i = (size_t)keep; i < count; i++)
-        if (list[i] != latest && prune_one(path, list[i], removed, moved, rc < 0 ? NULL : err) < 0)
+    for (size_t i = first; i < count; i++)
+        if (i - first >= (size_t)keep &&
+            prune_one(path, list[i], removed, moved, rc < 0 ? NULL : err) < 0)
             rc = -1;
     free(list);
     return rc;
+}
+
+/* Make path/abandoned-1, or with the first number that is free. */
+static int make_abandoned(const char *path, char name[PATH_MAX], struct error *err)
+{
+    for (int i = 1; i <= NAMES; i++) {
+        if (directory_path(name, err, "%s/abandoned-%d", path, i) < 0)
+            return -1;
+        if (mkdir(name, 0777) == 0)
+            return 0;
+        if (errno != EEXIST)
+            break;
+    }
+    return error_set_errno(err, errno, "cannot make %s", name);
+}
+
+static int move_one(const char *path, const char *to, int64_t iteration, struct error *err)
+{
+    char from[PATH_MAX], name[PATH_MAX];
+
+    if (directory_path(from, err, "%s/iter_%07" PRId64, path, iteration) < 0 ||
+        directory_path(name, err, "%s/iter_%07" PRId64, to, iteration) < 0)
+        return -1;
+    return rename(from, name) < 0 ? error_set_errno(err, errno, "cannot rename %s", from) : 0;
+}
+
+int directory_abandon(const char *path, int64_t iteration, char to[PATH_MAX], struct error *err)
+{
+    int64_t *list;
+    size_t count;
+    int rc;
+
+    to[0] = '\0';
+    if (directory_list(path, &list, &count, err) < 0)
+        return -1;
+    /* From here on the run goes on from where it went back to, whatever interrupts this. */
+    rc = name_latest(path, iteration, err);
+    if (rc == 0 && count > 0 && list[0] > iteration) {
+        rc = make_abandoned(path, to, err);
+        if (rc == 0)
+            rc = name_latest(to, list[0], err);
+    }
+    for (size_t i = 0; i < count && list[i] > iteration && rc == 0; i++)
+        rc = move_one(path, to, list[i], err);
+    free(list);
+    if (rc == 0 && to[0])
+        rc = directory_sync(to, err);
+    return rc < 0 ? -1 : directory_sync(path, err);
+}
+
+int directory_restore(const char *path, struct error *err)
+{
+    DIR *directory = opendir(path);
+    struct dirent *entry;
+    int rc = 0;
+
+    if (!directory)
+        return error_set_errno(err, errno, "cannot open %s", path);
+    while ((entry = readdir(directory))) {
+        size_t length = strlen(entry->d_name), tail = strlen(OLDER);
+        char name[sizeof(entry->d_name)];
+
+        if (length <= tail || strcmp(entry->d_name + length - tail, OLDER) != 0)
+            continue;
+        snprintf(name, sizeof(name), "%.*s", (int)(length - tail), entry->d_name);
+        if (iteration_of(name) < 0 || faccessat(dirfd(directory), name, F_OK, 0) == 0)
+            continue;
+        if (renameat(dirfd(directory), entry->d_name, dirfd(directory), name) < 0)
+            rc = error_set_errno(err, errno, "cannot rename %s/%s", path, entry->d_name);
+    }
+    closedir(directory);
+    return rc < 0 ? -1 : directory_sync(path, err);
 }
 
 int directory_clean(const char *path, struct error *err)

@@ -18,8 +18,9 @@ int directory_path(char out[PATH_MAX], struct error *err, const char *format, ..
 
 /* Take the directory for a run that saves there: a descriptor to close at its end, or -1 where
  * another run holds it. The lock is the kernel's and ends with the process, however that ends; the
- * file .lock says whose it is. */
-int directory_lock(const char *path, struct error *err);
+ * file .lock says whose it is. On a file system without locks 'unlocked' says so, and another run
+ * may be there as well; else it is empty. */
+int directory_lock(const char *path, struct error *unlocked, struct error *err);
 
 /* Make 'path' and its parents where missing, and see that a file can be made in it. */
 int directory_prepare(const char *path, struct error *err);
@@ -57,12 +58,23 @@ int directory_commit(const char *path, const char *temporary, int64_t iteration,
  */
 int directory_remove(const char *path, atomic_int_fast64_t *moved, struct error *err);
 
-/* Remove all checkpoints but the newest 'keep' and the one that latest_... names. 'removed' (may be
- * NULL) counts them. Where one cannot be removed, the others are, and 'err' names the first. */
+/* Remove all checkpoints but the one that latest_... names, 'keep' - 1 before it, and those after
+ * it, which are no part of what goes on from it. Without that file: all but the newest 'keep'.
+ * 'removed' (may be NULL) counts them. Where one cannot be removed, the others are, and 'err' names
+ * the first. */
 int directory_prune(const char *path, int64_t keep, int *removed, atomic_int_fast64_t *moved,
                     struct error *err);
 
-/* Remove what unfinished saves left behind; the same holds for what cannot be removed. */
+/* A run went back to 'iteration': let latest_... name that, and move what comes after it to a
+ * directory of checkpoints of its own in 'path', which 'to' names then; empty: there was nothing.
+ */
+int directory_abandon(const char *path, int64_t iteration, char to[PATH_MAX], struct error *err);
+
+/* Give a checkpoint that was being replaced its name back, where what was to replace it has not got
+ * that: a save was killed between two renames, on a file system that cannot exchange names. */
+int directory_restore(const char *path, struct error *err);
+
+/* Remove what unfinished saves left behind: only for who holds the lock. The same holds for what cannot be removed. */
 int directory_clean(const char *path, struct error *err);
 
 #endif

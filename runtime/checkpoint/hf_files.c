@@ -181,8 +181,9 @@ static int open_one(struct hf_file *file, const char *directory, int create, str
 
     if (directory_path(path, err, "%s/%s.new", directory, file->name) < 0)
         return -1;
-    file->fd =
-        open(path, create ? O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC : O_RDWR | O_CLOEXEC, 0666);
+    /* Not to read: for that a client of NFS would read whole pages, and write them back with what
+     * another node has written to their other parts since. */
+    file->fd = open(path, O_WRONLY | O_CLOEXEC | (create ? O_CREAT | O_TRUNC : 0), 0666);
     if (file->fd < 0)
         return error_set_errno(err, errno, "cannot write %s", path);
     if (!create)

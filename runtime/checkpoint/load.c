@@ -255,14 +255,19 @@ static int found_other(const struct checkpoint *c, struct error *err)
     return REFUSED;
 }
 
-/* There is none: fine at the first start of a run that saves there. */
-static int found_none(struct checkpoint *c, struct error *err)
+/* Does the run save where it loads from? */
+static int goes_on(const struct checkpoint *c)
 {
     struct stat a, b;
 
-    if (c->config.save && !c->config.must_find && c->config.step < 0 &&
-        stat(c->config.load, &a) == 0 && stat(c->config.save, &b) == 0 && a.st_dev == b.st_dev &&
-        a.st_ino == b.st_ino) {
+    return c->config.save && stat(c->config.load, &a) == 0 && stat(c->config.save, &b) == 0 &&
+           a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/* There is none: fine at the first start of a run that saves there. */
+static int found_none(struct checkpoint *c, struct error *err)
+{
+    if (!c->config.must_find && c->config.step < 0 && goes_on(c)) {
         checkpoint_say(c, "no checkpoint in %s yet: the run begins", c->config.load);
         return 0;
     }
@@ -332,6 +337,8 @@ int checkpoint_load(struct checkpoint *c, struct checkpoint_loaded *loaded, stru
         below = iteration;
     }
     device_host_release(c->device, host);
+    if (rc == 0 && loaded->found && c->config.step >= 0 && !c->config.finetune && goes_on(c))
+        c->back_to = iteration;
     if (rc == 0 && loaded->found)
         checkpoint_say(c,
                        "  successfully loaded checkpoint from %s at iteration %" PRId64

@@ -39,12 +39,13 @@ static void sign(int fd)
         return;
 }
 
-int directory_lock(const char *path, struct error *err)
+int directory_lock(const char *path, struct error *unlocked, struct error *err)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     char name[PATH_MAX];
     int fd;
 
+    unlocked->text[0] = '\0';
     if (directory_path(name, err, "%s/.lock", path) < 0)
         return -1;
     fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -52,8 +53,10 @@ int directory_lock(const char *path, struct error *err)
         return error_set_errno(err, errno, "cannot write %s", name);
     /* The run before this one may be about to end. */
     for (int i = 0; fcntl(fd, F_OFD_SETLK, &whole) < 0; i++) {
-        if (errno != EAGAIN && errno != EACCES)
-            break; /* a file system without locks */
+        if (errno != EAGAIN && errno != EACCES && errno != EINTR) {
+            error_set_errno(unlocked, errno, "files in %s cannot be locked", path);
+            break;
+        }
         if (i == WAITS)
             return in_use(fd, path, err);
         usleep(WAIT_MICROSECONDS);

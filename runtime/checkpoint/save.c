@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -59,12 +60,27 @@ static int write_index(struct checkpoint *c, struct error *err)
     return rc;
 }
 
+/* For the next run there: how long before its end it has to save. */
+static void write_seconds(const struct checkpoint *c)
+{
+    struct error ignored;
+    char text[32];
+
+    snprintf(text, sizeof(text), "%.3f\n", clock_now() - c->began);
+    directory_write(c->config.save, SECONDS_NAME, text, strlen(text), &ignored);
+}
+
 static int commit(struct checkpoint *c, struct error *err)
 {
     atomic_store(&c->committed, 0);
+    c->abandoned[0] = '\0';
     if (write_index(c, err) < 0)
         return -1;
     moved_count(&c->moved);
+    /* Before what it saves could take the place of what it leaves behind. */
+    if (c->back_to >= 0 && directory_abandon(c->config.save, c->back_to, c->abandoned, err) < 0)
+        return -1;
+    c->back_to = -1;
     if (directory_commit(c->config.save, c->temporary, c->progress.iteration, &c->moved, err) < 0)
         return -1;
     /* The checkpoint is there, whatever becomes of the old ones. */
@@ -72,6 +88,7 @@ static int commit(struct checkpoint *c, struct error *err)
     c->leftover.text[0] = '\0';
     if (c->config.keep_last > 0)
         directory_prune(c->config.save, c->config.keep_last, NULL, &c->moved, &c->leftover);
+    write_seconds(c);
     return 0;
 }
 
@@ -324,6 +341,11 @@ static void end_saved(struct checkpoint *c)
                    "  successfully saved checkpoint from iteration %7" PRId64
                    " to %s (%.3f s, the copy to save took %.3f s of them)",
                    c->progress.iteration, c->config.save, seconds, c->stalled);
+    if (c->abandoned[0])
+        checkpoint_say(c,
+                       "  the checkpoints after the one that the run went back to are in %s now; "
+                       "remove them when nobody needs them",
+                       c->abandoned);
     if (c->leftover.text[0])
         checkpoint_say(c, "WARNING: old checkpoints stay: %s", c->leftover.text);
 }
@@ -437,5 +459,5 @@ int checkpoint_failed(const struct checkpoint *c)
 
 double checkpoint_seconds(const struct checkpoint *c)
 {
-    return c->seconds;
+    return c->saved >= 0 ? c->seconds : c->expected;
 }

@@ -248,22 +248,43 @@ static int run_verify(const struct checkpoint_options *given, const char *direct
     return faults ? 1 : 0;
 }
 
+/* How many checkpoints come after the one that a run goes on from? */
+static size_t count_later(const char *directory)
+{
+    int64_t *list, latest = directory_latest(directory);
+    size_t count, later = 0;
+
+    if (latest < 0 || directory_list(directory, &list, &count, NULL) < 0)
+        return 0;
+    while (later < count && list[later] > latest)
+        later++;
+    free(list);
+    return later;
+}
+
 static int run_prune(const struct checkpoint_options *given, const char *directory,
                      struct error *err)
 {
-    struct error busy;
+    struct error busy, unlocked = {""};
+    size_t later;
     int removed, held, rc;
 
     if (given->keep_last < 0)
         return error_set(err, "prune needs --keep-last N");
     if (directory_prune(directory, given->keep_last, &removed, NULL, err) < 0)
         return -1;
-    held = directory_lock(directory, &busy);
-    rc = held < 0 ? 0 : directory_clean(directory, err);
+    held = directory_lock(directory, &unlocked, &busy);
+    rc = held < 0 || unlocked.text[0] ? 0 : directory_restore(directory, err);
+    if (rc == 0 && held >= 0 && !unlocked.text[0])
+        rc = directory_clean(directory, err);
     printf("removed %d checkpoint%s from %s\n", removed, removed == 1 ? "" : "s", directory);
-    if (held < 0)
-        printf("what is unfinished there stays: %s\n", busy.text);
-    else
+    later = count_later(directory);
+    if (later > 0)
+        printf("%zu after that of iteration %" PRId64 ", which " LATEST " names, stay%s\n", later,
+               directory_latest(directory), later == 1 ? "s" : "");
+    if (held < 0 || unlocked.text[0])
+        printf("what is unfinished there stays: %s\n", held < 0 ? busy.text : unlocked.text);
+    if (held >= 0)
         close(held);
     return rc;
 }

@@ -1,9 +1,10 @@
 #include "config.h"
 
+#include "clock.h"
 #include "commands.h"
 #include "directory.h"
 #include "option.h"
-#include "origin.h"
+#include "supervise.h"
 #include "train.h"
 
 #include <errno.h>
@@ -23,23 +24,33 @@
 /* Steps in a row that could not be launched before they count as starts. */
 enum { LAUNCHES = 20 };
 
+/* Seconds: between two starts without progress, and between two looks at a directory that is away.
+ */
+enum { LONGEST_PAUSE = 300, LONGEST_LOOK = 60 };
+
+/* Seconds of a job's time in which nothing is started any more; of a short one a tenth. */
+enum { LITTLE = 300 };
+
 struct supervise_options {
-    int64_t starts;
+    int64_t starts, pause;
 };
 
 /* clang-format off */
 static const struct option options[] = {
     {"starts", OPTION_INT, offsetof(struct supervise_options, starts), "N",
      "starts in a row without a new checkpoint before it gives up (3)", 0, 1, 1000000},
+    {"pause", OPTION_INT, offsetof(struct supervise_options, pause), "SECONDS",
+     "from a start to the next; four times more after each without a new checkpoint (15)", 0, 0, LONGEST_PAUSE},
     {0, 0, 0, 0, 0, 0, 0, 0},
 };
 /* clang-format on */
 
 static void print_usage(void)
 {
-    printf("Usage: megatron supervise [--starts N] -- srun ... megatron train ... --save DIR ...\n"
-           "Start a training run, and start it again from its last checkpoint until it is done:\n"
-           "at once after a crash, by way of the queue where its job's time is over.\n");
+    printf(
+        "Usage: megatron supervise [--starts N] [--pause SECONDS] -- srun ... megatron train ...\n"
+        "Start a training run, and start it again from its last checkpoint until it is done:\n"
+        "at once after a crash, by way of the queue where its job's time is over.\n");
     options_print(options, stdout);
 }
 
@@ -83,76 +94,6 @@ static void signals_sleep(struct signals *s, int64_t seconds)
     }
 }
 
-/* The value of an option among the words of a command; the last one counts. NULL: not there. */
-static const char *value_of(const char *const *words, const char *name)
-{
-    size_t length = strlen(name);
-    const char *value = NULL;
-
-    for (; *words; words++) {
-        if (strcmp(words[0], name) == 0 && words[1])
-            value = words[1];
-        else if (strncmp(words[0], name, length) == 0 && words[0][length] == '=')
-            value = words[0] + length + 1;
-    }
-    return value;
-}
-
-/* Does the run's newest checkpoint have the optimizer? One that was imported, or saved with
- * --no-save-optim, has not. One that cannot be read is not to be gone on from without it. */
-static int has_optimizer(const char *save)
-{
-    struct step_rules ignored_rules;
-    struct error ignored;
-
-    return origin_schedule(&ignored_rules, save, -1, &ignored) != 0;
-}
-
-/* How many words, from the first of 'words' on, say where a run begins and not how it goes on? */
-static size_t beginning(const char *const *words, const char *save)
-{
-    static const char *const flags[] = {"--finetune", "--no-load-rng", "--no-load-optim"};
-    static const char *const values[] = {"--load", "--load-hf", "--ckpt-step"};
-
-    if (strcmp(words[0], "--no-load-optim") == 0 && !has_optimizer(save))
-        return 0;
-    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
-        if (strcmp(words[0], flags[i]) == 0)
-            return 1;
-    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
-        size_t length = strlen(values[i]);
-
-        if (strncmp(words[0], values[i], length) != 0)
-            continue;
-        if (words[0][length] == '=')
-            return 1;
-        if (words[0][length] == '\0' && words[1])
-            return 2;
-    }
-    return 0;
-}
-
-/* The words of the command for a run that has a checkpoint of its own: it goes on from that, not
- * from where it once began. */
-static const char **resumed_words(const char *const *words, size_t count, const char *save)
-{
-    const char **out = calloc(count + 3, sizeof(*out));
-    size_t n = 0;
-
-    if (!out)
-        return NULL;
-    for (size_t i = 0; i < count;) {
-        size_t left_out = beginning(words + i, save);
-
-        if (left_out == 0)
-            out[n++] = words[i++];
-        i += left_out;
-    }
-    out[n++] = "--load";
-    out[n] = save;
-    return out;
-}
-
 /* Run a command and wait for it; its exit code as a shell has it. With 'output' (a pipe's end) that
  * is its standard output. */
 static int run_command(const char *const *words, int output, struct signals *signals,
@@ -179,42 +120,121 @@ static int run_command(const char *const *words, int output, struct signals *sig
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* A job that was cancelled or preempted is not ours to requeue: only one that still runs. */
-static int is_running(const char *job, struct signals *signals)
+/* Seconds of a time as squeue writes it, [[days-]hours:]minutes:seconds; -1: no number. */
+static int64_t seconds_of(const char *text)
 {
-    const char *words[] = {"squeue", "-h", "-j", job, "-o", "%T", NULL};
-    char text[64] = "";
+    int64_t days = 0, parts[3] = {0}, count = 0;
+    const char *dash = strchr(text, '-');
+
+    if (text[0] < '0' || text[0] > '9')
+        return -1;
+    if (dash)
+        days = strtoll(text, NULL, 10);
+    for (text = dash ? dash + 1 : text; count < 3; text++) {
+        parts[count++] = strtoll(text, (char **)(uintptr_t)&text, 10);
+        if (*text != ':')
+            break;
+    }
+    if (count == 2)
+        return 60 * parts[0] + parts[1];
+    return 86400 * days + 3600 * parts[0] + 60 * parts[1] + parts[2];
+}
+
+enum answer { GO_ON, END, REQUEUE };
+
+/* May something be started in the job in 'seconds'? A job that was cancelled or preempted is not
+ * ours to requeue: only one that still runs. Where little of its time is left, a start would come
+ * to nothing, and Slurm end the job for good. */
+static enum answer ask_job(const char *job, int64_t seconds, struct signals *signals)
+{
+    const char *words[] = {"squeue", "-h", "-j", job, "-o", "%T %L %l", NULL};
+    char text[128] = "", state[32] = "", left_text[32] = "", limit_text[32] = "";
     struct error ignored;
+    int64_t left, limit, little;
     ssize_t got;
     int ends[2], code;
 
+    if (!job)
+        return GO_ON;
     if (pipe2(ends, O_CLOEXEC) < 0)
-        return 0;
-    /* A word fits the pipe, so that the order of wait and read does not matter. */
+        return END;
+    /* A line fits the pipe, so that the order of wait and read does not matter. */
     code = run_command(words, ends[1], signals, &ignored);
     close(ends[1]);
     got = read(ends[0], text, sizeof(text) - 1);
     close(ends[0]);
-    return code != 0 || (got > 0 && strncmp(text, "RUNNING", 7) == 0);
+    if (code != 0)
+        return GO_ON;
+    if (got <= 0 || sscanf(text, "%31s %31s %31s", state, left_text, limit_text) < 1 ||
+        strcmp(state, "RUNNING") != 0)
+        return END;
+    left = seconds_of(left_text);
+    limit = seconds_of(limit_text);
+    little = limit < 10 * LITTLE ? limit / 10 : LITTLE;
+    return left >= 0 && limit >= 0 && left - seconds < little ? REQUEUE : GO_ON;
 }
 
-/* Of the newest checkpoint; -1: none is known. */
-static int64_t newest_iteration(const char *save)
+/* Errors of a directory that stay as they are; what else may be wrong with a file system may pass.
+ */
+static int is_lasting(int number)
 {
-    int64_t iteration;
-
-    return directory_newest(save, -1, &iteration, NULL) < 0 ? -1 : iteration;
+    return number == EACCES || number == ENOTDIR || number == ENAMETOOLONG || number == ELOOP;
 }
 
-static int run_once(const char *const *words, size_t count, const char *save,
+/* As directory_newest. 'iteration' is that of the last look before; checkpoints that were there
+ * then and are gone are on a file system that is not mounted now. */
+static int look(const char *save, int64_t *iteration, struct error *err)
+{
+    int64_t found;
+
+    if (directory_newest(save, -1, &found, err) < 0)
+        return -1;
+    if (found < 0 && *iteration >= 0) {
+        error_set(err, "the checkpoints in %s are gone", save);
+        errno = ENOENT;
+        return -1;
+    }
+    *iteration = found;
+    return 0;
+}
+
+/* The iteration of the newest checkpoint, -1: there is none. A file server that is away hides them,
+ * and a run must not begin anew beside them: wait until it can be known. Returns GO_ON, what the
+ * job answers where it does not go on until then, or -1. */
+static int find_newest(const char *save, const char *job, struct signals *signals,
+                       int64_t *iteration, struct error *err)
+{
+    int64_t pause = 1;
+
+    while (look(save, iteration, err) < 0) {
+        enum answer answer;
+
+        if (is_lasting(errno))
+            return error_prefix(err, "--save");
+        if (pause == 1) {
+            printf("megatron supervise: %s; waiting for them\n", err->text);
+            fflush(stdout);
+        }
+        signals_sleep(signals, pause);
+        answer = signals->ended ? END : ask_job(job, 0, signals);
+        if (answer != GO_ON)
+            return (int)answer;
+        pause = pause < LONGEST_LOOK / 2 ? 2 * pause : LONGEST_LOOK;
+    }
+    return GO_ON;
+}
+
+static int run_once(const char *const *words, size_t count, const char *save, int64_t newest,
                     struct signals *signals, struct error *err)
 {
-    const char **resumed;
+    const char **resumed, *step;
     int code;
 
-    if (newest_iteration(save) < 0)
+    if (newest < 0)
         return run_command(words, -1, signals, err);
-    resumed = resumed_words(words, count, save);
+    if (words_step(words, save, &step, err) < 0)
+        return -1;
+    resumed = words_resumed(words, count, save, step);
     if (!resumed)
         return error_set(err, "out of memory");
     code = run_command(resumed, -1, signals, err);
@@ -316,17 +336,16 @@ static int launch_anew(const char *command, const char *job, int code, struct si
     printf("megatron supervise: %s ended with code %d, but the run has not %s\n", command, code,
            code == 0 ? "come to its end" : "begun");
     fflush(stdout);
-    if (++*launches > LAUNCHES || (job && !is_running(job, signals)))
+    if (++*launches > LAUNCHES || ask_job(job, 0, signals) == END)
         return 0;
     signals_sleep(signals, 1);
     return !signals->ended;
 }
 
 /* Say and count the end of a start; -1 where there were too many without a new checkpoint. */
-static int count_end(const char *save, int code, int64_t most, struct idle *idle, struct error *err)
+static int count_end(const char *save, int code, int64_t iteration, int64_t most, struct idle *idle,
+                     struct error *err)
 {
-    int64_t iteration = newest_iteration(save);
-
     count_start(save, iteration, idle);
     printf("megatron supervise: the run ended with code %d; its last checkpoint is of iteration "
            "%" PRId64 "\n",
@@ -341,24 +360,86 @@ static int count_end(const char *save, int code, int64_t most, struct idle *idle
                      idle->starts, save);
 }
 
+/* Seconds until the next start, of one that has begun 'lived' seconds ago. What ends starts one
+ * after the other may be a file system or a network that is away for minutes. */
+static int64_t pause_after(const struct supervise_options *given, const struct idle *idle,
+                           double lived)
+{
+    int64_t pause = given->pause;
+
+    for (int64_t i = 1; i < idle->starts && pause < LONGEST_PAUSE; i++)
+        pause *= 4;
+    if (pause > LONGEST_PAUSE)
+        pause = LONGEST_PAUSE;
+    pause -= (int64_t)lived;
+    return pause > 0 ? pause : given->pause > 0;
+}
+
+static void say_pause(int64_t seconds)
+{
+    if (seconds <= 1)
+        return;
+    printf("megatron supervise: the next start is in %" PRId64 " s\n", seconds);
+    fflush(stdout);
+}
+
+/* End as the job answered, with the run's code. */
+static int end_with(enum answer answer, const char *job, int code, struct signals *signals,
+                    struct error *err)
+{
+    return answer == REQUEUE ? requeue(job, code, signals, err) : code;
+}
+
+/* What follows a run that ended with 'code' after 'lived' seconds and is not done: GO_ON after a
+ * pause, another answer, or -1 to give up. */
+static int follow(const struct supervise_options *given, const char *save, const char *job,
+                  int code, double lived, int64_t *newest, struct idle *idle,
+                  struct signals *signals, struct error *err)
+{
+    int64_t pause;
+    int answer = find_newest(save, job, signals, newest, err);
+
+    if (answer != GO_ON)
+        return answer;
+    if (count_end(save, code, *newest, given->starts, idle, err) < 0)
+        return -1;
+    if (code == TRAIN_ENDED_EARLY)
+        return job && ask_job(job, 0, signals) != END ? REQUEUE : END;
+    pause = pause_after(given, idle, lived);
+    answer = (int)ask_job(job, pause, signals);
+    if (answer == REQUEUE)
+        printf("megatron supervise: too little of the job's time is left for another start\n");
+    if (answer != GO_ON)
+        return answer;
+    say_pause(pause);
+    signals_sleep(signals, pause);
+    return signals->ended ? END : GO_ON;
+}
+
 static int supervise(const struct supervise_options *given, const char *const *words, size_t count,
                      struct error *err)
 {
-    const char *save = value_of(words, "--save"), *job = getenv("SLURM_JOB_ID");
+    const char *save = words_value(words, "--save"), *job = getenv("SLURM_JOB_ID");
     struct signals signals;
     struct idle idle;
-    int launches = 0;
+    int64_t newest = -1;
+    int launches = 0, answer, code = 1;
 
     if (!save)
         return error_set(err, "the command saves no checkpoints to go on from; give it --save DIR");
     signals_open(&signals, !job);
-    read_idle(save, &idle);
-    for (;;) {
-        int code;
+    for (int started = 0;; started = 1) {
+        double began;
 
+        answer = find_newest(save, job, &signals, &newest, err);
+        if (answer != GO_ON)
+            return answer < 0 ? -1 : end_with((enum answer)answer, job, code, &signals, err);
+        if (!started)
+            read_idle(save, &idle);
         forget(save, TRAIN_BEGUN);
         forget(save, TRAIN_DONE);
-        code = run_once(words, count, save, &signals, err);
+        began = clock_now();
+        code = run_once(words, count, save, newest, &signals, err);
         if (!signals.ended && is_unlaunched(words, save, job, code)) {
             if (launch_anew(words[0], job, code, &signals, &launches))
                 continue;
@@ -368,21 +449,15 @@ static int supervise(const struct supervise_options *given, const char *const *w
         }
         if (code <= 0 || code == EXIT_USAGE || code == 126 || code == 127 || signals.ended)
             return code;
-        if (count_end(save, code, given->starts, &idle, err) < 0)
-            return -1;
-        if (code == TRAIN_ENDED_EARLY)
-            return job && is_running(job, &signals) ? requeue(job, code, &signals, err) : code;
-        if (job && !is_running(job, &signals))
-            return code;
-        signals_sleep(&signals, idle.starts);
-        if (signals.ended)
-            return code;
+        answer = follow(given, save, job, code, clock_now() - began, &newest, &idle, &signals, err);
+        if (answer != GO_ON)
+            return answer < 0 ? -1 : end_with((enum answer)answer, job, code, &signals, err);
     }
 }
 
 static int run_supervise(int argc, const char *const *argv, struct error *err)
 {
-    struct supervise_options given = {.starts = 3};
+    struct supervise_options given = {.starts = 3, .pause = 15};
     struct options_result result;
     int rc = options_parse(options, &given, argc, argv, &result, err);
 

@@ -8,9 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-/* Before the first save has shown how long one takes: seconds to allow for it. */
+/* Before the first save has shown how long one takes: seconds to allow for it, at least. */
 #define FIRST_SAVE 60.0
+
+/* Seconds to wait before each further try of the last save. */
+static const unsigned pauses[] = {5, 15, 45};
 
 /* Nanoseconds between the times at which ranks ask each other. */
 #define PERIOD_NS INT64_C(1000000000)
@@ -133,8 +137,9 @@ static int must_end(const struct saving *s)
         return 1;
     if (s->world->job_end == 0 || !s->checkpoint || !a->save)
         return 0;
-    margin = checkpoint_saved(s->checkpoint) < 0 ? FIRST_SAVE
-                                                 : 10 + 2 * checkpoint_seconds(s->checkpoint);
+    margin = 10 + 2 * checkpoint_seconds(s->checkpoint);
+    if (checkpoint_saved(s->checkpoint) < 0)
+        margin = fmax(margin, FIRST_SAVE);
     margin += s->longest_period + 2 * s->longest_step;
     if (margin > s->margin_most)
         margin = s->margin_most;
@@ -211,18 +216,51 @@ int saving_step(struct saving *s, const struct progress *progress, int *end, str
     return saving_due(s, progress) ? save(s, progress, err) : 0;
 }
 
+/* Wait before a save is tried again, if the job's time allows for that on all ranks; else 'over'.
+ */
+static int pause_before_save(struct saving *s, unsigned seconds, int *over, struct error *err)
+{
+    double needed = seconds + 10 + 2 * checkpoint_seconds(s->checkpoint);
+    int64_t late = s->world->job_end > 0 && (double)time(NULL) + needed > (double)s->world->job_end;
+
+    if (comm_host_max(s->comm, &late, 1, err) < 0)
+        return -1;
+    *over = late != 0;
+    if (*over)
+        return 0;
+    if (s->comm->rank == s->comm->size - 1) {
+        printf("the last checkpoint is tried again in %u s\n", seconds);
+        fflush(stdout);
+    }
+    sleep(seconds);
+    return 0;
+}
+
 int saving_end(struct saving *s, const struct progress *progress, struct error *err)
 {
+    size_t tries = sizeof(pauses) / sizeof(pauses[0]);
+    int over = 0;
+
     if (!s->checkpoint || !s->a->save)
         return 0;
     /* At the end there is nothing to hold up. */
     if (checkpoint_wait(s->checkpoint, err) < 0)
         return -1;
-    if (s->saved != progress->iteration && save(s, progress, err) < 0)
+    if (s->saved != progress->iteration &&
+        (save(s, progress, err) < 0 || checkpoint_wait(s->checkpoint, err) < 0))
         return -1;
-    if (checkpoint_wait(s->checkpoint, err) < 0)
-        return -1;
+    for (size_t i = 0; i < tries && checkpoint_failed(s->checkpoint) && !s->withheld; i++) {
+        if (pause_before_save(s, pauses[i], &over, err) < 0)
+            return -1;
+        if (over)
+            break;
+        if (save(s, progress, err) < 0 || checkpoint_wait(s->checkpoint, err) < 0)
+            return -1;
+    }
     if (checkpoint_failed(s->checkpoint))
-        return error_set(err, "the last checkpoint could not be saved to %s", s->a->save);
+        return error_set(err,
+                         "the last checkpoint, of iteration %lld, could not be saved to %s; the "
+                         "warnings above say why",
+                         (long long)progress->iteration, s->a->save);
     return 0;
 }

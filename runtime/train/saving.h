@@ -37,7 +37,8 @@ int saving_due(const struct saving *saving, const struct progress *progress);
 int saving_step(struct saving *saving, const struct progress *progress, int *end,
                 struct error *err);
 
-/* At the end: save what is not saved yet and wait for it. */
+/* At the end: save what is not saved yet and wait for it. A save that fails is tried again, for a
+ * minute or as long as the job's time allows for; then it is an error. */
 int saving_end(struct saving *saving, const struct progress *progress, struct error *err);
 
 #endif

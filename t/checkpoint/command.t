@@ -57,6 +57,47 @@ like "$out" 'prune needs --keep-last N' "prune asks how many"
 mkdir run/iter_0000009.tmp-1
 check prune run --keep-last 2
 is "$(ls run | tr '\n' ' ')" "iter_0000006 iter_0000008 latest_checkpointed_iteration.txt " "prune"
+# Where there are no locks, what looks unfinished may be another run's.
+unlocked='#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#define REPLACE(name)                                                             \
+    int name(int fd, int command, ...)                                            \
+    {                                                                             \
+        va_list args;                                                             \
+        void *argument;                                                           \
+                                                                                  \
+        va_start(args, command);                                                  \
+        argument = va_arg(args, void *);                                          \
+        va_end(args);                                                             \
+        errno = ENOLCK;                                                           \
+        return command == F_OFD_SETLK                                             \
+                   ? -1                                                           \
+                   : ((int (*)(int, int, ...))dlsym(RTLD_NEXT, #name))(fd, command, argument); \
+    }
+REPLACE(fcntl)
+REPLACE(fcntl64)'
+if ! command -v "${CC:-cc}" >/dev/null; then
+    ok "no locks # SKIP no compiler" true
+elif ok "locks can be taken away" "${CC:-cc}" -shared -fPIC -o unlocked.so -xc - -ldl <<<"$unlocked"; then
+    mkdir run/iter_0000009.tmp-1
+    LD_PRELOAD=$scratch/unlocked.so train 1 --load run --save run
+    is "$rc $(grep -c 'WARNING: files in run cannot be locked: No locks available: a second run' <<<"$out")" "0 1" \
+        "no locks: the run says so" || diag "$(tail -n 3 <<<"$out")"
+    try env "LD_PRELOAD=$scratch/unlocked.so" "$megatron" checkpoint prune run --keep-last 2
+    like "$out" 'what is unfinished there stays: files in run cannot be locked' "  and so does prune"
+    ok "  and what is unfinished stays" rmdir run/iter_0000009.tmp-1
+fi
+# What comes after the one that a run goes on from was not saved by it, and is not its own to remove.
+mkdir run/iter_000000{2,4}
+echo 6 >run/latest_checkpointed_iteration.txt
+check prune run --keep-last 2
+is "$(ls run | tr '\n' ' ')" "iter_0000004 iter_0000006 iter_0000008 latest_checkpointed_iteration.txt " "prune counts from the latest down"
+like "$out" '^1 after that of iteration 6, which latest_checkpointed_iteration.txt names, stays$' "  and says what stays"
+rmdir run/iter_0000004
+echo 8 >run/latest_checkpointed_iteration.txt
 # A directory of the same file system that is mounted in a checkpoint tells by no number of its device.
 if unshare -rm true 2>/dev/null; then
     mkdir -p theirs/more run/iter_0000006/{a,bound,c} && touch theirs/more/kept

@@ -23,23 +23,99 @@ chmod +x run
 codes() { rm -rf save; printf '%s\n' "$@" >codes; }
 
 codes 1 137 0
-try "$megatron" supervise -- ./run --save save --load other
+try "$megatron" supervise --pause 0 -- ./run --save save --load other
 is "$rc" 0 "two crashes, then the end"
 is "$(grep -c '^words:' <<<"$out")" 3 "three starts"
 is "$(grep -c '^words: --save save --load other$' <<<"$out")" 3 "from where it began, as long as nothing is saved"
 codes "1 10" "1 20" 0
-try "$megatron" supervise -- ./run --finetune --load-hf x --save=save --load y --lr 1
+try "$megatron" supervise --pause 0 -- ./run --finetune --load-hf x --save=save --load y --lr 1
 is "$rc" 0 "crashes behind checkpoints"
 is "$(grep '^words:' <<<"$out" | sed -n 2p)" "words: --save=save --lr 1 --load save" "then it goes on from its own"
 codes 0
 mkdir -p save/iter_0000010
-try "$megatron" supervise -- ./run --load-hf x --save save
+try "$megatron" supervise --pause 0 -- ./run --load-hf x --save save
 is "$(grep '^words:' <<<"$out")" "words: --save save --load save" "also where a kill left a checkpoint that is not named yet"
+# Back to an earlier one of its own, until it has saved from there: over crashes, and over a requeue.
+codes 1 "1 100" 0
+mkdir save && echo 100 >save/latest_checkpointed_iteration.txt
+try "$megatron" supervise --pause 0 -- ./run --load save --ckpt-step 40 --save save
+is "$(grep '^words:' <<<"$out" | sort | uniq -c | xargs)" \
+    "1 words: --save save --load save 2 words: --save save --load save --ckpt-step 40" "--ckpt-step, until the run has saved"
+is "$(grep -c 'the run goes back to iteration 40 (--ckpt-step)' <<<"$out")" 2 "  which is said"
+echo 0 >codes
+try "$megatron" supervise --pause 0 -- ./run --load save --ckpt-step=40 --save save
+is "$(grep '^words:' <<<"$out")" "words: --save save --load save" "  and a later start of the job does not go back again"
+like "$out" '--ckpt-step 40 is left out: the run has saved since .* remove save/.ckpt-step' "  which is said"
+echo 0 >codes
+try "$megatron" supervise --pause 0 -- ./run --ckpt-step 60 --save save
+is "$(grep '^words:' <<<"$out")" "words: --save save --load save --ckpt-step 60" "  but to another one"
+printf '0\n' >codes
+try "$megatron" supervise --pause 0 -- ./run --load save --save save
+printf '0\n' >codes
+try "$megatron" supervise --pause 0 -- ./run --load save --ckpt-step 60 --save save
+is "$(grep '^words:' <<<"$out")" "words: --save save --load save --ckpt-step 60" "  or after a start without it"
+printf '0\n' >codes
+try "$megatron" supervise --pause 0 -- ./run --load . --ckpt-step 60 --save save
+is "$(grep '^words:' <<<"$out")" "words: --save save --load save" "that of another run is where this one began"
+# A file server that is away: neither a run without checkpoints nor one that may begin anew.
+away='#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+static int is_away(const char *path)
+{
+    errno = ESTALE;
+    return strncmp(path, "save", 4) == 0 && access("away", F_OK) == 0;
+}
+FILE *fopen(const char *path, const char *mode)
+{
+    return is_away(path) ? (errno = ESTALE, NULL) : ((FILE * (*)(const char *, const char *))dlsym(RTLD_NEXT, "fopen"))(path, mode);
+}
+DIR *opendir(const char *path)
+{
+    return is_away(path) ? (errno = ESTALE, NULL) : ((DIR * (*)(const char *))dlsym(RTLD_NEXT, "opendir"))(path);
+}'
+if ! command -v "${CC:-cc}" >/dev/null; then
+    ok "a file server that is away # SKIP no compiler" true
+elif ok "a file server can be made to go away" "${CC:-cc}" -shared -fPIC -o away.so -xc - -ldl <<<"$away"; then
+    printf '#!/bin/bash\n[ -e was-away ] || { touch was-away away; (sleep 4; rm away) >/dev/null 2>&1 & }\nexec ./run "$@"\n' >leaving
+    chmod +x leaving
+    codes "1 10" 0
+    try env LD_PRELOAD="$work/away.so" "$megatron" supervise --pause 0 -- ./leaving --load-hf x --save save
+    is "$rc" 0 "a crash while the file server is away"
+    is "$(grep '^words:' <<<"$out" | sed -n 2p)" "words: --save save --load save" "  does not begin anew" || diag "$out"
+    is "$(grep -c 'cannot read save/latest_checkpointed_iteration.txt: Stale file handle; waiting for them' <<<"$out")" 1 "  which is said once"
+    codes 0
+    touch away
+    (sleep 2; rm away) &
+    try env LD_PRELOAD="$work/away.so" "$megatron" supervise --pause 0 -- ./run --load-hf x --save save
+    is "$(grep -c '^words: --load-hf x --save save$' <<<"$out")" 1 "at the first start, too" || diag "$out"
+    wait
+fi
+cat >unmounting <<'EOT'
+#!/bin/bash
+./run "$@" && exit
+[ "$(cat save/*.txt)" = 10 ] || { mv save unmounted; (sleep 2; mv unmounted save) >/dev/null 2>&1 & }
+exit 1
+EOT
+chmod +x unmounting
+codes "1 10" "1 20" 0
+try "$megatron" supervise --pause 0 -- ./unmounting --load-hf x --save save
+is "$(grep '^words:' <<<"$out" | sed -n 3p)" "words: --save save --load save" "nor does a crash while it is not mounted" || diag "$out"
+like "$out" 'the checkpoints in save are gone; waiting for them' "  which is said"
+codes 0
+touch file
+try "$megatron" supervise --pause 0 -- ./run --save file/save
+is "$rc $(grep -c '^words:' <<<"$out")" "1 0" "a directory that can never be"
+like "$out" '--save: cannot read file/save/latest_checkpointed_iteration.txt: Not a directory' "  is said"
 codes nothing nothing 0
 mkdir save
 touch save/.done
 cp run megatron
-try "$megatron" supervise --starts 1 -- ./megatron train --save save
+try "$megatron" supervise --pause 0 --starts 1 -- ./megatron train --save save
 is "$rc" 0 "a launcher that ends well without a run"
 is "$(grep -c '^words:' <<<"$out")" 3 "is started again, and that is no start without progress"
 like "$out" 'ended with code 0, but the run has not come to its end' "and that is said"
@@ -50,45 +126,86 @@ mkdir bin
 printf '#!/bin/sh\necho RUNNING\n' >bin/squeue
 chmod +x bin/squeue
 in_job=(env SLURM_JOB_ID=1 "PATH=$work/bin:$PATH")
-try "${in_job[@]}" "$megatron" supervise --starts 1 -- ./megatron train --save save
+try "${in_job[@]}" "$megatron" supervise --pause 0 --starts 1 -- ./megatron train --save save
 is "$rc" 0 "a launcher that kills what has not begun"
 is "$(grep -c '^words:' <<<"$out")" 5 "is started again, too"
 like "$out" 'ended with code 137, but the run has not begun' "and that is said"
 codes 137 137 0
-try "${in_job[@]}" "$megatron" supervise --starts 1 -- ./megatron train --save save
+try "${in_job[@]}" "$megatron" supervise --pause 0 --starts 1 -- ./megatron train --save save
 is "$rc" 1 "one that is killed after it has begun counts as started"
 codes killed139 killed139 0
-try "${in_job[@]}" "$megatron" supervise --starts 1 -- ./megatron train --save save
+try "${in_job[@]}" "$megatron" supervise --pause 0 --starts 1 -- ./megatron train --save save
 is "$rc" 1 "so does one that crashes before"
 codes killed137 killed137 0
-try "$megatron" supervise --starts 1 -- ./megatron train --save save
+try "$megatron" supervise --pause 0 --starts 1 -- ./megatron train --save save
 is "$rc" 1 "and one that is killed outside of a job"
+# Near the end of the job's time it is not started again, but by way of the queue.
+printf '#!/bin/sh\necho "words: $*"\nkill -TERM $PPID\n' >bin/scontrol
+chmod +x bin/scontrol
+while read -r left limit starts text; do
+    printf '#!/bin/sh\necho RUNNING %s %s\n' "$left" "$limit" >bin/squeue
+    codes "1 10" 0
+    try "${in_job[@]}" "$megatron" supervise --pause 0 -- ./run --save save
+    is "$(grep -c '^words: --' <<<"$out") $(grep '^words: req' <<<"$out")" "$starts ${text:+words: $text}" "a crash with $left of $limit left"
+done <<'END'
+4:59 2-00:00:00 1 requeue 1
+5:01 1:00:00 2
+0:59 10:00 1 requeue 1
+1:01 10:00 2
+1-00:00:10 2-00:00:00 2
+UNLIMITED UNLIMITED 2
+END
 codes 2 0
-try "$megatron" supervise -- ./run --save save
+try "$megatron" supervise --pause 0 -- ./run --save save
 is "$rc" 2 "options that are wrong: its code"
 is "$(grep -c '^words:' <<<"$out")" 1 "and no further start"
 codes "75 10"
-try "$megatron" supervise -- ./run --save save
+try "$megatron" supervise --pause 0 -- ./run --save save
 is "$rc" 75 "ended early outside of a job: its code"
 codes 1 1 1 1 1 1
-try "$megatron" supervise --starts 1 -- ./run --save save
+try "$megatron" supervise --pause 0 --starts 1 -- ./run --save save
 is "$rc" 1 "without progress it gives up"
 like "$out" '2 starts in a row brought no new checkpoint in save' "and says so"
 ok "and a start by hand counts anew" test ! -e save/.starts
+# An outage of minutes is not to use up all starts: the pauses grow, by a clock that does not wait.
+quick='#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <time.h>
+int sigtimedwait(const sigset_t *set, siginfo_t *info, const struct timespec *timeout)
+{
+    static const struct timespec none;
+
+    (void)timeout;
+    return ((__typeof__(&sigtimedwait))dlsym(RTLD_NEXT, "sigtimedwait"))(set, info, &none);
+}'
+if ! command -v "${CC:-cc}" >/dev/null; then
+    ok "pauses # SKIP no compiler" true
+elif ok "pauses can be left out" "${CC:-cc}" -shared -fPIC -o quick.so -xc - -ldl <<<"$quick"; then
+    codes 1 1 1 1 1 1
+    try env LD_PRELOAD="$work/quick.so" "$megatron" supervise --starts 4 -- ./run --save save
+    like "$rc $(grep -oE 'next start is in [0-9]+' <<<"$out" | grep -oE '[0-9]+' | xargs)" \
+        '^1 1[0-5] (5[0-9]|60) 2[34][0-9] (29[0-9]|300)$' "pauses without progress"
+    codes "1 10" "1 20" "1 30" 1 0
+    try env LD_PRELOAD="$work/quick.so" "$megatron" supervise --pause 20 -- ./run --save save
+    like "$rc $(grep -oE 'next start is in [0-9]+' <<<"$out" | grep -oE '[0-9]+' | xargs)" \
+        '^0 (1[0-9]|20) (1[0-9]|20) (1[0-9]|20) (7[0-9]|80)$' "  and with it"
+fi
 codes "1 10" "1 20" "1 30" 0
-try "$megatron" supervise --starts 1 -- ./run --save save
+try "$megatron" supervise --pause 0 --starts 1 -- ./run --save save
 is "$rc" 0 "with progress it does not"
 codes 1 0
 mkdir save
 echo 10 >save/latest_checkpointed_iteration.txt
 echo 10 1 >save/.starts
-try "$megatron" supervise --starts 1 -- ./run --save save
+try "$megatron" supervise --pause 0 --starts 1 -- ./run --save save
 is "$rc" 1 "a later start of the job counts on"
 small=("$megatron" train --num-layers 1 --num-attention-heads 2 --seq-length 8 --micro-batch-size 1 --lr 1e-3
     --vocab-size 16 --make-vocab-size-divisible-by 8 --mock-data --eval-iters 0 --device cpu --cpu-threads 1 --save kept)
-try "$megatron" supervise -- "${small[@]}" --hidden-size 8 --train-iters 2
+try "$megatron" supervise --pause 0 -- "${small[@]}" --hidden-size 8 --train-iters 2
 is "$rc" 0 "a run"
-try "$megatron" supervise -- "${small[@]}" --hidden-size 16 --train-iters 4
+try "$megatron" supervise --pause 0 -- "${small[@]}" --hidden-size 16 --train-iters 4
 is "$rc" 2 "a checkpoint of another model: the code for wrong options"
 is "$(grep -c 'it is of another model: hidden-size (8, here 16)' <<<"$out")" 1 "is refused once"
 # A run that began without another's optimizer and seed goes on with its own, if that is saved.
@@ -98,15 +215,15 @@ began=(--load kept --hidden-size 8 --train-iters 6 --exit-interval 4 --no-load-r
 for light in "" --no-save-optim; do
     rm -rf next
     for start in first second; do
-        try "$megatron" supervise -- ./shown "${small[@]}" --save next "${began[@]}" $light
+        try "$megatron" supervise --pause 0 -- ./shown "${small[@]}" --save next "${began[@]}" $light
         like "$out" "$([ $start = first ] && echo 'exiting program at iteration 4' || echo 'iteration +6/')" \
             "without the optimizer of another run ${light:+and its own}, $start start" || diag "$(tail -n 3 <<<"$out")"
     done
     is "$(grep '^words:' <<<"$out" | grep -oE -e '--no-load-(rng|optim)' | xargs)" "${light:+--no-load-optim}" "  loads what there is"
 done
-try "$megatron" supervise -- ./nothing --save save
+try "$megatron" supervise --pause 0 -- ./nothing --save save
 is "$rc" 127 "a command that cannot be started"
-try "$megatron" supervise -- ./run
+try "$megatron" supervise --pause 0 -- ./run
 like "$out" 'give it --save DIR' "no --save"
 # SIGTERM for this process alone, as a pod gets it: the run is told, and is not started again.
 cat >long <<'EOT'
@@ -120,7 +237,7 @@ chmod +x long
 for signal in TERM USR1; do
     rm -rf save
     : >said
-    "$megatron" supervise -- ./long --save save >said 2>&1 &
+    "$megatron" supervise --pause 0 -- ./long --save save >said 2>&1 &
     pid=$!
     for i in $(seq 200); do grep -q started said && break; sleep 0.1; done
     kill -$signal $pid

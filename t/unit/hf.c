@@ -3,7 +3,9 @@
 #include "tap.h"
 #include "convert.h"
 #include "directory.h"
+#include "hf_private.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -364,6 +366,21 @@ static void test_export(void)
     }
 }
 
+/* Nodes write to parts of the same page of a file, which NFS keeps apart only where nobody reads.
+ */
+static void test_writers(void)
+{
+    struct hf_file file = {.name = "model.safetensors", .fd = -1};
+    struct hf_files files = {.list = &file, .count = 1};
+
+    for (int create = 1; create >= 0; create--) {
+        ok(hf_files_open(&files, path_of("in"), create, &err) == 0 &&
+               (fcntl(file.fd, F_GETFL) & O_ACCMODE) == O_WRONLY,
+           "files are only written to, %s", create ? "where they are made" : "by the others, too");
+        ok(hf_files_close(&files, &err) == 0, "and closed");
+    }
+}
+
 int main(void)
 {
     if (!mkdtemp(scratch))
@@ -373,6 +390,7 @@ int main(void)
     test_tensors();
     test_index();
     test_export();
+    test_writers();
     directory_remove(scratch, NULL, &err);
     return done_testing();
 }

@@ -446,6 +446,15 @@ static void test_newest(void)
     ok(directory_newest(path, -1, &iteration, &err) < 0 && errno == ENOTDIR,
        "a directory that cannot be read is an error");
     unlink(path);
+    /* A file that names the latest and cannot be read: another one would be taken for it. */
+    directory_path(path, &err, "%s/named/iter_0000100", scratch);
+    directory_prepare(path, &err);
+    directory_path(path, &err, "%s/named/" LATEST, scratch);
+    mkdir(path, 0777);
+    directory_path(path, &err, "%s/named", scratch);
+    ok(directory_newest(path, -1, &iteration, &err) < 0 && errno == EISDIR,
+       "the name of the latest that cannot be read is an error");
+    directory_remove(path, NULL, &err);
 }
 
 int main(void)

@@ -1,0 +1,164 @@
+#include "directory.h"
+#include "origin.h"
+#include "supervise.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Beside the checkpoints: the iteration that the run was to go back to, and the save before that.
+ */
+#define STEP ".ckpt-step"
+
+const char *words_value(const char *const *words, const char *name)
+{
+    size_t length = strlen(name);
+    const char *value = NULL;
+
+    for (; *words; words++) {
+        if (strcmp(words[0], name) == 0 && words[1])
+            value = words[1];
+        else if (strncmp(words[0], name, length) == 0 && words[0][length] == '=')
+            value = words[0] + length + 1;
+    }
+    return value;
+}
+
+/* Does the checkpoint that the run goes on from have the optimizer? One that was imported, or saved
+ * with
+ * --no-save-optim, has not. One that cannot be read is not to be gone on from without it. */
+static int has_optimizer(const char *save, const char *step)
+{
+    struct step_rules ignored_rules;
+    struct error ignored;
+
+    return origin_schedule(&ignored_rules, save, step ? strtoll(step, NULL, 10) : -1, &ignored) !=
+           0;
+}
+
+/* How many words, from the first of 'words' on, say where a run begins and not how it goes on? */
+static size_t beginning(const char *const *words, const char *save, const char *step)
+{
+    static const char *const flags[] = {"--finetune", "--no-load-rng", "--no-load-optim"};
+    static const char *const values[] = {"--load", "--load-hf", "--ckpt-step"};
+
+    if (strcmp(words[0], "--no-load-optim") == 0 && !has_optimizer(save, step))
+        return 0;
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+        if (strcmp(words[0], flags[i]) == 0)
+            return 1;
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        size_t length = strlen(values[i]);
+
+        if (strncmp(words[0], values[i], length) != 0)
+            continue;
+        if (words[0][length] == '=')
+            return 1;
+        if (words[0][length] == '\0' && words[1])
+            return 2;
+    }
+    return 0;
+}
+
+const char **words_resumed(const char *const *words, size_t count, const char *save,
+                           const char *step)
+{
+    const char **out = calloc(count + 5, sizeof(*out));
+    size_t n = 0;
+
+    if (!out)
+        return NULL;
+    for (size_t i = 0; i < count;) {
+        size_t left_out = beginning(words + i, save, step);
+
+        if (left_out == 0)
+            out[n++] = words[i++];
+        i += left_out;
+    }
+    out[n++] = "--load";
+    out[n++] = save;
+    if (step) {
+        out[n++] = "--ckpt-step";
+        out[n] = step;
+    }
+    return out;
+}
+
+/* Is --ckpt-step about the checkpoints in 'save'? With others a run began, once. */
+static int is_own(const char *const *words, const char *save)
+{
+    const char *load = words_value(words, "--load");
+    struct stat a, b;
+
+    if (words_value(words, "--load-hf"))
+        return 0;
+    return !load || (stat(load, &a) == 0 && stat(save, &b) == 0 && a.st_dev == b.st_dev &&
+                     a.st_ino == b.st_ino);
+}
+
+/* What the file is to say: the iteration, and which save was the last one then, which its number
+ * alone does not tell. */
+static int make_note(char *note, size_t size, const char *save, const char *step, struct error *err)
+{
+    struct stat status = {0};
+    char path[PATH_MAX];
+
+    if (directory_path(path, err, "%s/" LATEST, save) < 0)
+        return -1;
+    if (stat(path, &status) < 0 && errno != ENOENT)
+        return error_set_errno(err, errno, "cannot read %s", path);
+    snprintf(note, size, "%.40s %lld.%09ld\n", step, (long long)status.st_mtim.tv_sec,
+             status.st_mtim.tv_nsec);
+    return 0;
+}
+
+/* An empty text where there is no such file. */
+static int read_note(char *note, int size, const char *save, struct error *err)
+{
+    char path[PATH_MAX];
+    FILE *file;
+
+    note[0] = '\0';
+    if (directory_path(path, err, "%s/" STEP, save) < 0)
+        return -1;
+    file = fopen(path, "re");
+    if (!file)
+        return errno == ENOENT ? 0 : error_set_errno(err, errno, "cannot read %s", path);
+    if (!fgets(note, size, file))
+        note[0] = '\0';
+    fclose(file);
+    return 0;
+}
+
+int words_step(const char *const *words, const char *save, const char **step, struct error *err)
+{
+    const char *asked = words_value(words, "--ckpt-step");
+    char note[80], before[80], path[PATH_MAX];
+
+    *step = NULL;
+    if (!asked || !is_own(words, save)) {
+        if (directory_path(path, NULL, "%s/" STEP, save) == 0)
+            unlink(path);
+        return 0;
+    }
+    if (make_note(note, sizeof(note), save, asked, err) < 0 ||
+        read_note(before, sizeof(before), save, err) < 0)
+        return -1;
+    if (strcmp(before, note) == 0 || strtoll(before, NULL, 10) != strtoll(asked, NULL, 10) ||
+        !before[0])
+        *step = asked;
+    if (*step && strcmp(before, note) != 0 &&
+        directory_write(save, STEP, note, strlen(note), err) < 0)
+        return -1;
+    if (*step)
+        printf("megatron supervise: the run goes back to iteration %s (--ckpt-step)\n", asked);
+    else
+        printf("megatron supervise: --ckpt-step %s is left out: the run has saved since it went "
+               "back there; to go back again remove %s/" STEP "\n",
+               asked, save);
+    fflush(stdout);
+    return 0;
+}
