@@ -74,7 +74,8 @@ int directory_abandon(const char *path, int64_t iteration, char to[PATH_MAX], st
  * that: a save was killed between two renames, on a file system that cannot exchange names. */
 int directory_restore(const char *path, struct error *err);
 
-/* Remove what unfinished saves left behind: only for who holds the lock. The same holds for what cannot be removed. */
+/* Remove what unfinished saves left behind: only for who holds the lock. The same holds for what
+ * cannot be removed. */
 int directory_clean(const char *path, struct error *err);
 
 #endif
