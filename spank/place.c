@@ -11,6 +11,7 @@
 
 #include "cgroup.h"
 #include "config.h"
+#include "hash.h"
 #include "grants.h"
 #include "parse.h"
 #include "placement.h"
@@ -33,16 +34,6 @@ void place_say(char notes[PLACE_NOTES], const char *format, ...)
 }
 
 /* --- topology ------------------------------------------------------------------------------- */
-
-/* FNV-1a. Start with HASH_BEGIN. */
-#define HASH_BEGIN UINT64_C(14695981039346656037)
-
-static uint64_t hash_text(uint64_t hash, const char *text)
-{
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 1099511628211u;
-    return hash;
-}
 
 /* The names that RDMA devices have now and, by the links that they are, where they are plugged in;
  * the order does not count. */

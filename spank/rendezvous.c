@@ -1,4 +1,5 @@
 #include "rendezvous.h"
+#include "hash.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -9,22 +10,13 @@
 
 enum { STEPS_IN_A_ROW = 8, SPREAD = 16 };
 
-/* FNV-1a */
-static uint64_t hash_text(const char *text)
-{
-    uint64_t hash = 14695981039346656037u;
-
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 1099511628211u;
-    return hash;
-}
-
 int64_t rendezvous_port(const struct rendezvous *step, unsigned attempt)
 {
     uint64_t size = (uint64_t)(step->high - step->low + 1);
     /* 16 ports for each job: 8 for its steps, and as many after a requeue. */
-    uint64_t place = hash_text(step->cluster) % size + (uint64_t)step->job % size * SPREAD +
-                     step->step % STEPS_IN_A_ROW + step->restarts % 2 * STEPS_IN_A_ROW;
+    uint64_t place = hash_text(HASH_BEGIN, step->cluster) % size +
+                     (uint64_t)step->job % size * SPREAD + step->step % STEPS_IN_A_ROW +
+                     step->restarts % 2 * STEPS_IN_A_ROW;
 
     /* Later attempts go where other jobs of today hardly are. */
     place += attempt * (size / 3 + 1) + attempt * SPREAD * 7;

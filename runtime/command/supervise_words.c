@@ -28,8 +28,7 @@ const char *words_value(const char *const *words, const char *name)
 }
 
 /* Does the checkpoint that the run goes on from have the optimizer? One that was imported, or saved
- * with
- * --no-save-optim, has not. One that cannot be read is not to be gone on from without it. */
+ * with --no-save-optim, has not. One that cannot be read is not to be gone on from without it. */
 static int has_optimizer(const char *save, const char *step)
 {
     struct step_rules ignored_rules;
