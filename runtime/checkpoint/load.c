@@ -1,6 +1,7 @@
 #include "checkpoint_private.h"
 #include "clock.h"
 #include "directory.h"
+#include "file.h"
 #include "origin.h"
 #include "reshard.h"
 #include "threads.h"
@@ -10,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* What went wrong with one checkpoint: it does not fit this run, or, on any rank, it is damaged. */
@@ -258,10 +258,7 @@ static int found_other(const struct checkpoint *c, struct error *err)
 /* Does the run save where it loads from? */
 static int goes_on(const struct checkpoint *c)
 {
-    struct stat a, b;
-
-    return c->config.save && stat(c->config.load, &a) == 0 && stat(c->config.save, &b) == 0 &&
-           a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    return c->config.save && file_is_same(c->config.load, c->config.save);
 }
 
 /* There is none: fine at the first start of a run that saves there. */

@@ -36,13 +36,6 @@ static const char *model_name(int type)
     }
 }
 
-static int is_same(const char *a, const char *b)
-{
-    struct stat x, y;
-
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
 static int copy_file(const char *from, const char *directory, const char *name, struct error *err)
 {
     struct file_bytes bytes;
@@ -51,7 +44,7 @@ static int copy_file(const char *from, const char *directory, const char *name, 
 
     if (directory_path(to, err, "%s/%s", directory, name) < 0)
         return -1;
-    if (is_same(from, to))
+    if (file_is_same(from, to))
         return 0;
     if (file_read(from, FILE_LIMIT, &bytes, err) < 0)
         return -1;

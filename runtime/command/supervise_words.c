@@ -1,4 +1,5 @@
 #include "directory.h"
+#include "file.h"
 #include "origin.h"
 #include "supervise.h"
 
@@ -90,12 +91,10 @@ const char **words_resumed(const char *const *words, size_t count, const char *s
 static int is_own(const char *const *words, const char *save)
 {
     const char *load = words_value(words, "--load");
-    struct stat a, b;
 
     if (words_value(words, "--load-hf"))
         return 0;
-    return !load || (stat(load, &a) == 0 && stat(save, &b) == 0 && a.st_dev == b.st_dev &&
-                     a.st_ino == b.st_ino);
+    return !load || file_is_same(load, save);
 }
 
 /* What the file is to say: the iteration, and which save was the last one then, which its number

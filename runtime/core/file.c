@@ -142,3 +142,11 @@ int file_flush(int fd, void (*moved)(void *context), void *context)
     moved(context);
     return 0;
 }
+
+int file_is_same(const char *path, const char *other)
+{
+    struct stat a, b;
+
+    return stat(path, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+}

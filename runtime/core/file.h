@@ -34,6 +34,9 @@ int file_write_at(int fd, const void *data, size_t size, int64_t offset);
  * errno set. */
 int file_flush(int fd, void (*moved)(void *context), void *context);
 
+/* Do two paths lead to one file or directory? Not where there is none. */
+int file_is_same(const char *path, const char *other);
+
 #ifdef __cplusplus
 }
 #endif

@@ -223,12 +223,14 @@ __device__ inline void store_part(T *p, const packed<T> &in, int64_t count)
         *reinterpret_cast<packed<T> *>(p) = in;
 }
 
+constexpr float LOG2_E = 1.4426950408889634f; /* exp(x) = 2 ** (x * LOG2_E) */
+
 /* 2 ** x; 0 for minus infinity and where it is less than the least normal number. */
 __device__ inline float power_of_two(float x)
 {
     float y;
 
-    asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 

@@ -20,7 +20,6 @@ constexpr int LINE = WIDTH * 2, TILE_BYTES = TILE * LINE, SLICE_BYTES = SLICE * 
 constexpr int STAGES = 3, PLACES = 2;
 constexpr int DEPTH = 16; /* of one product instruction */
 constexpr int SCORES = SLICE * TILE / GROUP, SUMS = SLICE * WIDTH / GROUP; /* of a thread */
-constexpr float LOG2_E = 1.44269504088896340736f;
 
 /* What the gradient's second kernel has to know of a tile of queries; the first one writes it. Rows
  * behind the last query have an infinite sum of exponentials, so they do not count. */

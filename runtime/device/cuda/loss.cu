@@ -12,17 +12,6 @@ struct softmax_sum {
     float maximum, sum;
 };
 
-/* 2^x; exp(x) = exponent(x * LOG2E) */
-constexpr float LOG2E = 1.4426950408889634f;
-
-__device__ inline float exponent(float x)
-{
-    float y;
-
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 /* Add eight logits. */
 __device__ inline void add_vector(softmax_sum &mine, const float *v)
 {
@@ -36,11 +25,11 @@ __device__ inline void add_vector(softmax_sum &mine, const float *v)
             mine.sum += isnan(v[k]) ? v[k] : 0.0f; /* no maximum shows it */
         return;
     }
-    const float shift = -maximum * LOG2E;
-    float sum = mine.sum * exponent(mine.maximum * LOG2E + shift);
+    const float shift = -maximum * LOG2_E;
+    float sum = mine.sum * power_of_two(mine.maximum * LOG2_E + shift);
 #pragma unroll
     for (int k = 0; k < VECTOR; k++)
-        sum += exponent(v[k] * LOG2E + shift);
+        sum += power_of_two(v[k] * LOG2_E + shift);
     mine.sum = sum;
     mine.maximum = maximum;
 }
@@ -62,7 +51,7 @@ struct row_gradient {
 
     /* A row that is masked takes no part, whatever its logits are. */
     __device__ inline row_gradient(float lse, float by, int64_t columns, int64_t wanted)
-        : shift(by == 0.0f ? 0.0f : -lse * LOG2E), factor(by), limit(by == 0.0f ? 0 : columns),
+        : shift(by == 0.0f ? 0.0f : -lse * LOG2_E), factor(by), limit(by == 0.0f ? 0 : columns),
           target(wanted < columns ? wanted : -1)
     {
     }
@@ -73,7 +62,7 @@ struct row_gradient {
         cut(v, c, limit); /* exp(-inf) is 0 */
 #pragma unroll
         for (int k = 0; k < VECTOR; k++)
-            v[k] = exponent(v[k] * LOG2E + shift) * factor;
+            v[k] = power_of_two(v[k] * LOG2_E + shift) * factor;
         if (target >= c && target < c + VECTOR) {
 #pragma unroll
             for (int k = 0; k < VECTOR; k++)
@@ -91,7 +80,7 @@ __device__ inline softmax_sum merge_warp(softmax_sum mine)
         mine.sum = warp_sum(mine.sum);
         return mine;
     }
-    mine.sum = warp_sum(mine.sum * exponent((mine.maximum - maximum) * LOG2E));
+    mine.sum = warp_sum(mine.sum * power_of_two((mine.maximum - maximum) * LOG2_E));
     mine.maximum = maximum;
     return mine;
 }

@@ -12,7 +12,7 @@ constexpr int MOST_THREADS = 512; /* of a block that does one row */
 /* Vectors of a row that a thread keeps in registers. */
 constexpr int HELD = 2;
 
-constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
+constexpr float LN_2 = 0.6931471805599453f;
 constexpr float LOWEST = -3.4028235e38f; /* unlike -INFINITY it may be taken from itself */
 
 /* The keys that a query sees. */
