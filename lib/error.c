@@ -15,6 +15,20 @@ static int set_text(struct error *err, const char *format, va_list args)
     int length = vsnprintf(err->text, sizeof(err->text), format, args);
 
     mark_cut(err, length);
+    err->code = ERROR_FAILURE;
+    return -1;
+}
+
+int error_set_code(struct error *err, enum error_code code, const char *format, ...)
+{
+    va_list args;
+
+    if (!err)
+        return -1;
+    va_start(args, format);
+    set_text(err, format, args);
+    va_end(args);
+    err->code = code;
     return -1;
 }
 
@@ -54,5 +68,5 @@ int error_prefix(struct error *err, const char *format, ...)
     va_start(args, format);
     set_text(&before, format, args);
     va_end(args);
-    return error_set(err, "%s: %s", before.text, after.text);
+    return error_set_code(err, after.code, "%s: %s", before.text, after.text);
 }

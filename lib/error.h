@@ -1,5 +1,4 @@
-/* Error text on its way from the place that knows what went wrong to the one place that prints it.
- */
+/* An error on its way from the function that finds it to the one place that prints it. */
 #ifndef MEGATRON_ERROR_H
 #define MEGATRON_ERROR_H
 
@@ -7,20 +6,33 @@
 extern "C" {
 #endif
 
-/* One sentence for the user: what was wrong, where, and what to do. No newline, no program name. */
-struct error {
-    char text[1024];
+/* What kind of error it is, for code that must decide what to do next. Code never reads the text.
+ */
+enum error_code {
+    ERROR_FAILURE = 0, /* anything not listed below; another attempt may succeed. Exit code 1 */
+    ERROR_USAGE,       /* an option, path or input is wrong: every attempt fails. Exit code 2 */
 };
 
-/* Format a sentence into 'err' (which may be NULL). Always returns -1, so that a function can end
- * with `return error_set(err, ...)`. Text that does not fit is cut and ends with "...". */
+/* One sentence for the user: what is wrong, where, and what to do. No newline, no program name. */
+struct error {
+    char text[1024];
+    enum error_code code;
+};
+
+/* Format a sentence into 'err' (which may be NULL), with code ERROR_FAILURE. Always returns -1, so
+ * that a function can end with `return error_set(err, ...)`. Text that does not fit is cut and ends
+ * with "...". */
 int error_set(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Like error_set, with ": " and the text of errno value 'number' behind the sentence. */
+/* Like error_set, with a code. */
+int error_set_code(struct error *err, enum error_code code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Like error_set, followed by ": " and the text of errno value 'number'. */
 int error_set_errno(struct error *err, int number, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Put a formatted text and ": " before what 'err' says already. Returns -1. */
+/* Put a formatted text and ": " before the text in 'err'; its code stays. Returns -1. */
 int error_prefix(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #ifdef __cplusplus

@@ -51,7 +51,7 @@ static void wait_for_others(int rc, int spoke)
     struct sigaction action = {.sa_handler = wake};
     struct world world;
 
-    if (spoke && (rc != COMMAND_USAGE || world_read(&world, NULL) < 0 || world.size == 1))
+    if (spoke && (rc != EXIT_USAGE || world_read(&world, NULL) < 0 || world.size == 1))
         return;
     sigaction(SIGTERM, &action, NULL);
     sleep(spoke ? SPEAKER_SECONDS : SILENT_SECONDS);
@@ -59,14 +59,15 @@ static void wait_for_others(int rc, int spoke)
 
 static int run_command(const struct command *command, int argc, const char *const *argv)
 {
-    struct error err = {""};
+    struct error err = {.text = ""};
     int rc = command->run(argc, argv, &err);
 
     if (rc < 0) {
         if (err.text[0])
             fprintf(stderr, "megatron %s: %s\n", command->name, err.text);
+        rc = rc == COMMAND_USAGE || err.code == ERROR_USAGE ? EXIT_USAGE : EXIT_FAILURE;
         wait_for_others(rc, err.text[0] != '\0');
-        return rc == COMMAND_USAGE ? EXIT_USAGE : 1;
+        return rc;
     }
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fprintf(stderr, "megatron %s: cannot write to standard output\n", command->name);

@@ -34,7 +34,7 @@ int mpi_star(const struct comm_options *options, struct star **star, struct erro
     struct guard *guard =
         guard_begin(options->deadline, err, "rank %d of %d: not all ranks met within %.0f s",
                     options->rank, options->size, options->deadline);
-    struct error why = {""};
+    struct error why = {.text = ""};
     int own, first = 0; /* ranks that did not meet: this one, and the lowest; or the size */
 
     if (!guard)

@@ -265,7 +265,7 @@ static size_t count_later(const char *directory)
 static int run_prune(const struct checkpoint_options *given, const char *directory,
                      struct error *err)
 {
-    struct error busy, unlocked = {""};
+    struct error busy, unlocked = {.text = ""};
     size_t later;
     int removed, held, rc;
 

@@ -266,7 +266,7 @@ int choices_restore(const struct parallel *parallel, struct device *device, cons
                     char **restored, struct error *err)
 {
     struct mover mover;
-    struct error why = {""};
+    struct error why = {.text = ""};
     char *text = NULL;
     int rc = -1;
 

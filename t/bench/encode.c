@@ -123,7 +123,7 @@ static int run(int argc, char **argv, struct error *err)
 
 int main(int argc, char **argv)
 {
-    struct error err = {""};
+    struct error err = {.text = ""};
 
     if (argc < 4) {
         fprintf(stderr, "usage: encode TYPE MODEL|- CORPUS.jsonl [PASSES] [OUT.bin]\n");

@@ -50,7 +50,7 @@ int main(int argc, char **argv)
 {
     static double xml[RUNS], text[RUNS];
     char path[] = "/tmp/megatron-bench-XXXXXX";
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct topology *topology = argc == 2 ? topology_load(argv[1], &err) : NULL;
     int fd = mkstemp(path), rc = 1;
 

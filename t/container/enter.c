@@ -28,7 +28,7 @@ int main(int argc, char **argv)
 {
     struct container_mounts mounts = {0};
     const char *workdir = NULL;
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct container_request request = {.environment = (const char *const *)environ,
                                         .path = getenv("PATH"),
                                         .temporary = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp",

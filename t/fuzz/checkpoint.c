@@ -53,7 +53,7 @@ static void try_tensors(struct checkpoint_index *index)
 {
     struct layout one = {1, 1, 1, 1};
     struct layout_position at = {0, 0, 0, 0};
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct parameters p;
     struct pieces pieces;
     float *values;
@@ -83,7 +83,7 @@ static void try_index(const uint8_t *data, size_t size)
 {
     char *text = malloc(size + 64);
     struct checkpoint_index index;
-    struct error err = {""};
+    struct error err = {.text = ""};
     int length;
 
     if (!text)
@@ -99,7 +99,7 @@ static void try_index(const uint8_t *data, size_t size)
 
 static void read_tensors(const char *name)
 {
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct safetensors *tensors;
     const struct safetensor *tensor;
     char path[96];
@@ -137,7 +137,7 @@ static void try_parts(const uint8_t *data, size_t size)
 static void try_config(const uint8_t *data, size_t size)
 {
     struct model_config config;
-    struct error err = {""};
+    struct error err = {.text = ""};
 
     fuzz_put(directory, "/config.json", data, size);
     fuzz_check(hf_config_read(directory, &config, &err) < 0, &err);
@@ -146,7 +146,7 @@ static void try_config(const uint8_t *data, size_t size)
 /* Touch every element of a small tensor. */
 static void read_torch(struct torch_file *file, const struct pickle_value *value)
 {
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct torch_tensor t;
     float row[64];
 
@@ -178,7 +178,7 @@ static void walk(struct torch_file *file, const struct pickle_value *value, int 
 
 static void try_torch(const uint8_t *data, size_t size)
 {
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct torch_file *file = torch_file_read(data, size, &err);
     int budget = 5000;
 
@@ -194,7 +194,7 @@ static void try_pickle(const uint8_t *data, size_t size)
     static const char head[] = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
                                "\x80\x02M\xe9\x03.\x80\x02}.";
     static const char tail[] = "\x80\x02].";
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct pickle *pickle;
     size_t used;
     uint8_t *stream;
@@ -221,7 +221,7 @@ static void try_megatron(const uint8_t *data, size_t size)
     struct megatron_source *source;
     struct layout one = {1, 1, 1, 1};
     struct layout_position at = {0, 0, 0, 0};
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct parameters p;
     char path[96];
     float *values;

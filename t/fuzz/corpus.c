@@ -108,7 +108,7 @@ static void try_line(const uint8_t *data, size_t size)
 static uint64_t read_records(const struct corpus_files *files, const struct segment *segments,
                              size_t count, enum record_mode mode)
 {
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct record_reader *reader =
         record_reader_create(files, segments, count, mode, 512, 4096, &err);
     struct record_block block = {0};
@@ -133,7 +133,7 @@ static uint64_t read_records(const struct corpus_files *files, const struct segm
 static void try_file(const uint8_t *data, size_t size)
 {
     struct corpus_files files;
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct segment cut[2], whole = {0, 0, SOURCE_TO_END};
     enum record_mode mode;
     int64_t at;
@@ -167,7 +167,7 @@ static void try_work(const uint8_t *data, size_t size)
     struct places layout;
     struct part_reader *part;
     struct part_key keys[PART_KEYS];
-    struct error err = {""};
+    struct error err = {.text = ""};
     int torn;
 
     put(data, size);

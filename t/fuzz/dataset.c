@@ -13,7 +13,7 @@ static char prefix[64];
 
 static struct indexed *try_corpus(void)
 {
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct indexed *corpus = indexed_open(prefix, &err);
     int64_t sequences, tokens;
     int32_t out[TOKENS];
@@ -36,7 +36,7 @@ static struct indexed *try_corpus(void)
 /* An index of hostile numbers, over a good or a hostile corpus. */
 static void try_index(const struct indexed *corpus)
 {
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct index_file *file = NULL;
     char path[96];
     int32_t text[TOKENS + 1];

@@ -41,7 +41,7 @@ static int64_t id_at(const struct tokenizer *tokenizer, const struct token_buffe
 /* Encode with a small cache, twice: cold and from the cache. */
 static void check_text(struct tokenizer *tokenizer, const char *text, size_t length, int exact)
 {
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct encoder *encoder = encoder_create(tokenizer, 1, &err);
     struct token_buffer first = {0}, second = {0};
     struct text_buffer back = {0};
@@ -77,7 +77,7 @@ static void check_config(const struct tokenizer_config *config, int exact)
         "Hello  world's 123456 \xE4\xBD\xA0\xE5\xA5\xBD \xE2\x96\x81 <s> "
         "\xFF\xC3\xA9 e\xCC\x81\xCC\xA3 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
         "abababababababababababababababababababababababababababababababababab\n\n ";
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct tokenizer *tokenizer = tokenizer_create(config, &err);
 
     if (!tokenizer) {
@@ -123,7 +123,7 @@ static void check_model(enum tokenizer_type type, const uint8_t *data, size_t si
 static void check_known(struct tokenizer **tokenizer, struct tokenizer_config config,
                         const uint8_t *data, size_t size, int exact)
 {
-    struct error err = {""};
+    struct error err = {.text = ""};
 
     if (!*tokenizer)
         *tokenizer = tokenizer_create(&config, &err);

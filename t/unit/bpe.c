@@ -211,7 +211,7 @@ static void test_random(const char *name, int kind, int rounds)
     for (int round = 0; round < rounds; round++) {
         unsigned letters = 1 + draw(5);
         const uint8_t *views[256 + MOST];
-        struct error err = {""};
+        struct error err = {.text = ""};
         struct bpe bpe;
 
         draw_tokens(letters, 1 + draw(draw(2) ? 12 : MOST - 1));

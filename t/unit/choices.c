@@ -118,7 +118,7 @@ static const char *catch_end(void)
 static void restore(struct parallel *parallel, struct device *device, const char *taken,
                     const char *what)
 {
-    struct error err = {""};
+    struct error err = {.text = ""};
     char *restored = NULL;
 
     is_int(choices_restore(parallel, device, directory, &restored, &err), 0, what);
@@ -128,7 +128,7 @@ static void restore(struct parallel *parallel, struct device *device, const char
 
 static void test_run(struct parallel *parallel, struct device *device)
 {
-    struct error err = {""};
+    struct error err = {.text = ""};
     int again = 1;
 
     restore(parallel, device, "", "a device that chooses nothing has nothing to restore");
@@ -152,7 +152,7 @@ static void test_run(struct parallel *parallel, struct device *device)
 /* Going from one kind of GPU or version of libraries to another and back loses nothing. */
 static void test_others(struct parallel *parallel, struct device *device)
 {
-    struct error err = {""};
+    struct error err = {.text = ""};
 
     write_file("algorithms.txt", "for others\na 3\n");
     snprintf(chosen, sizeof(chosen), "for us\na 1\n");
@@ -190,7 +190,7 @@ static void test_new(struct parallel *parallel, struct device *device)
         {"for us\nflash:1 1\n", "for us\nflash:1 1\nflash:2 1\n", "flash:2"},
         {"for us\na 1\n", "for us\na 2\n", "a"},
     };
-    struct error err = {""};
+    struct error err = {.text = ""};
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         char words[128];

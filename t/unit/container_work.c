@@ -180,7 +180,7 @@ static void name_of_dead(char owner[OWNER_SIZE])
 /* A container that has ended is no reason to run the program outside. */
 static void test_join_ended(void)
 {
-    struct error err = {""};
+    struct error err = {.text = ""};
     pid_t child = fork();
     int entered = 1;
 

@@ -43,7 +43,7 @@ static const struct {
 int main(void)
 {
     struct device_memory memory;
-    struct error err = {""};
+    struct error err = {.text = ""};
     char command[128];
 
     if (!mkdtemp(root))

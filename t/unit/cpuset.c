@@ -37,7 +37,7 @@ static void test_lists(void)
 {
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
         struct cpuset set;
-        struct error err = {""};
+        struct error err = {.text = ""};
         char text[64];
         int rc = cpuset_parse("--cpus", lists[i].text, &set, &err);
 
@@ -83,7 +83,7 @@ static void test_sets(void)
 static void test_thread(void)
 {
     struct cpuset before, one, after, none;
-    struct error err = {""};
+    struct error err = {.text = ""};
 
     ok(cpuset_of_thread(&before, &err) == 0 && !cpuset_is_empty(&before), "affinity is read");
     cpuset_clear(&one);

@@ -79,7 +79,7 @@ void *allocate(size_t bytes)
 
 void transfer(void *to, const void *from, size_t bytes, enum device_copy direction)
 {
-    struct error err = {""};
+    struct error err = {.text = ""};
     void *host = device_host_allocate(device, bytes, &err);
 
     if (direction == COPY_TO_DEVICE) {

@@ -82,7 +82,7 @@ static void test_builder_dies(void)
 {
     const char *directory = scratch_path("dies");
     struct index_file *file;
-    struct error err = {""};
+    struct error err = {.text = ""};
     pid_t child;
 
     fflush(stdout);
@@ -117,7 +117,7 @@ static void test_builder_stops(void)
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *directory = scratch_path("stopped");
-        struct error err = {""};
+        struct error err = {.text = ""};
         struct index_file *file;
 
         *builds = 0;
@@ -134,7 +134,7 @@ static void test_builder_stops(void)
 static void test_builder_fails(void)
 {
     const char *directory = scratch_path("fails");
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct index_file *file = get(directory, "fails", 30, &err);
 
     ok(!file, "a builder that fails");
@@ -146,7 +146,7 @@ static void test_deadline(void)
 {
     const char *directory = scratch_path("late");
     char path[256], lock[300] = "";
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct index_file *file;
     struct dirent *entry;
     DIR *stream;
@@ -178,7 +178,7 @@ static void test_damage(void)
                 {"text", 130, -1}, {"cut", -1, 9000}, {"cut header", -1, 50}, {"empty", -1, 0}};
     const char *directory = scratch_path("damage");
     char path[512];
-    struct error err = {""};
+    struct error err = {.text = ""};
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct index_file *file = get(directory, NULL, 30, &err);
@@ -201,7 +201,7 @@ static void test_damage(void)
 
 static void test_cut_later(void)
 {
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct index_file *file = get(scratch_path("later"), NULL, 30, &err);
     uint32_t number;
 
@@ -224,7 +224,7 @@ static void test_closed_directory(void)
         .deadline = 5,
         .build = build,
     };
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct index_file *file = index_file_get(&request, &err);
 
     ok(is_good(file) && strstr(index_file_path(file), "second"), "the second directory serves");

@@ -10,7 +10,7 @@ static void test_types(void)
     static const int types[] = {IDX_U8, IDX_I8, IDX_I16, IDX_I32, IDX_I64, IDX_U16};
 
     for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++) {
-        struct error err = {""};
+        struct error err = {.text = ""};
         struct indexed *d;
         int32_t out[TOKENS];
         int64_t tokens = 0, at = 0;
@@ -99,7 +99,7 @@ static const struct {
 static void test_hostile(void)
 {
     for (size_t i = 0; i < sizeof(hostile) / sizeof(hostile[0]); i++) {
-        struct error err = {""};
+        struct error err = {.text = ""};
         struct indexed *d;
         char path[128], expected[512];
         FILE *file;
@@ -127,7 +127,7 @@ static void test_hostile(void)
 
 static void test_bin(void)
 {
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct indexed *d;
     int32_t out[TOKENS];
     char expected[512];
@@ -162,7 +162,7 @@ static void test_bin(void)
 
 static void test_ranges(void)
 {
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct indexed *d;
     int32_t out[TOKENS];
     int64_t wide[] = {1, INT64_C(1) << 40, 3};

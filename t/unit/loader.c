@@ -37,7 +37,7 @@ static void make_corpora(void)
 static struct dataset *train_data(const struct dataset_config *config)
 {
     struct dataset *splits[DATASET_SPLITS];
-    struct error err = {""};
+    struct error err = {.text = ""};
 
     if (dataset_create(config, splits, &err) < 0) {
         diag("%s", err.text);
@@ -58,7 +58,7 @@ static void test_batch(void)
         void *buffer = aligned_alloc(4096, batch_size(3, LENGTH));
         struct dataset *dataset;
         struct batch batch;
-        struct error err = {""};
+        struct error err = {.text = ""};
         int32_t text[LENGTH + 1], offsets[3 * LENGTH + 1] = {0}, count = 0;
         int same;
 
@@ -107,7 +107,7 @@ static void test_boundaries(void)
     void *buffer = aligned_alloc(4096, batch_size(1, 9));
     struct dataset *dataset;
     struct batch batch;
-    struct error err = {""};
+    struct error err = {.text = ""};
 
     corpus_write(path, IDX_U8, (const int32_t[]){10}, 1);
     write_file(scratch_path("e.bin"), tokens, sizeof(tokens));
@@ -171,7 +171,7 @@ static int consume(const struct dataset *dataset, int64_t consumed, int64_t unti
 
     for (int rank = 0; rank < ranks; rank++) {
         struct loading loading;
-        struct error err = {""};
+        struct error err = {.text = ""};
 
         load(&loading, dataset, consumed, micro_batch, rank, ranks, 1 + rank % 3);
         for (int64_t at = consumed; at < until && same; at += micro_batch * ranks) {
@@ -224,7 +224,7 @@ static void test_end(void)
     struct dataset *dataset = train_data(&config);
     struct loading loading;
     struct batch batch;
-    struct error err = {""};
+    struct error err = {.text = ""};
     int64_t samples = dataset_samples(dataset), got = 0;
     char expected[256];
 
@@ -257,7 +257,7 @@ static void test_validation(void)
     struct dataset *splits[DATASET_SPLITS];
     struct loading loading;
     struct batch batch;
-    struct error err = {""};
+    struct error err = {.text = ""};
     int32_t first[8];
     int64_t samples;
     int good = 1;
@@ -291,7 +291,7 @@ static void test_failing_file(void)
     struct dataset *dataset = train_data(&config);
     struct loading loading;
     struct batch batch;
-    struct error err = {""};
+    struct error err = {.text = ""};
     int status = 0;
 
     ok(truncate(scratch_path("a.bin"), 200) == 0, "the .bin file is cut during training");
@@ -360,7 +360,7 @@ static void test_mock(void)
     };
     struct dataset *splits[DATASET_SPLITS], *again[DATASET_SPLITS];
     int32_t text[513], other[513];
-    struct error err = {""};
+    struct error err = {.text = ""};
     int same = 1, in_range = 1, counting = 0;
 
     ok(dataset_create(&config, splits, &err) == 0 && splits[0] && splits[1] && !splits[2] &&
@@ -396,7 +396,7 @@ static void test_many_parts(void)
     struct dataset_config config = config_of(words, PARTS);
     struct rlimit before, low;
     struct dataset *dataset;
-    struct error err = {""};
+    struct error err = {.text = ""};
     int status;
 
     for (int i = 0; i < PARTS; i++)

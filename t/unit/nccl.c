@@ -302,7 +302,7 @@ static void be_rank(const struct scene *scene, int rank, int port, int out)
     struct device device = {.fail = device_failed, .stream_native = no_stream};
     struct device_stream stream = {.device = &device};
     struct comm_options options = {rank, 2, "localhost", port, 60, &device, 0};
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct comm_group *group = NULL;
     struct comm *comm;
     int known;

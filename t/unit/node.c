@@ -77,7 +77,7 @@ static void put_gpu(const char *pci, const char *minor, const char *uuid)
 static void test_gpus(void)
 {
     struct node_gpu *gpus;
-    struct error err = {""};
+    struct error err = {.text = ""};
     size_t count;
     char pci[PCI_TEXT];
 
@@ -108,7 +108,7 @@ static void test_gpus(void)
 static void test_instances(void)
 {
     struct node_instance *instances;
-    struct error err = {""};
+    struct error err = {.text = ""};
     size_t count;
 
     new_root();

@@ -47,7 +47,7 @@ static void test_reports(const char *library)
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-        struct error err = {""};
+        struct error err = {.text = ""};
         char text[1024];
         int rc, lines = 0;
 

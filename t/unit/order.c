@@ -341,7 +341,7 @@ static struct index_file *get_index(const struct indexed *corpus, int64_t length
         .samples = samples,
         .seed = seed,
     };
-    struct error err = {""};
+    struct error err = {.text = ""};
     const char *directory = scratch_path("cache/deep");
     struct index_file *file;
 
@@ -394,7 +394,7 @@ static int check_index(const struct indexed *corpus, const int32_t *lengths, int
     int64_t sequences = indexed_info(corpus)->sequences, tokens = 0, at = 0, samples, documents;
     int64_t *starts = calloc((size_t)sequences + 1, sizeof(*starts));
     int32_t *order, *text = calloc((size_t)length + 1, sizeof(*text)), *stream, *seen;
-    struct error err = {""};
+    struct error err = {.text = ""};
     int same = 1;
 
     samples = gpt_index_samples(file);

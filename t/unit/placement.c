@@ -434,7 +434,7 @@ static void test_table(const struct expected *table)
     struct placement_grant *gpus = NULL;
     struct placement *placement;
     struct cpuset cpus;
-    struct error err = {""};
+    struct error err = {.text = ""};
     char text[1024], name[256];
 
     if (!topology) {

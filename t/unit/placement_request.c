@@ -35,7 +35,7 @@ void test_errors(void)
         struct placement_grant *gpus = NULL;
         struct placement *placement;
         struct cpuset cpus;
-        struct error err = {""};
+        struct error err = {.text = ""};
 
         if (errors[i].gpus)
             request.gpus = gpus =
@@ -68,7 +68,7 @@ static const struct {
 void test_values(void)
 {
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
-        struct error err = {""};
+        struct error err = {.text = ""};
 
         ok(placement_check_bind("--megatron-bind", values[i].text, values[i].tasks, &err) ==
                values[i].bind,
@@ -102,7 +102,7 @@ void test_gpu_lists(void)
     struct topology *topology = read_node("hgx4", 0);
 
     for (size_t i = 0; i < sizeof(gpu_lists) / sizeof(gpu_lists[0]); i++) {
-        struct error err = {""};
+        struct error err = {.text = ""};
         size_t count = 0, used = 0;
         struct placement_grant *grants =
             placement_parse_gpus("--gpus", gpu_lists[i].text, topology, &count, &err);

@@ -293,7 +293,7 @@ static void check(struct trial *trial)
 
 static void run_trial(struct trial *trial, const char *name)
 {
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct placement *placement = placement_create(trial->topology, &trial->request, &err);
     char cpus[256];
 
@@ -346,7 +346,7 @@ static void test_node(const char *name, int real, size_t most)
     struct topology *topology = read_node(name, real);
     struct placement_request each = {.tasks = 1};
     struct placement *whole;
-    struct error err = {""};
+    struct error err = {.text = ""};
     int failed = tap_failed;
     size_t trials = 0;
 

@@ -103,7 +103,7 @@ void test_starved(void)
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char node[1024], row[128];
-        struct error err = {""};
+        struct error err = {.text = ""};
         int length = snprintf(node, sizeof(node), text, cases[i].more);
         struct topology *topology = topology_parse("node", node, (size_t)length, &err);
         struct placement_grant gpus[] = {{{0, 0x10, 0, 0}, NULL}, {{0, 0x20, 0, 0}, NULL}};

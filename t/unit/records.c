@@ -111,7 +111,7 @@ static void test_cuts(const char *name, const char *path, const char *expected, 
                       int64_t lines, int must_cut)
 {
     struct corpus_files files;
-    struct error err = {""};
+    struct error err = {.text = ""};
     int good = 1;
 
     if (corpus_files_find(&files, (const char *const[]){path}, 1, NULL, &err) < 0) {
@@ -158,7 +158,7 @@ static void test_damage(const char *name, const char *path)
     const char *bad = "bad";
     struct segment segment = {0, 0, SOURCE_TO_END};
     struct corpus_files files;
-    struct error err = {""};
+    struct error err = {.text = ""};
     size_t length;
     int64_t lines;
     char *got;
@@ -211,7 +211,7 @@ static void test_codecs(void)
     const char *plain = "plain";
     struct segment whole = {0, 0, SOURCE_TO_END};
     struct corpus_files files;
-    struct error err = {""};
+    struct error err = {.text = ""};
     int64_t lines;
 
     write_file(plain, text, size);
@@ -321,7 +321,7 @@ static void test_joined(void)
     char *text = make_lines(400000, 9000, &size, 1), *expected;
     struct segment whole = {0, 0, SOURCE_TO_END};
     struct corpus_files files;
-    struct error err = {""};
+    struct error err = {.text = ""};
     int64_t lines;
 
     write_file("plain", text, size);
@@ -339,7 +339,7 @@ static void test_joined(void)
 static int count_unnoticed(const char *path)
 {
     struct corpus_files files;
-    struct error err = {""};
+    struct error err = {.text = ""};
     int unnoticed = 0;
 
     corpus_files_find(&files, (const char *const[]){path}, 1, NULL, &err);
@@ -395,7 +395,7 @@ static void test_cut_mark(void)
     static const char text[] = "\xef\xbb\xbf"
                                "one\ntwo\n";
     struct corpus_files files;
-    struct error err = {""};
+    struct error err = {.text = ""};
 
     write_file("marked", text, sizeof(text) - 1);
     corpus_files_find(&files, (const char *const[]){"marked"}, 1, NULL, &err);
@@ -439,7 +439,7 @@ static void test_modes(void)
             char *got;
             struct corpus_files files;
             struct segment whole = {0, 0, SOURCE_TO_END};
-            struct error err = {""};
+            struct error err = {.text = ""};
             size_t length;
             int64_t lines;
 
@@ -475,7 +475,7 @@ static void test_too_long(void)
         FILE *file = fopen(path, "w");
         struct corpus_files files;
         struct segment whole = {0, 0, SOURCE_TO_END};
-        struct error err = {""};
+        struct error err = {.text = ""};
         size_t length;
         int64_t lines;
 
@@ -520,7 +520,7 @@ static void test_files(void)
     ok(symlink("nowhere", "d/y.jsonl") == 0 && mkfifo("d/z", 0600) == 0, "no files, too");
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct corpus_files files;
-        struct error err = {""};
+        struct error err = {.text = ""};
         char got[512] = "";
         size_t count = rows[i].words[1] ? 2 : 1;
 

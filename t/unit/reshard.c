@@ -193,7 +193,7 @@ static void test_matrix(const char *name, const struct model_config *model)
     for (int a = 0; a < SHAPES; a++) {
         struct model_config writer = fitted(model, &shapes[a].layout, shapes[a].chunks);
         char directory[PATH_MAX];
-        struct error err = {""};
+        struct error err = {.text = ""};
         int rc;
 
         snprintf(directory, sizeof(directory), "%s/%s-%d", scratch, name, a);
@@ -221,7 +221,7 @@ static void test_blocks(void)
     struct model_config big = gpt;
     struct layout one = {1, 1, 1, 1}, four = {2, 1, 2, 1};
     char directory[PATH_MAX];
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct model_config as_one, as_four;
     int rc;
 
@@ -265,7 +265,7 @@ static void test_damage(void)
 
     snprintf(directory, sizeof(directory), "%s/damage", scratch);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct error err = {""};
+        struct error err = {.text = ""};
         unsigned char byte;
         int fd;
 
@@ -292,7 +292,7 @@ static void test_damage(void)
     write_all(directory, &model, &two, NULL);
     unlink(path);
     {
-        struct error err = {""};
+        struct error err = {.text = ""};
 
         ok(read_all(directory, &model, &two, &err) == CHECKPOINT_DAMAGED &&
                strstr(err.text, "rank_00001"),
@@ -308,7 +308,7 @@ static void test_trouble(void)
     struct model_config model = fitted(&gpt, &two, 1);
     struct checkpoint_index index;
     char directory[PATH_MAX];
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct shard_reader *reader;
     struct rlimit before, none;
 
@@ -388,7 +388,7 @@ static void test_hostile(void)
     struct layout two = {2, 1, 1, 1};
     struct model_config model = fitted(&gpt, &two, 1);
     struct checkpoint_index index;
-    struct error err = {""};
+    struct error err = {.text = ""};
     size_t size;
     char *text;
 
@@ -416,7 +416,7 @@ static void test_model(void)
     struct layout one = {1, 1, 1, 1};
     struct model_config a = fitted(&gpt, &one, 1), b = a;
     struct checkpoint_index index;
-    struct error err = {""};
+    struct error err = {.text = ""};
 
     index_create(&index, &a, &one, &err);
     ok(index_check_model(&index, &a, &err) == 0, "the same model fits");

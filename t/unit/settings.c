@@ -99,7 +99,7 @@ static void test_table(void)
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         struct config config;
         struct settings settings;
-        struct error err = {""};
+        struct error err = {.text = ""};
         int rc;
 
         configure(&config, table[i].arguments);
@@ -208,7 +208,7 @@ static void test_checks(void)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct config config;
         struct settings settings;
-        struct error err = {""};
+        struct error err = {.text = ""};
         int rc;
 
         configure(&config, "");

@@ -120,7 +120,7 @@ static int stopped(struct star *star, int rank)
 /* Rank 0 may not open as many files as there are ranks. */
 static int few_files(int rank)
 {
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct star *star;
     int next = dup(STDOUT_FILENO);
     struct rlimit limit = {(rlim_t)next + 3, (rlim_t)next + 3};
@@ -206,7 +206,7 @@ static void world(enum ending ending, const char *name)
 static int play_cut(const char *cut, int waits)
 {
     struct meet_address address;
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct star *star;
     int64_t number = 0;
     int listener = meet_listen(0, "127.0.0.1", &address, &err), news = 0;
@@ -254,7 +254,7 @@ static int set_loopback(int up)
 static int play_silence(void)
 {
     struct meet_address address;
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct star *star;
     int listener = meet_listen(0, "127.0.0.1", &address, &err), news = 0;
     pid_t other = fork();

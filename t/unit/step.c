@@ -401,7 +401,7 @@ static void test_places(const char *topology)
                                     .cgroup_root = "/nonexistent"};
         struct place_notes notes = {"", ""};
         struct share *share = share_create(2, NULL);
-        struct error err = {""};
+        struct error err = {.text = ""};
         char got[6 * SHARE_LIST + 8];
         int rc;
 

@@ -46,7 +46,7 @@ __attribute__((unused)) static const char *node_path(const char *name, int real)
 /* NULL where a real node's file is not there, or with a failure that is shown. */
 __attribute__((unused)) static struct topology *read_node(const char *name, int real)
 {
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct topology *topology;
 
     if (real && access(node_path(name, 1), R_OK) < 0)

@@ -60,7 +60,7 @@ static void test_nodes(void)
 
     for (size_t i = 0; i < sizeof(nodes) / sizeof(nodes[0]); i++) {
         struct topology *topology = read_node(nodes[i].name, nodes[i].real), *copy;
-        struct error err = {""};
+        struct error err = {.text = ""};
 
         if (!topology && nodes[i].real) {
             ok(1, "%s # SKIP the file is not there", nodes[i].name);
@@ -158,7 +158,7 @@ static const struct {
 static void test_texts(void)
 {
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-        struct error err = {""};
+        struct error err = {.text = ""};
         struct topology *topology =
             topology_parse("FILE", texts[i].text, strlen(texts[i].text), &err);
 
@@ -197,7 +197,7 @@ static const struct {
 static void test_nccl(void)
 {
     struct topology *topology = read_node("p4d-flat", 0);
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct cpuset cpus;
     char text[64];
 
@@ -259,7 +259,7 @@ static void test_library(void)
     };
 
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        struct error err = {""};
+        struct error err = {.text = ""};
         struct hwloc_api api;
 
         ok(hwloc_api_open(&api, table[i].name, &err) == -1 && strstr(err.text, table[i].sentence) &&
@@ -271,7 +271,7 @@ static void test_library(void)
 
 int main(void)
 {
-    struct error err = {""};
+    struct error err = {.text = ""};
     struct topology *here;
 
     test_addresses();

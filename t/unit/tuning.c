@@ -326,7 +326,7 @@ static void test_places(void)
 static void test_text(void)
 {
     struct tuning *one, *two;
-    struct error err = {""};
+    struct error err = {.text = ""};
     char *text;
 
     write_file("rows", "a 1\nb 2\nc 3\n");

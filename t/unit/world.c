@@ -117,7 +117,7 @@ int main(void)
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct world world;
-        struct error err = {""};
+        struct error err = {.text = ""};
         int rc;
 
         for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++)

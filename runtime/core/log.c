@@ -1,0 +1,44 @@
+#include "log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static void (*current_handler)(void *context, enum log_level level, const char *text);
+static void *current_context;
+
+void log_set_handler(void (*handler)(void *context, enum log_level level, const char *text),
+                     void *context)
+{
+    current_handler = handler;
+    current_context = context;
+}
+
+static void deliver(enum log_level level, const char *format, va_list args)
+{
+    char text[2048];
+
+    vsnprintf(text, sizeof(text), format, args);
+    if (current_handler)
+        current_handler(current_context, level, text);
+    else
+        fprintf(stderr, "megatron: %s: %s\n", level == LOG_LEVEL_WARNING ? "warning" : "note",
+                text);
+}
+
+void log_note(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    deliver(LOG_LEVEL_NOTE, format, args);
+    va_end(args);
+}
+
+void log_warning(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    deliver(LOG_LEVEL_WARNING, format, args);
+    va_end(args);
+}

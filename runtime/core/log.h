@@ -1,0 +1,29 @@
+/* The one channel for warnings and notes. Every layer reports through it; nothing below main()
+ * writes to stderr by itself. Messages of one form: "megatron: warning: TEXT", "megatron: note:
+ * TEXT". */
+#ifndef MEGATRON_LOG_H
+#define MEGATRON_LOG_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum log_level {
+    LOG_LEVEL_NOTE,    /* something the user may want to know; nothing is wrong */
+    LOG_LEVEL_WARNING, /* something is wrong or will surprise; the work continues */
+};
+
+/* One sentence, without newline and without the level's name. Safe to call from any thread. */
+void log_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Deliver messages to 'handler' from now on; NULL restores the default, which writes one line to
+ * stderr. Call it before other threads start. */
+void log_set_handler(void (*handler)(void *context, enum log_level level, const char *text),
+                     void *context);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
