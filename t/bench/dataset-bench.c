@@ -115,7 +115,7 @@ static int blend(char **argv, struct error *err)
 
 int main(int argc, char **argv)
 {
-    struct error err = {"usage: dataset-bench index|load|blend ..."};
+    struct error err = {.text = "usage: dataset-bench index|load|blend ..."};
     int status = -1;
 
     if (argc == 7 && (strcmp(argv[1], "index") == 0 || strcmp(argv[1], "load") == 0))

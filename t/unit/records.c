@@ -521,7 +521,7 @@ static void test_files(void)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct corpus_files files;
         struct error err = {.text = ""};
-        char got[512] = "";
+        char got[sizeof(err.text)] = "";
         size_t count = rows[i].words[1] ? 2 : 1;
 
         if (corpus_files_find(&files, rows[i].words, count, NULL, &err) < 0)
