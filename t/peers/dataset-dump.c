@@ -53,7 +53,7 @@ int main(int argc, char **argv)
     struct dataset *splits[DATASET_SPLITS] = {0};
     struct target target = {0};
     struct options_result result = {0};
-    struct error err = {"usage: dataset-dump OUT OPTIONS"};
+    struct error err = {.text = "usage: dataset-dump OUT OPTIONS"};
     int status = -1;
 
     if (argc > 2)

@@ -67,7 +67,7 @@ static void test_say_once(void)
                 {"4", "0", 1, 1}, {"5", "1", 0, 0}, {"5", "1", 1, 0}};
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct error err = {"text"};
+        struct error err = {.text = "text"};
 
         setenv("SLURM_PROCID", rows[i].rank, 1);
         setenv("SLURM_LOCALID", rows[i].local_rank, 1);
