@@ -16,6 +16,8 @@ if git -C "$top" rev-parse --is-inside-work-tree >/dev/null 2>&1; then
     is "$(cd "$top" && git ls-files | while read -r file; do
         case $file in .gitignore | */.gitignore) ;; *) [ -e "$scratch/megatron/$file" ] || echo "$file" ;; esac
     done)" "" "every file of the repository is in it"
+else
+    skip "every file of the repository is in it" "not a git checkout"
 fi
 
 # A libtool that must not be called.

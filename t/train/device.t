@@ -61,7 +61,11 @@ if "${machine[@]}" none none true 2>/dev/null; then
         like "$out" 'train: no NVIDIA driver is loaded on this node; load it' "the driver is missing"
         train "${machine[@]}" 0x030200 580.1
         like "$out" 'the NVIDIA driver is loaded on this node, but its library libcuda.so.1 is not found' "its library is missing"
+    else
+        skip "a missing driver" "built without CUDA"
     fi
+else
+    skip "nodes with and without GPUs" "no mount namespaces here"
 fi
 
 options=(--device cuda)
@@ -141,7 +145,7 @@ if [ -f "$module/device_cuda.so" ]; then
             "its health is not checked: $scratch/health/libnvidia-ml.so.1: file too short; install the driver's package that has this library, or let the container have it (NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
         options=(--device cuda)
     else
-        diag "a GPU without code and one without memory are not tried: t/unit/runtime/device/cuda/fake_gpu.so cannot be built here"
+        skip "a GPU without code, and one without memory" "t/unit/runtime/device/cuda/fake_gpu.so cannot be built here"
     fi
     # A library that is there, but not what it should be.
     mkdir "$scratch/libraries"
@@ -153,6 +157,8 @@ if [ -f "$module/device_cuda.so" ]; then
     train env LD_LIBRARY_PATH="$scratch/libraries"
     like "$out" 'libcudnn\.so\.9.*; that library is not of the version that this program was built with; or compute on the CPUs with --device cpu$' \
         "one of another version"
+else
+    skip "faults of the driver and its libraries" "built without CUDA"
 fi
 # A module whose library is gone.
 mkdir "$scratch/module"
@@ -164,6 +170,8 @@ if ${CC:-cc} -shared -o "$scratch/module/libmissing.so" -xc /dev/null 2>/dev/nul
     is "$rc $(wc -l <<<"$out")" "1 1" "a library that is missing: one line"
     like "$out" ': libmissing\.so: cannot open .*; install that library, or name its directory in LD_LIBRARY_PATH; or compute on the CPUs with --device cpu$' \
         "  which names it"
+else
+    skip "a library that is missing" "no compiler"
 fi
 # Without a module, also where one is installed.
 module=/nonexistent
@@ -178,5 +186,7 @@ if [ ${#hide[@]} = 0 ] || "${hide[@]}" true 2>/dev/null; then
     is "$rc" 1 "a build without CUDA"
     like "$out" 'training on GPUs needs device_cuda.so, which is not installed here .*; or compute on the CPUs with --device cpu$' \
         "  says so"
+else
+    skip "a build without CUDA" "no mount namespaces here"
 fi
 done_testing

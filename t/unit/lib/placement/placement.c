@@ -438,7 +438,7 @@ static void test_table(const struct expected *table)
     char text[1024], name[256];
 
     if (!topology) {
-        ok(table->real, "%s%s", table->node, table->real ? " # SKIP the file is not there" : "");
+        missing_node(table->node, table->real);
         return;
     }
     if (table->gpus)

@@ -351,7 +351,7 @@ static void test_node(const char *name, int real, size_t most)
     size_t trials = 0;
 
     if (!topology) {
-        ok(real, "%s%s", name, real ? " # SKIP the file is not there" : " is read");
+        missing_node(name, real);
         return;
     }
     each.tasks = topology->gpu_count > 0 ? topology->gpu_count : 1;
