@@ -34,10 +34,10 @@ try in_cluster srun -N1 -n8 --cpu-bind=verbose true
 is "$(masks)" "0x1 0x10 0x2 0x20 0x4 0x40 0x8 0x80" "eight tasks have a CPU each"
 try in_cluster srun -N3 -n24 env
 is "$rc $(grep -cE 'PRELOAD|HWLOC|PRETEND' <<<"$out")" "0 0" "a full cluster; nothing of the pretending reaches the job"
-"$cluster" up --owner $$ --nodes 1 --plugin no --topology "$top/t/topologies/dgx.xml" --dir "$scratch/dgx" >/dev/null
-try "$cluster" run --dir "$scratch/dgx" srun -n2 -c112 --cpu-bind=verbose true
-is "$(masks)" "DGXMASKS" "a node with the CPUs of a topology file"
-"$cluster" down --dir "$scratch/dgx"
+"$cluster" up --owner $$ --nodes 1 --plugin no --topology "$top/t/topologies/amd.xml" --dir "$scratch/amd" >/dev/null
+try "$cluster" run --dir "$scratch/amd" srun -n2 -c48 --cpu-bind=verbose true
+is "$(masks)" "0xffffff000000ffffff 0xffffff000000ffffff000000" "a node with the CPUs of a topology file"
+"$cluster" down --dir "$scratch/amd"
 
 # --- MPI
 if ! command -v mpicc >/dev/null; then
