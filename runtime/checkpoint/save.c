@@ -317,10 +317,8 @@ int checkpoint_save(struct checkpoint *c, const struct progress *progress, struc
 static struct report report_of(struct checkpoint *c, int wait)
 {
     struct report report;
-    struct timespec until;
+    struct timespec until = clock_after(CLOCK_REALTIME, 1);
 
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 1;
     pthread_mutex_lock(&c->lock);
     while (wait && c->mine.done == 0 && pthread_cond_timedwait(&c->change, &c->lock, &until) == 0)
         ;

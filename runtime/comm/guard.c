@@ -1,4 +1,5 @@
 #include "guard.h"
+#include "clock.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -6,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 struct guard {
@@ -36,19 +36,6 @@ static void *watch(void *argument)
     return NULL;
 }
 
-static void set_end(struct guard *guard, double seconds)
-{
-    double whole = seconds < 1e9 ? seconds : 1e9;
-
-    clock_gettime(CLOCK_MONOTONIC, &guard->until);
-    guard->until.tv_sec += (time_t)whole;
-    guard->until.tv_nsec += (long)(1e9 * (whole - (double)(time_t)whole));
-    if (guard->until.tv_nsec >= 1000000000) {
-        guard->until.tv_sec++;
-        guard->until.tv_nsec -= 1000000000;
-    }
-}
-
 struct guard *guard_begin(double seconds, struct error *err, const char *format, ...)
 {
     struct guard *guard = calloc(1, sizeof(*guard));
@@ -65,7 +52,7 @@ struct guard *guard_begin(double seconds, struct error *err, const char *format,
     vsnprintf(guard->line + rc, sizeof(guard->line) - (size_t)rc - 1, format, args);
     va_end(args);
     strcat(guard->line, "\n");
-    set_end(guard, seconds);
+    guard->until = clock_after(CLOCK_MONOTONIC, seconds);
     pthread_mutex_init(&guard->lock, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);

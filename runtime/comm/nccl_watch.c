@@ -51,10 +51,8 @@ static void start_last_resort(const char *text)
  * rank that is gone, and an abort is what frees them. */
 static void await_leave(struct nccl_comm *comm)
 {
-    struct timespec until;
+    struct timespec until = clock_after(CLOCK_REALTIME, LEAVE_SECONDS);
 
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += LEAVE_SECONDS;
     if (pthread_mutex_timedlock(&comm->calls, &until) == 0)
         pthread_mutex_unlock(&comm->calls);
 }

@@ -1,5 +1,6 @@
 #include "config.h"
 #include "chunk.h"
+#include "clock.h"
 #include "document.h"
 
 #include <errno.h>
@@ -42,7 +43,7 @@ struct chunk *chunk_open(struct encode *encode, size_t number, int direct, struc
     chunk->direct = direct;
     chunk->shared = direct && is_quick(plan, number);
     chunk->placed = !direct;
-    chunk->touched = disk_now();
+    chunk->touched = clock_now();
     for (size_t i = first; i < first + count && plan->files.count <= PLAN_NAMED_FILES; i++)
         if (plan->segments[i].begin == 0)
             printf("%sOpening %s\n", over, plan->files.items[plan->segments[i].file].path);
@@ -207,9 +208,9 @@ static int write_block(struct encode *encode, struct chunk *chunk, struct block 
         part_check_keys(encode->config->keys, first_path(encode->plan, 0), totals, 0, err) < 0)
         return -1;
     chunk->next_write++;
-    if (disk_now() - chunk->touched > touch_seconds) {
+    if (clock_now() - chunk->touched > touch_seconds) {
         board_touch(encode->work, encode->board, chunk->number);
-        chunk->touched = disk_now();
+        chunk->touched = clock_now();
     }
     return 0;
 }

@@ -1,5 +1,6 @@
 #include "config.h"
 #include "report.h"
+#include "clock.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -14,7 +15,7 @@ struct sums {
 
 void report_init(struct report *report)
 {
-    report->begin = report->logged_at = disk_now();
+    report->begin = report->logged_at = clock_now();
     report->terminal = isatty(STDERR_FILENO);
 }
 
@@ -43,16 +44,15 @@ void report_share(struct report *report)
 static void add_rank(struct report *report, int64_t rank, struct sums *sums)
 {
     char path[DISK_PATH];
-    unsigned char *text;
-    size_t size;
+    struct file_bytes text;
     struct sums other;
 
     if (disk_path(path, NULL, "%.3900s/progress-%s-%lld", report->work->base, report->work->launch,
                   (long long)rank) < 0 ||
-        disk_read_file(path, 4096, &text, &size, NULL) != 0)
+        disk_read_file(path, 4096, &text, NULL) != 0)
         return;
-    if (strstr((char *)text, "end") &&
-        sscanf((char *)text, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64,
+    if (strstr(text.data, "end") &&
+        sscanf(text.data, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64,
                &other.documents, &other.bytes, &other.tokens, &other.skipped, &other.passed) == 5) {
         sums->documents += other.documents;
         sums->bytes += other.bytes;
@@ -60,7 +60,7 @@ static void add_rank(struct report *report, int64_t rank, struct sums *sums)
         sums->skipped += other.skipped;
         sums->passed += other.passed;
     }
-    free(text);
+    file_bytes_clear(&text);
 }
 
 static struct sums collect(struct report *report)
@@ -102,7 +102,7 @@ static void log_line(int64_t documents, int64_t bytes, double elapsed)
 
 void report_tick(struct report *report)
 {
-    double now = disk_now(), elapsed = now - report->begin + 1e-9;
+    double now = clock_now(), elapsed = now - report->begin + 1e-9;
     const struct world *world = report->work->world;
     /* With very many ranks even small files add up. */
     double every = world->size > 500 ? (double)world->size / 250 : 1;
@@ -150,7 +150,7 @@ static void show_faults(const struct places *layout)
 void report_end(struct report *report, const struct places *layout)
 {
     const struct place *end = &layout->cuts[layout->shards];
-    double elapsed = disk_now() - report->begin + 1e-9;
+    double elapsed = clock_now() - report->begin + 1e-9;
     double cores = (double)report->encode->threads * (double)report->work->world->size;
     int64_t tokens = 0;
     struct sums sums = collect(report);
