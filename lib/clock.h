@@ -3,6 +3,7 @@
 #ifndef MEGATRON_CLOCK_H
 #define MEGATRON_CLOCK_H
 
+#include <sys/random.h>
 #include <time.h>
 
 /* Seconds since some moment in the past; only differences mean something. */
@@ -37,6 +38,17 @@ static inline void clock_sleep(double seconds)
     struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
 
     nanosleep(&t, NULL);
+}
+
+/* Sleep for 'seconds', randomly up to a quarter more or less, so that processes that wait for the
+ * same thing do not all come at once. */
+static inline void clock_sleep_about(double seconds)
+{
+    unsigned char chance = 128;
+
+    if (getrandom(&chance, sizeof(chance), 0) < 0)
+        chance = 128;
+    clock_sleep(seconds * (0.75 + chance / 510.0));
 }
 
 #endif

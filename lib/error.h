@@ -11,6 +11,9 @@ extern "C" {
 enum error_code {
     ERROR_FAILURE = 0, /* anything not listed below; another attempt may succeed. Exit code 1 */
     ERROR_USAGE,       /* an option, path or input is wrong: every attempt fails. Exit code 2 */
+    ERROR_PEER,        /* another rank failed; the text says which one and why. Exit code 1 */
+    ERROR_NO_CACHE,    /* no directory for the index cache is writable. Exit code 1 */
+    ERROR_NO_DEVICE,   /* there is no usable GPU here; CPUs may do. Exit code 1 */
 };
 
 /* One sentence for the user: what is wrong, where, and what to do. No newline, no program name. */
