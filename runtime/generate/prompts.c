@@ -345,24 +345,6 @@ struct head {
     int64_t count, ids, vocabulary, stop_count, stops[STOPS];
 };
 
-/* 'bytes' of rank 0 to all. */
-static int from_first(struct comm *comm, void *data, size_t bytes, struct error *err)
-{
-    char *all;
-    int rc;
-
-    if (comm->size == 1)
-        return 0;
-    all = malloc(bytes * (size_t)comm->size);
-    if (!all)
-        return error_set(err, "out of memory for the prompts");
-    rc = comm_host_gather(comm, data, all, bytes, err);
-    if (rc == 0)
-        memcpy(data, all, bytes);
-    free(all);
-    return rc;
-}
-
 /* Texts as numbers, one behind the other: prompt, limit, ids of the prompt. */
 static void pack(const struct prompts *p, int32_t *out)
 {
@@ -402,13 +384,13 @@ static int share(struct prompts *p, struct comm *comm, struct error *err)
     memcpy(head.stops, p->stops, sizeof(head.stops));
     for (int64_t t = 0; t < p->count; t++)
         head.ids += 2 + p->texts[t].prompt;
-    if (from_first(comm, &head, sizeof(head), err) < 0)
+    if (comm_host_broadcast(comm, &head, sizeof(head), 0, err) < 0)
         return -1;
     numbers = calloc((size_t)head.ids, sizeof(*numbers));
     if (!numbers)
         return error_set(err, "out of memory");
     pack(p, numbers);
-    rc = from_first(comm, numbers, (size_t)head.ids * sizeof(*numbers), err);
+    rc = comm_host_broadcast(comm, numbers, (size_t)head.ids * sizeof(*numbers), 0, err);
     if (rc == 0 && comm->rank != 0) {
         p->vocabulary = head.vocabulary;
         p->stop_count = (int)head.stop_count;

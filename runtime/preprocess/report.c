@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct sums {
     int64_t documents, bytes, tokens, skipped, passed;
@@ -16,7 +15,6 @@ struct sums {
 void report_init(struct report *report)
 {
     report->begin = report->logged_at = clock_now();
-    report->terminal = isatty(STDERR_FILENO);
 }
 
 /* Ranks tell each other how far they are through small files; nothing depends on them. */
@@ -81,23 +79,28 @@ static void show_line(struct report *report, const struct sums *sums, double ela
     double share = total > 0 ? (double)passed / (double)total : 0;
     double left = sums->passed > 0 ? (double)(total - passed) * elapsed / (double)sums->passed : 0;
     long seconds = left > 0 ? (long)left : 0;
+    char line[200];
 
     if (share > 1)
         share = 1;
-    fprintf(stderr,
-            "\r%5.1f %% | %" PRId64 " documents | %.1f MB/s | %" PRId64
-            " skipped | %ld:%02ld:%02ld left\033[K",
-            100 * share, sums->documents + report->before_documents,
-            (double)sums->bytes / elapsed / 1048576, sums->skipped, seconds / 3600,
-            seconds / 60 % 60, seconds % 60);
-    fflush(stderr);
+    snprintf(line, sizeof(line),
+             "%5.1f %% | %" PRId64 " documents | %.1f MB/s | %" PRId64
+             " skipped | %ld:%02ld:%02ld left",
+             100 * share, sums->documents + report->before_documents,
+             (double)sums->bytes / elapsed / 1048576, sums->skipped, seconds / 3600,
+             seconds / 60 % 60, seconds % 60);
+    report->config->progress(line, 1);
     report->line_open = 1;
 }
 
-static void log_line(int64_t documents, int64_t bytes, double elapsed)
+/* Megatron's line. */
+static void log_line(const struct report *report, int64_t documents, int64_t bytes, double elapsed)
 {
-    fprintf(stderr, "Processed %" PRId64 " documents (%.6g docs/s, %.6g MB/s).\n", documents,
-            (double)documents / elapsed, (double)bytes / elapsed / 1048576);
+    char line[160];
+
+    snprintf(line, sizeof(line), "Processed %" PRId64 " documents (%.6g docs/s, %.6g MB/s).",
+             documents, (double)documents / elapsed, (double)bytes / elapsed / 1048576);
+    report->config->progress(line, 0);
 }
 
 void report_tick(struct report *report)
@@ -115,22 +118,22 @@ void report_tick(struct report *report)
         }
         return;
     }
-    if (now - report->logged_at < (report->terminal && world->size == 1 ? 0.2 : every))
+    if (now - report->logged_at < (report->config->terminal && world->size == 1 ? 0.2 : every))
         return;
     sums = collect(report);
     report->logged_at = now;
-    if (report->terminal)
+    if (report->config->terminal)
         show_line(report, &sums, elapsed);
     else if (sums.documents / report->config->log_interval >
              report->logged / report->config->log_interval)
-        log_line(sums.documents, sums.bytes, elapsed);
+        log_line(report, sums.documents, sums.bytes, elapsed);
     report->logged = sums.documents;
 }
 
 void report_pause(struct report *report)
 {
     if (report->line_open)
-        fprintf(stderr, "\n");
+        report->config->progress("", 0);
     report->line_open = 0;
 }
 
@@ -158,7 +161,7 @@ void report_end(struct report *report, const struct places *layout)
     report_pause(report);
     for (size_t k = 0; k < layout->keys; k++)
         tokens += end->tokens[k];
-    log_line(end->documents, layout->bytes, elapsed);
+    log_line(report, end->documents, layout->bytes, elapsed);
     printf("Done: %s\n", report->config->output_prefix);
     printf("  documents:       %" PRId64 "\n", end->documents);
     for (size_t k = 0; k < layout->keys; k++)
