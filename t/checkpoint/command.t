@@ -84,10 +84,10 @@ if ! command -v "${CC:-cc}" >/dev/null; then
 elif ok "locks can be taken away" "${CC:-cc}" -shared -fPIC -o unlocked.so -xc - -ldl <<<"$unlocked"; then
     mkdir run/iter_0000009.tmp-1
     LD_PRELOAD=$scratch/unlocked.so train 1 --load run --save run
-    is "$rc $(grep -c 'WARNING: files in run cannot be locked: No locks available: a second run' <<<"$out")" "0 1" \
+    is "$rc $(grep -c 'WARNING: cannot lock files in run: No locks available: a second run' <<<"$out")" "0 1" \
         "no locks: the run says so" || diag "$(tail -n 3 <<<"$out")"
     try env "LD_PRELOAD=$scratch/unlocked.so" "$megatron" checkpoint prune run --keep-last 2
-    like "$out" 'what is unfinished there stays: files in run cannot be locked' "  and so does prune"
+    like "$out" 'what is unfinished there stays: cannot lock files in run' "  and so does prune"
     ok "  and what is unfinished stays" rmdir run/iter_0000009.tmp-1
 fi
 # What comes after the one that a run goes on from was not saved by it, and is not its own to remove.

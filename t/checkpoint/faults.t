@@ -99,7 +99,7 @@ refused "a distributed checkpoint of Megatron-LM" 'theirs holds a distributed ch
 train 1 --load whole --ckpt-step 3
 like "$out" 'loaded checkpoint from whole at iteration 3' "--ckpt-step takes the one that it names"
 refused "no directory" 'nowhere: there is no checkpoint' --load nowhere
-code=1 refused "no directory to save in" 'cannot make /dev/null/x' --save /dev/null/x
+code=1 refused "no directory to save in" 'cannot create the directory /dev/null/x' --save /dev/null/x
 refused "--save-interval alone" '--save-interval needs --save' --save-interval 5
 refused "another model" \
     'iter_0000008: it is of another model: hidden-size \(32, here 64\).*embedding.word.weight \(300 x 32, here 300 x 64\)' \
@@ -415,11 +415,11 @@ stopped() {
         mkdir run/iter_9999999.tmp-1
         try "$megatron" checkpoint prune run --keep-last 5
         is "$rc" 0 "prune beside a run that saves" || diag "$out"
-        like "$out" 'what is unfinished there stays: another run saves to run' "  leaves what may be the run's"
+        like "$out" 'what is unfinished there stays: another run is saving to run' "  leaves what may be the run's"
         ok "  where it is" rmdir run/iter_9999999.tmp-1
     fi
     [ "$1" != TERM ] || code=1 refused "a second run in the same directory" \
-        "--save: another run saves to run: process $pid on .*; end it, or give this one" --save run
+        "--save: another run is saving to run: process $pid on .*; stop it, or choose" --save run
     kill "-$1" $pid
     wait $pid
     is $? 75 "SIG$1 ends a run with code 75"

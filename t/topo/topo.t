@@ -71,7 +71,7 @@ refused() {
     is "$rc $(wc -l <<<"$out")" "1 1" "$name: one line, exit status 1"
     like "$out" "^megatron topo: .*$wanted" "$name: what is wrong"
 }
-refused "no such file" "/nonexistent cannot be read: No such file" --topology /nonexistent
+refused "no such file" "cannot open /nonexistent: No such file" --topology /nonexistent
 refused "a folder" "is not a file" --topology /
 echo "<topology><broken" >"$scratch/broken.xml"
 refused "a broken file" "broken.xml is not an hwloc XML file" --topology "$scratch/broken.xml"

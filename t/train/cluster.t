@@ -55,7 +55,7 @@ else
     skip "  and under mpirun" "no mpirun"
 fi
 try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --save /dev/null/x
-like "$out" 'rank 0 ends all ranks: --save: cannot make /dev/null/x' "what goes wrong later ends all ranks"
+like "$out" 'rank 0 ends all ranks: --save: cannot create the directory /dev/null/x' "what goes wrong later ends all ranks"
 unlike "$out" 'MPI_ABORT' "without words of MPI's"
 try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --dry-run
 is "$(grep -c 'using world size: 4' <<<"$out")" 1 "one rank prints a plan"

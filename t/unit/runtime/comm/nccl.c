@@ -205,12 +205,12 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
 
 comm_backend_open_function comm_backend_open;
 
-static char device_text[512];
+static char device_text[1024];
 
-static void device_failed(struct device *device, const char *text)
+static void device_failed(struct device *device, const struct error *failure)
 {
     (void)device;
-    snprintf(device_text, sizeof(device_text), "%s", text);
+    snprintf(device_text, sizeof(device_text), "%s", failure->text);
 }
 
 static void *no_stream(struct device_stream *stream)

@@ -69,6 +69,24 @@ static int collects(struct star *star, int rank)
     return 1;
 }
 
+/* From every rank in turn, nothing and much; a rank that only sends does not hold up the next. */
+static int broadcasts(struct star *star, int rank)
+{
+    static unsigned char data[1 << 20];
+    struct error err;
+
+    for (int root = 0; root < SIZE; root++) {
+        memset(data, rank == root ? 7 + root : 0, sizeof(data));
+        if (star_broadcast(star, NULL, 0, root, 10, &err) ||
+            star_broadcast(star, data, sizeof(data), root, 10, &err))
+            return 0;
+        for (size_t i = 0; i < sizeof(data); i++)
+            if (data[i] != 7 + root)
+                return 0;
+    }
+    return 1;
+}
+
 static int agrees(struct star *star, int rank)
 {
     int64_t numbers[] = {rank, -rank, rank == 2 ? INT64_MAX : INT64_MIN}, many[STAR_NUMBERS + 1];
@@ -153,7 +171,8 @@ static int play(enum ending ending, int rank)
                          : 1;
     if (!star)
         return 0;
-    good = gathers(star, rank) && collects(star, rank) && agrees(star, rank);
+    good =
+        gathers(star, rank) && collects(star, rank) && broadcasts(star, rank) && agrees(star, rank);
     if (ending == VANISH && rank == 3)
         _exit(!good);
     if (ending == VANISH && rank == 0)
@@ -205,15 +224,15 @@ static void world(enum ending ending, const char *name)
 /* Rank 1 of two dies after so much of it; rank 0 looks, or waits for data. */
 static int play_cut(const char *cut, int waits)
 {
-    struct meet_address address;
+    struct rendezvous_address address;
     struct error err = {.text = ""};
     struct star *star;
     int64_t number = 0;
-    int listener = meet_listen(0, "127.0.0.1", &address, &err), news = 0;
+    int listener = rendezvous_listen(0, "127.0.0.1", &address, &err), news = 0;
     pid_t other = fork();
 
     if (other == 0) {
-        int fd = meet_connect(1, 2, &address, 60, &err);
+        int fd = rendezvous_connect(1, 2, &address, 60, &err);
 
         _exit(fd < 0 || send(fd, cut, strlen(cut), 0) < 0);
     }
@@ -253,10 +272,10 @@ static int set_loopback(int up)
 /* Both ends of a star within one process; then the network between them is gone. */
 static int play_silence(void)
 {
-    struct meet_address address;
+    struct rendezvous_address address;
     struct error err = {.text = ""};
     struct star *star;
-    int listener = meet_listen(0, "127.0.0.1", &address, &err), news = 0;
+    int listener = rendezvous_listen(0, "127.0.0.1", &address, &err), news = 0;
     pid_t other = fork();
 
     star = star_join(other == 0 ? 1 : 0, 2, &address, listener, 60, &err);

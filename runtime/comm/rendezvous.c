@@ -1,6 +1,6 @@
 #include "config.h"
 
-#include "meet.h"
+#include "rendezvous.h"
 #include "clock.h"
 #include "socket.h"
 
@@ -23,7 +23,7 @@
 enum { HELLO = 'H', HELLO_SECONDS = 5, CONNECT_SECONDS = 5, WELCOME_SECONDS = 60 };
 enum { MOST_PAUSE = 1000 }; /* milliseconds */
 
-void meet_set_silence(int fd, int seconds)
+void rendezvous_set_silence(int fd, int seconds)
 {
     int idle = seconds / 8 > 0 ? seconds / 8 : 1, probes = 8;
     unsigned milliseconds = (unsigned)seconds * 1000;
@@ -41,7 +41,7 @@ static void prepare(int fd)
 
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-    meet_set_silence(fd, MEET_SILENCE);
+    rendezvous_set_silence(fd, RENDEZVOUS_SILENCE);
 }
 
 /* What rank 0 answers. A rank that tried an address of somebody else does not hear it. */
@@ -85,7 +85,7 @@ static int bind_to(int port)
     return fd;
 }
 
-static void add_host(struct meet_address *address, const char *host)
+static void add_host(struct rendezvous_address *address, const char *host)
 {
     size_t used = strlen(address->hosts);
 
@@ -95,7 +95,7 @@ static void add_host(struct meet_address *address, const char *host)
 }
 
 /* All addresses of this node, those that only it can use last. */
-static void add_interfaces(struct meet_address *address)
+static void add_interfaces(struct rendezvous_address *address)
 {
     struct ifaddrs *list = NULL;
     char text[INET6_ADDRSTRLEN];
@@ -119,7 +119,8 @@ static void add_interfaces(struct meet_address *address)
     freeifaddrs(list);
 }
 
-int meet_listen(int port, const char *master, struct meet_address *address, struct error *err)
+int rendezvous_listen(int port, const char *master, struct rendezvous_address *address,
+                      struct error *err)
 {
     struct sockaddr_in6 bound;
     socklen_t length = sizeof(bound);
@@ -162,14 +163,14 @@ static int report_missing(const int *fds, int size, double deadline, struct erro
                      names, missing > 16 ? " ..." : "");
 }
 
-int meet_accept(int listener, int size, uint64_t token, double deadline, int *fds,
-                char (*hosts)[64], struct error *err)
+int rendezvous_accept(int listener, int size, uint64_t token, double deadline, int *fds,
+                      char (*hosts)[64], struct error *err)
 {
     double until = clock_now() + deadline;
     int come = 0;
 
     while (come < size - 1 && clock_now() < until) {
-        struct meet_hello hello;
+        struct rendezvous_hello hello;
         uint64_t welcome = welcome_of(token);
         int fd;
 
@@ -227,7 +228,7 @@ static int connect_to(const struct addrinfo *a, double until)
 }
 
 /* Say who we are, and hear that it is rank 0. */
-static int greet(int fd, const struct meet_hello *hello, double until)
+static int greet(int fd, const struct rendezvous_hello *hello, double until)
 {
     double soon = clock_now() + WELCOME_SECONDS;
     uint64_t welcome;
@@ -240,7 +241,7 @@ static int greet(int fd, const struct meet_hello *hello, double until)
     return welcome == welcome_of(hello->token) ? 0 : -1;
 }
 
-static int try_host(const char *host, int port, const struct meet_hello *hello, double until)
+static int try_host(const char *host, int port, const struct rendezvous_hello *hello, double until)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
     char service[16];
@@ -260,7 +261,8 @@ static int try_host(const char *host, int port, const struct meet_hello *hello, 
     return fd;
 }
 
-static int try_all(const struct meet_address *address, const struct meet_hello *hello, double until)
+static int try_all(const struct rendezvous_address *address, const struct rendezvous_hello *hello,
+                   double until)
 {
     char hosts[sizeof(address->hosts)], *rest = hosts;
     int fd = -1;
@@ -281,10 +283,11 @@ static unsigned next_pause(unsigned milliseconds, int rank)
     return next < MOST_PAUSE ? next : MOST_PAUSE;
 }
 
-int meet_connect(int rank, int size, const struct meet_address *address, double deadline,
-                 struct error *err)
+int rendezvous_connect(int rank, int size, const struct rendezvous_address *address,
+                       double deadline, struct error *err)
 {
-    struct meet_hello hello = {.kind = HELLO, .size = size, .rank = rank, .token = address->token};
+    struct rendezvous_hello hello = {
+        .kind = HELLO, .size = size, .rank = rank, .token = address->token};
     double until = clock_now() + deadline;
     unsigned milliseconds = 20;
     int fd;

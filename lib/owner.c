@@ -1,6 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "owner.h"
 #include "checksum.h"
-#include "files.h"
+#include "clock.h"
+#include "file.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -24,17 +26,20 @@ static void read_host(char host[65])
             *c = '_';
 }
 
-/* The place where process ids mean something: this boot and this pid namespace. 0 where
- * /proc does not tell. */
+/* This boot and this PID namespace, in which a PID means something. 0 if /proc does not tell. */
 static uint64_t read_place(void)
 {
-    char boot[64], place[128];
+    struct file_bytes boot;
     struct stat space = {0};
+    char place[128];
 
-    if (small_file_read("/proc/sys/kernel/random/boot_id", boot, sizeof(boot)) < 0 || !boot[0] ||
-        stat("/proc/self/ns/pid", &space) < 0)
+    if (file_read("/proc/sys/kernel/random/boot_id", 63, &boot, NULL) < 0)
         return 0;
-    snprintf(place, sizeof(place), "%s/%" PRIu64, boot, (uint64_t)space.st_ino);
+    snprintf(place, sizeof(place), "%s/", boot.data);
+    file_bytes_clear(&boot);
+    if (place[0] == '/' || stat("/proc/self/ns/pid", &space) < 0)
+        return 0;
+    snprintf(place + strlen(place), 32, "%" PRIu64, (uint64_t)space.st_ino);
     return checksum_of(place, strlen(place));
 }
 
@@ -45,7 +50,7 @@ void owner_name(char owner[OWNER_SIZE])
 
     read_host(host);
     if (getrandom(&number, sizeof(number), 0) != sizeof(number))
-        number = (uint64_t)(seconds_now() * 1e9);
+        number = (uint64_t)(clock_now() * 1e9);
     snprintf(owner, OWNER_SIZE, "%s,%d,%016" PRIx64 ",%016" PRIx64, host, (int)getpid(),
              read_place(), number);
 }
