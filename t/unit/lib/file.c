@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whole files, directories and locks (lib/file.h), and loops over threads (core/threads.h). */
 #include "tap.h"
-#include "../runtime/corpus/corpus.h"
+#include "../runtime/dataset/corpus.h"
 #include "file.h"
 #include "threads.h"
 
