@@ -378,7 +378,7 @@ static void test_node(const char *name, int real, size_t most)
 int main(void)
 {
     const char *seed = getenv("MEGATRON_SEED"), *trials = getenv("MEGATRON_TRIALS");
-    size_t most = trials ? strtoul(trials, NULL, 10) : 500; /* of each node */
+    size_t most = trials ? strtoul(trials, NULL, 10) : (size_t)repetitions(500); /* of each node */
     struct topology *first = read_node(own_nodes[0], 0);
 
     if (!first)

@@ -35,6 +35,9 @@ struct tensor tensor_as(enum device_type as, int64_t n, double scale, double off
 struct tensor tensor(int64_t n, double scale);
 void tensor_free(struct tensor *t);
 
+/* As many rows as it takes to fill a GPU; fewer on the CPU, which works row by row. */
+int64_t gpu_rows(int64_t rows);
+
 /* Write 'values' to the device. What the reference computes with stays as it is. */
 void tensor_put(const struct tensor *t, const double *values);
 
@@ -72,7 +75,7 @@ struct probe {
 };
 
 /* Elements that finite differences are taken of. */
-enum { FEW = 2500 };
+enum { FEW = 1000 };
 
 /* The gradient by 'x', which 'forward' reads through its context; to be freed. */
 double *difference(const struct probe *probe, double *x, int64_t n);

@@ -217,7 +217,7 @@ void norm_cases(void)
         test_residual_norm(s, 0);
         s.rows = 2, s.cols = 8200;
         test_residual_norm(s, 0);
-        s.rows = 2600, s.cols = 512;
+        s.rows = gpu_rows(2600), s.cols = 512;
         test_residual_norm(s, 0);
         s.dropout = 0.1, s.cols = 520;
         test_residual_norm(s, 1);
@@ -230,18 +230,18 @@ void norm_cases(void)
         /* So little that nothing is dropped. */
         s.dropout = 5e-6, s.cols = 1024;
         test_residual_norm(s, 0);
-        s.dropout = 0, s.rows = 1600, s.cols = 2056;
+        s.dropout = 0, s.rows = gpu_rows(1600), s.cols = 2056;
         test_residual_norm(s, 0);
         /* Wider than what a block holds. */
         s.rows = 3, s.cols = 16384;
         test_residual_norm(s, 1);
         s.dropout = 0.2, s.cols = 8203;
         test_residual_norm(s, 0);
-        s.rows = norm == NORM_RMS ? 270 : 5, s.cols = 8208;
+        s.rows = norm == NORM_RMS ? gpu_rows(270) : 5, s.cols = 8208;
         test_residual_norm(s, 1);
     }
     for (int odd = 0; odd < 2; odd++) {
-        struct residual_norm_shape s = {3000, 520 + odd, type, NORM_NONE, 1e-5, 1, 1, 1, 0};
+        struct residual_norm_shape s = {gpu_rows(3000), 520 + odd, type, NORM_NONE, 1e-5, 1, 1, 1, 0};
 
         test_residual_norm(s, 0);
         s.dropout = 0.2, s.rows = 41;

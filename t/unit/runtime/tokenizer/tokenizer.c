@@ -244,7 +244,7 @@ static void test_round_trip(const char *name, struct tokenizer_config config)
     int good = encoder != NULL;
 
     mprotect(memory + most, page, PROT_NONE);
-    for (int round = 0; round < 3000 && good; round++) {
+    for (int round = 0; round < repetitions(3000) && good; round++) {
         size_t length = draw_text(draft, most);
         char *text = (char *)memory + most - length;
 
