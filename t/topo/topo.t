@@ -90,6 +90,11 @@ like "$out" "^megatron topo: libhwloc.so.15 cannot be opened: .*; install libhwl
 LD_LIBRARY_PATH=$scratch "$megatron" topo --topology "$scratch/p5" --json >/dev/null
 ok "a saved file needs no hwloc"
 
+# The picture in the README is what the program draws.
+"$megatron" topo --topology "$p5" --tasks 8 --svg "$scratch/p5.svg" >/dev/null
+ok "doc/p5.48xlarge.svg is current" cmp "$top/doc/p5.48xlarge.svg" "$scratch/p5.svg" ||
+    diag "update it: megatron topo --topology t/topologies/p5.48xlarge.xml --tasks 8 --svg doc/p5.48xlarge.svg"
+
 # The man page has the options that --help has.
 page=$top/runtime/command/megatron-topo.1
 is "$("$megatron" topo --help | grep -oE '^ +--[a-z-]+' | tr -d ' ' | grep -v -e --help | sort | xargs)" \
