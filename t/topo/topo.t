@@ -72,7 +72,7 @@ refused() {
     like "$out" "^megatron topo: .*$wanted" "$name: what is wrong"
 }
 refused "no such file" "cannot open /nonexistent: No such file" --topology /nonexistent
-refused "a folder" "is not a file" --topology /
+refused "a folder" "is not a regular file" --topology /
 echo "<topology><broken" >"$scratch/broken.xml"
 refused "a broken file" "broken.xml is not an hwloc XML file" --topology "$scratch/broken.xml"
 : >"$scratch/empty.xml"
