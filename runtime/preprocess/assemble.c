@@ -393,7 +393,7 @@ static int sum_tokens(struct assembly *assembly, size_t key, const struct part_k
     rc = disk_pread(fd, tokens, size, token * (int64_t)assembly->layout->id_size, path, err);
     close(fd);
     if (rc == 0)
-        *sum = checksum64(tokens, size, *sum);
+        *sum = checksum_seeded(tokens, size, *sum);
 done:
     free(tokens);
     return rc;

@@ -5,10 +5,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "checksum.h"
 #include "error.h"
-
-/* 64 bits that tell whole data from torn. Not for use against people. */
-uint64_t checksum64(const void *data, size_t size, uint64_t seed);
 
 /* Bytes put together for a file, and taken apart again. */
 struct bytes {

@@ -343,7 +343,7 @@ static uint64_t new_tag(void)
     bytes_put_u64(&bytes, (uint64_t)getpid());
     bytes_put_u64(&bytes, (uint64_t)now.tv_sec);
     bytes_put_u64(&bytes, (uint64_t)now.tv_nsec);
-    tag = checksum64(bytes.data, bytes.size, 6);
+    tag = checksum_seeded(bytes.data, bytes.size, 6);
     bytes_clear(&bytes);
     return tag;
 }

@@ -40,7 +40,7 @@ static void name_launch(struct work *work)
         bytes_put_u64(&bytes, (uint64_t)now.tv_nsec);
     }
     snprintf(work->launch, sizeof(work->launch), "%016" PRIx64,
-             checksum64(bytes.data, bytes.size, 4));
+             checksum_seeded(bytes.data, bytes.size, 4));
     bytes_clear(&bytes);
 }
 

@@ -121,7 +121,7 @@ static uint64_t read_records(const struct corpus_files *files, const struct segm
 
         sum = block.too_long ? sum * 31 + 1 : sum;
         while (!block.too_long && record_next(mode, &block, &cursor, &record))
-            sum = checksum64(record.data, record.size, sum);
+            sum = checksum_seeded(record.data, record.size, sum);
     }
     if (rc < 0 && err.text[0] == '\0')
         abort();
