@@ -45,7 +45,7 @@ static struct comm_group *group_create(struct comm *base, const char *name, cons
         return NULL;
     }
     guard = guard_begin(base->deadline, err,
-                        "rank %d: making the %s groups of %d ranks was not done after %.0f s at "
+                        "rank %d: creating the %s groups of %d ranks timed out after %.0f s at "
                         "step %lld; another rank has ended or hangs",
                         base->rank, name, base->size, base->deadline, (long long)comm_step(base));
     if (!guard) {
@@ -60,7 +60,7 @@ static struct comm_group *group_create(struct comm *base, const char *name, cons
                         &group->comm);
     guard_end(guard);
     if (rc != MPI_SUCCESS) {
-        error_set(err, "MPI could not make the %s groups", name);
+        error_set(err, "MPI cannot create the %s groups", name);
         free(group);
         return NULL;
     }
@@ -76,10 +76,11 @@ static struct guard *guard_at_end(const struct mpi_comm *comm)
 {
     struct error ignored;
 
-    return guard_begin(comm->base.deadline, &ignored,
-                       "rank %d: not all %d ranks met at the end within %.0f s; another rank has "
-                       "ended or hangs",
-                       comm->base.rank, comm->base.size, comm->base.deadline);
+    return guard_begin(
+        comm->base.deadline, &ignored,
+        "rank %d: not all of the %d ranks reached the end within %.0f s; another rank has "
+        "ended or hangs",
+        comm->base.rank, comm->base.size, comm->base.deadline);
 }
 
 static void group_destroy(struct comm_group *base)
@@ -135,9 +136,10 @@ static void abort_all(struct comm *base, const char *reason)
     /* What goes wrong on all ranks is said by rank 0: the others have ended before their turn. */
     if (base->rank > 0)
         nanosleep(&(struct timespec){GRACE, 0}, NULL);
-    fprintf(stderr, "megatron: rank %d ends all ranks: %s\n", base->rank, reason);
+    fprintf(stderr, "megatron: rank %d aborts all ranks: %s\n", base->rank, reason);
     drain_errors();
-    guard = guard_begin(10, &ignored, "rank %d: MPI did not end the ranks; this one ends alone",
+    guard = guard_begin(10, &ignored,
+                        "rank %d: MPI_Abort did not end the other ranks; this one exits alone",
                         base->rank);
     if (comm->star)
         star_abort(comm->star, reason);
@@ -191,18 +193,18 @@ static int start_mpi(const struct comm_options *options, int *started, struct er
 
     MPI_Initialized(&initialized);
     if (!initialized && launcher_missing()) {
-        error_set(err, "srun started the ranks without PMIx, by which MPI lets them meet; use "
-                       "`srun --mpi=pmix`, or MpiDefault=pmix in slurm.conf");
+        error_set(err, "srun started the ranks without PMIx, which MPI needs to connect them; use "
+                       "`srun --mpi=pmix`, or set MpiDefault=pmix in slurm.conf");
         if (options->rank > 0)
             err->text[0] = '\0'; /* rank 0 says it */
         return -1;
     }
     if (!initialized) {
-        struct guard *guard =
-            guard_begin(options->deadline, err,
-                        "rank %d of %d: MPI did not start within %.0f s; another rank has ended, "
-                        "hangs or was not started",
-                        options->rank, options->size, options->deadline);
+        struct guard *guard = guard_begin(
+            options->deadline, err,
+            "rank %d of %d: MPI_Init did not return within %.0f s; another rank has ended, "
+            "hangs or was not started",
+            options->rank, options->size, options->deadline);
 
         if (!guard)
             return -1;
@@ -212,7 +214,7 @@ static int start_mpi(const struct comm_options *options, int *started, struct er
         guard_end(guard);
     }
     if (rc != MPI_SUCCESS)
-        return error_set(err, "MPI could not start");
+        return error_set(err, "cannot initialize MPI");
     if (met < 0)
         return -1;
     *started = !initialized;
@@ -220,10 +222,11 @@ static int start_mpi(const struct comm_options *options, int *started, struct er
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (rank != options->rank || size != options->size)
-        return error_set(err,
-                         "the environment says rank %d of %d, MPI says %d of %d; start the ranks "
-                         "with `srun --mpi=pmix` or mpirun",
-                         options->rank, options->size, rank, size);
+        return error_set(
+            err,
+            "the environment variables say rank %d of %d, but MPI says %d of %d; start the ranks "
+            "with `srun --mpi=pmix` or mpirun",
+            options->rank, options->size, rank, size);
     return 0;
 }
 

@@ -55,7 +55,7 @@ static int settle(struct nccl_comm *comm, ncclComm_t nccl, ncclResult_t result, 
         if (result != ncclInProgress)
             break;
         if (clock_now() - since > comm->base.deadline) {
-            nccl_fail(comm, "rank %d: %s in group %s could not begin within %.0f s at step %lld",
+            nccl_fail(comm, "rank %d: %s in group %s could not start within %.0f s at step %lld",
                       comm->base.rank, what, group, comm->base.deadline,
                       (long long)comm_step(&comm->base));
             return -1;
@@ -404,7 +404,7 @@ static int join_world(struct nccl_comm *comm, struct error *err)
     _Static_assert(COUNT % STAR_NUMBERS == 0, "an id goes in whole rounds");
     memset(&id, 0, sizeof(id));
     if (comm->base.rank == 0 && (result = ncclGetUniqueId(&id)))
-        return error_set(err, "NCCL does not start: %s", ncclGetErrorString(result));
+        return error_set(err, "cannot initialize NCCL: %s", ncclGetErrorString(result));
     memcpy(numbers, &id, sizeof(id));
     for (int i = 0; i < COUNT && comm->base.rank != 0; i++)
         numbers[i] = INT64_MIN;

@@ -207,7 +207,7 @@ static void *watch(void *argument)
         }
         if (oldest(comm, &late, &seen, &since) && clock_now() - since > comm->base.deadline) {
             nccl_fail(comm,
-                      "rank %d: %s in group %s of %d ranks was not done after %.0f s at step %lld; "
+                      "rank %d: %s in group %s of %d ranks timed out after %.0f s at step %lld; "
                       "another rank of the group has ended or hangs",
                       comm->base.rank, late.what, late.group, late.size, comm->base.deadline,
                       (long long)late.step);

@@ -159,8 +159,8 @@ static int report_missing(const int *fds, int size, double deadline, struct erro
         if (missing++ < 16)
             snprintf(names + used, sizeof(names) - used, " %d", rank);
     }
-    return error_set(err, "%d of %d ranks did not come within %.0f s:%s%s", missing, size, deadline,
-                     names, missing > 16 ? " ..." : "");
+    return error_set(err, "%d of %d ranks did not connect within %.0f s:%s%s", missing, size,
+                     deadline, names, missing > 16 ? " ..." : "");
 }
 
 int rendezvous_accept(int listener, int size, uint64_t token, double deadline, int *fds,
@@ -179,8 +179,8 @@ int rendezvous_accept(int listener, int size, uint64_t token, double deadline, i
         fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
         if (fd < 0 && (errno == EMFILE || errno == ENFILE))
             return error_set_errno(err, errno,
-                                   "rank 0 cannot hold a connection to each of %d ranks, %d have "
-                                   "come; raise the limit of open files (ulimit -Hn)",
+                                   "rank 0 cannot keep connections to %d ranks open, %d have "
+                                   "connected; raise the limit on open files (ulimit -Hn)",
                                    size, come + 1);
         if (fd < 0)
             continue;
@@ -300,8 +300,8 @@ int rendezvous_connect(int rank, int size, const struct rendezvous_address *addr
         fd = try_all(address, &hello, until);
     }
     if (fd < 0)
-        return error_set(err, "rank %d cannot reach rank 0 at %s port %d within %.0f s", rank,
-                         address->hosts, address->port, deadline);
+        return error_set(err, "rank %d could not connect to rank 0 at %s, port %d, within %.0f s",
+                         rank, address->hosts, address->port, deadline);
     prepare(fd);
     return fd;
 }

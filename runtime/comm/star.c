@@ -183,7 +183,7 @@ static int lost(const struct star *star, int i, int number, struct error *err)
     int peer = peer_of(star, i);
 
     if (number)
-        error_set_errno(err, number, "rank %d: no word from rank %d%s%s", star->rank, peer, on,
+        error_set_errno(err, number, "rank %d: lost contact with rank %d%s%s", star->rank, peer, on,
                         host);
     else
         error_set(err, "rank %d: rank %d%s%s has ended", star->rank, peer, on, host);

@@ -182,7 +182,7 @@ static int take_option(const struct option *row, void *target, const char *inlin
         free(words.items);
         return 0;
     case OPTION_RENAMED:
-        return error_set(err, "--%s has another name now: use --%s", row->name, row->help);
+        return error_set(err, "--%s was renamed; use --%s", row->name, row->help);
     default:
         break;
     }

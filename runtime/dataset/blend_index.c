@@ -37,7 +37,7 @@ static int check_taken(struct blend_work *work, struct error *err)
         if (work->taken[i] > work->sizes[i])
             return error_set(err,
                              "the %s blend takes %" PRId64 " samples of %s, which has %" PRId64
-                             "; the weights round too far off for so few samples",
+                             "; the weights cannot be rounded to so few samples",
                              dataset_split_name(dataset->split), work->taken[i],
                              indexed_prefix(dataset->parts[i].corpus), work->sizes[i]);
     return 0;
@@ -105,8 +105,8 @@ static int decide(struct blend_work *work, const double *weights, int64_t wanted
         total += work->sizes[i];
         if (work->sizes[i] == 0)
             return error_set(err,
-                             "%s: its %s data is shorter than one sample; leave it out of the "
-                             "blend, or change --split",
+                             "%s: its %s data is shorter than one sample; drop it from the blend, "
+                             "or change --split",
                              indexed_prefix(work->dataset->parts[i].corpus),
                              dataset_split_name(work->dataset->split));
     }

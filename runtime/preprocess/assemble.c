@@ -221,8 +221,8 @@ static int size_file(struct assembly *assembly, size_t shard, size_t key, int ki
      * set space aside; others show it at the write. */
     if (size > 0 && fallocate(fd, 0, 0, size) < 0 &&
         (errno == ENOSPC || errno == EFBIG || errno == EDQUOT))
-        return error_set_errno(err, errno, "cannot set aside %lld bytes for %s", (long long)size,
-                               path);
+        return error_set_errno(err, errno, "cannot allocate %lld bytes of disk space for %s",
+                               (long long)size, path);
     if (ftruncate(fd, size) < 0)
         return error_set_errno(err, errno, "cannot write %s", path);
     return kind == IDX ? write_header(assembly, shard, key, fd, err) : 0;
@@ -461,8 +461,10 @@ static int copy_blocks(struct assembly *assembly, size_t chunk, struct part_read
     free(columns);
     if (rc == 0 && place.documents < end.documents &&
         place.documents < layout->cuts[layout->shards].documents)
-        return error_set(err, "chunk %zu has other documents than it had; remove %s and run again",
-                         chunk, assembly->work->root);
+        return error_set(
+            err,
+            "the documents of chunk %zu have changed since it was encoded; remove %s and run again",
+            chunk, assembly->work->root);
     return rc;
 }
 

@@ -87,8 +87,8 @@ int part_check_keys(const char *const *keys, const char *path, const struct part
         others += i != FAULT_KEY ? totals->faults[i] : 0;
     if (end && totals->documents == 0 && totals->faults[FAULT_IDS] > 0)
         return error_set(err,
-                         "%s: none of %lld texts is made of ids, and a NullTokenizer takes nothing "
-                         "else; see --tokenizer-type",
+                         "%s: none of %lld texts consists of token ids, which NullTokenizer needs; "
+                         "see --tokenizer-type",
                          path, (long long)totals->faults[FAULT_IDS]);
     if (totals->leading < PART_JUDGED &&
         (!end || missing == 0 || totals->documents > 0 || others > missing))
@@ -347,7 +347,7 @@ struct part_reader *part_open(const char *path, uint64_t identity, uint64_t chun
         return reader;
     if (rc > 0) {
         *torn = 1;
-        error_set(err, "%s is not whole", path);
+        error_set(err, "%s is incomplete", path);
     }
     part_close(reader);
     return NULL;

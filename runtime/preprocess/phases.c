@@ -70,7 +70,7 @@ static int strict_check(const struct run *run, struct error *err)
         faults += run->layout.faults[i];
     if (!run->config->strict || faults == 0)
         return 0;
-    return error_set(err, "%lld documents are broken, and --strict passes none over",
+    return error_set(err, "%lld documents are invalid, and --strict allows none",
                      (long long)faults);
 }
 

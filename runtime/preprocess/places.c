@@ -149,11 +149,11 @@ static int check_taken(const struct places *layout, const char *path, struct err
     }
     if (skipped == 0 || layout->begins[layout->chunks].documents > 0)
         return 0;
-    return error_set(err, "%s: none of %lld documents can be taken (%s)%s", path,
-                     (long long)skipped, document_fault_text((enum document_fault)most),
+    return error_set(err, "%s: none of %lld documents is valid (%s)%s", path, (long long)skipped,
+                     document_fault_text((enum document_fault)most),
                      most == FAULT_JSON || most == FAULT_OBJECT
-                         ? "; a line must be one JSON object, and for plain text --input-format "
-                           "lines, blank-lines, titles or files must be given"
+                         ? "; every line must be one JSON object; for plain text use "
+                           "--input-format lines, blank-lines, titles or files"
                      : most == FAULT_TYPE   ? "; choose others with --json-keys"
                      : most == FAULT_LENGTH ? "; raise --max-line-bytes"
                                             : "");

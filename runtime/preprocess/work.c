@@ -222,8 +222,8 @@ int work_await(struct work *work, struct plan *plan, struct error *err)
         }
         if (clock_now() - begin > START_SECONDS)
             return error_set(err,
-                             "rank %lld: rank 0 made no plan in %d s; did it fail, or is %s on no "
-                             "file system that all nodes share?",
+                             "rank %lld: rank 0 made no plan within %d s; did it fail, or is %s "
+                             "not on a file system that all nodes share?",
                              (long long)work->world->rank, START_SECONDS, work->root);
         clock_sleep(pause);
         pause = pause < 1 ? pause * 1.5 : 1;

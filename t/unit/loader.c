@@ -234,7 +234,7 @@ static void test_end(void)
         batch_loader_release(loading.loader, &batch);
     }
     is_int(got, samples, "all samples come");
-    snprintf(expected, sizeof(expected), "sample %lld of the train data asked for, there are %lld",
+    snprintf(expected, sizeof(expected), "sample %lld of the train data does not exist; there are %lld",
              (long long)samples, (long long)samples);
     is(err.text, expected, "then an error");
     ok(batch_loader_next(loading.loader, &batch, &err) == -1, "which stays");
