@@ -144,7 +144,8 @@ static int write_tokens(struct encode *encode, struct chunk *chunk, const struct
                         struct error *err)
 {
     for (size_t k = 0; chunk->direct && k < encode->config->key_count; k++)
-        if (front_write(encode->front, k, encode->front->place.tokens[k] + chunk->totals.tokens[k],
+        if (front_write(encode->front, k,
+                        encode->front->position.tokens[k] + chunk->totals.tokens[k],
                         &block->data.tokens[k], err) < 0)
             return -1;
     return part_append(chunk->part, &block->data, err);

@@ -55,7 +55,7 @@ static int fail(struct encode_team *team, const struct error *err)
 }
 
 /* One block is always admitted; it ends without the help of others, because a chunk that waits for
- * its place is opened only when the one before it is read to its end (is_direct). */
+ * its position is opened only when the one before it is read to its end (is_direct). */
 static int has_room(const struct encode_team *team)
 {
     return (team->held == 0 && team->reading == 0) ||
@@ -96,7 +96,7 @@ static void free_blocks(struct encode_team *team, struct block *freed, size_t ke
     }
 }
 
-/* With the lock held: will the chunk's place be known as soon as what is being encoded now is
+/* With the lock held: will the chunk's position be known as soon as what is being encoded now is
  * written? Then it is at the front. */
 static int is_direct(const struct encode *encode, size_t number)
 {

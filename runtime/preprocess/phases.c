@@ -86,15 +86,15 @@ void run_drop_layout(struct run *run)
 {
     if (run->assembling)
         assembly_clear(&run->assembly);
-    places_clear(&run->layout);
+    output_layout_clear(&run->layout);
     run->assembling = 0;
 }
 
 /* Returns 0, 1 if chunks must be made again, -1. */
 static int make_layout(struct run *run, const char *path, struct error *err)
 {
-    int rc = places_make(&run->layout, run->config, &run->plan, run->tokenizer, &run->work,
-                         &run->parts, &run->single, err);
+    int rc = output_layout_make(&run->layout, run->config, &run->plan, run->tokenizer, &run->work,
+                                &run->parts, &run->single, err);
 
     if (rc == 0)
         rc = strict_check(run, err);
@@ -104,7 +104,7 @@ static int make_layout(struct run *run, const char *path, struct error *err)
     if (rc == 0 && !disk_exists(path))
         rc = assembly_create(&run->assembly, &run->single, err);
     if (rc == 0)
-        rc = places_write(&run->layout, path, err);
+        rc = output_layout_write(&run->layout, path, err);
     /* What counts is what lies there now, perhaps written by another rank. */
     run_drop_layout(run);
     return rc;
@@ -126,7 +126,7 @@ static int do_layout(struct run *run, const char *path, struct error *err)
     double pause = 0.01;
 
     for (;;) {
-        int rc = places_read(&run->layout, path, err);
+        int rc = output_layout_read(&run->layout, path, err);
 
         if (rc < 0)
             return -1;

@@ -83,7 +83,7 @@ static int begin(struct run *run, struct error *err)
             return error_set(err, "%s exists; use --overwrite to replace it", path);
         }
     }
-    if (work_publish(&run->work, &run->plan, &resumed, err) < 0)
+    if (work_set_plan(&run->work, &run->plan, &resumed, err) < 0)
         return -1;
     if (resumed)
         printf("Resuming the run in %s\n", run->work.root);

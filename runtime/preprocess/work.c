@@ -118,7 +118,7 @@ static void remove_leftovers(struct work *work)
         closedir(directory);
 }
 
-int work_publish(struct work *work, const struct plan *plan, int *resumed, struct error *err)
+int work_set_plan(struct work *work, const struct plan *plan, int *resumed, struct error *err)
 {
     char path[DISK_PATH], identity[24];
     struct plan before;

@@ -148,7 +148,7 @@ static int few_files(int rank)
         return 0;
     star = star_create(rank, SIZE, NULL, port, 2, &err);
     if (rank == 0)
-        return !star && strstr(err.text, "raise the limit of open files") != NULL;
+        return !star && strstr(err.text, "raise the limit on open files") != NULL;
     star_destroy(star); /* of those that came in time */
     return 1;
 }
