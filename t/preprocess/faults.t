@@ -161,6 +161,8 @@ chmod 0 c.jsonl.gz
 if [ "$(id -u)" != 0 ]; then
     try "${pre[@]}" --input c.jsonl.gz --output-prefix no
     like "$out" 'cannot open c.jsonl.gz: Permission denied' "a file that may not be read"
+else
+    skip "a file that may not be read" "root may read every file"
 fi
 try "${pre[@]}" --input c.jsonl --output-prefix c --overwrite
 is "$rc" 0 "--overwrite replaces"
@@ -222,7 +224,7 @@ for input in texts 'texts/*'; do
     done
 done
 try "${pre[@]}" --input texts/out_text_document.bin --input-format files --output-prefix texts/out --overwrite
-is "$rc $out" "1 megatron preprocess: --input texts/out_text_document.bin is what this run writes; choose another --output-prefix" "nor is it where it is named"
+is "$rc $out" "1 megatron preprocess: --input texts/out_text_document.bin is an output file of this run; choose another --output-prefix" "nor is it where it is named"
 
 # --- A tokenizer that takes ids only
 printf '{"text":"1 2"}\n{"text":"1 x"}\n{"text":"60001"}\n{"text":"3"}\n' >ids.jsonl
@@ -321,7 +323,7 @@ if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=200k tmpfs small 
     ok "to the right end" same big small/o
     umount small
 else
-    diag "no small disk: cannot mount a tmpfs"
+    skip "a full disk" "cannot mount a tmpfs"
 fi
 try bash -c "ulimit -f 20; ${pre[*]} --input big.jsonl --output-prefix limit"
 is "$rc" 1 "a limit on file sizes is an error, not a signal"

@@ -51,6 +51,8 @@ is "$(grep -c 'unknown option --lrr' <<<"$out")" 1 "by rank 0 though it comes la
 if command -v mpirun >/dev/null; then
     try as_user mpirun --oversubscribe -n 2 "${late[@]}"
     is "$(grep -c 'unknown option --lrr' <<<"$out")" 1 "  and under mpirun" || diag "$(tail -n 12 <<<"$out")"
+else
+    skip "  and under mpirun" "no mpirun"
 fi
 try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --save /dev/null/x
 like "$out" 'rank 0 aborts all ranks: --save: cannot create the directory /dev/null/x' "what goes wrong later ends all ranks"
