@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Communication of CPU ranks over MPI: the world and its groups, from their begin to their end;
  * what ranks do in them is in mpi_operations.c. Calls that MPI has only as blocking ones are
  * guarded: a rank that waits in them for ever ends with a sentence. MPI itself may never notice
@@ -14,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { GRACE = 3 }; /* seconds that rank 0 has to end all ranks before another does */
+enum { GRACE = 3 }; /* seconds that rank 0 has to abort all ranks before another rank does */
 
 void mpi_fail(struct mpi_comm *comm, const char *format, ...)
 {
@@ -71,7 +72,7 @@ static struct comm_group *group_create(struct comm *base, const char *name, cons
     return &group->base;
 }
 
-/* The run is over; a rank that cannot leave must still say so and end. */
+/* The run is over; a rank that hangs while it closes must still report that and end. */
 static struct guard *guard_at_end(const struct mpi_comm *comm)
 {
     struct error ignored;
@@ -88,7 +89,7 @@ static void group_destroy(struct comm_group *base)
     struct mpi_group *group = (struct mpi_group *)base;
     struct mpi_comm *comm = (struct mpi_comm *)base->comm;
 
-    /* Freeing waits for the others, who may be gone. */
+    /* Freeing waits for the other ranks, which may have ended. */
     if (group->comm != MPI_COMM_NULL && !comm->failed) {
         struct guard *guard = guard_at_end(comm);
 
@@ -111,8 +112,8 @@ static int check(struct comm *base, struct error *err)
     return -1;
 }
 
-/* Wait until who reads standard error has taken all of it, within a moment, and another moment for
- * its way on: mpirun forgets what is still with it when it ends the ranks. */
+/* Wait briefly until the reader of standard error has taken all of it, and a moment longer for
+ * mpirun to pass it on: it drops what it still holds when it ends the ranks. */
 static void drain_errors(void)
 {
     int left = 0;
@@ -133,7 +134,7 @@ static void abort_all(struct comm *base, const char *reason)
     struct guard *guard;
 
     fflush(stdout);
-    /* What goes wrong on all ranks is said by rank 0: the others have ended before their turn. */
+    /* A failure of all ranks is reported by rank 0: the others have ended before their turn. */
     if (base->rank > 0)
         nanosleep(&(struct timespec){GRACE, 0}, NULL);
     fprintf(stderr, "megatron: rank %d aborts all ranks: %s\n", base->rank, reason);
@@ -154,7 +155,7 @@ static void close_comm(struct comm *base)
     struct mpi_comm *comm = (struct mpi_comm *)base;
     struct error ignored;
 
-    /* Finalizing waits for all ranks without end: only where they have all come this far. */
+    /* MPI_Finalize waits for all ranks without a deadline: only if all have come this far. */
     if (comm->started_mpi && !comm->failed &&
         comm_host_gather(base, NULL, NULL, 0, &ignored) == 0) {
         struct guard *guard = guard_at_end(comm);
@@ -175,8 +176,7 @@ static void on_lost(void *context, const char *text)
     mpi_fail(comm, "%s, at step %lld", text, (long long)comm_step(&comm->base));
 }
 
-/* Follow the other ranks. Where they cannot be reached the run goes without: the deadlines are
- * still there. */
+/* Watch the other ranks. If they cannot be reached the run continues without: deadlines remain. */
 static int watch_others(struct mpi_comm *comm, const struct comm_options *options,
                         struct error *err)
 {
@@ -196,7 +196,7 @@ static int start_mpi(const struct comm_options *options, int *started, struct er
         error_set(err, "srun started the ranks without PMIx, which MPI needs to connect them; use "
                        "`srun --mpi=pmix`, or set MpiDefault=pmix in slurm.conf");
         if (options->rank > 0)
-            err->text[0] = '\0'; /* rank 0 says it */
+            err->text[0] = '\0'; /* rank 0 reports it */
         return -1;
     }
     if (!initialized) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A watchdog over the ranks that communicate by NCCL: it follows the collectives on their streams
  * and the connections to the other ranks, and aborts all communicators when one is missing. */
 #include "nccl_private.h"
@@ -29,7 +30,7 @@ static int take_communicators(struct nccl_comm *comm, ncclComm_t *taken)
     return count;
 }
 
-/* What waits for a rank that is gone, in NCCL or on the GPU, may never come back, and then main
+/* A call that waits for a lost rank, in NCCL or on the GPU, may never return, and then main()
  * cannot end this process. */
 static void *end_later(void *text)
 {
@@ -46,8 +47,8 @@ static void start_last_resort(const char *text)
         pthread_detach(thread);
 }
 
-/* Wait until nobody is in NCCL. After a failure nobody enters again; who does not leave waits for a
- * rank that is gone, and an abort is what frees them. */
+/* Wait until no thread is inside NCCL. After a failure none enters again; a thread that does not
+ * leave waits for a lost rank, and only an abort frees it. */
 static void await_leave(struct nccl_comm *comm)
 {
     struct timespec until = clock_after(CLOCK_REALTIME, LEAVE_SECONDS);
