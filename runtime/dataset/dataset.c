@@ -413,7 +413,8 @@ int dataset_text(const struct dataset *dataset, int64_t i, int32_t *text, struct
     const char *split = dataset_split_name(dataset->split);
 
     if (i < 0 || i >= dataset->samples)
-        return error_set(err, "sample %" PRId64 " of the %s data does not exist; there are %" PRId64, i,
+        return error_set(err,
+                         "sample %" PRId64 " of the %s data does not exist; there are %" PRId64, i,
                          split, dataset->samples);
     if (dataset->mock) {
         mock_text(dataset, i, text);

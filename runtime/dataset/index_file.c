@@ -62,9 +62,9 @@ static int read_all(const struct index_file *file, void *out, size_t size, int64
         return error_set_errno(err, errno, "%s: cannot read at offset %" PRId64, file->path,
                                offset);
     if ((size_t)got < size)
-        return error_set(err,
-                         "%s: unexpected end at offset %" PRId64 "; it was truncated after it was opened",
-                         file->path, offset + got);
+        return error_set(
+            err, "%s: unexpected end at offset %" PRId64 "; it was truncated after it was opened",
+            file->path, offset + got);
     return 0;
 }
 
@@ -84,7 +84,8 @@ static int check_range(const struct index_file *file, int which, int64_t first, 
 
     if (first < 0 || count < 0 || first > entries || count > entries - first)
         return error_set(err,
-                         "%s: elements [%" PRId64 ", +%" PRId64 ") of array %d do not exist; it has "
+                         "%s: elements [%" PRId64 ", +%" PRId64
+                         ") of array %d do not exist; it has "
                          "%" PRId64 "; if the file is damaged, remove it",
                          file->path, first, count, which, entries);
     return 0;

@@ -102,7 +102,8 @@ static int check_counts(struct indexed *d, uint64_t sequences, uint64_t entries,
     uint64_t size;
 
     if (sequences > limit)
-        return error_set(err, "%s: offset %d: %" PRIu64 " sequences are impossible; the file is damaged",
+        return error_set(err,
+                         "%s: offset %d: %" PRIu64 " sequences are impossible; the file is damaged",
                          d->idx.path, IDX_SEQUENCES_AT, sequences);
     if (entries > limit || entries == 0)
         return error_set(err,
@@ -137,8 +138,9 @@ static int read_header(struct indexed *d, struct error *err)
         return error_set(err, "%s: offset 0: not an index of tokens (it must begin with MMIDIDX)",
                          d->idx.path);
     if (get_u64(header + IDX_VERSION_AT) != IDX_VERSION)
-        return error_set(err, "%s: offset %d: version %" PRIu64 " is not supported, only %d", d->idx.path,
-                         IDX_VERSION_AT, get_u64(header + IDX_VERSION_AT), IDX_VERSION);
+        return error_set(err, "%s: offset %d: version %" PRIu64 " is not supported, only %d",
+                         d->idx.path, IDX_VERSION_AT, get_u64(header + IDX_VERSION_AT),
+                         IDX_VERSION);
     d->info.dtype = header[IDX_DTYPE_AT];
     d->token_size = idx_dtype_size(header[IDX_DTYPE_AT]);
     if (d->token_size == 0)
@@ -163,8 +165,7 @@ static int check_sequence(const struct indexed *d, int64_t sequence, int64_t poi
         length * (int64_t)d->token_size > d->bin.size - pointer)
         return error_set(err,
                          "%s: offset %" PRId64 ": sequence %" PRId64 " of %" PRId64
-                         " tokens at byte %" PRId64 " is not within the %" PRId64
-                         " bytes of %s",
+                         " tokens at byte %" PRId64 " is not within the %" PRId64 " bytes of %s",
                          d->idx.path, pointers_at(d) + sequence * IDX_POINTER_SIZE, sequence,
                          length, pointer, d->bin.size, d->bin.path);
     return 0;
