@@ -240,7 +240,7 @@ static int cut(struct nccl_comm *comm, struct nccl_group *group, int color)
     }
     result = ncclCommSplit(comm->world, color, comm->base.rank, &group->comm, &config);
     pthread_mutex_unlock(&comm->calls);
-    if (settle(comm, comm->world, result, "the cut", name))
+    if (settle(comm, comm->world, result, "ncclCommSplit", name))
         return -1;
     return group->comm ? settle(comm, group->comm, ncclInProgress, "the start", name) : 0;
 }
