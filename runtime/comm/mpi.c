@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Communication of CPU ranks over MPI: the world and its groups, from their begin to their end;
- * what ranks do in them is in mpi_operations.c. Calls that MPI has only as blocking ones are
- * guarded: a rank that waits in them for ever ends with a sentence. MPI itself may never notice
- * that a rank is lost, with its slurmstepd or its node: TCP connections to rank 0 tell. */
+/* The MPI backend for CPU ranks: creating and destroying the world and its groups; collectives are
+ * in mpi_operations.c. Blocking MPI calls are guarded (guard.h): a rank that waits in them for too
+ * long prints a message and ends. MPI may never notice that a rank was lost with its slurmstepd or
+ * its node: the TCP connections to rank 0 (star.h) do. */
 #include "mpi_world.h"
 #include "guard.h"
 #include "launcher.h"

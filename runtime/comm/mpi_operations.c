@@ -1,5 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What CPU ranks do together over MPI. Every operation is started without blocking and then asked
- * for with a deadline, within the stream it was given to or by the caller who waits. */
+ * for with a deadline, within the stream it was given to or by the waiting caller. */
 #include "mpi_world.h"
 #include "clock.h"
 
@@ -65,10 +66,10 @@ static int mpi_type(enum device_type type, MPI_Datatype *out)
     }
 }
 
-/* Ask once for all requests. Whoever waits yields and then sleeps, so that ranks may outnumber the
- * cores, and only its time counts: this rank's own work is no reason to give another up. Returns 1
- * when nothing more will come of it: they are 'done', failed with 'rc', or the deadline is over. A
- * rank that is lost meanwhile ends the wait, too. */
+/* Ask once for all requests. A waiting caller yields and then sleeps, so that ranks may outnumber
+ * the cores, and only its time counts: this rank's own work is no reason to give another up.
+ * Returns 1 when nothing more will come of it: they are 'done', failed with 'rc', or the deadline
+ * is over. A rank that is lost meanwhile ends the wait, too. */
 static int ask(const struct mpi_comm *comm, struct progress *p, int waits, int *rc, int *done)
 {
     double now;

@@ -47,7 +47,7 @@ static int settle(struct nccl_comm *comm, ncclComm_t nccl, ncclResult_t result, 
     double since = clock_now();
     char why[512];
 
-    /* Some calls (ncclCommSplit) return success while their work goes on. */
+    /* Some calls (ncclCommSplit) return success while their work continues. */
     if (result == ncclSuccess)
         result = ncclInProgress;
     while (result == ncclInProgress && !nccl_failure(comm, NULL)) {
@@ -82,7 +82,7 @@ static ncclDataType_t nccl_type(enum device_type type)
     return types[type];
 }
 
-/* The communicator of a group, for calls until 'leave'. NULL where there is nothing to do: in
+/* The communicator of a group, for calls until 'leave'. NULL if there is nothing to do: in
  * groups of one rank and after a failure. */
 static ncclComm_t enter(struct comm_group *base)
 {

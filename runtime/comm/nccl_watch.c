@@ -117,7 +117,7 @@ static int oldest(struct nccl_comm *comm, struct pending *copy, uint64_t *seen, 
     return waiting;
 }
 
-/* What this rank waits for, in 'group' or, if that is NULL, in any: behind a message, for people.
+/* What this rank waits for, in 'group' or, if that is NULL, in any: appended to a message.
  */
 static void say_waiting(struct nccl_comm *comm, const char *group, char *text, size_t size)
 {
@@ -146,7 +146,7 @@ void nccl_explain(ncclResult_t result, char *text, size_t size)
         snprintf(text + strlen(text), size - strlen(text), " (%.*s)", length, more);
 }
 
-/* The first communicator with an error of its own. Who is in NCCL just now looks for themselves. */
+/* The first communicator that reports an error. Threads inside NCCL check for themselves. */
 static ncclResult_t async_error(struct nccl_comm *comm, char *name, size_t size)
 {
     ncclResult_t result = ncclSuccess;

@@ -179,7 +179,7 @@ static int add_path(struct search *search, const char *path, int depth, struct e
     if (stat(path, &status) < 0) {
         int number = errno;
 
-        /* A link that leads nowhere is no file of a directory. */
+        /* A link that leads nowhere is not a file of a directory. */
         if (depth > 0 && lstat(path, &status) == 0 && S_ISLNK(status.st_mode))
             return 0;
         return error_set_errno(err, number, "cannot read %s", path);

@@ -41,7 +41,7 @@ struct builder {
     size_t task_count;
     int threads; /* for each task */
     double deadline;
-    char own_cache[PATH_MAX]; /* in the temporary directory; "" where there is none */
+    char own_cache[PATH_MAX]; /* in the temporary directory; "" if there is none */
 };
 
 /* A directory in /tmp that belongs to this user and nobody else can write to. */

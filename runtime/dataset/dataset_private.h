@@ -19,7 +19,7 @@ struct dataset {
     int eod_mask_loss, reset_position_ids, reset_attention_mask;
     struct part *parts; /* none: mock data */
     size_t part_count;
-    struct index_file *blend; /* arrays BLEND_*; NULL where the only part is taken as it is */
+    struct index_file *blend; /* arrays BLEND_*; NULL if the only part is taken as it is */
     uint32_t seed;
     int mock;
 };

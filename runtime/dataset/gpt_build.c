@@ -78,7 +78,7 @@ static int cut(struct work *work, int64_t entries, struct error *err)
     return 0;
 }
 
-/* Fill in what lies before each chunk. Returns the sum of all. */
+/* Fill in what is before each chunk. Returns the sum of all. */
 static int64_t add_up(struct work *work)
 {
     int64_t sum = 0;

@@ -64,7 +64,7 @@ static void *fill(void *arg)
         pthread_mutex_lock(&loader->mutex);
         slot->state = status < 0 ? SLOT_FAILED : SLOT_READY;
         pthread_cond_signal(&loader->filled);
-        /* What comes behind a failed batch is never given. */
+        /* What comes after a failed batch is never given. */
         if (status < 0)
             break;
     }

@@ -304,7 +304,7 @@ static int write_columns(struct assembly *assembly, const struct columns *column
                        path, err);
 }
 
-/* Stretches without tokens are written when they have so many entries. */
+/* Stretches without tokens are written when they have this many entries. */
 enum { ENTRIES_AT_ONCE = 65536 };
 
 /* Write a stretch, and begin another one. */
@@ -372,7 +372,7 @@ static int copy_key(struct assembly *assembly, size_t key, const struct part_key
     return 0;
 }
 
-/* Add the tokens of one key's share of a block that lie in the output already to a checksum. */
+/* Add the tokens of one key's share of a block that are in the output already to a checksum. */
 static int sum_tokens(struct assembly *assembly, size_t key, const struct part_key *data,
                       int64_t token, uint64_t *sum, struct error *err)
 {

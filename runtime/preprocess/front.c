@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "front.h"
 
@@ -145,7 +146,7 @@ static int hand_over(struct front *front, size_t key, struct error *err)
 
 /* --- Tokens ----------------------------------------------------------------------------------- */
 
-/* Write what is collected, and go on at the next unit. */
+/* Write what is collected, and continue at the next unit. */
 static int flush_file(struct front *front, size_t key, struct error *err)
 {
     struct front_file *file = &front->files[key];
@@ -287,7 +288,8 @@ int front_pass(struct front *front, size_t chunk, struct error *err)
         /* Behind a chunk that was just made another one may wait for its position. */
         if (!part && (!torn || front->board->jobs[front->next].made))
             return -1;
-        /* Whoever makes the layout will find it and say so; until then nothing has a position. */
+        /* The rank that makes the layout will find and report it; until then nothing has a
+         * position. */
         if (!part) {
             front->next = front->board->count;
             return 0;

@@ -239,7 +239,7 @@ static void pass_document(const struct part_key *keys, size_t *at, size_t count,
     position->documents++;
 }
 
-/* Find the first position between documents that has at least so many documents and, of the first
+/* Find the first position between documents that has at least this many documents and, of the first
  * key, tokens before it. Returns 0, 1 if a part must be made again, -1. */
 static int find_cut(const struct output_layout *layout, struct work *work, struct board *board,
                     int64_t documents, int64_t tokens, struct position *cut, struct error *err)

@@ -17,7 +17,7 @@
 /* More than any block can have; what a torn file may claim is bounded by it. */
 #define PAYLOAD_LIMIT ((uint64_t)1 << 34)
 #define PENDING_LIMIT ((size_t)256 << 10)
-/* Where blocks begin, behind magic, identity and chunk. Up to so many bytes of them are read at
+/* Where blocks begin, behind magic, identity and chunk. Up to this many bytes of them are read at
  * once. */
 #define BLOCKS_AT  ((int64_t)sizeof(uint64_t[3]))
 #define LOAD_LIMIT ((int64_t)1 << 20)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "run.h"
 #include "clock.h"
@@ -120,7 +121,8 @@ static int take_single(struct run *run, struct error *err)
     return rc == 0 ? board_take_over(&run->work, &run->single, &number, err) : rc;
 }
 
-/* Get the layout, made by whoever comes first. Returns 0, 1 to go back to the chunks, -1. */
+/* Get the layout, made by the first rank that gets here. Returns 0, 1 to go back to the chunks, or
+ * -1. */
 static int do_layout(struct run *run, const char *path, struct error *err)
 {
     double pause = 0.01;

@@ -50,7 +50,7 @@ static int64_t chunk_size(int64_t total, int64_t asked)
     return size < largest_chunk ? size : largest_chunk;
 }
 
-/* Where piece 'number' of so many begins: they differ by one byte at most, so that none is large.
+/* Where piece 'number' of this many begins: they differ by one byte at most, so that none is large.
  */
 static int64_t piece_begin(int64_t size, int64_t number, int64_t pieces)
 {

@@ -73,7 +73,7 @@ static int begin(struct run *run, struct error *err)
         char plan_path[DISK_PATH];
         int same = 0;
 
-        /* Killed while the files got their names: go on. */
+        /* Killed while the files got their names: continue. */
         if (disk_path(plan_path, err, "%.4000s/plan", run->work.root) < 0)
             return -1;
         same = plan_read(&before, plan_path, NULL) == 0 && before.identity == run->plan.identity;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "work.h"
 #include "clock.h"
@@ -230,7 +231,7 @@ int work_await(struct work *work, struct plan *plan, struct error *err)
     }
 }
 
-/* What 'path' says of the end. Returns 1; 0 where there is nothing, or not all of it yet. */
+/* What 'path' says of the end. Returns 1; 0 if there is nothing, or not all of it yet. */
 static int read_word(const char *path, char *message, size_t size)
 {
     struct file_bytes text;
@@ -377,7 +378,7 @@ static int is_word(const struct work *work, const char *name)
     return strncmp(name, "end-", 4) == 0 || strncmp(name, "ack-", 4) == 0;
 }
 
-/* The mark that all is done goes last: who is killed in here has nothing left to do but this. The
+/* The mark of completion is removed last: a launch after a kill in here only has to clean up. The
  * directory of the parts gets another name first, so that a rank that is late, or thought dead,
  * cannot put a file into it while it is emptied. */
 void work_remove(struct work *work)
