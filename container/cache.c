@@ -212,7 +212,7 @@ static int publish_open(const struct image_cache *cache, const char *key, const 
         return -1;
     if (fchmod(fd, 0600) < 0 || fsync(fd) < 0)
         return error_set_errno(err, errno, "cannot write %.300s", draft);
-    snprintf(info, sizeof(info), "size %" PRId64 "\nchecksum %016" PRIx64 "\norigin %s\n", size,
+    snprintf(info, sizeof(info), "size %" PRId64 "\nxxh3 %016" PRIx64 "\norigin %s\n", size,
              checksum, origin);
     join(info_path, sizeof(info_path), cache->directory, key, ".info");
     if (image_cache_write(cache, info_path, info, err) < 0)
@@ -258,13 +258,17 @@ int image_cache_publish_summed(const struct image_cache *cache, const char *key,
 static void read_info(const struct image_cache *cache, struct image_entry *entry)
 {
     char path[4096], text[INFO_SIZE];
-    const char *origin;
+    const char *origin, *sum;
 
     if (join(path, sizeof(path), cache->directory, entry->key, ".info") < 0 ||
         small_file_read(path, text, sizeof(text)) < 0)
         return;
-    if (sscanf(text, "size %" SCNd64 "\nchecksum %" SCNx64, &entry->size, &entry->checksum) != 2)
+    if (sscanf(text, "size %" SCNd64, &entry->size) != 1)
         return;
+    /* Older versions recorded another checksum, under another name: that one is unknown here. */
+    sum = strstr(text, "\nxxh3 ");
+    if (sum)
+        sscanf(sum, "\nxxh3 %" SCNx64, &entry->checksum);
     origin = strstr(text, "\norigin ");
     if (origin)
         snprintf(entry->origin, sizeof(entry->origin), "%.*s", (int)strcspn(origin + 8, "\n"),

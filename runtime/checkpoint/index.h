@@ -1,7 +1,7 @@
 /* index.json of a checkpoint: where a run stood, which tensors the whole model has, and which part
  * of which tensor lies where in which file.
  *
- *   {"format": "megatron checkpoint", "version": 1,
+ *   {"format": "megatron checkpoint", "version": 2,
  *    "progress": {...}, "state": {...}, "schedule": {...}, "model": {...},
  *    "layout": {"tp": 2, "cp": 1, "dp": 2, "pp": 1}, "arrays": 3,
  *    "tensors": [["embedding.word.weight", 300, 32], ...],
@@ -13,7 +13,8 @@
  * A piece is elements start .. start + count - 1, row by row, of the block (rows, cols) at
  * (first_row, first_col) of a tensor; pieces of a file follow each other. A file holds 'arrays'
  * arrays of 'elements' fp32 each (weights, and both moments of Adam), one behind the other from
- * byte 'data' on. The last member is the checksum of all bytes before it. */
+ * byte 'data' on. The last member is the checksum of all bytes before it. Checksums are XXH3 of 64
+ * bits. Version 1 differs in its checksums only, which cannot be checked any more. */
 #ifndef MEGATRON_INDEX_H
 #define MEGATRON_INDEX_H
 
@@ -43,6 +44,7 @@ struct index_file {
     char name[32];
     int64_t data, elements, bytes;
     uint64_t checksum;
+    int unverified;    /* of version 1: the checksums mean nothing here */
     int first, pieces; /* among the pieces */
 };
 
@@ -52,6 +54,7 @@ struct checkpoint_index {
     struct step_rules rules;
     struct model_config model;
     struct layout layout;
+    int version;
     int arrays; /* 3, or 1 without the optimizer */
     struct index_tensor *tensors;
     int tensor_count;

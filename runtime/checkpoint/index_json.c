@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define FORMAT      "megatron checkpoint"
+#define VERSION_1   "{\"format\": \"" FORMAT "\", \"version\": 1,"
 #define INDEX_LIMIT ((size_t)1 << 30)
 /* Of any size in an index: products stay within 128 bits. */
 #define NUMBER_MOST ((int64_t)1 << 48)
@@ -118,7 +119,7 @@ static void write_file(const struct checkpoint_index *index, const struct index_
 
 static void write_body(const struct checkpoint_index *index, FILE *f)
 {
-    fprintf(f, "{\"format\": \"" FORMAT "\", \"version\": 1,\n\"progress\": ");
+    fprintf(f, "{\"format\": \"" FORMAT "\", \"version\": 2,\n\"progress\": ");
     fields_write(progress_fields, &index->progress, f);
     fprintf(f, ",\n\"state\": ");
     fields_write(state_fields, &index->state, f);
@@ -264,6 +265,7 @@ static int read_file(struct checkpoint_index *index, struct json_value value, st
         json_member(value, "pieces", &pieces) < 0 || json_iterate(pieces, &i) < 0)
         return error_set(err, "file %d is not described", index->file_count - 1);
     file->checksum = strtoull(checksum, NULL, 16);
+    file->unverified = index->version == 1;
     file->first = index->piece_count;
     while (rc == 0 && json_next(&i, NULL, NULL, &piece))
         rc = read_piece(index, file, piece, err);
@@ -312,9 +314,10 @@ static int read_root(struct checkpoint_index *index, struct json_value root, str
 
     if (read_text(root, "format", format, sizeof(format)) < 0 || strcmp(format, FORMAT) != 0)
         return error_set(err, "it is no index of a checkpoint");
-    if (read_number(root, "version", INT32_MAX, &version) < 0 || version != 1)
-        return error_set(err, "it is of version %" PRId64 ", and this program reads version 1",
-                         version);
+    if (read_number(root, "version", INT32_MAX, &version) < 0 || version != index->version)
+        return error_set(
+            err, "it has format version %" PRId64 ", and this version of megatron reads 1 and 2",
+            version);
     if (read_number(root, "arrays", 3, &arrays) < 0 || (arrays != 1 && arrays != 3))
         return error_set(err, "arrays must be 1 or 3");
     index->arrays = (int)arrays;
@@ -354,7 +357,9 @@ int index_read(struct checkpoint_index *index, const char *text, size_t size, co
     int rc;
 
     memset(index, 0, sizeof(*index));
-    rc = check_sum(text, size, err);
+    /* Before anything else is read: which checksum it has. */
+    index->version = strncmp(text, VERSION_1, strlen(VERSION_1)) == 0 ? 1 : 2;
+    rc = index->version == 1 ? 0 : check_sum(text, size, err);
     if (rc == 0) {
         json = json_read(text, size, err);
         rc = json ? read_root(index, json_root(json), err) : -1;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "option.h"
 #include "nearest.h"
 #include "parse.h"
@@ -21,7 +22,7 @@ static int same_name(const char *name, const char *word, size_t length)
     return name[length] == '\0';
 }
 
-/* "wandb-*" stands for all names that begin so. */
+/* "wandb-*" matches all names that begin with "wandb-". */
 static int has_prefix(const char *name, const char *word, size_t length)
 {
     size_t size = strlen(name) - 1;
@@ -146,7 +147,7 @@ static int read_value(const struct option *row, void *target, const char *text, 
     case OPTION_TEXTS:
         return add_text((struct option_list *)slot, text, err);
     default:
-        /* A variable that is not set: "" would be the root directory with a name behind it. */
+        /* A variable that is not set: "" would be the root directory with a name after it. */
         if (!text[0] && row->argument && is_path(row->argument))
             return error_set(err, "--%s is empty; give a path, or leave it out", row->name);
         *(const char **)slot = text;
@@ -182,7 +183,7 @@ static int take_option(const struct option *row, void *target, const char *inlin
         free(words.items);
         return 0;
     case OPTION_RENAMED:
-        return error_set(err, "--%s has another name now: use --%s", row->name, row->help);
+        return error_set(err, "--%s was renamed; use --%s", row->name, row->help);
     default:
         break;
     }

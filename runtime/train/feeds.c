@@ -15,6 +15,15 @@ int feeds_check(const struct arguments *a, struct error *err)
     return dataset_check(&config, err);
 }
 
+static int create_splits(const struct dataset_config *config, struct feeds *feeds,
+                         struct error *err)
+{
+    if (dataset_create(config, feeds->splits, err) == 0)
+        return 0;
+    return err->code == ERROR_NO_CACHE ? error_append(err, "; choose one with --data-cache-path")
+                                       : -1;
+}
+
 static int open_splits(struct feeds *feeds, const struct arguments *a, struct comm *comm,
                        uint64_t seed, struct error *err)
 {
@@ -24,11 +33,11 @@ static int open_splits(struct feeds *feeds, const struct arguments *a, struct co
     plan_dataset(a, &config);
     config.seed = (uint32_t)seed;
     /* One rank builds missing indices; the others then find them. */
-    if (comm->rank == 0 && dataset_create(&config, feeds->splits, err) < 0)
+    if (comm->rank == 0 && create_splits(&config, feeds, err) < 0)
         return -1;
     rc = comm_host_gather(comm, NULL, NULL, 0, err);
     if (rc == 0 && comm->rank != 0)
-        rc = dataset_create(&config, feeds->splits, err);
+        rc = create_splits(&config, feeds, err);
     for (int i = DATASET_VALID; i <= DATASET_TEST && rc == 0 && comm->rank == 0; i++)
         if (config.samples[i] != 0 && !feeds->splits[i] && config.data_path.count > 0)
             printf(" > no %s data: --split leaves none for it\n",

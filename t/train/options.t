@@ -39,8 +39,8 @@ unlike "$out" 'over MPI' "  and of one rank"
 limited=(bash -c 'ulimit -v 800000; exec "$@"' limited)
 if "${limited[@]}" "$megatron" --version >/dev/null 2>&1; then
     try "${limited[@]}" "$megatron" train "${small[@]}" --seq-length 1024 --micro-batch-size 256
-    is "$rc $(grep ^megatron <<<"$out" | sed 's/ 1\.[0-9]* GiB / 1.X GiB /')" \
-        "1 megatron train: activations: this process cannot get 1.X GiB of memory more; use a smaller --micro-batch-size, --recompute-granularity full, or more ranks that share the model (--tensor-model-parallel-size, --pipeline-model-parallel-size)" \
+    is "$rc $(grep ^megatron <<<"$out" | sed 's/ 1\.[0-9]* GiB/ 1.X GiB/')" \
+        "1 megatron train: activations: cannot allocate another 1.X GiB; use a smaller --micro-batch-size, --recompute-granularity full, or more ranks that share the model (--tensor-model-parallel-size, --pipeline-model-parallel-size)" \
         "memory that runs out: for what, how much, what to do"
 else
     skip "memory that runs out" "this build does not start with little address space"

@@ -65,8 +65,7 @@ static void *cpu_allocate(struct device *device, size_t bytes, struct error *err
     void *memory = NULL;
 
     if (posix_memalign(&memory, alignment, bytes ? bytes : DEVICE_ALIGNMENT) != 0) {
-        error_set(err, "this process cannot get %.2f GiB of memory more",
-                  (double)bytes / (1 << 30));
+        error_set(err, "cannot allocate another %.2f GiB", (double)bytes / (1 << 30));
         if (device)
             device->ran_out = 1;
         return NULL;

@@ -1,3 +1,8 @@
+/* cuDNN's graphs through its C interface (backend descriptors), not through cudnn-frontend. That is
+ * a set of C++ headers which neither Debian nor the CUDA toolkit has (PyPI's nvidia-cudnn-frontend
+ * does), so a build would need one more download; it covers all of cuDNN where we need one kind of
+ * graph, attention; and it picks and caches plans itself, which tuning.h does here for all kernels
+ * alike. The 400 lines below set descriptors, ask the heuristic and run plans. */
 #include "cudnn_graph.h"
 
 #include <stdbool.h>

@@ -92,7 +92,7 @@ static void test_errors(void)
         {{"--style", "square"}, "--style=square is unknown; use linear|cosine|constant"},
         {{"--flag=1"}, "--flag takes no value"},
         {{"--data-path", "--flag"}, "--data-path needs a value"},
-        {{"--batch-size", "4"}, "--batch-size has another name now: use --micro-batch-size"},
+        {{"--batch-size", "4"}, "--batch-size was renamed; use --micro-batch-size"},
         {{"--save", ""}, "--save is empty; give a path, or leave it out"},
         {{"--save="}, "--save is empty; give a path, or leave it out"},
         {{"-n"}, "unknown option -n; options begin with two dashes"},

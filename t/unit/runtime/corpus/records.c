@@ -518,7 +518,7 @@ static void test_files(void)
         {{"d/z*"}, "no file matches d/z*"},
         {{"d/none"}, "cannot read d/none: No such file or directory"},
         {{"-", "d"}, "standard input must be the only input"},
-        {{"empty"}, "directory empty holds no files"},
+        {{"empty"}, "directory empty contains no files"},
         {{"/dev/null"}, "/dev/null is neither a file nor a directory; use --input - for a pipe"},
     };
 

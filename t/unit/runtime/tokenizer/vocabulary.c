@@ -46,7 +46,7 @@ static void test_gpt2(void)
        "cannot open nowhere: No such file or directory", "no file");
     ok(strstr(refusal((struct tokenizer_config){.vocab_file = write_text("vocab.json", "{\"a\":"),
                                                 .merge_file = path_of("merges.txt")}),
-              "vocab.json: is no valid JSON") != NULL,
+              "vocab.json: is not valid JSON") != NULL,
        "cut JSON");
 }
 
@@ -234,7 +234,7 @@ static void test_json(void)
     json_destroy(json);
     memset(deep, '[', sizeof(deep) / 2);
     memset(deep + sizeof(deep) / 2, ']', sizeof(deep) / 2);
-    ok(json_read(deep, sizeof(deep), &err) == NULL && strstr(err.text, "is no valid JSON"),
+    ok(json_read(deep, sizeof(deep), &err) == NULL && strstr(err.text, "is not valid JSON"),
        "2048 levels are too deep: %s", err.text);
     ok(json_read("\"\xFF\"", 3, &err) == NULL, "no UTF-8: %s", err.text);
     ok(json_read("", 0, &err) == NULL, "nothing: %s", err.text);

@@ -131,7 +131,7 @@ static void test_found_again(void)
 
 static void test_breakdown(int epilogue, const char *name)
 {
-    static const char sentence[] = "broke down on the GPU; start again: it will be left out";
+    static const char sentence[] = "crashed on the GPU; start again; it will be skipped";
     struct layer l;
 
     remove_file();

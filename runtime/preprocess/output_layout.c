@@ -1,5 +1,5 @@
 #include "config.h"
-#include "places.h"
+#include "output_layout.h"
 #include "bytes.h"
 #include "document.h"
 #include "log.h"
@@ -17,8 +17,9 @@ enum { FAULTS_SHOWN = 100 }; /* at the end */
 /* Final bytes of a copy job: many enough for all ranks, large enough to be worth a file's name. */
 static const int64_t copy_size = 16 << 20;
 
-struct part_reader *places_open_part(struct work *work, struct board *board, size_t chunk,
-                                     size_t keys, size_t id_size, int *torn, struct error *err)
+struct part_reader *output_layout_open_part(struct work *work, struct board *board, size_t chunk,
+                                            size_t keys, size_t id_size, int *torn,
+                                            struct error *err)
 {
     const struct job *job = &board->jobs[chunk];
     char path[DISK_PATH];
@@ -42,12 +43,12 @@ static void remove_part(struct work *work, struct board *board, size_t chunk)
     job->done = job->mine = job->made = 0;
 }
 
-void place_add(struct place *place, const struct part_totals *totals, size_t keys)
+void position_add(struct position *position, const struct part_totals *totals, size_t keys)
 {
-    place->documents += totals->documents;
+    position->documents += totals->documents;
     for (size_t k = 0; k < keys; k++) {
-        place->tokens[k] += totals->tokens[k];
-        place->sequences[k] += totals->sequences[k];
+        position->tokens[k] += totals->tokens[k];
+        position->sequences[k] += totals->sequences[k];
     }
 }
 
@@ -120,8 +121,8 @@ static void add_to_check(struct key_check *check, const struct part_totals *tota
  * much of it was read is chance. Standard input cannot be read again, but is one chunk, whose part
  * ends with the last document (chunk.c). */
 static int drop_beyond(const struct preprocess_config *config, const struct plan *plan,
-                       const struct tokenizer *tokenizer, size_t chunk, const struct place *begin,
-                       struct part_totals *totals, struct error *err)
+                       const struct tokenizer *tokenizer, size_t chunk,
+                       const struct position *begin, struct part_totals *totals, struct error *err)
 {
     int64_t wanted = config->max_documents - begin->documents, faults[FAULT_COUNT] = {0};
     struct part_fault last = {0};
@@ -137,7 +138,7 @@ static int drop_beyond(const struct preprocess_config *config, const struct plan
 }
 
 /* Where nothing of a corpus can be taken, an option is wrong and not some documents. */
-static int check_taken(const struct places *layout, const char *path, struct error *err)
+static int check_taken(const struct output_layout *layout, const char *path, struct error *err)
 {
     int64_t skipped = 0;
     int most = FAULT_NONE;
@@ -149,18 +150,18 @@ static int check_taken(const struct places *layout, const char *path, struct err
     }
     if (skipped == 0 || layout->begins[layout->chunks].documents > 0)
         return 0;
-    return error_set(err, "%s: none of %lld documents can be taken (%s)%s", path,
-                     (long long)skipped, document_fault_text((enum document_fault)most),
+    return error_set(err, "%s: none of %lld documents is valid (%s)%s", path, (long long)skipped,
+                     document_fault_text((enum document_fault)most),
                      most == FAULT_JSON || most == FAULT_OBJECT
-                         ? "; a line must be one JSON object, and for plain text --input-format "
-                           "lines, blank-lines, titles or files must be given"
+                         ? "; every line must be one JSON object; for plain text use "
+                           "--input-format lines, blank-lines, titles or files"
                      : most == FAULT_TYPE   ? "; choose others with --json-keys"
                      : most == FAULT_LENGTH ? "; raise --max-line-bytes"
                                             : "");
 }
 
 /* Read all footers. Returns 0, 1 if a part must be made again, -1. */
-static int add_parts(struct places *layout, const struct preprocess_config *config,
+static int add_parts(struct output_layout *layout, const struct preprocess_config *config,
                      const struct plan *plan, const struct tokenizer *tokenizer, struct work *work,
                      struct board *board, struct board *claim, struct error *err)
 {
@@ -174,7 +175,7 @@ static int add_parts(struct places *layout, const struct preprocess_config *conf
         int torn;
 
         board_touch_often(work, claim, 0);
-        part = places_open_part(work, board, i, layout->keys, layout->id_size, &torn, err);
+        part = output_layout_open_part(work, board, i, layout->keys, layout->id_size, &torn, err);
         if (!part && torn) {
             remove_part(work, board, i);
             return 1;
@@ -183,7 +184,7 @@ static int add_parts(struct places *layout, const struct preprocess_config *conf
             return -1;
         totals = *part_totals(part);
         layout->begins[i + 1] = layout->begins[i];
-        place_add(&layout->begins[i + 1], &totals, layout->keys);
+        position_add(&layout->begins[i + 1], &totals, layout->keys);
         layout->bytes += totals.bytes;
         if (drop_beyond(config, plan, tokenizer, i, &layout->begins[i], &totals, err) < 0) {
             part_close(part);
@@ -204,7 +205,7 @@ static int add_parts(struct places *layout, const struct preprocess_config *conf
     return check_taken(layout, plan->files.items[0].path, err);
 }
 
-static size_t find_chunk_by_documents(const struct places *layout, int64_t documents)
+static size_t find_chunk_by_documents(const struct output_layout *layout, int64_t documents)
 {
     size_t i = 0;
 
@@ -213,7 +214,7 @@ static size_t find_chunk_by_documents(const struct places *layout, int64_t docum
     return i;
 }
 
-static size_t find_chunk_by_tokens(const struct places *layout, int64_t tokens)
+static size_t find_chunk_by_tokens(const struct output_layout *layout, int64_t tokens)
 {
     size_t i = 0;
 
@@ -224,24 +225,24 @@ static size_t find_chunk_by_tokens(const struct places *layout, int64_t tokens)
 
 /* Go on by one document in all keys of a block. */
 static void pass_document(const struct part_key *keys, size_t *at, size_t count,
-                          struct place *place)
+                          struct position *position)
 {
     for (size_t k = 0; k < count; k++) {
         int32_t entry;
 
         do {
             entry = keys[k].entries[at[k]++];
-            place->tokens[k] += ENTRY_TOKENS(entry);
-            place->sequences[k] += ENTRY_TOKENS(entry) != 0;
+            position->tokens[k] += ENTRY_TOKENS(entry);
+            position->sequences[k] += ENTRY_TOKENS(entry) != 0;
         } while (!(entry & ENTRY_LAST) && at[k] < keys[k].entry_count);
     }
-    place->documents++;
+    position->documents++;
 }
 
-/* Find the first place between documents that has at least so many documents and, of the first key,
- * tokens before it. Returns 0, 1 if a part must be made again, -1. */
-static int find_cut(const struct places *layout, struct work *work, struct board *board,
-                    int64_t documents, int64_t tokens, struct place *cut, struct error *err)
+/* Find the first position between documents that has at least this many documents and, of the first
+ * key, tokens before it. Returns 0, 1 if a part must be made again, -1. */
+static int find_cut(const struct output_layout *layout, struct work *work, struct board *board,
+                    int64_t documents, int64_t tokens, struct position *cut, struct error *err)
 {
     size_t chunk = documents > 0 ? find_chunk_by_documents(layout, documents)
                                  : find_chunk_by_tokens(layout, tokens);
@@ -250,7 +251,7 @@ static int find_cut(const struct places *layout, struct work *work, struct board
     int torn, opened, rc = 1;
 
     *cut = layout->begins[chunk];
-    part = places_open_part(work, board, chunk, layout->keys, layout->id_size, &torn, err);
+    part = output_layout_open_part(work, board, chunk, layout->keys, layout->id_size, &torn, err);
     opened = part != NULL;
     while (opened && (rc = part_next(part, keys, &torn, err)) > 0) {
         size_t at[PART_KEYS] = {0};
@@ -269,10 +270,10 @@ static int find_cut(const struct places *layout, struct work *work, struct board
     return !opened || rc < 0 ? -1 : 0;
 }
 
-static int find_cuts(struct places *layout, const struct preprocess_config *config,
+static int find_cuts(struct output_layout *layout, const struct preprocess_config *config,
                      struct work *work, struct board *board, struct board *claim, struct error *err)
 {
-    struct place *end = &layout->cuts[layout->shards];
+    struct position *end = &layout->cuts[layout->shards];
     int rc;
 
     *end = layout->begins[layout->chunks];
@@ -296,9 +297,9 @@ static int find_cuts(struct places *layout, const struct preprocess_config *conf
     return 0;
 }
 
-static int64_t output_bytes(const struct places *layout, size_t chunk)
+static int64_t output_bytes(const struct output_layout *layout, size_t chunk)
 {
-    const struct place *a = &layout->begins[chunk], *b = &layout->begins[chunk + 1];
+    const struct position *a = &layout->begins[chunk], *b = &layout->begins[chunk + 1];
     int64_t bytes = 0;
 
     for (size_t k = 0; k < layout->keys; k++)
@@ -307,7 +308,7 @@ static int64_t output_bytes(const struct places *layout, size_t chunk)
     return bytes;
 }
 
-static void group_copies(struct places *layout)
+static void group_copies(struct output_layout *layout)
 {
     int64_t held = 0;
 
@@ -322,7 +323,7 @@ static void group_copies(struct places *layout)
     layout->groups[layout->copies] = layout->chunks;
 }
 
-static int allocate(struct places *layout)
+static int allocate(struct output_layout *layout)
 {
     layout->begins = calloc(layout->chunks + 1, sizeof(*layout->begins));
     layout->cuts = calloc(layout->shards + 1, sizeof(*layout->cuts));
@@ -343,14 +344,15 @@ static uint64_t new_tag(void)
     bytes_put_u64(&bytes, (uint64_t)getpid());
     bytes_put_u64(&bytes, (uint64_t)now.tv_sec);
     bytes_put_u64(&bytes, (uint64_t)now.tv_nsec);
-    tag = checksum64(bytes.data, bytes.size, 6);
+    tag = checksum_seeded(bytes.data, bytes.size, 6);
     bytes_clear(&bytes);
     return tag;
 }
 
-int places_make(struct places *layout, const struct preprocess_config *config,
-                const struct plan *plan, const struct tokenizer *tokenizer, struct work *work,
-                struct board *board, struct board *claim, struct error *err)
+int output_layout_make(struct output_layout *layout, const struct preprocess_config *config,
+                       const struct plan *plan, const struct tokenizer *tokenizer,
+                       struct work *work, struct board *board, struct board *claim,
+                       struct error *err)
 {
     size_t prefix = config->max_documents > 0 ? board_prefix(board, config->max_documents) : 0;
     int rc;
@@ -371,7 +373,7 @@ int places_make(struct places *layout, const struct preprocess_config *config,
     return rc;
 }
 
-void places_clear(struct places *layout)
+void output_layout_clear(struct output_layout *layout)
 {
     free(layout->begins);
     free(layout->cuts);
@@ -379,31 +381,33 @@ void places_clear(struct places *layout)
     memset(layout, 0, sizeof(*layout));
 }
 
-static void put_places(struct bytes *bytes, const struct place *places, size_t count, size_t keys)
+static void put_positions(struct bytes *bytes, const struct position *positions, size_t count,
+                          size_t keys)
 {
     for (size_t i = 0; i < count; i++) {
-        bytes_put_u64(bytes, (uint64_t)places[i].documents);
-        bytes_put(bytes, places[i].tokens, keys * 8);
-        bytes_put(bytes, places[i].sequences, keys * 8);
+        bytes_put_u64(bytes, (uint64_t)positions[i].documents);
+        bytes_put(bytes, positions[i].tokens, keys * 8);
+        bytes_put(bytes, positions[i].sequences, keys * 8);
     }
 }
 
-static void take_places(struct bytes *bytes, struct place *places, size_t count, size_t keys)
+static void take_positions(struct bytes *bytes, struct position *positions, size_t count,
+                           size_t keys)
 {
     for (size_t i = 0; i < count && !bytes->failed; i++) {
         const void *tokens, *sequences;
 
-        places[i].documents = (int64_t)bytes_take_u64(bytes);
+        positions[i].documents = (int64_t)bytes_take_u64(bytes);
         tokens = bytes_take(bytes, keys * 8);
         sequences = bytes_take(bytes, keys * 8);
         if (!tokens || !sequences)
             return;
-        memcpy(places[i].tokens, tokens, keys * 8);
-        memcpy(places[i].sequences, sequences, keys * 8);
+        memcpy(positions[i].tokens, tokens, keys * 8);
+        memcpy(positions[i].sequences, sequences, keys * 8);
     }
 }
 
-int places_write(const struct places *layout, const char *path, struct error *err)
+int output_layout_write(const struct output_layout *layout, const char *path, struct error *err)
 {
     struct bytes bytes;
 
@@ -415,12 +419,12 @@ int places_write(const struct places *layout, const char *path, struct error *er
     bytes_put_u64(&bytes, layout->chunks);
     bytes_put_u64(&bytes, (uint64_t)layout->bytes);
     bytes_put(&bytes, layout->faults, sizeof(layout->faults));
-    put_places(&bytes, layout->begins, layout->chunks + 1, layout->keys);
-    put_places(&bytes, layout->cuts, layout->shards + 1, layout->keys);
+    put_positions(&bytes, layout->begins, layout->chunks + 1, layout->keys);
+    put_positions(&bytes, layout->cuts, layout->shards + 1, layout->keys);
     return bytes_save(&bytes, path, 1, err);
 }
 
-static int take_layout(struct places *layout, struct bytes *bytes)
+static int take_layout(struct output_layout *layout, struct bytes *bytes)
 {
     const void *faults;
 
@@ -435,12 +439,12 @@ static int take_layout(struct places *layout, struct bytes *bytes)
         layout->chunks > bytes->size / 8 || allocate(layout) < 0)
         return -1;
     memcpy(layout->faults, faults, sizeof(layout->faults));
-    take_places(bytes, layout->begins, layout->chunks + 1, layout->keys);
-    take_places(bytes, layout->cuts, layout->shards + 1, layout->keys);
+    take_positions(bytes, layout->begins, layout->chunks + 1, layout->keys);
+    take_positions(bytes, layout->cuts, layout->shards + 1, layout->keys);
     return bytes->failed ? -1 : 0;
 }
 
-int places_read(struct places *layout, const char *path, struct error *err)
+int output_layout_read(struct output_layout *layout, const char *path, struct error *err)
 {
     struct bytes bytes;
     int rc;
@@ -452,7 +456,7 @@ int places_read(struct places *layout, const char *path, struct error *err)
     rc = take_layout(layout, &bytes) < 0;
     bytes_clear(&bytes);
     if (rc != 0)
-        places_clear(layout);
+        output_layout_clear(layout);
     else
         group_copies(layout);
     return rc;
