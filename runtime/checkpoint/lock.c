@@ -11,7 +11,8 @@
 
 enum { WAITS = 50, WAIT_MICROSECONDS = 100000 };
 
-/* Who holds it, as it wrote; a run that has just taken it may not have come to that. */
+/* The owner of the lock, as it wrote itself; a run that has just locked it may not have written
+ * yet. */
 static int in_use(int fd, const char *path, struct error *err)
 {
     char holder[256];
@@ -20,12 +21,12 @@ static int in_use(int fd, const char *path, struct error *err)
     holder[got > 0 ? got : 0] = '\0';
     holder[strcspn(holder, "\n")] = '\0';
     close(fd);
-    return error_set(err,
-                     "another run saves to %s%s%s; end it, or give this one a directory of its own",
-                     path, holder[0] ? ": " : "", holder);
+    return error_set(
+        err, "another run is saving to %s%s%s; stop it, or use another directory for this run",
+        path, holder[0] ? ": " : "", holder);
 }
 
-/* Only for people: what cannot be written is left out. */
+/* For people only: if it cannot be written, it is left out. */
 static void sign(int fd)
 {
     const char *job = getenv("SLURM_JOB_ID");
@@ -51,7 +52,7 @@ int directory_lock(const char *path, struct error *unlocked, struct error *err)
     fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0)
         return error_set_errno(err, errno, "cannot write %s", name);
-    /* The run before this one may be about to end. */
+    /* The previous run may be about to end. */
     for (int i = 0; fcntl(fd, F_OFD_SETLK, &whole) < 0; i++) {
         if (errno != EAGAIN && errno != EACCES && errno != EINTR) {
             error_set_errno(unlocked, errno, "files in %s cannot be locked", path);

@@ -1,5 +1,4 @@
-/* megatron comm-test: collectives over the job's ranks, timed and checked, before anybody trains.
- */
+/* megatron comm-test: time and check collectives over the job's ranks before training starts. */
 #include "commands.h"
 #include "clock.h"
 #include "comm.h"
@@ -22,36 +21,37 @@ enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, SEND_RECEIVE, KINDS };
 static const char *const kind_names[] = {"all-reduce", "all-gather", "reduce-scatter",
                                          "send and receive"};
 
-/* One test under way. */
+/* One benchmark run. */
 struct bench {
     const struct settings *settings;
     struct device *device;
     struct device_stream *stream;
     struct comm *comm;
     struct comm_group *group;
-    float *from, *to; /* of the greatest size, on the device */
-    float *host;      /* of CHECKED elements */
-    float sum;        /* of what all ranks give as element 0 */
+    float *from, *to; /* device buffers of the largest size */
+    float *host;      /* host buffer of CHECKED elements */
+    float sum;        /* sum over all ranks of element 0 */
     int64_t wrong;
 };
 
-/* What ranks give repeats itself after so many elements: pieces that went astray show. */
+/* Each rank's data repeats with this period. It is a prime, so misplaced blocks are noticed. */
 enum { PERIOD = 251 };
-enum { CHECKED = (1 << 18) / PERIOD * PERIOD }; /* elements looked at, at either end of a result */
+enum { CHECKED = (1 << 18) / PERIOD * PERIOD }; /* elements compared at each end of a result */
 
 #define AT(member) offsetof(struct settings, member)
 
 static const struct option table[] = {
-    {"min-bytes", OPTION_BYTES, AT(min_bytes), "SIZE", "smallest size (8)", NULL, 4, INT64_MAX},
-    {"max-bytes", OPTION_BYTES, AT(max_bytes), "SIZE", "greatest size, as in 128M or 1G (1G)", NULL,
+    {"min-bytes", OPTION_BYTES, AT(min_bytes), "SIZE", "smallest message size (default: 8)", NULL,
      4, INT64_MAX},
-    {"iterations", OPTION_INT, AT(iterations), "N", "timed calls of each size (20)", NULL, 1,
+    {"max-bytes", OPTION_BYTES, AT(max_bytes), "SIZE",
+     "largest message size, for example 128M (default: 1G)", NULL, 4, INT64_MAX},
+    {"iterations", OPTION_INT, AT(iterations), "N", "timed calls per size (default: 20)", NULL, 1,
      100000},
-    {"warmup", OPTION_INT, AT(warmup), "N", "calls before them (5)", NULL, 0, 100000},
-    {"timeout-minutes", OPTION_INT, AT(timeout), "N", "deadline of every wait (10)", NULL, 1,
-     10000},
+    {"warmup", OPTION_INT, AT(warmup), "N", "warm-up calls per size (default: 5)", NULL, 0, 100000},
+    {"timeout-minutes", OPTION_INT, AT(timeout), "N", "timeout of every wait (default: 10)", NULL,
+     1, 10000},
     {"device", OPTION_CHOICE, AT(device), "auto|cpu|cuda",
-     "whose memory (cuda where there is a GPU)", "auto|cpu|cuda", 0, 0},
+     "device whose memory is used (default: cuda if the node has a GPU)", "auto|cpu|cuda", 0, 0},
     {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
 };
 
@@ -69,7 +69,7 @@ static int fill(struct bench *b, float *out, int64_t count, double value, struct
     return rc;
 }
 
-/* Elements one rank gives: gathers and scatters divide 'count' among the ranks. */
+/* Elements each rank contributes: all-gather and reduce-scatter divide 'count' among the ranks. */
 static int64_t part_of(const struct bench *b, enum kind kind, int64_t count)
 {
     return kind == ALL_GATHER || kind == REDUCE_SCATTER ? count / b->comm->size : count;
@@ -102,15 +102,15 @@ static void start(struct bench *b, enum kind kind, int64_t count)
 
 static int finish(struct bench *b, struct error *err)
 {
-    /* A little later than comm, which can say which collective hangs. */
+    /* Slightly longer than comm's own timeout, because comm can name the collective that hangs. */
     return device_stream_wait(b->stream, 60.0 * (double)b->settings->timeout + 10, err) < 0 ||
                    comm_check(b->comm, err) < 0
                ? -1
                : 0;
 }
 
-/* What a rank gives as element i. To sums something small: fp32 holds those of 60,000 ranks exactly
- * then, in whatever order they are added up. */
+/* Element i of a rank's input. Values to be summed are small: fp32 then holds the sum of 60,000
+ * ranks exactly, in any order of addition. */
 static float given(enum kind kind, int rank, int64_t i)
 {
     int64_t mine = kind == ALL_REDUCE || kind == REDUCE_SCATTER ? rank % 16 : rank;
@@ -118,7 +118,7 @@ static float given(enum kind kind, int rank, int64_t i)
     return (float)(mine + 1 + i % PERIOD);
 }
 
-/* What element i of the result must be. */
+/* The expected value of element i of the result. */
 static float expected(const struct bench *b, enum kind kind, int64_t part, int64_t i)
 {
     int size = b->comm->size, rank = b->comm->rank;
@@ -132,7 +132,7 @@ static float expected(const struct bench *b, enum kind kind, int64_t part, int64
     return b->sum + (float)(size * (i % PERIOD));
 }
 
-/* This rank's elements. */
+/* Fill 'out' with this rank's input. */
 static int give(struct bench *b, enum kind kind, float *out, int64_t count, struct error *err)
 {
     for (int64_t i = 0; i < CHECKED; i++)
@@ -155,7 +155,7 @@ static int look(struct bench *b, enum kind kind, int64_t part, int64_t first, in
     return 0;
 }
 
-/* One call on known data, into poisoned memory. */
+/* Check one call on known data; the output buffer is filled with NaN first. */
 static int check(struct bench *b, enum kind kind, int64_t count, struct error *err)
 {
     int64_t part = part_of(b, kind, count);
@@ -174,7 +174,7 @@ static int check(struct bench *b, enum kind kind, int64_t count, struct error *e
     return all > end ? look(b, kind, part, all - end, end, err) : 0;
 }
 
-/* Seconds of one call: the mean of this rank, the most of any rank. */
+/* Time of one call in seconds: averaged over the calls of a rank, then the maximum over ranks. */
 static int measure(struct bench *b, enum kind kind, int64_t count, double *seconds,
                    struct error *err)
 {
@@ -206,7 +206,7 @@ out:
     return rc;
 }
 
-/* Share of the algorithm's bandwidth that a link carries. */
+/* Bus bandwidth divided by algorithm bandwidth, as nccl-tests defines it. */
 static double bus_factor(enum kind kind, int size)
 {
     double n = size;
@@ -228,7 +228,7 @@ static int test_kind(struct bench *b, enum kind kind, struct error *err)
 
         if (part == 0)
             continue;
-        /* What cannot be divided among the ranks is left out. */
+        /* Round down to a multiple of the number of ranks. */
         count = part == count ? count : part * b->comm->size;
         if (check(b, kind, count, err) < 0 || measure(b, kind, count, &seconds, err) < 0)
             return -1;
@@ -337,10 +337,12 @@ static int run_comm_test(int argc, const char *const *argv, struct error *err)
                "Time and check collectives over the job's ranks, started by srun or mpirun.\n");
         options_print(table, stdout);
     } else if (rc == 0 && result.word_count > 0) {
-        rc = error_set(err, "unexpected word %s; options begin with two dashes", result.words[0]);
+        rc = error_set_code(err, ERROR_USAGE,
+                            "unexpected argument %s; options begin with two dashes",
+                            result.words[0]);
     } else if (rc == 0 && settings.min_bytes > settings.max_bytes) {
-        rc = error_set(err, "--min-bytes=%lld is above --max-bytes=%lld",
-                       (long long)settings.min_bytes, (long long)settings.max_bytes);
+        rc = error_set_code(err, ERROR_USAGE, "--min-bytes=%lld is greater than --max-bytes=%lld",
+                            (long long)settings.min_bytes, (long long)settings.max_bytes);
     }
     if (rc < 0)
         world_say_once(0, err);

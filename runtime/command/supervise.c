@@ -18,17 +18,18 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Beside the checkpoints: how many starts in a row ended at which iteration. */
+/* File next to the checkpoints: how many consecutive starts ended at which iteration. */
 #define STARTS ".starts"
 
-/* Steps in a row that could not be launched before they count as starts. */
+/* Consecutive failed launches before they count as starts. */
 enum { LAUNCHES = 20 };
 
-/* Seconds: between two starts without progress, and between two looks at a directory that is away.
- */
+/* Maximum seconds between two starts without progress, and between two checks of a directory that
+ * is unavailable. */
 enum { LONGEST_PAUSE = 300, LONGEST_LOOK = 60 };
 
-/* Seconds of a job's time in which nothing is started any more; of a short one a tenth. */
+/* Nothing is started if less than this many seconds (or a tenth of the time limit, if less) of the
+ * job remain. */
 enum { LITTLE = 300 };
 
 struct supervise_options {
@@ -38,9 +39,9 @@ struct supervise_options {
 /* clang-format off */
 static const struct option options[] = {
     {"starts", OPTION_INT, offsetof(struct supervise_options, starts), "N",
-     "starts in a row without a new checkpoint before it gives up (3)", 0, 1, 1000000},
+     "give up after this many consecutive restarts without a new checkpoint (default: 3)", 0, 1, 1000000},
     {"pause", OPTION_INT, offsetof(struct supervise_options, pause), "SECONDS",
-     "from a start to the next; four times more after each without a new checkpoint (15)", 0, 0, LONGEST_PAUSE},
+     "time between starts; four times longer after each start without a new checkpoint (default: 15)", 0, 0, LONGEST_PAUSE},
     {0, 0, 0, 0, 0, 0, 0, 0},
 };
 /* clang-format on */
@@ -49,17 +50,18 @@ static void print_usage(void)
 {
     printf(
         "Usage: megatron supervise [--starts N] [--pause SECONDS] -- srun ... megatron train ...\n"
-        "Start a training run, and start it again from its last checkpoint until it is done:\n"
-        "at once after a crash, by way of the queue where its job's time is over.\n");
+        "Run a training command and restart it from its last checkpoint until training is "
+        "finished:\n"
+        "immediately after a crash, or by requeueing the job when its time limit is near.\n");
     options_print(options, stdout);
 }
 
-/* Signals for this process come while it waits for a command. */
+/* Signals are received while waiting for a command. */
 struct signals {
     sigset_t waited, before;
-    int pass_on; /* outside of a job nobody else tells the run */
-    int came;    /* SIGTERM did */
-    int ended;   /* it did, and nothing is to be started again */
+    int pass_on; /* outside a job nothing else forwards signals to the run */
+    int came;    /* SIGTERM was received */
+    int ended;   /* SIGTERM was received, and nothing must be started again */
 };
 
 static void signals_open(struct signals *s, int pass_on)
@@ -72,7 +74,7 @@ static void signals_open(struct signals *s, int pass_on)
     sigprocmask(SIG_BLOCK, &s->waited, &s->before);
 }
 
-/* In a job a signal is for the run, which Slurm sends it to, too; elsewhere it is passed on. */
+/* In a job, Slurm signals the run itself; elsewhere the signal is forwarded. */
 static void signals_take(struct signals *s, int number, pid_t run)
 {
     s->came |= number == SIGTERM;
@@ -83,7 +85,7 @@ static void signals_take(struct signals *s, int number, pid_t run)
         kill(run, number);
 }
 
-/* Sleep, unless SIGTERM comes. */
+/* Sleep until the time is over or SIGTERM is received. */
 static void signals_sleep(struct signals *s, int64_t seconds)
 {
     struct timespec second = {1, 0};
@@ -94,8 +96,8 @@ static void signals_sleep(struct signals *s, int64_t seconds)
     }
 }
 
-/* Run a command and wait for it; its exit code as a shell has it. With 'output' (a pipe's end) that
- * is its standard output. */
+/* Run a command and wait for it; returns its exit code as a shell reports it. If 'output' is not
+ * negative, it becomes the command's standard output. */
 static int run_command(const char *const *words, int output, struct signals *signals,
                        struct error *err)
 {
@@ -120,7 +122,8 @@ static int run_command(const char *const *words, int output, struct signals *sig
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Seconds of a time as squeue writes it, [[days-]hours:]minutes:seconds; -1: no number. */
+/* Seconds of a time in squeue's format, [[days-]hours:]minutes:seconds; -1 if it is not a number.
+ */
 static int64_t seconds_of(const char *text)
 {
     int64_t days = 0, parts[3] = {0}, count = 0;
@@ -142,9 +145,9 @@ static int64_t seconds_of(const char *text)
 
 enum answer { GO_ON, END, REQUEUE };
 
-/* May something be started in the job in 'seconds'? A job that was cancelled or preempted is not
- * ours to requeue: only one that still runs. Where little of its time is left, a start would come
- * to nothing, and Slurm end the job for good. */
+/* May something be started in the job 'seconds' from now? A job that was cancelled or preempted
+ * must not be requeued, only one that is still running. If little of its time remains, a start
+ * would achieve nothing and Slurm would end the job for good. */
 static enum answer ask_job(const char *job, int64_t seconds, struct signals *signals)
 {
     const char *words[] = {"squeue", "-h", "-j", job, "-o", "%T %L %l", NULL};
@@ -158,7 +161,7 @@ static enum answer ask_job(const char *job, int64_t seconds, struct signals *sig
         return GO_ON;
     if (pipe2(ends, O_CLOEXEC) < 0)
         return END;
-    /* A line fits the pipe, so that the order of wait and read does not matter. */
+    /* The line fits into the pipe's buffer, so waiting before reading cannot block. */
     code = run_command(words, ends[1], signals, &ignored);
     close(ends[1]);
     got = read(ends[0], text, sizeof(text) - 1);
@@ -174,15 +177,14 @@ static enum answer ask_job(const char *job, int64_t seconds, struct signals *sig
     return left >= 0 && limit >= 0 && left - seconds < little ? REQUEUE : GO_ON;
 }
 
-/* Errors of a directory that stay as they are; what else may be wrong with a file system may pass.
- */
+/* Directory errors that will not go away; any other file system error may be temporary. */
 static int is_lasting(int number)
 {
     return number == EACCES || number == ENOTDIR || number == ENAMETOOLONG || number == ELOOP;
 }
 
-/* As directory_newest. 'iteration' is that of the last look before; checkpoints that were there
- * then and are gone are on a file system that is not mounted now. */
+/* Like directory_newest. 'iteration' is the result of the last call; if checkpoints that existed
+ * then are gone, their file system is not mounted now. */
 static int look(const char *save, int64_t *iteration, struct error *err)
 {
     int64_t found;
@@ -190,7 +192,7 @@ static int look(const char *save, int64_t *iteration, struct error *err)
     if (directory_newest(save, -1, &found, err) < 0)
         return -1;
     if (found < 0 && *iteration >= 0) {
-        error_set(err, "the checkpoints in %s are gone", save);
+        error_set(err, "the checkpoints in %s have disappeared", save);
         errno = ENOENT;
         return -1;
     }
@@ -198,9 +200,9 @@ static int look(const char *save, int64_t *iteration, struct error *err)
     return 0;
 }
 
-/* The iteration of the newest checkpoint, -1: there is none. A file server that is away hides them,
- * and a run must not begin anew beside them: wait until it can be known. Returns GO_ON, what the
- * job answers where it does not go on until then, or -1. */
+/* The iteration of the newest checkpoint, or -1 if there is none. If a file server is unavailable
+ * its checkpoints cannot be seen, and the run must not start from scratch: wait until it answers.
+ * Returns GO_ON, the job's answer if the job ends first, or -1. */
 static int find_newest(const char *save, const char *job, struct signals *signals,
                        int64_t *iteration, struct error *err)
 {
@@ -212,7 +214,7 @@ static int find_newest(const char *save, const char *job, struct signals *signal
         if (is_lasting(errno))
             return error_prefix(err, "--save");
         if (pause == 1) {
-            printf("megatron supervise: %s; waiting for them\n", err->text);
+            printf("megatron supervise: %s; waiting for the file system\n", err->text);
             fflush(stdout);
         }
         signals_sleep(signals, pause);
@@ -242,12 +244,12 @@ static int run_once(const char *const *words, size_t count, const char *save, in
     return code;
 }
 
-/* Starts in a row that ended at the same iteration. */
+/* Consecutive starts that ended at the same iteration. */
 struct idle {
     int64_t iteration, starts;
 };
 
-/* The count is kept beside the checkpoints, too: a job that was requeued must go on counting. */
+/* The count is also kept next to the checkpoints, so that it survives a requeue. */
 static void read_idle(const char *save, struct idle *idle)
 {
     char path[PATH_MAX];
@@ -272,7 +274,7 @@ static void count_start(const char *save, int64_t iteration, struct idle *idle)
     idle->starts = idle->iteration == iteration ? idle->starts + 1 : 1;
     idle->iteration = iteration;
     snprintf(text, sizeof(text), "%" PRId64 " %" PRId64 "\n", iteration, idle->starts);
-    /* Where the directory is not there yet, no job was requeued for it. */
+    /* If the directory does not exist yet, no job has been requeued for it. */
     directory_write(save, STARTS, text, strlen(text), &ignored);
 }
 
@@ -284,7 +286,8 @@ static void forget(const char *save, const char *name)
         unlink(path);
 }
 
-/* Does the command start this program, which says how far it came? Others need not. */
+/* Does the command run `megatron train`, which writes TRAIN_BEGUN and TRAIN_DONE? Others may not.
+ */
 static int is_ours(const char *const *words)
 {
     for (; words[0] && words[1]; words++) {
@@ -296,10 +299,10 @@ static int is_ours(const char *const *words)
     return 0;
 }
 
-/* Did the command end with 'code' before all ranks had met, by no fault of theirs? A slurmstepd
- * that was lost leaves its socket of PMIx on its node, and Slurm cannot launch there what has the
- * same number after a requeue: all steps up to the last one that was lost. srun then kills the
- * ranks of other nodes, or ends with 0. A rank that dies of another signal did so by itself. */
+/* Did the command end with 'code' before all ranks had connected, through no fault of theirs? A
+ * slurmstepd that was lost leaves its PMIx socket on its node, and after a requeue Slurm cannot
+ * launch steps with the same numbers there. srun then kills the ranks on other nodes, or exits with
+ * 0. A rank that dies of another signal failed by itself. */
 static int is_unlaunched(const char *const *words, const char *save, const char *job, int code)
 {
     if (!is_ours(words))
@@ -310,31 +313,32 @@ static int is_unlaunched(const char *const *words, const char *save, const char 
            !directory_has(save, TRAIN_BEGUN);
 }
 
-/* Put the job back into the queue. Slurm ends this process then. */
+/* Requeue the job. Slurm then ends this process. */
 static int requeue(const char *job, int code, struct signals *signals, struct error *err)
 {
     const char *words[] = {"scontrol", "requeue", job, NULL};
     int rc;
 
-    printf("megatron supervise: job %s goes back into the queue\n", job);
+    printf("megatron supervise: requeueing job %s\n", job);
     fflush(stdout);
     signals->came = 0;
     rc = run_command(words, -1, signals, err);
-    /* Slurm may end scontrol, too, before it has its answer. */
+    /* Slurm may also end scontrol before it gets its answer. */
     if (rc != 0 && rc <= 128)
-        return rc < 0 ? -1 : error_set(err, "scontrol requeue %s ended with code %d", job, rc);
+        return rc < 0 ? -1
+                      : error_set(err, "`scontrol requeue %s` failed with exit code %d", job, rc);
     for (int i = 0; i < 60 && !signals->came; i++)
         signals_sleep(signals, 1);
     return code;
 }
 
-/* The run was not launched: is it to be launched anew, at once? The next step has a number of its
- * own, and nothing was tried with this one. */
+/* The run was not launched: launch it again at once? The next step has another number, and this
+ * attempt does not count. */
 static int launch_anew(const char *command, const char *job, int code, struct signals *signals,
                        int *launches)
 {
-    printf("megatron supervise: %s ended with code %d, but the run has not %s\n", command, code,
-           code == 0 ? "come to its end" : "begun");
+    printf("megatron supervise: %s exited with code %d, but the run did not %s\n", command, code,
+           code == 0 ? "finish" : "start");
     fflush(stdout);
     if (++*launches > LAUNCHES || ask_job(job, 0, signals) == END)
         return 0;
@@ -342,26 +346,31 @@ static int launch_anew(const char *command, const char *job, int code, struct si
     return !signals->ended;
 }
 
-/* Say and count the end of a start; -1 where there were too many without a new checkpoint. */
+/* Report and count the end of a start; -1 if there were too many without a new checkpoint. */
 static int count_end(const char *save, int code, int64_t iteration, int64_t most, struct idle *idle,
                      struct error *err)
 {
     count_start(save, iteration, idle);
-    printf("megatron supervise: the run ended with code %d; its last checkpoint is of iteration "
-           "%" PRId64 "\n",
-           code, iteration < 0 ? 0 : iteration);
+    if (iteration < 0)
+        printf("megatron supervise: the run exited with code %d before its first checkpoint\n",
+               code);
+    else
+        printf("megatron supervise: the run exited with code %d; its last checkpoint is iteration "
+               "%" PRId64 "\n",
+               code, iteration);
     fflush(stdout);
     if (idle->starts <= most)
         return 0;
-    forget(save, STARTS); /* whoever starts it again has changed something */
-    return error_set(err,
-                     "%" PRId64 " starts in a row brought no new checkpoint in %s; look at the "
-                     "messages of the run above",
-                     idle->starts, save);
+    forget(save, STARTS); /* a user who starts it again has changed something */
+    return error_set(
+        err,
+        "%" PRId64
+        " consecutive starts saved no new checkpoint in %s; see the run's error messages above",
+        idle->starts, save);
 }
 
-/* Seconds until the next start, of one that has begun 'lived' seconds ago. What ends starts one
- * after the other may be a file system or a network that is away for minutes. */
+/* Seconds until the next start; the last one began 'lived' seconds ago. Repeated failures may be
+ * caused by a file system or network that is down for minutes, so the pause grows. */
 static int64_t pause_after(const struct supervise_options *given, const struct idle *idle,
                            double lived)
 {
@@ -379,19 +388,19 @@ static void say_pause(int64_t seconds)
 {
     if (seconds <= 1)
         return;
-    printf("megatron supervise: the next start is in %" PRId64 " s\n", seconds);
+    printf("megatron supervise: restarting in %" PRId64 " s\n", seconds);
     fflush(stdout);
 }
 
-/* End as the job answered, with the run's code. */
+/* End as the job's answer demands, with the run's exit code. */
 static int end_with(enum answer answer, const char *job, int code, struct signals *signals,
                     struct error *err)
 {
     return answer == REQUEUE ? requeue(job, code, signals, err) : code;
 }
 
-/* What follows a run that ended with 'code' after 'lived' seconds and is not done: GO_ON after a
- * pause, another answer, or -1 to give up. */
+/* What to do after a run that ended with 'code' after 'lived' seconds and is not finished: GO_ON
+ * after a pause, another answer, or -1 to give up. */
 static int follow(const struct supervise_options *given, const char *save, const char *job,
                   int code, double lived, int64_t *newest, struct idle *idle,
                   struct signals *signals, struct error *err)
@@ -408,7 +417,7 @@ static int follow(const struct supervise_options *given, const char *save, const
     pause = pause_after(given, idle, lived);
     answer = (int)ask_job(job, pause, signals);
     if (answer == REQUEUE)
-        printf("megatron supervise: too little of the job's time is left for another start\n");
+        printf("megatron supervise: not enough time left in this job for another start\n");
     if (answer != GO_ON)
         return answer;
     say_pause(pause);
@@ -426,7 +435,9 @@ static int supervise(const struct supervise_options *given, const char *const *w
     int launches = 0, answer, code = 1;
 
     if (!save)
-        return error_set(err, "the command saves no checkpoints to go on from; give it --save DIR");
+        return error_set_code(
+            err, ERROR_USAGE,
+            "the command does not save checkpoints to resume from; add --save DIR to it");
     signals_open(&signals, !job);
     for (int started = 0;; started = 1) {
         double began;
@@ -478,6 +489,6 @@ static int run_supervise(int argc, const char *const *argv, struct error *err)
 
 const struct command command_supervise = {
     .name = "supervise",
-    .summary = "start a training run again from its last checkpoint until it is done",
+    .summary = "restart a training run from its last checkpoint until it is finished",
     .run = run_supervise,
 };

@@ -18,11 +18,12 @@ static void deliver(enum log_level level, const char *format, va_list args)
     char text[2048];
 
     vsnprintf(text, sizeof(text), format, args);
-    if (current_handler)
+    if (current_handler) {
         current_handler(current_context, level, text);
-    else
-        fprintf(stderr, "megatron: %s: %s\n", level == LOG_LEVEL_WARNING ? "warning" : "note",
-                text);
+        return;
+    }
+    fflush(stdout); /* if both go to one file, the message must not split a line */
+    fprintf(stderr, "megatron: %s: %s\n", level == LOG_LEVEL_WARNING ? "warning" : "note", text);
 }
 
 void log_note(const char *format, ...)
