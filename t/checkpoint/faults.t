@@ -21,7 +21,7 @@ damaged() {
     rm -rf run && cp -r whole run && rm -rf run/iter_0000008 && echo 6 >run/latest_checkpointed_iteration.txt
     (cd run/iter_0000006 && eval "$2")
     train 1 --save run --load run
-    like "$out" "warning:: checkpoint iter_0000006 is damaged: .*$3" "$1 is named"
+    like "$out" "warning: checkpoint iter_0000006 is damaged: .*$3" "$1 is named"
     like "$out" 'successfully loaded checkpoint from run at iteration 3' "$1: the one before it is used"
     same whole/iter_0000008 run/iter_0000008 "$1: the end is the same"
 }
@@ -45,7 +45,7 @@ for file in index rank; do
     # What a disk cannot read is lost.
     if command -v "${CC:-cc}" >/dev/null && ok "a disk can be made to fail: $file" closed "iter_0000006/$file" EIO; then
         LD_PRELOAD=$scratch/closed.so train 1 --load run
-        like "$out" "warning:: checkpoint iter_0000006 is damaged: cannot open .*$file.*: Input/output error" "it is named"
+        like "$out" "warning: checkpoint iter_0000006 is damaged: cannot open .*$file.*: Input/output error" "it is named"
         like "$out" 'successfully loaded checkpoint from run at iteration 3' "  and the one before it is used"
     fi
 done
@@ -159,7 +159,7 @@ while read -r iters data remedy; do
         diag "$(tail -n 3 <<<"$out")"
     is "$rc" 2 "$data: the code for options that do not go with the checkpoint"
 done <<'END'
-60 --data-path,corpus_text_document , or give fewer --train-iters
+60 --data-path,corpus_text_document  or lower --train-iters
 60 --data-path,1,corpus_text_document,1,corpus_text_document
 60 --mock-data
 END
@@ -365,7 +365,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
         mount -t tmpfs -o size=64k none small && head -c 65536 /dev/zero >small/full 2>/dev/null
         train 1 --metrics-file small/metrics --tensorboard-dir small
         is "$rc" 0 "no room for metrics and events: the run goes on"
-        is "$(grep -c 'warning: cannot write all of small/.*No space left on device; training continues' <<<"$out")" 1 "which is said once"
+        is "$(grep -c 'warning: cannot write to small/.*No space left on device; training continues' <<<"$out")" 1 "which is said once"
         like "$out" 'iteration +8/ ' "to its end"
         umount small
         # What cannot be removed neither spoils a save nor keeps the next run from its start.
