@@ -155,11 +155,11 @@ while read -r iters data remedy; do
         --eval-iters 0 --device cpu --cpu-threads 1 --override-opt_param-scheduler ${data//,/ })
     [ -d "changed$data" ] || try "$megatron" train "${small[@]}" --global-batch-size 16 --train-iters 6 --save "changed$data"
     try "$megatron" train "${small[@]}" --global-batch-size 2 --load "changed$data" --train-iters $iters
-    like "$out" "needs 108 more; resume with the original --global-batch-size$remedy\$" "$data: the way out" ||
+    like "$out" "needs 108 more; resume with the original --global-batch-size${remedy:+ $remedy}\$" "$data: the way out" ||
         diag "$(tail -n 3 <<<"$out")"
     is "$rc" 2 "$data: the code for options that do not go with the checkpoint"
 done <<'END'
-60 --data-path,corpus_text_document  or lower --train-iters
+60 --data-path,corpus_text_document or lower --train-iters
 60 --data-path,1,corpus_text_document,1,corpus_text_document
 60 --mock-data
 END
