@@ -53,33 +53,33 @@ static void print_usage(void)
 }
 
 /* Iteration 'iteration' does not exist: say what asked for it, and list those that exist. */
-static int say_missing(const struct checkpoint_options *given, const char *directory,
-                       int64_t iteration, struct error *err)
+static int report_missing(const struct checkpoint_options *given, const char *directory,
+                          int64_t iteration, struct error *err)
 {
     enum { SHOWN = 8 };
-    char there[256] = "no other checkpoint";
+    char existing[256] = "no other checkpoint";
     int64_t *list;
     size_t count, used = 0;
 
     if (directory_list(directory, &list, &count, err) < 0)
         return -1;
     for (size_t i = 0; i < count && i < SHOWN; i++)
-        used += (size_t)snprintf(there + used, sizeof(there) - used, "%s%" PRId64, i ? ", " : "",
-                                 list[i]);
+        used += (size_t)snprintf(existing + used, sizeof(existing) - used, "%s%" PRId64,
+                                 i ? ", " : "", list[i]);
     if (count > SHOWN)
-        used += (size_t)snprintf(there + used, sizeof(there) - used, " and %zu older ones",
+        used += (size_t)snprintf(existing + used, sizeof(existing) - used, " and %zu older ones",
                                  count - SHOWN);
     if (count > 0)
-        snprintf(there + used, sizeof(there) - used, "; select one with --iteration");
+        snprintf(existing + used, sizeof(existing) - used, "; select one with --iteration");
     free(list);
     if (given->iteration >= 0)
         return error_set(
             err, "%s does not contain a checkpoint of iteration %" PRId64 "; it contains %s",
-            directory, iteration, there);
+            directory, iteration, existing);
     return error_set(err,
                      "%s/" LATEST " names iteration %" PRId64 ", but iter_%07" PRId64
                      " does not exist; %s contains %s",
-                     directory, iteration, iteration, directory, there);
+                     directory, iteration, iteration, directory, existing);
 }
 
 /* The directory of one checkpoint: DIR itself, the one of --iteration, or the latest in DIR. */
@@ -102,7 +102,7 @@ static int find_one(const struct checkpoint_options *given, const char *director
     if (directory_path(path, err, "%s/iter_%07" PRId64, directory, iteration) < 0)
         return -1;
     if (access(path, F_OK) < 0 && errno == ENOENT)
-        return say_missing(given, directory, iteration, err);
+        return report_missing(given, directory, iteration, err);
     return 0;
 }
 
@@ -138,7 +138,7 @@ static void print_model(const struct model_config *m)
            : m->position == POSITION_ROPE  ? "rope"
                                            : "no position embeddings",
            m->norm == NORM_RMS ? "RMSNorm" : "LayerNorm", m->swiglu ? "SwiGLU" : "GELU",
-           m->tied ? "tied" : "its own", m->linear_bias ? "biases" : "no biases");
+           m->tied ? "tied" : "untied", m->linear_bias ? "biases" : "no biases");
 }
 
 static int run_inspect(const struct checkpoint_options *given, const char *directory,

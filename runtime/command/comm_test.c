@@ -70,14 +70,14 @@ static int fill(struct bench *b, float *out, int64_t count, double value, struct
 }
 
 /* Elements each rank contributes: all-gather and reduce-scatter divide 'count' among the ranks. */
-static int64_t part_of(const struct bench *b, enum kind kind, int64_t count)
+static int64_t elements_per_rank(const struct bench *b, enum kind kind, int64_t count)
 {
     return kind == ALL_GATHER || kind == REDUCE_SCATTER ? count / b->comm->size : count;
 }
 
 static void start(struct bench *b, enum kind kind, int64_t count)
 {
-    size_t part = (size_t)part_of(b, kind, count);
+    size_t part = (size_t)elements_per_rank(b, kind, count);
     int size = b->comm->size, rank = b->comm->rank;
     struct comm_message messages[2] = {
         {(rank + 1) % size, 1, b->from, part, TYPE_FP32},
@@ -111,7 +111,7 @@ static int finish(struct bench *b, struct error *err)
 
 /* Element i of a rank's input. Values to be summed are small: fp32 then holds the sum of 60,000
  * ranks exactly, in any order of addition. */
-static float given(enum kind kind, int rank, int64_t i)
+static float input_element(enum kind kind, int rank, int64_t i)
 {
     int64_t mine = kind == ALL_REDUCE || kind == REDUCE_SCATTER ? rank % 16 : rank;
 
@@ -124,19 +124,19 @@ static float expected(const struct bench *b, enum kind kind, int64_t part, int64
     int size = b->comm->size, rank = b->comm->rank;
 
     if (kind == ALL_GATHER)
-        return given(kind, (int)(i / part), i % part);
+        return input_element(kind, (int)(i / part), i % part);
     if (kind == SEND_RECEIVE)
-        return given(kind, (rank + size - 1) % size, i);
+        return input_element(kind, (rank + size - 1) % size, i);
     if (kind == REDUCE_SCATTER)
         i += rank * part;
     return b->sum + (float)(size * (i % PERIOD));
 }
 
 /* Fill 'out' with this rank's input. */
-static int give(struct bench *b, enum kind kind, float *out, int64_t count, struct error *err)
+static int fill_input(struct bench *b, enum kind kind, float *out, int64_t count, struct error *err)
 {
     for (int64_t i = 0; i < CHECKED; i++)
-        b->host[i] = given(kind, b->comm->rank, i);
+        b->host[i] = input_element(kind, b->comm->rank, i);
     for (int64_t at = 0; at < count; at += CHECKED)
         device_copy(b->stream, out + at, b->host,
                     (size_t)(count - at < CHECKED ? count - at : CHECKED) * sizeof(float),
@@ -144,8 +144,8 @@ static int give(struct bench *b, enum kind kind, float *out, int64_t count, stru
     return finish(b, err);
 }
 
-static int look(struct bench *b, enum kind kind, int64_t part, int64_t first, int64_t count,
-                struct error *err)
+static int compare(struct bench *b, enum kind kind, int64_t part, int64_t first, int64_t count,
+                   struct error *err)
 {
     device_copy(b->stream, b->host, b->to + first, (size_t)count * sizeof(float), COPY_TO_HOST);
     if (finish(b, err) < 0)
@@ -158,20 +158,20 @@ static int look(struct bench *b, enum kind kind, int64_t part, int64_t first, in
 /* Check one call on known data; the output buffer is filled with NaN first. */
 static int check(struct bench *b, enum kind kind, int64_t count, struct error *err)
 {
-    int64_t part = part_of(b, kind, count);
+    int64_t part = elements_per_rank(b, kind, count);
     int64_t all = kind == ALL_GATHER ? part * b->comm->size : part;
     int64_t end = all < CHECKED ? all : CHECKED;
 
     b->sum = 0;
     for (int r = 0; r < b->comm->size; r++)
-        b->sum += given(kind, r, 0);
+        b->sum += input_element(kind, r, 0);
     if (fill(b, b->to, count, NAN, err) < 0 ||
-        give(b, kind, kind == ALL_REDUCE ? b->to : b->from, count, err) < 0)
+        fill_input(b, kind, kind == ALL_REDUCE ? b->to : b->from, count, err) < 0)
         return -1;
     start(b, kind, count);
-    if (finish(b, err) < 0 || look(b, kind, part, 0, end, err) < 0)
+    if (finish(b, err) < 0 || compare(b, kind, part, 0, end, err) < 0)
         return -1;
-    return all > end ? look(b, kind, part, all - end, end, err) : 0;
+    return all > end ? compare(b, kind, part, all - end, end, err) : 0;
 }
 
 /* Time of one call in seconds: averaged over the calls of a rank, then the maximum over ranks. */
@@ -223,7 +223,7 @@ static int test_kind(struct bench *b, enum kind kind, struct error *err)
                "time (us)", "algbw (GB/s)", "busbw (GB/s)", "wrong");
     for (int64_t bytes = b->settings->min_bytes; bytes <= b->settings->max_bytes; bytes *= 2) {
         int64_t count = bytes / (int64_t)sizeof(float), before = b->wrong;
-        int64_t part = part_of(b, kind, count);
+        int64_t part = elements_per_rank(b, kind, count);
         double seconds = 0, rate;
 
         if (part == 0)

@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct words {
+struct data_options {
     int64_t document, limit;
     int ids;
     struct tokenizer_config tokenizer;
 };
 
-#define AT(field) offsetof(struct words, field)
+#define AT(field) offsetof(struct data_options, field)
 
 static const struct option table[] = {
     {"Inspect", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
@@ -24,7 +24,7 @@ static const struct option table[] = {
     {"ids", OPTION_FLAG, AT(ids), NULL, "show token ids instead of text", NULL, 0, 0},
     {"limit", OPTION_INT, AT(limit), "N", "show at most N tokens (default: all)", NULL, 1,
      INT64_MAX},
-    TOKENIZER_OPTIONS(struct words, tokenizer),
+    TOKENIZER_OPTIONS(struct data_options, tokenizer),
     {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
 };
 
@@ -168,14 +168,14 @@ static int show_pair(const struct indexed *indexed, struct error *err)
     return 0;
 }
 
-static int print_tokens(const struct words *words, const struct tokenizer *tokenizer,
+static int print_tokens(const struct data_options *options, const struct tokenizer *tokenizer,
                         const int32_t *tokens, int64_t count, struct error *err)
 {
     struct text_buffer text = {0};
     int64_t *ids;
     int rc = 0;
 
-    if (words->ids) {
+    if (options->ids) {
         for (int64_t i = 0; i < count; i++)
             printf("%s%" PRId32, i ? " " : "", tokens[i]);
         printf("\n");
@@ -195,18 +195,18 @@ static int print_tokens(const struct words *words, const struct tokenizer *token
     return rc;
 }
 
-static int show_document(const struct indexed *indexed, const struct words *words,
+static int show_document(const struct indexed *indexed, const struct data_options *options,
                          const struct tokenizer *tokenizer, struct error *err)
 {
     const struct indexed_info *info = indexed_info(indexed);
-    int64_t ends[2], left = words->limit > 0 ? words->limit : INT64_MAX;
+    int64_t ends[2], left = options->limit > 0 ? options->limit : INT64_MAX;
 
-    if (words->document >= info->documents)
+    if (options->document >= info->documents)
         return error_set_code(err, ERROR_USAGE,
                               "%s has %" PRId64 " documents; --document=%" PRId64
                               " is out of range (the first is 0)",
-                              indexed_prefix(indexed), info->documents, words->document);
-    if (indexed_documents(indexed, words->document, 2, ends, err) < 0)
+                              indexed_prefix(indexed), info->documents, options->document);
+    if (indexed_documents(indexed, options->document, 2, ends, err) < 0)
         return -1;
     for (int64_t sequence = ends[0]; sequence < ends[1] && left > 0; sequence++) {
         int64_t length = indexed_length(indexed, sequence, err), count;
@@ -221,7 +221,7 @@ static int show_document(const struct indexed *indexed, const struct words *word
         if (rc == 0 && indexed_tokens(indexed, sequence, 0, count, tokens, count, err) != count)
             rc = -1;
         if (rc == 0)
-            rc = print_tokens(words, tokenizer, tokens, count, err);
+            rc = print_tokens(options, tokenizer, tokens, count, err);
         free(tokens);
         if (rc < 0)
             return -1;
@@ -230,16 +230,16 @@ static int show_document(const struct indexed *indexed, const struct words *word
     return 0;
 }
 
-static int inspect(const char *prefix, const struct words *words, const struct tokenizer *tokenizer,
-                   struct error *err)
+static int inspect(const char *prefix, const struct data_options *options,
+                   const struct tokenizer *tokenizer, struct error *err)
 {
     struct indexed *indexed = indexed_open(prefix, err);
     int rc;
 
     if (!indexed)
         return -1;
-    rc = words->document >= 0 ? show_document(indexed, words, tokenizer, err)
-                              : show_pair(indexed, err);
+    rc = options->document >= 0 ? show_document(indexed, options, tokenizer, err)
+                                : show_pair(indexed, err);
     indexed_close(indexed);
     return rc;
 }
@@ -302,8 +302,8 @@ static int verify_all(const struct options_result *result, struct error *err)
     return bad > 0 ? -1 : 0;
 }
 
-static int run_words(const char *verb, const struct words *words,
-                     const struct options_result *result, struct error *err)
+static int run_action(const char *verb, const struct data_options *options,
+                      const struct options_result *result, struct error *err)
 {
     struct tokenizer *tokenizer = NULL;
     int inspecting = strcmp(verb, "inspect") == 0, rc = 0;
@@ -315,8 +315,8 @@ static int run_words(const char *verb, const struct words *words,
         return error_set_code(
             err, ERROR_USAGE,
             "%s needs at least one PREFIX: the name of a file pair without .bin or .idx", verb);
-    if (inspecting && words->document >= 0 && !words->ids) {
-        tokenizer = tokenizer_create(&words->tokenizer, err);
+    if (inspecting && options->document >= 0 && !options->ids) {
+        tokenizer = tokenizer_create(&options->tokenizer, err);
         if (!tokenizer)
             return -1;
     }
@@ -326,7 +326,7 @@ static int run_words(const char *verb, const struct words *words,
         char prefix[4096];
 
         strip_ending(result->words[i], prefix, sizeof(prefix));
-        rc = inspect(prefix, words, tokenizer, err);
+        rc = inspect(prefix, options, tokenizer, err);
     }
     tokenizer_destroy(tokenizer);
     return rc;
@@ -334,7 +334,7 @@ static int run_words(const char *verb, const struct words *words,
 
 static int run_data(int argc, const char *const *argv, struct error *err)
 {
-    struct words words = {.document = -1};
+    struct data_options options = {.document = -1};
     struct options_result result;
     const char *verb = argc > 0 ? argv[0] : "--help";
     int rc;
@@ -343,11 +343,11 @@ static int run_data(int argc, const char *const *argv, struct error *err)
         print_help();
         return 0;
     }
-    rc = options_parse(table, &words, argc - 1, argv + 1, &result, err);
+    rc = options_parse(table, &options, argc - 1, argv + 1, &result, err);
     if (rc == 0 && result.help)
         print_help();
     else if (rc == 0)
-        rc = run_words(verb, &words, &result, err);
+        rc = run_action(verb, &options, &result, err);
     options_result_clear(&result);
     return rc;
 }

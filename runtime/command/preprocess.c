@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct words {
+struct preprocess_options {
     struct option_list input, json_keys;
     int mode, append_eod, strict, overwrite, split_sentences, keep_newlines;
     const char *output_prefix, *lang;
@@ -17,7 +17,7 @@ struct words {
     struct tokenizer_config tokenizer;
 };
 
-#define AT(field) offsetof(struct words, field)
+#define AT(field) offsetof(struct preprocess_options, field)
 
 static const struct option table[] = {
     {"Input", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
@@ -35,7 +35,7 @@ static const struct option table[] = {
     {"max-documents", OPTION_INT, AT(max_documents), "N", "stop after N documents", NULL, 1,
      INT64_MAX},
     {"strict", OPTION_FLAG, AT(strict), NULL, "stop at the first invalid document", NULL, 0, 0},
-    TOKENIZER_OPTIONS(struct words, tokenizer),
+    TOKENIZER_OPTIONS(struct preprocess_options, tokenizer),
     {"append-eod", OPTION_FLAG, AT(append_eod), NULL,
      "append an end-of-document token to each document", NULL, 0, 0},
     {"Output", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
@@ -93,53 +93,53 @@ static int check_keys(const struct option_list *keys, struct error *err)
     return 0;
 }
 
-static int check_words(const struct words *words, const struct options_result *result,
-                       struct error *err)
+static int check_options(const struct preprocess_options *options,
+                         const struct options_result *result, struct error *err)
 {
     if (result->word_count > 0)
         return error_set(err, "unexpected argument %.100s; use --input to name files",
                          result->words[0]);
-    if (words->input.count == 0)
+    if (options->input.count == 0)
         return error_set(err, "--input is required: the files to read");
-    if (!words->output_prefix || !words->output_prefix[0])
+    if (!options->output_prefix || !options->output_prefix[0])
         return error_set(err,
                          "--output-prefix is required: where to write the .bin and .idx files");
-    if (words->output_prefix[strlen(words->output_prefix) - 1] == '/')
+    if (options->output_prefix[strlen(options->output_prefix) - 1] == '/')
         return error_set(err,
                          "--output-prefix=%.200s ends in a slash; add the beginning of a file name",
-                         words->output_prefix);
-    if (words->split_sentences)
+                         options->output_prefix);
+    if (options->split_sentences)
         return error_set(err, "--split-sentences is not supported; split the texts beforehand and "
                               "pass lists of sentences, each of which becomes one sequence");
-    if (words->mode != RECORD_JSON && options_given(result, "json-keys"))
+    if (options->mode != RECORD_JSON && options_given(result, "json-keys"))
         return error_set(
             err,
             "--json-keys cannot be used with plain-text input; drop it or use --input-format json");
-    return check_keys(&words->json_keys, err);
+    return check_keys(&options->json_keys, err);
 }
 
-static int run_words(const struct words *words, struct error *err)
+static int run(const struct preprocess_options *options, struct error *err)
 {
     static const char *const text[] = {"text"};
-    int json_keys = words->json_keys.count > 0;
+    int json_keys = options->json_keys.count > 0;
     struct preprocess_config config = {
-        .inputs = words->input.items,
-        .input_count = words->input.count,
-        .keys = json_keys ? words->json_keys.items : text,
-        .key_count = json_keys ? words->json_keys.count : 1,
-        .mode = (enum record_mode)words->mode,
-        .output_prefix = words->output_prefix,
-        .tokenizer = words->tokenizer,
-        .append_eod = words->append_eod,
-        .strict = words->strict,
-        .overwrite = words->overwrite,
-        .threads = words->workers,
-        .log_interval = words->log_interval,
-        .max_documents = words->max_documents,
-        .max_line = words->max_line,
-        .shards = words->shards,
-        .chunk_bytes = words->chunk,
-        .lease = words->lease,
+        .inputs = options->input.items,
+        .input_count = options->input.count,
+        .keys = json_keys ? options->json_keys.items : text,
+        .key_count = json_keys ? options->json_keys.count : 1,
+        .mode = (enum record_mode)options->mode,
+        .output_prefix = options->output_prefix,
+        .tokenizer = options->tokenizer,
+        .append_eod = options->append_eod,
+        .strict = options->strict,
+        .overwrite = options->overwrite,
+        .threads = options->workers,
+        .log_interval = options->log_interval,
+        .max_documents = options->max_documents,
+        .max_line = options->max_line,
+        .shards = options->shards,
+        .chunk_bytes = options->chunk,
+        .lease = options->lease,
     };
     struct world world;
 
@@ -155,17 +155,18 @@ static int run_words(const struct words *words, struct error *err)
 
 static int run_preprocess(int argc, const char *const *argv, struct error *err)
 {
-    struct words words = {.log_interval = 1000, .max_line = 64 << 20, .shards = 1, .lease = 30};
+    struct preprocess_options options = {
+        .log_interval = 1000, .max_line = 64 << 20, .shards = 1, .lease = 30};
     struct options_result result;
-    int rc = options_parse(table, &words, argc, argv, &result, err);
+    int rc = options_parse(table, &options, argc, argv, &result, err);
 
     if (rc == 0 && result.help)
         print_help();
     else if (rc == 0)
-        rc = check_words(&words, &result, err) < 0 ? COMMAND_USAGE : run_words(&words, err);
+        rc = check_options(&options, &result, err) < 0 ? COMMAND_USAGE : run(&options, err);
     options_result_clear(&result);
-    free(words.input.items);
-    free(words.json_keys.items);
+    free(options.input.items);
+    free(options.json_keys.items);
     return rc;
 }
 

@@ -18,19 +18,19 @@
 #include <time.h>
 #include <unistd.h>
 
-/* File next to the checkpoints: how many consecutive starts ended at which iteration. */
+/* File next to the checkpoints: how many consecutive starts stopped at which iteration. */
 #define STARTS ".starts"
 
 /* Consecutive failed launches before they count as starts. */
-enum { LAUNCHES = 20 };
+enum { MAX_LAUNCHES = 20 };
 
 /* Maximum seconds between two starts without progress, and between two checks of a directory that
  * is unavailable. */
-enum { LONGEST_PAUSE = 300, LONGEST_LOOK = 60 };
+enum { LONGEST_PAUSE = 300, LONGEST_CHECK = 60 };
 
 /* Nothing is started if less than this many seconds (or a tenth of the time limit, if less) of the
  * job remain. */
-enum { LITTLE = 300 };
+enum { MARGIN = 300 };
 
 struct supervise_options {
     int64_t starts, pause;
@@ -59,9 +59,9 @@ static void print_usage(void)
 /* Signals are received while waiting for a command. */
 struct signals {
     sigset_t waited, before;
-    int pass_on; /* outside a job nothing else forwards signals to the run */
-    int came;    /* SIGTERM was received */
-    int ended;   /* SIGTERM was received, and nothing must be started again */
+    int pass_on;  /* outside a job nothing else forwards signals to the run */
+    int received; /* SIGTERM was received */
+    int stopped;  /* SIGTERM was received, and nothing must be started again */
 };
 
 static void signals_open(struct signals *s, int pass_on)
@@ -77,10 +77,10 @@ static void signals_open(struct signals *s, int pass_on)
 /* In a job, Slurm signals the run itself; elsewhere the signal is forwarded. */
 static void signals_take(struct signals *s, int number, pid_t run)
 {
-    s->came |= number == SIGTERM;
+    s->received |= number == SIGTERM;
     if (!s->pass_on || (number != SIGTERM && number != SIGUSR1))
         return;
-    s->ended |= number == SIGTERM;
+    s->stopped |= number == SIGTERM;
     if (run > 0)
         kill(run, number);
 }
@@ -90,7 +90,7 @@ static void signals_sleep(struct signals *s, int64_t seconds)
 {
     struct timespec second = {1, 0};
 
-    for (int number; seconds > 0 && !s->ended; seconds -= number < 0 && errno == EAGAIN) {
+    for (int number; seconds > 0 && !s->stopped; seconds -= number < 0 && errno == EAGAIN) {
         number = sigtimedwait(&s->waited, NULL, &second);
         signals_take(s, number, -1);
     }
@@ -101,7 +101,7 @@ static void signals_sleep(struct signals *s, int64_t seconds)
 static int run_command(const char *const *words, int output, struct signals *signals,
                        struct error *err)
 {
-    pid_t pid = fork(), ended;
+    pid_t pid = fork(), waited;
     int status;
 
     if (pid < 0)
@@ -114,8 +114,8 @@ static int run_command(const char *const *words, int output, struct signals *sig
         fprintf(stderr, "megatron supervise: cannot start %s: %s\n", words[0], strerror(errno));
         _exit(127);
     }
-    while ((ended = waitpid(pid, &status, WNOHANG)) != pid) {
-        if (ended < 0 && errno != EINTR)
+    while ((waited = waitpid(pid, &status, WNOHANG)) != pid) {
+        if (waited < 0 && errno != EINTR)
             return error_set_errno(err, errno, "cannot wait for %s", words[0]);
         signals_take(signals, sigwaitinfo(&signals->waited, NULL), pid);
     }
@@ -124,7 +124,7 @@ static int run_command(const char *const *words, int output, struct signals *sig
 
 /* Seconds of a time in squeue's format, [[days-]hours:]minutes:seconds; -1 if it is not a number.
  */
-static int64_t seconds_of(const char *text)
+static int64_t parse_squeue_time(const char *text)
 {
     int64_t days = 0, parts[3] = {0}, count = 0;
     const char *dash = strchr(text, '-');
@@ -143,7 +143,7 @@ static int64_t seconds_of(const char *text)
     return 86400 * days + 3600 * parts[0] + 60 * parts[1] + parts[2];
 }
 
-enum answer { GO_ON, END, REQUEUE };
+enum answer { CONTINUE, END, REQUEUE };
 
 /* May something be started in the job 'seconds' from now? A job that was cancelled or preempted
  * must not be requeued, only one that is still running. If little of its time remains, a start
@@ -153,12 +153,12 @@ static enum answer ask_job(const char *job, int64_t seconds, struct signals *sig
     const char *words[] = {"squeue", "-h", "-j", job, "-o", "%T %L %l", NULL};
     char text[128] = "", state[32] = "", left_text[32] = "", limit_text[32] = "";
     struct error ignored;
-    int64_t left, limit, little;
+    int64_t left, limit, margin;
     ssize_t got;
     int ends[2], code;
 
     if (!job)
-        return GO_ON;
+        return CONTINUE;
     if (pipe2(ends, O_CLOEXEC) < 0)
         return END;
     /* The line fits into the pipe's buffer, so waiting before reading cannot block. */
@@ -167,25 +167,25 @@ static enum answer ask_job(const char *job, int64_t seconds, struct signals *sig
     got = read(ends[0], text, sizeof(text) - 1);
     close(ends[0]);
     if (code != 0)
-        return GO_ON;
+        return CONTINUE;
     if (got <= 0 || sscanf(text, "%31s %31s %31s", state, left_text, limit_text) < 1 ||
         strcmp(state, "RUNNING") != 0)
         return END;
-    left = seconds_of(left_text);
-    limit = seconds_of(limit_text);
-    little = limit < 10 * LITTLE ? limit / 10 : LITTLE;
-    return left >= 0 && limit >= 0 && left - seconds < little ? REQUEUE : GO_ON;
+    left = parse_squeue_time(left_text);
+    limit = parse_squeue_time(limit_text);
+    margin = limit < 10 * MARGIN ? limit / 10 : MARGIN;
+    return left >= 0 && limit >= 0 && left - seconds < margin ? REQUEUE : CONTINUE;
 }
 
 /* Directory errors that will not go away; any other file system error may be temporary. */
-static int is_lasting(int number)
+static int is_permanent(int number)
 {
     return number == EACCES || number == ENOTDIR || number == ENAMETOOLONG || number == ELOOP;
 }
 
 /* Like directory_newest. 'iteration' is the result of the last call; if checkpoints that existed
  * then are gone, their file system is not mounted now. */
-static int look(const char *save, int64_t *iteration, struct error *err)
+static int find_visible(const char *save, int64_t *iteration, struct error *err)
 {
     int64_t found;
 
@@ -202,28 +202,28 @@ static int look(const char *save, int64_t *iteration, struct error *err)
 
 /* The iteration of the newest checkpoint, or -1 if there is none. If a file server is unavailable
  * its checkpoints cannot be seen, and the run must not start from scratch: wait until it answers.
- * Returns GO_ON, the job's answer if the job ends first, or -1. */
+ * Returns CONTINUE, the job's answer if the job ends first, or -1. */
 static int find_newest(const char *save, const char *job, struct signals *signals,
                        int64_t *iteration, struct error *err)
 {
     int64_t pause = 1;
 
-    while (look(save, iteration, err) < 0) {
+    while (find_visible(save, iteration, err) < 0) {
         enum answer answer;
 
-        if (is_lasting(errno))
+        if (is_permanent(errno))
             return error_prefix(err, "--save");
         if (pause == 1) {
             printf("megatron supervise: %s; waiting for the file system\n", err->text);
             fflush(stdout);
         }
         signals_sleep(signals, pause);
-        answer = signals->ended ? END : ask_job(job, 0, signals);
-        if (answer != GO_ON)
+        answer = signals->stopped ? END : ask_job(job, 0, signals);
+        if (answer != CONTINUE)
             return (int)answer;
-        pause = pause < LONGEST_LOOK / 2 ? 2 * pause : LONGEST_LOOK;
+        pause = pause < LONGEST_CHECK / 2 ? 2 * pause : LONGEST_CHECK;
     }
-    return GO_ON;
+    return CONTINUE;
 }
 
 static int run_once(const char *const *words, size_t count, const char *save, int64_t newest,
@@ -244,41 +244,41 @@ static int run_once(const char *const *words, size_t count, const char *save, in
     return code;
 }
 
-/* Consecutive starts that ended at the same iteration. */
-struct idle {
+/* Consecutive starts that stopped at the same iteration. */
+struct stalled {
     int64_t iteration, starts;
 };
 
 /* The count is also kept next to the checkpoints, so that it survives a requeue. */
-static void read_idle(const char *save, struct idle *idle)
+static void read_stalled(const char *save, struct stalled *stalled)
 {
     char path[PATH_MAX];
     FILE *file;
 
-    *idle = (struct idle){-2, 0};
+    *stalled = (struct stalled){-2, 0};
     if (directory_path(path, NULL, "%s/" STARTS, save) < 0)
         return;
     file = fopen(path, "re");
     if (!file)
         return;
-    if (fscanf(file, "%18" SCNd64 " %18" SCNd64, &idle->iteration, &idle->starts) != 2)
-        *idle = (struct idle){-2, 0};
+    if (fscanf(file, "%18" SCNd64 " %18" SCNd64, &stalled->iteration, &stalled->starts) != 2)
+        *stalled = (struct stalled){-2, 0};
     fclose(file);
 }
 
-static void count_start(const char *save, int64_t iteration, struct idle *idle)
+static void count_start(const char *save, int64_t iteration, struct stalled *stalled)
 {
     char text[64];
     struct error ignored;
 
-    idle->starts = idle->iteration == iteration ? idle->starts + 1 : 1;
-    idle->iteration = iteration;
-    snprintf(text, sizeof(text), "%" PRId64 " %" PRId64 "\n", iteration, idle->starts);
+    stalled->starts = stalled->iteration == iteration ? stalled->starts + 1 : 1;
+    stalled->iteration = iteration;
+    snprintf(text, sizeof(text), "%" PRId64 " %" PRId64 "\n", iteration, stalled->starts);
     /* If the directory does not exist yet, no job has been requeued for it. */
     directory_write(save, STARTS, text, strlen(text), &ignored);
 }
 
-static void forget(const char *save, const char *name)
+static void remove_file(const char *save, const char *name)
 {
     char path[PATH_MAX];
 
@@ -288,7 +288,7 @@ static void forget(const char *save, const char *name)
 
 /* Does the command run `megatron train`, which writes TRAIN_BEGUN and TRAIN_DONE? Others may not.
  */
-static int is_ours(const char *const *words)
+static int runs_train(const char *const *words)
 {
     for (; words[0] && words[1]; words++) {
         const char *slash = strrchr(words[0], '/');
@@ -305,7 +305,7 @@ static int is_ours(const char *const *words)
  * 0. A rank that dies of another signal failed by itself. */
 static int is_unlaunched(const char *const *words, const char *save, const char *job, int code)
 {
-    if (!is_ours(words))
+    if (!runs_train(words))
         return 0;
     if (code == 0)
         return !directory_has(save, TRAIN_DONE);
@@ -321,36 +321,36 @@ static int requeue(const char *job, int code, struct signals *signals, struct er
 
     printf("megatron supervise: requeueing job %s\n", job);
     fflush(stdout);
-    signals->came = 0;
+    signals->received = 0;
     rc = run_command(words, -1, signals, err);
     /* Slurm may also end scontrol before it gets its answer. */
     if (rc != 0 && rc <= 128)
         return rc < 0 ? -1
                       : error_set(err, "`scontrol requeue %s` failed with exit code %d", job, rc);
-    for (int i = 0; i < 60 && !signals->came; i++)
+    for (int i = 0; i < 60 && !signals->received; i++)
         signals_sleep(signals, 1);
     return code;
 }
 
 /* The run was not launched: launch it again at once? The next step has another number, and this
  * attempt does not count. */
-static int launch_anew(const char *command, const char *job, int code, struct signals *signals,
-                       int *launches)
+static int relaunch(const char *command, const char *job, int code, struct signals *signals,
+                    int *launches)
 {
     printf("megatron supervise: %s exited with code %d, but the run did not %s\n", command, code,
            code == 0 ? "finish" : "start");
     fflush(stdout);
-    if (++*launches > LAUNCHES || ask_job(job, 0, signals) == END)
+    if (++*launches > MAX_LAUNCHES || ask_job(job, 0, signals) == END)
         return 0;
     signals_sleep(signals, 1);
-    return !signals->ended;
+    return !signals->stopped;
 }
 
 /* Report and count the end of a start; -1 if there were too many without a new checkpoint. */
-static int count_end(const char *save, int code, int64_t iteration, int64_t most, struct idle *idle,
-                     struct error *err)
+static int count_end(const char *save, int code, int64_t iteration, int64_t most,
+                     struct stalled *stalled, struct error *err)
 {
-    count_start(save, iteration, idle);
+    count_start(save, iteration, stalled);
     if (iteration < 0)
         printf("megatron supervise: the run exited with code %d before its first checkpoint\n",
                code);
@@ -359,24 +359,24 @@ static int count_end(const char *save, int code, int64_t iteration, int64_t most
                "%" PRId64 "\n",
                code, iteration);
     fflush(stdout);
-    if (idle->starts <= most)
+    if (stalled->starts <= most)
         return 0;
-    forget(save, STARTS); /* a user who starts it again has changed something */
+    remove_file(save, STARTS); /* a user who starts it again has changed something */
     return error_set(
         err,
         "%" PRId64
         " consecutive starts saved no new checkpoint in %s; see the run's error messages above",
-        idle->starts, save);
+        stalled->starts, save);
 }
 
 /* Seconds until the next start; the last one began 'lived' seconds ago. Repeated failures may be
  * caused by a file system or network that is down for minutes, so the pause grows. */
-static int64_t pause_after(const struct supervise_options *given, const struct idle *idle,
+static int64_t pause_after(const struct supervise_options *given, const struct stalled *stalled,
                            double lived)
 {
     int64_t pause = given->pause;
 
-    for (int64_t i = 1; i < idle->starts && pause < LONGEST_PAUSE; i++)
+    for (int64_t i = 1; i < stalled->starts && pause < LONGEST_PAUSE; i++)
         pause *= 4;
     if (pause > LONGEST_PAUSE)
         pause = LONGEST_PAUSE;
@@ -384,7 +384,7 @@ static int64_t pause_after(const struct supervise_options *given, const struct i
     return pause > 0 ? pause : given->pause > 0;
 }
 
-static void say_pause(int64_t seconds)
+static void report_pause(int64_t seconds)
 {
     if (seconds <= 1)
         return;
@@ -399,30 +399,30 @@ static int end_with(enum answer answer, const char *job, int code, struct signal
     return answer == REQUEUE ? requeue(job, code, signals, err) : code;
 }
 
-/* What to do after a run that ended with 'code' after 'lived' seconds and is not finished: GO_ON
- * after a pause, another answer, or -1 to give up. */
-static int follow(const struct supervise_options *given, const char *save, const char *job,
-                  int code, double lived, int64_t *newest, struct idle *idle,
-                  struct signals *signals, struct error *err)
+/* What to do after a run that stopped with 'code' after 'lived' seconds and is not finished:
+ * CONTINUE after a pause, another answer, or -1 to give up. */
+static int after_run(const struct supervise_options *given, const char *save, const char *job,
+                     int code, double lived, int64_t *newest, struct stalled *stalled,
+                     struct signals *signals, struct error *err)
 {
     int64_t pause;
     int answer = find_newest(save, job, signals, newest, err);
 
-    if (answer != GO_ON)
+    if (answer != CONTINUE)
         return answer;
-    if (count_end(save, code, *newest, given->starts, idle, err) < 0)
+    if (count_end(save, code, *newest, given->starts, stalled, err) < 0)
         return -1;
     if (code == TRAIN_ENDED_EARLY)
         return job && ask_job(job, 0, signals) != END ? REQUEUE : END;
-    pause = pause_after(given, idle, lived);
+    pause = pause_after(given, stalled, lived);
     answer = (int)ask_job(job, pause, signals);
     if (answer == REQUEUE)
         printf("megatron supervise: not enough time left in this job for another start\n");
-    if (answer != GO_ON)
+    if (answer != CONTINUE)
         return answer;
-    say_pause(pause);
+    report_pause(pause);
     signals_sleep(signals, pause);
-    return signals->ended ? END : GO_ON;
+    return signals->stopped ? END : CONTINUE;
 }
 
 static int supervise(const struct supervise_options *given, const char *const *words, size_t count,
@@ -430,7 +430,7 @@ static int supervise(const struct supervise_options *given, const char *const *w
 {
     const char *save = words_value(words, "--save"), *job = getenv("SLURM_JOB_ID");
     struct signals signals;
-    struct idle idle;
+    struct stalled stalled;
     int64_t newest = -1;
     int launches = 0, answer, code = 1;
 
@@ -443,25 +443,26 @@ static int supervise(const struct supervise_options *given, const char *const *w
         double began;
 
         answer = find_newest(save, job, &signals, &newest, err);
-        if (answer != GO_ON)
+        if (answer != CONTINUE)
             return answer < 0 ? -1 : end_with((enum answer)answer, job, code, &signals, err);
         if (!started)
-            read_idle(save, &idle);
-        forget(save, TRAIN_BEGUN);
-        forget(save, TRAIN_DONE);
+            read_stalled(save, &stalled);
+        remove_file(save, TRAIN_BEGUN);
+        remove_file(save, TRAIN_DONE);
         began = clock_now();
         code = run_once(words, count, save, newest, &signals, err);
-        if (!signals.ended && is_unlaunched(words, save, job, code)) {
-            if (launch_anew(words[0], job, code, &signals, &launches))
+        if (!signals.stopped && is_unlaunched(words, save, job, code)) {
+            if (relaunch(words[0], job, code, &signals, &launches))
                 continue;
             code = code == 0 ? 1 : code;
         } else {
             launches = 0;
         }
-        if (code <= 0 || code == EXIT_USAGE || code == 126 || code == 127 || signals.ended)
+        if (code <= 0 || code == EXIT_USAGE || code == 126 || code == 127 || signals.stopped)
             return code;
-        answer = follow(given, save, job, code, clock_now() - began, &newest, &idle, &signals, err);
-        if (answer != GO_ON)
+        answer = after_run(given, save, job, code, clock_now() - began, &newest, &stalled, &signals,
+                           err);
+        if (answer != CONTINUE)
             return answer < 0 ? -1 : end_with((enum answer)answer, job, code, &signals, err);
     }
 }

@@ -1,4 +1,5 @@
 #include "commands.h"
+#include "log.h"
 #include "option.h"
 #include "placement.h"
 #include "topo.h"
@@ -171,7 +172,7 @@ static void print_table(const char *title, const struct topology *topology,
                 printf("%-*s%s", last ? 0 : (int)width[column], text, last ? "\n" : "  ");
         }
     for (size_t i = 0; i < placement->warning_count; i++)
-        printf("%snote: %s\n", i ? "" : "\n", placement->warnings[i]);
+        log_warning("%s", placement->warnings[i]);
 }
 
 static int write_svg(const char *path, const char *title, const struct topology *topology,
