@@ -218,7 +218,7 @@ static int read_sizes(struct megatron_source *s, const struct pickle_value *args
     if (hints->heads > 0)
         m->heads = hints->heads;
     if (m->heads < 1 || m->heads > INT32_MAX)
-        return error_set(err, "its number of heads is not known; give --num-attention-heads");
+        return error_set(err, "its number of attention heads is not stored in the checkpoint; add --num-attention-heads N");
     m->query_groups =
         flag(args, "group_query_attention", 0) ? whole(args, "num_query_groups", 0) : m->heads;
     m->kv_channels = whole(args, "kv_channels", m->hidden / m->heads);

@@ -301,7 +301,7 @@ static void warn_of_new(const char *agreed, const char *restored)
 
     if (line)
         log_warning(CHOICES_NAME
-                    " contains no usable choice for %.*s: the shapes, cuDNN or this "
+                    " contains no usable algorithm for %.*s: the shapes, cuDNN or this "
                     "program have changed; the run continues, but results may not be bit-identical",
                     (int)split_line(line, &next), line);
 }

@@ -202,7 +202,7 @@ static void test_new(struct parallel *parallel, struct device *device)
         choices_agree(parallel, device, rows[i].restored, 0, &again, &err);
         said = catch_end();
         snprintf(words, sizeof(words),
-                 "megatron: warning: algorithms.txt contains no usable choice for %s:",
+                 "megatron: warning: algorithms.txt contains no usable algorithm for %s:",
                  rows[i].key ? rows[i].key : "");
         ok(rows[i].key ? strstr(said, words) != NULL : !said[0], "row %zu of new choices", i);
     }
