@@ -1,6 +1,6 @@
 /* Shared by the index in memory and its text form. */
-#ifndef MEGATRON_INDEX_PRIVATE_H
-#define MEGATRON_INDEX_PRIVATE_H
+#ifndef MEGATRON_CHECKPOINT_INDEX_PRIVATE_H
+#define MEGATRON_CHECKPOINT_INDEX_PRIVATE_H
 
 #include "fields.h"
 #include "index.h"

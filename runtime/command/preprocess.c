@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct preprocess_options {
     struct option_list input, json_keys;
@@ -118,6 +119,13 @@ static int check_options(const struct preprocess_options *options,
     return check_keys(&options->json_keys, err);
 }
 
+/* Progress goes to standard error, as Megatron's does. */
+static void show_progress(const char *line, int replaces)
+{
+    fprintf(stderr, replaces ? "\r%s\033[K" : "%s\n", line);
+    fflush(stderr);
+}
+
 static int run(const struct preprocess_options *options, struct error *err)
 {
     static const char *const text[] = {"text"};
@@ -140,6 +148,8 @@ static int run(const struct preprocess_options *options, struct error *err)
         .shards = options->shards,
         .chunk_bytes = options->chunk,
         .lease = options->lease,
+        .progress = show_progress,
+        .terminal = isatty(STDERR_FILENO),
     };
     struct world world;
 

@@ -76,7 +76,7 @@ refused() {
     like "$out" "$text" "$name: what is wrong"
 }
 make args=0
-refused "a number of heads that nobody knows" 'give --num-attention-heads'
+refused "a number of heads that nobody knows" 'add --num-attention-heads'
 refused "too large a vocabulary" 'vocabulary has 384 entries, but --vocab-size is 385' --num-attention-heads 4 --vocab-size 385
 make
 check import --format megatron from padded
