@@ -5,7 +5,6 @@
 #include <string.h>
 
 #define GPT2_VOCABULARY 50257
-#define GPT2_HEAD       64
 
 /* --- Arguments: a namespace that newer checkpoints contain ------------------------------------ */
 
@@ -201,6 +200,16 @@ static int read_positions(struct megatron_source *s, const struct pickle_value *
     return 0;
 }
 
+/* The number of attention heads as far as the arguments tell, otherwise 0: it does not follow from
+ * the shapes of the tensors, and a wrong number would give another model silently. */
+static int64_t heads_of(const struct pickle_value *args, int64_t hidden)
+{
+    int64_t channels = whole(args, "kv_channels", 0);
+
+    return whole(args, "num_attention_heads",
+                 channels > 0 && hidden % channels == 0 ? hidden / channels : 0);
+}
+
 static int read_sizes(struct megatron_source *s, const struct pickle_value *args,
                       const struct megatron_hints *hints, struct error *err)
 {
@@ -214,11 +223,12 @@ static int read_sizes(struct megatron_source *s, const struct pickle_value *args
     s->model.swiglu = flag(args, "swiglu", 0);
     m->layers = s->chunks * s->pp * s->chunk_layers;
     m->ffn_hidden = fc1 * s->tp / (s->model.swiglu ? 2 : 1);
-    m->heads = whole(args, "num_attention_heads", m->hidden / GPT2_HEAD);
-    if (hints->heads > 0)
-        m->heads = hints->heads;
+    m->heads = hints->heads > 0 ? hints->heads : heads_of(args, m->hidden);
     if (m->heads < 1 || m->heads > INT32_MAX)
-        return error_set(err, "its number of attention heads is not stored in the checkpoint; add --num-attention-heads N");
+        return error_set_code(err, ERROR_USAGE,
+                              "its number of attention heads is not stored in the checkpoint; add "
+                              "--num-attention-heads N (hidden size %lld)",
+                              (long long)m->hidden);
     m->query_groups =
         flag(args, "group_query_attention", 0) ? whole(args, "num_query_groups", 0) : m->heads;
     m->kv_channels = whole(args, "kv_channels", m->hidden / m->heads);

@@ -71,12 +71,19 @@ refused() {
     shift 2
     rm -rf run
     check import --format megatron "${path:-from}" run "$@"
-    [ "$rc" = 1 ] && [ ! -e run/iter_0000000 ]
+    [ "$rc" = "${code:-1}" ] && [ ! -e run/iter_0000000 ]
     ok "$name is an error that leaves nothing"
     like "$out" "$text" "$name: what is wrong"
 }
 make args=0
-refused "a number of heads that nobody knows" 'add --num-attention-heads'
+code=2 refused "a number of heads that nobody knows" 'add --num-attention-heads N \(hidden size 32\)'
+# Also where heads of 64 channels would fit: guessing 3 heads of a model with 6 would give another model.
+train 1 --save wide --exit-interval 1 --hidden-size 192 --num-attention-heads 6
+check export wide wide-hf
+hf=wide-hf make args=0
+code=2 refused "a number of heads that could be guessed" 'add --num-attention-heads N \(hidden size 192\)'
+same_as wide-hf "with the number of heads" --num-attention-heads 6
+make args=0
 refused "too large a vocabulary" 'vocabulary has 384 entries, but --vocab-size is 385' --num-attention-heads 4 --vocab-size 385
 make
 check import --format megatron from padded
