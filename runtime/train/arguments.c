@@ -1,8 +1,10 @@
 #include "arguments_private.h"
+#include "file.h"
 #include "json.h"
 #include "network.h"
 #include "ranks.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -376,8 +378,12 @@ static int names_data(const struct arguments *a)
 static int read_files(struct arguments *a, const struct options_result *given, struct error *err)
 {
     a->reads_files = 1;
-    if (ask_tokenizer(a, given, err) < 0 || network_from_weights(a, given, err) < 0)
+    errno = 0;
+    if (ask_tokenizer(a, given, err) < 0 || network_from_weights(a, given, err) < 0) {
+        if (!file_error_may_pass(errno))
+            err->code = ERROR_USAGE;
         return -1;
+    }
     a->reads_files = 0;
     return 0;
 }

@@ -1,7 +1,9 @@
 #include "feeds.h"
+#include "file.h"
 #include "plan.h"
 #include "train.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +14,12 @@ int feeds_check(const struct arguments *a, struct error *err)
     struct dataset_config config;
 
     plan_dataset(a, &config);
-    return dataset_check(&config, err);
+    errno = 0;
+    if (dataset_check(&config, err) == 0)
+        return 0;
+    if (!file_error_may_pass(errno))
+        err->code = ERROR_USAGE;
+    return -1;
 }
 
 static int open_splits(struct feeds *feeds, const struct arguments *a, struct comm *comm,

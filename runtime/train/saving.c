@@ -1,8 +1,12 @@
 #include "saving.h"
 #include "clock.h"
+#include "directory.h"
+#include "file.h"
+#include "index.h"
 #include "log.h"
 #include "tokenizer_files.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -49,6 +53,52 @@ static void save_tokenizer(const struct arguments *a)
         rc = tokenizer_files_copy(from, a->save, 1, &err);
     if (rc < 0)
         log_warning("cannot copy the tokenizer to the checkpoint directory: %s", err.text);
+}
+
+/* Do both directories contain the same checkpoint of the iteration that --load names? */
+static int is_same_run(const struct arguments *a)
+{
+    char paths[2][PATH_MAX];
+    struct file_bytes texts[2] = {{0}};
+    int64_t iteration = a->ckpt_step;
+    int same = 0;
+
+    if (iteration < 0 && directory_newest(a->load, -1, &iteration, NULL) < 0)
+        return 0;
+    if (iteration >= 0 &&
+        directory_path(paths[0], NULL, "%s/iter_%07" PRId64 "/" INDEX_NAME, a->load, iteration) ==
+            0 &&
+        directory_path(paths[1], NULL, "%s/iter_%07" PRId64 "/" INDEX_NAME, a->save, iteration) ==
+            0 &&
+        file_read(paths[0], (size_t)1 << 30, &texts[0], NULL) == 0 &&
+        file_read(paths[1], (size_t)1 << 30, &texts[1], NULL) == 0)
+        same = texts[0].length == texts[1].length &&
+               memcmp(texts[0].data, texts[1].data, texts[0].length) == 0;
+    file_bytes_clear(&texts[0]);
+    file_bytes_clear(&texts[1]);
+    return same;
+}
+
+int saving_check(const struct arguments *a, struct error *err)
+{
+    int64_t *list = NULL;
+    size_t count = 0;
+
+    if (!a->save || (a->load && file_is_same(a->load, a->save)))
+        return 0;
+    /* A directory that cannot be read is reported when it is prepared for saving. */
+    if (directory_list(a->save, &list, &count, NULL) < 0 || count == 0 ||
+        (a->load && !a->finetune && is_same_run(a))) {
+        free(list);
+        return 0;
+    }
+    error_set_code(err, ERROR_USAGE,
+                   "--save %s already contains checkpoints (the newest is of iteration %" PRId64
+                   "), which this run would overwrite; to resume from them use --load %s, "
+                   "otherwise use another directory for --save",
+                   a->save, list[0], a->save);
+    free(list);
+    return -1;
 }
 
 static int create(struct saving *s, struct engine *engine, const struct parallel *parallel,

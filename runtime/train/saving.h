@@ -21,6 +21,11 @@ struct saving {
         longest_step; /* time of the last agreement; longest interval and step so far */
 };
 
+/* Would saving overwrite checkpoints of another run? --save may contain checkpoints only if the run
+ * resumes from them, or if it resumes from a checkpoint that --save contains, too. Returns 0, or -1
+ * with code ERROR_USAGE. */
+int saving_check(const struct arguments *a, struct error *err);
+
 /* Find and load the checkpoint that the options name and start the engine from it, from what is in
  * the gradient arena (if 'initialize' is 0), or from random weights. Returns 0, CHECKPOINT_REFUSED
  * like checkpoint_load, or -1. */

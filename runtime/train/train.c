@@ -4,6 +4,7 @@
 #include "directory.h"
 #include "ending.h"
 #include "feeds.h"
+#include "file.h"
 #include "hf.h"
 #include "log.h"
 #include "outputs.h"
@@ -13,6 +14,7 @@
 #include "saving.h"
 #include "standstill.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -160,6 +162,30 @@ static int leave_mark(const struct train *t, const char *name, struct error *err
                                                   : directory_write(t->a->save, name, "", 0, err);
 }
 
+/* Rank 0 checks what the options name before weights are created or loaded, which may take minutes.
+ * Returns 0, TRAIN_REFUSED on all ranks if no attempt can succeed, or -1 on rank 0. */
+static int check_paths(struct train *t, struct error *err)
+{
+    int64_t refused = 0;
+    int rc = 0;
+
+    if (t->comm->rank == 0) {
+        errno = 0;
+        if (t->a->save_hf && hf_save_check(t->a->save_hf, &t->a->model_config, err) < 0) {
+            err->code = file_error_may_pass(errno) ? ERROR_FAILURE : ERROR_USAGE;
+            rc = error_prefix(err, "--save-hf");
+        } else {
+            rc = saving_check(t->a, err) < 0 || feeds_check(t->a, err) < 0 ? -1 : 0;
+        }
+        refused = rc < 0 && err->code == ERROR_USAGE;
+        if (rc < 0 && !refused)
+            return -1;
+    }
+    if (comm_host_max(t->comm, &refused, 1, err) < 0)
+        return -1;
+    return refused ? TRAIN_REFUSED : 0;
+}
+
 static int set_up(struct train *t, struct error *err)
 {
     struct error ignored;
@@ -169,11 +195,9 @@ static int set_up(struct train *t, struct error *err)
         return -1;
     leave_mark(t, TRAIN_BEGUN, &ignored); /* an unwritable directory is reported below */
     t->prints = t->comm->rank == t->comm->size - 1;
-    if (t->a->save_hf && t->comm->rank == 0 &&
-        hf_save_check(t->a->save_hf, &t->a->model_config, err) < 0)
-        return error_prefix(err, "--save-hf");
-    if (t->comm->rank == 0 && feeds_check(t->a, err) < 0)
-        return -1;
+    rc = check_paths(t, err);
+    if (rc < 0)
+        return rc;
     if (plan_print(t->a, t->world, t->device, &t->parallel, t->comm->rank == 0, err) < 0)
         return -1;
     rc = create_engine(t, err);

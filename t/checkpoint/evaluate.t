@@ -35,7 +35,7 @@ ok "options of the network may be repeated" || diag "$(tail -n 3 <<<"$out")"
 while IFS='|' read -r options pattern; do
     # shellcheck disable=SC2086
     evaluate 1 --load run $options
-    is "$rc $(wc -l <<<"$out")" "1 1" "refused: $options"
+    is "$rc $(wc -l <<<"$out")" "2 1" "refused: $options"
     like "$out" "$pattern" "  and why"
 done <<'END'
 --num-layers 6|--num-layers=6 does not match the weights in run, which have 4; drop it
@@ -57,7 +57,7 @@ like "$out" 'iteration +1/ ' "  and trained"
 try "$megatron" train "${begin[@]}" --load-hf hf --norm-epsilon 1e-6
 like "$out" '--norm-epsilon=1e-06 does not match the weights in hf, which have 1e-05' "  an option that says otherwise is refused"
 try "$megatron" train "${begin[@]}" "${model[@]}" --seq-length 32 --vocab-size 300 --swiglu --save-hf out
-is "$rc" 1 "--save-hf of a network that Hugging Face does not have"
+is "$rc" 2 "--save-hf of a network that Hugging Face does not have"
 like "$out" '--save-hf: Hugging Face has no such model' "  and why"
 unlike "$out" 'iteration +1/' "  said before the training"
 try "$megatron" train "${begin[@]}" "${model[@]}" --seq-length 32 --vocab-size 300 --save-hf /dev/null/x
