@@ -223,7 +223,7 @@ int fsync(int fd)
 slowly() {
     local at=$1 began=$SECONDS pid
     shift
-    rm -f go log
+    rm -rf go log late
     LD_PRELOAD=$scratch/slow.so timeout 120 "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 --save late \
         --async-save "$@" >log 2>&1 &
     pid=$!
