@@ -90,13 +90,13 @@ for what in "${losses[@]}"; do
     hit "$what"
     rm -f "${sockets[@]}"
 done
-like "$(cat "$log")" 'srun ended with code [0-9]+, but the run has not' "steps that could not be launched were launched anew"
+like "$(cat "$log")" 'srun exited with code [0-9]+, but the run did not' "steps that could not be launched were launched anew"
 kills=("a rank killed" "a slurmstepd killed" "a node lost")
 for ((round = 0; round < ${ROUNDS:-0}; round++)); do
     sleep $((RANDOM % 3)).$((RANDOM % 10))
     hit "${kills[RANDOM % 3]}" "$((RANDOM % 2 + 1))"
 done
-grep -q 'goes back into the queue' "$log"
+grep -q 'requeueing job' "$log"
 ok "SIGTERM saved and requeued the job"
 as_user scancel "$job"
 ended() { [ -z "$(state)$(ranks)" ]; }
