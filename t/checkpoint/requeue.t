@@ -119,10 +119,10 @@ bad() {
         "$work/quick.sbatch" "${options[@]}" "$@"
 }
 bad --save "$work/run" --hidden-size 64
-is "$rc $(grep -c 'it is of another model: hidden-size (32, here 64)' "$work/bad.log")" "2 1" \
+is "$rc $(grep -c 'the checkpoint belongs to another model: hidden-size (32, here 64)' "$work/bad.log")" "2 1" \
     "a checkpoint of another model ends the job at once" || diag "$(cat "$work/bad.log")"
 rm "$work/bad.log"
 bad --save "$work/bad" --metrics-file "$work/missing/file"
 is "$rc" 1 "a run that cannot start ends" || diag "$out"
-like "$(cat "$work/bad.log")" '4 starts in a row brought no new checkpoint' "after a few tries" || diag "$(cat "$work/bad.log")"
+like "$(cat "$work/bad.log")" '4 consecutive starts saved no new checkpoint' "after a few tries" || diag "$(cat "$work/bad.log")"
 done_testing
