@@ -13,8 +13,8 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Each value is written once: by the first tensor-parallel rank where all have it, and by the first
- * stage where the last one has a copy. */
+/* Each value is written once: by the first tensor-parallel rank if it is replicated, and by the
+ * first stage if the last one has a copy. */
 static int is_written(const struct parameter *p, const struct layout_position *at)
 {
     if (p->class == CLASS_TIED)

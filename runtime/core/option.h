@@ -56,7 +56,7 @@ struct options_result {
  * whose name is NULL, into the struct at 'target'. Takes `--name value`, `--name=value`, and `--`
  * before words that begin with a dash; '_' and '-' in names are the same. Where an option is given
  * twice the last one wins (but see OPTION_TEXTS). Unknown names are answered with the nearest known
- * ones. Returns 0 or -1; 'result' must be cleared by the caller in both cases. */
+ * ones. Returns 0, or -1 with code ERROR_USAGE; 'result' must be cleared by the caller in both cases. */
 int options_parse(const struct option *table, void *target, int argc, const char *const *argv,
                   struct options_result *result, struct error *err);
 

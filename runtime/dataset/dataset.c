@@ -335,7 +335,7 @@ int dataset_check(const struct dataset_config *config, struct error *err)
     int status;
 
     if (config->mock)
-        return 0;
+        return config->split ? split_parse(config->split, builder.ranges, err) : 0;
     status = read_paths(&builder, err);
     for (int i = 0; i < DATASET_SPLITS && status == 0; i++)
         if (config->samples[i] != 0 && builder.ranges[i].present)

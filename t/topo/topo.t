@@ -63,20 +63,20 @@ like "$(head -n 1 <<<"$out")$(tail -n 1 "$scratch/p5.svg")" '^\[</svg>$' "a pict
 try "$megatron" topo
 is "$rc" 0 "this machine"
 
-# Errors: one line, what to do, exit status 1.
+# Errors: one line, what to do, exit status 2 (or $code, if a file cannot be used).
 refused() {
     local name=$1 wanted=$2
     shift 2
     try "$megatron" topo "$@"
-    is "$rc $(wc -l <<<"$out")" "1 1" "$name: one line, exit status 1"
+    is "$rc $(wc -l <<<"$out")" "${code:-2} 1" "$name: one line and the exit status"
     like "$out" "^megatron topo: .*$wanted" "$name: what is wrong"
 }
-refused "no such file" "cannot open /nonexistent: No such file" --topology /nonexistent
-refused "a folder" "is not a regular file" --topology /
+code=1 refused "no such file" "cannot open /nonexistent: No such file" --topology /nonexistent
+code=1 refused "a folder" "is not a regular file" --topology /
 echo "<topology><broken" >"$scratch/broken.xml"
-refused "a broken file" "broken.xml is not an hwloc XML file" --topology "$scratch/broken.xml"
+code=1 refused "a broken file" "broken.xml is not an hwloc XML file" --topology "$scratch/broken.xml"
 : >"$scratch/empty.xml"
-refused "an empty file" "neither an hwloc XML file" --topology "$scratch/empty.xml"
+code=1 refused "an empty file" "neither an hwloc XML file" --topology "$scratch/empty.xml"
 refused "GPUs that are not there" "there is no GPU 6-8; the node has 8" --topology "$p5" --gpus 0,6-8
 refused "a list that is none" "--cpus=1-x is not a list" --topology "$p5" --cpus 1-x
 refused "a policy that is none" "use auto, none, gpu" --topology "$p5" --bind sockets

@@ -34,7 +34,7 @@ if "${machine[@]}" none none true 2>/dev/null; then
     options=()
     train "${machine[@]}" none none
     is "$rc" 0 "without a GPU CPUs compute"
-    like "$out" '^ > this node has no NVIDIA GPU: computing on its CPUs' "  which is said"
+    like "$out" '^ > this node has no NVIDIA GPU: computing on the CPU' "  which is said"
     like "$out" '^device cpu ' "  by the device, too"
     options=(--device cpu)
     train "${machine[@]}" 0x030200 none
@@ -42,7 +42,7 @@ if "${machine[@]}" none none true 2>/dev/null; then
     unlike "$out" 'no NVIDIA GPU' "  without more words"
     options=(--bf16)
     train "${machine[@]}" none none
-    is "$rc $out" "1 megatron train: this node has no NVIDIA GPU, and CPUs compute in fp32 only; ask for a node with GPUs, or leave out --bf16" \
+    is "$rc $out" "1 megatron train: this node has no NVIDIA GPU, and the CPU backend supports fp32 only; request a node with GPUs or drop --bf16" \
         "a type that takes GPUs"
     options=()
     # A controller of sound, which GPUs have beside them, is none.

@@ -251,13 +251,13 @@ static void test_damage(void)
         const char *text;
     } rows[] = {
         {"a flipped bit of the header", "rank_00000.safetensors", 20, -1, "header"},
-        {"a flipped bit of the data", "rank_00000.safetensors", 50000, -1, "damaged within"},
+        {"a flipped bit of the data", "rank_00000.safetensors", 50000, -1, "damaged between"},
         {"a flipped bit of the checksums", "rank_00001.safetensors", -3, -1, "checksums changed"},
         {"a cut file", "rank_00001.safetensors", -1, 6000, "bytes"},
         {"an empty file", "rank_00001.safetensors", -1, 0, "bytes"},
-        {"a flipped bit of the index", INDEX_NAME, 100, -1, "checksum is wrong"},
-        {"a cut index", INDEX_NAME, -1, 400, "checksum is wrong"},
-        {"an empty index", INDEX_NAME, -1, 0, "checksum is wrong"},
+        {"a flipped bit of the index", INDEX_NAME, 100, -1, "wrong checksum"},
+        {"a cut index", INDEX_NAME, -1, 400, "wrong checksum"},
+        {"an empty index", INDEX_NAME, -1, 0, "wrong checksum"},
     };
     struct layout two = {2, 1, 1, 1};
     struct model_config model = fitted(&gpt, &two, 1);

@@ -1,4 +1,4 @@
-#include "log.h"
+#include "log_line.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <time.h>
 
-/* Append a formatted text; what does not fit is left out. */
+/* Append formatted text; what does not fit is cut off. */
 static void append(char *buffer, size_t size, size_t *used, const char *format, ...)
 {
     va_list args;
