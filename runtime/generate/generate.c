@@ -96,6 +96,7 @@ static int open_ranks(struct generate *g, const struct world *world, struct erro
     struct model_config *c = &g->origin.model;
     struct ranks_config config = {
         .device = (enum device_choice)o->device,
+        .cpu_option = "--device cpu",
         .threads = o->threads,
         .deadline = 60.0 * o->timeout_minutes,
     };

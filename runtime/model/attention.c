@@ -51,17 +51,17 @@ static struct attention_operands piece(struct model *m, struct slot *slot, int64
                                        struct layer_memory *a, int64_t i)
 {
     const struct model_sizes *z = &m->sizes;
-    int64_t rows = m->config.micro_batch * z->piece_rows * i;
-    void *k = z->pieces == 1 ? at(m, a->qkv, z->attention) : m->scratch.kv;
+    int64_t rows = m->config.micro_batch * z->slice_rows * i;
+    void *k = z->slices == 1 ? at(m, a->qkv, z->attention) : m->scratch.kv;
 
     return (struct attention_operands){
-        .q = at(m, a->qkv, i * z->piece_rows * z->qkv),
+        .q = at(m, a->qkv, i * z->slice_rows * z->qkv),
         .k = k,
         .v = at(m, k, z->kv / 2),
-        .out = at(m, a->attention, i * z->piece_rows * z->attention),
+        .out = at(m, a->attention, i * z->slice_rows * z->attention),
         .lse = a->lse + z->heads * rows,
-        .document_start = slot->batch.piece_document_start + rows,
-        .row_index = slot->batch.piece_row_index + rows,
+        .document_start = slot->batch.slice_document_start + rows,
+        .row_index = slot->batch.slice_row_index + rows,
         .state = m->state,
         .purpose = (uint32_t)(RNG_ATTENTION_DROPOUT + global),
     };
@@ -98,9 +98,9 @@ void attention_forward(struct model *m, struct slot *slot, int64_t tensors, int6
         attention_cached(m, slot, tensors, a);
         return;
     }
-    if (m->sizes.pieces > 1)
+    if (m->sizes.slices > 1)
         gather_kv(m, a->qkv);
-    for (int64_t i = 0; i < m->sizes.pieces; i++) {
+    for (int64_t i = 0; i < m->sizes.slices; i++) {
         struct attention_operands operands = piece(m, slot, global, a, i);
 
         run_attention(plans[i], m->compute, &operands);
@@ -112,15 +112,15 @@ void attention_backward(struct model *m, struct slot *slot, int64_t global, stru
     const struct model_sizes *z = &m->sizes;
     struct scratch *s = &m->scratch;
 
-    if (z->pieces > 1) {
+    if (z->slices > 1) {
         gather_kv(m, a->qkv);
         /* A piece gives no gradient to the keys behind its end. */
         run_fill(m->dkv_clear, m->compute, &(struct fill_operands){s->dkv[0]});
         run_fill(m->dkv_clear, m->compute, &(struct fill_operands){s->dkv[1]});
     }
-    for (int64_t i = 0; i < z->pieces; i++) {
+    for (int64_t i = 0; i < z->slices; i++) {
         struct attention_operands o = piece(m, slot, global, a, i);
-        void *dk = z->pieces == 1 ? at(m, s->dqkv, z->attention) : s->dkv[i];
+        void *dk = z->slices == 1 ? at(m, s->dqkv, z->attention) : s->dkv[i];
 
         run_attention_backward(m->attention[PASS_BACKWARD][i], m->compute,
                                &(struct attention_backward_operands){
@@ -128,9 +128,9 @@ void attention_backward(struct model *m, struct slot *slot, int64_t global, stru
                                    .k = o.k,
                                    .v = o.v,
                                    .out = o.out,
-                                   .dout = at(m, s->dattention, i * z->piece_rows * z->attention),
+                                   .dout = at(m, s->dattention, i * z->slice_rows * z->attention),
                                    .lse = o.lse,
-                                   .dq = at(m, s->dqkv, i * z->piece_rows * z->qkv),
+                                   .dq = at(m, s->dqkv, i * z->slice_rows * z->qkv),
                                    .dk = dk,
                                    .dv = at(m, dk, z->kv / 2),
                                    .document_start = o.document_start,
@@ -139,6 +139,6 @@ void attention_backward(struct model *m, struct slot *slot, int64_t global, stru
                                    .purpose = o.purpose,
                                });
     }
-    if (z->pieces > 1)
+    if (z->slices > 1)
         scatter_dkv(m);
 }

@@ -7,7 +7,7 @@ void embedding_forward(struct model *m, struct slot *slot)
     const struct parameters *p = &m->parameters;
     const struct model_batch *batch = &slot->batch;
     void *out = unscattered(m, m->scratch.x);
-    int64_t first = parallel_first_row(m->parallel, m->sizes.rows);
+    int64_t first = first_row(m);
 
     run_embedding(m->embedding, m->compute,
                   &(struct embedding_operands){batch->tokens, weight(m, p->word), batch->positions,
@@ -27,7 +27,7 @@ void embedding_backward(struct model *m, struct slot *slot, void *dx, int accumu
     const struct parameters *p = &m->parameters;
     const struct model_batch *batch = &slot->batch;
     void *whole = gather_rows_begin(m, dx, m->scratch.whole2);
-    int64_t first = parallel_first_row(m->parallel, m->sizes.rows);
+    int64_t first = first_row(m);
 
     if (p->position >= 0)
         run_embedding_backward(m->position_backward, m->compute,

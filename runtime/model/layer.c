@@ -72,22 +72,21 @@ static void to_middle(struct model *m, struct slot *slot, const struct layer_ten
     struct device_plan *plan =
         evaluate ? m->norms_evaluate[BOUNDARY_MIDDLE] : m->norms[BOUNDARY_MIDDLE][PASS_FORWARD];
 
-    run_residual_norm(
-        plan, m->compute,
-        &(struct residual_norm_operands){
-            .x = m->scratch.x,
-            .bias = weight(m, t->projection_bias),
-            .residual = a->sum1,
-            .sum = a->sum2,
-            .weight = weight(m, t->norm2),
-            .norm_bias = weight(m, t->norm2_bias),
-            .y = a->y2,
-            .mean = a->mean2,
-            .rstd = a->rstd2,
-            .row_index = slot->batch.row_index + parallel_first_row(m->parallel, m->sizes.rows),
-            .state = m->state,
-            .purpose = (uint32_t)(RNG_PROJECTION_DROPOUT + global),
-        });
+    run_residual_norm(plan, m->compute,
+                      &(struct residual_norm_operands){
+                          .x = m->scratch.x,
+                          .bias = weight(m, t->projection_bias),
+                          .residual = a->sum1,
+                          .sum = a->sum2,
+                          .weight = weight(m, t->norm2),
+                          .norm_bias = weight(m, t->norm2_bias),
+                          .y = a->y2,
+                          .mean = a->mean2,
+                          .rstd = a->rstd2,
+                          .row_index = slot->batch.row_index + first_row(m),
+                          .state = m->state,
+                          .purpose = (uint32_t)(RNG_PROJECTION_DROPOUT + global),
+                      });
 }
 
 void layer_forward(struct model *m, struct slot *slot, int64_t tensors, int64_t global,
@@ -214,24 +213,23 @@ void layer_backward(struct model *m, struct slot *slot, int64_t tensors, int64_t
     void *dx = m->config.hidden_dropout > 0 ? s->dx : s->d;
 
     mlp_backward(m, t, a, dx, accumulate);
-    run_residual_norm_backward(
-        m->norms[BOUNDARY_MIDDLE][PASS_BACKWARD], m->compute,
-        &(struct residual_norm_backward_operands){
-            .dy = s->dy,
-            .dsum = s->d,
-            .sum = a->sum2,
-            .weight = weight(m, t->norm2),
-            .mean = a->mean2,
-            .rstd = a->rstd2,
-            .dresidual = s->d,
-            .dx = s->dx,
-            .dweight = gradient(m, t->norm2),
-            .dnorm_bias = gradient(m, t->norm2_bias),
-            .dbias = gradient(m, t->projection_bias),
-            .accumulate = accumulate,
-            .row_index = slot->batch.row_index + parallel_first_row(m->parallel, m->sizes.rows),
-            .state = m->state,
-            .purpose = (uint32_t)(RNG_PROJECTION_DROPOUT + global),
-        });
+    run_residual_norm_backward(m->norms[BOUNDARY_MIDDLE][PASS_BACKWARD], m->compute,
+                               &(struct residual_norm_backward_operands){
+                                   .dy = s->dy,
+                                   .dsum = s->d,
+                                   .sum = a->sum2,
+                                   .weight = weight(m, t->norm2),
+                                   .mean = a->mean2,
+                                   .rstd = a->rstd2,
+                                   .dresidual = s->d,
+                                   .dx = s->dx,
+                                   .dweight = gradient(m, t->norm2),
+                                   .dnorm_bias = gradient(m, t->norm2_bias),
+                                   .dbias = gradient(m, t->projection_bias),
+                                   .accumulate = accumulate,
+                                   .row_index = slot->batch.row_index + first_row(m),
+                                   .state = m->state,
+                                   .purpose = (uint32_t)(RNG_PROJECTION_DROPOUT + global),
+                               });
     self_attention_backward(m, slot, t, global, a, dx, accumulate);
 }

@@ -22,6 +22,7 @@ struct model_sizes model_sizes(const struct model_config *config, const struct l
 {
     const struct model_shape *shape = &config->shape;
     int64_t d = shape->kv_channels;
+    struct zigzag split = zigzag_split(shape->sequence, layout->cp);
     struct model_sizes z = {
         .rows = config->micro_batch * (shape->sequence / layout->cp),
         .sequence = shape->sequence / layout->cp,
@@ -33,13 +34,13 @@ struct model_sizes model_sizes(const struct model_config *config, const struct l
         .vocabulary = config->padded_vocabulary / layout->tp,
         .rotary = (int64_t)((double)d * config->rotary_percent) / 2 * 2,
         .layers = shape->layers / (layout->pp * config->chunks),
-        .pieces = layout->cp > 1 ? 2 : 1,
         .samples = config->micro_batch,
         .cache = config->cache,
     };
 
     z.part_rows = z.rows / layout->tp;
-    z.piece_rows = z.sequence / z.pieces;
+    z.slices = split.slices;
+    z.slice_rows = split.rows;
     z.attention = z.heads * d;
     z.kv = 2 * z.groups * d;
     z.qkv = z.attention + z.kv;
@@ -102,11 +103,11 @@ static void place_batch(const struct model_sizes *sizes, struct arena *arena, st
     b->document_start = take(arena, rows, sizeof(int32_t));
     b->weight = take(arena, rows, sizeof(float));
     b->row_index = take(arena, rows, sizeof(int64_t));
-    b->piece_row_index = b->row_index;
-    b->piece_document_start = b->document_start;
-    if (sizes->pieces > 1) {
-        b->piece_row_index = take(arena, rows, sizeof(int64_t));
-        b->piece_document_start = take(arena, rows, sizeof(int32_t));
+    b->slice_row_index = b->row_index;
+    b->slice_document_start = b->document_start;
+    if (sizes->slices > 1) {
+        b->slice_row_index = take(arena, rows, sizeof(int64_t));
+        b->slice_document_start = take(arena, rows, sizeof(int32_t));
     }
 }
 
@@ -188,7 +189,7 @@ static void place_scratch(struct model *m, struct arena *arena)
         if (c->cache > 0)
             s->head_x = take(arena, z->head_rows * z->hidden, size);
     }
-    if (z->pieces > 1) {
+    if (z->slices > 1) {
         int64_t all = z->rows * layout->cp;
 
         s->kv_part = take(arena, z->rows * z->kv, size);

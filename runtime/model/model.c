@@ -71,7 +71,7 @@ static void destroy_chunks(struct model *m)
 }
 
 struct model *model_create_shell(const struct model_config *config, const struct parallel *parallel,
-                                 const int *slots, int shards, struct error *err)
+                                 const int *slots, struct error *err)
 {
     struct model *m = calloc(1, sizeof(*m));
 
@@ -82,8 +82,7 @@ struct model *model_create_shell(const struct model_config *config, const struct
     m->config = *config;
     m->parallel = parallel;
     m->sizes = model_sizes(config, &parallel->layout);
-    if (parameters_create(&m->parameters, config, &parallel->layout, &parallel->at, shards, err) <
-            0 ||
+    if (parameters_create(&m->parameters, config, &parallel->layout, &parallel->at, err) < 0 ||
         create_chunks(m, &parallel->at, slots, err) < 0) {
         model_destroy(m);
         return NULL;
@@ -92,11 +91,11 @@ struct model *model_create_shell(const struct model_config *config, const struct
 }
 
 int model_plan_memory(const struct model_config *config, const struct layout *layout,
-                      const struct layout_position *at, const int *slots, int shards,
+                      const struct layout_position *at, const int *slots,
                       struct model_memory *memory, struct error *err)
 {
     struct parallel parallel = {.layout = *layout, .at = *at};
-    struct model *m = model_create_shell(config, &parallel, slots, shards, err);
+    struct model *m = model_create_shell(config, &parallel, slots, err);
     size_t shard;
 
     if (!m)
@@ -167,18 +166,18 @@ static int upload_orders(struct model *m, struct error *err)
 {
     const struct model_sizes *z = &m->sizes;
     int64_t cp = m->parallel->layout.cp, all = z->rows * cp, sequence = m->config.shape.sequence;
+    struct zigzag split = zigzag_split(sequence, cp);
     int32_t *order;
     int rc;
 
-    if (z->pieces == 1)
+    if (z->slices == 1)
         return 0;
     order = malloc((size_t)all * 3 * sizeof(*order));
     if (!order)
         return error_set(err, "out of memory");
     for (int64_t i = 0; i < all; i++) {
-        int64_t rank = i / z->rows, sample = i % z->rows / z->sequence, row = i % z->sequence;
-        int64_t number = row < z->piece_rows ? rank : 2 * cp - 1 - rank;
-        int64_t position = number * z->piece_rows + row % z->piece_rows;
+        int64_t sample = i % z->rows / z->sequence;
+        int64_t position = zigzag_position(&split, i / z->rows, i % z->sequence);
 
         order[i] = (int32_t)i;
         order[all + sample * sequence + position] = (int32_t)i;
@@ -235,9 +234,9 @@ static int clear_arenas(struct model *m, struct error *err)
 }
 
 struct model *model_create(const struct model_config *config, const struct parallel *parallel,
-                           struct device *device, const int *slots, int shards, struct error *err)
+                           struct device *device, const int *slots, struct error *err)
 {
-    struct model *m = model_create_shell(config, parallel, slots, shards, err);
+    struct model *m = model_create_shell(config, parallel, slots, err);
 
     if (!m)
         return NULL;

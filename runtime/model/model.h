@@ -18,10 +18,10 @@ struct model_batch {
     int32_t *document_start; /* first key each token sees, as a position of its whole sample */
     float *weight;           /* share of each token in the step's loss */
     int64_t *row_index;      /* sample * sequence + position over the global batch */
-    /* The same two by piece of the sequence: (pieces, samples, piece_rows). With one piece these
-     * are the arrays above. */
-    int64_t *piece_row_index;
-    int32_t *piece_document_start;
+    /* The same two by slice of the sequence (see zigzag_split): (slices, samples, slice_rows). With
+     * one slice these are the arrays above. */
+    int64_t *slice_row_index;
+    int32_t *slice_document_start;
     /* With config.cache instead of targets, documents, weights and row numbers: */
     int32_t *place; /* row of the cache for the token's key and value, sample * cache + position;
                        -1: none, the token is padding */
@@ -41,13 +41,13 @@ struct model;
 
 /* What the rank at 'at' needs, with 'slots' slots for each chunk. Needs no device. */
 int model_plan_memory(const struct model_config *config, const struct layout *layout,
-                      const struct layout_position *at, const int *slots, int shards,
+                      const struct layout_position *at, const int *slots,
                       struct model_memory *memory, struct error *err);
 
 /* Make the model with its plans and arenas: weights, main gradients and activations. 'parallel' and
  * 'device' must outlive it. Returns NULL with 'err' set. Caller must destroy. */
 struct model *model_create(const struct model_config *config, const struct parallel *parallel,
-                           struct device *device, const int *slots, int shards, struct error *err);
+                           struct device *device, const int *slots, struct error *err);
 void model_destroy(struct model *model);
 
 const struct parameters *model_parameters_of(const struct model *model);

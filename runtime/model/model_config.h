@@ -50,8 +50,8 @@ struct model_sizes {
     int64_t hidden, heads, groups, head_size, ffn, vocabulary;
     int64_t qkv;        /* columns of the fused projection */
     int64_t kv;         /* of these, the columns of keys and values */
-    int64_t pieces;     /* of each sample's sequence on this rank: 2 with context parallelism */
-    int64_t piece_rows; /* positions of a piece */
+    int64_t slices;     /* of each sample's sequence on this rank: 2 with context parallelism */
+    int64_t slice_rows; /* positions of a slice */
     int64_t attention;  /* columns of the attention's output */
     int64_t fc1;        /* columns of the first layer of the MLP: ffn, or twice that with SwiGLU */
     int64_t rotary;     /* rotated channels of a head */

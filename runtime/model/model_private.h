@@ -117,7 +117,7 @@ struct model {
 
 /* Everything of a model that needs no device. */
 struct model *model_create_shell(const struct model_config *config, const struct parallel *parallel,
-                                 const int *slots, int shards, struct error *err);
+                                 const int *slots, struct error *err);
 
 /* window.c: the cache of a model that generates; nothing for one that trains. */
 int model_create_cache(struct model *model, struct error *err);
@@ -142,6 +142,12 @@ static inline void *weight(struct model *m, int tensor)
 static inline float *gradient(struct model *m, int tensor)
 {
     return tensor < 0 ? NULL : m->gradients + m->parameters.tensors[tensor].offset;
+}
+
+/* This rank's first row under sequence parallelism. */
+static inline int64_t first_row(const struct model *m)
+{
+    return range_tensor(&m->parallel->layout, &m->parallel->at, m->sizes.rows).first;
 }
 
 /* Has the side stream work at all? */

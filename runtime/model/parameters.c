@@ -172,8 +172,10 @@ static void begin_bucket(struct builder *b, int64_t chunk, int64_t layer)
     struct parameters *p = b->p;
 
     /* Room was made for one bucket per layer. */
-    p->buckets[p->bucket_count].chunk = (int)chunk;
-    p->buckets[p->bucket_count].layer = layer;
+    p->buckets[p->bucket_count] = (struct bucket){.group = SHARD_GROUP_DATA,
+                                                  .shards = (int)shard_count(b->layout),
+                                                  .chunk = (int)chunk,
+                                                  .layer = layer};
     b->bucket = p->bucket_count++;
     b->bucket_elements = 0;
 }
@@ -197,7 +199,7 @@ static void add_chunk(struct builder *b, int64_t chunk)
         }
     }
     for (int64_t i = 0; i < layers; i++) {
-        if (i > 0 && p->shards > 1 && b->bucket_elements >= c->bucket_elements)
+        if (i > 0 && p->buckets[b->bucket].shards > 1 && b->bucket_elements >= c->bucket_elements)
             begin_bucket(b, chunk, i);
         add_layer(b, &p->layers[chunk * layers + i],
                   model_layer(c, b->layout, b->at->pp, chunk, i));
@@ -219,10 +221,11 @@ static void add_chunk(struct builder *b, int64_t chunk)
 static void place(struct builder *b)
 {
     struct parameters *p = b->p;
-    int64_t at = 0, shard = 0, unit = (int64_t)ALIGNMENT * p->shards;
+    int64_t at = 0, shard = 0;
 
     for (int i = 0; i < p->bucket_count; i++) {
         struct bucket *bucket = &p->buckets[i];
+        int64_t unit = (int64_t)ALIGNMENT * bucket->shards;
 
         bucket->first = at;
         bucket->shard_first = shard;
@@ -242,7 +245,7 @@ static void place(struct builder *b)
         }
         at = bucket->first + (at - bucket->first + unit - 1) / unit * unit;
         bucket->size = at - bucket->first;
-        shard += bucket->size / p->shards;
+        shard += bucket_shard(bucket, 0).count;
     }
     p->elements = at;
     p->shard_elements = shard;
@@ -258,7 +261,7 @@ static void place(struct builder *b)
 }
 
 int parameters_create(struct parameters *parameters, const struct model_config *config,
-                      const struct layout *layout, const struct layout_position *at, int shards,
+                      const struct layout *layout, const struct layout_position *at,
                       struct error *err)
 {
     struct builder b = {parameters, config, layout, at, 0, 0, 0};
@@ -267,7 +270,6 @@ int parameters_create(struct parameters *parameters, const struct model_config *
     memset(parameters, 0, sizeof(*parameters));
     parameters->word = parameters->position = parameters->head = -1;
     parameters->final_norm = parameters->final_norm_bias = -1;
-    parameters->shards = shards;
     parameters->layers = calloc(layers, sizeof(*parameters->layers));
     parameters->buckets = calloc(layers, sizeof(*parameters->buckets));
     if (!parameters->layers || !parameters->buckets)

@@ -5,6 +5,7 @@
 #define MEGATRON_PARAMETERS_H
 
 #include "model_config.h"
+#include "ranges.h"
 
 /* Elements of an arena are ordered by bucket, within it by class: so the decayed elements are the
  * first of a bucket, and those that tensor-parallel ranks all have are side by side. */
@@ -39,14 +40,16 @@ struct tensor {
     int first, pieces; /* among the parameters */
 };
 
-/* A run of the arena whose gradients are reduced together. Each data-parallel rank optimizes one
- * part of it. */
+/* Consecutive elements of the arena whose gradients are reduced together. Each rank of its group
+ * optimizes one shard of it (ZeRO-1). */
 struct bucket {
-    int64_t first, size;              /* size is a multiple of the number of parts */
+    enum shard_group group;
+    int shards;                       /* ranks of the group */
+    int64_t first, size;              /* size is a multiple of 'shards' */
     int64_t class_first[CLASS_COUNT]; /* where each class begins, from 'first' on */
     int64_t class_size[CLASS_COUNT];
     int64_t decayed;     /* elements from the start */
-    int64_t shard_first; /* where this rank's part lies in the shard arenas */
+    int64_t shard_first; /* first element of this rank's shard in the shard arenas */
     int chunk;           /* its gradients are complete when the backward pass of this chunk */
     int64_t layer;       /* is through this layer of it */
 };
@@ -67,15 +70,19 @@ struct parameters {
     struct layer_tensors *layers; /* of all chunks of this rank, chunk by chunk */
     int word, position, head, final_norm, final_norm_bias; /* -1 where another rank has it */
     int64_t elements;                                      /* of the arenas, with padding */
-    int64_t shard_elements; /* of this rank's share, over all buckets */
+    int64_t shard_elements; /* of this rank's shards of all buckets */
     int64_t true_elements;  /* parameters of this rank as people count them */
-    int shards;             /* parts of each bucket */
 };
 
-/* The weights of the rank at 'at'. 'shards': data-parallel ranks that divide the optimizer (1:
- * none). Returns 0 or -1; parameters_destroy in both cases. */
+/* Shard 'shard' of a bucket, as elements of the arenas. */
+static inline struct range bucket_shard(const struct bucket *bucket, int64_t shard)
+{
+    return shard_range((struct range){bucket->first, bucket->size}, bucket->shards, shard);
+}
+
+/* The weights of the rank at 'at'. Returns 0 or -1; parameters_destroy in both cases. */
 int parameters_create(struct parameters *parameters, const struct model_config *config,
-                      const struct layout *layout, const struct layout_position *at, int shards,
+                      const struct layout *layout, const struct layout_position *at,
                       struct error *err);
 void parameters_destroy(struct parameters *parameters);
 

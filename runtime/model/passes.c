@@ -15,7 +15,7 @@ static int64_t global_layer(const struct model *m, int chunk, int64_t i)
 
 static const int64_t *part_index(const struct model *m, const struct slot *slot)
 {
-    return slot->batch.row_index + parallel_first_row(m->parallel, m->sizes.rows);
+    return slot->batch.row_index + first_row(m);
 }
 
 /* The chunk's first sum1 and y1. */

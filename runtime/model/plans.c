@@ -148,24 +148,24 @@ static void make_attention(struct planner *p)
     struct model *m = p->m;
     const struct model_config *c = &m->config;
     const struct model_sizes *z = &m->sizes;
-    int64_t cp = m->parallel->layout.cp, rank = m->parallel->at.cp;
+    struct zigzag split = zigzag_split(c->shape.sequence, m->parallel->layout.cp);
 
-    for (int64_t i = 0; i < z->pieces; i++) {
-        int64_t number = i == 0 ? rank : 2 * cp - 1 - rank;
-        int64_t kv_rows = z->pieces == 1 ? z->sequence : (number + 1) * z->piece_rows;
-        int64_t kv_width = z->pieces == 1 ? z->qkv : z->kv;
+    for (int64_t i = 0; i < z->slices; i++) {
+        struct range rows = zigzag_slice(&split, m->parallel->at.cp, i);
+        int64_t kv_rows = rows.first + rows.count; /* causal: keys up to the last query */
+        int64_t kv_width = z->slices == 1 ? z->qkv : z->kv;
         struct operation op = {
             .kind = OPERATION_ATTENTION,
             .attention = {
                 .batch = c->micro_batch,
-                .q_rows = z->piece_rows,
+                .q_rows = z->slice_rows,
                 .kv_rows = kv_rows,
                 .heads = z->heads,
                 .kv_heads = z->groups,
                 .head_size = z->head_size,
                 .type = c->type,
                 .q = {z->sequence * z->qkv, z->qkv, z->head_size},
-                .kv = {(z->pieces == 1 ? z->sequence : c->shape.sequence) * kv_width, kv_width,
+                .kv = {(z->slices == 1 ? z->sequence : c->shape.sequence) * kv_width, kv_width,
                        z->head_size},
                 .out = {z->sequence * z->attention, z->attention, z->head_size},
                 .scale = 1 / sqrt((double)z->head_size),
@@ -201,7 +201,7 @@ static void make_context(struct planner *p)
     struct operation add = {.kind = OPERATION_ADD, .add = {all * z->kv, type}};
     struct operation clear = {.kind = OPERATION_FILL, .fill = {all * z->kv, type, 0}};
 
-    if (z->pieces == 1)
+    if (z->slices == 1)
         return;
     make(p, &m->kv_pack, &pack);
     make(p, &m->kv_unpack, &unpack);
@@ -244,7 +244,8 @@ static void make_ends(struct planner *p)
     const struct model_config *c = &m->config;
     const struct model_sizes *z = &m->sizes;
     int tp = (int)m->parallel->layout.tp, learned = m->parameters.position >= 0;
-    int64_t first = z->vocabulary * m->parallel->at.tp;
+    int64_t first =
+        range_tensor(&m->parallel->layout, &m->parallel->at, c->padded_vocabulary).first;
     struct operation word = {
         .kind = OPERATION_EMBEDDING,
         .embedding = {z->rows, z->hidden, first, z->vocabulary, c->type, tp == 1 && learned, 0}};

@@ -32,7 +32,7 @@ struct model *model_create_window(struct model *base, int64_t window, struct err
     struct model *m;
 
     config.shape.sequence = window;
-    m = model_create_shell(&config, base->parallel, slots, base->parameters.shards, err);
+    m = model_create_shell(&config, base->parallel, slots, err);
     if (!m)
         return NULL;
     m->base = base;

@@ -147,8 +147,8 @@ static void fill_row(const struct fill *f, int64_t sample, int64_t row, int64_t 
     int64_t sequence = f->batches->config->shape.sequence;
     int64_t samples = f->batches->config->micro_batch;
     int64_t from = sample * sequence + position, to = sample * z->sequence + row;
-    int64_t piece = row / z->piece_rows;
-    int64_t by_piece = (piece * samples + sample) * z->piece_rows + row % z->piece_rows;
+    int64_t slice = row / z->slice_rows;
+    int64_t by_slice = (slice * samples + sample) * z->slice_rows + row % z->slice_rows;
     struct model_batch *out = f->out;
 
     out->tokens[to] = f->batch->tokens[from];
@@ -157,8 +157,8 @@ static void fill_row(const struct fill *f, int64_t sample, int64_t row, int64_t 
     out->weight[to] = (float)(f->batch->loss_mask[from] * f->share);
     out->row_index[to] = (f->first_sample + sample) * sequence + position;
     out->document_start[to] = f->start[from];
-    out->piece_row_index[by_piece] = out->row_index[to];
-    out->piece_document_start[by_piece] = out->document_start[to];
+    out->slice_row_index[by_slice] = out->row_index[to];
+    out->slice_document_start[by_slice] = out->document_start[to];
 }
 
 /* 'micros' of the step, of which this is number 'micro'. */
@@ -168,7 +168,8 @@ static int fill_batch(const struct batches *b, int64_t micros, int64_t micro,
     const struct model_sizes *z = model_sizes_of(b->model);
     const struct layout *layout = &b->parallel->layout;
     int64_t samples = b->config->micro_batch, sequence = b->config->shape.sequence;
-    int64_t total = samples * sequence, cp = layout->cp, rank = b->parallel->at.cp;
+    int64_t total = samples * sequence;
+    struct zigzag split = zigzag_split(sequence, layout->cp);
     int32_t *start = calloc((size_t)total, sizeof(*start));
     double counted = 0;
     struct fill f = {b, batch, out, (micro * layout->dp + b->parallel->at.dp) * samples, 0, start};
@@ -181,14 +182,8 @@ static int fill_batch(const struct batches *b, int64_t micros, int64_t micro,
     /* As Megatron: the mean of each micro-batch, then the mean of micro-batches. */
     f.share = counted > 0 ? 1 / (counted * (double)(micros * layout->dp)) : 0;
     for (int64_t sample = 0; sample < samples; sample++)
-        for (int64_t row = 0; row < z->sequence; row++) {
-            int64_t number = row < z->piece_rows ? rank : 2 * cp - 1 - rank;
-
-            if (z->pieces == 1)
-                fill_row(&f, sample, row, row);
-            else
-                fill_row(&f, sample, row, number * z->piece_rows + row % z->piece_rows);
-        }
+        for (int64_t row = 0; row < z->sequence; row++)
+            fill_row(&f, sample, row, zigzag_position(&split, b->parallel->at.cp, row));
     free(start);
     return 0;
 }

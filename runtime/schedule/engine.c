@@ -158,7 +158,6 @@ struct engine *engine_create(const struct engine_config *config, const struct pa
                              struct device *device, struct error *err)
 {
     struct engine *e = calloc(1, sizeof(*e));
-    int shards = parallel->data->size;
 
     if (!e) {
         error_set(err, "out of memory");
@@ -177,7 +176,7 @@ struct engine *engine_create(const struct engine_config *config, const struct pa
         engine_destroy(e);
         return NULL;
     }
-    e->model = model_create(&config->model, parallel, device, e->slots, shards, err);
+    e->model = model_create(&config->model, parallel, device, e->slots, err);
     if (e->model) {
         e->stream = model_stream(e->model);
         e->optimizer = optimizer_create(&config->optimizer, e->model, parallel, device,

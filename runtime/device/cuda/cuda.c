@@ -324,8 +324,8 @@ static int find_gpu(const struct device_options *options, struct error *err)
                               "libcuda.so.1 is not found; install it, or let the image have it "
                               "(NVIDIA_DRIVER_CAPABILITIES=compute,utility)");
     if (driver == 0)
-        return error_set(err, "no NVIDIA driver is loaded on this node; load it, ask for a node "
-                              "with GPUs, or compute on the CPUs with --device cpu");
+        return error_set(err, "no NVIDIA driver is loaded on this node; load it, or ask for a "
+                              "node with GPUs");
     if (status == cudaErrorInsufficientDriver)
         return error_set(err,
                          "the NVIDIA driver of this node supports CUDA %d.%d, this program needs "
