@@ -75,19 +75,20 @@ void head_forward(struct model *m, struct slot *slot, int evaluate, int accumula
 
     compute_follows(m);
     for (int64_t first = 0; first < sizes->rows; first += sizes->head_rows) {
-        run_linear_forward(
-            m->head.forward, m->compute,
-            &(struct linear_forward_operands){x + (size_t)first * row, w, NULL, s->logits, NULL});
+        run_linear_forward(m->head.forward, m->compute,
+                           &(struct linear_forward_operands){
+                               .x = x + (size_t)first * row, .weight = w, .y = s->logits});
         head_loss(m, slot, first, evaluate);
         if (evaluate)
             continue;
         run_linear_wgrad(m->head.wgrad, m->compute,
-                         &(struct linear_wgrad_operands){s->logits, x + (size_t)first * row,
-                                                         gradient(m, m->parameters.head), NULL,
-                                                         accumulate || first > 0});
-        run_linear_dgrad(
-            m->head.dgrad, m->compute,
-            &(struct linear_dgrad_operands){s->logits, w, NULL, dx + (size_t)first * row, NULL, 0});
+                         &(struct linear_wgrad_operands){.dy = s->logits,
+                                                         .x = x + (size_t)first * row,
+                                                         .dweight = gradient(m, m->parameters.head),
+                                                         .accumulate = accumulate || first > 0});
+        run_linear_dgrad(m->head.dgrad, m->compute,
+                         &(struct linear_dgrad_operands){
+                             .dy = s->logits, .weight = w, .dx = dx + (size_t)first * row});
     }
     if (!evaluate) {
         scatter_rows_begin(m, dx, slot->y_out);
@@ -105,6 +106,7 @@ void head_logits(struct model *m, struct slot *slot)
     run_gather_rows(m->head_gather, m->compute,
                     &(struct gather_rows_operands){x, slot->batch.last, s->head_x});
     run_linear_forward(m->head.forward, m->compute,
-                       &(struct linear_forward_operands){s->head_x, weight(m, m->parameters.head),
-                                                         NULL, s->logits, NULL});
+                       &(struct linear_forward_operands){.x = s->head_x,
+                                                         .weight = weight(m, m->parameters.head),
+                                                         .y = s->logits});
 }

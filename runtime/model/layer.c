@@ -33,9 +33,10 @@ static void project_in(struct model *m, struct slot *slot, const struct layer_te
     void *x = gather_rows_begin(m, a->y1, m->scratch.whole1);
 
     compute_follows(m);
-    run_linear_forward(m->qkv.forward, m->compute,
-                       &(struct linear_forward_operands){x, weight(m, t->qkv),
-                                                         weight(m, t->qkv_bias), a->qkv, NULL});
+    run_linear_forward(
+        m->qkv.forward, m->compute,
+        &(struct linear_forward_operands){
+            .x = x, .weight = weight(m, t->qkv), .bias = weight(m, t->qkv_bias), .y = a->qkv});
     if (m->config.position == POSITION_ROPE)
         run_rope(m->rope[PASS_FORWARD], m->compute,
                  &(struct rope_operands){a->qkv, slot->batch.positions, m->cosine, m->sine});
@@ -49,11 +50,14 @@ static void expand(struct model *m, const struct layer_tensors *t, struct layer_
 
     compute_follows(m);
     run_linear_forward(m->fc1.forward, m->compute,
-                       &(struct linear_forward_operands){x, weight(m, t->fc1),
-                                                         weight(m, t->fc1_bias), out, a->pre});
+                       &(struct linear_forward_operands){.x = x,
+                                                         .weight = weight(m, t->fc1),
+                                                         .bias = weight(m, t->fc1_bias),
+                                                         .y = out,
+                                                         .pre = a->pre});
     if (m->config.swiglu)
         run_swiglu(m->swiglu[PASS_FORWARD], m->compute,
-                   &(struct swiglu_operands){a->pre, a->activated});
+                   &(struct swiglu_operands){.x = a->pre, .y = a->activated});
 }
 
 /* A row-parallel layer: x (R, in) -> scratch.x (P, h), the sum over the tensor-parallel ranks. */
@@ -61,7 +65,8 @@ static void row_parallel(struct model *m, struct device_plan *plan, void *x, voi
 {
     void *out = unscattered(m, m->scratch.x);
 
-    run_linear_forward(plan, m->compute, &(struct linear_forward_operands){x, w, NULL, out, NULL});
+    run_linear_forward(plan, m->compute,
+                       &(struct linear_forward_operands){.x = x, .weight = w, .y = out});
     scatter_rows_begin(m, out, m->scratch.x);
     compute_follows(m);
 }
@@ -129,10 +134,10 @@ void layer_recompute(struct model *m, struct slot *slot, int64_t tensors, int64_
         norm_again(m, t->norm2, t->norm2_bias, a->sum2, a->y2, a->mean2, a->rstd2);
         if (m->config.swiglu)
             run_swiglu(m->swiglu[PASS_FORWARD], m->compute,
-                       &(struct swiglu_operands){a->pre, a->activated});
+                       &(struct swiglu_operands){.x = a->pre, .y = a->activated});
         else
             run_activation(m->activation, m->compute,
-                           &(struct activation_operands){a->pre, a->activated});
+                           &(struct activation_operands){.x = a->pre, .y = a->activated});
         return;
     }
     project_in(m, slot, t, a);
@@ -150,11 +155,13 @@ static void column_parallel_backward(struct model *m, const struct linear_plans 
     void *dx = unscattered(m, m->scratch.dy);
 
     run_linear_dgrad(plans->dgrad, m->compute,
-                     &(struct linear_dgrad_operands){dy, weight(m, w), NULL, dx, NULL, 0});
+                     &(struct linear_dgrad_operands){.dy = dy, .weight = weight(m, w), .dx = dx});
     compute_follows(m);
     scatter_rows_begin(m, dx, m->scratch.dy);
-    run_linear_wgrad(plans->wgrad, m->compute,
-                     &(struct linear_wgrad_operands){dy, x, gradient(m, w), dbias, accumulate});
+    run_linear_wgrad(
+        plans->wgrad, m->compute,
+        &(struct linear_wgrad_operands){
+            .dy = dy, .x = x, .dweight = gradient(m, w), .dbias = dbias, .accumulate = accumulate});
     compute_follows(m);
 }
 
@@ -166,15 +173,21 @@ static void mlp_backward(struct model *m, const struct layer_tensors *t, struct 
 
     compute_follows(m);
     run_linear_dgrad(m->fc2.dgrad, m->compute,
-                     &(struct linear_dgrad_operands){dy, weight(m, t->fc2), a->pre, s->dactivated,
-                                                     gradient(m, t->fc1_bias), accumulate});
+                     &(struct linear_dgrad_operands){.dy = dy,
+                                                     .weight = weight(m, t->fc2),
+                                                     .pre = a->pre,
+                                                     .dx = s->dactivated,
+                                                     .dbias = gradient(m, t->fc1_bias),
+                                                     .accumulate = accumulate});
     run_linear_wgrad(
         m->fc2.wgrad, m->compute,
-        &(struct linear_wgrad_operands){dy, a->activated, gradient(m, t->fc2), NULL, accumulate});
+        &(struct linear_wgrad_operands){
+            .dy = dy, .x = a->activated, .dweight = gradient(m, t->fc2), .accumulate = accumulate});
     if (m->config.swiglu) {
         dpre = a->pre; /* not needed any more */
-        run_swiglu_backward(m->swiglu[PASS_BACKWARD], m->compute,
-                            &(struct swiglu_backward_operands){s->dactivated, a->pre, dpre});
+        run_swiglu_backward(
+            m->swiglu[PASS_BACKWARD], m->compute,
+            &(struct swiglu_backward_operands){.dy = s->dactivated, .x = a->pre, .dx = dpre});
     }
     column_parallel_backward(m, &m->fc1, t->fc1, m->config.swiglu ? gradient(m, t->fc1_bias) : NULL,
                              dpre, a->y2, accumulate);
@@ -189,11 +202,13 @@ static void self_attention_backward(struct model *m, struct slot *slot,
 
     compute_follows(m);
     run_linear_dgrad(m->projection.dgrad, m->compute,
-                     &(struct linear_dgrad_operands){dy, weight(m, t->projection), NULL,
-                                                     s->dattention, NULL, 0});
+                     &(struct linear_dgrad_operands){
+                         .dy = dy, .weight = weight(m, t->projection), .dx = s->dattention});
     run_linear_wgrad(m->projection.wgrad, m->compute,
-                     &(struct linear_wgrad_operands){dy, a->attention, gradient(m, t->projection),
-                                                     NULL, accumulate});
+                     &(struct linear_wgrad_operands){.dy = dy,
+                                                     .x = a->attention,
+                                                     .dweight = gradient(m, t->projection),
+                                                     .accumulate = accumulate});
     attention_backward(m, slot, global, a);
     if (m->config.position == POSITION_ROPE)
         run_rope(m->rope[PASS_BACKWARD], m->compute,

@@ -48,29 +48,30 @@ static void make_linears(struct planner *p)
     struct model *m = p->m;
     const struct model_config *c = &m->config;
     const struct model_sizes *z = &m->sizes;
-    enum activation activation = c->swiglu ? ACTIVATION_NONE : ACTIVATION_GELU;
+    enum activation activation = c->swiglu ? ACTIVATION_NONE : ACTIVATION_GELU_TANH;
     int qkv_bias = c->linear_bias || c->qkv_bias;
 
-    make_linear(
-        p, &m->qkv,
-        (struct linear_shape){z->rows, z->hidden, z->qkv, c->type, qkv_bias, ACTIVATION_NONE, 0},
-        ACTIVATION_NONE, 0, qkv_bias);
-    make_linear(
-        p, &m->projection,
-        (struct linear_shape){z->rows, z->attention, z->hidden, c->type, 0, ACTIVATION_NONE, 0},
-        ACTIVATION_NONE, 0, 0);
+    make_linear(p, &m->qkv,
+                (struct linear_shape){z->rows, z->hidden, z->qkv, linear_types(c->type), qkv_bias,
+                                      ACTIVATION_NONE, 0},
+                ACTIVATION_NONE, 0, qkv_bias);
+    make_linear(p, &m->projection,
+                (struct linear_shape){z->rows, z->attention, z->hidden, linear_types(c->type), 0,
+                                      ACTIVATION_NONE, 0},
+                ACTIVATION_NONE, 0, 0);
     /* The bias gradient of fc1 comes with the dgrad of fc2, except behind SwiGLU. */
     make_linear(p, &m->fc1,
-                (struct linear_shape){z->rows, z->hidden, z->fc1, c->type, c->linear_bias,
-                                      activation, !c->swiglu && c->cache == 0},
+                (struct linear_shape){z->rows, z->hidden, z->fc1, linear_types(c->type),
+                                      c->linear_bias, activation, !c->swiglu && c->cache == 0},
                 ACTIVATION_NONE, 0, c->linear_bias && c->swiglu);
     make_linear(p, &m->fc2,
-                (struct linear_shape){z->rows, z->ffn, z->hidden, c->type, 0, ACTIVATION_NONE, 0},
+                (struct linear_shape){z->rows, z->ffn, z->hidden, linear_types(c->type), 0,
+                                      ACTIVATION_NONE, 0},
                 activation, c->linear_bias && !c->swiglu, 0);
     if (m->parameters.head >= 0)
         make_linear(p, &m->head,
-                    (struct linear_shape){z->head_rows, z->hidden, z->vocabulary, c->type, 0,
-                                          ACTIVATION_NONE, 0},
+                    (struct linear_shape){z->head_rows, z->hidden, z->vocabulary,
+                                          linear_types(c->type), 0, ACTIVATION_NONE, 0},
                     ACTIVATION_NONE, 0, 0);
 }
 
@@ -86,6 +87,7 @@ static void make_norms(struct planner *p)
                 .rows = m->sizes.part_rows,
                 .cols = m->sizes.hidden,
                 .type = c->type,
+                .y_type = c->type,
                 .norm = b == BOUNDARY_END ? NORM_NONE : c->norm,
                 .epsilon = c->epsilon,
                 .input = b != BOUNDARY_START,
@@ -215,12 +217,14 @@ static void make_elementwise(struct planner *p)
     struct model *m = p->m;
     const struct model_config *c = &m->config;
     const struct model_sizes *z = &m->sizes;
-    struct operation swiglu = {.kind = OPERATION_SWIGLU, .swiglu = {z->rows, z->ffn, c->type}};
+    struct operation swiglu = {.kind = OPERATION_SWIGLU,
+                               .swiglu = {z->rows, z->ffn, c->type, c->type}};
     struct operation rope = {
         .kind = OPERATION_ROPE,
         .rope = {z->rows, z->heads + z->groups, z->head_size, z->rotary, z->qkv, c->type, 0}};
-    struct operation activation = {.kind = OPERATION_ACTIVATION,
-                                   .activation = {z->rows * z->ffn, c->type, ACTIVATION_GELU}};
+    struct operation activation = {
+        .kind = OPERATION_ACTIVATION,
+        .activation = {z->rows * z->ffn, c->type, c->type, ACTIVATION_GELU_TANH}};
 
     if (c->swiglu)
         make(p, &m->swiglu[PASS_FORWARD], &swiglu);

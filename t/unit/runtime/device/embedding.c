@@ -25,7 +25,7 @@ static void swiglu_reference(void *context, double *y)
 
 static void test_swiglu(int64_t rows, int64_t cols)
 {
-    struct operation op = {.kind = OPERATION_SWIGLU, .swiglu = {rows, cols, type}};
+    struct operation op = {.kind = OPERATION_SWIGLU, .swiglu = {rows, cols, type, type}};
     struct tensor x = tensor(rows * 2 * cols, 2), y = tensor(rows * cols, 9);
     struct tensor dy = tensor(rows * cols, 1), dx = tensor(rows * 2 * cols, 9);
     struct swiglu_case c = {rows, cols, x.v};
@@ -33,12 +33,13 @@ static void test_swiglu(int64_t rows, int64_t cols)
     double *expected = malloc((size_t)(rows * cols) * sizeof(double));
     struct device_plan *forward = plan(&op), *backward;
 
-    run_swiglu(forward, stream, &(struct swiglu_operands){x.d, y.d});
+    run_swiglu(forward, stream, &(struct swiglu_operands){.x = x.d, .y = y.d});
     swiglu_reference(&c, expected);
     agree(&y, expected, "swiglu");
     op.kind = OPERATION_SWIGLU_BACKWARD;
     backward = plan(&op);
-    run_swiglu_backward(backward, stream, &(struct swiglu_backward_operands){dy.d, x.d, dx.d});
+    run_swiglu_backward(backward, stream,
+                        &(struct swiglu_backward_operands){.dy = dy.d, .x = x.d, .dx = dx.d});
     gradient_agrees(&probe, &x, &dx, "gradient of swiglu");
     plan_destroy(forward), plan_destroy(backward);
     free(expected);
