@@ -54,11 +54,7 @@ struct bucket {
     int64_t layer;       /* is through this layer of it */
 };
 
-/* Tensors of one layer, as numbers in 'tensors'; -1 where the network has none. */
-struct layer_tensors {
-    int norm1, norm1_bias, qkv, qkv_bias, projection, projection_bias;
-    int norm2, norm2_bias, fc1, fc1_bias, fc2, fc2_bias;
-};
+struct network;
 
 struct parameters {
     struct parameter *list;
@@ -67,11 +63,11 @@ struct parameters {
     int tensor_count;
     struct bucket *buckets;
     int bucket_count;
-    struct layer_tensors *layers; /* of all chunks of this rank, chunk by chunk */
-    int word, position, head, final_norm, final_norm_bias; /* -1 where another rank has it */
-    int64_t elements;                                      /* of the arenas, with padding */
-    int64_t shard_elements; /* of this rank's shards of all buckets */
-    int64_t true_elements;  /* parameters of this rank as people count them */
+    struct network *network; /* the blocks that the tensors belong to */
+    int word, head;          /* tensors of the word table and the head; -1 if another rank has it */
+    int64_t elements;        /* of the arenas, with padding */
+    int64_t shard_elements;  /* of this rank's shards of all buckets */
+    int64_t true_elements;   /* parameters of this rank as people count them */
 };
 
 /* Shard 'shard' of a bucket, as elements of the arenas. */

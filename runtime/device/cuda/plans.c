@@ -114,7 +114,7 @@ static size_t workspace_of(const struct cuda_plan *plan)
     }
 }
 
-/* Do the kernels here write another type than they read, or fp8? They cannot. */
+/* Would a kernel have to write another type than it reads, or compute in fp8? */
 static int has_mixed_types(const struct operation *op)
 {
     switch (op->kind) {
@@ -127,6 +127,8 @@ static int has_mixed_types(const struct operation *op)
     case OPERATION_SWIGLU:
     case OPERATION_SWIGLU_BACKWARD:
         return op->swiglu.type != op->swiglu.y_type || type_size(op->swiglu.type) == 1;
+    case OPERATION_FILL:
+        return type_size(op->fill.type) == 1 && op->fill.value != 0;
     default:
         return 0;
     }

@@ -551,6 +551,10 @@ extern "C" void kernel_fill(cudaStream_t stream, const fill_shape *s, const fill
     case TYPE_FP32:
         fill<<<blocks, THREADS, 0, stream>>>((float *)o->out, (float)s->value, s->count);
         break;
+    case TYPE_E4M3:
+    case TYPE_E5M2: /* plans have no other value */
+        cudaMemsetAsync(o->out, 0, (size_t)s->count, stream);
+        break;
     case TYPE_FP64:
         fill<<<blocks, THREADS, 0, stream>>>((double *)o->out, s->value, s->count);
         break;
