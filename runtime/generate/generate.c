@@ -106,6 +106,7 @@ static int open_ranks(struct generate *g, const struct world *world, struct erro
         return -1;
     }
     c->type = config.type = o->bf16 ? TYPE_BF16 : o->fp16 ? TYPE_FP16 : TYPE_FP32;
+    config.type_option = o->bf16 ? "--bf16" : "--fp16";
     c->padded_vocabulary = vocabulary_padded(c->shape.vocabulary, 128, config.layout.tp);
     return ranks_open(&g->ranks, &config, world, err);
 }

@@ -117,9 +117,9 @@ static int open_device(struct ranks *r, const struct ranks_config *config,
     if (!r->device)
         return -1;
     if (!device_supports(r->device, config->type))
-        return error_set_code(err, ERROR_USAGE,
-                              "the %s device supports fp32 only, not %s; use fp32", r->device->name,
-                              config->type == TYPE_BF16 ? "bf16" : "fp16");
+        return error_set_code(err, ERROR_USAGE, "the %s device supports fp32 only%s%s",
+                              r->device->name, config->type_option ? "; drop " : "",
+                              config->type_option ? config->type_option : "");
     return 0;
 }
 

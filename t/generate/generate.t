@@ -181,7 +181,8 @@ done <<EOT
 --load gpt --top-p 2|--top-p=2 must be from 0 to 1
 --load nowhere|there is no directory nowhere
 EOT
-refused 'leave out --bf16' "a type the device lacks" --load gpt "${numbers[@]}" --prompt 1 --bf16
+generate 1 --load gpt "${numbers[@]}" --prompt 1 --bf16
+is "$rc $said" "2 megatron generate: the cpu device supports fp32 only; drop --bf16" "a type that the device does not support"
 refused 'unexpected word hello; a prompt is given with --prompt' "a word" --load gpt hello
 rm gpt-hf/model.safetensors
 refused 'gpt-hf' "a folder without its tensors" --load gpt-hf "${numbers[@]}" --prompt 1
