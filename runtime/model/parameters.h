@@ -1,20 +1,22 @@
-/* The weights of one rank: which tensors there are, what part of the whole model each is, and where
- * it lies in the arenas. Weights, main gradients and (in shards) the optimizer's arrays all share
- * this one order. Needs no device: a plan for any rank can be made anywhere. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The weights of one rank: its tensors, their part of the whole model, and their offsets in the
+ * arenas. Weights, main gradients and (in shards) the optimizer's arrays all use this one order.
+ * Needs no device: the weights of any rank can be listed anywhere. */
 #ifndef MEGATRON_PARAMETERS_H
 #define MEGATRON_PARAMETERS_H
 
 #include "model_config.h"
 #include "ranges.h"
 
-/* Elements of an arena are ordered by bucket, within it by class: so the decayed elements are the
- * first of a bucket, and those that tensor-parallel ranks all have are side by side. */
+/* Elements of an arena are ordered by bucket, and within a bucket by class: the elements with
+ * weight decay come first, and those that are replicated over tensor-parallel ranks are adjacent.
+ */
 enum parameter_class {
-    CLASS_DIVIDED,    /* decayed, every tensor-parallel rank has its own part */
+    CLASS_DIVIDED,    /* with weight decay, split over tensor-parallel ranks */
     CLASS_TIED,       /* the last stage's copy of a tied embedding: not counted in norms */
-    CLASS_SHARED,     /* decayed, the same on all tensor-parallel ranks */
-    CLASS_SHARED_RAW, /* not decayed, the same on all tensor-parallel ranks */
-    CLASS_RAW,        /* not decayed, divided */
+    CLASS_SHARED,     /* with weight decay, replicated over tensor-parallel ranks */
+    CLASS_SHARED_RAW, /* without weight decay, replicated */
+    CLASS_RAW,        /* without weight decay, split */
     CLASS_COUNT,
 };
 
@@ -26,13 +28,13 @@ struct parameter {
     int64_t true_rows; /* rows from here on are padding of the vocabulary */
     int64_t offset;    /* first element in the arenas; dense */
     enum parameter_class class;
-    int tensor;       /* the fused tensor it is a piece of */
-    double deviation; /* of its first, normal values */
-    double start;     /* its first value where deviation is 0 */
+    int tensor;       /* the fused tensor it is a part of */
+    double deviation; /* standard deviation of its initial values */
+    double start;     /* its initial value if deviation is 0 */
     uint32_t purpose; /* of the random draw */
 };
 
-/* A tensor as kernels see it: one piece or several, one behind the other. */
+/* A tensor as kernels see it: one parameter or several, one after the other. */
 struct tensor {
     int64_t offset, elements;
     int bucket;

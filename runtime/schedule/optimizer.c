@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "optimizer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* One run of a bucket's part whose squares count in the norm. */
+/* Consecutive elements of a shard whose squares count in the gradient norm. */
 struct segment {
     struct device_plan *plan;
     int64_t first;       /* in the gradient arena */
@@ -20,9 +21,9 @@ struct optimizer {
     int64_t rank; /* number of this rank's shards */
     struct device_stream *stream, *reduce_stream;
     struct device_event *ready, *reduced;
-    struct device_event **gathered; /* one per bucket, where it is divided */
-    char *gathering;                /* per bucket: the model's stream has yet to follow */
-    struct device_event *held;      /* what the next update follows, NULL: nothing */
+    struct device_event **gathered; /* one per bucket; NULL if it has one shard */
+    char *gathering;                /* per bucket: the model's stream does not wait for it yet */
+    struct device_event *held;      /* what the next update waits for; NULL: nothing */
     char *memory;
     struct optimizer_shard shard;
     struct device_plan **adam; /* one per bucket */
@@ -47,7 +48,7 @@ static int64_t clamp(int64_t x, int64_t low, int64_t high)
     return x < low ? low : x > high ? high : x;
 }
 
-/* Does this rank count a class in the global norm? Every parameter must count once. */
+/* Does this rank count a class in the global norm? Every parameter counts once. */
 static int counts(const struct optimizer *o, enum parameter_class class)
 {
     if (class == CLASS_TIED)
@@ -72,7 +73,7 @@ static int add_segment(struct optimizer *o, const struct bucket *bucket, int64_t
     return 0;
 }
 
-/* Classes side by side that count become one segment. */
+/* Adjacent classes that count form one segment. */
 static int plan_segments(struct optimizer *o, const struct bucket *bucket, struct error *err)
 {
     int64_t low = shard_of(o, bucket).first, high = low + shard_of(o, bucket).count, first = -1;
@@ -162,7 +163,7 @@ static void settle_bucket(struct optimizer *o, int i)
     o->gathering[i] = 0;
 }
 
-/* A layer's weights are about to be read: those of its bucket must be there. */
+/* A layer's weights are about to be read: its bucket must be complete. */
 static void use_layer(void *context, int chunk, int64_t layer)
 {
     struct optimizer *o = context;
@@ -304,7 +305,7 @@ void optimizer_reset_log(struct optimizer *o)
     phase(o, STEP_RESET);
 }
 
-/* Parameters that all tensor-parallel ranks have saw only a part of the rows each. */
+/* Each tensor-parallel rank has gradients of replicated parameters from its own rows only. */
 static void reduce_shared(struct optimizer *o, const struct bucket *bucket)
 {
     int64_t first = bucket->class_first[CLASS_SHARED];
@@ -316,7 +317,7 @@ static void reduce_shared(struct optimizer *o, const struct bucket *bucket)
                         COMM_SUM);
 }
 
-/* The tensor whose gradient first and last stage add up, if it is this rank's; else -1. */
+/* The tensor whose gradient is summed over the first and the last stage; -1 on other stages. */
 static int tied_tensor(const struct optimizer *o)
 {
     const struct parameters *p = o->parameters;
@@ -351,7 +352,7 @@ void optimizer_reduce(struct optimizer *o, int chunk, int64_t layer)
 
         if (bucket->chunk != chunk || bucket->layer != layer)
             continue;
-        /* The tied one waits for the other end of the pipeline: only when all passes are done. */
+        /* The tied tensor needs the other end of the pipeline: it is reduced after all passes. */
         if (tied >= 0 && o->parameters->tensors[tied].bucket == i)
             continue;
         device_event_record(o->ready, o->stream);
