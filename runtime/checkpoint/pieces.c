@@ -13,15 +13,6 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Each value is written once: by the first tensor-parallel rank where all have it, and by the first
- * stage where the last one has a copy. */
-static int is_written(const struct parameter *p, const struct layout_position *at)
-{
-    if (p->class == CLASS_TIED)
-        return 0;
-    return at->tp == 0 || (p->class != CLASS_SHARED && p->class != CLASS_SHARED_RAW);
-}
-
 int pieces_create(struct pieces *pieces, const struct parameters *parameters,
                   const struct layout_position *at, int64_t shard, enum pieces_of of,
                   struct error *err)
@@ -37,7 +28,7 @@ int pieces_create(struct pieces *pieces, const struct parameters *parameters,
         int64_t rows = most(0, least(p->rows, p->true_rows - p->first_row));
         struct range held = range_intersect((struct range){p->offset, rows * p->cols}, mine);
 
-        if (held.count == 0 || (of == PIECES_WRITTEN && !is_written(p, at)))
+        if (held.count == 0 || (of == PIECES_WRITTEN && !class_is_owned(p->class, at)))
             continue;
         pieces->list[pieces->count++] = (struct piece){i, held.first - p->offset, held.count,
                                                        b->shard_first + held.first - mine.first};

@@ -20,6 +20,16 @@ enum parameter_class {
     CLASS_COUNT,
 };
 
+/* Of the ranks that hold the same parameters of a class, does the one at 'at' count them in norms
+ * and write them to checkpoints? Each parameter is owned once among tensor-parallel ranks and
+ * stages. */
+static inline int class_is_owned(enum parameter_class class, const struct layout_position *at)
+{
+    if (class == CLASS_TIED)
+        return 0;
+    return at->tp == 0 || (class != CLASS_SHARED && class != CLASS_SHARED_RAW);
+}
+
 /* Rows first_row .. first_row + rows - 1 and columns first_col .. of a tensor of the whole model.
  * Vectors have one row. */
 struct parameter {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ranks of a run: the position of this one in the layout and the groups it belongs to. */
 #ifndef MEGATRON_PARALLEL_H
 #define MEGATRON_PARALLEL_H

@@ -48,14 +48,6 @@ static int64_t clamp(int64_t x, int64_t low, int64_t high)
     return x < low ? low : x > high ? high : x;
 }
 
-/* Does this rank count a class in the global norm? Every parameter counts once. */
-static int counts(const struct optimizer *o, enum parameter_class class)
-{
-    if (class == CLASS_TIED)
-        return 0;
-    return o->parallel->at.tp == 0 || class == CLASS_DIVIDED || class == CLASS_RAW;
-}
-
 static int add_segment(struct optimizer *o, const struct bucket *bucket, int64_t first,
                        int64_t last, struct error *err)
 {
@@ -80,7 +72,8 @@ static int plan_segments(struct optimizer *o, const struct bucket *bucket, struc
 
     for (int class = 0; class <= CLASS_COUNT; class ++) {
         int64_t at = class < CLASS_COUNT ? bucket->first + bucket->class_first[class] : high;
-        int counted = class < CLASS_COUNT && counts(o, (enum parameter_class) class);
+        int counted =
+            class < CLASS_COUNT && class_is_owned((enum parameter_class) class, &o->parallel->at);
 
         at = clamp(at, low, high);
         if (counted && first < 0)

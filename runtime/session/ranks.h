@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens what a rank needs before any work: its device, the connection to the other ranks, and the
  * parallel groups. */
 #ifndef MEGATRON_RANKS_H
