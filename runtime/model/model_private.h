@@ -88,7 +88,6 @@ struct model {
 /* A pass of a micro-batch through a chunk, and what goes from block to block in a backward pass. */
 struct pass {
     struct model *m;
-    struct chunk *chunk;
     struct slot *slot;
     enum mode mode;
     int accumulate;

@@ -19,7 +19,6 @@ void model_forward(struct model *m, int number, int slot, int evaluate, int accu
 {
     struct chunk *chunk = &m->chunks[number];
     struct pass p = {.m = m,
-                     .chunk = chunk,
                      .slot = &chunk->slots[slot],
                      .mode = evaluate ? MODE_EVALUATE : MODE_TRAIN,
                      .accumulate = accumulate};
@@ -59,7 +58,6 @@ void model_backward(struct model *m, int number, int slot, int accumulate,
 {
     struct chunk *chunk = &m->chunks[number];
     struct pass p = {.m = m,
-                     .chunk = chunk,
                      .slot = &chunk->slots[slot],
                      .mode = MODE_TRAIN,
                      .accumulate = accumulate,
