@@ -198,7 +198,7 @@ struct checkpoint *checkpoint_create(const struct checkpoint_config *config, str
     c->device = device;
     c->arrays = *arrays;
     c->parameters = model_parameters_of(model);
-    c->shard = pieces_shard(&parallel->layout, &parallel->at);
+    c->shard = shard_number(&parallel->layout, &parallel->at);
     c->leads = parallel->comm->rank == parallel->comm->size - 1;
     c->saved = c->back_to = -1;
     c->held = -1;

@@ -47,7 +47,7 @@ static int import_stage(const struct source *source, const struct layout *layout
     struct pieces pieces = {0};
     char path[PATH_MAX];
     float *values = NULL;
-    int rc = parameters_create(&p, source->model, layout, &at, 1, err);
+    int rc = parameters_create(&p, source->model, layout, &at, err);
 
     if (rc == 0)
         rc = pieces_create(&pieces, &p, &at, 0, PIECES_WRITTEN, err);
@@ -214,7 +214,7 @@ static int export_all(const struct hf_files *files, const char *from,
     struct layout one = {1, 1, 1, 1};
     struct layout_position at = {0, 0, 0, 0};
     struct parameters p;
-    int rc = parameters_create(&p, &index->model, &one, &at, 1, err);
+    int rc = parameters_create(&p, &index->model, &one, &at, err);
 
     for (int i = 0; i < p.count && rc == 0; i++)
         rc = export_one(files, from, index, &p, i, err);

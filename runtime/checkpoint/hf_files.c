@@ -143,7 +143,7 @@ int hf_files_plan(struct hf_files *files, const struct model_config *config, int
     if (!files->table)
         return -1;
     whole.chunks = 1;
-    rc = parameters_create(&plan.parameters, &whole, &one, &at, 1, err);
+    rc = parameters_create(&plan.parameters, &whole, &one, &at, err);
     for (int i = 0; i < plan.parameters.count && rc == 0; i++)
         if (!hf_find_name(files->table, plan.parameters.list[i].name, theirs))
             rc = error_set(err, "Hugging Face has no tensor for %s", plan.parameters.list[i].name);

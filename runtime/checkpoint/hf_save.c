@@ -7,9 +7,7 @@
 /* Does this rank write the parameter? Each must be written once. */
 static int is_mine(const struct parallel *parallel, const struct parameter *p)
 {
-    if (parallel->at.dp != 0 || parallel->at.cp != 0 || p->class == CLASS_TIED)
-        return 0;
-    return parallel->at.tp == 0 || (p->class != CLASS_SHARED && p->class != CLASS_SHARED_RAW);
+    return parallel->at.dp == 0 && parallel->at.cp == 0 && class_is_owned(p->class, &parallel->at);
 }
 
 static int save_parts(const struct hf_files *files, const struct model_config *config,

@@ -46,7 +46,7 @@ int index_create_tensors(struct checkpoint_index *index, const struct model_conf
     memset(index, 0, sizeof(*index));
     index->model = *model;
     whole.chunks = 1;
-    rc = parameters_create(&p, &whole, &one, &at, 1, err);
+    rc = parameters_create(&p, &whole, &one, &at, err);
     if (rc == 0) {
         index->tensors = calloc((size_t)p.count + 1, sizeof(*index->tensors));
         if (!index->tensors)
@@ -130,10 +130,10 @@ int index_create(struct checkpoint_index *index, const struct model_config *mode
     for (int64_t rank = 0; rank < ranks; rank++) {
         struct layout_position at = layout_position(layout, rank);
         struct parameters p;
-        int rc = parameters_create(&p, model, layout, &at, (int)(layout->dp * layout->cp), err);
+        int rc = parameters_create(&p, model, layout, &at, err);
 
         if (rc == 0)
-            rc = add_rank(index, &p, &at, pieces_shard(layout, &at), err);
+            rc = add_rank(index, &p, &at, shard_number(layout, &at), err);
         parameters_destroy(&p);
         if (rc < 0)
             return -1;

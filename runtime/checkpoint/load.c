@@ -80,14 +80,14 @@ static int upload(struct checkpoint *c, float *const *parts, int arrays, struct 
 
     for (int i = 0; i < p->bucket_count; i++) {
         const struct bucket *b = &p->buckets[i];
-        int64_t size = b->size / p->shards;
-        float *part = gradients + b->first + c->shard * size;
+        struct range mine = bucket_shard(b, c->shard);
+        float *part = gradients + mine.first;
 
-        device_copy(stream, part, parts[0] + b->shard_first, (size_t)size * sizeof(float),
+        device_copy(stream, part, parts[0] + b->shard_first, (size_t)mine.count * sizeof(float),
                     COPY_TO_DEVICE);
-        if (p->shards > 1)
-            comm_all_gather(c->parallel->data, stream, part, gradients + b->first, (size_t)size,
-                            TYPE_FP32);
+        if (b->shards > 1)
+            comm_all_gather(parallel_shard_group(c->parallel, b->group), stream, part,
+                            gradients + b->first, (size_t)mine.count, TYPE_FP32);
     }
     if (arrays == ARRAYS && parts[1] != c->arrays.moment1) {
         device_copy(stream, c->arrays.moment1, parts[1], bytes, COPY_TO_DEVICE);

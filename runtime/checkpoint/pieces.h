@@ -31,10 +31,4 @@ int pieces_create(struct pieces *pieces, const struct parameters *parameters,
                   struct error *err);
 void pieces_destroy(struct pieces *pieces);
 
-/* The rank's index among the optimizer's shards. */
-static inline int64_t pieces_shard(const struct layout *layout, const struct layout_position *at)
-{
-    return at->dp * layout->cp + at->cp;
-}
-
 #endif

@@ -178,11 +178,11 @@ static void take_snapshot(struct checkpoint *c)
     device_event_follow(stream, c->stepped);
     for (int i = 0; i < p->bucket_count && !c->arrays.master; i++) {
         const struct bucket *b = &p->buckets[i];
-        int64_t size = b->size / p->shards;
+        struct range mine = bucket_shard(b, c->shard);
 
         device_copy(stream, c->snapshot + b->shard_first,
-                    (const float *)model_weights(c->model) + b->first + c->shard * size,
-                    (size_t)size * sizeof(float), COPY_TO_HOST);
+                    (const float *)model_weights(c->model) + mine.first,
+                    (size_t)mine.count * sizeof(float), COPY_TO_HOST);
     }
     if (c->arrays.master)
         device_copy(stream, c->snapshot, c->arrays.master, bytes, COPY_TO_HOST);

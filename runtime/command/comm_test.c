@@ -244,7 +244,8 @@ static int test_kind(struct bench *b, enum kind kind, struct error *err)
 
 static int open_bench(struct bench *b, const struct world *world, struct error *err)
 {
-    struct ranks_config config = {.device = (enum device_choice)b->settings->device};
+    struct ranks_config config = {.device = (enum device_choice)b->settings->device,
+                                  .cpu_option = "--device cpu"};
     int gpu = strcmp(ranks_device(config.device), "cuda") == 0;
     struct comm_options comm = {.rank = (int)world->rank,
                                 .size = (int)world->size,

@@ -97,6 +97,7 @@ static int open_ranks(struct generate *g, const struct world *world, struct erro
     struct model_config *c = &g->origin.model;
     struct ranks_config config = {
         .device = (enum device_choice)o->device,
+        .cpu_option = "--device cpu",
         .threads = o->threads,
         .deadline = 60.0 * o->timeout_minutes,
     };
@@ -106,6 +107,7 @@ static int open_ranks(struct generate *g, const struct world *world, struct erro
         return world_say_once(0, err);
     }
     c->type = config.type = o->bf16 ? TYPE_BF16 : o->fp16 ? TYPE_FP16 : TYPE_FP32;
+    config.type_option = o->bf16 ? "--bf16" : "--fp16";
     c->padded_vocabulary = vocabulary_padded(c->shape.vocabulary, 128, config.layout.tp);
     return ranks_open(&g->ranks, &config, world, err);
 }

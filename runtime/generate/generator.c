@@ -20,7 +20,6 @@ struct generator {
     struct device *device;
     struct device_stream *stream;
     struct window step, prompt; /* model for one token; model for the last prompts */
-    int shards;
     /* this rank's logits */
     struct device_plan *widen;
     float *wide;
@@ -77,7 +76,6 @@ static void clear_window(struct generator *g, struct window *w)
 static int create_model(struct generator *g, struct error *err)
 {
     struct model_config *c = &g->config.model;
-    const struct layout *layout = &g->parallel->layout;
     const int slots[] = {1};
 
     c->micro_batch = g->config.texts;
@@ -89,8 +87,7 @@ static int create_model(struct generator *g, struct error *err)
     c->chunks = 1;
     if (c->bucket_elements == 0)
         c->bucket_elements = 40000000;
-    g->shards = (int)(layout->dp * layout->cp);
-    g->step.model = model_create(c, g->parallel, g->device, slots, g->shards, err);
+    g->step.model = model_create(c, g->parallel, g->device, slots, err);
     if (!g->step.model)
         return -1;
     g->stream = model_stream(g->step.model);
@@ -246,13 +243,12 @@ static int wait(struct generator *g, struct error *err)
 static void make_offers(struct generator *g, const struct text *texts, int64_t count)
 {
     const struct model_sizes *z = model_sizes_of(g->step.model);
-    int64_t first = z->vocabulary * g->parallel->at.tp;
-    int64_t columns = g->config.vocabulary - first;
+    struct range tokens = range_vocabulary(&g->parallel->layout, &g->parallel->at,
+                                           g->config.model.padded_vocabulary, g->config.vocabulary);
 
-    columns = columns < 0 ? 0 : columns < z->vocabulary ? columns : z->vocabulary;
     for (int64_t t = 0; t < z->samples; t++)
         sampler_offer(&g->config.sampling, g->logits + t * z->vocabulary,
-                      t < count && texts[t].finish == FINISH_NOT ? columns : 0, first,
+                      t < count && texts[t].finish == FINISH_NOT ? tokens.count : 0, tokens.first,
                       t < count ? texts[t].number : 0, t < count ? texts[t].length : 0,
                       g->host_offers + t * g->width, g->width);
 }

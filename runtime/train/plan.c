@@ -88,12 +88,15 @@ static size_t sums_of(const struct arguments *a, const struct parameters *p)
 {
     int64_t most = 0;
 
-    if (p->shards < 2 || strcmp(ranks_device((enum device_choice)a->device), "cpu") != 0)
+    if (strcmp(ranks_device((enum device_choice)a->device), "cpu") != 0)
         return 0;
-    for (int i = 0; i < p->bucket_count; i++)
-        if (p->buckets[i].size > most)
-            most = p->buckets[i].size;
-    return sizeof(float) * (size_t)(most + most / p->shards);
+    for (int i = 0; i < p->bucket_count; i++) {
+        int64_t both = p->buckets[i].size + bucket_shard(&p->buckets[i], 0).count;
+
+        if (p->buckets[i].shards > 1 && both > most)
+            most = both;
+    }
+    return sizeof(float) * (size_t)most;
 }
 
 static int rank_memory(const struct arguments *a, const struct layout_position *at,
@@ -101,18 +104,18 @@ static int rank_memory(const struct arguments *a, const struct layout_position *
 {
     struct engine_config engine = plan_engine(a);
     struct parameters p;
-    int shards = (int)(a->layout.dp * a->layout.cp), rc;
+    int rc;
     int *slots = calloc((size_t)a->model_config.chunks, sizeof(*slots));
 
     if (!slots)
         return error_set(err, "out of memory");
     rc = engine_slots(&engine, &a->layout, at->pp, slots, err);
     if (rc == 0)
-        rc = model_plan_memory(&a->model_config, &a->layout, at, slots, shards, &plan->memory, err);
+        rc = model_plan_memory(&a->model_config, &a->layout, at, slots, &plan->memory, err);
     free(slots);
     if (rc < 0)
         return -1;
-    rc = parameters_create(&p, &a->model_config, &a->layout, at, shards, err);
+    rc = parameters_create(&p, &a->model_config, &a->layout, at, err);
     plan->parameters = p.true_elements;
     plan->copy =
         a->save ? (a->save_optimizer ? 3 : 1) * sizeof(float) * (size_t)p.shard_elements : 0;

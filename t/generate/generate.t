@@ -181,7 +181,8 @@ done <<EOT
 --load gpt --top-p 2|--top-p=2 must be between 0 and 1
 --load nowhere|directory nowhere does not exist
 EOT
-code=1 refused '(leave out|drop) --bf16' "a type the device lacks" --load gpt "${numbers[@]}" --prompt 1 --bf16
+generate 1 --load gpt "${numbers[@]}" --prompt 1 --bf16
+is "$rc $said" "2 megatron generate: the cpu device supports fp32 only; drop --bf16" "a type that the device does not support"
 refused 'unexpected argument hello; use --prompt to pass a prompt' "a word" --load gpt hello
 rm gpt-hf/model.safetensors
 code=1 refused 'gpt-hf' "a folder without its tensors" --load gpt-hf "${numbers[@]}" --prompt 1

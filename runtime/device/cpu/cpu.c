@@ -50,6 +50,11 @@ static int cpu_memory(struct device *device, struct device_memory *memory, struc
     return cpu_memory_under("", memory, err);
 }
 
+int cpu_refuse_type(struct error *err)
+{
+    return error_set_code(err, ERROR_USAGE, "the CPU device supports fp32 only");
+}
+
 static int cpu_supports(struct device *device, enum device_type type)
 {
     (void)device;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    MAX_TENSORS = 64,
+    MAX_TENSORS = 96,
     MAX_OPERATIONS = 64,
     MAX_CANDIDATES = 16,
     MAX_DESCRIPTORS = MAX_TENSORS + 2 * MAX_OPERATIONS + MAX_CANDIDATES + 4,
@@ -336,6 +336,12 @@ struct cudnn_graph *cudnn_graph_create(cudnnHandle_t handle, const char *name,
 
     if (!graph) {
         error_set(err, "out of memory");
+        return NULL;
+    }
+    if (tensor_count > MAX_TENSORS) {
+        error_set(err, "the graph of %s has %d tensors; at most %d are supported", name,
+                  tensor_count, MAX_TENSORS);
+        free(graph);
         return NULL;
     }
     graph->handle = handle;

@@ -101,10 +101,10 @@ static int rank_open(struct rank *r, const struct model_config *model, const str
                      int number, enum pieces_of of, struct error *err)
 {
     struct layout_position at = layout_position(l, number);
-    int rc = parameters_create(&r->p, model, l, &at, (int)(l->dp * l->cp), err);
+    int rc = parameters_create(&r->p, model, l, &at, err);
 
     if (rc == 0)
-        rc = pieces_create(&r->pieces, &r->p, &at, pieces_shard(l, &at), of, err);
+        rc = pieces_create(&r->pieces, &r->p, &at, shard_number(l, &at), of, err);
     for (int a = 0; a < ARRAYS; a++)
         r->arrays[a] = calloc((size_t)r->p.shard_elements + 1, sizeof(float));
     return rc;

@@ -293,8 +293,12 @@ void gradient_added(const struct probe *probe, struct tensor *x, const struct te
     free(expected);
 }
 
-double gelu_reference(double x)
+double activation_reference(enum activation activation, double x)
 {
+    if (activation == ACTIVATION_NONE)
+        return x;
+    if (activation == ACTIVATION_GELU_ERF)
+        return 0.5 * x * erfc(-x / sqrt(2));
     return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 

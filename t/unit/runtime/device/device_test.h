@@ -86,7 +86,7 @@ void gradient_agrees(const struct probe *probe, struct tensor *x, const struct t
 void gradient_added(const struct probe *probe, struct tensor *x, const struct tensor *got,
                     const char *name);
 
-double gelu_reference(double x);
+double activation_reference(enum activation activation, double x);
 
 /* Factor of an element in the step of state_on_device(): 0 where it is dropped. */
 double dropout_reference(double p, uint32_t purpose, uint64_t element);
@@ -102,5 +102,8 @@ void element_cases(void);
 void step_cases(void);
 void wide_attention_cases(void);
 void attention_dropout_cases(void);
+void attention_end_cases(void);
+void linear_erf_cases(void);
+void activation_cases(void);
 
 #endif

@@ -14,7 +14,7 @@ static double swiglu_reference(double gate, double up)
 /* Each output depends on one gate and one value, so that finite differences are taken of these. */
 static void test_swiglu(int64_t rows, int64_t cols)
 {
-    struct operation op = {.kind = OPERATION_SWIGLU, .swiglu = {rows, cols, type}};
+    struct operation op = {.kind = OPERATION_SWIGLU, .swiglu = {rows, cols, type, type}};
     struct tensor x = tensor(rows * 2 * cols, 2), y = tensor(rows * cols, 9);
     struct tensor dy = tensor(rows * cols, 1), dx = tensor(rows * 2 * cols, 9);
     double *expected = malloc((size_t)(rows * cols) * sizeof(double)), h = 1e-5;
@@ -26,16 +26,17 @@ static void test_swiglu(int64_t rows, int64_t cols)
         double gate = x.v[at], up = x.v[at + cols];
 
         expected[i] = swiglu_reference(gate, up);
-        gradient[at] = dy.v[i] / (2 * h) *
-                       (swiglu_reference(gate + h, up) - swiglu_reference(gate - h, up));
-        gradient[at + cols] = dy.v[i] / (2 * h) *
-                              (swiglu_reference(gate, up + h) - swiglu_reference(gate, up - h));
+        gradient[at] =
+            dy.v[i] / (2 * h) * (swiglu_reference(gate + h, up) - swiglu_reference(gate - h, up));
+        gradient[at + cols] =
+            dy.v[i] / (2 * h) * (swiglu_reference(gate, up + h) - swiglu_reference(gate, up - h));
     }
-    run_swiglu(forward, stream, &(struct swiglu_operands){x.d, y.d});
+    run_swiglu(forward, stream, &(struct swiglu_operands){.x = x.d, .y = y.d});
     agree(&y, expected, "swiglu");
     op.kind = OPERATION_SWIGLU_BACKWARD;
     backward = plan(&op);
-    run_swiglu_backward(backward, stream, &(struct swiglu_backward_operands){dy.d, x.d, dx.d});
+    run_swiglu_backward(backward, stream,
+                        &(struct swiglu_backward_operands){.dy = dy.d, .x = x.d, .dx = dx.d});
     agree(&dx, gradient, "gradient of swiglu");
     plan_destroy(forward), plan_destroy(backward);
     free(expected), free(gradient);

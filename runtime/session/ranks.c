@@ -1,4 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ranks.h"
+#include "log.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -7,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Does the file hold a number that begins with 'digits'? */
-static int says(const char *directory, const char *device, const char *file, const char *digits)
+/* Does the file contain a number that starts with 'digits'? */
+static int contains(const char *directory, const char *device, const char *file, const char *digits)
 {
     char path[PATH_MAX], text[16] = "";
     FILE *stream;
@@ -24,8 +26,8 @@ static int says(const char *directory, const char *device, const char *file, con
     return strncmp(text, digits, strlen(digits)) == 0;
 }
 
-/* Is there a GPU of NVIDIA's, with or without its driver? Where that is not loaded, or a container
- * does not show its files, the GPU is still among the PCI devices. */
+/* Is there an NVIDIA GPU, with or without its driver? If the driver is not loaded, or a container
+ * hides its files, the GPU is still among the PCI devices. */
 static int has_gpu(void)
 {
     static const char pci[] = "/sys/bus/pci/devices";
@@ -36,8 +38,8 @@ static int has_gpu(void)
     if (found || !(devices = opendir(pci)))
         return found;
     while (!found && (entry = readdir(devices)))
-        found = says(pci, entry->d_name, "vendor", "0x10de") &&
-                says(pci, entry->d_name, "class", "0x03"); /* display controllers */
+        found = contains(pci, entry->d_name, "vendor", "0x10de") &&
+                contains(pci, entry->d_name, "class", "0x03"); /* display controllers */
     closedir(devices);
     return found;
 }
@@ -49,7 +51,7 @@ const char *ranks_device(enum device_choice choice)
     return choice == DEVICE_CUDA || has_gpu() ? "cuda" : "cpu";
 }
 
-/* Where tuning results are kept: $MEGATRON_CACHE_DIR, or megatron in the user's cache. */
+/* The directory of tuning results: $MEGATRON_CACHE_DIR, or megatron in the user's cache. */
 static const char *cache_directory(char *path, size_t size)
 {
     const char *own = getenv("MEGATRON_CACHE_DIR"), *cache = getenv("XDG_CACHE_HOME");
@@ -65,7 +67,7 @@ static const char *cache_directory(char *path, size_t size)
     return length > 0 && (size_t)length < size ? path : NULL;
 }
 
-/* The GPU that the contract names: the first number of its list. */
+/* The GPU assigned by the launcher: the first number of its list. */
 static int gpu_index(const struct world *world)
 {
     return world->gpus && world->gpus[0] >= '0' && world->gpus[0] <= '9' ? atoi(world->gpus) : -1;
@@ -88,10 +90,11 @@ struct device *ranks_open_device(const struct ranks_config *config, const struct
     const char *name = ranks_device(config->device);
     struct device *device = device_open(name, &options, err);
 
-    if (!device && strcmp(name, "cuda") == 0 && !strstr(err->text, "--device cpu")) {
+    if (!device && strcmp(name, "cuda") == 0 && config->cpu_option) {
         struct error why = *err;
 
-        error_set(err, "%.900s; or compute on the CPUs with --device cpu", why.text);
+        error_set_code(err, why.code, "%.900s; or compute on the CPUs with %s", why.text,
+                       config->cpu_option);
     }
     return device;
 }
@@ -104,8 +107,7 @@ int ranks_check_health(struct device *device, const struct world *world, struct 
         return -1;
     while ((line = strsep(&rest, "\n")) != NULL)
         if (line[0])
-            fprintf(stderr, "megatron: warning: rank %lld, %s: %s\n", (long long)world->rank,
-                    device->model, line);
+            log_warning("rank %lld, %s: %s", (long long)world->rank, device->model, line);
     return 0;
 }
 
@@ -116,8 +118,9 @@ static int open_device(struct ranks *r, const struct ranks_config *config,
     if (!r->device)
         return -1;
     if (!device_supports(r->device, config->type))
-        return error_set(err, "the %s device computes in fp32 only; leave out --%s",
-                         r->device->name, config->type == TYPE_BF16 ? "bf16" : "fp16");
+        return error_set_code(err, ERROR_USAGE, "the %s device supports fp32 only%s%s",
+                              r->device->name, config->type_option ? "; drop " : "",
+                              config->type_option ? config->type_option : "");
     return 0;
 }
 
