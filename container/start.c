@@ -190,9 +190,10 @@ static int explain_log(const struct container_request *request, int log, int ans
                          request->image, request->timeout);
     snprintf(what, sizeof(what), "start of %.300s", request->image);
     enroot_explain(what, 1, text, &said);
-    return error_set(err, "%.900s%s", said.text,
-                     request->entrypoint ? "; its entry point must end by executing its arguments, "
-                                           "as exec \"$@\" does: else leave it out"
+    return error_set_code(err, said.code, "%.900s%s", said.text,
+                     request->entrypoint ? "; the image's entry point must execute its arguments "
+                                           "(exec \"$@\"); if it does not, omit "
+                                           "--megatron-entrypoint"
                                          : "");
 }
 

@@ -11,6 +11,7 @@ extern "C" {
 enum error_code {
     ERROR_FAILURE = 0, /* anything not listed below; another attempt may succeed. Exit code 1 */
     ERROR_USAGE,       /* an option, path or input is wrong: every attempt fails. Exit code 2 */
+    ERROR_BUSY,        /* others use what is needed; trying again soon may succeed. Exit code 1 */
 };
 
 /* One sentence for the user: what is wrong, where, and what to do. No newline, no program name. */

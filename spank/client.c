@@ -19,7 +19,7 @@
 #include "controller.h"
 #include "image.h"
 #include "note.h"
-#include "rendezvous.h"
+#include "rendezvous_port.h"
 #include "report.h"
 #include "request.h"
 #include "squashfs.h"
@@ -388,13 +388,13 @@ static bool is_here(const struct controller_node *node)
 static int64_t choose_port(const struct plugin *plugin, uint32_t job, uint32_t step)
 {
     const char *cluster = getenv("SLURM_CLUSTER_NAME"), *restarts = getenv("SLURM_RESTART_COUNT");
-    struct rendezvous rendezvous = {
+    struct rendezvous_step rendezvous = {
         .cluster = cluster ? cluster : "",
         .job = job,
         .step = step,
         .restarts = restarts ? (uint32_t)strtoul(restarts, NULL, 10) : 0,
-        .low = plugin->config.port_low,
-        .high = plugin->config.port_high,
+        .low = plugin->config.ports.low,
+        .high = plugin->config.ports.high,
     };
 
     for (unsigned attempt = 0; attempt < PORT_ATTEMPTS; attempt++) {

@@ -4,7 +4,7 @@
  *   daemon.c   slurmd: as root, once
  *   step.c     slurmstepd before it forks the tasks and after they ended: as root; nothing of the
  *              user's is touched
- *   task.c     the forked task: as the user, before it becomes the user's program */
+ *   task*.c    the forked task: as the user, before it becomes the user's program */
 #ifndef MEGATRON_PLUGIN_H
 #define MEGATRON_PLUGIN_H
 

@@ -92,12 +92,12 @@ registry_down
 fresh
 job srun -n1 --megatron-image="${registry}small:1" pwd
 is "$rc:$(tail -n 1 <<<"$out"):$(imports)" 0:/usr/src:0 "with the registry down an administrator's image starts by name"
-like "$out" 'using the image it was the last time' "which is said"
+like "$out" 'using the image that the name meant last time' "with a warning"
 chown 65534 "$admin"/names/*
 fresh
 job srun -n1 --megatron-image="${registry}small:1" pwd
 is "$rc" 1 "not by a name that somebody else wrote down"
-like "$out" 'is the registry running' "but the registry is asked"
+like "$out" 'check that the registry is running' "but the registry is asked"
 chown root "$admin"/names/*
 registry_again
 install -d -m 755 -o 65534 "$registry_dir/published" "$registry_dir/publisher"
@@ -109,7 +109,7 @@ registry_down
 fresh
 job srun -n1 --megatron-image="${registry}small:1" pwd
 is "$rc:$(tail -n 1 <<<"$out"):$(imports)" 0:/usr/src:0 "an image and a name of a publisher's that is not root"
-like "$out" 'using the image it was the last time' "which is said"
+like "$out" 'using the image that the name meant last time' "with a warning"
 chown "$(as_user id -u)" "$registry_dir"/published/names/*
 fresh
 job srun -n1 --megatron-image="${registry}small:1" pwd

@@ -37,7 +37,7 @@ static int writes_draft(const char *pid, const char *draft)
     return memmem(text, got, draft, strlen(draft)) != NULL;
 }
 
-/* Bytes that process 'pid' has read; -1 where it is not running. */
+/* Bytes that process 'pid' has read; -1 if it is not running. */
 static double bytes_read_by(const char *pid)
 {
     char path[64], text[512];
@@ -49,7 +49,7 @@ static double bytes_read_by(const char *pid)
     return (double)value;
 }
 
-/* Bytes that the program which writes the image has read; -1 where it is not running. */
+/* Bytes that the program that writes the image has read; -1 if it is not running. */
 static double bytes_read(const char *draft)
 {
     DIR *processes = opendir("/proc");
@@ -75,9 +75,9 @@ static void phase_of(const char *errors, char *phase, size_t size)
              found ? found : "starting");
 }
 
-/* What lies in the scratch directory. Layers may be many small files: looking must not take more
- * than a part of the time. */
-static double look_at_layers(struct progress *progress, double elapsed)
+/* Bytes in the scratch directory. Layers may be many small files: counting them must take only a
+ * small part of the time. */
+static double scratch_bytes(struct progress *progress, double elapsed)
 {
     const double pauses = 20;
     double begun = seconds_now();
@@ -89,7 +89,7 @@ static double look_at_layers(struct progress *progress, double elapsed)
     return progress->unpacked;
 }
 
-/* "(20 s, about 30 s left)" where 'done' of 'total' took 'spent' of them. */
+/* "(20 s, about 30 s left)" if 'done' of 'total' took 'spent' of them. */
 static void format_time(double elapsed, double spent, double done, double total, char *text,
                         size_t size)
 {
@@ -103,38 +103,46 @@ static void format_time(double elapsed, double spent, double done, double total,
         snprintf(text, size, "(%.0f s)", elapsed);
 }
 
-void progress_of_bytes(double bytes, double before, double total, double elapsed, char *line,
-                       size_t size)
+void progress_of_bytes(double bytes, double total, double elapsed, char *line, size_t size)
 {
     char here[32], all[32], rate[32], time[64];
 
     format_size(bytes, here, sizeof(here));
     format_size(total, all, sizeof(all));
-    format_size((bytes - before) / (elapsed > 1 ? elapsed : 1), rate, sizeof(rate));
-    format_time(elapsed, elapsed, bytes - before, total - before, time, sizeof(time));
+    format_size(bytes / (elapsed > 1 ? elapsed : 1), rate, sizeof(rate));
+    format_time(elapsed, elapsed, bytes, total, time, sizeof(time));
     snprintf(line, size, "%s of %s, %s/s %s", here, all, rate, time);
+}
+
+/* "Downloading 3 missing layers... 1.2 GB, 80.0 MB/s (15 s)" */
+static void line_of_download(const struct download *download, const char *phase, double elapsed,
+                             char *line, size_t size)
+{
+    double bytes = (double)download_bytes(download);
+    char here[32], rate[32];
+
+    format_size(bytes, here, sizeof(here));
+    format_size(bytes / (elapsed > 1 ? elapsed : 1), rate, sizeof(rate));
+    snprintf(line, size, "%s %s, %s/s (%.0f s)", phase, here, rate, elapsed);
 }
 
 static void line_of_layers(struct progress *progress, const char *errors, double elapsed,
                            char *line, size_t size)
 {
-    const struct download *download = progress->download;
-    char phase[200], figures[128], unpacked[32], rate[32];
+    char phase[200], unpacked[32], rate[32];
     double bytes;
 
     phase_of(errors, phase, sizeof(phase));
-    if (download && strncmp(phase, "Downloading", 11) == 0) {
-        progress_of_bytes((double)download_bytes(download), (double)download->before,
-                          (double)download->manifest->bytes, elapsed, figures, sizeof(figures));
-        snprintf(line, size, "%s %s", phase, figures);
+    if (progress->download && strncmp(phase, "Downloading", 11) == 0) {
+        line_of_download(progress->download, phase, elapsed, line, size);
         return;
     }
-    bytes = look_at_layers(progress, elapsed);
+    bytes = scratch_bytes(progress, elapsed);
     if (bytes == 0) {
         snprintf(line, size, "%s (%.0f s)", phase, elapsed);
         return;
     }
-    /* A look comes at most so much later than the begin. */
+    /* Unpacking began at most one report ago. */
     if (progress->unpacking == 0)
         progress->unpacking = elapsed > PROGRESS_SECONDS ? elapsed - PROGRESS_SECONDS : 0.001;
     format_size(bytes, unpacked, sizeof(unpacked));
@@ -160,7 +168,7 @@ void progress_line(struct progress *progress, const char *errors, double elapsed
     spent = elapsed - progress->writing;
     format_size(bytes, written, sizeof(written));
     format_size(bytes / (spent > 1 ? spent : 1), rate, sizeof(rate));
-    /* What was read is far ahead of what is written. */
+    /* A compressed image is smaller than its input: then the input that was read tells. */
     format_time(elapsed, spent, progress->uncompressed ? bytes : bytes_read(progress->draft),
                 progress->total, time, sizeof(time));
     snprintf(line, size, "%s written, %s/s %s", written, rate, time);
@@ -174,7 +182,7 @@ void progress_of_sum(pid_t child, double size, double elapsed, char *line, size_
     snprintf(pid, sizeof(pid), "%d", (int)child);
     bytes = bytes_read_by(pid);
     if (bytes >= 0 && bytes < size)
-        progress_of_bytes(bytes, 0, size, elapsed, line, length);
+        progress_of_bytes(bytes, size, elapsed, line, length);
     else
         snprintf(line, length, "waiting for the disk (%.0f s)", elapsed);
 }

@@ -2,6 +2,7 @@
 #include "cache_private.h"
 #include "checksum.h"
 #include "files.h"
+#include "shared_file.h"
 #include "sweep.h"
 
 #include <fcntl.h>
@@ -43,7 +44,7 @@ static int recall(const struct image_cache *cache, const char *path, const char 
     char text[RECORD_SIZE];
     char *newline, *rest;
 
-    if (small_file_read_of(path, cache->owner, text, sizeof(text)) < 0)
+    if (shared_file_read(path, cache->owner, text, sizeof(text)) < 0)
         return -1;
     newline = strchr(text, '\n');
     if (!newline || newline - text >= IMAGE_KEY_SIZE)
@@ -100,7 +101,7 @@ int image_cache_remember_job(const struct image_cache *cache, const char *job, c
     struct job_record record;
 
     find_record(cache, job, name, &record);
-    if (make_directories(record.directory, "MEGATRON_IMAGE_CACHE", err) < 0)
+    if (shared_directory_create(record.directory, "MEGATRON_IMAGE_CACHE", err) < 0)
         return -1;
     sweep_older(record.directory, JOB_SECONDS);
     return remember(cache, record.path, record.name, key, err);
@@ -126,8 +127,8 @@ void image_cache_refresh_job(const struct image_cache *cache, const char *job, c
     struct job_record record;
 
     find_record(cache, job, name, &record);
-    directory_refresh(record.jobs);
-    directory_refresh(record.directory);
+    shared_directory_refresh(record.jobs);
+    shared_directory_refresh(record.directory);
 }
 
 void image_cache_forget_job(const struct image_cache *cache, const char *job, const char *name)

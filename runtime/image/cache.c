@@ -2,6 +2,7 @@
 #include "cache_private.h"
 #include "checksum.h"
 #include "files.h"
+#include "shared_file.h"
 #include "squashfs.h"
 #include "sweep.h"
 
@@ -24,30 +25,6 @@ static int join(char *path, size_t size, const char *directory, const char *name
     int length = snprintf(path, size, "%s/%s%s", directory, name, ending);
 
     return length < 0 || (size_t)length >= size ? -1 : 0;
-}
-
-int make_directories(const char *directory, const char *variable, struct error *err)
-{
-    char path[2048];
-    struct stat info;
-
-    if (snprintf(path, sizeof(path), "%s", directory) >= (int)sizeof(path))
-        return error_set(err, "the path %.100s... is too long", directory);
-    for (char *end = path; end;) {
-        end = strchr(end + 1, '/');
-        if (end)
-            *end = '\0';
-        /* To look first has an automounter mount what it would refuse to make. */
-        if ((stat(path, &info) < 0 || !S_ISDIR(info.st_mode)) && mkdir(path, 0700) < 0 &&
-            errno != EEXIST)
-            return error_set_errno(err, errno,
-                                   "cannot make the directory %.300s; set %s to one that you can "
-                                   "write to",
-                                   path, variable);
-        if (end)
-            *end = '/';
-    }
-    return 0;
 }
 
 int image_cache_default(const char *named, const char *cache_home, const char *home,
@@ -98,12 +75,12 @@ int image_cache_open(struct image_cache *cache, const char *directory, struct er
     cache->writable = 1;
     snprintf(cache->directory, sizeof(cache->directory), "%s", directory);
     /* Whose it is is known before anything is made in it. */
-    if (make_directories(directory, "MEGATRON_IMAGE_CACHE", err) < 0 ||
+    if (shared_directory_create(directory, "MEGATRON_IMAGE_CACHE", err) < 0 ||
         check_directory(directory, cache->owner, 0, err) < 0)
         return -1;
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         if (join(path, sizeof(path), directory, parts[i], "") < 0 ||
-            make_directories(path, "MEGATRON_IMAGE_CACHE", err) < 0)
+            shared_directory_create(path, "MEGATRON_IMAGE_CACHE", err) < 0)
             return -1;
     if (access(path, W_OK) < 0)
         return error_set_errno(err, errno,
@@ -196,7 +173,7 @@ int image_cache_write(const struct image_cache *cache, const char *path, const c
     char work[2100];
 
     snprintf(work, sizeof(work), "%s/work", cache->directory);
-    return small_file_replace(path, work, text, err);
+    return shared_file_replace(path, work, text, err);
 }
 
 static int publish_open(const struct image_cache *cache, const char *key, const char *draft, int fd,

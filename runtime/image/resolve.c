@@ -1,8 +1,9 @@
-/* Which image a name stands for. */
+/* Which image a name means. */
 #include "enroot.h"
 #include "files.h"
 #include "import_private.h"
 #include "lease.h"
+#include "log.h"
 #include "process.h"
 
 #include <stdio.h>
@@ -11,8 +12,8 @@
 
 enum { DIGEST_TIMEOUT = 60, RECORD_SIZE = IMAGE_TEXT_SIZE + 80 };
 
-/* What a reference is called in the cache's records. A name in a registry stands for another image
- * on another architecture; a daemon has one image of a name. */
+/* The name of a reference in the cache's records. A name in a registry means a different image on
+ * each architecture; a daemon has one image of a name. */
 static void name_record(const struct image_request *request, char name[RECORD_SIZE])
 {
     const struct image_reference *reference = request->reference;
@@ -26,10 +27,10 @@ static void name_record(const struct image_request *request, char name[RECORD_SI
                                                : host.machine);
 }
 
-/* Somebody is asked, and other steps of the job may wait for the answer. */
+/* A question to the registry or daemon; other steps of the job may wait for the answer. */
 struct question {
     const struct image_request *request;
-    struct lease *lease; /* NULL where nobody waits */
+    struct lease *lease; /* NULL if nobody waits */
 };
 
 void image_beat(const struct image_request *request)
@@ -44,7 +45,7 @@ static int on_tick(void *argument, double elapsed)
 
     (void)elapsed;
     image_beat(question->request);
-    /* Who loses the lease only asks twice. */
+    /* A lost lease only means that two processes ask. */
     if (question->lease)
         (void)lease_beat(question->lease);
     return 0;
@@ -66,7 +67,7 @@ static int ask(const struct question *question, const char *const *argv, const c
 
     if (process_run(&process, &result, err) < 0)
         return -1;
-    snprintf(what, sizeof(what), "asking for %.300s", request->reference->text);
+    snprintf(what, sizeof(what), "looking up %.300s", request->reference->text);
     if (is_stopped(request->stop))
         return error_set(err, STOPPED);
     if (result.timed_out)
@@ -97,13 +98,13 @@ int image_recalled(const struct image_request *request, char key[IMAGE_KEY_SIZE]
     return request->shared ? image_cache_recall(request->shared, name, key) : -1;
 }
 
-/* Nobody can be asked: take the last answer, if that image is still there. */
+/* No answer: use the last one, if that image is still cached. */
 static int use_last(const struct image_request *request, char key[IMAGE_KEY_SIZE],
                     const struct error *why)
 {
     if (image_recalled(request, key) < 0 || !is_cached(request, key))
         return -1;
-    image_say(request, "%s; using the image it was the last time, %.20s...", why->text, key);
+    log_warning("%s; using the image that the name meant last time, %.20s...", why->text, key);
     return 0;
 }
 
@@ -129,12 +130,12 @@ static int ask_registry(const struct question *question, char key[IMAGE_KEY_SIZE
         return -1;
     if (use_last(request, key, err) == 0)
         return 0;
-    /* An Enroot that is missing or too old is the better reason. */
+    /* A missing or outdated Enroot is the better explanation. */
     return enroot_check(&call, &trouble) < 0 ? error_set(err, "%s", trouble.text) : -1;
 }
 
-/* The same digest stands for the same image for ever. It may be that of the image, or of a list of
- * images for several architectures, which is never the key of one. */
+/* A digest always means the same image. It may be that of the image, or of a list of images for
+ * several architectures, which is never the key of an image. */
 static int resolve_pinned(const struct question *question, char key[IMAGE_KEY_SIZE],
                           struct error *err)
 {
@@ -160,13 +161,13 @@ static int resolve_daemon(const struct question *question, int ask_daemon, char 
 
     if (ask_daemon && ask(question, argv, "sha256:", key, err) == 0)
         return image_cache_remember(request->cache, reference->text, key, err);
-    /* srun in a batch job runs where no daemon is; sbatch imported it on the submit host. */
+    /* In a batch job srun runs where there is no daemon; sbatch imported it on the submit host. */
     if (ask_daemon)
         return use_last(request, key, err);
     if (image_recalled(request, key) < 0)
         return error_set(err,
-                         "%.300s was never imported; run `megatron image import %.300s` where its "
-                         "daemon runs",
+                         "%.300s was never imported; run `megatron image import %.300s` on the "
+                         "host of its daemon",
                          reference->text, reference->text);
     return 0;
 }
@@ -182,7 +183,7 @@ static int resolve_now(const struct question *question, int ask_daemon, char key
                                 : ask_registry(question, key, err);
 }
 
-/* Steps of a job may begin at once: one of them asks. Who waited for long asks as well. */
+/* Steps of a job may start at once: one of them asks. One that has waited for long asks, too. */
 static int resolve_for_job(const struct image_request *request, int ask_daemon,
                            char key[IMAGE_KEY_SIZE], struct error *err)
 {

@@ -99,8 +99,4 @@ void image_cache_sweep_unfinished(const struct image_cache *cache);
 /* The same, and records whose image never came, a day after they were written. */
 void image_cache_sweep(const struct image_cache *cache);
 
-/* Make 'directory' and what is missing above it, for this user alone; 'variable' is where another
- * place can be named. Returns 0 or -1. */
-int make_directories(const char *directory, const char *variable, struct error *err);
-
 #endif

@@ -1,5 +1,6 @@
 #include "lease.h"
 #include "files.h"
+#include "shared_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -108,7 +109,7 @@ void lease_pause(double waited)
 {
     double pause = waited / 10;
 
-    seconds_sleep_about(pause < 0.1 ? 0.1 : pause > 2 ? 2 : pause);
+    sleep_with_jitter(pause < 0.1 ? 0.1 : pause > 2 ? 2 : pause);
 }
 
 int lease_beat(struct lease *lease)

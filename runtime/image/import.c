@@ -3,10 +3,11 @@
 #include "enroot.h"
 #include "files.h"
 #include "lease.h"
-#include "manifest.h"
+#include "log.h"
 #include "process.h"
 #include "progress.h"
 #include "scratch.h"
+#include "squashfs.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -23,25 +24,28 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAKE_ROOM "run `megatron image prune`, or set MEGATRON_IMAGE_CACHE to another place"
+#define MAKE_ROOM "run `megatron image prune`, or set MEGATRON_IMAGE_CACHE to another directory"
 
-/* An import under way, for the progress lines. */
+enum { CONTAINER_ID_SIZE = 65, REMOVE_SECONDS = 60 };
+
+/* An import in progress. */
 struct work {
     const struct image_request *request;
     struct lease lease;
     struct scratch scratch;
     char draft[4096];
     struct process_result result;
-    struct manifest manifest;
     struct download download;
     struct progress progress;
+    char container[CONTAINER_ID_SIZE]; /* the one that Enroot created in podman to export it */
     double said;
-    int lost; /* somebody took this import for dead, and the lease */
+    int lost; /* another process took this import for dead, and its lease */
 };
 
 /* --- The import itself ------------------------------------------------------------------------ */
 
-/* To who waits, and to who sweeps. Returns 0, or -1 where the lease is lost. */
+/* Show processes that wait, and those that sweep, that this one is alive. Returns 0, or -1 if the
+ * lease is lost. */
 static int show_life(struct work *work)
 {
     image_beat(work->request);
@@ -73,7 +77,8 @@ static int on_tick(void *argument, double elapsed)
     return 0;
 }
 
-/* A question to Enroot. A slow registry answers later than others have patience with a lease. */
+/* A question to Enroot. A slow registry may take longer to answer than a lease lasts without a
+ * heartbeat. */
 static struct enroot_call call_of(struct work *work)
 {
     return (struct enroot_call){.path = work->request->path,
@@ -83,7 +88,7 @@ static struct enroot_call call_of(struct work *work)
                                 .stop = work->request->stop};
 }
 
-/* Room that was missing, against what is there. The image's size is known once it is unpacked. */
+/* Add free and needed space to the error. The size of the image is known once it is unpacked. */
 static void explain_space(const struct work *work, struct error *err)
 {
     const char *const places[] = {work->request->cache->directory, work->request->temporary};
@@ -97,27 +102,63 @@ static void explain_space(const struct work *work, struct error *err)
     format_size(work->progress.total, need, sizeof(need));
     error_set(err, "%.600s (no space left: %s free in %.100s, %s in %.100s%s%s)", said.text,
               room[0], places[0], room[1], places[1],
-              work->progress.total > 0 ? "; unpacked it needs " : "",
+              work->progress.total > 0 ? "; unpacked, the image needs " : "",
               work->progress.total > 0 ? need : "");
 }
 
-/* Enroot 4.1 removes the container that it made in podman by calling docker, and in a directory
- * that is gone: the import fails when all is done, and the container stays. 'setting' gets a PATH
- * with a docker that works. */
-static int lend_docker(const struct work *work, char *setting, size_t size)
+/* The id that `podman create` prints. Of several such lines the last one is the container's. */
+static void on_line(void *argument, const char *line)
 {
-    const char *searched = environment_value(work->request->environment, "PATH");
-    char program[4096];
+    struct work *work = argument;
 
-    snprintf(program, sizeof(program), "%s/docker", work->scratch.path);
-    snprintf(setting, size, "PATH=%s:%.17000s", work->scratch.path,
-             searched ? searched : work->request->path);
-    return small_program_write(program, "#!/bin/sh\ncd / && exec podman \"$@\"\n");
+    if (strspn(line, "0123456789abcdef") == CONTAINER_ID_SIZE - 1 &&
+        line[CONTAINER_ID_SIZE - 1] == '\0')
+        snprintf(work->container, sizeof(work->container), "%s", line);
+}
+
+static int is_whole(const char *draft)
+{
+    int fd = open(draft, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), whole;
+
+    if (fd < 0)
+        return 0;
+    whole = squashfs_check(fd, draft, NULL, NULL) == 0;
+    close(fd);
+    return whole;
+}
+
+/* Enroot 4.1 removes the container that it created in podman by calling docker, which does not know
+ * it: remove it here, whether the import succeeded or not. */
+static void remove_container(struct work *work)
+{
+    const struct image_request *request = work->request;
+    const char *const argv[] = {"podman", "rm", "-f", "-v", work->container, NULL};
+    const struct process_request process = {.argv = argv,
+                                            .environment = request->environment,
+                                            .path = request->path,
+                                            .timeout = REMOVE_SECONDS,
+                                            .tick = keep_lease,
+                                            .argument = work};
+    struct process_result result;
+    struct error ignored;
+
+    if (request->reference->scheme == IMAGE_PODMAN && work->container[0])
+        process_run(&process, &result, &ignored);
+}
+
+/* Without docker, Enroot's removal of the container fails, and with it an import that is complete.
+ * mksquashfs writes the superblock last, so an image that has one is whole. */
+static int succeeded(const struct work *work)
+{
+    if (work->result.status == 0)
+        return 1;
+    return work->request->reference->scheme == IMAGE_PODMAN &&
+           !strstr(work->result.errors, "[ERROR]") && is_whole(work->draft);
 }
 
 static int say_lost(const struct image_request *request, struct error *err)
 {
-    return error_set(err, "import of %.500s was taken over by another process",
+    return error_set(err, "another process took over the import of %.500s",
                      request->reference->text);
 }
 
@@ -128,12 +169,13 @@ static int run_import(struct work *work, struct error *err)
     const char *const argv[] = {
         "enroot",     "import", "-o", work->draft, architecture ? "--arch" : text,
         architecture, text,     NULL};
-    char temporary[2100], runtime[2100], processors[64], what[IMAGE_TEXT_SIZE + 16], path[20000];
-    const char *settings[] = {temporary, runtime, processors, NULL, NULL};
+    char temporary[2100], runtime[2100], processors[64], what[IMAGE_TEXT_SIZE + 16];
+    const char *settings[] = {temporary, runtime, processors, NULL};
     struct process_request process = {.argv = argv,
                                       .path = request->path,
                                       .timeout = request->timeout,
                                       .tick = on_tick,
+                                      .line = on_line,
                                       .argument = work,
                                       .stop = request->stop};
     const char **environment;
@@ -142,14 +184,13 @@ static int run_import(struct work *work, struct error *err)
     snprintf(temporary, sizeof(temporary), "ENROOT_TEMP_PATH=%s", work->scratch.path);
     snprintf(runtime, sizeof(runtime), "ENROOT_RUNTIME_PATH=%s/run", work->scratch.path);
     snprintf(processors, sizeof(processors), "ENROOT_MAX_PROCESSORS=%d", request->processors);
-    if (request->reference->scheme == IMAGE_PODMAN && lend_docker(work, path, sizeof(path)) == 0)
-        settings[3] = path;
     environment = enroot_environment(request->environment, settings);
     if (!environment)
         return error_set(err, "out of memory");
     process.environment = environment;
     rc = process_run(&process, &work->result, err);
     free(environment);
+    remove_container(work);
     snprintf(what, sizeof(what), "import of %.500s", request->reference->text);
     if (rc < 0)
         return -1;
@@ -160,7 +201,7 @@ static int run_import(struct work *work, struct error *err)
     if (work->result.timed_out)
         return error_set(err, "%s took longer than %.0f seconds; raise %s", what, request->timeout,
                          request->timeout_option);
-    if (work->result.status == 0)
+    if (succeeded(work))
         return 0;
     enroot_explain(what, work->result.status, work->result.errors, err);
     if (strstr(work->result.errors, "No space left"))
@@ -168,7 +209,7 @@ static int run_import(struct work *work, struct error *err)
     return -1;
 }
 
-/* Whoever holds the lease of a key is the only one with a right to its drafts. */
+/* Only the holder of a key's lease may touch its drafts. */
 static void remove_drafts(const struct image_request *request, const char *key)
 {
     char directory[2100], path[4096];
@@ -190,8 +231,7 @@ static void remove_drafts(const struct image_request *request, const char *key)
         closedir(work);
 }
 
-/* In the child: publish, and write down what is wrong ("" for nothing). The caller's 'err' may be
- * in memory that the two share. */
+/* In the child: publish, and send the error's text ("" for none) to the parent. */
 static void publish_child(struct work *work, const char *key, int answer)
 {
     const struct image_request *request = work->request;
@@ -215,8 +255,8 @@ static void say_sum(const struct work *work, pid_t child, double elapsed)
     image_say(request, "importing %s: checksum: %s", request->reference->text, line);
 }
 
-/* Summing up and syncing a large image takes minutes in which others must see that this import
- * lives: a child does it. */
+/* The checksum and fsync of a large image take minutes, in which the heartbeat must go on: a child
+ * does them. */
 static int publish(struct work *work, const char *key, char *path, size_t size, struct error *err)
 {
     const struct image_request *request = work->request;
@@ -228,7 +268,7 @@ static int publish(struct work *work, const char *key, char *path, size_t size, 
     ssize_t got;
 
     if (pipe2(ends, O_CLOEXEC) < 0)
-        return error_set_errno(err, errno, "cannot publish the image");
+        return error_set_errno(err, errno, "cannot store the image in the cache");
     child = fork();
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -238,13 +278,13 @@ static int publish(struct work *work, const char *key, char *path, size_t size, 
     }
     close(ends[1]);
     if (child < 0) {
-        error_set_errno(err, errno, "cannot publish the image");
+        error_set_errno(err, errno, "cannot store the image in the cache");
         close(ends[0]);
         return -1;
     }
     answer.fd = ends[0];
     while (poll(&answer, 1, 1000) <= 0) {
-        /* Publishing is a rename: it does no harm where another does the same. */
+        /* A lost lease does no harm here: publishing is a rename. */
         (void)show_life(work);
         if (is_stopped(request->stop))
             kill(child, SIGKILL);
@@ -260,20 +300,20 @@ static int publish(struct work *work, const char *key, char *path, size_t size, 
     if (got != sizeof(said.text))
         return error_set(err, is_stopped(request->stop)
                                   ? STOPPED
-                                  : "the process that publishes the image was killed");
+                                  : "the process that stores the image in the cache was killed");
     if (said.text[0])
         return error_set(err, "%s", said.text);
     switch (image_cache_find(request->cache, key, path, size, err)) {
     case 1:
         return 0;
     case 0:
-        return error_set(err, "the image was removed as soon as it was published");
+        return error_set(err, "another process removed the image right after it was imported");
     default:
         return -1;
     }
 }
 
-/* The size of the last image of this name, 0 where there is none. */
+/* The size of the largest cached image of this name, 0 if there is none. */
 static int64_t last_size(const struct image_request *request)
 {
     struct image_entry *entries;
@@ -304,36 +344,22 @@ static int check_place(const struct image_request *request, const char *what, co
         return 0;
     format_size((double)need, need_text, sizeof(need_text));
     format_size((double)room, room_text, sizeof(room_text));
-    return error_set(err, "%.300s needs %s in the %s, and %s are free in %.300s; %s",
-                     request->reference->text, need_text, what, room_text, place, remedy);
+    return error_set(err, "the import of %.300s needs at least %s in the %s, but %.300s has %s free; %s",
+                     request->reference->text, need_text, what, place, room_text, remedy);
 }
 
-/* What an import needs at least: in the cache as much as the last image of the name, or the layers
- * in the registry, which Enroot stores less compressed than they are there; and in the temporary
- * directory the layers unpacked. Some room must be there in any case. */
+/* How large the image will be is not known yet. Both places need the configured minimum, and the
+ * cache at least as much as the last image of this name. */
 static int check_room(struct work *work, struct error *err)
 {
     const struct image_request *request = work->request;
-    const char *cache = request->cache->directory, *temporary = work->scratch.path;
-    const struct enroot_call call = call_of(work);
-    const int64_t least = 64 << 10;
-    int64_t last = last_size(request), layers, need = last > least ? last : least;
-    struct stat a, b;
+    int64_t last = last_size(request), need = request->min_free;
 
-    if (check_place(request, "image cache", cache, MAKE_ROOM, need, err) < 0)
+    if (check_place(request, "temporary directory", work->scratch.path,
+                    "set ENROOT_TEMP_PATH or TMPDIR to another directory", need, err) < 0)
         return -1;
-    if (manifest_ask(request, &call, temporary, &work->manifest) < 0)
-        return 0;
-    layers = work->manifest.bytes;
-    if (last == 0 && layers > need)
-        need = layers;
-    if (check_place(request, "temporary directory", temporary,
-                    "set ENROOT_TEMP_PATH or TMPDIR to another place", layers, err) < 0)
-        return -1;
-    /* One file system for both must have room for both. */
-    if (stat(cache, &a) == 0 && stat(temporary, &b) == 0 && a.st_dev == b.st_dev)
-        need += layers;
-    return check_place(request, "image cache", cache, MAKE_ROOM, need, err);
+    return check_place(request, "image cache", request->cache->directory, MAKE_ROOM,
+                       last > need ? last : need, err);
 }
 
 static void prepare_progress(struct work *work)
@@ -346,16 +372,15 @@ static void prepare_progress(struct work *work)
     if (enroot_info(&call, info, sizeof(info), &ignored) < 0)
         return;
     if (enroot_setting(info, "ENROOT_CACHE_PATH", cache, sizeof(cache)) == 0) {
-        download_watch(&work->download, &work->manifest, cache);
-        if (work->manifest.count > 0)
-            work->progress.download = &work->download;
+        download_watch(&work->download, cache);
+        work->progress.download = &work->download;
     }
     work->progress.uncompressed =
         enroot_setting(info, "ENROOT_SQUASH_OPTIONS", options, sizeof(options)) == 0 &&
         strstr(options, "-noD") != NULL;
 }
 
-/* All that is done and asked before the import. */
+/* Everything that comes before the import. */
 static int prepare(struct work *work, const char *key, struct error *err)
 {
     const struct image_request *request = work->request;
@@ -392,7 +417,7 @@ static int import_with_lease(struct work *work, const char *key, char *path, siz
     rc = run_import(work, err);
     if (rc == 0) {
         rc = publish(work, key, path, size, err);
-        /* Whoever took the lease has removed the draft. */
+        /* If another process took the lease, it has removed the draft. */
         if (rc < 0 && keep_lease(work, 0) < 0)
             say_lost(request, err);
     }
@@ -415,18 +440,18 @@ static int find_anywhere(const struct image_request *request, const char *key, c
         if (found == 1)
             return 1;
         if (found < 0)
-            image_say(request, "%s", err->text);
+            log_warning("%s", err->text);
     }
     found = image_cache_find(request->cache, key, path, size, err);
     if (found < 0) {
-        /* A damaged image is imported again; the new one takes its name. */
-        image_say(request, "%s", err->text);
+        /* A damaged image is imported again and replaced. */
+        log_warning("%s", err->text);
         return 0;
     }
     return found;
 }
 
-/* Somebody else imports: wait a moment, unless that took too long. */
+/* Another process imports: wait a moment, unless that takes too long. */
 static int wait_for_other(const struct image_request *request, const struct lease_watch *watch,
                           double begun, double *said, struct error *err)
 {
@@ -436,33 +461,33 @@ static int wait_for_other(const struct image_request *request, const struct leas
     if (is_stopped(request->stop))
         return error_set(err, STOPPED);
     if (request->timeout > 0 && elapsed > request->timeout)
-        return error_set(err, "%.300s was not imported within %.0f seconds by %.*s",
-                         request->reference->text, request->timeout, length, watch->seen);
+        return error_set(err, "timed out after %.0f s waiting for %.*s to import %.300s",
+                         request->timeout, length, watch->seen, request->reference->text);
     if (elapsed - *said >= PROGRESS_SECONDS) {
         *said = elapsed;
-        image_say(request, "waiting for the import of %s by %.*s (%.0f s)",
-                  request->reference->text, length, watch->seen, elapsed);
+        image_say(request, "waiting for %.*s to import %s (%.0f s)", length, watch->seen,
+                  request->reference->text, elapsed);
     }
     image_beat(request);
     lease_pause(elapsed);
     return 0;
 }
 
-/* With the lease. Returns 1, -1, or 0 where the lease was lost to another process. */
+/* With the lease. Returns 1, -1, or 0 if another process took the lease. */
 static int use_lease(struct work *work, const char *key, char *path, size_t size, struct error *err)
 {
-    /* It may have been published between the look and the lease. */
+    /* It may have been imported between the lookup and the lease. */
     int rc = find_anywhere(work->request, key, path, size, err);
 
     if (rc == 0)
         rc = import_with_lease(work, key, path, size, err) < 0 ? -1 : 1;
     lease_release(&work->lease);
-    /* Layers are many files: nobody has to wait for the end of that. */
+    /* Layers are many files: others need not wait until they are removed. */
     scratch_destroy(&work->scratch);
     if (rc > 0 || !work->lost)
         return rc;
     work->lost = 0;
-    image_say(work->request, "%s", err->text);
+    log_warning("%s", err->text);
     return 0;
 }
 

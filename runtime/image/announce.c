@@ -1,5 +1,6 @@
 #include "announce.h"
 #include "files.h"
+#include "shared_file.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -44,7 +45,7 @@ static void read_sign(const struct announcement *announcement, char *sign, size_
     small_file_read(announcement->path, sign, size);
     snprintf(directory, sizeof(directory), "%s", announcement->path);
     *strrchr(directory, '/') = '\0';
-    directory_refresh(directory);
+    shared_directory_refresh(directory);
 }
 
 /* All nodes together look about a hundred times a second, if there are not over 512. */
@@ -84,7 +85,7 @@ int announcement_wait(const struct announcement *announcement, const struct anno
                      said - begun);
             wait->say(wait->argument, line);
         }
-        seconds_sleep_about(pause);
+        sleep_with_jitter(pause);
         pause = pause * 1.5 < most ? pause * 1.5 : most;
     }
     return 0;

@@ -2,6 +2,7 @@
 #include "cache.h"
 #include "checksum.h"
 #include "files.h"
+#include "shared_file.h"
 #include "progress.h"
 #include "sweep.h"
 
@@ -108,7 +109,7 @@ static int copy_file(struct copy *copy, struct error *err)
         if (now - copy->said < PROGRESS_SECONDS)
             continue;
         copy->said = now;
-        progress_of_bytes((double)copy->done, 0, (double)copy->size, now - copy->begun, line,
+        progress_of_bytes((double)copy->done, (double)copy->size, now - copy->begun, line,
                           sizeof(line));
         progress_say(copy->request->say, copy->request->argument, "copying the image to %.300s: %s",
                      copy->request->directory, line);

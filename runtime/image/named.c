@@ -2,6 +2,7 @@
 #include "cache.h"
 #include "enroot.h"
 #include "files.h"
+#include "shared_file.h"
 #include "lease.h"
 #include "process.h"
 #include "sweep.h"
@@ -185,7 +186,7 @@ static int name_lease(const struct making *making, char *path, size_t size, stru
     char directory[4096 + 32];
 
     snprintf(directory, sizeof(directory), "%s/.megatron-%u", making->data, (unsigned)geteuid());
-    if (make_directories(directory, "ENROOT_DATA_PATH", err) < 0)
+    if (shared_directory_create(directory, "ENROOT_DATA_PATH", err) < 0)
         return -1;
     sweep_unfinished(directory);
     snprintf(path, size, "%s/%s.lease", directory, making->request->name);
@@ -204,7 +205,7 @@ static int obtain(struct making *making, const char *lease, struct error *err)
     for (;;) {
         int rc;
 
-        directory_refresh(making->data);
+        shared_directory_refresh(making->data);
         if (access(path, F_OK) == 0)
             return 0;
         rc = lease_take(&making->lease, lease, request->patience, &watch, err);
