@@ -13,7 +13,7 @@
  * copy, extraction) gets a little time even if the others used it up. */
 enum { MARGIN_SECONDS = 240, RELEASE_SECONDS = 60, STOP_GRACE_SECONDS = 3 };
 
-enum { WORDS = 40, NUMBERS = 5 };
+enum { WORDS = 40, NUMBERS = 6 };
 
 /* A command line under construction. */
 struct line {
@@ -61,6 +61,7 @@ static void add_options(const struct importer *importer, struct line *line)
     add_number(line, "--nodes", importer->nodes);
     if (importer->job && !importer->imports)
         add(line, "--wait");
+    add_number(line, "--processors", importer->processors);
     add_text(line, "--container", importer->container);
     add_number(line, "--timeout", importer->timeout);
 }
@@ -144,8 +145,7 @@ static int read_path(const struct process_request *request, const char *output, 
     size_t length = strcspn(output, "\n");
 
     if (output[0] != '/' || length >= size || (output[length] && output[length + 1]))
-        return error_set(err,
-                         "`%s get` printed \"%.*s%s\" instead of the path of a squashfs file",
+        return error_set(err, "`%s get` printed \"%.*s%s\" instead of the path of a squashfs file",
                          request->argv[0], (int)(length < 200 ? length : 200), output,
                          output[length] && output[length + 1] ? "..." : "");
     memcpy(path, output, length);

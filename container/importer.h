@@ -28,6 +28,7 @@ struct importer {
     int64_t stage_max, min_free;
     const char *job, *step; /* names that no other job and no other step has */
     int nodes;              /* of the step */
+    int processors;         /* that an import may use */
     int imports;            /* this node imports, the others wait for it */
     const char *container;  /* name of a container to keep; then the program prints nothing */
     int64_t timeout;        /* seconds */

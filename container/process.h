@@ -34,8 +34,8 @@ struct process_result {
 int process_run(const struct process_request *request, struct process_result *result,
                 struct error *err);
 
-/* Find 'name' in the directories of 'path'; a name with a slash is a path already. Returns 0 and the
- * full name, or -1 if there is no such executable file. */
+/* Find 'name' in the directories of 'path'; a name with a slash is a path already. Returns 0 and
+ * the full name, or -1 if there is no such executable file. */
 int process_find(const char *name, const char *path, char *full, size_t size);
 
 /* The line of 'errors' that best explains a failure: the last "[ERROR] ..." of Enroot without the

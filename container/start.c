@@ -191,10 +191,11 @@ static int explain_log(const struct container_request *request, int log, int ans
     snprintf(what, sizeof(what), "start of %.300s", request->image);
     enroot_explain(what, 1, text, &said);
     return error_set_code(err, said.code, "%.900s%s", said.text,
-                     request->entrypoint ? "; the image's entry point must execute its arguments "
-                                           "(exec \"$@\"); if it does not, omit "
-                                           "--megatron-entrypoint"
-                                         : "");
+                          request->entrypoint
+                              ? "; the image's entry point must execute its arguments "
+                                "(exec \"$@\"); if it does not, omit "
+                                "--megatron-entrypoint"
+                              : "");
 }
 
 static int launch_and_wait(const struct container_request *request, struct launch *launch,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arguments of the plugin in plugstack.conf: one table, and one function for each kind of value.
+/* The arguments of the plugin in plugstack.conf: one table, and one function for each kind of
+ * value.
  */
 #include "settings.h"
 

@@ -21,9 +21,8 @@ static bool is_numbers(const char *list)
 /* The list that names the GPUs of a task, the first that applies:
  *
  *     CUDA_VISIBLE_DEVICES has names (MIG instances, UUIDs)  that list
- *     a device cgroup hides GPUs from the task               the device files that it can open, since
- *                                                            Slurm's own list then counts from 0
- *     Slurm names GPUs (SLURM_STEP_GPUS)                     Slurm's numbers
+ *     a device cgroup hides GPUs from the task               the device files that it can open,
+ * since Slurm's own list then counts from 0 Slurm names GPUs (SLURM_STEP_GPUS) Slurm's numbers
  *     otherwise                                              CUDA_VISIBLE_DEVICES, the user's */
 static const char *gpu_list(const struct share_found *found)
 {
@@ -292,11 +291,11 @@ static const struct {
     enum visible visible;
 } visible_table[] = {
     /* has numbers  others hidden  PCI order  is 0,1,... */
-    {NO, ANY, ANY, ANY, KEEP},           /* names are unambiguous already */
-    {YES, YES, ANY, ANY, POSITIONS},     /* CUDA numbers what is left from 0 */
-    {YES, NO, YES, ANY, PCI_NUMBERS},    /* both orders agree */
-    {YES, NO, NO, NO, PCI_NUMBERS},      /* device files are not in PCI order: translate */
-    {YES, NO, NO, YES, UUIDS},           /* file numbers or positions? UUIDs leave no doubt */
+    {NO, ANY, ANY, ANY, KEEP},        /* names are unambiguous already */
+    {YES, YES, ANY, ANY, POSITIONS},  /* CUDA numbers what is left from 0 */
+    {YES, NO, YES, ANY, PCI_NUMBERS}, /* both orders agree */
+    {YES, NO, NO, NO, PCI_NUMBERS},   /* device files are not in PCI order: translate */
+    {YES, NO, NO, YES, UUIDS},        /* file numbers or positions? UUIDs leave no doubt */
 };
 
 static bool matches(int expected, bool fact)
@@ -357,11 +356,10 @@ void grants_visible(const struct grants *grants, const struct share_found *found
     if (choice != POSITIONS && choice != PCI_NUMBERS)
         return;
     for (size_t i = 0; i < count; i++)
-        share_list_add(
-            visible, "%d",
-            choice == POSITIONS
-                ? (int)i
-                : topology_gpu_index(grants->topology, &grants->grants[positions[i]].pci));
+        share_list_add(visible, "%d",
+                       choice == POSITIONS ? (int)i
+                                           : topology_gpu_index(grants->topology,
+                                                                &grants->grants[positions[i]].pci));
 }
 
 void grants_names(const struct grants *grants, char names[SHARE_LIST])

@@ -107,8 +107,7 @@ static int start_kept(const struct image_node *node, const char *name, pid_t *ho
     int rc = start_container(node, name, holder, err);
 
     for (int tries = 1;
-         rc < 0 && tries < LOCK_TRIES && err->code == ERROR_BUSY && seconds_now() < end;
-         tries++) {
+         rc < 0 && tries < LOCK_TRIES && err->code == ERROR_BUSY && seconds_now() < end; tries++) {
         seconds_sleep(0.2);
         rc = start_container(node, name, holder, err);
     }
@@ -150,6 +149,7 @@ static int get_image(const struct image_node *node, char *path, size_t size, str
     importer.job = node->job;
     importer.step = node->step;
     importer.nodes = node->nodes;
+    importer.processors = node->processors;
     importer.imports = node->imports || node->nodes == 1;
     importer.container = node->settings->container;
     importer.say = node->say;

@@ -24,6 +24,7 @@ struct image_node {
     const char *gpus;               /* GPUs that NVIDIA's hook makes visible; "" for none */
     bool imports;                   /* this node imports, the others of the step wait */
     int nodes;
+    int processors;
     int lifetime; /* the read end of the pipe whose other end slurmstepd holds */
     void (*say)(void *argument, const char *line);
     void *argument;

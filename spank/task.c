@@ -4,13 +4,14 @@
  * How the tasks of a step start, step by step. Tasks of a node share memory (share.h); nodes share
  * nothing but Slurm and, for images, the cache of the user.
  *
- *  1. Every task reads its facts (rank, GPUs, CPUs) into the shared memory and arrives. The last one
- *     to arrive is the leading task. The others wait, for MEET_SECONDS at most.        [meet]
- *  2. The leading task decides for all: checks, rendezvous, placement.                 [task_decide.c]
+ *  1. Every task reads its facts (rank, GPUs, CPUs) into the shared memory and arrives. The last
+ * one to arrive is the leading task. The others wait, for MEET_SECONDS at most.        [meet]
+ *  2. The leading task decides for all: checks, rendezvous, placement. [task_decide.c]
  *  3. With an image, the leading task runs the importer as the user and starts the container, while
  *     the others wait. All of them are called megatron-image meanwhile: Slurm does not signal a
  *     process that is called slurmstepd, and an import must be cancellable. SIGTERM sets a flag in
- *     the leading task, which undoes its work and exits; the others exit at once.  [task_container.c]
+ *     the leading task, which undoes its work and exits; the others exit at once.
+ * [task_container.c]
  *  4. Every task binds itself, sets its environment, and joins the container.          [apply]
  *
  * If anything fails, the step must end on all nodes, with one message:              [task_fail.c]
@@ -23,8 +24,8 @@
  *  7. The task that has printed its report ignores SIGTERM, and sends it to the step four times
  *     within 1.6 s (tasks that start late must get it, too). Tasks that have not reached their
  *     program exit with code 1.
- *  8. It returns -1, Slurm ends the task, and slurmstepd sends SIGTERM, then SIGKILL, until the step
- *     is gone on all nodes (step_exit in step.c). */
+ *  8. It returns -1, Slurm ends the task, and slurmstepd sends SIGTERM, then SIGKILL, until the
+ * step is gone on all nodes (step_exit in step.c). */
 #include "task_private.h"
 
 #include <errno.h>
@@ -67,9 +68,10 @@ static void report_kept(const struct task *task, const char *left)
     for (size_t i = 0; i < sizeof(layout) / sizeof(layout[0]); i++)
         other |= strstr(left, contract_name(layout[i])) != NULL;
     if (other && task->facts.node_rank == 0)
-        slurm_spank_log("megatron: %s: warning: variables of the job override the options that were "
-                        "checked: %s; unset them",
-                        task->facts.node, left);
+        slurm_spank_log(
+            "megatron: %s: warning: variables of the job override the options that were "
+            "checked: %s; unset them",
+            task->facts.node, left);
     else if (left[0] && task->plugin->settings.verbose)
         slurm_spank_log("megatron: %s: kept as exported: %s", task->facts.node, left);
 }
@@ -114,8 +116,8 @@ static int read_own(struct task *task, struct error *err)
     struct share_found *found = &share->task[task->facts.local].found;
 
     if (task->facts.local >= share->tasks)
-        return error_set(err, "Slurm numbers this task %u of %u tasks on the node", task->facts.local,
-                         share->tasks);
+        return error_set(err, "Slurm numbers this task %u of %u tasks on the node",
+                         task->facts.local, share->tasks);
     found->rank = task->facts.rank;
     if (cpuset_of_thread(&found->cpus, err))
         return -1;

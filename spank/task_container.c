@@ -19,15 +19,15 @@ static void say_image(void *argument, const char *line)
     task_warn(argument, line);
 }
 
-/* Let the import use the CPUs of all tasks, which do not need them yet. */
-static void use_all_cpus(const struct share *share)
+/* Let the import use the CPUs of all tasks, which do not need them yet. Returns how many. */
+static int use_all_cpus(const struct share *share)
 {
     struct cpuset all = share->task[0].found.cpus;
     struct error err;
 
     for (uint32_t i = 1; i < share->tasks; i++)
         cpuset_unite(&all, &share->task[i].found.cpus);
-    cpuset_bind_thread(&all, &err);
+    return cpuset_bind_thread(&all, &err) ? 1 : (int)cpuset_count(&all);
 }
 
 /* The GPUs of all tasks of the node for NVIDIA's hook; Slurm's numbers if the driver does not know
@@ -99,7 +99,7 @@ static int start_container(struct task *task, struct error *err)
     list_gpus(share, gpus);
     for (uint32_t i = 0; i < share->tasks; i++)
         node.imports |= share->task[i].found.rank == 0;
-    use_all_cpus(share);
+    node.processors = use_all_cpus(share);
     undoing = 1;
     rc = image_start(&node, &holder, err);
     undoing = 0;

@@ -18,10 +18,10 @@ struct task {
 
 /* The name of a process decides whether Slurm's signals reach it: proctrack/linuxproc never signals
  * a process called slurmstepd, which is what a task is called until it executes the user's program.
- * A task that waits takes one of these names meanwhile, so that scancel, and the SIGTERM that another
- * node sends on failure, can end it. */
+ * A task that waits takes one of these names meanwhile, so that scancel, and the SIGTERM that
+ * another node sends on failure, can end it. */
 #define TASK_NAME_IMAGE "megatron-image" /* waits for the container, or gets the image */
-#define TASK_NAME_WAIT "megatron-wait"   /* waits until another task has reported an error */
+#define TASK_NAME_WAIT  "megatron-wait"  /* waits until another task has reported an error */
 
 /* Run with another process name; 'before' (17 bytes) gets the name to restore. */
 void task_rename(const char *name, char before[17]);

@@ -33,6 +33,8 @@ static const struct option options[] = {
      NULL, 0, 1 << 30},
     {"min-free", OPTION_TEXT, AT(min_free), "SIZE",
      "import, get: refuse to import with less free space (default: 1G)", NULL, 0, 0},
+    {"processors", OPTION_INT, AT(processors), "N",
+     "import, get: CPUs to use (default: all that this process may use)", NULL, 1, 1 << 20},
     {"arch", OPTION_TEXT, AT(arch), "NAME",
      "import, get: image for x86_64, aarch64 or ppc64le (default: this machine)", NULL, 0, 0},
     {"output", OPTION_TEXT, AT(output), "FILE", "import: also copy the image to FILE", NULL, 0, 0},
@@ -52,7 +54,8 @@ static const struct option options[] = {
     {"job", OPTION_TEXT, AT(job), "NAME", "unique name of the job: look the image up once per job",
      NULL, 0, 0},
     {"step", OPTION_TEXT, AT(step), "NAME", "unique name of the job step", NULL, 0, 0},
-    {"nodes", OPTION_INT, AT(nodes), "N", "nodes of the step; one of them imports", NULL, 1, 1 << 24},
+    {"nodes", OPTION_INT, AT(nodes), "N", "nodes of the step; one of them imports", NULL, 1,
+     1 << 24},
     {"wait", OPTION_FLAG, AT(wait), NULL, "another node of the step imports; wait for it", NULL, 0,
      0},
     {"container", OPTION_TEXT, AT(container), "NAME",
@@ -150,8 +153,8 @@ const stop_flag *image_catch_signals(int once)
     return &interrupted;
 }
 
-/* Copy the image, sharing its blocks if the file system can. Not a hard link: changing the file must
- * not change the cached image. */
+/* Copy the image, sharing its blocks if the file system can. Not a hard link: changing the file
+ * must not change the cached image. */
 static int put_output(const char *path, const char *output, struct error *err)
 {
     char draft[4096];
@@ -198,12 +201,12 @@ int image_prepare(const struct image_options *given, const char *uri,
     request->timeout = (double)given->timeout;
     request->timeout_option = "--timeout";
     request->patience = LEASE_SECONDS;
-    request->processors = count_processors();
+    request->processors = given->processors > 0 ? (int)given->processors : count_processors();
     request->say = say_line;
     if (image_reference_parse("URI", uri, reference, err) < 0)
         return -1;
-    if (given->min_free && parse_size("--min-free", given->min_free, 1000, 0, INT64_MAX,
-                                      &request->min_free, err) < 0)
+    if (given->min_free &&
+        parse_size("--min-free", given->min_free, 1000, 0, INT64_MAX, &request->min_free, err) < 0)
         return -1;
     if (given->arch) {
         request->architecture = image_architecture(given->arch);

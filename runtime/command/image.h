@@ -13,7 +13,7 @@ struct image_options {
     const char *output, *cache, *arch, *max_size;
     const char *shared_cache, *publisher, *stage, *stage_max, *min_free;
     const char *job, *step, *container, *importer;
-    int64_t keep_days, timeout, nodes;
+    int64_t keep_days, timeout, nodes, processors;
     int wait;
 };
 

@@ -79,8 +79,8 @@ int image_run_get(const struct image_options *given, const char *uri, struct err
     int rc;
 
     if (check_step(given, err) < 0 ||
-        (given->stage_max && parse_size("--stage-max", given->stage_max, 1000, 1, INT64_MAX,
-                                        &get.stage_max, err) < 0))
+        (given->stage_max &&
+         parse_size("--stage-max", given->stage_max, 1000, 1, INT64_MAX, &get.stage_max, err) < 0))
         return -1;
     /* Slurm and the plugin may both send SIGTERM: a second one must not cut the clean-up short. */
     get.request.stop = image_catch_signals(0);

@@ -344,7 +344,8 @@ static int check_place(const struct image_request *request, const char *what, co
         return 0;
     format_size((double)need, need_text, sizeof(need_text));
     format_size((double)room, room_text, sizeof(room_text));
-    return error_set(err, "the import of %.300s needs at least %s in the %s, but %.300s has %s free; %s",
+    return error_set(err,
+                     "the import of %.300s needs at least %s in the %s, but %.300s has %s free; %s",
                      request->reference->text, need_text, what, place, room_text, remedy);
 }
 

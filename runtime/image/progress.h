@@ -24,8 +24,8 @@ struct progress {
 void progress_line(struct progress *progress, const char *errors, double elapsed, char *line,
                    size_t size);
 
-/* The same for process 'child', which computes the checksum of a file of 'size' bytes and then waits
- * for the disk. */
+/* The same for process 'child', which computes the checksum of a file of 'size' bytes and then
+ * waits for the disk. */
 void progress_of_sum(pid_t child, double size, double elapsed, char *line, size_t length);
 
 /* One line about 'bytes' of 'total' after 'elapsed' seconds: "1.2 GB of 5.5 GB, 200.0 MB/s (6 s,

@@ -105,7 +105,7 @@ like "$out" "visible=0,1 order=FASTEST_FIRST" "an order of the user's is left al
 try as_user srun -N2 -n2 --gres=gpu:8 --megatron-tp=1 bash -c 'echo $NCCL_SOCKET_IFNAME'
 like "$out" "^\^docker,lo,veth$" "EFA: NCCL's sockets stay off docker's bridges"
 like "$out" "^megatron: n1: 2 EFA devices, but no libfabric: NCCL will use TCP" "a silent fallback to TCP is said"
-like "$out" "^megatron: n1: only [0-9]+ KiB of memory may be locked, too little for RDMA" "so is a small limit of locked memory"
+like "$out" "^megatron: n1: only [0-9]+ KiB of memory can be locked, too little for RDMA" "so is a small limit of locked memory"
 is "$(grep -c '^megatron: n2' <<<"$out")" 0 "by one node for all"
 
 # --- one discovery ----------------------------------------------------------------------------------

@@ -34,7 +34,8 @@ static void test_directories(void)
     snprintf(path, sizeof(path), "%s/a/b", home);
     mkdir(home, 0755);
     automounted = home;
-    is_int(shared_directory_create(path, "PLACE", &err), 0, "directories in a home that is mounted");
+    is_int(shared_directory_create(path, "PLACE", &err), 0,
+           "directories in a home that is mounted");
     ok(stat(path, &status) == 0 && S_ISDIR(status.st_mode), "are there");
     automounted = missing;
     is_int(shared_directory_create(missing, "PLACE", &err), -1, "in one that is not");

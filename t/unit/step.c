@@ -348,7 +348,8 @@ static const struct {
      "0 0000:20:00.0 MIG-GPU-aaaaaaaa-0000-0000-0000-000000000000/1/0;"
      "0 0000:90:00.0 MIG-GPU-cccccccc-0000-0000-0000-000000000000/1/0",
      NULL, NULL},
-    {"GPUs that the driver does not know", "8,9", "8,9", 0, "  ;  ", NULL, "GPU 8 assigned by Slurm is unknown"},
+    {"GPUs that the driver does not know", "8,9", "8,9", 0, "  ;  ", NULL,
+     "GPU 8 assigned by Slurm is unknown"},
     {"none", "", "", 0, "  ;  ", NULL, NULL},
     {"a MIG instance that does not name its GPU", "0", "MIG-12345678-0000-0000-0000-000000000000",
      0, "  ;  ", NULL, "the GPU of MIG-12345678-0000-0000-0000-000000000000 is unknown"},
@@ -363,7 +364,8 @@ static const struct {
     {"the same with --gpu-bind=none", "", "", 0, "0 0000:40:00.0 ;1 0000:90:00.0 ", "1,2", NULL},
     {"a device cgroup that is wider than the list", "1", "1", WISH_GPU_BIND, "  ;  ", "1,2",
      "task 0 can open GPUs 1,2, so the list 1 is ambiguous"},
-    {"the user's list within a device cgroup", "", "1", 0, "  ;  ", "1,2", "the list 1 is ambiguous"},
+    {"the user's list within a device cgroup", "", "1", 0, "  ;  ", "1,2",
+     "the list 1 is ambiguous"},
     {"a list that was too long", "0,1", "?", 0, "  ;  ", NULL, "GPU ? assigned by Slurm"},
     {"the job's GPUs, of which the step has none", "0,1", "", 0, "  ;  ", "", NULL},
 };
