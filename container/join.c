@@ -140,7 +140,7 @@ static int enter_workdir(const char *holders, int entrypoint, const char *workdi
     }
     if (chdir(workdir) < 0)
         return error_set_errno(err, errno,
-                               "the directory %.300s cannot be entered in the container", workdir);
+                               "cannot change to the directory %.300s in the container", workdir);
     return 0;
 }
 

@@ -41,7 +41,7 @@ void step_user_init(struct plugin *plugin, spank_t spank)
     if (!plugin->used)
         return;
     if (spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &tasks) != ESPANK_SUCCESS) {
-        error_set(&err, "Slurm does not tell how many tasks this node has");
+        error_set(&err, "Slurm does not provide the number of tasks of this node");
         plugin_defer(plugin, &err);
         return;
     }
@@ -52,7 +52,7 @@ void step_user_init(struct plugin *plugin, spank_t spank)
     /* Closed when this process ends, however that happens: then the container ends too. */
     if (pipe2(plugin->lifetime, O_CLOEXEC) < 0) {
         plugin->lifetime[0] = plugin->lifetime[1] = -1;
-        error_set_errno(&err, errno, "slurmstepd cannot make a pipe");
+        error_set_errno(&err, errno, "slurmstepd cannot create a pipe");
         plugin_defer(plugin, &err);
     }
 }

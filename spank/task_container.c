@@ -16,7 +16,7 @@ enum { IMAGE_MARGIN_SECONDS = 600 };
 
 static void say_image(void *argument, const char *line)
 {
-    task_warn(argument, line);
+    task_note(argument, line);
 }
 
 /* Let the import use the CPUs of all tasks, which do not need them yet. Returns how many. */

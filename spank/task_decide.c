@@ -18,9 +18,14 @@
 #include "rendezvous.h"
 #include "report.h"
 
-void task_warn(const struct task *task, const char *text)
+void task_note(const struct task *task, const char *text)
 {
     slurm_spank_log("megatron: %s: %s", task->facts.node, text);
+}
+
+void task_warn(const struct task *task, const char *text)
+{
+    slurm_spank_log("megatron: %s: warning: %s", task->facts.node, text);
 }
 
 static int check_versions(const struct task *task, struct error *err)
@@ -32,11 +37,11 @@ static int check_versions(const struct task *task, struct error *err)
         (strcmp(note->version, plugin_version_text()) == 0 && note->contract == CONTRACT_VERSION))
         return 0;
     snprintf(text, sizeof(text),
-             "warning: plugin version %s (for Slurm %s) on the submit host, %s (for Slurm %s) here",
+             "plugin version %s (for Slurm %s) on the submit host, %s (for Slurm %s) here",
              note->version, note->slurm, plugin_version_text(), plugin_slurm_text());
     if (note->contract != CONTRACT_VERSION)
         return error_set(err, "incompatible plugin versions: %s; install one version everywhere",
-                         text + strlen("warning: "));
+                         text);
     task_warn(task, text);
     return 0;
 }
@@ -81,13 +86,14 @@ static void show(const struct task *task)
 }
 
 /* Print each line of 'rest', which is modified. */
-static void print_notes(const struct task *task, char *rest)
+static void print_lines(const struct task *task, char *rest,
+                        void (*print)(const struct task *task, const char *text))
 {
     char *line;
 
     while ((line = strsep(&rest, "\n")))
         if (line[0])
-            task_warn(task, line);
+            print(task, line);
 }
 
 /* Counts may be right and groups still be split over nodes: that depends on --distribution. */
@@ -142,16 +148,16 @@ int task_decide(struct task *task, struct error *err)
         if (rendezvous_find(task->spank, facts, &plugin->config, plugin->share, err))
             return -1;
         if (!plugin->share->master[0])
-            task_warn(task, "warning: cannot determine which node runs rank 0; set MASTER_ADDR");
+            task_warn(task, "cannot determine which node runs rank 0; set MASTER_ADDR");
     }
     if (place_tasks(plugin->share, &input, &task->notes, err))
         return error_prefix(err, "%s", facts->node);
     check_fabric(task);
-    print_notes(task, task->notes.warnings);
+    print_lines(task, task->notes.warnings, task_warn);
     /* A user who lists CPUs wants to know which do not exist; one node's answer is enough. */
     if (settings->verbose ||
         (settings->bind[0] >= '0' && settings->bind[0] <= '9' && facts->node_rank == 0))
-        print_notes(task, task->notes.text);
+        print_lines(task, task->notes.text, task_note);
     if (settings->show)
         show(task);
     return 0;

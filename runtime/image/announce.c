@@ -15,7 +15,7 @@ int announcement_open(struct announcement *announcement, const struct image_cach
 {
     if (strchr(step, '/') || snprintf(announcement->path, sizeof(announcement->path),
                                       "%s/work/step-%s.lease", cache->directory, step) >= 3000)
-        return error_set(err, "the step's name %.100s cannot be a file's name", step);
+        return error_set(err, "the name %.100s of the step cannot be used as a file name", step);
     return 0;
 }
 
@@ -70,17 +70,16 @@ int announcement_wait(const struct announcement *announcement, const struct anno
             return error_set(err, STOPPED);
         if (lease_silence(&watch, sign, wait->patience) > wait->patience)
             return error_set(err,
-                             "no image came, and the node that imports it has shown no sign of "
-                             "life for %.0f seconds; is %.300s on a file system that all nodes "
-                             "share?",
+                             "the node that imports the image has sent no heartbeat for %.0f "
+                             "seconds; check that all nodes share the directory of %.300s",
                              wait->patience, announcement->path);
         if (wait->timeout > 0 && seconds_now() - begun > wait->timeout)
-            return error_set(err, "the image was not imported within %.0f seconds by another node",
+            return error_set(err, "timed out after %.0f s waiting for another node to import the image",
                              wait->timeout);
         if (seconds_now() - said > silence) {
             said = seconds_now();
             silence = NEXT_WORDS;
-            snprintf(line, sizeof(line), "waiting for the image, which %.*s imports (%.0f s)",
+            snprintf(line, sizeof(line), "waiting for %.*s to import the image (%.0f s)",
                      sign[0] ? (int)strcspn(sign, ",") : 12, sign[0] ? sign : "another node",
                      said - begun);
             wait->say(wait->argument, line);

@@ -39,9 +39,9 @@ int image_cache_default(const char *named, const char *cache_home, const char *h
     else if (home && home[0] == '/')
         length = snprintf(directory, size, "%s/.cache/megatron/images", home);
     else
-        return error_set(err, "no place for images: neither MEGATRON_IMAGE_CACHE nor HOME is set");
+        return error_set(err, "cannot choose an image cache: neither MEGATRON_IMAGE_CACHE nor HOME is set");
     if (length < 0 || (size_t)length >= size || directory[0] != '/')
-        return error_set(err, "MEGATRON_IMAGE_CACHE must be an absolute path of moderate length");
+        return error_set(err, "MEGATRON_IMAGE_CACHE must be an absolute path of less than 2,000 characters");
     return 0;
 }
 
@@ -62,7 +62,7 @@ static int check_directory(const char *path, uid_t owner, int sticky_will_do, st
                          (unsigned)info.st_uid, owner ? "you or its publisher" : "root");
     if ((info.st_mode & 022) && !(sticky_will_do && (info.st_mode & S_ISVTX)))
         return error_set(
-            err, "others may write to %.300s; `chmod go-w` it to use it as an image cache", path);
+            err, "other users can write to the image cache %.300s; run `chmod go-w` on it", path);
     return 0;
 }
 
@@ -327,7 +327,7 @@ int image_entry_verify(const struct image_entry *entry, struct error *err)
         rc = sum_file(fd, entry->path, &checksum, err);
     if (rc == 0 && checksum != entry->checksum)
         rc = error_set(err,
-                       "%.300s is damaged: its checksum is not the recorded one; import it again",
+                       "%.300s is damaged: its checksum differs from the recorded one; import it again",
                        entry->path);
     close(fd);
     return rc;

@@ -98,7 +98,7 @@ int lease_take(struct lease *lease, const char *path, double patience, struct le
         }
         taken = place_file(lease);
         if (taken < 0)
-            return error_set_errno(err, errno, "cannot write in the directory of %.300s", path);
+            return error_set_errno(err, errno, "cannot create the lease %.300s", path);
         if (taken)
             return 1;
     }

@@ -35,7 +35,7 @@ static int find_data(const struct named_request *request, char *data, size_t siz
         return -1;
     return enroot_setting(info, name, data, size) == 0
                ? 0
-               : error_set(err, "enroot info does not tell %s", name);
+               : error_set(err, "the output of `enroot info` has no %s", name);
 }
 
 /* In the container itself: it comes and goes with it. */
@@ -126,10 +126,10 @@ static int extract(struct making *making, const char *draft, struct error *err)
     if (is_stopped(request->stop))
         return error_set(err, STOPPED);
     if (result.timed_out)
-        return error_set(err, "making the container %s took longer than %.0f seconds",
+        return error_set(err, "creating the container %s took longer than %.0f seconds",
                          request->name, request->timeout);
     if (result.status != 0)
-        return enroot_explain("making the container", result.status, result.errors, err);
+        return enroot_explain("creating the container", result.status, result.errors, err);
     return 0;
 }
 
@@ -221,8 +221,9 @@ static int obtain(struct making *making, const char *lease, struct error *err)
         if (is_stopped(request->stop))
             return error_set(err, STOPPED);
         if (seconds_now() - begun > request->timeout)
-            return error_set(err, "the container %s is being made for over %.0f seconds",
-                             request->name, request->timeout);
+            return error_set(err, "timed out after %.0f s waiting for another process to create the "
+                             "container %s",
+                             request->timeout, request->name);
         lease_pause(seconds_now() - begun);
     }
 }

@@ -43,11 +43,11 @@ static int make_room(const struct image_cache *stage, int64_t limit, int64_t nee
     }
     free(entries);
     if (limit > 0 && total + need > limit)
-        return error_set(err, "an image of %" PRId64 " MB does not fit below image_stage_max",
+        return error_set(err, "an image of %" PRId64 " MB exceeds image_stage_max",
                          need / 1000000);
     if (statvfs(stage->directory, &disk) == 0 &&
         need >= (int64_t)disk.f_bavail * (int64_t)disk.f_frsize)
-        return error_set(err, "no room in %.300s: %" PRId64 " MB needed, %" PRId64 " MB free",
+        return error_set(err, "not enough space in %.300s: %" PRId64 " MB needed, %" PRId64 " MB free",
                          stage->directory, need / 1000000,
                          (int64_t)disk.f_bavail * (int64_t)disk.f_frsize / 1000000);
     return 0;
@@ -57,8 +57,8 @@ static int take_too_long(const struct stage_request *request, struct error *err)
 {
     return error_set(
         err,
-        "copying the image to %.300s took longer than %.0f seconds; it is started from "
-        "where it is",
+        "copying the image to %.300s took longer than %.0f seconds; it is started from the "
+        "cache",
         request->directory, request->timeout);
 }
 
@@ -165,7 +165,7 @@ static int lock(const struct stage_request *request, const char *own, struct err
         if (seconds_now() - said > PROGRESS_SECONDS) {
             said = seconds_now();
             progress_say(request->say, request->argument,
-                         "waiting for another job that copies to %.300s (%.0f s)",
+                         "waiting for another job that copies the image to %.300s (%.0f s)",
                          request->directory, said - begun);
         }
         seconds_sleep(0.1);
@@ -185,8 +185,8 @@ int image_stage(const struct stage_request *request, char *path, size_t size, st
         return error_set_errno(err, errno, "cannot use image_stage=%.300s", directory);
     if (!S_ISDIR(place.st_mode) || ((place.st_mode & 022) && !(place.st_mode & S_ISVTX)))
         return error_set(err,
-                         "image_stage=%.300s is not used: others could exchange what is in it; "
-                         "`chmod 1777` it",
+                         "image_stage=%.300s is not used: other users could replace its contents; "
+                         "run `chmod 1777` on it",
                          directory);
     snprintf(own, sizeof(own), "%.900s/%u", directory, (unsigned)geteuid());
     if (image_cache_open(&stage, own, err) < 0)

@@ -30,7 +30,7 @@ like "$(image verify)" '1 images are intact' "verify"
 printf X | dd of="$path" bs=1 seek=5000 conv=notrunc 2>/dev/null
 out=$(image verify); rc=$?
 is "$rc" 1 "a damaged image"
-like "$out" 'is damaged: its checksum is not the recorded one' "is named"
+like "$out" 'is damaged: its checksum differs from the recorded one' "is named"
 truncate -s 5000 "$path"
 out=$(image import "${registry}small:1"); rc=$?
 is "$rc" 0 "a truncated image is imported again"

@@ -127,10 +127,10 @@ refused() {
 }
 refused 'srun: error: megatron: --megatron-mounts needs --megatron-image' "mounts without an image" --megatron-mounts=/tmp:/x true
 refused 'srun: error: megatron: --megatron-image=ubuntu is neither a path nor' "a bare name" --megatron-image=ubuntu true
-refused 'srun: error: megatron: .*the character \$ in an image' "a path that Enroot would evaluate" --megatron-image='/tmp/$(id).sqsh' true
+refused 'srun: error: megatron: .*the character \$ in the name of an image' "a path that Enroot would evaluate" --megatron-image='/tmp/$(id).sqsh' true
 refused 'srun: error: megatron: .*the target /x is given twice' "a target twice" --megatron-image="$image" --megatron-mounts=/tmp:/x,/usr:/x true
 job env PYXIS_CONTAINER_IMAGE=x srun -n1 --megatron-image="$image" true
-like "$out" 'both ask for an image' "not when Pyxis is asked for one too"
+like "$out" 'cannot be used together' "not when Pyxis is asked for one too"
 refused 'megatron: n[1-4]: --megatron-mounts: cannot mount /nowhere: No such file' "a source that is missing" --megatron-image="${registry}small:1" --megatron-mounts=/nowhere:/x true
 unlike "$out" 'importing' "before anything is imported"
 refused 'megatron: n[1-4]: --megatron-image: cannot open /nowhere.sqsh' "a file that is missing" --megatron-image=/nowhere.sqsh true
@@ -138,7 +138,7 @@ echo text >"$home/text"
 refused 'is not a squashfs image' "a file that is no image" --megatron-image="$home/text" true
 refused '404 Not Found; check the image.s name and tag' "no such image" --megatron-image="${registry}none:1" true
 is "$(grep -c '404 Not Found' <<<"$out")" 1 "said by one node"
-refused 'cannot be entered in the container' "no such working directory" --megatron-image="${registry}small:1" --megatron-workdir=/nowhere true
+refused 'cannot change to the directory .* in the container' "no such working directory" --megatron-image="${registry}small:1" --megatron-workdir=/nowhere true
 unlike "$out" '[Mm]unge|auth' "and nothing else"
 is "$(ls "$cache/work")" "" "nothing is left of any of it"
 registry_down

@@ -52,7 +52,7 @@ if [ -n "${mounted-}" ]; then
     rm "$small/filler"
 fi
 out=$(ordinary unshare --user --map-root-user sh -c 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$0" /x true' "$enter" 2>&1)
-like "$out" 'no user namespaces here: .*max_user_namespaces is 0' "a kernel without user namespaces"
+like "$out" 'cannot create user namespaces: .*max_user_namespaces is 0' "a kernel without user namespaces"
 
 job srun -n1 "$image" true
 is "$rc" 0 "with all of it an image starts"

@@ -53,7 +53,7 @@ chmod 755 "$admin"
 mkdir -m 777 "$registry_dir/others"
 job env MEGATRON_IMAGE_CACHE="$registry_dir/others" srun -n1 --megatron-image="${registry}bare:1" /bin/pwd
 is "$rc" 1 "a cache of somebody else's is refused"
-like "$out" 'belongs to user 0|others may write' "by name"
+like "$out" 'belongs to user 0|other users can write' "by name"
 job srun -n1 --megatron-image="${registry}small:1" true
 mode=$(stat -c %a "$home/.cache/megatron/images" "$home"/.cache/megatron/images/*.sqsh | sort -u | tr '\n' ' ')
 is "$mode" "600 700 " "nobody else can read a user's images"
@@ -80,7 +80,7 @@ is "$(unfinished)" "" "nothing is left of its work"
 install -d -m 2770 -o "$(as_user id -u)" -g $group "$lab/open"
 job env MEGATRON_IMAGE_CACHE="$lab/open" srun -n1 --megatron-image="${registry}bare:1" true
 is "$rc" 1 "a cache that the group may write to is refused"
-like "$out" "others may write to $lab/open; .chmod go-w" "with the remedy"
+like "$out" "other users can write to the image cache $lab/open; run .chmod go-w" "with the remedy"
 rm -rf "$stage"/*
 
 # What names stand for, as the publisher last heard it, while the registry is down: from root or the named

@@ -106,7 +106,7 @@ is "$(grep -c 'megatron: n1: --megatron-tp=2 does not divide 3 tasks per node; u
 is "$(grep -c 'spank' <<<"$out")" 0 "and none of Slurm's about the plugin"
 try as_user srun -N2 --ntasks-per-node=4 --gpus-per-node=4 --distribution=cyclic --megatron-tp=4 sleep 30
 [ "$rc" -ne 0 ]; ok "groups that --distribution tears apart"
-is "$(grep -c 'megatron: n1: 2 of the 4 ranks of the tensor-parallel group of rank 0 are on this node; use --distribution=block' <<<"$out")" 1 "one line with the remedy"
+is "$(grep -c 'megatron: n1: only 2 of the 4 ranks in the tensor-parallel group of rank 0 run on this node; use --distribution=block' <<<"$out")" 1 "one line with the remedy"
 try as_user srun -N2 --ntasks-per-node=4 --gpus-per-node=4 --distribution=cyclic --megatron-tp=1 true
 is "$rc" 0 "without groups any distribution will do"
 try as_user srun -N2 --ntasks-per-node=4 --distribution=cyclic --megatron-tp=4 true

@@ -15,28 +15,28 @@ static void test_references(void)
         {"docker://ubuntu:22.04", IMAGE_DOCKER, "", NULL},
         {"docker://$oauthtoken@nvcr.io#nvidia/pytorch:25.01-py3", IMAGE_DOCKER, "", NULL},
         {"docker://$HOME@nvcr.io#nvidia/pytorch:25.01-py3", 0, NULL,
-         "image: the character $ in an image's name is not supported, since Enroot would evaluate "
+         "image: the character $ in the name of an image is not supported, since Enroot would evaluate "
          "it"},
         {"docker://$oauthtoken@nvcr.io#$(id)", 0, NULL,
-         "image: the character $ in an image's name is not supported, since Enroot would evaluate "
+         "image: the character $ in the name of an image is not supported, since Enroot would evaluate "
          "it"},
         {"docker://me@nvcr.io#nvidia/pytorch:25.01-py3", IMAGE_DOCKER, "", NULL},
         {"docker://a/b@sha256:" HEX, IMAGE_DOCKER, "sha256-" HEX, NULL},
         {"docker://a/b@sha256:12", 0, NULL,
-         "image=docker://a/b@sha256:12: a digest is @sha256: and 64 hex digits"},
+         "image=docker://a/b@sha256:12: a digest has the form @sha256:<64 hex digits>"},
         {"dockerd://mine", IMAGE_DOCKERD, "", NULL},
         {"podman://mine:1", IMAGE_PODMAN, "", NULL},
         {"/images/a b,c.sqsh", IMAGE_FILE, "", NULL},
         {"./x.sqsh", IMAGE_FILE, "", NULL},
         {"/images/$(touch x).sqsh", 0, NULL,
-         "image: the character $ in an image's name is not supported, since Enroot would evaluate "
+         "image: the character $ in the name of an image is not supported, since Enroot would evaluate "
          "it; "
          "rename the file or make a link"},
         {"/images/a'b.sqsh", 0, NULL,
-         "image: the character ' in an image's name is not supported, since Enroot would evaluate "
+         "image: the character ' in the name of an image is not supported, since Enroot would evaluate "
          "it; "
          "rename the file or make a link"},
-        {"/images/a\nb.sqsh", 0, NULL, "image: an image's name holds a control character"},
+        {"/images/a\nb.sqsh", 0, NULL, "image: the name of the image contains a control character"},
         {"ubuntu:22.04", 0, NULL,
          "image=ubuntu:22.04 is neither a path nor a registry reference; write "
          "docker://ubuntu:22.04 or "
@@ -44,8 +44,8 @@ static void test_references(void)
         {"http://x/y", 0, NULL,
          "image=http://x/y: unknown scheme; use docker://, dockerd://, podman:// or a path"},
         {"docker://", 0, NULL,
-         "image=docker:// names no image; write docker://[REGISTRY#]IMAGE[:TAG]"},
-        {"docker://a b", 0, NULL, "image=docker://a b: a registry reference holds no spaces"},
+         "image=docker:// has no image name; write docker://[REGISTRY#]IMAGE[:TAG]"},
+        {"docker://a b", 0, NULL, "image=docker://a b: a registry reference must not contain spaces"},
         {"", 0, NULL, "image needs an image: docker://IMAGE[:TAG] or /path/image.sqsh"},
     };
 
@@ -79,20 +79,20 @@ static void test_mounts(void)
         {"/a:/b/c,/c:/b/./c", NULL, "m: the target /b/c is given twice"},
         {"/a:/b,/c://b", NULL, "m: the target /b is given twice"},
         {"/a:/b,/c:/b/.", NULL, "m: the target /b is given twice"},
-        {"/a:/b/../c", NULL, "m: the target /b/../c must not hold .."},
-        {"/a:/./", NULL, "m: nothing can be mounted over / of the image"},
-        {"/a:/", NULL, "m: nothing can be mounted over / of the image"},
+        {"/a:/b/../c", NULL, "m: the target /b/../c must not contain .."},
+        {"/a:/./", NULL, "m: cannot mount over / of the image"},
+        {"/a:/", NULL, "m: cannot mount over / of the image"},
         {"/a:/b:fast", NULL,
          "m: unknown mount flag \"fast\"; use ro, rw, nosuid, nodev, noexec, private, slave or "
          "x-create=dir|file, joined by +"},
         {"/a:/b:ro:x", NULL,
          "m: more than SRC:DST:FLAGS before \"x\"; write \\: for a colon in a path"},
-        {"/a:/b:", NULL, "m: no mount flags behind /b:"},
-        {"/a:/b:,/c:/d", NULL, "m: no mount flags behind /b:"},
-        {"/a:/b:ro+", NULL, "m: no mount flag behind the last +"},
+        {"/a:/b:", NULL, "m: no mount flags after /b:"},
+        {"/a:/b:,/c:/d", NULL, "m: no mount flags after /b:"},
+        {"/a:/b:ro+", NULL, "m: no mount flag after the last +"},
         {"/a:", NULL, "m: the target \"\" is not an absolute path"},
         {"/a:/b,", NULL, "m ends with a comma"},
-        {"/a\n:/b", NULL, "m: the source holds a control character"},
+        {"/a\n:/b", NULL, "m: the source contains a control character"},
         {"", NULL, "m needs SRC:DST[:FLAGS]"},
     };
 
