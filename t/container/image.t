@@ -180,4 +180,8 @@ touch "$registry_dir/seen"
 wait $!
 for i in {1..600}; do [ -z "$(left)" ] && break; sleep 0.1; done
 is "$(left)" "" "nothing outlives its container"
+# The man page has the options that --help has.
+page=$top/runtime/command/megatron-image.1
+is "$("$megatron" image --help | grep -oE '^ +--[a-z-]+' | tr -d ' ' | grep -v -e --help | sort | xargs)" \
+    "$(sed -n '/^\.It Fl/s/.*/&/p' "$page" | grep -oE 'Fl -[a-z-]+' | sed 's/Fl -/--/' | sort -u | xargs)" "the man page is complete"
 done_testing
