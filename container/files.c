@@ -1,7 +1,6 @@
 #include "files.h"
 
 #include <fcntl.h>
-#include <time.h>
 #include <unistd.h>
 
 int small_file_read_open(int fd, char *text, size_t size)
@@ -17,19 +16,4 @@ int small_file_read_open(int fd, char *text, size_t size)
 int small_file_read(const char *path, char *text, size_t size)
 {
     return small_file_read_open(open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), text, size);
-}
-
-double seconds_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-void seconds_sleep(double seconds)
-{
-    struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
-
-    nanosleep(&t, NULL);
 }

@@ -1,4 +1,4 @@
-/* Small files, and time. */
+/* Small files, such as those of /proc. */
 #ifndef MEGATRON_FILES_H
 #define MEGATRON_FILES_H
 
@@ -10,10 +10,5 @@ int small_file_read(const char *path, char *text, size_t size);
 
 /* The same for the open file 'fd' (-1: it could not be opened), which is closed. */
 int small_file_read_open(int fd, char *text, size_t size);
-
-/* Seconds of a monotonic clock. */
-double seconds_now(void);
-
-void seconds_sleep(double seconds);
 
 #endif

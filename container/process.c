@@ -1,4 +1,5 @@
 #include "process.h"
+#include "clock.h"
 #include "files.h"
 
 #include <errno.h>
@@ -222,11 +223,11 @@ static int has_ended(struct child *child, struct process_result *result)
 static void watch(const struct process_request *request, struct child *child,
                   struct process_result *result)
 {
-    double begin = seconds_now(), ticked = begin, asked_to_end = 0;
+    double begin = clock_now(), ticked = begin, asked_to_end = 0;
     double stop_grace = request->stop_grace > 0 ? request->stop_grace : STOP_SECONDS;
 
     while (!has_ended(child, result)) {
-        double time = seconds_now();
+        double time = clock_now();
 
         /* Both pipes are closed: the end is near, so poll often. */
         drain(request, child, result,

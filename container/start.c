@@ -1,4 +1,5 @@
 #include "start.h"
+#include "clock.h"
 #include "enroot.h"
 #include "files.h"
 #include "holder.h"
@@ -154,7 +155,7 @@ static int wait_ready(int ready, const struct container_request *request, pid_t 
 {
     struct pollfd poller = {.fd = ready, .events = POLLIN};
     const int look = 200; /* milliseconds */
-    double begun = seconds_now();
+    double begun = clock_now();
     struct stream stream = {.used = 0};
     int number = 0;
 
@@ -165,7 +166,7 @@ static int wait_ready(int ready, const struct container_request *request, pid_t 
             number = read_record(ready, &stream);
         else if (got < 0 && errno != EINTR)
             return 0;
-        if (number == 0 && (is_stopped(request->stop) || seconds_now() - begun > request->timeout))
+        if (number == 0 && (is_stopped(request->stop) || clock_now() - begun > request->timeout))
             return 0;
     }
     *holder = number;

@@ -1,4 +1,5 @@
 #include "image.h"
+#include "clock.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -103,12 +104,12 @@ static int start_container(const struct image_node *node, const char *image, pid
 static int start_kept(const struct image_node *node, const char *name, pid_t *holder,
                       struct error *err)
 {
-    double end = seconds_now() + (double)node->settings->timeout;
+    double end = clock_now() + (double)node->settings->timeout;
     int rc = start_container(node, name, holder, err);
 
     for (int tries = 1;
-         rc < 0 && tries < LOCK_TRIES && err->code == ERROR_BUSY && seconds_now() < end; tries++) {
-        seconds_sleep(0.2);
+         rc < 0 && tries < LOCK_TRIES && err->code == ERROR_BUSY && clock_now() < end; tries++) {
+        clock_sleep(0.2);
         rc = start_container(node, name, holder, err);
     }
     return rc;

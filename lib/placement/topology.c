@@ -1,9 +1,8 @@
 #include "config.h"
 #include "build.h"
+#include "file.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -292,45 +291,36 @@ struct topology *topology_parse(const char *name, const char *text, size_t size,
     return topology;
 }
 
-static char *read_file(const char *path, size_t *size, struct error *err)
+/* Never waits for a pipe: the plugin loads topologies, too. */
+static int read_topology(const char *path, struct file_bytes *file, struct error *err)
 {
-    FILE *file = fopen(path, "re");
     struct stat status;
-    char *text = NULL;
 
-    if (!file || fstat(fileno(file), &status) < 0) {
-        error_set_errno(err, errno, "cannot read %s", path);
-    } else if (!S_ISREG(status.st_mode) || status.st_size > FILE_MAX) {
-        error_set_code(err, ERROR_USAGE, "%s is not a regular file, or larger than 64 MB", path);
-    } else if (!(text = malloc((size_t)status.st_size + 1))) {
-        error_set(err, "out of memory");
-    } else {
-        *size = fread(text, 1, (size_t)status.st_size, file);
-        text[*size] = '\0';
-    }
-    if (file)
-        fclose(file);
-    return text;
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
+        return error_set_code(err, ERROR_USAGE, "%s is not a regular file", path);
+    return file_read(path, FILE_MAX, file, err);
 }
 
 struct topology *topology_load(const char *path, struct error *err)
 {
-    size_t size;
-    char *text = read_file(path, &size, err);
-    struct topology *topology = NULL;
+    struct file_bytes file;
+    struct topology *topology;
 
-    if (text)
-        topology = topology_parse(path, text, size, err);
-    free(text);
+    if (read_topology(path, &file, err) < 0)
+        return NULL;
+    topology = topology_parse(path, file.data, file.length, err);
+    file_bytes_clear(&file);
     return topology;
 }
 
 int topology_load_nccl(struct topology *topology, const char *path, struct error *err)
 {
-    size_t size;
-    char *text = read_file(path, &size, err);
-    int rc = text ? topology_merge_nccl(topology, path, text, size, err) : -1;
+    struct file_bytes file;
+    int rc;
 
-    free(text);
+    if (read_topology(path, &file, err) < 0)
+        return -1;
+    rc = topology_merge_nccl(topology, path, file.data, file.length, err);
+    file_bytes_clear(&file);
     return rc;
 }

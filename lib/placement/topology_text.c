@@ -9,13 +9,12 @@
  *
  * Places, NUMA nodes and cores are numbered in the order of their lines. */
 #include "build.h"
+#include "file.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static void write_core(const struct topology *topology, const struct topology_core *core,
                        FILE *file)
@@ -53,30 +52,19 @@ void topology_write_text(const struct topology *topology, FILE *file)
 
 int topology_save(const struct topology *topology, const char *path, struct error *err)
 {
-    char temporary[4096];
-    int fd, failed;
-    FILE *file;
+    size_t size = 0;
+    char *text = NULL;
+    FILE *file = open_memstream(&text, &size);
+    int rc;
 
-    if (snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path) >= (int)sizeof(temporary))
-        return error_set(err, "the path %.100s... is too long", path);
-    fd = mkstemp(temporary);
-    if (fd < 0)
-        return error_set_errno(err, errno, "cannot write %s", temporary);
-    file = fdopen(fd, "w");
-    if (!file) {
-        close(fd);
-        unlink(temporary);
-        return error_set(err, "out of memory");
-    }
-    topology_write_text(topology, file);
-    failed = fflush(file) != 0 || ferror(file) || fchmod(fd, 0644) < 0 || fsync(fd) < 0;
-    if (fclose(file) != 0 || failed || rename(temporary, path) < 0) {
-        int number = errno;
-
-        unlink(temporary);
-        return error_set_errno(err, number, "cannot write %s", path);
-    }
-    return 0;
+    if (file)
+        topology_write_text(topology, file);
+    if (!file || fclose(file) != 0)
+        rc = error_set(err, "out of memory");
+    else
+        rc = file_write_whole(path, text, size, 0, err);
+    free(text);
+    return rc;
 }
 
 /* The words of one line. Numbers are checked as they are taken: 'bad' stays set. */

@@ -12,10 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* In a number, below its sign, and numbers at a time. */
-enum { NUMBER_BYTES = 7, NUMBERS = 8 };
-_Static_assert(TEXT % (NUMBERS * NUMBER_BYTES) == 0, "a text goes in whole rounds");
-
 /* --- What ranks agree on and say -------------------------------------------------------------- */
 
 int checkpoint_arrays_of(const struct checkpoint *c)
@@ -36,32 +32,11 @@ void checkpoint_say(const struct checkpoint *c, const char *format, ...)
     c->config.say(text);
 }
 
-/* The text of the one rank whose it is, on all ranks: by their greatest numbers, whose cost does
- * not grow with the square of the ranks as that of gathered texts would. */
-static int spread_text(struct checkpoint *c, int is_mine, char text[TEXT], struct error *err)
-{
-    for (char *at = text; at < text + TEXT; at += NUMBERS * NUMBER_BYTES) {
-        int64_t numbers[NUMBERS];
-
-        for (int i = 0; i < NUMBERS; i++) {
-            numbers[i] = is_mine ? 0 : -1;
-            if (is_mine)
-                memcpy(&numbers[i], at + i * NUMBER_BYTES, NUMBER_BYTES);
-        }
-        if (comm_host_max(c->parallel->comm, numbers, NUMBERS, err) < 0)
-            return -1;
-        for (int i = 0; i < NUMBERS; i++)
-            memcpy(at + i * NUMBER_BYTES, &numbers[i], NUMBER_BYTES);
-    }
-    text[TEXT - 1] = '\0';
-    return 0;
-}
-
 int checkpoint_agree(struct checkpoint *c, int rc, struct error *err)
 {
     int rank = c->parallel->comm->rank;
     int64_t worst = rc < 0 ? -rc : 0, first;
-    char text[TEXT] = "";
+    struct error failure;
 
     if (comm_host_max(c->parallel->comm, &worst, 1, err) < 0)
         return -1;
@@ -70,19 +45,20 @@ int checkpoint_agree(struct checkpoint *c, int rc, struct error *err)
     first = worst == -rc ? -rank : INT64_MIN;
     if (comm_host_max(c->parallel->comm, &first, 1, err) < 0)
         return -1;
+    memset(&failure, 0, sizeof(failure));
     if (rank == -first)
-        snprintf(text, sizeof(text), "%.*s", TEXT - 1, err->text);
-    if (spread_text(c, rank == -first, text, err) < 0)
+        failure = *err;
+    if (comm_host_broadcast(c->parallel->comm, &failure, sizeof(failure), (int)-first, err) < 0)
         return -1;
-    error_set(err, "%s", text);
+    *err = failure;
     return (int)-worst;
 }
 
 int checkpoint_from_leader(struct checkpoint *c, int64_t *number, struct error *err)
 {
-    if (!c->leads)
-        *number = INT64_MIN;
-    return comm_host_max(c->parallel->comm, number, 1, err);
+    struct comm *comm = c->parallel->comm;
+
+    return comm_host_broadcast(comm, number, sizeof(*number), comm->size - 1, err);
 }
 
 /* --- Set-up ---------------------------------------------------------------------------------- */

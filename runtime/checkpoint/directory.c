@@ -35,23 +35,11 @@ int directory_path(char out[PATH_MAX], struct error *err, const char *format, ..
 
 int directory_prepare(const char *path, struct error *err)
 {
-    char part[PATH_MAX], probe[PATH_MAX];
+    char probe[PATH_MAX];
     int fd;
 
-    if (directory_path(part, err, "%s", path) < 0)
-        return -1;
-    for (char *slash = part + 1; *part; slash++) {
-        char kept = *slash;
-
-        if (kept != '/' && kept != '\0')
-            continue;
-        *slash = '\0';
-        if (mkdir(part, 0777) < 0 && errno != EEXIST)
-            return error_set_errno(err, errno, "cannot make %s", part);
-        *slash = kept;
-        if (kept == '\0')
-            break;
-    }
+    if (file_make_directories(path) < 0)
+        return error_set_errno(err, errno, "cannot create the directory %s", path);
     if (directory_path(probe, err, "%s/.probe-XXXXXX", path) < 0)
         return -1;
     fd = mkstemp(probe);
@@ -190,47 +178,14 @@ int directory_newest(const char *path, int64_t below, int64_t *iteration, struct
     return 0;
 }
 
-int directory_sync(const char *path, struct error *err)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
-
-    if (fd < 0)
-        return error_set_errno(err, errno, "cannot open %s", path);
-    /* Some file systems cannot sync directories and say so; then there is nothing to do. */
-    if (fsync(fd) < 0 && errno != EINVAL)
-        rc = error_set_errno(err, errno, "cannot sync %s", path);
-    close(fd);
-    return rc;
-}
-
-static int write_file(const char *path, const void *bytes, size_t size, struct error *err)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), failed = 0;
-
-    if (fd < 0)
-        return error_set_errno(err, errno, "cannot write %s", path);
-    if (file_write_at(fd, bytes, size, 0) < 0 || fsync(fd) < 0)
-        failed = errno;
-    if (close(fd) < 0 && !failed)
-        failed = errno;
-    return failed ? error_set_errno(err, failed, "cannot write %s", path) : 0;
-}
-
 int directory_write(const char *path, const char *name, const void *bytes, size_t size,
                     struct error *err)
 {
-    char temporary[PATH_MAX], final[PATH_MAX];
+    char file[PATH_MAX];
 
-    if (directory_path(temporary, err, "%s/%s.new", path, name) < 0 ||
-        directory_path(final, err, "%s/%s", path, name) < 0)
+    if (directory_path(file, err, "%s/%s", path, name) < 0)
         return -1;
-    if (write_file(temporary, bytes, size, err) < 0) {
-        unlink(temporary);
-        return -1;
-    }
-    if (rename(temporary, final) < 0)
-        return error_set_errno(err, errno, "cannot rename %s", temporary);
-    return directory_sync(path, err);
+    return file_write_whole(file, bytes, size, FILE_SINGLE_WRITER | FILE_SYNC_DIRECTORY, err);
 }
 
 /* Give 'temporary' the name 'final'. A checkpoint of that name changes places with it, so that at
@@ -280,10 +235,10 @@ int directory_commit(const char *path, const char *temporary, int64_t iteration,
     int replaces;
 
     if (directory_path(final, err, "%s/iter_%07" PRId64, path, iteration) < 0 ||
-        directory_sync(temporary, err) < 0)
+        file_sync_directory(temporary, err) < 0)
         return -1;
     moved_count(moved);
-    if (take_name(temporary, final, &replaces, err) < 0 || directory_sync(path, err) < 0)
+    if (take_name(temporary, final, &replaces, err) < 0 || file_sync_directory(path, err) < 0)
         return -1;
     moved_count(moved);
     if (name_latest(path, iteration, err) < 0)
@@ -393,8 +348,8 @@ int directory_abandon(const char *path, int64_t iteration, char to[PATH_MAX], st
         rc = move_one(path, to, list[i], err);
     free(list);
     if (rc == 0 && to[0])
-        rc = directory_sync(to, err);
-    return rc < 0 ? -1 : directory_sync(path, err);
+        rc = file_sync_directory(to, err);
+    return rc < 0 ? -1 : file_sync_directory(path, err);
 }
 
 int directory_restore(const char *path, struct error *err)
@@ -418,7 +373,7 @@ int directory_restore(const char *path, struct error *err)
             rc = error_set_errno(err, errno, "cannot rename %s/%s", path, entry->d_name);
     }
     closedir(directory);
-    return rc < 0 ? -1 : directory_sync(path, err);
+    return rc < 0 ? -1 : file_sync_directory(path, err);
 }
 
 int directory_clean(const char *path, struct error *err)

@@ -45,9 +45,6 @@ int directory_newest(const char *path, int64_t below, int64_t *iteration, struct
 int directory_write(const char *path, const char *name, const void *bytes, size_t size,
                     struct error *err);
 
-/* Flush the directory's own entries to disk. */
-int directory_sync(const char *path, struct error *err);
-
 /* Give the complete checkpoint in 'temporary' its name, in place of an older one of that name, and
  * let latest_checkpointed_iteration.txt name it. Here and below 'moved' may be NULL. */
 int directory_commit(const char *path, const char *temporary, int64_t iteration,

@@ -380,7 +380,7 @@ static int remove_former(const struct hf_files *files, const char *directory, st
     if (unlink(path) < 0 && errno != ENOENT)
         return error_set_errno(err, errno, "cannot remove %s", path);
     remove_stale(files, directory);
-    return directory_sync(directory, err);
+    return file_sync_directory(directory, err);
 }
 
 int hf_files_commit(const struct hf_files *files, const char *directory,
@@ -404,7 +404,7 @@ int hf_files_commit(const struct hf_files *files, const char *directory,
         rc = text ? directory_write(directory, INDEX_JSON, text, size, err) : -1;
         free(text);
     }
-    return rc < 0 ? -1 : directory_sync(directory, err);
+    return rc < 0 ? -1 : file_sync_directory(directory, err);
 }
 
 void hf_files_abandon(const struct hf_files *files, const char *directory)

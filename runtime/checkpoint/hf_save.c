@@ -32,22 +32,17 @@ static int save_parts(const struct hf_files *files, const struct model_config *c
     return rc;
 }
 
-/* Every rank comes here, whatever it met: -1 on all if one failed. */
+/* Every rank comes here, whatever happened to it: -1 on all if one failed. */
 static int agree(const struct parallel *parallel, int rc, struct error *err)
 {
-    unsigned char mine = rc < 0, *all = calloc((size_t)parallel->comm->size, 1);
-    int bad = -1;
+    int64_t bad = rc < 0 ? parallel->comm->rank : -1;
+    struct error ignored;
 
-    if (!all)
-        return error_set(err, "out of memory");
-    if (comm_host_gather(parallel->comm, &mine, all, 1, err) < 0)
-        rc = -1;
-    for (int i = 0; i < parallel->comm->size; i++)
-        if (all[i])
-            bad = i;
-    free(all);
+    if (comm_host_max(parallel->comm, &bad, 1, rc < 0 ? &ignored : err) < 0)
+        return -1;
     if (rc == 0 && bad >= 0)
-        return error_set(err, "rank %d could not write its part of the weights", bad);
+        return error_set_code(err, ERROR_RANK, "rank %d could not write its part of the weights",
+                              (int)bad);
     return rc;
 }
 

@@ -1,6 +1,6 @@
 /* What the index in memory and its text share. */
-#ifndef MEGATRON_INDEX_PRIVATE_H
-#define MEGATRON_INDEX_PRIVATE_H
+#ifndef MEGATRON_CHECKPOINT_INDEX_PRIVATE_H
+#define MEGATRON_CHECKPOINT_INDEX_PRIVATE_H
 
 #include "fields.h"
 #include "index.h"

@@ -46,8 +46,9 @@ static int write_index(struct checkpoint *c, struct error *err)
         const struct index_file *file = &c->files[i];
 
         if (file->elements != index.files[i].elements)
-            rc = error_set(err, "rank %d wrote %" PRId64 " elements, and %" PRId64 " were expected",
-                           i, file->elements, index.files[i].elements);
+            rc = error_set_code(err, ERROR_RANK,
+                                "rank %d wrote %" PRId64 " elements, and %" PRId64 " were expected",
+                                i, file->elements, index.files[i].elements);
         index.files[i].data = file->data;
         index.files[i].bytes = file->bytes;
         index.files[i].checksum = file->checksum;
@@ -317,10 +318,8 @@ int checkpoint_save(struct checkpoint *c, const struct progress *progress, struc
 static struct report report_of(struct checkpoint *c, int wait)
 {
     struct report report;
-    struct timespec until;
+    struct timespec until = clock_after(CLOCK_REALTIME, 1);
 
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 1;
     pthread_mutex_lock(&c->lock);
     while (wait && c->mine.done == 0 && pthread_cond_timedwait(&c->change, &c->lock, &until) == 0)
         ;
@@ -404,19 +403,20 @@ static int give_up(struct checkpoint *c, enum phase job, double seconds, struct 
 
     c->stuck = 1;
     if (job == PHASE_WRITE)
-        return error_set(err,
-                         "rank %d could write nothing of the checkpoint of iteration %" PRId64
-                         " for %.0f s: %s/rank_%05d.safetensors; %s",
-                         rank, iteration, seconds, c->temporary, rank, remedy);
+        return error_set_code(err, ERROR_RANK,
+                              "rank %d could write nothing of the checkpoint of iteration %" PRId64
+                              " for %.0f s: %s/rank_%05d.safetensors; %s",
+                              rank, iteration, seconds, c->temporary, rank, remedy);
     if (!atomic_load(&c->committed))
-        return error_set(err,
-                         "rank %d could not give the checkpoint of iteration %" PRId64
-                         " its name for %.0f s: %s; %s",
-                         rank, iteration, seconds, c->temporary, remedy);
-    return error_set(err,
-                     "rank %d could remove nothing of old checkpoints in %s for %.0f s; that of "
-                     "iteration %" PRId64 " is saved; %s",
-                     rank, c->config.save, seconds, iteration, remedy);
+        return error_set_code(err, ERROR_RANK,
+                              "rank %d could not give the checkpoint of iteration %" PRId64
+                              " its name for %.0f s: %s; %s",
+                              rank, iteration, seconds, c->temporary, remedy);
+    return error_set_code(
+        err, ERROR_RANK,
+        "rank %d could remove nothing of old checkpoints in %s for %.0f s; that of "
+        "iteration %" PRId64 " is saved; %s",
+        rank, c->config.save, seconds, iteration, remedy);
 }
 
 /* A save may take its time, but no wait is longer than the deadline while nothing moves. */

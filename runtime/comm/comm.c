@@ -1,4 +1,5 @@
 #include "comm.h"
+#include "log.h"
 #include "module.h"
 #include "self.h"
 
@@ -38,5 +39,7 @@ struct comm *comm_open(const char *name, const struct comm_options *options, str
         comm_close(comm);
         return NULL;
     }
+    if (comm && comm->warning.text[0])
+        log_warning("%s", comm->warning.text);
     return comm;
 }

@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-#define COMM_ABI 4
+#define COMM_ABI 5
 
 struct comm;
 struct comm_group;
@@ -57,6 +57,7 @@ struct comm {
     int rank, size;
     double deadline;
     struct device *device;
+    struct error warning; /* what is wrong but no failure, for comm_open to log; or "" */
     int64_t step; /* for messages; by comm_set_step and comm_step, since other threads read it */
 
     void (*close)(struct comm *comm);
@@ -80,6 +81,7 @@ struct comm {
                        struct error *err);
     int (*host_collect)(struct comm *comm, const void *part, void *all, size_t bytes, int root,
                         struct error *err);
+    int (*host_broadcast)(struct comm *comm, void *data, size_t bytes, int root, struct error *err);
     int (*host_max)(struct comm *comm, int64_t *numbers, int count, struct error *err);
     int (*check)(struct comm *comm, struct error *err);
     void (*abort)(struct comm *comm, const char *reason);
@@ -194,6 +196,13 @@ static inline int comm_host_collect(struct comm *comm, const void *part, void *a
                                     int root, struct error *err)
 {
     return comm->host_collect(comm, part, all, bytes, root, err);
+}
+
+/* 'data' of rank 'root' on every rank; waits. */
+static inline int comm_host_broadcast(struct comm *comm, void *data, size_t bytes, int root,
+                                      struct error *err)
+{
+    return comm->host_broadcast(comm, data, bytes, root, err);
 }
 
 /* Replace each of a few numbers by the greatest that any rank has in its place; waits. What ranks

@@ -24,12 +24,13 @@ void mpi_fail(struct mpi_comm *comm, const char *format, ...)
     va_start(args, format);
     vsnprintf(err.text, sizeof(err.text), format, args);
     va_end(args);
+    err.code = ERROR_RANK;
     pthread_mutex_lock(&comm->lock);
     if (!comm->failed)
         comm->failure = err;
     comm->failed = 1;
     pthread_mutex_unlock(&comm->lock);
-    device_fail(comm->base.device, err.text);
+    device_fail(comm->base.device, &err);
 }
 
 static struct comm_group *group_create(struct comm *base, const char *name, const int *ranks,
@@ -177,7 +178,7 @@ static void on_lost(void *context, const char *text)
 static int watch_others(struct mpi_comm *comm, const struct comm_options *options,
                         struct error *err)
 {
-    if (mpi_star(options, &comm->star, err) < 0)
+    if (mpi_star(options, &comm->star, &comm->base.warning, err) < 0)
         return -1;
     if (comm->star)
         comm->watch = watch_begin(comm->star, options->rank, on_lost, comm, err);

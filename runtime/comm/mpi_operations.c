@@ -278,7 +278,7 @@ static void exchange(struct comm_group *group, struct device_stream *stream,
 }
 
 /* Wait for what all ranks have to join in; 'rc' says whether it could be begun. */
-static int meet(struct comm *base, int rc, const MPI_Request *request, struct error *err)
+static int wait_for_all(struct comm *base, int rc, const MPI_Request *request, struct error *err)
 {
     struct mpi_comm *comm = (struct mpi_comm *)base;
     struct progress progress = {.count = 1, .requests = {*request}};
@@ -310,7 +310,7 @@ static int host_gather(struct comm *base, const void *part, void *all, size_t by
     else
         rc = MPI_Iallgather(part, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD,
                             &request);
-    return meet(base, rc, &request, err);
+    return wait_for_all(base, rc, &request, err);
 }
 
 static int host_collect(struct comm *base, const void *part, void *all, size_t bytes, int root,
@@ -320,10 +320,29 @@ static int host_collect(struct comm *base, const void *part, void *all, size_t b
 
     if (comm_check(base, err) < 0)
         return -1;
-    return meet(base,
-                MPI_Igather(part, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, root,
-                            MPI_COMM_WORLD, &request),
-                &request, err);
+    return wait_for_all(base,
+                        MPI_Igather(part, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, root,
+                                    MPI_COMM_WORLD, &request),
+                        &request, err);
+}
+
+static int host_broadcast(struct comm *base, void *data, size_t bytes, int root, struct error *err)
+{
+    const size_t most = (size_t)1 << 30; /* MPI counts in int */
+    char *at = data;
+
+    for (size_t left = bytes; left > 0;) {
+        size_t size = left < most ? left : most;
+        MPI_Request request;
+
+        if (comm_check(base, err) < 0 ||
+            wait_for_all(base, MPI_Ibcast(at, (int)size, MPI_BYTE, root, MPI_COMM_WORLD, &request),
+                         &request, err) < 0)
+            return -1;
+        at += size;
+        left -= size;
+    }
+    return 0;
 }
 
 static int host_max(struct comm *base, int64_t *numbers, int count, struct error *err)
@@ -332,10 +351,10 @@ static int host_max(struct comm *base, int64_t *numbers, int count, struct error
 
     if (comm_check(base, err) < 0)
         return -1;
-    return meet(base,
-                MPI_Iallreduce(MPI_IN_PLACE, numbers, count, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD,
-                               &request),
-                &request, err);
+    return wait_for_all(base,
+                        MPI_Iallreduce(MPI_IN_PLACE, numbers, count, MPI_INT64_T, MPI_MAX,
+                                       MPI_COMM_WORLD, &request),
+                        &request, err);
 }
 
 void mpi_set_operations(struct mpi_comm *comm)
@@ -347,5 +366,6 @@ void mpi_set_operations(struct mpi_comm *comm)
     comm->base.exchange = exchange;
     comm->base.host_gather = host_gather;
     comm->base.host_collect = host_collect;
+    comm->base.host_broadcast = host_broadcast;
     comm->base.host_max = host_max;
 }

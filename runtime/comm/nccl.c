@@ -320,6 +320,19 @@ static int host_collect(struct comm *base, const void *part, void *all, size_t b
     return 0;
 }
 
+static int host_broadcast(struct comm *base, void *data, size_t bytes, int root, struct error *err)
+{
+    struct nccl_comm *comm = (struct nccl_comm *)base;
+
+    if (nccl_failure(comm, err))
+        return -1;
+    if (star_broadcast(comm->star, data, bytes, root, base->deadline, err)) {
+        nccl_fail(comm, "%s (at step %lld)", err->text, (long long)comm_step(base));
+        return -1;
+    }
+    return 0;
+}
+
 static int host_max(struct comm *base, int64_t *numbers, int count, struct error *err)
 {
     struct nccl_comm *comm = (struct nccl_comm *)base;
@@ -434,6 +447,7 @@ struct comm *comm_backend_open(const struct comm_options *options, struct error 
         .unregister_memory = unregister_memory,
         .host_gather = host_gather,
         .host_collect = host_collect,
+        .host_broadcast = host_broadcast,
         .host_max = host_max,
         .check = check,
         .abort = abort_all,

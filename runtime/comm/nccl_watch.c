@@ -2,6 +2,7 @@
  * and the connections to the other ranks, and aborts all communicators when one is missing. */
 #include "nccl_private.h"
 #include "clock.h"
+#include "last_resort.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -30,12 +31,10 @@ static int take_communicators(struct nccl_comm *comm, ncclComm_t *taken)
 
 /* What waits for a rank that is gone, in NCCL or on the GPU, may never come back, and then main
  * cannot end this process. */
-static void *last_resort(void *text)
+static void *end_later(void *text)
 {
     sleep(GRACE_SECONDS);
-    fprintf(stderr, "megatron: %s\n", (const char *)text);
-    _exit(1);
-    return NULL;
+    last_resort(text);
 }
 
 static void start_last_resort(const char *text)
@@ -43,7 +42,7 @@ static void start_last_resort(const char *text)
     char *copy = strdup(text);
     pthread_t thread;
 
-    if (copy && pthread_create(&thread, NULL, last_resort, copy) == 0)
+    if (copy && pthread_create(&thread, NULL, end_later, copy) == 0)
         pthread_detach(thread);
 }
 
@@ -51,10 +50,8 @@ static void start_last_resort(const char *text)
  * rank that is gone, and an abort is what frees them. */
 static void await_leave(struct nccl_comm *comm)
 {
-    struct timespec until;
+    struct timespec until = clock_after(CLOCK_REALTIME, LEAVE_SECONDS);
 
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += LEAVE_SECONDS;
     if (pthread_mutex_timedlock(&comm->calls, &until) == 0)
         pthread_mutex_unlock(&comm->calls);
 }
@@ -69,6 +66,7 @@ void nccl_fail(struct nccl_comm *comm, const char *format, ...)
     va_start(args, format);
     vsnprintf(err.text, sizeof(err.text), format, args);
     va_end(args);
+    err.code = ERROR_RANK;
     pthread_mutex_lock(&comm->lock);
     first = !comm->failed;
     if (first) {
@@ -80,7 +78,7 @@ void nccl_fail(struct nccl_comm *comm, const char *format, ...)
     if (!first)
         return;
     start_last_resort(err.text);
-    device_fail(comm->base.device, err.text);
+    device_fail(comm->base.device, &err);
     star_abort(comm->star, err.text);
     await_leave(comm);
     for (int i = 0; i < count; i++)

@@ -92,7 +92,7 @@ static int follow_all(struct star *star, struct error *err)
                   : 0;
 }
 
-struct star *star_join(int rank, int size, const struct meet_address *address, int listener,
+struct star *star_join(int rank, int size, const struct rendezvous_address *address, int listener,
                        double deadline, struct error *err)
 {
     struct star *star = allocate(rank, size, err);
@@ -101,9 +101,10 @@ struct star *star_join(int rank, int size, const struct meet_address *address, i
     if (!star)
         return NULL;
     if (rank == 0) {
-        failed = meet_accept(listener, size, address->token, deadline, star->fds, star->hosts, err);
+        failed = rendezvous_accept(listener, size, address->token, deadline, star->fds, star->hosts,
+                                   err);
     } else {
-        star->fds[0] = meet_connect(rank, size, address, deadline, err);
+        star->fds[0] = rendezvous_connect(rank, size, address, deadline, err);
         failed = star->fds[0] < 0;
     }
     if (failed || follow_all(star, err)) {
@@ -116,13 +117,13 @@ struct star *star_join(int rank, int size, const struct meet_address *address, i
 struct star *star_create(int rank, int size, const char *master, int port, double deadline,
                          struct error *err)
 {
-    struct meet_address address = {.port = port};
+    struct rendezvous_address address = {.port = port};
     struct star *star;
     int listener = -1;
 
     snprintf(address.hosts, sizeof(address.hosts), "%s", master ? master : "localhost");
     if (rank == 0) {
-        listener = meet_listen(port, NULL, &address, err);
+        listener = rendezvous_listen(port, NULL, &address, err);
         if (listener < 0)
             return NULL;
         address.token = 0; /* nobody could tell the others */
@@ -186,6 +187,8 @@ static int lost(const struct star *star, int i, int number, struct error *err)
                         host);
     else
         error_set(err, "rank %d: rank %d%s%s has ended", star->rank, peer, on, host);
+    if (err)
+        err->code = ERROR_RANK;
     return STAR_LOST;
 }
 
@@ -389,6 +392,33 @@ int star_collect(struct star *star, const void *part, void *all, size_t bytes, i
     return result;
 }
 
+/* Through rank 0, which all are connected to. */
+static int broadcast(struct star *star, void *data, size_t bytes, int root, double until,
+                     struct error *err)
+{
+    if (star->rank == root && root != 0)
+        return send_message(star, 0, DATA, data, bytes, until) ? lost(star, 0, errno, err) : 0;
+    if (star->rank != 0)
+        return receive_data(star, 0, data, bytes, until, err);
+    if (root != 0 && receive_data(star, root - 1, data, bytes, until, err))
+        return -1;
+    for (int i = 0; i < star->count; i++)
+        if (i != root - 1 && send_message(star, i, DATA, data, bytes, until))
+            return lost(star, i, errno, err);
+    return 0;
+}
+
+int star_broadcast(struct star *star, void *data, size_t bytes, int root, double deadline,
+                   struct error *err)
+{
+    int result;
+
+    pthread_mutex_lock(&star->reading);
+    result = broadcast(star, data, bytes, root, clock_now() + deadline, err);
+    pthread_mutex_unlock(&star->reading);
+    return result;
+}
+
 static int greatest(struct star *star, int64_t *numbers, int count, double until, struct error *err)
 {
     size_t bytes = (size_t)count * sizeof(*numbers);
@@ -457,7 +487,7 @@ void star_wake(struct star *star)
 void star_set_silence(struct star *star, int seconds)
 {
     for (int i = 0; i < star->count; i++)
-        meet_set_silence(star->fds[i], seconds);
+        rendezvous_set_silence(star->fds[i], seconds);
 }
 
 void star_abort(struct star *star, const char *reason)

@@ -1,5 +1,6 @@
 /* The ranks' line to rank 0: TCP connections on which they meet, exchange small things outside the
- * training loop, and learn that another rank has ended or that its node is gone (see meet.h). */
+ * training loop, and learn that another rank has ended or that its node is gone (see rendezvous.h).
+ */
 #ifndef MEGATRON_STAR_H
 #define MEGATRON_STAR_H
 
@@ -7,7 +8,7 @@
 #include <stdint.h>
 
 #include "error.h"
-#include "meet.h"
+#include "rendezvous.h"
 
 struct star;
 
@@ -16,9 +17,9 @@ struct star;
 struct star *star_create(int rank, int size, const char *master, int port, double deadline,
                          struct error *err);
 
-/* The same where rank 0 listens already, by meet_listen, and has told the others its address.
+/* The same where rank 0 listens already, by rendezvous_listen, and has told the others its address.
  * 'listener' is rank 0's, and stays its own. */
-struct star *star_join(int rank, int size, const struct meet_address *address, int listener,
+struct star *star_join(int rank, int size, const struct rendezvous_address *address, int listener,
                        double deadline, struct error *err);
 
 /* Says goodbye first, so that the others do not take the end for a failure. */
@@ -31,6 +32,10 @@ int star_gather(struct star *star, const void *part, void *all, size_t bytes, do
 /* The same on rank 'root' alone; 'all' is for no other. */
 int star_collect(struct star *star, const void *part, void *all, size_t bytes, int root,
                  double deadline, struct error *err);
+
+/* 'data' of rank 'root' on every rank. */
+int star_broadcast(struct star *star, void *data, size_t bytes, int root, double deadline,
+                   struct error *err);
 
 /* Each number becomes the greatest that any rank has in its place; at most STAR_NUMBERS. */
 #define STAR_NUMBERS 8
@@ -50,7 +55,7 @@ void star_wake(struct star *star);
 /* Tell all other ranks that this one fails, and why. From any thread. */
 void star_abort(struct star *star, const char *reason);
 
-/* How long a node may answer nothing before it counts as gone (MEET_SILENCE). */
+/* How long a node may answer nothing before it counts as gone (RENDEZVOUS_SILENCE). */
 void star_set_silence(struct star *star, int seconds);
 
 #endif

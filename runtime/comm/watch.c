@@ -1,12 +1,10 @@
 #include "watch.h"
 #include "clock.h"
+#include "last_resort.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 /* Who was told to end is being ended, too; only where that fails it speaks and ends by itself. */
 #define TOLD_SECONDS 5.0
@@ -48,7 +46,6 @@ static void *follow(void *argument)
 {
     struct watch *watch = argument;
     struct error err;
-    char line[sizeof(err.text) + 32];
     int news = 0;
 
     while (news == 0 && !atomic_load(&watch->ended))
@@ -59,10 +56,7 @@ static void *follow(void *argument)
     if (!pause_for(watch, GRACE_SECONDS))
         return NULL;
     /* What waits for a rank that is gone may never come back, and main cannot end the process. */
-    snprintf(line, sizeof(line), "megatron: %s\n", err.text);
-    if (write(STDERR_FILENO, line, strlen(line)) < 0)
-        _exit(1);
-    _exit(1);
+    last_resort(err.text);
 }
 
 struct watch *watch_begin(struct star *star, int rank,

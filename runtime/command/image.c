@@ -7,7 +7,7 @@
 #include "option.h"
 #include "parse.h"
 #include "get.h"
-#include "shared_file.h"
+#include "file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -159,6 +159,7 @@ static int put_output(const char *path, const char *output, struct error *err)
 {
     char draft[4096];
     char buffer[1 << 16];
+    int64_t at = 0;
     ssize_t got;
     int from, to, rc = 0, shared;
 
@@ -174,8 +175,10 @@ static int put_output(const char *path, const char *output, struct error *err)
     while (rc == 0 && !shared && (got = read(from, buffer, sizeof(buffer))) != 0)
         if (is_stopped(&interrupted))
             rc = error_set(err, "the copy to %.300s " STOPPED, output);
-        else if (got < 0 ? errno != EINTR : bytes_write(to, buffer, (size_t)got) < 0)
+        else if (got < 0 ? errno != EINTR : file_write_at(to, buffer, (size_t)got, at) < 0)
             rc = error_set_errno(err, errno, "cannot copy to %.300s", output);
+        else
+            at += got > 0 ? got : 0;
     if (from >= 0)
         close(from);
     if (to >= 0 && (fsync(to) < 0 || close(to) < 0) && rc == 0)

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct words {
     struct option_list input, json_keys;
@@ -108,6 +109,13 @@ static int check_words(const struct words *words, const struct options_result *r
     return check_keys(&words->json_keys, err);
 }
 
+/* Progress goes to standard error, as Megatron's does. */
+static void show_progress(const char *line, int replaces)
+{
+    fprintf(stderr, replaces ? "\r%s\033[K" : "%s\n", line);
+    fflush(stderr);
+}
+
 static int run_words(const struct words *words, struct error *err)
 {
     static const char *const text[] = {"text"};
@@ -130,6 +138,8 @@ static int run_words(const struct words *words, struct error *err)
         .shards = words->shards,
         .chunk_bytes = words->chunk,
         .lease = words->lease,
+        .progress = show_progress,
+        .terminal = isatty(STDERR_FILENO),
     };
     struct world world;
 

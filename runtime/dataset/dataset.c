@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "blend.h"
-#include "workers.h"
+#include "threads.h"
 
 static const char *const path_options[DATASET_SPLITS] = {"--train-data-path", "--valid-data-path",
                                                          "--test-data-path"};
@@ -250,7 +250,7 @@ static int allow_files(size_t tasks, struct error *err)
 
 static int build_all(struct builder *builder, struct error *err)
 {
-    int threads = workers_count(builder->config->threads), outer;
+    int threads = index_threads(builder->config->threads), outer;
     size_t most = 0;
 
     for (int i = 0; i < DATASET_SPLITS; i++)
@@ -265,7 +265,7 @@ static int build_all(struct builder *builder, struct error *err)
         return -1;
     outer = builder->task_count < (size_t)threads ? (int)builder->task_count : threads;
     builder->threads = outer > 0 ? (threads + outer - 1) / outer : 1;
-    if (workers_run(outer, (int64_t)builder->task_count, build_part, builder, err) < 0)
+    if (threads_loop(outer, (int64_t)builder->task_count, build_part, builder, err) < 0)
         return -1;
     for (int i = 0; i < DATASET_SPLITS; i++)
         if (blend_split(builder, (enum dataset_split)i, err) < 0)

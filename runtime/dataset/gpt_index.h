@@ -48,6 +48,10 @@ struct index_file *gpt_index_get(const struct gpt_request *request, const char *
                                  const char *const *directories, int directory_count,
                                  double deadline, int threads, struct error *err);
 
+/* The number of threads that build an index if the caller asks for 'wanted' (at most 64); 0: one
+ * per CPU that this thread may run on, at most 16. */
+int index_threads(int wanted);
+
 /* Samples in an index. */
 int64_t gpt_index_samples(const struct index_file *index);
 

@@ -1,6 +1,6 @@
 /* Shared by index_file.c (what is in a file) and index_cache.c (who makes it). */
-#ifndef MEGATRON_INDEX_PRIVATE_H
-#define MEGATRON_INDEX_PRIVATE_H
+#ifndef MEGATRON_DATASET_INDEX_PRIVATE_H
+#define MEGATRON_DATASET_INDEX_PRIVATE_H
 
 #include "index_file.h"
 

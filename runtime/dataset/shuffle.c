@@ -12,7 +12,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include "workers.h"
+#include "threads.h"
 
 enum {
     OFFSET_BITS = 20,
@@ -126,7 +126,7 @@ static int64_t shuffle_most(struct shuffle *s, int64_t count, int threads, struc
         s->next = &s->batches[turn];
         place(s->next, s->now->bottom);
         s->swap(s->array, s->now, s->now->first[REGIONS], s->now->first[REGIONS + 1]);
-        workers_run(threads, REGIONS + 1, work, s, err);
+        threads_loop(threads, REGIONS + 1, work, s, err);
     }
     rest = (int64_t)s->next->top + 1;
 out:

@@ -1,5 +1,6 @@
 #include "prompts.h"
 #include "directory.h"
+#include "file.h"
 #include "json.h"
 #include "tokenizer_files.h"
 
@@ -10,7 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define JSON_LIMIT ((size_t)16 << 20)
+#define JSON_LIMIT        ((size_t)16 << 20)
+#define MOST_PROMPT_BYTES ((size_t)4 << 30)
 
 /* Prompts as they are written; those of a file point into 'file'. */
 struct lines {
@@ -48,45 +50,22 @@ static int check_text(const char *data, size_t length, const char *name, struct 
                      name, line);
 }
 
-/* All of a file or of standard input, with a NUL behind it. */
+/* All of a file or of standard input, followed by a NUL. */
 static char *read_all(const char *name, struct error *err)
 {
-    const char *called = strcmp(name, "-") == 0 ? "standard input" : name;
-    FILE *file = strcmp(name, "-") == 0 ? stdin : fopen(name, "r");
-    size_t length = 0, room = 0, got = 0;
-    char *data = NULL;
+    int is_input = strcmp(name, "-") == 0, rc;
+    const char *called = is_input ? "standard input" : name;
+    struct file_bytes bytes;
 
-    if (!file) {
-        error_set_errno(err, errno, "--prompt-file: cannot open %s", name);
-        return NULL;
-    }
-    do {
-        char *more;
-
-        length += got;
-        room += room / 2 + 65536;
-        more = realloc(data, room + 1);
-        if (!more) {
-            error_set(err, "out of memory for the prompts");
-            goto failed;
-        }
-        data = more;
-        got = fread(data + length, 1, room - length, file);
-    } while (got > 0);
-    if (ferror(file)) {
-        error_set(err, "cannot read all of %s", called);
-        goto failed;
-    }
-    if (check_text(data, length, called, err) < 0)
-        goto failed;
-    data[length] = '\0';
-    if (file != stdin)
-        fclose(file);
-    return data;
-failed:
-    free(data);
-    if (file != stdin)
-        fclose(file);
+    rc = is_input ? file_read_fd(STDIN_FILENO, called, MOST_PROMPT_BYTES, &bytes, err)
+                  : file_read(name, MOST_PROMPT_BYTES, &bytes, err);
+    if (rc < 0)
+        error_prefix(err, "--prompt-file");
+    else
+        rc = check_text(bytes.data, bytes.length, called, err);
+    if (rc == 0)
+        return bytes.data;
+    file_bytes_clear(&bytes);
     return NULL;
 }
 
@@ -366,24 +345,6 @@ struct head {
     int64_t count, ids, vocabulary, stop_count, stops[STOPS];
 };
 
-/* 'bytes' of rank 0 to all. */
-static int from_first(struct comm *comm, void *data, size_t bytes, struct error *err)
-{
-    char *all;
-    int rc;
-
-    if (comm->size == 1)
-        return 0;
-    all = malloc(bytes * (size_t)comm->size);
-    if (!all)
-        return error_set(err, "out of memory for the prompts");
-    rc = comm_host_gather(comm, data, all, bytes, err);
-    if (rc == 0)
-        memcpy(data, all, bytes);
-    free(all);
-    return rc;
-}
-
 /* Texts as numbers, one behind the other: prompt, limit, ids of the prompt. */
 static void pack(const struct prompts *p, int32_t *out)
 {
@@ -423,13 +384,13 @@ static int share(struct prompts *p, struct comm *comm, struct error *err)
     memcpy(head.stops, p->stops, sizeof(head.stops));
     for (int64_t t = 0; t < p->count; t++)
         head.ids += 2 + p->texts[t].prompt;
-    if (from_first(comm, &head, sizeof(head), err) < 0)
+    if (comm_host_broadcast(comm, &head, sizeof(head), 0, err) < 0)
         return -1;
     numbers = calloc((size_t)head.ids, sizeof(*numbers));
     if (!numbers)
         return error_set(err, "out of memory");
     pack(p, numbers);
-    rc = from_first(comm, numbers, (size_t)head.ids * sizeof(*numbers), err);
+    rc = comm_host_broadcast(comm, numbers, (size_t)head.ids * sizeof(*numbers), 0, err);
     if (rc == 0 && comm->rank != 0) {
         p->vocabulary = head.vocabulary;
         p->stop_count = (int)head.stop_count;

@@ -1,4 +1,6 @@
 #include "announce.h"
+#include "file.h"
+#include "clock.h"
 #include "files.h"
 #include "shared_file.h"
 
@@ -45,7 +47,7 @@ static void read_sign(const struct announcement *announcement, char *sign, size_
     small_file_read(announcement->path, sign, size);
     snprintf(directory, sizeof(directory), "%s", announcement->path);
     *strrchr(directory, '/') = '\0';
-    shared_directory_refresh(directory);
+    file_refresh_directory(directory);
 }
 
 /* All nodes together look about a hundred times a second, if there are not over 512. */
@@ -61,7 +63,7 @@ int announcement_wait(const struct announcement *announcement, const struct anno
 {
     char sign[LEASE_TEXT_SIZE], line[256];
     struct lease_watch watch = {0};
-    double begun = seconds_now(), said = begun;
+    double begun = clock_now(), said = begun;
     double pause = 0.02, most = longest_pause(wait->nodes), silence = FIRST_WORD;
 
     while (!wait->look(wait->argument)) {
@@ -73,18 +75,18 @@ int announcement_wait(const struct announcement *announcement, const struct anno
                              "the node that imports the image has sent no heartbeat for %.0f "
                              "seconds; check that all nodes share the directory of %.300s",
                              wait->patience, announcement->path);
-        if (wait->timeout > 0 && seconds_now() - begun > wait->timeout)
+        if (wait->timeout > 0 && clock_now() - begun > wait->timeout)
             return error_set(err, "timed out after %.0f s waiting for another node to import the image",
                              wait->timeout);
-        if (seconds_now() - said > silence) {
-            said = seconds_now();
+        if (clock_now() - said > silence) {
+            said = clock_now();
             silence = NEXT_WORDS;
             snprintf(line, sizeof(line), "waiting for %.*s to import the image (%.0f s)",
                      sign[0] ? (int)strcspn(sign, ",") : 12, sign[0] ? sign : "another node",
                      said - begun);
             wait->say(wait->argument, line);
         }
-        sleep_with_jitter(pause);
+        clock_sleep_about(pause);
         pause = pause * 1.5 < most ? pause * 1.5 : most;
     }
     return 0;

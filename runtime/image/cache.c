@@ -1,4 +1,5 @@
 #include "cache.h"
+#include "file.h"
 #include "cache_private.h"
 #include "checksum.h"
 #include "files.h"
@@ -157,16 +158,6 @@ static int sum_file(int fd, const char *path, uint64_t *checksum, struct error *
     return 0;
 }
 
-static void sync_directory(const char *directory)
-{
-    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    if (fd >= 0) {
-        (void)!fsync(fd);
-        close(fd);
-    }
-}
-
 int image_cache_write(const struct image_cache *cache, const char *path, const char *text,
                       struct error *err)
 {
@@ -196,7 +187,7 @@ static int publish_open(const struct image_cache *cache, const char *key, const 
         return -1;
     if (rename(draft, path) < 0)
         return error_set_errno(err, errno, "cannot rename the image to %.300s", path);
-    sync_directory(cache->directory);
+    (void)file_sync_directory(cache->directory, NULL);
     return 0;
 }
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "get.h"
+#include "file.h"
+#include "clock.h"
 #include "announce.h"
 #include "files.h"
 #include "importer.h"
@@ -31,7 +33,7 @@ struct getting {
 
 static double time_left(const struct getting *getting)
 {
-    double left = getting->get->request.timeout - (seconds_now() - getting->begun);
+    double left = getting->get->request.timeout - (clock_now() - getting->begun);
 
     return left > LEAST_SECONDS ? left : LEAST_SECONDS;
 }
@@ -99,7 +101,7 @@ static int look_for_image(void *argument)
 
     if (image_resolved(request, getting->key) < 0)
         return 0;
-    shared_directory_refresh(request->cache->directory);
+    file_refresh_directory(request->cache->directory);
     return (request->shared && image_cache_find(request->shared, getting->key, getting->path,
                                                 sizeof(getting->path), NULL) == 1) ||
            image_cache_find(request->cache, getting->key, getting->path, sizeof(getting->path),
@@ -244,7 +246,7 @@ int image_get(struct image_get *get, char *answer, size_t size, struct error *er
     if (!getting)
         return error_set(err, "out of memory");
     getting->get = get;
-    getting->begun = seconds_now();
+    getting->begun = clock_now();
     if (get->container)
         rc = get_container(getting, answer, size, err);
     else

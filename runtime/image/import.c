@@ -1,4 +1,5 @@
 #include "import.h"
+#include "clock.h"
 #include "import_private.h"
 #include "enroot.h"
 #include "files.h"
@@ -262,7 +263,7 @@ static int publish(struct work *work, const char *key, char *path, size_t size, 
     const struct image_request *request = work->request;
     struct pollfd answer = {.events = POLLIN};
     struct error said = {.text = ""};
-    double begun = seconds_now(), spoke = begun;
+    double begun = clock_now(), spoke = begun;
     int ends[2];
     pid_t parent = getpid(), child;
     ssize_t got;
@@ -288,9 +289,9 @@ static int publish(struct work *work, const char *key, char *path, size_t size, 
         (void)show_life(work);
         if (is_stopped(request->stop))
             kill(child, SIGKILL);
-        if (seconds_now() - spoke < PROGRESS_SECONDS)
+        if (clock_now() - spoke < PROGRESS_SECONDS)
             continue;
-        spoke = seconds_now();
+        spoke = clock_now();
         say_sum(work, child, spoke - begun);
     }
     got = read(ends[0], said.text, sizeof(said.text));
@@ -409,7 +410,7 @@ static int import_with_lease(struct work *work, const char *key, char *path, siz
     const struct image_request *request = work->request;
     char bytes[32];
     struct stat info;
-    double begun = seconds_now();
+    double begun = clock_now();
     int rc;
 
     if (prepare(work, key, err) < 0)
@@ -426,7 +427,7 @@ static int import_with_lease(struct work *work, const char *key, char *path, siz
     if (rc == 0 && stat(path, &info) == 0) {
         format_size((double)info.st_size, bytes, sizeof(bytes));
         image_say(request, "imported %s: %s in %.1f s", request->reference->text, bytes,
-                  seconds_now() - begun);
+                  clock_now() - begun);
     }
     return rc;
 }
@@ -457,7 +458,7 @@ static int wait_for_other(const struct image_request *request, const struct leas
                           double begun, double *said, struct error *err)
 {
     int length = (int)strcspn(watch->seen, ",");
-    double elapsed = seconds_now() - begun;
+    double elapsed = clock_now() - begun;
 
     if (is_stopped(request->stop))
         return error_set(err, STOPPED);
@@ -497,7 +498,7 @@ static int obtain(struct work *work, const char *key, char *path, size_t size, s
     const struct image_request *request = work->request;
     struct lease_watch watch = {0};
     char name[IMAGE_KEY_SIZE + 8], lease[4096];
-    double begun = seconds_now(), said = 0;
+    double begun = clock_now(), said = 0;
 
     snprintf(name, sizeof(name), "%s.lease", key);
     if (image_cache_unfinished(request->cache, name, lease, sizeof(lease)) < 0)

@@ -1,4 +1,6 @@
 #include "named.h"
+#include "file.h"
+#include "clock.h"
 #include "cache.h"
 #include "enroot.h"
 #include "files.h"
@@ -198,14 +200,14 @@ static int obtain(struct making *making, const char *lease, struct error *err)
 {
     const struct named_request *request = making->request;
     struct lease_watch watch = {0};
-    double begun = seconds_now();
+    double begun = clock_now();
     char path[8192];
 
     snprintf(path, sizeof(path), "%.4000s/%s", making->data, making->full);
     for (;;) {
         int rc;
 
-        shared_directory_refresh(making->data);
+        file_refresh_directory(making->data);
         if (access(path, F_OK) == 0)
             return 0;
         rc = lease_take(&making->lease, lease, request->patience, &watch, err);
@@ -220,11 +222,11 @@ static int obtain(struct making *making, const char *lease, struct error *err)
         }
         if (is_stopped(request->stop))
             return error_set(err, STOPPED);
-        if (seconds_now() - begun > request->timeout)
+        if (clock_now() - begun > request->timeout)
             return error_set(err, "timed out after %.0f s waiting for another process to create the "
                              "container %s",
                              request->timeout, request->name);
-        lease_pause(seconds_now() - begun);
+        lease_pause(clock_now() - begun);
     }
 }
 

@@ -1,4 +1,5 @@
 #include "progress.h"
+#include "clock.h"
 #include "files.h"
 
 #include <dirent.h>
@@ -80,11 +81,11 @@ static void phase_of(const char *errors, char *phase, size_t size)
 static double scratch_bytes(struct progress *progress, double elapsed)
 {
     const double pauses = 20;
-    double begun = seconds_now();
+    double begun = clock_now();
 
     if (elapsed >= progress->next_look) {
         progress->unpacked = (double)scratch_size(progress->scratch);
-        progress->next_look = elapsed + pauses * (seconds_now() - begun);
+        progress->next_look = elapsed + pauses * (clock_now() - begun);
     }
     return progress->unpacked;
 }

@@ -1,5 +1,6 @@
 /* The records of a cache: which image a name stood for. */
 #include "cache_private.h"
+#include "file.h"
 #include "checksum.h"
 #include "files.h"
 #include "shared_file.h"
@@ -127,8 +128,8 @@ void image_cache_refresh_job(const struct image_cache *cache, const char *job, c
     struct job_record record;
 
     find_record(cache, job, name, &record);
-    shared_directory_refresh(record.jobs);
-    shared_directory_refresh(record.directory);
+    file_refresh_directory(record.jobs);
+    file_refresh_directory(record.directory);
 }
 
 void image_cache_forget_job(const struct image_cache *cache, const char *job, const char *name)

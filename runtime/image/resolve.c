@@ -1,5 +1,6 @@
 /* Which image a name means. */
 #include "enroot.h"
+#include "clock.h"
 #include "files.h"
 #include "import_private.h"
 #include "lease.h"
@@ -191,18 +192,18 @@ static int resolve_for_job(const struct image_request *request, int ask_daemon,
     struct lease_watch watch = {0};
     struct question question = {.request = request, .lease = &lease};
     char path[4096], name[RECORD_SIZE];
-    double begun = seconds_now();
+    double begun = clock_now();
     int taken = 0, rc;
 
     name_record(request, name);
     if (image_cache_lease_job(request->cache, request->job, name, path, sizeof(path)) < 0)
         return error_set(err, "the path of the image cache is too long");
     while (image_cache_recall_job(request->cache, request->job, name, key) < 0 && taken == 0 &&
-           seconds_now() - begun < DIGEST_TIMEOUT && !is_stopped(request->stop)) {
+           clock_now() - begun < DIGEST_TIMEOUT && !is_stopped(request->stop)) {
         taken = lease_take(&lease, path, request->patience, &watch, err);
         if (taken == 0) {
             image_beat(request);
-            lease_pause(seconds_now() - begun);
+            lease_pause(clock_now() - begun);
         }
     }
     if (taken < 0)

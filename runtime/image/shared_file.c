@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shared_file.h"
+#include "file.h"
 #include "files.h"
 #include "owner.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,7 +31,7 @@ static int write_new(const char *path, const char *text)
 
     if (fd < 0)
         return -1;
-    if (bytes_write(fd, text, strlen(text)) == 0 && fsync(fd) == 0)
+    if (file_write_at(fd, text, strlen(text), 0) == 0 && fsync(fd) == 0)
         rc = 0;
     if (close(fd) < 0)
         rc = -1;
@@ -83,37 +82,4 @@ int shared_directory_create(const char *directory, const char *variable, struct 
             *end = '/';
     }
     return 0;
-}
-
-void shared_directory_refresh(const char *path)
-{
-    DIR *listed = opendir(path);
-
-    while (listed && readdir(listed)) {
-    }
-    if (listed)
-        closedir(listed);
-}
-
-int bytes_write(int to, const char *bytes, size_t count)
-{
-    while (count > 0) {
-        ssize_t put = write(to, bytes, count);
-
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0)
-            return -1;
-        bytes += put;
-        count -= (size_t)put;
-    }
-    return 0;
-}
-
-void sleep_with_jitter(double seconds)
-{
-    unsigned char chance = 128;
-
-    (void)!getrandom(&chance, sizeof(chance), 0);
-    seconds_sleep(seconds * (0.75 + chance / 510.0));
 }

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 #include "error.h"
+#include "file.h"
+#include "clock.h"
 
 /* Read up to 'size' - 1 bytes of a file that 'owner' or root owns, and terminate the text. Symbolic
  * links are not followed. Returns 0, or -1 with an empty text if the file cannot be read or belongs
@@ -19,15 +21,5 @@ int shared_file_replace(const char *path, const char *work, const char *text, st
 /* Create 'directory' and all missing parents, accessible to this user only. 'variable' is the
  * environment variable that chooses another place, for the error. Returns 0 or -1. */
 int shared_directory_create(const char *directory, const char *variable, struct error *err);
-
-/* List a directory: network file systems then forget that a name did not exist. */
-void shared_directory_refresh(const char *path);
-
-/* Write all bytes, in as many calls as needed. Returns 0 or -1 (errno). */
-int bytes_write(int to, const char *bytes, size_t count);
-
-/* Sleep for 'seconds' with a random jitter of up to a quarter, so that processes that wait for the
- * same event do not all wake at once. */
-void sleep_with_jitter(double seconds);
 
 #endif

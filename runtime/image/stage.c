@@ -1,4 +1,6 @@
 #include "stage.h"
+#include "file.h"
+#include "clock.h"
 #include "cache.h"
 #include "checksum.h"
 #include "files.h"
@@ -81,7 +83,7 @@ static int copy_part(struct copy *copy, char *buffer, size_t chunk, struct error
         return 0;
     if (got == 0)
         errno = EIO;
-    if (got <= 0 || bytes_write(copy->to, buffer, (size_t)got) < 0 ||
+    if (got <= 0 || file_write_at(copy->to, buffer, (size_t)got, copy->done) < 0 ||
         ((copy->done + got) / portion > copy->done / portion && fdatasync(copy->to) < 0))
         return error_set_errno(err, errno, "cannot copy %.300s to %.300s", copy->request->image,
                                copy->request->directory);
@@ -97,9 +99,9 @@ static int copy_file(struct copy *copy, struct error *err)
     int rc = buffer ? 0 : error_set(err, "out of memory");
 
     checksum_begin(&copy->sum);
-    copy->begun = copy->said = seconds_now();
+    copy->begun = copy->said = clock_now();
     while (rc == 0 && copy->done < copy->size) {
-        double now = seconds_now();
+        double now = clock_now();
 
         rc = copy_part(copy, buffer, chunk, err);
         if (rc == 0 && now - copy->begun > copy->request->timeout)
@@ -149,7 +151,7 @@ static int copy_image(const struct stage_request *request, const struct image_ca
  * this node's own, so flock works; it goes with the process. */
 static int lock(const struct stage_request *request, const char *own, struct error *err)
 {
-    double begun = seconds_now(), said = begun;
+    double begun = clock_now(), said = begun;
     char path[2100];
     int guard;
 
@@ -157,18 +159,18 @@ static int lock(const struct stage_request *request, const char *own, struct err
     guard = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     while (guard >= 0 && flock(guard, LOCK_EX | LOCK_NB) < 0 &&
            (errno == EINTR || errno == EWOULDBLOCK)) {
-        if (seconds_now() - begun > request->timeout || is_stopped(request->stop)) {
+        if (clock_now() - begun > request->timeout || is_stopped(request->stop)) {
             close(guard);
             return is_stopped(request->stop) ? error_set(err, STOPPED)
                                              : take_too_long(request, err);
         }
-        if (seconds_now() - said > PROGRESS_SECONDS) {
-            said = seconds_now();
+        if (clock_now() - said > PROGRESS_SECONDS) {
+            said = clock_now();
             progress_say(request->say, request->argument,
                          "waiting for another job that copies the image to %.300s (%.0f s)",
                          request->directory, said - begun);
         }
-        seconds_sleep(0.1);
+        clock_sleep(0.1);
     }
     return guard >= 0 ? guard : error_set_errno(err, errno, "cannot lock %.300s", own);
 }

@@ -531,7 +531,7 @@ static int finish_kind(struct assembly *assembly, int kind, struct error *err)
         for (size_t k = 0; k < assembly->layout->keys; k++)
             if (finish_file(assembly, s, k, kind, err) < 0)
                 return -1;
-    return disk_sync_directory(assembly->config->output_prefix, err);
+    return file_sync_parent(assembly->config->output_prefix, err);
 }
 
 /* The .idx files come last: where one is there, its .bin is whole. */

@@ -1,5 +1,6 @@
 #include "config.h"
 #include "board.h"
+#include "clock.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -174,7 +175,7 @@ static int is_stale(struct work *work, struct board *board, size_t number)
     struct job *job = &board->jobs[number];
     char path[DISK_PATH];
     struct stat status;
-    double now = disk_now();
+    double now = clock_now();
 
     if (claim_path(work, board, number, job->generation, path, NULL) < 0 || stat(path, &status) < 0)
         return 0;
@@ -229,15 +230,15 @@ void board_touch_often(struct work *work, struct board *board, size_t number)
 {
     struct job *job = &board->jobs[number];
 
-    if (disk_now() - job->seen_at < TOUCH_SECONDS)
+    if (clock_now() - job->seen_at < TOUCH_SECONDS)
         return;
     board_touch(work, board, number);
-    job->seen_at = disk_now();
+    job->seen_at = clock_now();
 }
 
 void board_touch_mine(struct work *work, struct board *board)
 {
-    double now = disk_now();
+    double now = clock_now();
     int due;
 
     pthread_mutex_lock(&board->lock);

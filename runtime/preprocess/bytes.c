@@ -133,20 +133,23 @@ int bytes_save(struct bytes *bytes, const char *path, int first, struct error *e
     if (bytes->failed)
         rc = error_set(err, "out of memory for %s", path);
     else
-        rc = (first ? disk_write_first : disk_write_file)(path, bytes->data, bytes->size, err);
+        rc = file_write_whole(path, bytes->data, bytes->size, first ? FILE_KEEP : 0, err);
     bytes_clear(bytes);
     return rc;
 }
 
 int bytes_load(struct bytes *bytes, uint64_t magic, const char *path, struct error *err)
 {
+    struct file_bytes file;
     uint64_t check;
     int rc;
 
     memset(bytes, 0, sizeof(*bytes));
-    rc = disk_read_file(path, (size_t)1 << 32, &bytes->data, &bytes->size, err);
+    rc = disk_read_file(path, (size_t)1 << 32, &file, err);
     if (rc != 0)
         return rc;
+    bytes->data = (unsigned char *)file.data;
+    bytes->size = file.length;
     if (bytes->size >= 16) {
         bytes->size -= sizeof(check);
         memcpy(&check, bytes->data + bytes->size, sizeof(check));

@@ -1,5 +1,7 @@
 #include "config.h"
 #include "chunk.h"
+#include "clock.h"
+#include "log.h"
 #include "document.h"
 
 #include <errno.h>
@@ -30,8 +32,8 @@ struct chunk *chunk_open(struct encode *encode, size_t number, int direct, struc
     const struct plan *plan = encode->plan;
     struct chunk *chunk = calloc(1, sizeof(*chunk));
     size_t first = plan->chunks[number], count = plan->chunks[number + 1] - first;
-    /* A progress line may stand there. */
-    const char *over = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO) ? "\r\033[K" : "";
+    /* Replaces a progress line. */
+    const char *over = encode->config->terminal && isatty(STDOUT_FILENO) ? "\r\033[K" : "";
 
     if (!chunk) {
         error_set(err, "out of memory");
@@ -42,7 +44,7 @@ struct chunk *chunk_open(struct encode *encode, size_t number, int direct, struc
     chunk->direct = direct;
     chunk->shared = direct && is_quick(plan, number);
     chunk->placed = !direct;
-    chunk->touched = disk_now();
+    chunk->touched = clock_now();
     for (size_t i = first; i < first + count && plan->files.count <= PLAN_NAMED_FILES; i++)
         if (plan->segments[i].begin == 0)
             printf("%sOpening %s\n", over, plan->files.items[plan->segments[i].file].path);
@@ -108,7 +110,6 @@ static void show_fault(struct encode *encode, struct chunk *chunk, struct part_f
     size_t number = plan->chunks[chunk->number] + (size_t)fault->segment;
     const struct segment *segment = &plan->segments[number];
     const struct corpus_file *file = &plan->files.items[segment->file];
-    const char *clear = isatty(STDERR_FILENO) ? "\r\033[K" : "";
     int64_t shown = encode->shown++;
     char text[256];
 
@@ -116,21 +117,21 @@ static void show_fault(struct encode *encode, struct chunk *chunk, struct part_f
     if (encode->config->max_documents > 0)
         return;
     if (shown == FAULTS_MET)
-        fprintf(stderr, "%smore of them are counted now and listed at the end\n", clear);
+        log_note("further skipped documents are counted now and listed at the end");
     if (shown >= FAULTS_MET)
         return;
     part_fault_text(fault, encode->config->keys, text, sizeof(text));
     if (segment->begin > (file->codec == CODEC_PLAIN ? reread_limit : reread_packed_limit)) {
-        fprintf(stderr, "%s%s: line %lld behind byte %lld: %s; skipped\n", clear, file->path,
-                (long long)fault->line + 1, (long long)segment->begin, text);
+        log_warning("%s: line %lld after byte %lld: %s; skipped", file->path,
+                    (long long)fault->line + 1, (long long)segment->begin, text);
         return;
     }
     if (chunk->counted != number + 1) {
         chunk->counted_lines = lines_before(encode, segment);
         chunk->counted = number + 1;
     }
-    fprintf(stderr, "%s%s:%lld: %s; skipped\n", clear, file->path,
-            (long long)(chunk->counted_lines + (int64_t)fault->line + 1), text);
+    log_warning("%s:%lld: %s; skipped", file->path,
+                (long long)(chunk->counted_lines + (int64_t)fault->line + 1), text);
     fault->shown = 1;
 }
 
@@ -207,9 +208,9 @@ static int write_block(struct encode *encode, struct chunk *chunk, struct block 
         part_check_keys(encode->config->keys, first_path(encode->plan, 0), totals, 0, err) < 0)
         return -1;
     chunk->next_write++;
-    if (disk_now() - chunk->touched > touch_seconds) {
+    if (clock_now() - chunk->touched > touch_seconds) {
         board_touch(encode->work, encode->board, chunk->number);
-        chunk->touched = disk_now();
+        chunk->touched = clock_now();
     }
     return 0;
 }

@@ -1,5 +1,6 @@
 #include "config.h"
 #include "run.h"
+#include "clock.h"
 
 int run_is_over(struct run *run)
 {
@@ -17,7 +18,7 @@ void run_wait(const struct run *run, double *pause)
 {
     double longest = run->work.world->size > 100 ? 2 : 0.5;
 
-    disk_sleep(*pause);
+    clock_sleep(*pause);
     *pause = *pause * 1.5 < longest ? *pause * 1.5 : longest;
 }
 

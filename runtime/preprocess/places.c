@@ -2,6 +2,7 @@
 #include "places.h"
 #include "bytes.h"
 #include "document.h"
+#include "log.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -83,8 +84,8 @@ static void show_faults(const struct preprocess_config *config, const struct pla
             }
             count->shown++;
             part_fault_text(fault, config->keys, text, sizeof(text));
-            fprintf(stderr, "%s:%lld: %s; skipped\n", plan->files.items[segment->file].path,
-                    (long long)(count->lines + (int64_t)fault->line + 1), text);
+            log_warning("%s:%lld: %s; skipped", plan->files.items[segment->file].path,
+                        (long long)(count->lines + (int64_t)fault->line + 1), text);
         }
         count->lines += lines[i];
     }
@@ -197,8 +198,7 @@ static int add_parts(struct places *layout, const struct preprocess_config *conf
         part_close(part);
     }
     if (skipped > count.shown)
-        fprintf(stderr, "... and %lld more documents that were skipped\n",
-                (long long)(skipped - count.shown));
+        log_warning("%lld more documents were skipped", (long long)(skipped - count.shown));
     if (part_check_keys(config->keys, check.path, &check.totals, 1, err) < 0)
         return -1;
     return check_taken(layout, plan->files.items[0].path, err);

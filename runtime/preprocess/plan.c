@@ -103,20 +103,19 @@ static int group_segments(struct plan *plan, int64_t target)
 /* The content of a tokenizer's file, as one number. */
 static int put_file(struct bytes *bytes, const char *path, struct error *err)
 {
-    unsigned char *data;
-    size_t size;
+    struct file_bytes file;
     int rc;
 
     bytes_put_text(bytes, path);
     if (!path)
         return 0;
-    rc = disk_read_file(path, (size_t)1 << 30, &data, &size, err);
+    rc = disk_read_file(path, (size_t)1 << 30, &file, err);
     if (rc > 0)
         return 0; /* a directory's or a built-in name; the tokenizer says what it thinks of it */
     if (rc < 0)
         return -1;
-    bytes_put_u64(bytes, checksum64(data, size, 0));
-    free(data);
+    bytes_put_u64(bytes, checksum64(file.data, file.length, 0));
+    file_bytes_clear(&file);
     return 0;
 }
 

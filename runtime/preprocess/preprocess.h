@@ -29,7 +29,11 @@ struct preprocess_config {
     int64_t max_line;      /* bytes of the longest record */
     int64_t shards;        /* output files per key */
     int64_t chunk_bytes;   /* 0: by the size of the input */
-    int64_t lease;         /* seconds without progress after which a chunk is another rank's */
+    int64_t lease; /* seconds without progress after which another rank takes a chunk over */
+    /* Shows rank 0's progress to the user, from any thread. 'replaces': the line takes the place of
+     * the last one, which only happens if 'terminal' is set. */
+    void (*progress)(const char *line, int replaces);
+    int terminal; /* the user watches on a terminal */
 };
 
 /* Do this rank's part of the run, up to the end of the whole run. Prints Megatron's lines. Returns

@@ -12,10 +12,9 @@ struct report {
     const struct plan *plan;
     double begin;
     int64_t before_documents, before_passed; /* by an earlier run that this one goes on with */
-    int terminal;
-    int64_t logged; /* documents at the last line */
+    int64_t logged;                          /* documents at the last line */
     double logged_at, shared_at;
-    int line_open; /* a progress line stands on the terminal */
+    int line_open; /* the last line on the terminal is a progress line */
 };
 
 void report_init(struct report *report);

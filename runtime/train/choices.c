@@ -142,48 +142,26 @@ static int mover_wait(struct mover *m, struct error *err)
     return comm_check(m->parallel->comm, err);
 }
 
-/* The greatest of all ranks' numbers. */
-static int greatest(struct mover *m, int64_t *number, struct error *err)
-{
-    memcpy(m->host, number, sizeof(*number));
-    device_copy(m->stream, m->memory, m->host, sizeof(*number), COPY_TO_DEVICE);
-    comm_all_reduce(m->parallel->world, m->stream, m->memory, 1, TYPE_INT64, COMM_MAX);
-    device_copy(m->stream, m->host, m->memory, sizeof(*number), COPY_TO_HOST);
-    if (mover_wait(m, err) < 0)
-        return -1;
-    memcpy(number, m->host, sizeof(*number));
-    return 0;
-}
-
 /* Replace '*text' by rank 0's; the others' may be NULL. */
 static int spread(struct mover *m, char **text, struct error *err)
 {
-    int root = m->parallel->comm->rank == 0;
-    int64_t size = root && *text ? (int64_t)strlen(*text) + 1 : 0;
+    struct comm *comm = m->parallel->comm;
+    int64_t size = comm->rank == 0 && *text ? (int64_t)strlen(*text) + 1 : 0;
     char *copy;
 
-    if (greatest(m, &size, err) < 0)
+    if (comm_host_broadcast(comm, &size, sizeof(size), 0, err) < 0)
         return -1;
-    if (size == 0) {
+    if (comm->rank != 0 || size == 0) {
         free(*text);
         *text = NULL;
-        return 0;
     }
-    if (mover_room(m, (size_t)(size + 3) / 4 * 4, err) < 0)
-        return -1;
-    if (root)
-        memcpy(m->host, *text, (size_t)size);
-    device_copy(m->stream, m->memory, m->host, m->bytes, COPY_TO_DEVICE);
-    comm_broadcast(m->parallel->world, m->stream, m->memory, m->bytes / 4, TYPE_INT32, 0);
-    device_copy(m->stream, m->host, m->memory, m->bytes, COPY_TO_HOST);
-    if (mover_wait(m, err) < 0)
-        return -1;
-    copy = strndup(m->host, (size_t)size);
+    if (size == 0)
+        return 0;
+    copy = *text ? *text : malloc((size_t)size);
+    *text = copy;
     if (!copy)
         return error_set(err, "out of memory");
-    free(*text);
-    *text = copy;
-    return 0;
+    return comm_host_broadcast(comm, copy, (size_t)size, 0, err);
 }
 
 /* Merge the texts of the ranks of a group. */
@@ -199,7 +177,7 @@ static char *merge_group(struct mover *m, struct comm_group *group, const char *
         error_set(err, "out of memory");
         return NULL;
     }
-    if (greatest(m, &size, err) < 0)
+    if (comm_host_max(m->parallel->comm, &size, 1, err) < 0)
         goto out;
     room = (size_t)(size + 3) / 4 * 4;
     if (mover_room(m, stages * room, err) < 0)
@@ -326,7 +304,8 @@ int choices_agree(const struct parallel *parallel, struct device *device, const 
     if (!agreed || spread(&mover, &agreed, err) < 0)
         goto out;
     differ = choices_differ(own, agreed);
-    if (greatest(&mover, &differ, err) < 0 || device->choose(device, agreed, remember, err) < 0)
+    if (comm_host_max(parallel->comm, &differ, 1, err) < 0 ||
+        device->choose(device, agreed, remember, err) < 0)
         goto out;
     if (restored && parallel->comm->rank == 0)
         warn_of_new(agreed, restored);

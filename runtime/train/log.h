@@ -1,6 +1,6 @@
 /* What a run says: log lines, event files for TensorBoard, lines of JSON. */
-#ifndef MEGATRON_LOG_H
-#define MEGATRON_LOG_H
+#ifndef MEGATRON_TRAIN_LOG_H
+#define MEGATRON_TRAIN_LOG_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -42,6 +42,8 @@ if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
     done
     configure --with-cublaslt="$scratch/own"
     like "$(grep '^S\["CUDA_LIBS"\]' config.status)" "-L$scratch/own/lib -Wl,-rpath,$scratch/own/lib" "  cuBLASLt by itself"
+else
+    skip "GPU libraries in directories of their own" "no CUDA toolkit"
 fi
 
 configure --without-hwloc

@@ -35,7 +35,7 @@ is "$(grep -c ': whole' <<<"$out")" 3 "the others are whole"
 # A file that cannot be opened tells nothing of its bytes.
 while read -r file number sentence; do
     if ! command -v "${CC:-cc}" >/dev/null; then
-        ok "a file that cannot be opened # SKIP no compiler" true
+        skip "a file that cannot be opened" "no compiler"
     elif ok "a file can be kept from being opened: $file, $number" closed "iter_0000006/$file" $number; then
         try env "LD_PRELOAD=$scratch/closed.so" "$megatron" checkpoint verify run --iteration 6
         is "$rc" 1 "it is an error"
@@ -80,14 +80,14 @@ unlocked='#define _GNU_SOURCE
 REPLACE(fcntl)
 REPLACE(fcntl64)'
 if ! command -v "${CC:-cc}" >/dev/null; then
-    ok "no locks # SKIP no compiler" true
+    skip "no locks" "no compiler"
 elif ok "locks can be taken away" "${CC:-cc}" -shared -fPIC -o unlocked.so -xc - -ldl <<<"$unlocked"; then
     mkdir run/iter_0000009.tmp-1
     LD_PRELOAD=$scratch/unlocked.so train 1 --load run --save run
-    is "$rc $(grep -c 'WARNING: files in run cannot be locked: No locks available: a second run' <<<"$out")" "0 1" \
+    is "$rc $(grep -c 'WARNING: cannot lock files in run: No locks available: a second run' <<<"$out")" "0 1" \
         "no locks: the run says so" || diag "$(tail -n 3 <<<"$out")"
     try env "LD_PRELOAD=$scratch/unlocked.so" "$megatron" checkpoint prune run --keep-last 2
-    like "$out" 'what is unfinished there stays: files in run cannot be locked' "  and so does prune"
+    like "$out" 'what is unfinished there stays: cannot lock files in run' "  and so does prune"
     ok "  and what is unfinished stays" rmdir run/iter_0000009.tmp-1
 fi
 # What comes after the one that a run goes on from was not saved by it, and is not its own to remove.
@@ -110,7 +110,7 @@ if unshare -rm true 2>/dev/null; then
     is "$rc $(ls run | tr '\n' ' ')" "0 iter_0000008 latest_checkpointed_iteration.txt " "  then all of it"
     ok "  and what was mounted there stays" test -e theirs/more/kept
 else
-    ok "prune where something is mounted in a checkpoint # SKIP no user and mount namespaces here" true
+    skip "prune where something is mounted in a checkpoint" "no user and mount namespaces here"
 fi
 
 check export run hf

@@ -61,7 +61,7 @@ is "$rc" 1 "--save-hf of a network that Hugging Face does not have"
 like "$out" '--save-hf: Hugging Face has no such network' "  and why"
 unlike "$out" 'iteration +1/' "  said before the training"
 try "$megatron" train "${begin[@]}" "${model[@]}" --seq-length 32 --vocab-size 300 --save-hf /dev/null/x
-like "$out" '--save-hf: cannot make /dev/null/x' "--save-hf to a place that cannot be written to"
+like "$out" '--save-hf: cannot create the directory /dev/null/x' "--save-hf to a place that cannot be written to"
 unlike "$out" 'iteration +1/' "  said before the training"
 try "$megatron" train "${begin[@]}" "${model[@]}" --seq-length 32 --vocab-size 300 --train-iters 2 --exit-interval 1 --save-hf early
 is "$rc $(ls early)" "75 " "a run that ended early writes no weights for others"

@@ -35,7 +35,7 @@ damaged "a flipped bit of the index" "flip index.json 300" 'checksum is wrong'
 rm -rf run && cp -r whole run && rm -rf run/iter_0000008 && echo 6 >run/latest_checkpointed_iteration.txt
 for file in index rank; do
     if ! command -v "${CC:-cc}" >/dev/null; then
-        ok "a file that cannot be opened # SKIP no compiler" true
+        skip "a file that cannot be opened" "no compiler"
     elif ok "a file can be made busy: $file" closed "iter_0000006/$file" ENFILE; then
         LD_PRELOAD=$scratch/closed.so train 1 --save run --load run
         is "$rc" 1 "it ends the run, which can be started again"
@@ -43,7 +43,9 @@ for file in index rank; do
         unlike "$out" 'WARNING|iteration +4/' "  and no older one is taken"
     fi
     # What a disk cannot read is lost.
-    if command -v "${CC:-cc}" >/dev/null && ok "a disk can be made to fail: $file" closed "iter_0000006/$file" EIO; then
+    if ! command -v "${CC:-cc}" >/dev/null; then
+        skip "a disk that fails: $file" "no compiler"
+    elif ok "a disk can be made to fail: $file" closed "iter_0000006/$file" EIO; then
         LD_PRELOAD=$scratch/closed.so train 1 --load run
         like "$out" "WARNING: checkpoint iter_0000006 is damaged: cannot open .*$file.*: Input/output error" "it is named"
         like "$out" 'successfully loaded checkpoint from run at iteration 3' "  and the one before it is used"
@@ -97,7 +99,7 @@ refused "a distributed checkpoint of Megatron-LM" 'theirs holds a distributed ch
 train 1 --load whole --ckpt-step 3
 like "$out" 'loaded checkpoint from whole at iteration 3' "--ckpt-step takes the one that it names"
 refused "no directory" 'nowhere: there is no checkpoint' --load nowhere
-code=1 refused "no directory to save in" 'cannot make /dev/null/x' --save /dev/null/x
+code=1 refused "no directory to save in" 'cannot create the directory /dev/null/x' --save /dev/null/x
 refused "--save-interval alone" '--save-interval needs --save' --save-interval 5
 refused "another model" \
     'iter_0000008: it is of another model: hidden-size \(32, here 64\).*embedding.word.weight \(300 x 32, here 300 x 64\)' \
@@ -233,7 +235,7 @@ slowly() {
     out=$(cat log)
 }
 if ! command -v "${CC:-cc}" >/dev/null; then
-    ok "saves that take longer than the steps between them # SKIP no compiler" true
+    skip "saves that take longer than the steps between them" "no compiler"
 elif ok "a save can be made slow" "${CC:-cc}" -shared -fPIC -o slow.so -xc - <<<"$slow"; then
     slowly 4 --save-interval 2
     is "$(grep -c '^WARNING: training waited [0-9.]* s at iteration 4 for the checkpoint of iteration 2' <<<"$out")" 1 \
@@ -282,7 +284,7 @@ int unlinkat(int at, const char *name, int flags)
     return NEXT(unlinkat)(at, name, flags);
 }'
 if ! command -v "${CC:-cc}" >/dev/null; then
-    ok "a save that does not get on # SKIP no compiler" true
+    skip "a save that does not get on" "no compiler"
 elif ok "a save can be made to hang" "${CC:-cc}" -shared -fPIC -o stuck.so -xc - -ldl <<<"$stuck"; then
     while read -ru 3 call path options sentence; do
         rm -rf stuck
@@ -322,7 +324,7 @@ int mkdir(const char *path, mode_t mode)
 }'
 hasty_library=
 if ! command -v "${CC:-cc}" >/dev/null; then
-    ok "a last save that fails # SKIP no compiler" true
+    skip "a last save that fails" "no compiler"
 elif ok "a last save can be made to fail" "${CC:-cc}" -shared -fPIC -o hasty.so -xc - -ldl <<<"$hasty"; then
     hasty_library=$scratch/hasty.so
     for interval in 4 5; do
@@ -391,7 +393,11 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
             "iter_0000004.tmp-removed-0 iter_0000005.tmp-removed-0 iter_0000007 iter_0000008 latest_checkpointed_iteration.txt " \
             "  and the others go, one of them by another name than what is stuck"
         umount few/iter_*/busy
+    else
+        skip "small, full and busy disks" "cannot mount a tmpfs"
     fi
+else
+    skip "directories that cannot be written to, small and busy disks" "needs root and setpriv"
 fi
 out=$(ulimit -f 100; LD_PRELOAD=$hasty_library "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 --save limit --save-interval 4 2>&1)
 like "$out" 'WARNING: no checkpoint at iteration 4: .*File too large; training goes on' "a limit on the size of files"
@@ -409,11 +415,11 @@ stopped() {
         mkdir run/iter_9999999.tmp-1
         try "$megatron" checkpoint prune run --keep-last 5
         is "$rc" 0 "prune beside a run that saves" || diag "$out"
-        like "$out" 'what is unfinished there stays: another run saves to run' "  leaves what may be the run's"
+        like "$out" 'what is unfinished there stays: another run is saving to run' "  leaves what may be the run's"
         ok "  where it is" rmdir run/iter_9999999.tmp-1
     fi
     [ "$1" != TERM ] || code=1 refused "a second run in the same directory" \
-        "--save: another run saves to run: process $pid on .*; end it, or give this one" --save run
+        "--save: another run is saving to run: process $pid on .*; stop it, or choose" --save run
     kill "-$1" $pid
     wait $pid
     is $? 75 "SIG$1 ends a run with code 75"
@@ -447,7 +453,7 @@ time_t time(time_t *out)
     return now;
 }'
 if ! command -v "${CC:-cc}" >/dev/null; then
-    ok "a slow start # SKIP no compiler" true
+    skip "a slow start" "no compiler"
 elif ok "a start can be made slow" "${CC:-cc}" -shared -fPIC -o begin.so -xc - <<<"$begin"; then
     rm -rf run
     MEGATRON_JOB_END=2000 LD_PRELOAD=$scratch/begin.so train 1 --save run --global-batch-size 2 --train-iters 500 --eval-iters 0

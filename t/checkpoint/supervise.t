@@ -79,7 +79,7 @@ DIR *opendir(const char *path)
     return is_away(path) ? (errno = ESTALE, NULL) : ((DIR * (*)(const char *))dlsym(RTLD_NEXT, "opendir"))(path);
 }'
 if ! command -v "${CC:-cc}" >/dev/null; then
-    ok "a file server that is away # SKIP no compiler" true
+    skip "a file server that is away" "no compiler"
 elif ok "a file server can be made to go away" "${CC:-cc}" -shared -fPIC -o away.so -xc - -ldl <<<"$away"; then
     printf '#!/bin/bash\n[ -e was-away ] || { touch was-away away; (sleep 4; rm away) >/dev/null 2>&1 & }\nexec ./run "$@"\n' >leaving
     chmod +x leaving
@@ -181,7 +181,7 @@ int sigtimedwait(const sigset_t *set, siginfo_t *info, const struct timespec *ti
     return ((__typeof__(&sigtimedwait))dlsym(RTLD_NEXT, "sigtimedwait"))(set, info, &none);
 }'
 if ! command -v "${CC:-cc}" >/dev/null; then
-    ok "pauses # SKIP no compiler" true
+    skip "pauses" "no compiler"
 elif ok "pauses can be left out" "${CC:-cc}" -shared -fPIC -o quick.so -xc - -ldl <<<"$quick"; then
     codes 1 1 1 1 1 1
     try env LD_PRELOAD="$work/quick.so" "$megatron" supervise --starts 4 -- ./run --save save

@@ -80,6 +80,8 @@ if "$MEGATRON_BUILD/runtime/megatron" version | grep -qi mpi; then
     for directory in /lib /lib64; do [ ! -d $directory ] || mounts+=,$directory:$directory:ro; done
     job srun --mpi=pmix -N2 --ntasks-per-node=2 "$image" --megatron-mounts="$mounts" "$MEGATRON_INST/bin/megatron" comm-test --device cpu --max-bytes 1024 --iterations 1 --warmup 0
     is "$rc:$(grep -c '4 ranks over mpi' <<<"$out"):$(grep -c ' 0 wrong elements on all ranks' <<<"$out")" 0:1:1 "four ranks on two nodes meet through PMIx and compute"
+else
+    skip "four ranks on two nodes meet through PMIx and compute" "built without MPI"
 fi
 
 # Nodes with EFA: which libraries the host has is nothing to a step that has an image.

@@ -5,8 +5,8 @@
 cd "$(dirname "$0")/../.." || exit 1
 . t/tap.sh
 . t/container/registry.sh
-[ -n "${MEGATRON_TEST_ENROOT-}" ] || skip_all "MEGATRON_TEST_ENROOT names no Enroot"
-[ -f "${MEGATRON_TEST_PYXIS-}" ] || skip_all "MEGATRON_TEST_PYXIS names no Pyxis"
+[ -n "${MEGATRON_TEST_ENROOT-}" ] || skip_all "no Enroot: MEGATRON_TEST_ENROOT is not set, and none is installed"
+[ -f "${MEGATRON_TEST_PYXIS-}" ] || skip_all "MEGATRON_TEST_PYXIS does not name spank_pyxis.so"
 registry_dir=$(mktemp -d)
 trap registry_end EXIT
 chmod 755 "$registry_dir"

@@ -1,6 +1,7 @@
-# Images for tests, and the Enroot that takes them: the stand-in of this directory, or the real one
-# where $MEGATRON_TEST_ENROOT names the directory of its program (then Debian's docker-registry, umoci
-# and skopeo serve the images on 127.0.0.1).
+# SPDX-License-Identifier: Apache-2.0
+# Images for tests, and an Enroot to import them: the real one if there is one (tap.sh sets
+# MEGATRON_TEST_ENROOT to its directory; Debian's docker-registry, umoci and skopeo then serve the images
+# on 127.0.0.1), else the stand-in of this directory.
 #
 #   registry_up         a registry with the images small:1 (busybox, /etc/rc, an environment), bare:1
 #                       (one static program, no shell) and multi:1 (one of either for x86_64 and aarch64;
@@ -121,7 +122,7 @@ start_registry() {
     registry_port=$((20000 + RANDOM % 10000))
     registry=docker://127.0.0.1:$registry_port#
     # Imports take longer where a test wants that, as the stand-in's do.
-    cp -s "$MEGATRON_TEST_ENROOT"/* "$1/bin/"
+    cp -s "$MEGATRON_TEST_ENROOT"/enroot* "$1/bin/"
     rm "$1/bin/enroot-mksquashovlfs"
     printf '#!/bin/sh\nsleep "${ENROOT_STANDIN_DELAY:-0}"\nexec "%s/enroot-mksquashovlfs" "$@"\n' "$MEGATRON_TEST_ENROOT" >"$1/bin/enroot-mksquashovlfs"
     chmod 755 "$1/bin/enroot-mksquashovlfs"

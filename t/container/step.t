@@ -101,6 +101,8 @@ if [ -z "${MEGATRON_TEST_ENROOT-}" ]; then
     is "$rc" 1 "a kept container does not follow a tag that moves"
     like "$out" "warning: using the existing container old, created from an older ${registry}small:1; .*enroot remove megatron_old" "with a warning"
     rm "$registry_dir/registry/small/1/etc/moved"
+else
+    skip "a tag that moves during a job" "needs the stand-in's registry"
 fi
 
 # A batch script with the image in it; two jobs at once that want one new image.

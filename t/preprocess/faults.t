@@ -26,16 +26,16 @@ for threads in 1 3; do
     try "${pre[@]}" --input broken.jsonl --output-prefix b --max-line-bytes 5000 --workers $threads --chunk-bytes 60
     is "$rc" 0 "broken lines are passed over"
     is "$(od -An -tu2 b_text_document.bin | xargs)" "1 60000 9 60000" "the others are kept"
-    like "$out" '^broken\.jsonl:2: not valid JSON; skipped$' "not JSON"
-    like "$out" '^broken\.jsonl:3: not valid JSON; skipped$' "an object that does not end"
-    like "$out" '^broken\.jsonl:4: not valid UTF-8; skipped$' "not UTF-8"
-    like "$out" '^broken\.jsonl:5: half of a surrogate pair in a text; skipped$' "half a surrogate pair"
-    like "$out" '^broken\.jsonl:6: a key is missing \(text\); skipped$' "no key"
-    like "$out" '^broken\.jsonl:7: neither a string nor a list of strings under a key \(text\); skipped$' "a number"
-    like "$out" '^broken\.jsonl:8: not a JSON object; skipped$' "no object"
-    like "$out" '^broken\.jsonl:9: nested too deeply; skipped$' "2000 lists deep"
-    like "$out" '^broken\.jsonl:10: longer than --max-line-bytes; skipped$' "too long"
-    like "$out" '^broken\.jsonl:11: not valid JSON; skipped$' "a NUL"
+    like "$out" '^megatron: warning: broken\.jsonl:2: not valid JSON; skipped$' "not JSON"
+    like "$out" '^megatron: warning: broken\.jsonl:3: not valid JSON; skipped$' "an object that does not end"
+    like "$out" '^megatron: warning: broken\.jsonl:4: not valid UTF-8; skipped$' "not UTF-8"
+    like "$out" '^megatron: warning: broken\.jsonl:5: half of a surrogate pair in a text; skipped$' "half a surrogate pair"
+    like "$out" '^megatron: warning: broken\.jsonl:6: a key is missing \(text\); skipped$' "no key"
+    like "$out" '^megatron: warning: broken\.jsonl:7: neither a string nor a list of strings under a key \(text\); skipped$' "a number"
+    like "$out" '^megatron: warning: broken\.jsonl:8: not a JSON object; skipped$' "no object"
+    like "$out" '^megatron: warning: broken\.jsonl:9: nested too deeply; skipped$' "2000 lists deep"
+    like "$out" '^megatron: warning: broken\.jsonl:10: longer than --max-line-bytes; skipped$' "too long"
+    like "$out" '^megatron: warning: broken\.jsonl:11: not valid JSON; skipped$' "a NUL"
     like "$out" '^  skipped: +10$' "all are counted"
     is "$(grep -c '; skipped$' <<<"$out")" 10 "and each is named once"
     like "$out" '^    4 +not valid JSON|^    3 +not valid JSON' "by reason"
@@ -54,7 +54,7 @@ done
 {
     echo bad
     yes '{"text":"1"}' | head -n 100000
-    wait_until 120 grep -q '^-:1: not valid JSON; skipped$' early.log && echo yes >early.seen
+    wait_until 120 grep -q '^megatron: warning: -:1: not valid JSON; skipped$' early.log && echo yes >early.seen
 } | "${pre[@]}" --input - --output-prefix early >early.log 2>&1
 is "$(cat early.seen 2>/dev/null)" yes "a broken line is reported when it is met" || diag "$(cat early.log)"
 printf '{"text":"7\\u00007"}' >nul.jsonl
@@ -161,6 +161,8 @@ chmod 0 c.jsonl.gz
 if [ "$(id -u)" != 0 ]; then
     try "${pre[@]}" --input c.jsonl.gz --output-prefix no
     like "$out" 'cannot open c.jsonl.gz: Permission denied' "a file that may not be read"
+else
+    skip "a file that may not be read" "root may read every file"
 fi
 try "${pre[@]}" --input c.jsonl --output-prefix c --overwrite
 is "$rc" 0 "--overwrite replaces"
@@ -228,7 +230,7 @@ is "$rc $out" "1 megatron preprocess: --input texts/out_text_document.bin is wha
 printf '{"text":"1 2"}\n{"text":"1 x"}\n{"text":"60001"}\n{"text":"3"}\n' >ids.jsonl
 try "${pre[@]}" --input ids.jsonl --output-prefix ids
 is "$rc $(od -An -tu2 ids_text_document.bin | xargs)" "0 1 2 60000 3 60000" "texts that are no ids are passed over"
-is "$(grep -c '^ids\.jsonl:[23]: not ids .*(text); skipped$' <<<"$out")" 2 "and named"
+is "$(grep -c '^megatron: warning: ids\.jsonl:[23]: not ids .*(text); skipped$' <<<"$out")" 2 "and named"
 try "${pre[@]}" --input ids.jsonl --output-prefix ids2 --strict --workers 1
 is "$rc" 1 "--strict stops at one"
 like "$out" 'ids\.jsonl:2: not ids .*--strict stops here' "and names it"
@@ -321,7 +323,7 @@ if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=200k tmpfs small 
     ok "to the right end" same big small/o
     umount small
 else
-    diag "no small disk: cannot mount a tmpfs"
+    skip "a full disk" "cannot mount a tmpfs"
 fi
 try bash -c "ulimit -f 20; ${pre[*]} --input big.jsonl --output-prefix limit"
 is "$rc" 1 "a limit on file sizes is an error, not a signal"

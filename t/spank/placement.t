@@ -45,6 +45,8 @@ if grep -q . /proc/self/numa_maps 2>/dev/null; then
     like "$out" "^[1-9][0-9]*$" "memory is bound to the NUMA node of the GPUs"
     try as_user srun -N1 -n2 -c 96 --gres=gpu:8 --megatron-tp=2 --mem-bind=none bash -c 'grep -c " bind:0 " /proc/self/numa_maps; true'
     is "$out" $'0\n0' "unless --mem-bind says otherwise"
+else
+    skip "memory is bound to the NUMA node of the GPUs" "this kernel has no NUMA"
 fi
 
 # --- parts of a node --------------------------------------------------------------------------------

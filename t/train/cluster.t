@@ -51,9 +51,11 @@ is "$(grep -c 'unknown option --lrr' <<<"$out")" 1 "by rank 0 though it comes la
 if command -v mpirun >/dev/null; then
     try as_user mpirun --oversubscribe -n 2 "${late[@]}"
     is "$(grep -c 'unknown option --lrr' <<<"$out")" 1 "  and under mpirun" || diag "$(tail -n 12 <<<"$out")"
+else
+    skip "  and under mpirun" "no mpirun"
 fi
 try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --save /dev/null/x
-like "$out" 'rank 0 ends all ranks: --save: cannot make /dev/null/x' "what goes wrong later ends all ranks"
+like "$out" 'rank 0 ends all ranks: --save: cannot create the directory /dev/null/x' "what goes wrong later ends all ranks"
 unlike "$out" 'MPI_ABORT' "without words of MPI's"
 try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --dry-run
 is "$(grep -c 'using world size: 4' <<<"$out")" 1 "one rank prints a plan"

@@ -61,14 +61,18 @@ if "${machine[@]}" none none true 2>/dev/null; then
         like "$out" 'train: no NVIDIA driver is loaded on this node; load it' "the driver is missing"
         train "${machine[@]}" 0x030200 580.1
         like "$out" 'the NVIDIA driver is loaded on this node, but its library libcuda.so.1 is not found' "its library is missing"
+    else
+        skip "a missing driver" "built without CUDA"
     fi
+else
+    skip "nodes with and without GPUs" "no mount namespaces here"
 fi
 
 options=(--device cuda)
 if [ -f "$module/device_cuda.so" ]; then
-    make -s -C "$MEGATRON_BUILD/t" unit/fake_cuda.so >/dev/null
+    make -s -C "$MEGATRON_BUILD/t" unit/runtime/device/cuda/fake_cuda.so >/dev/null
     mkdir "$scratch/driver"
-    ln -s "$MEGATRON_BUILD/t/unit/fake_cuda.so" "$scratch/driver/libcuda.so.1"
+    ln -s "$MEGATRON_BUILD/t/unit/runtime/device/cuda/fake_cuda.so" "$scratch/driver/libcuda.so.1"
     driver=(env LD_LIBRARY_PATH="$scratch/driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
     train "${driver[@]}"
     is "$rc $out" "1 megatron train: no GPU can be used on this node: no CUDA-capable device is detected; or compute on the CPUs with --device cpu" \
@@ -79,10 +83,10 @@ if [ -f "$module/device_cuda.so" ]; then
     train "${driver[@]}" FAKE_INIT=802
     like "$out" 'no GPU can be used on this node: system not yet initialized' "the driver's own words"
     # A GPU that the program was not built for, one whose memory runs out, and those that are not well.
-    if make -s -C "$MEGATRON_BUILD/t" unit/fake_gpu.so unit/fake_nvml.so >/dev/null; then
+    if make -s -C "$MEGATRON_BUILD/t" unit/runtime/device/cuda/fake_gpu.so unit/runtime/device/cuda/fake_nvml.so >/dev/null; then
         mkdir "$scratch/health"
-        ln -s "$MEGATRON_BUILD/t/unit/fake_nvml.so" "$scratch/health/libnvidia-ml.so.1"
-        gpu=(env LD_PRELOAD="$MEGATRON_BUILD/t/unit/fake_gpu.so" MEGATRON_CACHE_DIR="$scratch/cache"
+        ln -s "$MEGATRON_BUILD/t/unit/runtime/device/cuda/fake_nvml.so" "$scratch/health/libnvidia-ml.so.1"
+        gpu=(env LD_PRELOAD="$MEGATRON_BUILD/t/unit/runtime/device/cuda/fake_gpu.so" MEGATRON_CACHE_DIR="$scratch/cache"
             LD_LIBRARY_PATH="$scratch/health${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
         for code in 209 98; do
             train "${gpu[@]}" FAKE_CODE=$code FAKE_CAPABILITY=123
@@ -141,7 +145,7 @@ if [ -f "$module/device_cuda.so" ]; then
             "its health is not checked: $scratch/health/libnvidia-ml.so.1: file too short; install the driver's package that has this library, or let the container have it (NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
         options=(--device cuda)
     else
-        diag "a GPU without code and one without memory are not tried: t/unit/fake_gpu.so cannot be built here"
+        skip "a GPU without code, and one without memory" "t/unit/runtime/device/cuda/fake_gpu.so cannot be built here"
     fi
     # A library that is there, but not what it should be.
     mkdir "$scratch/libraries"
@@ -149,10 +153,12 @@ if [ -f "$module/device_cuda.so" ]; then
     train env LD_LIBRARY_PATH="$scratch/libraries"
     is "$rc $(wc -l <<<"$out")" "1 1" "a library that cannot be opened: one line"
     like "$out" 'training on GPUs: cannot open .*libcudnn\.so\.9.*; or compute on the CPUs with --device cpu$' "  which names it"
-    ln -sf "$MEGATRON_BUILD/t/unit/fake_cuda.so" "$scratch/libraries/libcudnn.so.9"
+    ln -sf "$MEGATRON_BUILD/t/unit/runtime/device/cuda/fake_cuda.so" "$scratch/libraries/libcudnn.so.9"
     train env LD_LIBRARY_PATH="$scratch/libraries"
     like "$out" 'libcudnn\.so\.9.*; that library is not of the version that this program was built with; or compute on the CPUs with --device cpu$' \
         "one of another version"
+else
+    skip "faults of the driver and its libraries" "built without CUDA"
 fi
 # A module whose library is gone.
 mkdir "$scratch/module"
@@ -164,6 +170,8 @@ if ${CC:-cc} -shared -o "$scratch/module/libmissing.so" -xc /dev/null 2>/dev/nul
     is "$rc $(wc -l <<<"$out")" "1 1" "a library that is missing: one line"
     like "$out" ': libmissing\.so: cannot open .*; install that library, or name its directory in LD_LIBRARY_PATH; or compute on the CPUs with --device cpu$' \
         "  which names it"
+else
+    skip "a library that is missing" "no compiler"
 fi
 # Without a module, also where one is installed.
 module=/nonexistent
@@ -178,5 +186,7 @@ if [ ${#hide[@]} = 0 ] || "${hide[@]}" true 2>/dev/null; then
     is "$rc" 1 "a build without CUDA"
     like "$out" 'training on GPUs needs device_cuda.so, which is not installed here .*; or compute on the CPUs with --device cpu$' \
         "  says so"
+else
+    skip "a build without CUDA" "no mount namespaces here"
 fi
 done_testing

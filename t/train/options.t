@@ -43,7 +43,7 @@ if "${limited[@]}" "$megatron" --version >/dev/null 2>&1; then
         "1 megatron train: activations: this process cannot get 1.X GiB of memory more; use a smaller --micro-batch-size, --recompute-granularity full, or more ranks that share the model (--tensor-model-parallel-size, --pipeline-model-parallel-size)" \
         "memory that runs out: for what, how much, what to do"
 else
-    diag "memory that runs out is not tried: this build does not start with little address space"
+    skip "memory that runs out" "this build does not start with little address space"
 fi
 
 # --- The log line

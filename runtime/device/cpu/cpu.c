@@ -21,13 +21,13 @@ static void cpu_close(struct device *base)
     free(device);
 }
 
-static void cpu_fail(struct device *base, const char *text)
+static void cpu_fail(struct device *base, const struct error *failure)
 {
     struct cpu_device *device = (struct cpu_device *)base;
 
     pthread_mutex_lock(&device->lock);
     if (!device->failed)
-        error_set(&device->failure, "%s", text);
+        device->failure = *failure;
     device->failed = 1;
     pthread_mutex_unlock(&device->lock);
 }

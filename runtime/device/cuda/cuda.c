@@ -13,7 +13,7 @@ enum { LEAST_MAJOR = 8 };
 /* Less than this may be what the driver itself and this process have taken. */
 static const size_t CONTEXT_BYTES = (size_t)2 << 30;
 
-void cuda_fail_text(struct cuda_device *device, const char *text)
+static void keep_failure(struct cuda_device *device, const struct error *failure)
 {
     /* What cannot be recorded is no failure: it is run unrecorded then. */
     if (device->recording && pthread_equal(device->recorder, pthread_self())) {
@@ -22,9 +22,17 @@ void cuda_fail_text(struct cuda_device *device, const char *text)
     }
     pthread_mutex_lock(&device->lock);
     if (!device->failed)
-        error_set(&device->failure, "%s", text);
+        device->failure = *failure;
     device->failed = 1;
     pthread_mutex_unlock(&device->lock);
+}
+
+void cuda_fail_text(struct cuda_device *device, const char *text)
+{
+    struct error failure;
+
+    error_set(&failure, "%s", text);
+    keep_failure(device, &failure);
 }
 
 /* Memory ran out when 'bytes' were asked for. */
@@ -68,9 +76,9 @@ int cuda_failure(struct cuda_device *device, struct error *err)
     return failed ? -1 : 0;
 }
 
-static void fail(struct device *base, const char *text)
+static void fail(struct device *base, const struct error *failure)
 {
-    cuda_fail_text((struct cuda_device *)base, text);
+    keep_failure((struct cuda_device *)base, failure);
 }
 
 static int memory_call(struct device *base, struct device_memory *memory, struct error *err)
