@@ -17,7 +17,7 @@ others() {
 }
 
 # --- callbacks ------------------------------------------------------------------------------------
-said="plugstack.conf has fail=%s, which is for tests only"
+said="plugstack.conf has the test hook fail=%s; remove it"
 for where in local:init local:init_post_opt; do
     plugstack fail=$where
     try as_user srun -n2 --megatron-tp=2 echo ran

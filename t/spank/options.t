@@ -42,7 +42,7 @@ is "$(grep -cE '^n[12]: megatron [0-9.]+ for Slurm [0-9.]+, 2 tasks, meeting at 
 try as_user srun -n1 --megatron-show sh -c 'echo the task >&2'
 is "$(tail -n 1 <<<"$out")" "the task" "before the tasks start"
 try as_user srun -n2 --megatron-verbose --cpu-bind=none true
-like "$out" "megatron: n[12]: CPUs are bound as --cpu-bind or --hint chose them" "--megatron-verbose says what is left alone"
+like "$out" "megatron: n[12]: CPUs are bound as --cpu-bind or --hint asks" "--megatron-verbose says what is left alone"
 try as_user srun -n2 --megatron-verbose --megatron-tp=1 env MEGATRON_X=1 true
 is "$rc" 0 "--megatron-verbose with nothing to say"
 try as_user env MASTER_PORT=1234 MEGATRON_TP=7 NCCL_IB_HCA=mine srun -n2 --megatron-tp=2 --megatron-verbose \

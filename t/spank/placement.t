@@ -93,7 +93,7 @@ EOT
 try_batch as_user "$script"
 like "$out" "^0 gpu=[0-9,]+ .* cpus=60 " "SLURM_CPU_BIND in a job: as the option"
 like "$out" "^1 gpu=[0-9,]+ .* cpus=5 " "SLURM_CPU_BIND in a job: for each task"
-like "$out" "n1: CPUs are bound as --cpu-bind or --hint chose them" "SLURM_HINT in a job: also"
+like "$out" "n1: CPUs are bound as --cpu-bind or --hint asks" "SLURM_HINT in a job: also"
 try as_user srun -N1 -n2 -c 4 --gres=gpu:2 --megatron-bind=none bash -c "$mine"
 is "$(sed -n 's/.*cpus=\([^ ]*\) .*/\1/p' <<<"$out" | sort -u | wc -l)" 2 "--megatron-bind=none: CPUs as Slurm bound them"
 try as_user srun -N1 -n2 -c 4 --gres=gpu:2 --megatron-nics=none bash -c "$mine"

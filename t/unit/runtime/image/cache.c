@@ -199,18 +199,6 @@ static void test_cache(void)
     ok(image_cache_open(&cache, cache_directory, &err) < 0,
        "a cache others may write to is refused");
     chmod(cache_directory, 0755);
-<<<<<<<< HEAD:t/unit/image_cache.c
-    /* What root owns is trusted: as root, give the cache to a third user. */
-    if (geteuid() == 0)
-        is_int(chown(cache_directory, 12345, 12345), 0, "a cache of another user");
-    ok(image_cache_open_shared(&cache, cache_directory, geteuid() + 1, &err) < 0,
-       "a shared cache of another user than the publisher is refused");
-    if (geteuid() == 0) {
-        ok(image_cache_open_shared(&cache, cache_directory, 12345, &err) == 0,
-           "that of the publisher is not");
-        is_int(chown(cache_directory, 0, 0), 0, "and root's again");
-    }
-========
     /* Root may own every cache, so that as root somebody else has to own this one. */
     if (geteuid() == 0)
         ok(image_cache_open_shared(&cache, cache_directory, 12345, &err) == 0 &&
@@ -220,7 +208,6 @@ static void test_cache(void)
            strstr(err.text, "belongs to user"),
        "a shared cache that neither its publisher nor root owns is refused");
     ok(chown(cache_directory, geteuid(), (gid_t)-1) == 0, "the owner is restored");
->>>>>>>> origin/main:t/unit/container/cache.c
 }
 
 static void test_stage(void)
