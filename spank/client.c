@@ -233,13 +233,16 @@ static void warn_image_file(const char *path)
     struct error why;
 
     if (fd < 0 && reason == ENOENT)
-        slurm_spank_log("megatron: warning: the image %s does not exist on this host; the nodes must have it", path);
+        slurm_spank_log(
+            "megatron: warning: the image %s does not exist on this host; the nodes must have it",
+            path);
     else if (fd < 0)
         slurm_spank_log(
-            "megatron: warning: cannot read the image %s on this host: %s; the nodes will try", path,
-            strerror(reason));
+            "megatron: warning: cannot read the image %s on this host: %s; the nodes will try",
+            path, strerror(reason));
     else if (squashfs_check(fd, path, NULL, &why) < 0)
-        slurm_spank_log("megatron: warning: on this host, %s; the nodes will reject such a file", why.text);
+        slurm_spank_log("megatron: warning: on this host, %s; the nodes will reject such a file",
+                        why.text);
     if (fd >= 0)
         close(fd);
 }
@@ -255,9 +258,10 @@ static void warn_missing(const struct image_settings *image)
         if (access(source, F_OK) == 0)
             continue;
         if (errno == ENOENT)
-            slurm_spank_log("megatron: warning: the mount source %s does not exist on this host; the "
-                            "nodes must have it",
-                            source);
+            slurm_spank_log(
+                "megatron: warning: the mount source %s does not exist on this host; the "
+                "nodes must have it",
+                source);
         else
             slurm_spank_log("megatron: warning: cannot access the mount source %s on this host: %s",
                             source, strerror(errno));

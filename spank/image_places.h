@@ -1,4 +1,4 @@
-/* What is needed after a step to clean up behind the process that got its image. */
+/* What is needed after a step to clean up after the process that got its image. */
 #ifndef MEGATRON_IMAGE_PLACES_H
 #define MEGATRON_IMAGE_PLACES_H
 

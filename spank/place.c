@@ -59,8 +59,8 @@ static uint64_t hash_devices(const char *sysroot)
 }
 
 /* The name depends on the version and on the sources. It also depends on the RDMA devices: if a
- * driver was loaded after slurmd started, or udev has renamed a device, no such file exists, and each
- * step discovers the node itself. */
+ * driver was loaded after slurmd started, or udev has renamed a device, no such file exists, and
+ * each step discovers the node itself. */
 void place_topology_path(const struct config *config, const char *node, char *path, size_t size)
 {
     const char *sysroot = config->sysroot ? config->sysroot : "";

@@ -42,7 +42,9 @@ struct share *share_create(size_t tasks, struct error *err)
     }
     share = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (share == MAP_FAILED) {
-        error_set_errno(err, errno, "cannot allocate %zu bytes of shared memory for the tasks of a node", bytes);
+        error_set_errno(err, errno,
+                        "cannot allocate %zu bytes of shared memory for the tasks of a node",
+                        bytes);
         return NULL;
     }
     share->tasks = (uint32_t)tasks;

@@ -76,7 +76,8 @@ int announcement_wait(const struct announcement *announcement, const struct anno
                              "seconds; check that all nodes share the directory of %.300s",
                              wait->patience, announcement->path);
         if (wait->timeout > 0 && clock_now() - begun > wait->timeout)
-            return error_set(err, "timed out after %.0f s waiting for another node to import the image",
+            return error_set(err,
+                             "timed out after %.0f s waiting for another node to import the image",
                              wait->timeout);
         if (clock_now() - said > silence) {
             said = clock_now();

@@ -40,9 +40,11 @@ int image_cache_default(const char *named, const char *cache_home, const char *h
     else if (home && home[0] == '/')
         length = snprintf(directory, size, "%s/.cache/megatron/images", home);
     else
-        return error_set(err, "cannot choose an image cache: neither MEGATRON_IMAGE_CACHE nor HOME is set");
+        return error_set(
+            err, "cannot choose an image cache: neither MEGATRON_IMAGE_CACHE nor HOME is set");
     if (length < 0 || (size_t)length >= size || directory[0] != '/')
-        return error_set(err, "MEGATRON_IMAGE_CACHE must be an absolute path of less than 2,000 characters");
+        return error_set(
+            err, "MEGATRON_IMAGE_CACHE must be an absolute path of less than 2,000 characters");
     return 0;
 }
 
@@ -317,9 +319,9 @@ int image_entry_verify(const struct image_entry *entry, struct error *err)
     if (rc == 0)
         rc = sum_file(fd, entry->path, &checksum, err);
     if (rc == 0 && checksum != entry->checksum)
-        rc = error_set(err,
-                       "%.300s is damaged: its checksum differs from the recorded one; import it again",
-                       entry->path);
+        rc = error_set(
+            err, "%.300s is damaged: its checksum differs from the recorded one; import it again",
+            entry->path);
     close(fd);
     return rc;
 }

@@ -6,7 +6,7 @@
 
 enum { INFO_SIZE = IMAGE_TEXT_SIZE + 1024 };
 
-/* Write a small file of the cache. What a kill leaves of it lies where it is swept. */
+/* Write a small file of the cache. What a killed process leaves of it is swept. */
 int image_cache_write(const struct image_cache *cache, const char *path, const char *text,
                       struct error *err);
 

@@ -5,7 +5,7 @@
 #include "import.h"
 #include "progress.h"
 
-/* Tell the user, and show that the work goes on, where the request says how. */
+/* Report progress to the user, and send a heartbeat, if the request has callbacks for it. */
 #define image_say(request, ...) progress_say((request)->say, (request)->argument, __VA_ARGS__)
 void image_beat(const struct image_request *request);
 

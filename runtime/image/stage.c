@@ -45,11 +45,11 @@ static int make_room(const struct image_cache *stage, int64_t limit, int64_t nee
     }
     free(entries);
     if (limit > 0 && total + need > limit)
-        return error_set(err, "an image of %" PRId64 " MB exceeds image_stage_max",
-                         need / 1000000);
+        return error_set(err, "an image of %" PRId64 " MB exceeds image_stage_max", need / 1000000);
     if (statvfs(stage->directory, &disk) == 0 &&
         need >= (int64_t)disk.f_bavail * (int64_t)disk.f_frsize)
-        return error_set(err, "not enough space in %.300s: %" PRId64 " MB needed, %" PRId64 " MB free",
+        return error_set(err,
+                         "not enough space in %.300s: %" PRId64 " MB needed, %" PRId64 " MB free",
                          stage->directory, need / 1000000,
                          (int64_t)disk.f_bavail * (int64_t)disk.f_frsize / 1000000);
     return 0;

@@ -1,4 +1,4 @@
-/* A copy of an image on the node's own disk, where a shared file system is slow. */
+/* Copies of images on the node's own disk, for sites whose shared file system is slow. */
 #ifndef MEGATRON_STAGE_H
 #define MEGATRON_STAGE_H
 
@@ -9,17 +9,17 @@
 
 struct stage_request {
     const char *directory;
-    int64_t limit;           /* bytes that this user's copies may have; 0: any */
-    const char *key, *image; /* what it is called, and where it is */
+    int64_t limit;           /* bytes of all copies of this user; 0: no limit */
+    const char *key, *image; /* its name, and its path */
     double timeout;          /* seconds */
     void (*say)(void *argument, const char *line); /* progress; may be NULL */
     void *argument;
     const stop_flag *stop; /* may be NULL */
 };
 
-/* Make the copy of an image in this user's part of the directory, or find it there; the longest
- * unused copies of this user's go until all of them fit. 'path' gets its name. Returns 0, or -1
- * where there is no room or it takes too long: then start the original. */
+/* Find or create the copy of an image in this user's part of the directory; the least recently used
+ * copies of this user are removed until all of them fit. 'path' gets its path. Returns 0, or -1 if
+ * there is no space or it takes too long: then start the original. */
 int image_stage(const struct stage_request *request, char *path, size_t size, struct error *err);
 
 #endif

@@ -15,10 +15,12 @@ static void test_references(void)
         {"docker://ubuntu:22.04", IMAGE_DOCKER, "", NULL},
         {"docker://$oauthtoken@nvcr.io#nvidia/pytorch:25.01-py3", IMAGE_DOCKER, "", NULL},
         {"docker://$HOME@nvcr.io#nvidia/pytorch:25.01-py3", 0, NULL,
-         "image: the character $ in the name of an image is not supported, since Enroot would evaluate "
+         "image: the character $ in the name of an image is not supported, since Enroot would "
+         "evaluate "
          "it"},
         {"docker://$oauthtoken@nvcr.io#$(id)", 0, NULL,
-         "image: the character $ in the name of an image is not supported, since Enroot would evaluate "
+         "image: the character $ in the name of an image is not supported, since Enroot would "
+         "evaluate "
          "it"},
         {"docker://me@nvcr.io#nvidia/pytorch:25.01-py3", IMAGE_DOCKER, "", NULL},
         {"docker://a/b@sha256:" HEX, IMAGE_DOCKER, "sha256-" HEX, NULL},
@@ -29,11 +31,13 @@ static void test_references(void)
         {"/images/a b,c.sqsh", IMAGE_FILE, "", NULL},
         {"./x.sqsh", IMAGE_FILE, "", NULL},
         {"/images/$(touch x).sqsh", 0, NULL,
-         "image: the character $ in the name of an image is not supported, since Enroot would evaluate "
+         "image: the character $ in the name of an image is not supported, since Enroot would "
+         "evaluate "
          "it; "
          "rename the file or make a link"},
         {"/images/a'b.sqsh", 0, NULL,
-         "image: the character ' in the name of an image is not supported, since Enroot would evaluate "
+         "image: the character ' in the name of an image is not supported, since Enroot would "
+         "evaluate "
          "it; "
          "rename the file or make a link"},
         {"/images/a\nb.sqsh", 0, NULL, "image: the name of the image contains a control character"},
@@ -45,7 +49,8 @@ static void test_references(void)
          "image=http://x/y: unknown scheme; use docker://, dockerd://, podman:// or a path"},
         {"docker://", 0, NULL,
          "image=docker:// has no image name; write docker://[REGISTRY#]IMAGE[:TAG]"},
-        {"docker://a b", 0, NULL, "image=docker://a b: a registry reference must not contain spaces"},
+        {"docker://a b", 0, NULL,
+         "image=docker://a b: a registry reference must not contain spaces"},
         {"", 0, NULL, "image needs an image: docker://IMAGE[:TAG] or /path/image.sqsh"},
     };
 
