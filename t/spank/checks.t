@@ -44,7 +44,7 @@ for client in "srun -n2" "sbatch -n2" "salloc -n2"; do
     refused "$name: out of range" "--megatron-pp=0 " $client --megatron-pp=0 "$command"
     refused "$name: an unknown model" "did you mean llama3-8b" $client --megatron-model=llama3-8 "$command"
     refused "$name: an unknown policy" "--megatron-bind=gpus" $client --megatron-bind=gpus "$command"
-    refused "$name: a switch with another word" "--megatron-show=maybe is neither" $client --megatron-show=maybe "$command"
+    refused "$name: a switch with another word" "--megatron-show=maybe: use yes or no" $client --megatron-show=maybe "$command"
     refused "$name: the layout does not divide the tasks" \
         "--megatron-tp=3 does not divide 2 tasks; use 3 tasks" $client --megatron-tp=3 "$command"
     refused "$name: the model cannot be divided so" \
