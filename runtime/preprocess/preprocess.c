@@ -195,7 +195,10 @@ static int run_all(struct run *run, struct error *err)
 
     if (check_directory(run->config->output_prefix, err) < 0)
         return -1;
+    errno = 0;
     run->tokenizer = tokenizer_create(&run->config->tokenizer, err);
+    if (!run->tokenizer && !file_error_may_pass(errno))
+        err->code = ERROR_USAGE;
     if (!run->tokenizer || check_tokenizer(run, err) < 0)
         return -1;
     if (run->work.world->rank == 0) {

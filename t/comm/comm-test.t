@@ -30,7 +30,7 @@ ok $? "a size of an unknown unit is refused"
 ok $? "sizes the wrong way round are refused"
 
 "$megatron" comm-test --device cpu --max-bytes 4000000000000000000 >"$out" 2>&1
-[ $? -ne 0 ] && grep -q 'cannot get .*; use a smaller --max-bytes' "$out"
+[ $? -ne 0 ] && grep -q 'cannot allocate another .*; use a smaller --max-bytes' "$out"
 ok $? "more than there is memory is refused"
 
 if command -v mpirun >/dev/null && [ -f "$build/runtime/comm/comm_mpi.so" ]; then

@@ -133,14 +133,14 @@ rows=(
     'none*.jsonl|no|no file matches none\*.jsonl'
     'c.jsonl|c|c_text_document.bin exists; use --overwrite to replace it'
     'c.jsonl|nowhere/x|cannot write to directory nowhere/: No such file or directory'
-    'c.jsonl|locked/|--output-prefix=locked/ is a directory; add the begin of a name'
+    'c.jsonl|locked/|--output-prefix=locked/ ends in a slash; add the beginning of a file name'
     'letters.jsonl|no|letters.jsonl: .*'
     'c.jsonl --max-line-bytes 1073741825|no|--max-line-bytes=1073741825 .*'
-    'c.jsonl --json-keys a a|no|--json-keys: a is given twice'
-    'c.jsonl --json-keys a/b|no|--json-keys: "a/b" cannot be part of a file name'
-    'c.jsonl --split-sentences|no|--split-sentences is not offered: .*'
-    'c.jsonl --input-format files --json-keys a|no|--json-keys has no meaning for text'
-    'c.jsonl --vocab-file none --tokenizer-type GPT2BPETokenizer|no|.*none.*'
+    'c.jsonl --json-keys a a|no|--json-keys: a is given twice; drop one'
+    'c.jsonl --json-keys a/b|no|--json-keys: "a/b" cannot be used in a file name'
+    'c.jsonl --split-sentences|no|--split-sentences is not supported; .*'
+    'c.jsonl --input-format files --json-keys a|no|--json-keys cannot be used with plain-text input; .*'
+    'c.jsonl --vocab-file none --tokenizer-type GPT2BPETokenizer|no|--vocab-file and --merge-file must be used together; .*'
     'c.jsonl --workres 2|no|unknown option --workres; did you mean --workers.*'
 )
 for row in "${rows[@]}"; do
@@ -148,7 +148,12 @@ for row in "${rows[@]}"; do
     set -f
     try "${pre[@]}" --input $input --output-prefix "$prefix"
     set +f
-    is "$rc" 1 "$input is refused"
+    # An option that is wrong is a usage error.
+    case $message in
+    --* | unknown*) code=2 ;;
+    *) code=1 ;;
+    esac
+    is "$rc" $code "$input is refused"
     like "$out" "^megatron preprocess: $message\$" "with the reason"
     is "$(grep -c '^megatron [a-z]' <<<"$out")" 1 "in one line"
     ls no_* >/dev/null 2>&1
@@ -304,7 +309,7 @@ ok "which leaves nothing behind, either"
 # Each finds the same error: the first that says it is answered by the others.
 struck='' blow=()
 ranks 3 --input c.jsonl --output-prefix same --vocab-file none --tokenizer-type GPT2BPETokenizer
-is "$ranked $(grep -l 'none' rank?.log | wc -l)" "1 1 1 3" "an error that all ranks find at once"
+is "$ranked $(grep -l -- '--merge-file must be used' rank?.log | wc -l)" "2 2 2 3" "an error that all ranks find at once"
 whole same
 ok "leaves nothing behind"
 
