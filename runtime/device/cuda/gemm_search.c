@@ -1,7 +1,15 @@
-/* The search for the fastest algorithm of a matrix product. For products with an epilogue the
- * library's heuristic misses good algorithms that differ in one attribute from those it offers, the
- * neighbours. A brief look at many, then a contest of a few. t/gpu/neighbours measures what the
- * neighbours gain per model. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The search for the fastest algorithm of a matrix product: a brief look at many candidates, then a
+ * contest of a few. For products with an epilogue the search also tries neighbours of what the
+ * library offers: algorithms that differ from those in one attribute.
+ *
+ * Gain of the neighbours, the operations of one step in ms (t/gpu/neighbours, one round, H200,
+ * cuBLASLt 13.0):
+ *                 without      with      gain
+ *     gpt345m      127.66    127.24    0.33 %
+ *     gpt1.3b      215.18    215.24   -0.03 %
+ * Plain products have none: of 24 products of gpt1.3b and llama8b-l8, tried with up to 680
+ * neighbours each, the best neighbour was 2.3 % slower in the median at sustained clocks. */
 #include "gemm_private.h"
 
 #include <string.h>
