@@ -8,8 +8,8 @@
  *                 without      with      gain
  *     gpt345m      127.66    127.24    0.33 %
  *     gpt1.3b      215.18    215.24   -0.03 %
- * Plain products have none: of 24 products of gpt1.3b and llama8b-l8, tried with up to 680
- * neighbours each, the best neighbour was 2.3 % slower in the median at sustained clocks. */
+ * Plain products have none: of 23 products of gpt1.3b and llama8b-l8, tried with up to 680
+ * neighbours each, the best neighbour was 1.4 % slower in the median at sustained clocks. */
 #include "gemm_private.h"
 
 #include <string.h>
