@@ -1,5 +1,6 @@
 #include "config.h"
 #include "commands.h"
+#include "data_common.h"
 #include "indexed.h"
 #include "option.h"
 #include "tokenizer.h"
@@ -32,7 +33,9 @@ static void print_help(void)
 {
     printf("Usage: megatron data inspect PREFIX... [OPTION...]\n"
            "       megatron data verify PREFIX...\n"
-           "Look at .bin and .idx files; PREFIX is their name without .bin and .idx.\n");
+           "       megatron data filter|dedup|decontaminate|mix|merge|stats [OPTION...]\n"
+           "Look at .bin and .idx files (PREFIX is their name without .bin and .idx); clean,\n"
+           "deduplicate, mix and measure JSON lines (each has a --help of its own).\n");
     options_print(table, stdout);
     printf("\nSee megatron-data(1).\n");
 }
@@ -304,7 +307,9 @@ static int run_words(const char *verb, const struct words *words,
     int inspecting = strcmp(verb, "inspect") == 0, rc = 0;
 
     if (!inspecting && strcmp(verb, "verify") != 0)
-        return error_set(err, "%.100s is unknown; use inspect or verify", verb);
+        return error_set(err, "%.100s is unknown; use inspect, verify, filter, dedup, decontaminate, mix, merge or "
+                         "stats",
+                         verb);
     if (result->word_count == 0)
         return error_set(err, "%s what? Name the files without .bin and .idx", verb);
     if (inspecting && words->document >= 0 && !words->ids) {
@@ -335,6 +340,8 @@ static int run_data(int argc, const char *const *argv, struct error *err)
         print_help();
         return 0;
     }
+    if (data_command_find(verb))
+        return data_command_run(data_command_find(verb), argc - 1, argv + 1, err);
     rc = options_parse(table, &words, argc - 1, argv + 1, &result, err);
     if (rc == 0 && result.help)
         print_help();
@@ -346,6 +353,6 @@ static int run_data(int argc, const char *const *argv, struct error *err)
 
 const struct command command_data = {
     .name = "data",
-    .summary = "look at .bin and .idx files and check them",
+    .summary = "clean, deduplicate, mix, merge and look at corpora",
     .run = run_data,
 };
