@@ -323,6 +323,19 @@ static float sigmoid(float x)
     return (float)(1.0 / (1.0 + exp((double)-x)));
 }
 
+/* As fastText has it where it scores labels one by one: from a table of 512 steps in [-8, 8]. */
+static double table_sigmoid(float x)
+{
+    int step;
+
+    if (x < -8)
+        return 0;
+    if (x > 8)
+        return 1;
+    step = (int)((x + 8) * 512 / 8 / 2);
+    return 1.0 / (1.0 + exp(-(step * 2 * 8 / 512.0 - 8)));
+}
+
 static float safe_log(float x)
 {
     return (float)log((double)x + 1e-5);
@@ -380,6 +393,6 @@ const char *fasttext_predict(const struct fasttext *model, struct fasttext_scrat
     else if (model->loss == LOSS_SOFTMAX)
         *probability = exp((double)scratch->scores[best] - norm);
     else
-        *probability = (double)sigmoid(scratch->scores[best]);
+        *probability = table_sigmoid(scratch->scores[best]);
     return model->labels[best].text;
 }

@@ -18,11 +18,19 @@ static inline uint64_t hash_fold(uint64_t a, uint64_t b)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-static inline uint64_t hash_load(const unsigned char *at, size_t size)
+static inline uint64_t hash_load8(const unsigned char *at)
 {
-    uint64_t value = 0;
+    uint64_t value;
 
-    memcpy(&value, at, size);
+    memcpy(&value, at, 8);
+    return value;
+}
+
+static inline uint64_t hash_load4(const unsigned char *at)
+{
+    uint32_t value;
+
+    memcpy(&value, at, 4);
     return value;
 }
 
@@ -35,13 +43,21 @@ static inline uint64_t hash_mix(uint64_t value)
 static inline uint64_t hash_bytes(const void *data, size_t size, uint64_t seed)
 {
     const unsigned char *at = data;
-    uint64_t sum = seed ^ hash_fold(size ^ HASH_A, HASH_B);
+    uint64_t sum = seed ^ hash_fold(size ^ HASH_A, HASH_B), a = 0, b = 0;
 
     for (; size > 16; at += 16, size -= 16)
-        sum = hash_fold(hash_load(at, 8) ^ HASH_A ^ sum, hash_load(at + 8, 8) ^ HASH_B);
-    if (size > 8)
-        return hash_fold(hash_load(at, 8) ^ HASH_A ^ sum, hash_load(at + 8, size - 8) ^ HASH_B);
-    return hash_fold(hash_load(at, size) ^ HASH_A ^ sum, HASH_C);
+        sum = hash_fold(hash_load8(at) ^ HASH_A ^ sum, hash_load8(at + 8) ^ HASH_B);
+    /* Loads that overlap take the place of one byte after the other. */
+    if (size >= 8) {
+        a = hash_load8(at);
+        b = hash_load8(at + size - 8);
+    } else if (size >= 4) {
+        a = hash_load4(at);
+        b = hash_load4(at + size - 4);
+    } else if (size > 0) {
+        a = (uint64_t)at[0] << 16 | (uint64_t)at[size / 2] << 8 | at[size - 1];
+    }
+    return hash_fold(a ^ HASH_A ^ sum, b ^ HASH_C);
 }
 
 #endif

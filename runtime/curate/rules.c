@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "rules.h"
-#include "hash.h"
 #include "parse.h"
 
 #include <stdio.h>
@@ -130,6 +129,7 @@ int counters_reset(struct counters *counters, size_t count)
         free(counters->items);
         counters->items = items;
         counters->mask = wanted - 1;
+        counters->shift = 64 - __builtin_ctzll(wanted);
         counters->stamp = 0;
     }
     if (++counters->stamp == 0) {
@@ -137,22 +137,6 @@ int counters_reset(struct counters *counters, size_t count)
         counters->stamp = 1;
     }
     return 0;
-}
-
-struct counter *counters_at(struct counters *counters, uint64_t key)
-{
-    size_t at = hash_mix(key) & counters->mask;
-
-    for (;; at = (at + 1) & counters->mask) {
-        struct counter *counter = &counters->items[at];
-
-        if (counter->stamp != counters->stamp) {
-            *counter = (struct counter){key, 0, counters->stamp, -1};
-            return counter;
-        }
-        if (counter->key == key)
-            return counter;
-    }
 }
 
 void rule_scratch_clear(struct rule_scratch *scratch)

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "error.h"
+#include "hash.h"
 #include "wordlist.h"
 
 enum rule {
@@ -79,17 +80,32 @@ int rules_set(struct rules *rules, const char *word, struct error *err);
 struct counter {
     uint64_t key;
     uint32_t count, stamp;
-    int64_t first; /* where it was met first */
 };
 struct counters {
     struct counter *items;
     size_t mask;
+    int shift;
     uint32_t stamp;
 };
 
 /* Empty it, with room for 'count' keys. Returns 0 or -1. */
 int counters_reset(struct counters *counters, size_t count);
-struct counter *counters_at(struct counters *counters, uint64_t key);
+
+static inline struct counter *counters_at(struct counters *counters, uint64_t key)
+{
+    size_t at = (size_t)((key * HASH_B) >> counters->shift);
+
+    for (;; at = (at + 1) & counters->mask) {
+        struct counter *counter = &counters->items[at];
+
+        if (counter->stamp != counters->stamp) {
+            *counter = (struct counter){key, 0, counters->stamp};
+            return counter;
+        }
+        if (counter->key == key)
+            return counter;
+    }
+}
 
 /* What one thread needs to judge one text after the other. All zero to begin with. */
 struct rule_scratch {

@@ -2,7 +2,6 @@
 /* Gopher's rules on repetition and on quality. */
 #include "config.h"
 #include "rules.h"
-#include "hash.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -91,19 +90,17 @@ static int64_t ngram_chars(const struct wordlist *words, size_t at, size_t n)
  * that comes first. */
 static int64_t top_chars(struct rule_scratch *scratch, size_t n, size_t count)
 {
-    const struct counter *top = NULL;
+    uint32_t most = 0;
+    size_t first = 0;
 
     for (size_t i = 0; i < count; i++) {
-        struct counter *counter = counters_at(&scratch->counters, scratch->ngrams[i]);
+        uint32_t times = ++counters_at(&scratch->counters, scratch->ngrams[i])->count;
 
-        if (counter->count++ == 0)
-            counter->first = (int64_t)i;
-        if (!top || counter->count > top->count ||
-            (counter->count == top->count && counter->first < top->first))
-            top = counter;
+        most = times > most ? times : most;
     }
-    return (ngram_chars(&scratch->words, (size_t)top->first, n) + (int64_t)n - 1) *
-           (int64_t)top->count;
+    while (counters_at(&scratch->counters, scratch->ngrams[first])->count < most)
+        first++;
+    return (ngram_chars(&scratch->words, first, n) + (int64_t)n - 1) * (int64_t)most;
 }
 
 /* Characters in n-grams that were there before; those that overlap with one are not counted. */
@@ -149,6 +146,8 @@ static int repeated_ngrams(const struct rules *rules, struct rule_scratch *scrat
         part = n < 5 ? top_chars(scratch, n, count) : repeated_chars(scratch, n, count);
         if (is_above(rules, (enum rule)rule, (double)part, chars))
             return rule;
+        if (n >= 5 && part == 0)
+            break; /* what has no 5-gram twice has no longer one twice either */
     }
     return -1;
 }

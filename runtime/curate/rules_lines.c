@@ -3,7 +3,6 @@
  */
 #include "config.h"
 #include "rules.h"
-#include "hash.h"
 #include "unicode.h"
 
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { KIND_SPACE, KIND_SYMBOL, KIND_DIGIT, KIND_LETTER, KIND_MARK, KIND_ALONE, KIND_HIGH };
+enum kind { KIND_SPACE, KIND_SYMBOL, KIND_DIGIT, KIND_LETTER, KIND_MARK, KIND_ALONE };
 
 struct range {
     uint32_t first, last;
@@ -65,6 +65,19 @@ static enum kind kind_of(uint32_t point, enum words_mode mode)
     }
 }
 
+/* ASCII, for the quick way; bytes of other characters have none of these. */
+enum { BYTE_LETTER = 1, BYTE_DIGIT = 2, BYTE_SPACE = 4, BYTE_SYMBOL = 8 };
+
+static const uint8_t byte_kinds[256] = {
+    ['\0' ... 0x08] = BYTE_SYMBOL, ['\t' ... '\r'] = BYTE_SPACE,
+    [0x0E ... 0x1B] = BYTE_SYMBOL, [0x1C ... ' '] = BYTE_SPACE,
+    ['!' ... '/'] = BYTE_SYMBOL,   ['0' ... '9'] = BYTE_DIGIT,
+    [':' ... '@'] = BYTE_SYMBOL,   ['A' ... 'Z'] = BYTE_LETTER,
+    ['[' ... '^'] = BYTE_SYMBOL,   ['_'] = BYTE_DIGIT,
+    ['`'] = BYTE_SYMBOL,           ['a' ... 'z'] = BYTE_LETTER,
+    ['{' ... 0x7F] = BYTE_SYMBOL,
+};
+
 /* A word in the making. */
 struct run {
     size_t begin;
@@ -98,30 +111,56 @@ static int add_word(struct wordlist *words, const char *text, struct run *run, s
     return 0;
 }
 
+/* Words of ASCII, from 'at' on, up to a byte of another character. Returns where that is: a word or
+ * symbol that it touches is left in 'run'. */
+static size_t find_ascii(struct wordlist *words, const char *text, size_t size, size_t at,
+                         enum words_mode mode, struct run *run)
+{
+    const uint8_t *bytes = (const uint8_t *)text;
+
+    while (at < size && !run->open && bytes[at] < 0x80) {
+        uint8_t kinds = byte_kinds[bytes[at]], all = 0, wanted;
+        size_t begin = at;
+
+        if (kinds == BYTE_SPACE) {
+            at++;
+            continue;
+        }
+        wanted = kinds == BYTE_SYMBOL ? BYTE_SYMBOL : BYTE_LETTER | BYTE_DIGIT;
+        do {
+            all |= kinds;
+            kinds = ++at < size ? byte_kinds[bytes[at]] : 0;
+        } while (kinds & wanted);
+        *run = (struct run){begin, (uint32_t)(at - begin),
+                            all & BYTE_LETTER ? (uint32_t)WORD_ALPHA : 0, 1, wanted == BYTE_SYMBOL};
+        if ((at == size || bytes[at] < 0x80) && add_word(words, text, run, at, mode) < 0)
+            return SIZE_MAX;
+    }
+    return at;
+}
+
 int wordlist_find(struct wordlist *words, const char *text, size_t size, enum words_mode mode)
 {
     const uint8_t *bytes = (const uint8_t *)text;
-    uint8_t kinds[128];
     struct run run = {0, 0, 0, 0, 0};
     size_t at = 0;
 
     words->count = 0;
     if (size > UINT32_MAX)
         return -1;
-    for (uint32_t c = 0; c < 128; c++)
-        kinds[c] = (uint8_t)kind_of(c, mode);
     while (at < size) {
-        uint32_t point = bytes[at];
-        size_t length = 1;
+        uint32_t point;
+        size_t length;
         enum kind kind;
         int symbol;
 
-        if (point < 0x80) {
-            kind = (enum kind)kinds[point];
-        } else {
-            length = utf8_decode(bytes + at, bytes + size, &point);
-            kind = kind_of(point, mode);
-        }
+        at = find_ascii(words, text, size, at, mode, &run);
+        if (at == SIZE_MAX)
+            return -1;
+        if (at == size)
+            break;
+        length = utf8_decode(bytes + at, bytes + size, &point);
+        kind = kind_of(point, mode);
         /* A mark belongs to what is before it. */
         symbol = kind == KIND_SYMBOL || (kind == KIND_MARK && !(run.open && !run.symbol));
         if (run.open && (kind == KIND_SPACE || kind == KIND_ALONE || symbol != run.symbol) &&
