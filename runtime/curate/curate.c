@@ -9,6 +9,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -65,13 +66,29 @@ int curate_result(struct curate *engine, const char *phase, size_t number, struc
     int rc;
 
     memset(bytes, 0, sizeof(*bytes));
-    if (curate_path(engine, phase, "copied", number, path, err) < 0)
+    if (curate_path(engine, phase, "result", number, path, err) < 0)
         return -1;
     rc = bytes_load(bytes, RESULT_MAGIC, path, err);
     if (rc > 0)
         return error_set(err, "%s is missing or damaged; remove %s and start again", path,
                          engine->work.root);
     return rc;
+}
+
+/* The mark that the board looks for. A name that begins like it counts as well, so it is created
+ * under its own; what the job has to say is on disk by then. */
+static int mark_done(const struct crew *crew, size_t number, struct error *err)
+{
+    char path[DISK_PATH];
+    int fd;
+
+    if (curate_path(crew->engine, crew->phase->name, "copied", number, path, err) < 0)
+        return -1;
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot create %s", path);
+    close(fd);
+    return 0;
 }
 
 static int run_job(struct crew *crew, size_t number, struct error *err)
@@ -83,13 +100,13 @@ static int run_job(struct crew *crew, size_t number, struct error *err)
 
     bytes_begin(&result, RESULT_MAGIC);
     rc = crew->phase->job(crew->phase->context, &job, &result, err);
-    if (rc == 0 && curate_path(crew->engine, crew->phase->name, "copied", number, path, err) == 0) {
-        rc = bytes_save(&result, path, 0, err);
-    } else {
+    if (rc == 0)
+        rc = curate_path(crew->engine, crew->phase->name, "result", number, path, err);
+    if (rc < 0) {
         bytes_clear(&result);
-        rc = -1;
+        return -1;
     }
-    if (rc < 0)
+    if (bytes_save(&result, path, 0, err) < 0 || mark_done(crew, number, err) < 0)
         return -1;
     board_done(&crew->board, number, 0, 0);
     if (crew->phase->after)

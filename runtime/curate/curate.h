@@ -8,7 +8,8 @@
  * killed goes on with the jobs that are not done, and the output has the same bytes with any number
  * of ranks and threads.
  *
- *     OUTPUT.work/IDENTITY/PHASE/copied-N     job N of the phase is done; what it has to say
+ *     OUTPUT.work/IDENTITY/PHASE/copied-N     job N of the phase is done
+ *     OUTPUT.work/IDENTITY/PHASE/result-N     what it has to say
  *     OUTPUT.work/IDENTITY/PHASE/NAME-N       what it has made */
 #ifndef MEGATRON_CURATE_H
 #define MEGATRON_CURATE_H
