@@ -103,7 +103,7 @@ static int hashes_job(void *context, struct curate_job *job, struct bytes *resul
     return rc;
 }
 
-/* A bucket for about 3.5 million hashes: 60 MB, and four times that with its table. */
+/* A bucket for about a million hashes of texts of 3 kB: 100 MB with its table. */
 static size_t count_buckets(const struct curate *engine, const struct dedup_config *config)
 {
     double bytes = 0, bands = config->exact ? 1 : (double)config->bands;

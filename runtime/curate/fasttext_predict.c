@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CACHE_WAYS = 1 << 13, CACHED_WORD = 24 };
+/* Bytes of the sums in the cache, about, and of the longest word in it. */
+enum { CACHE_BYTES = 2 << 20, CACHED_WORD = 24 };
 
 struct cached {
     uint32_t size; /* 0: free */
@@ -20,6 +21,7 @@ struct cached {
 
 struct fasttext_scratch {
     struct cached *cache;
+    size_t cache_size; /* a power of two */
     float *cache_sums; /* of one entry: 'dimension' numbers */
     float *sum, *word, *scores;
     int32_t *hashes; /* of words, for n-grams of words */
@@ -34,8 +36,11 @@ struct fasttext_scratch *fasttext_scratch_create(const struct fasttext *model)
 
     if (!scratch)
         return NULL;
-    scratch->cache = calloc(CACHE_WAYS, sizeof(*scratch->cache));
-    scratch->cache_sums = malloc(CACHE_WAYS * dimension * sizeof(float));
+    scratch->cache_size = 16;
+    while (scratch->cache_size * 2 * dimension * sizeof(float) <= CACHE_BYTES)
+        scratch->cache_size *= 2;
+    scratch->cache = calloc(scratch->cache_size, sizeof(*scratch->cache));
+    scratch->cache_sums = malloc(scratch->cache_size * dimension * sizeof(float));
     scratch->sum = malloc(dimension * sizeof(float));
     scratch->word = malloc(dimension * sizeof(float));
     scratch->scores = malloc(2 * (size_t)model->label_count * sizeof(float));
@@ -221,7 +226,7 @@ static int32_t add_word(const struct fasttext *model, struct fasttext_scratch *s
     int32_t vectors;
 
     if (size <= CACHED_WORD) {
-        size_t at = hash_bytes(word, size, 0) % CACHE_WAYS;
+        size_t at = hash_bytes(word, size, 0) & (scratch->cache_size - 1);
         struct cached *cached = &scratch->cache[at];
         float *kept = scratch->cache_sums + at * dimension;
 

@@ -85,23 +85,28 @@ struct run {
     int open, symbol;
 };
 
-static int add_word(struct wordlist *words, const char *text, struct run *run, size_t end,
-                    enum words_mode mode)
+static int make_room(struct wordlist *words)
+{
+    size_t capacity = words->capacity ? words->capacity * 2 : 1024;
+    struct word *items = realloc(words->items, capacity * sizeof(*items));
+
+    if (!items)
+        return -1;
+    words->items = items;
+    words->capacity = capacity;
+    return 0;
+}
+
+static inline int add_word(struct wordlist *words, const char *text, struct run *run, size_t end,
+                           enum words_mode mode)
 {
     struct word *word;
 
     run->open = 0;
     if (run->symbol && mode != WORDS_ALL)
         return 0;
-    if (words->count == words->capacity) {
-        size_t capacity = words->capacity ? words->capacity * 2 : 1024;
-        struct word *items = realloc(words->items, capacity * sizeof(*items));
-
-        if (!items)
-            return -1;
-        words->items = items;
-        words->capacity = capacity;
-    }
+    if (words->count == words->capacity && make_room(words) < 0)
+        return -1;
     word = &words->items[words->count++];
     word->begin = (uint32_t)run->begin;
     word->size = (uint32_t)(end - run->begin);
@@ -247,9 +252,17 @@ void wordlist_fold(const char *text, size_t size, char *folded)
 
 size_t text_chars(const char *text, size_t size)
 {
-    size_t count = 0;
+    const uint64_t lowest = 0x0101010101010101ull;
+    size_t others = 0, i = 0;
 
-    for (size_t i = 0; i < size; i++)
-        count += ((unsigned char)text[i] & 0xC0) != 0x80;
-    return count;
+    /* Bytes that continue a character begin with the bits 10. */
+    for (; i + 8 <= size; i += 8) {
+        uint64_t bytes;
+
+        memcpy(&bytes, text + i, 8);
+        others += (size_t)((bytes >> 7 & ~(bytes >> 6) & lowest) * lowest >> 56);
+    }
+    for (; i < size; i++)
+        others += ((unsigned char)text[i] & 0xC0) == 0x80;
+    return size - others;
 }

@@ -44,5 +44,5 @@ for damage in 'truncate -s -2 d_text_document.bin' 'truncate -s +2 d_text_docume
     cp keep/d_* .
 done
 try "$megatron" data verfiy x
-like "$out" '^megatron data: verfiy is unknown; use inspect or verify$' "an unknown word"
+like "$out" '^megatron data: verfiy is unknown; use inspect, verify, filter, dedup, decontaminate, mix, merge or stats$' "an unknown word"
 done_testing

@@ -1,0 +1,4 @@
+#!/bin/bash
+. "$(dirname "$0")/../tap.sh"
+. "$(dirname "$0")/../fuzz/short.sh"
+fuzz_shortly fuzz-curate "hostile models and texts"
