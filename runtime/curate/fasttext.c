@@ -146,40 +146,36 @@ static int index_words(struct fasttext *model)
     return 0;
 }
 
-struct pair {
-    int32_t from, to;
-};
-
-static int by_from(const void *a, const void *b)
-{
-    const struct pair *left = a, *right = b;
-
-    return left->from < right->from ? -1 : left->from > right->from;
-}
-
 static int read_pruning(struct fasttext *model, struct cursor *cursor, struct error *err)
 {
     const char *data = take_array(cursor, model->pruned > 0 ? model->pruned : 0, 8);
-    struct pair *pairs;
+    uint32_t size = 16;
 
-    if (!data)
+    if (!data || model->pruned > INT32_MAX / 4)
         return error_set(err, "ends early");
     if (model->pruned <= 0)
         return 0;
-    pairs = malloc((size_t)model->pruned * sizeof(*pairs));
-    model->prune_from = malloc((size_t)model->pruned * sizeof(*model->prune_from));
-    model->prune_to = malloc((size_t)model->pruned * sizeof(*model->prune_to));
-    if (!pairs || !model->prune_from || !model->prune_to) {
-        free(pairs);
+    while (size < 2 * (uint32_t)model->pruned)
+        size *= 2;
+    model->kept = malloc(size * sizeof(*model->kept));
+    if (!model->kept)
         return error_set(err, "out of memory");
-    }
-    memcpy(pairs, data, (size_t)model->pruned * sizeof(*pairs));
-    qsort(pairs, (size_t)model->pruned, sizeof(*pairs), by_from);
+    memset(model->kept, 0xFF, size * sizeof(*model->kept));
+    model->kept_mask = size - 1;
     for (int64_t i = 0; i < model->pruned; i++) {
-        model->prune_from[i] = pairs[i].from;
-        model->prune_to[i] = pairs[i].to;
+        struct kept_ngram pair;
+        uint32_t at;
+
+        memcpy(&pair, data + 8 * i, sizeof(pair));
+        if (pair.to < 0)
+            return error_set(err, "its list of n-grams is damaged");
+        at = kept_place((uint32_t)pair.from, model->kept_mask);
+        while (model->kept[at].to >= 0 && model->kept[at].from != pair.from)
+            at = (at + 1) & model->kept_mask;
+        if (model->kept[at].to >= 0)
+            return error_set(err, "its list of n-grams is damaged");
+        model->kept[at] = pair;
     }
-    free(pairs);
     return 0;
 }
 
@@ -305,8 +301,8 @@ static int read_model(struct fasttext *model, struct error *err)
     if (model->input.columns != model->dimension || model->output.columns != model->dimension ||
         model->input.rows < inputs || model->output.rows < model->label_count)
         return error_set(err, "its matrices do not fit its dictionary");
-    for (int64_t i = 0; i < model->pruned; i++)
-        if (model->prune_to[i] < 0 || model->prune_to[i] >= model->input.rows - model->word_count)
+    for (uint32_t i = 0; model->kept && i <= model->kept_mask; i++)
+        if (model->kept[i].to >= model->input.rows - model->word_count)
             return error_set(err, "its list of n-grams is damaged");
     if (model->loss == LOSS_HIERARCHICAL && build_tree(model) < 0)
         return error_set(err, "its counts of labels are damaged, or memory is out");
@@ -341,8 +337,7 @@ void fasttext_close(struct fasttext *model)
     free(model->words);
     free(model->labels);
     free(model->slots);
-    free(model->prune_from);
-    free(model->prune_to);
+    free(model->kept);
     free(model->tree);
     free(model);
 }

@@ -127,24 +127,16 @@ static float dot_row(const struct matrix *matrix, int64_t row, const float *vect
 /* The row of an n-gram's bucket, or -1 where it was pruned. */
 static int64_t ngram_row(const struct fasttext *model, int32_t bucket)
 {
-    size_t low = 0, high;
+    uint32_t at;
 
     if (model->pruned < 0)
         return (int64_t)model->word_count + bucket;
     if (model->pruned == 0)
         return -1;
-    high = (size_t)model->pruned;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-
-        if (model->prune_from[middle] < bucket)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == (size_t)model->pruned || model->prune_from[low] != bucket)
-        return -1;
-    return (int64_t)model->word_count + model->prune_to[low];
+    at = kept_place((uint32_t)bucket, model->kept_mask);
+    while (model->kept[at].to >= 0 && model->kept[at].from != bucket)
+        at = (at + 1) & model->kept_mask;
+    return model->kept[at].to < 0 ? -1 : (int64_t)model->word_count + model->kept[at].to;
 }
 
 static int add_ngram(const struct fasttext *model, uint32_t hash, float *sum)

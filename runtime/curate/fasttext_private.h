@@ -29,6 +29,17 @@ struct fasttext_entry {
     int64_t count;
 };
 
+/* A bucket of n-grams that was kept, and its row behind those of the words. */
+struct kept_ngram {
+    int32_t from, to;
+};
+
+/* Where to look for a bucket first. */
+static inline uint32_t kept_place(uint32_t bucket, uint32_t mask)
+{
+    return (bucket * 2654435769u >> 7) & mask;
+}
+
 /* An inner node of the tree of hierarchical softmax. */
 struct tree_node {
     int32_t left, right;
@@ -42,9 +53,9 @@ struct fasttext {
     int32_t word_count, label_count;
     int32_t *slots; /* words by hash; -1: free */
     uint32_t slot_mask;
-    int64_t pruned;      /* n-grams that are kept; -1: all of them */
-    int32_t *prune_from; /* sorted */
-    int32_t *prune_to;
+    int64_t pruned;          /* n-grams that are kept; -1: all of them */
+    struct kept_ngram *kept; /* those, by hash; 'to' is -1 where a place is free */
+    uint32_t kept_mask;
     struct matrix input, output;
     struct tree_node *tree; /* of label_count - 1 nodes, the root last */
 };

@@ -68,6 +68,13 @@ static enum kind kind_of(uint32_t point, enum words_mode mode)
 /* ASCII, for the quick way; bytes of other characters have none of these. */
 enum { BYTE_LETTER = 1, BYTE_DIGIT = 2, BYTE_SPACE = 4, BYTE_SYMBOL = 8 };
 
+/* Within a word, between letters or digits, these divide it; others (don't, 3.5, a@b) do not. */
+static int divides(uint8_t symbol)
+{
+    return symbol == '-' || symbol == ',' || symbol == ':' || symbol == '/' ||
+           (symbol >= '<' && symbol <= '>');
+}
+
 static const uint8_t byte_kinds[256] = {
     ['\0' ... 0x08] = BYTE_SYMBOL, ['\t' ... '\r'] = BYTE_SPACE,
     [0x0E ... 0x1B] = BYTE_SYMBOL, [0x1C ... ' '] = BYTE_SPACE,
@@ -116,6 +123,13 @@ static inline int add_word(struct wordlist *words, const char *text, struct run 
     return 0;
 }
 
+/* Is the symbol at 'at', which follows a letter or digit, part of a word? */
+static int joins(const uint8_t *bytes, size_t size, size_t at, enum words_mode mode)
+{
+    return mode == WORDS_ALL && at + 1 < size && byte_kinds[bytes[at]] == BYTE_SYMBOL &&
+           !divides(bytes[at]) && byte_kinds[bytes[at + 1]] & (BYTE_LETTER | BYTE_DIGIT);
+}
+
 /* Words of ASCII, from 'at' on, up to a byte of another character. Returns where that is: a word or
  * symbol that it touches is left in 'run'. */
 static size_t find_ascii(struct wordlist *words, const char *text, size_t size, size_t at,
@@ -135,7 +149,8 @@ static size_t find_ascii(struct wordlist *words, const char *text, size_t size, 
         do {
             all |= kinds;
             kinds = ++at < size ? byte_kinds[bytes[at]] : 0;
-        } while (kinds & wanted);
+        } while (kinds & wanted ||
+                 (wanted != BYTE_SYMBOL && kinds == BYTE_SYMBOL && joins(bytes, size, at, mode)));
         *run = (struct run){begin, (uint32_t)(at - begin),
                             all & BYTE_LETTER ? (uint32_t)WORD_ALPHA : 0, 1, wanted == BYTE_SYMBOL};
         if ((at == size || bytes[at] < 0x80) && add_word(words, text, run, at, mode) < 0)
@@ -167,7 +182,9 @@ int wordlist_find(struct wordlist *words, const char *text, size_t size, enum wo
         length = utf8_decode(bytes + at, bytes + size, &point);
         kind = kind_of(point, mode);
         /* A mark belongs to what is before it. */
-        symbol = kind == KIND_SYMBOL || (kind == KIND_MARK && !(run.open && !run.symbol));
+        symbol = (kind == KIND_SYMBOL &&
+                  !(run.open && !run.symbol && point < 0x80 && joins(bytes, size, at, mode))) ||
+                 (kind == KIND_MARK && !(run.open && !run.symbol));
         if (run.open && (kind == KIND_SPACE || kind == KIND_ALONE || symbol != run.symbol) &&
             add_word(words, text, &run, at, mode) < 0)
             return -1;

@@ -3,7 +3,8 @@
  *
  * A word is a run of letters, digits, marks and '_'. A character of a script without spaces (Han,
  * kana) is a word of its own. What is left between words and white space is a symbol: a run of
- * other characters. */
+ * other characters. Where symbols count (WORDS_ALL), a single one within a word of ASCII belongs to
+ * it, unless it is one of - , : / < = > */
 #ifndef MEGATRON_CURATE_WORDLIST_H
 #define MEGATRON_CURATE_WORDLIST_H
 
