@@ -37,7 +37,7 @@ static const struct option table[] = {
     {"seed", OPTION_INT, AT(seed), "N", "of the hash functions (default: 1)", NULL, 0, INT64_MAX},
     {"buckets", OPTION_INT, AT(buckets), "N",
      "parts of the index; more need less memory (default: by the size of the input)", NULL, 1,
-     SPREAD_BUCKETS},
+     SECTIONS_MOST},
     DATA_WORK_OPTIONS(struct words, common),
     DATA_END,
 };

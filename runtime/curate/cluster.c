@@ -101,42 +101,40 @@ static int pair_entry(struct pairing *pairing, const struct spread_entry *entry,
 }
 
 static int read_bucket(const struct dedup *dedup, struct curate_job *job, size_t *chunk_ends,
-                       struct spread_bucket_entries *entries, struct error *err)
+                       struct bytes *bytes, struct error *err)
 {
     for (size_t i = 0; i < dedup->engine->plan.chunk_count; i++) {
-        if (spread_read(dedup->engine, "hashes", i, job->number, entries, err) < 0)
+        if (sections_read(dedup->engine, "hashes", "hashes", i, job->number, bytes, err) < 0)
             return -1;
-        chunk_ends[i] = entries->count;
+        chunk_ends[i] = bytes->size / sizeof(struct spread_entry);
         curate_touch(job);
     }
-    return entries->count < UINT32_MAX ? 0
-                                       : error_set(err,
-                                                   "bucket %zu has %zu hashes; use more "
-                                                   "--buckets",
-                                                   job->number, entries->count);
+    if (bytes->size / sizeof(struct spread_entry) < UINT32_MAX)
+        return 0;
+    return error_set(err, "bucket %zu has too many hashes; use more --buckets", job->number);
 }
 
 static int pair_bucket(struct pairing *pairing, struct curate_job *job,
-                       const struct spread_bucket_entries *entries, const size_t *chunk_ends,
+                       const struct spread_entry *entries, size_t count, const size_t *chunk_ends,
                        struct error *err)
 {
     size_t size = 16, chunk = 0;
 
-    while (size < 2 * entries->count)
+    while (size < 2 * count)
         size *= 2;
     pairing->slots = calloc(size, sizeof(*pairing->slots));
     pairing->mask = size - 1;
-    pairing->representatives = malloc((entries->count + 1) * sizeof(*pairing->representatives));
+    pairing->representatives = malloc((count + 1) * sizeof(*pairing->representatives));
     if (!pairing->slots || !pairing->representatives)
         return error_set(err, "out of memory for a bucket of %zu hashes; use more --buckets",
-                         entries->count);
-    for (size_t i = 0; i < entries->count; i++) {
+                         count);
+    for (size_t i = 0; i < count; i++) {
         while (i >= chunk_ends[chunk])
             chunk++;
         if ((i & 4095) == 0)
             curate_touch(job);
-        if (pair_entry(pairing, &entries->items[i],
-                       pairing->dedup->first[chunk] + entries->items[i].document, err) < 0)
+        if (pair_entry(pairing, &entries[i], pairing->dedup->first[chunk] + entries[i].document,
+                       err) < 0)
             return -1;
     }
     return 0;
@@ -145,19 +143,20 @@ static int pair_bucket(struct pairing *pairing, struct curate_job *job,
 static int pairs_job(void *context, struct curate_job *job, struct bytes *result, struct error *err)
 {
     struct pairing pairing = {.dedup = context};
-    struct spread_bucket_entries entries = {NULL, 0, 0};
+    struct bytes bytes = {0};
     size_t *chunk_ends = calloc(pairing.dedup->engine->plan.chunk_count + 1, sizeof(*chunk_ends));
     int64_t size;
     int rc = chunk_ends ? 0 : error_set(err, "out of memory");
 
     if (rc == 0)
-        rc = read_bucket(pairing.dedup, job, chunk_ends, &entries, err);
+        rc = read_bucket(pairing.dedup, job, chunk_ends, &bytes, err);
     if (rc == 0) {
         pairing.out = lines_create(job, "pairs", 0, err);
         rc = pairing.out ? 0 : -1;
     }
     if (rc == 0)
-        rc = pair_bucket(&pairing, job, &entries, chunk_ends, err);
+        rc = pair_bucket(&pairing, job, (const struct spread_entry *)(const void *)bytes.data,
+                         bytes.size / sizeof(struct spread_entry), chunk_ends, err);
     if (rc == 0)
         rc = lines_finish(pairing.out, &size, err);
     else
@@ -166,7 +165,7 @@ static int pairs_job(void *context, struct curate_job *job, struct bytes *result
     bytes_put_u64(result, (uint64_t)pairing.compared);
     free(pairing.slots);
     free(pairing.representatives);
-    free(entries.items);
+    bytes_clear(&bytes);
     free(chunk_ends);
     return rc;
 }

@@ -116,7 +116,7 @@ static size_t count_buckets(const struct curate *engine, const struct dedup_conf
     bytes *= bands / 14 / 268435456.0;
     if (config->buckets > 0)
         return config->buckets;
-    return bytes < 16 ? 16 : bytes > SPREAD_BUCKETS ? SPREAD_BUCKETS : (size_t)bytes;
+    return bytes < 16 ? 16 : bytes > SECTIONS_MOST ? SECTIONS_MOST : (size_t)bytes;
 }
 
 static int number_documents(struct dedup *dedup, struct error *err)
@@ -296,7 +296,7 @@ int dedup_run(struct dedup_config *config, struct error *err)
     int rc;
 
     config->base.reads_twice = 1;
-    config->base.most_chunks = SPREAD_BUCKETS;
+    config->base.most_chunks = SECTIONS_MOST;
     bytes_put_u64(&identity, (uint64_t)config->exact);
     bytes_put_u64(&identity, config->bands);
     bytes_put_u64(&identity, config->rows);

@@ -5,7 +5,7 @@
 #include "documents.h"
 #include "lines.h"
 #include "rng.h"
-#include "spread.h"
+#include "sections.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -172,7 +172,7 @@ static void set_buckets(struct mix *mix)
             bytes +=
                 (double)mix->all[i].bytes * (double)mix->targets[i] / (double)mix->all[i].documents;
     bytes /= 64 << 20;
-    mix->buckets = bytes < 16 ? 16 : bytes > SPREAD_BUCKETS ? SPREAD_BUCKETS : (size_t)bytes;
+    mix->buckets = bytes < 16 ? 16 : bytes > SECTIONS_MOST ? SECTIONS_MOST : (size_t)bytes;
 }
 
 /* --- Scatter ---------------------------------------------------------------------------------- */
@@ -308,7 +308,7 @@ static int write_job(void *context, struct curate_job *job, struct bytes *result
     int rc = 0, packed = lines_codec(mix->config->base.output, err);
 
     for (size_t i = 0; rc == 0 && i < mix->engine->plan.chunk_count; i++) {
-        rc = scatter_read(mix->engine, "scatter", i, job->number, &bytes, err);
+        rc = sections_read(mix->engine, "scatter", "lines", i, job->number, &bytes, err);
         curate_touch(job);
     }
     if (rc == 0) {
@@ -424,7 +424,7 @@ int mix_run(struct mix_config *config, struct error *err)
     int rc;
 
     config->base.reads_twice = 1;
-    config->base.most_chunks = SPREAD_BUCKETS;
+    config->base.most_chunks = SECTIONS_MOST;
     bytes_put_u64(&identity, config->seed);
     bytes_put_u64(&identity, (uint64_t)config->size);
     bytes_put_u64(&identity, config->unit);

@@ -30,7 +30,8 @@ int mix_run(struct mix_config *config, struct error *err);
  * 'offset' in [0, documents) decides which documents get one more than others. */
 int64_t mix_copies(int64_t number, int64_t documents, int64_t target, int64_t offset);
 
-/* Inside: lines on their way to their buckets, as in spread.h, with what they are sorted by. */
+/* Inside: lines on their way to their buckets, in sections (sections.h), with what they are sorted
+ * by. */
 struct scatter_entry {
     uint64_t key;    /* the random number */
     uint64_t number; /* of the document in its source */
@@ -44,9 +45,5 @@ int scatter_add(struct scatter *scatter, const struct scatter_entry *entry, cons
                 struct error *err);
 int scatter_finish(struct scatter *scatter, struct error *err);
 void scatter_abandon(struct scatter *scatter);
-
-/* All bytes of 'bucket' in the file of job 'number' of 'phase', behind those in 'bytes'. */
-int scatter_read(const struct curate *engine, const char *phase, size_t number, size_t bucket,
-                 struct bytes *bytes, struct error *err);
 
 #endif
