@@ -204,3 +204,11 @@ int cpuset_bind_thread(const struct cpuset *set, struct error *err)
     CPU_FREE(mask);
     return rc;
 }
+
+int cpuset_usable(void)
+{
+    struct cpuset set;
+    int count = cpuset_of_thread(&set, NULL) == 0 ? cpuset_count(&set) : 1;
+
+    return count > 0 ? count : 1;
+}

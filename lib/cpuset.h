@@ -43,4 +43,7 @@ size_t cpuset_format(const struct cpuset *set, char *buffer, size_t size);
 int cpuset_of_thread(struct cpuset *set, struct error *err);
 int cpuset_bind_thread(const struct cpuset *set, struct error *err);
 
+/* How many CPUs this thread may run on; at least 1. */
+int cpuset_usable(void);
+
 #endif

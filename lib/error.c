@@ -70,3 +70,17 @@ int error_prefix(struct error *err, const char *format, ...)
     va_end(args);
     return error_set_code(err, after.code, "%s: %s", before.text, after.text);
 }
+
+int error_append(struct error *err, const char *format, ...)
+{
+    struct error before, after;
+    va_list args;
+
+    if (!err)
+        return -1;
+    before = *err;
+    va_start(args, format);
+    set_text(&after, format, args);
+    va_end(args);
+    return error_set_code(err, before.code, "%s%s", before.text, after.text);
+}

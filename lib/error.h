@@ -11,6 +11,9 @@ extern "C" {
 enum error_code {
     ERROR_FAILURE = 0, /* anything not listed below; another attempt may succeed. Exit code 1 */
     ERROR_USAGE,       /* an option, path or input is wrong: every attempt fails. Exit code 2 */
+    ERROR_BUSY,        /* others use what is needed; trying again soon may succeed. Exit code 1 */
+    ERROR_RANK,        /* a rank failed or is lost, and the text already names it. Exit code 1 */
+    ERROR_NO_CACHE,    /* no directory for the index cache is writable. Exit code 1 */
 };
 
 /* One sentence for the user: what is wrong, where, and what to do. No newline, no program name. */
@@ -31,6 +34,10 @@ int error_set_code(struct error *err, enum error_code code, const char *format, 
 /* Like error_set, followed by ": " and the text of errno value 'number'. */
 int error_set_errno(struct error *err, int number, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Append a formatted text to the one in 'err', such as what to do about it; its code stays. Returns
+ * -1. */
+int error_append(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Put a formatted text and ": " before the text in 'err'; its code stays. Returns -1. */
 int error_prefix(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));

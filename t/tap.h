@@ -1,5 +1,6 @@
-/* Test Anything Protocol for C tests: count, compare, say. A test is one program whose name ends
- * in .t; prove runs it. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The Test Anything Protocol for tests in C. A test is one program whose name ends in .t; prove runs
+ * it. */
 #ifndef MEGATRON_TAP_H
 #define MEGATRON_TAP_H
 
@@ -7,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One count for all files of a program: of weak definitions the linker keeps one. */
+/* One counter for all files of a program: the linker keeps one of several weak definitions. */
 __attribute__((weak)) int tap_count, tap_failed;
 
 __attribute__((format(printf, 2, 3), unused)) static int ok(int good, const char *format, ...)
@@ -35,7 +36,7 @@ __attribute__((format(printf, 1, 2), unused)) static void diag(const char *forma
     printf("\n");
 }
 
-/* Compare strings; show both where they differ. */
+/* Compare strings; print both if they differ. */
 __attribute__((unused)) static int is(const char *got, const char *expected, const char *name)
 {
     int good = ok(got && strcmp(got, expected) == 0, "%s", name);
@@ -54,14 +55,32 @@ __attribute__((unused)) static int is_int(long long got, long long expected, con
     return good;
 }
 
-/* Leave out the whole test with a reason. Use before any other call: `return skip_all("...")`. */
+/* How often to repeat a random test: fewer times in a build with sanitizers, which is several times
+ * slower. The plain build looks for wrong results, this one for wrong accesses to memory. */
+__attribute__((unused)) static int repetitions(int plain)
+{
+#ifdef __SANITIZE_ADDRESS__
+    return (plain + 5) / 6;
+#else
+    return plain;
+#endif
+}
+
+/* A test that cannot run here. Every test that a condition leaves out calls this, so that the output
+ * of prove names what was not tested and why. */
+__attribute__((unused)) static void skip(const char *name, const char *reason)
+{
+    printf("ok %d - %s # SKIP %s\n", ++tap_count, name, reason);
+}
+
+/* The whole program cannot run here. Call it before the first test: `return skip_all("...")`. */
 __attribute__((unused)) static int skip_all(const char *reason)
 {
     printf("1..0 # SKIP %s\n", reason);
     return 0;
 }
 
-/* The last call: prints the plan; its value is main()'s. */
+/* The last call: prints the plan. main() returns its value. */
 __attribute__((unused)) static int done_testing(void)
 {
     printf("1..%d\n", tap_count);

@@ -1,4 +1,5 @@
-# Test Anything Protocol for tests in bash, and a cluster for those that need one. Use:
+# SPDX-License-Identifier: Apache-2.0
+# The Test Anything Protocol for tests in bash, and a cluster for tests that need one. Example:
 #
 #   #!/bin/bash
 #   . "$(dirname "$0")/../tap.sh"
@@ -8,17 +9,24 @@
 #   like "$out" '^n[12]$' "on a node"
 #   done_testing
 #
-# The cluster goes down with the test, however that ends.
+# The cluster is stopped when the test ends, however it ends. t/README.md lists the environment variables.
 set -u
 top=$(readlink -f "$(dirname "${BASH_SOURCE[0]}")/..")
 export MEGATRON_BUILD=${MEGATRON_BUILD:-$top/_build}
 export MEGATRON_INST=${MEGATRON_INST:-$top/_inst}
-shared=$(readlink -f "$top/../shared" || true)
+# The directory of a real Enroot, if one is installed with what serves images to it; an empty value
+# chooses the stand-in in t/container.
+# `command -v` of several names succeeds if one of them is found: ask for each.
+if [ -z "${MEGATRON_TEST_ENROOT+set}" ] && command -v enroot >/dev/null && command -v docker-registry >/dev/null &&
+    command -v umoci >/dev/null && command -v skopeo >/dev/null && command -v curl >/dev/null; then
+    MEGATRON_TEST_ENROOT=$(dirname "$(command -v enroot)")
+fi
+export MEGATRON_TEST_ENROOT=${MEGATRON_TEST_ENROOT-}
 tap_count=0
 tap_failed=0
 
-# ok NAME [COMMAND...]: the command succeeds (without one: the last command did). Where it does not,
-# a function on_failure of the test may say more.
+# ok NAME [COMMAND...]: passes if the command succeeds (without a command: if the last one did). If it
+# fails and the test defines a function on_failure, that is called to print more.
 ok() {
     local rc=$? name=$1 text=''
     shift
@@ -30,7 +38,7 @@ ok() {
     fi
     tap_failed=$((tap_failed + 1))
     echo "not ok $tap_count - $name"
-    [ $# -eq 0 ] || diag "$* ended with $rc: $text"
+    [ $# -eq 0 ] || diag "$* exited with $rc: $text"
     ! declare -F on_failure >/dev/null || on_failure
     return 1
 }
@@ -41,19 +49,19 @@ is() {
     ok "$3" || { diag "got:      $1"; diag "expected: $2"; return 1; }
 }
 
-# like GOT REGEX NAME: a line of GOT matches the extended regular expression; unlike: none does.
+# like GOT REGEX NAME: passes if a line of GOT matches the extended regular expression; unlike: if none does.
 like() {
     grep -qE -e "$2" <<<"$1"
-    ok "$3" || { diag "got:       $1"; diag "wanted: /$2/"; return 1; }
+    ok "$3" || { diag "got:       $1"; diag "expected: /$2/"; return 1; }
 }
 
 unlike() {
     ! grep -qE -e "$2" <<<"$1"
-    ok "$3" || { diag "got:       $1"; diag "unwanted: /$2/"; return 1; }
+    ok "$3" || { diag "got:       $1"; diag "must not match: /$2/"; return 1; }
 }
 
-# try COMMAND...: run it for at most a minute; its output is in $out, its exit status in $rc.
-# A function of this file may be the command.
+# try COMMAND...: run it, for at most TRY_LIMIT seconds (180). Its output is in $out, its exit status in
+# $rc. The command may also be in_cluster or as_user.
 try() {
     local limit=${TRY_LIMIT:-180}
     tried=$*
@@ -69,14 +77,14 @@ try() {
     forget_waiting
 }
 
-# Where the last job of a node is not quite over, srun says that it waits: that is no part of $out.
+# If a node is still cleaning up after its last job, srun reports that it waits. Drop that from $out.
 forget_waiting() {
     [[ $out != *"srun: job "* ]] ||
         out=$(grep -vE '^srun: job [0-9]+ (queued and waiting for|has been allocated) resources$' <<<"$out")
     return 0
 }
 
-# wait_until SECONDS COMMAND...: until it succeeds; fails when it never does.
+# wait_until SECONDS COMMAND...: repeat the command until it succeeds; fail after SECONDS.
 wait_until() {
     local end=$((SECONDS + $1))
     shift
@@ -88,7 +96,14 @@ wait_until() {
 
 diag() { sed 's/^/# /' <<<"$*"; }
 
-# skip_all REASON: before anything else was tested.
+# skip NAME REASON: a test that cannot run here. Every test that a condition leaves out calls this, so
+# that the output of prove names what was not tested and why.
+skip() {
+    tap_count=$((tap_count + 1))
+    echo "ok $tap_count - $1 # SKIP $2"
+}
+
+# skip_all REASON: the whole file cannot run here. Call it before the first test.
 skip_all() {
     echo "1..0 # SKIP $*"
     exit 0
@@ -100,7 +115,8 @@ done_testing() {
     exit
 }
 
-# cluster_up [OPTION...]: options of `t/cluster up`. Skips the test where no cluster can run.
+# cluster_up [OPTION...]: start a cluster with these options of `t/cluster up`. Skips the whole file if no
+# cluster can run here.
 cluster_up() {
     local missing
     [ "$(id -u)" = 0 ] || skip_all "a private cluster needs root"
@@ -108,7 +124,7 @@ cluster_up() {
         PATH=$PATH:/usr/sbin command -v $missing >/dev/null || skip_all "$missing is not installed"
     done
     if ! tap_env=$("$top/t/cluster" up --owner $$ "$@"); then
-        ok "the private cluster comes up" false
+        ok "the private cluster starts" false
         done_testing
     fi
     eval "$tap_env"
@@ -122,7 +138,7 @@ in_cluster() { "$top/t/cluster" run "$@"; }
 
 as_user() { "$top/t/cluster" run --user "$@"; }
 
-# cluster_processes PATTERN: as pgrep -f, the processes of this cluster's steps only.
+# cluster_processes PATTERN: like pgrep -f, but only the processes of this cluster's steps.
 cluster_processes() {
     local pid
     for pid in $(pgrep -f "$1"); do
@@ -131,7 +147,7 @@ cluster_processes() {
     done
 }
 
-# Can `t/cluster up --cgroup` work here?
+# Succeeds if `t/cluster up --cgroup` can work here.
 cgroups_usable() {
     if [ -f /sys/fs/cgroup/cgroup.controllers ]; then
         grep -qw cpuset /sys/fs/cgroup/cgroup.subtree_control ||

@@ -4,18 +4,17 @@
  *     place KIND PARENT FIRST_CORE CORE_COUNT
  *     numa OS PLACE
  *     core NUMA CPUS                      CPUS like 0,96
- *     device KIND PCI VENDOR ID CLASS PLACE NAME    NAME is - where there is none
+ *     device KIND PCI VENDOR ID CLASS PLACE NAME    NAME is - if there is none
  *     end
  *
- * Numbers of places, NUMA nodes and cores are those of the lines' order. */
+ * Places, NUMA nodes and cores are numbered in the order of their lines. */
 #include "build.h"
+#include "file.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static void write_core(const struct topology *topology, const struct topology_core *core,
                        FILE *file)
@@ -26,7 +25,7 @@ static void write_core(const struct topology *topology, const struct topology_co
     fputc('\n', file);
 }
 
-static void write_text(const struct topology *topology, FILE *file)
+void topology_write_text(const struct topology *topology, FILE *file)
 {
     char pci[PCI_TEXT];
 
@@ -53,30 +52,19 @@ static void write_text(const struct topology *topology, FILE *file)
 
 int topology_save(const struct topology *topology, const char *path, struct error *err)
 {
-    char temporary[4096];
-    int fd, failed;
-    FILE *file;
+    size_t size = 0;
+    char *text = NULL;
+    FILE *file = open_memstream(&text, &size);
+    int rc;
 
-    if (snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path) >= (int)sizeof(temporary))
-        return error_set(err, "%.100s... is too long a path", path);
-    fd = mkstemp(temporary);
-    if (fd < 0)
-        return error_set_errno(err, errno, "%s cannot be written", temporary);
-    file = fdopen(fd, "w");
-    if (!file) {
-        close(fd);
-        unlink(temporary);
-        return error_set(err, "out of memory");
-    }
-    write_text(topology, file);
-    failed = fflush(file) != 0 || ferror(file) || fchmod(fd, 0644) < 0 || fsync(fd) < 0;
-    if (fclose(file) != 0 || failed || rename(temporary, path) < 0) {
-        int number = errno;
-
-        unlink(temporary);
-        return error_set_errno(err, number, "%s cannot be written", path);
-    }
-    return 0;
+    if (file)
+        topology_write_text(topology, file);
+    if (!file || fclose(file) != 0)
+        rc = error_set(err, "out of memory");
+    else
+        rc = file_write_whole(path, text, size, 0, err);
+    free(text);
+    return rc;
 }
 
 /* The words of one line. Numbers are checked as they are taken: 'bad' stays set. */
@@ -210,7 +198,7 @@ static int read_lines(struct topology *topology, const char *name, char *text, s
     char *save = NULL, *line = strtok_r(text, "\n", &save);
 
     if (!line || strcmp(line, "megatron-topology 1") != 0)
-        return error_set(err, "%s is of another version of megatron; remove it", name);
+        return error_set(err, "%s was written by another version of megatron; remove it", name);
     while (!ended && (line = strtok_r(NULL, "\n", &save))) {
         int rc;
 
@@ -218,12 +206,12 @@ static int read_lines(struct topology *topology, const char *name, char *text, s
         ended = strcmp(line, "end") == 0;
         rc = ended ? 0 : read_line(topology, line, err);
         if (rc > 0)
-            return error_set(err, "%s: line %d is not understood; remove the file", name, number);
+            return error_set(err, "%s: line %d is invalid; remove the file", name, number);
         if (rc < 0)
             return error_prefix(err, "%s: line %d", name, number);
     }
     if (!ended)
-        return error_set(err, "%s is cut short; remove it", name);
+        return error_set(err, "%s is truncated; remove it", name);
     return topology_check(topology, name, err);
 }
 

@@ -14,10 +14,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Behind the name of a checkpoint that is being replaced. */
+/* Suffix of a checkpoint that is being replaced. */
 #define OLDER ".tmp-older"
 
-/* For what is being removed: what got stuck there keeps its own. */
+/* Suffix of what is being removed. */
 enum { NAMES = 1000 };
 
 int directory_path(char out[PATH_MAX], struct error *err, const char *format, ...)
@@ -29,29 +29,17 @@ int directory_path(char out[PATH_MAX], struct error *err, const char *format, ..
     length = vsnprintf(out, PATH_MAX, format, args);
     va_end(args);
     if (length < 0 || length >= PATH_MAX)
-        return error_set(err, "%.60s...: too long a path", out);
+        return error_set(err, "path too long: %.60s...", out);
     return 0;
 }
 
 int directory_prepare(const char *path, struct error *err)
 {
-    char part[PATH_MAX], probe[PATH_MAX];
+    char probe[PATH_MAX];
     int fd;
 
-    if (directory_path(part, err, "%s", path) < 0)
-        return -1;
-    for (char *slash = part + 1; *part; slash++) {
-        char kept = *slash;
-
-        if (kept != '/' && kept != '\0')
-            continue;
-        *slash = '\0';
-        if (mkdir(part, 0777) < 0 && errno != EEXIST)
-            return error_set_errno(err, errno, "cannot make %s", part);
-        *slash = kept;
-        if (kept == '\0')
-            break;
-    }
+    if (file_make_directories(path) < 0)
+        return error_set_errno(err, errno, "cannot create the directory %s", path);
     if (directory_path(probe, err, "%s/.probe-XXXXXX", path) < 0)
         return -1;
     fd = mkstemp(probe);
@@ -69,8 +57,8 @@ int directory_has(const char *path, const char *name)
     return directory_path(file, NULL, "%s/%s", path, name) == 0 && access(file, F_OK) == 0;
 }
 
-/* What LATEST names; -1: no such file, or no number in it. Returns 0, or -1 with errno where it
- * cannot be known. */
+/* The iteration in LATEST; -1: no such file, or not a number. Returns 0, or -1 with errno if it
+ * cannot be determined. */
 static int read_latest(const char *path, int64_t *iteration, struct error *err)
 {
     char name[PATH_MAX];
@@ -117,7 +105,7 @@ static int newer(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* The iteration of a name "iter_0000100", or -1. */
+/* The iteration in a name like "iter_0000100", or -1. */
 static int64_t iteration_of(const char *name)
 {
     char *end;
@@ -190,51 +178,18 @@ int directory_newest(const char *path, int64_t below, int64_t *iteration, struct
     return 0;
 }
 
-int directory_sync(const char *path, struct error *err)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
-
-    if (fd < 0)
-        return error_set_errno(err, errno, "cannot open %s", path);
-    /* Some file systems cannot sync directories and say so; then there is nothing to do. */
-    if (fsync(fd) < 0 && errno != EINVAL)
-        rc = error_set_errno(err, errno, "cannot sync %s", path);
-    close(fd);
-    return rc;
-}
-
-static int write_file(const char *path, const void *bytes, size_t size, struct error *err)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), failed = 0;
-
-    if (fd < 0)
-        return error_set_errno(err, errno, "cannot write %s", path);
-    if (file_write_at(fd, bytes, size, 0) < 0 || fsync(fd) < 0)
-        failed = errno;
-    if (close(fd) < 0 && !failed)
-        failed = errno;
-    return failed ? error_set_errno(err, failed, "cannot write %s", path) : 0;
-}
-
 int directory_write(const char *path, const char *name, const void *bytes, size_t size,
                     struct error *err)
 {
-    char temporary[PATH_MAX], final[PATH_MAX];
+    char file[PATH_MAX];
 
-    if (directory_path(temporary, err, "%s/%s.new", path, name) < 0 ||
-        directory_path(final, err, "%s/%s", path, name) < 0)
+    if (directory_path(file, err, "%s/%s", path, name) < 0)
         return -1;
-    if (write_file(temporary, bytes, size, err) < 0) {
-        unlink(temporary);
-        return -1;
-    }
-    if (rename(temporary, final) < 0)
-        return error_set_errno(err, errno, "cannot rename %s", temporary);
-    return directory_sync(path, err);
+    return file_write_whole(file, bytes, size, FILE_SINGLE_WRITER | FILE_SYNC_DIRECTORY, err);
 }
 
-/* Give 'temporary' the name 'final'. A checkpoint of that name changes places with it, so that at
- * no time there is none; 'replaces' then says so. */
+/* Rename 'temporary' to 'final'. An existing checkpoint of that name is exchanged with it
+ * atomically, so that there always is one; 'replaces' is then set. */
 static int take_name(const char *temporary, const char *final, int *replaces, struct error *err)
 {
     char older[PATH_MAX];
@@ -248,7 +203,7 @@ static int take_name(const char *temporary, const char *final, int *replaces, st
     }
     if (errno != EINVAL && errno != ENOSYS && errno != EEXIST)
         return error_set_errno(err, errno, "cannot rename %s", temporary);
-    /* A file system that can do neither: one after the other. */
+    /* File systems without atomic exchange: rename one after the other. */
     if (directory_path(older, err, "%s" OLDER, final) < 0)
         return -1;
     *replaces = rename(final, older) == 0;
@@ -263,7 +218,7 @@ static int take_name(const char *temporary, const char *final, int *replaces, st
     return 0;
 }
 
-/* Let LATEST of 'path' name 'iteration'. */
+/* Make LATEST in 'path' name 'iteration'. */
 static int name_latest(const char *path, int64_t iteration, struct error *err)
 {
     char text[32];
@@ -280,10 +235,10 @@ int directory_commit(const char *path, const char *temporary, int64_t iteration,
     int replaces;
 
     if (directory_path(final, err, "%s/iter_%07" PRId64, path, iteration) < 0 ||
-        directory_sync(temporary, err) < 0)
+        file_sync_directory(temporary, err) < 0)
         return -1;
     moved_count(moved);
-    if (take_name(temporary, final, &replaces, err) < 0 || directory_sync(path, err) < 0)
+    if (take_name(temporary, final, &replaces, err) < 0 || file_sync_directory(path, err) < 0)
         return -1;
     moved_count(moved);
     if (name_latest(path, iteration, err) < 0)
@@ -295,7 +250,8 @@ int directory_commit(const char *path, const char *temporary, int64_t iteration,
     return 0;
 }
 
-/* Give 'from' a name 'to' of what is no checkpoint. 1, 0 where somebody else was faster, or -1. */
+/* Rename 'from' to 'to', which is not the name of a checkpoint. 1, 0 if another process was faster,
+ * or -1. */
 static int move_away(const char *from, char to[PATH_MAX], struct error *err)
 {
     for (int i = 0; i < NAMES; i++) {
@@ -309,8 +265,8 @@ static int move_away(const char *from, char to[PATH_MAX], struct error *err)
     return errno == ENOENT ? 0 : error_set_errno(err, errno, "cannot remove %s", from);
 }
 
-/* Remove one checkpoint. 1, 0 where somebody else was faster, or -1; 'removed' counts it even where
- * some of it stays, as it is none any more. */
+/* Remove one checkpoint. 1, 0 if another process was faster, or -1; 'removed' counts it even if
+ * some of its files remain, because it is no longer a checkpoint. */
 static int prune_one(const char *path, int64_t iteration, int *removed, atomic_int_fast64_t *moved,
                      struct error *err)
 {
@@ -340,7 +296,7 @@ int directory_prune(const char *path, int64_t keep, int *removed, atomic_int_fas
         return -1;
     while (latest >= 0 && first < count && list[first] > latest)
         first++;
-    /* One that cannot be removed does not keep the others. */
+    /* If one cannot be removed, remove the others. */
     for (size_t i = first; i < count; i++)
         if (i - first >= (size_t)keep &&
             prune_one(path, list[i], removed, moved, rc < 0 ? NULL : err) < 0)
@@ -349,7 +305,7 @@ int directory_prune(const char *path, int64_t keep, int *removed, atomic_int_fas
     return rc;
 }
 
-/* Make path/abandoned-1, or with the first number that is free. */
+/* Create path/abandoned-1, or the first free number. */
 static int make_abandoned(const char *path, char name[PATH_MAX], struct error *err)
 {
     for (int i = 1; i <= NAMES; i++) {
@@ -360,7 +316,7 @@ static int make_abandoned(const char *path, char name[PATH_MAX], struct error *e
         if (errno != EEXIST)
             break;
     }
-    return error_set_errno(err, errno, "cannot make %s", name);
+    return error_set_errno(err, errno, "cannot create %s", name);
 }
 
 static int move_one(const char *path, const char *to, int64_t iteration, struct error *err)
@@ -382,7 +338,8 @@ int directory_abandon(const char *path, int64_t iteration, char to[PATH_MAX], st
     to[0] = '\0';
     if (directory_list(path, &list, &count, err) < 0)
         return -1;
-    /* From here on the run goes on from where it went back to, whatever interrupts this. */
+    /* From here on the run resumes from the iteration it went back to, even if this is interrupted.
+     */
     rc = name_latest(path, iteration, err);
     if (rc == 0 && count > 0 && list[0] > iteration) {
         rc = make_abandoned(path, to, err);
@@ -393,8 +350,8 @@ int directory_abandon(const char *path, int64_t iteration, char to[PATH_MAX], st
         rc = move_one(path, to, list[i], err);
     free(list);
     if (rc == 0 && to[0])
-        rc = directory_sync(to, err);
-    return rc < 0 ? -1 : directory_sync(path, err);
+        rc = file_sync_directory(to, err);
+    return rc < 0 ? -1 : file_sync_directory(path, err);
 }
 
 int directory_restore(const char *path, struct error *err)
@@ -418,7 +375,7 @@ int directory_restore(const char *path, struct error *err)
             rc = error_set_errno(err, errno, "cannot rename %s/%s", path, entry->d_name);
     }
     closedir(directory);
-    return rc < 0 ? -1 : directory_sync(path, err);
+    return rc < 0 ? -1 : file_sync_directory(path, err);
 }
 
 int directory_clean(const char *path, struct error *err)

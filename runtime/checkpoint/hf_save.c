@@ -4,12 +4,10 @@
 
 #include <stdlib.h>
 
-/* Is the parameter this rank's to write? Each must be written once. */
+/* Does this rank write the parameter? Each must be written once. */
 static int is_mine(const struct parallel *parallel, const struct parameter *p)
 {
-    if (parallel->at.dp != 0 || parallel->at.cp != 0 || p->class == CLASS_TIED)
-        return 0;
-    return parallel->at.tp == 0 || (p->class != CLASS_SHARED && p->class != CLASS_SHARED_RAW);
+    return parallel->at.dp == 0 && parallel->at.cp == 0 && class_is_owned(p->class, &parallel->at);
 }
 
 static int save_parts(const struct hf_files *files, const struct model_config *config,
@@ -32,22 +30,17 @@ static int save_parts(const struct hf_files *files, const struct model_config *c
     return rc;
 }
 
-/* Every rank comes here, whatever it met: -1 on all if one failed. */
+/* Every rank gets here, even after an error: -1 on all if one failed. */
 static int agree(const struct parallel *parallel, int rc, struct error *err)
 {
-    unsigned char mine = rc < 0, *all = calloc((size_t)parallel->comm->size, 1);
-    int bad = -1;
+    int64_t bad = rc < 0 ? parallel->comm->rank : -1;
+    struct error ignored;
 
-    if (!all)
-        return error_set(err, "out of memory");
-    if (comm_host_gather(parallel->comm, &mine, all, 1, err) < 0)
-        rc = -1;
-    for (int i = 0; i < parallel->comm->size; i++)
-        if (all[i])
-            bad = i;
-    free(all);
+    if (comm_host_max(parallel->comm, &bad, 1, rc < 0 ? &ignored : err) < 0)
+        return -1;
     if (rc == 0 && bad >= 0)
-        return error_set(err, "rank %d could not write its part of the weights", bad);
+        return error_set_code(err, ERROR_RANK, "rank %d could not write its part of the weights",
+                              (int)bad);
     return rc;
 }
 

@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include "directory.h"
+#include "file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,9 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WAITS = 50, WAIT_MICROSECONDS = 100000 };
+/* The previous run may be about to end. */
+static const double WAIT_SECONDS = 5;
 
-/* Who holds it, as it wrote; a run that has just taken it may not have come to that. */
+/* Name the holder as it signed the file; a run that has just taken the lock may not have signed. */
 static int in_use(int fd, const char *path, struct error *err)
 {
     char holder[256];
@@ -20,12 +22,11 @@ static int in_use(int fd, const char *path, struct error *err)
     holder[got > 0 ? got : 0] = '\0';
     holder[strcspn(holder, "\n")] = '\0';
     close(fd);
-    return error_set(err,
-                     "another run saves to %s%s%s; end it, or give this one a directory of its own",
+    return error_set(err, "another run is saving to %s%s%s; stop it, or choose another directory",
                      path, holder[0] ? ": " : "", holder);
 }
 
-/* Only for people: what cannot be written is left out. */
+/* For people only, so errors are ignored. */
 static void sign(int fd)
 {
     const char *job = getenv("SLURM_JOB_ID");
@@ -41,9 +42,8 @@ static void sign(int fd)
 
 int directory_lock(const char *path, struct error *unlocked, struct error *err)
 {
-    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     char name[PATH_MAX];
-    int fd;
+    int fd, rc;
 
     unlocked->text[0] = '\0';
     if (directory_path(name, err, "%s/.lock", path) < 0)
@@ -51,16 +51,11 @@ int directory_lock(const char *path, struct error *unlocked, struct error *err)
     fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0)
         return error_set_errno(err, errno, "cannot write %s", name);
-    /* The run before this one may be about to end. */
-    for (int i = 0; fcntl(fd, F_OFD_SETLK, &whole) < 0; i++) {
-        if (errno != EAGAIN && errno != EACCES && errno != EINTR) {
-            error_set_errno(unlocked, errno, "files in %s cannot be locked", path);
-            break;
-        }
-        if (i == WAITS)
-            return in_use(fd, path, err);
-        usleep(WAIT_MICROSECONDS);
-    }
+    rc = file_lock(fd, WAIT_SECONDS);
+    if (rc > 0)
+        return in_use(fd, path, err);
+    if (rc < 0)
+        error_set_errno(unlocked, errno, "cannot lock files in %s", path);
     sign(fd);
     return fd;
 }

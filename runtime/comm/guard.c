@@ -1,13 +1,12 @@
 #include "guard.h"
+#include "clock.h"
+#include "last_resort.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 struct guard {
     pthread_t thread;
@@ -15,7 +14,7 @@ struct guard {
     pthread_cond_t changed;
     struct timespec until;
     int ended;
-    char line[600];
+    char text[600];
 };
 
 static void *watch(void *argument)
@@ -26,27 +25,10 @@ static void *watch(void *argument)
     pthread_mutex_lock(&guard->lock);
     while (!guard->ended && rc != ETIMEDOUT)
         rc = pthread_cond_timedwait(&guard->changed, &guard->lock, &guard->until);
-    if (!guard->ended) {
-        ssize_t ignored = write(STDERR_FILENO, guard->line, strlen(guard->line));
-
-        (void)ignored;
-        _exit(1);
-    }
+    if (!guard->ended)
+        last_resort(guard->text);
     pthread_mutex_unlock(&guard->lock);
     return NULL;
-}
-
-static void set_end(struct guard *guard, double seconds)
-{
-    double whole = seconds < 1e9 ? seconds : 1e9;
-
-    clock_gettime(CLOCK_MONOTONIC, &guard->until);
-    guard->until.tv_sec += (time_t)whole;
-    guard->until.tv_nsec += (long)(1e9 * (whole - (double)(time_t)whole));
-    if (guard->until.tv_nsec >= 1000000000) {
-        guard->until.tv_sec++;
-        guard->until.tv_nsec -= 1000000000;
-    }
 }
 
 struct guard *guard_begin(double seconds, struct error *err, const char *format, ...)
@@ -61,11 +43,9 @@ struct guard *guard_begin(double seconds, struct error *err, const char *format,
         return NULL;
     }
     va_start(args, format);
-    rc = snprintf(guard->line, sizeof(guard->line), "megatron: ");
-    vsnprintf(guard->line + rc, sizeof(guard->line) - (size_t)rc - 1, format, args);
+    vsnprintf(guard->text, sizeof(guard->text), format, args);
     va_end(args);
-    strcat(guard->line, "\n");
-    set_end(guard, seconds);
+    guard->until = clock_after(CLOCK_MONOTONIC, seconds);
     pthread_mutex_init(&guard->lock, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);

@@ -1,5 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What CPU ranks do together over MPI. Every operation is started without blocking and then asked
- * for with a deadline, within the stream it was given to or by the caller who waits. */
+ * for with a deadline, within the stream it was given to or by the waiting caller. */
 #include "mpi_world.h"
 #include "clock.h"
 
@@ -65,10 +66,10 @@ static int mpi_type(enum device_type type, MPI_Datatype *out)
     }
 }
 
-/* Ask once for all requests. Whoever waits yields and then sleeps, so that ranks may outnumber the
- * cores, and only its time counts: this rank's own work is no reason to give another up. Returns 1
- * when nothing more will come of it: they are 'done', failed with 'rc', or the deadline is over. A
- * rank that is lost meanwhile ends the wait, too. */
+/* Ask once for all requests. A waiting caller yields and then sleeps, so that ranks may outnumber
+ * the cores, and only its time counts: this rank's own work is no reason to give another up.
+ * Returns 1 when nothing more will come of it: they are 'done', failed with 'rc', or the deadline
+ * is over. A rank that is lost meanwhile ends the wait, too. */
 static int ask(const struct mpi_comm *comm, struct progress *p, int waits, int *rc, int *done)
 {
     double now;
@@ -109,12 +110,11 @@ static void report(struct mpi_group *group, enum kind kind, int rc, int done)
                  comm->base.rank, kind_names[kind], group->base.name, group->base.size,
                  (long long)comm_step(&comm->base), text);
     } else if (!done) {
-        mpi_fail(
-            comm,
-            "rank %d: %s in group %s of %d ranks was not done after %.0f s at step %lld; another "
-            "rank of the group has ended or hangs",
-            comm->base.rank, kind_names[kind], group->base.name, group->base.size,
-            comm->base.deadline, (long long)comm_step(&comm->base));
+        mpi_fail(comm,
+                 "rank %d: %s in group %s of %d ranks timed out after %.0f s at step %lld; another "
+                 "rank of the group has ended or hangs",
+                 comm->base.rank, kind_names[kind], group->base.name, group->base.size,
+                 comm->base.deadline, (long long)comm_step(&comm->base));
     }
 }
 
@@ -164,7 +164,7 @@ static int poll_call(void *operands, int waits)
         return 1;
     if (c->progress.count == 0) {
         if (mpi_type(c->type, &type) < 0 || c->count > INT32_MAX) {
-            mpi_fail(comm, "rank %d: %s of %zu elements in this type is beyond MPI",
+            mpi_fail(comm, "rank %d: %s of %zu elements of this type is larger than MPI allows",
                      comm->base.rank, kind_names[c->kind], c->count);
             return 1;
         }
@@ -190,7 +190,8 @@ static int start_exchange(struct exchange_call *c)
         const struct comm_message *m = &c->messages[i];
 
         if (mpi_type(m->type, &type) < 0 || m->count > INT32_MAX) {
-            mpi_fail(comm, "rank %d: a message of %zu elements in this type is beyond MPI",
+            mpi_fail(comm,
+                     "rank %d: a message of %zu elements of this type is larger than MPI allows",
                      comm->base.rank, m->count);
             return rc;
         }
@@ -278,7 +279,7 @@ static void exchange(struct comm_group *group, struct device_stream *stream,
 }
 
 /* Wait for what all ranks have to join in; 'rc' says whether it could be begun. */
-static int meet(struct comm *base, int rc, const MPI_Request *request, struct error *err)
+static int wait_for_all(struct comm *base, int rc, const MPI_Request *request, struct error *err)
 {
     struct mpi_comm *comm = (struct mpi_comm *)base;
     struct progress progress = {.count = 1, .requests = {*request}};
@@ -290,10 +291,10 @@ static int meet(struct comm *base, int rc, const MPI_Request *request, struct er
         return 0;
     if (comm->failed)
         return comm_check(base, err);
-    mpi_fail(
-        comm,
-        "rank %d: not all %d ranks met within %.0f s at step %lld; another rank has ended or hangs",
-        base->rank, base->size, base->deadline, (long long)comm_step(base));
+    mpi_fail(comm,
+             "rank %d: not all of the %d ranks arrived within %.0f s at step %lld; another rank "
+             "has ended or hangs",
+             base->rank, base->size, base->deadline, (long long)comm_step(base));
     return comm_check(base, err);
 }
 
@@ -310,7 +311,7 @@ static int host_gather(struct comm *base, const void *part, void *all, size_t by
     else
         rc = MPI_Iallgather(part, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD,
                             &request);
-    return meet(base, rc, &request, err);
+    return wait_for_all(base, rc, &request, err);
 }
 
 static int host_collect(struct comm *base, const void *part, void *all, size_t bytes, int root,
@@ -320,10 +321,29 @@ static int host_collect(struct comm *base, const void *part, void *all, size_t b
 
     if (comm_check(base, err) < 0)
         return -1;
-    return meet(base,
-                MPI_Igather(part, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, root,
-                            MPI_COMM_WORLD, &request),
-                &request, err);
+    return wait_for_all(base,
+                        MPI_Igather(part, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, root,
+                                    MPI_COMM_WORLD, &request),
+                        &request, err);
+}
+
+static int host_broadcast(struct comm *base, void *data, size_t bytes, int root, struct error *err)
+{
+    const size_t most = (size_t)1 << 30; /* MPI counts in int */
+    char *at = data;
+
+    for (size_t left = bytes; left > 0;) {
+        size_t size = left < most ? left : most;
+        MPI_Request request;
+
+        if (comm_check(base, err) < 0 ||
+            wait_for_all(base, MPI_Ibcast(at, (int)size, MPI_BYTE, root, MPI_COMM_WORLD, &request),
+                         &request, err) < 0)
+            return -1;
+        at += size;
+        left -= size;
+    }
+    return 0;
 }
 
 static int host_max(struct comm *base, int64_t *numbers, int count, struct error *err)
@@ -332,10 +352,10 @@ static int host_max(struct comm *base, int64_t *numbers, int count, struct error
 
     if (comm_check(base, err) < 0)
         return -1;
-    return meet(base,
-                MPI_Iallreduce(MPI_IN_PLACE, numbers, count, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD,
-                               &request),
-                &request, err);
+    return wait_for_all(base,
+                        MPI_Iallreduce(MPI_IN_PLACE, numbers, count, MPI_INT64_T, MPI_MAX,
+                                       MPI_COMM_WORLD, &request),
+                        &request, err);
 }
 
 void mpi_set_operations(struct mpi_comm *comm)
@@ -347,5 +367,6 @@ void mpi_set_operations(struct mpi_comm *comm)
     comm->base.exchange = exchange;
     comm->base.host_gather = host_gather;
     comm->base.host_collect = host_collect;
+    comm->base.host_broadcast = host_broadcast;
     comm->base.host_max = host_max;
 }

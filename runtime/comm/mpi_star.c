@@ -2,26 +2,26 @@
 #include "guard.h"
 
 #include <mpi.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 /* Connections come at once or are not allowed. The ranks must agree on that before the deadline. */
-#define MEET_SECONDS 30.0
+#define RENDEZVOUS_SECONDS 30.0
 
-static struct star *meet(const struct comm_options *options, struct error *err)
+static struct star *rendezvous(const struct comm_options *options, struct error *err)
 {
-    struct meet_address address;
+    struct rendezvous_address address;
     struct star *star = NULL;
-    double half = options->deadline / 2, deadline = half < MEET_SECONDS ? half : MEET_SECONDS;
+    double half = options->deadline / 2,
+           deadline = half < RENDEZVOUS_SECONDS ? half : RENDEZVOUS_SECONDS;
     int listener = -1;
 
     memset(&address, 0, sizeof(address));
     if (options->rank == 0)
-        listener = meet_listen(0, options->master, &address, err);
+        listener = rendezvous_listen(0, options->master, &address, err);
     MPI_Bcast(&address, sizeof(address), MPI_BYTE, 0, MPI_COMM_WORLD);
     if (options->rank != 0 && address.port == 0)
-        error_set(err, "rank 0 cannot listen");
+        error_set(err, "rank 0 cannot listen for connections");
     else if (options->rank != 0 || listener >= 0)
         star = star_join(options->rank, options->size, &address, listener, deadline, err);
     if (listener >= 0)
@@ -29,26 +29,27 @@ static struct star *meet(const struct comm_options *options, struct error *err)
     return star;
 }
 
-int mpi_star(const struct comm_options *options, struct star **star, struct error *err)
+int mpi_star(const struct comm_options *options, struct star **star, struct error *warning,
+             struct error *err)
 {
     struct guard *guard =
-        guard_begin(options->deadline, err, "rank %d of %d: not all ranks met within %.0f s",
+        guard_begin(options->deadline, err, "rank %d of %d: not all ranks arrived within %.0f s",
                     options->rank, options->size, options->deadline);
     struct error why = {.text = ""};
-    int own, first = 0; /* ranks that did not meet: this one, and the lowest; or the size */
+    int own, first = 0; /* ranks that did not connect: this one, and the lowest; or the size */
 
     if (!guard)
         return -1;
-    *star = meet(options, &why);
+    *star = rendezvous(options, &why);
     own = *star ? options->size : options->rank;
     MPI_Allreduce(&own, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     guard_end(guard);
     if (first == options->rank)
-        fprintf(stderr,
-                "megatron: warning: %s; a lost rank will be noticed only after "
-                "--distributed-timeout-minutes: let the nodes connect to each other by TCP, or "
-                "check their firewall\n",
-                why.text);
+        error_set(
+            warning,
+            "%.800s; a lost rank is noticed only after the timeout of a collective; allow TCP "
+            "connections between the nodes (check their firewall)",
+            why.text);
     if (first < options->size) {
         star_destroy(*star);
         *star = NULL;

@@ -1,7 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A watchdog over the ranks that communicate by NCCL: it follows the collectives on their streams
  * and the connections to the other ranks, and aborts all communicators when one is missing. */
 #include "nccl_private.h"
 #include "clock.h"
+#include "last_resort.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -28,14 +30,12 @@ static int take_communicators(struct nccl_comm *comm, ncclComm_t *taken)
     return count;
 }
 
-/* What waits for a rank that is gone, in NCCL or on the GPU, may never come back, and then main
+/* A call that waits for a lost rank, in NCCL or on the GPU, may never return, and then main()
  * cannot end this process. */
-static void *last_resort(void *text)
+static void *end_later(void *text)
 {
     sleep(GRACE_SECONDS);
-    fprintf(stderr, "megatron: %s\n", (const char *)text);
-    _exit(1);
-    return NULL;
+    last_resort(text);
 }
 
 static void start_last_resort(const char *text)
@@ -43,18 +43,16 @@ static void start_last_resort(const char *text)
     char *copy = strdup(text);
     pthread_t thread;
 
-    if (copy && pthread_create(&thread, NULL, last_resort, copy) == 0)
+    if (copy && pthread_create(&thread, NULL, end_later, copy) == 0)
         pthread_detach(thread);
 }
 
-/* Wait until nobody is in NCCL. After a failure nobody enters again; who does not leave waits for a
- * rank that is gone, and an abort is what frees them. */
+/* Wait until no thread is inside NCCL. After a failure none enters again; a thread that does not
+ * leave waits for a lost rank, and only an abort frees it. */
 static void await_leave(struct nccl_comm *comm)
 {
-    struct timespec until;
+    struct timespec until = clock_after(CLOCK_REALTIME, LEAVE_SECONDS);
 
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += LEAVE_SECONDS;
     if (pthread_mutex_timedlock(&comm->calls, &until) == 0)
         pthread_mutex_unlock(&comm->calls);
 }
@@ -69,6 +67,7 @@ void nccl_fail(struct nccl_comm *comm, const char *format, ...)
     va_start(args, format);
     vsnprintf(err.text, sizeof(err.text), format, args);
     va_end(args);
+    err.code = ERROR_RANK;
     pthread_mutex_lock(&comm->lock);
     first = !comm->failed;
     if (first) {
@@ -80,7 +79,7 @@ void nccl_fail(struct nccl_comm *comm, const char *format, ...)
     if (!first)
         return;
     start_last_resort(err.text);
-    device_fail(comm->base.device, err.text);
+    device_fail(comm->base.device, &err);
     star_abort(comm->star, err.text);
     await_leave(comm);
     for (int i = 0; i < count; i++)
@@ -118,7 +117,7 @@ static int oldest(struct nccl_comm *comm, struct pending *copy, uint64_t *seen, 
     return waiting;
 }
 
-/* What this rank waits for, in 'group' or, if that is NULL, in any: behind a message, for people.
+/* What this rank waits for, in 'group' or, if that is NULL, in any: appended to a message.
  */
 static void say_waiting(struct nccl_comm *comm, const char *group, char *text, size_t size)
 {
@@ -147,7 +146,7 @@ void nccl_explain(ncclResult_t result, char *text, size_t size)
         snprintf(text + strlen(text), size - strlen(text), " (%.*s)", length, more);
 }
 
-/* The first communicator with an error of its own. Who is in NCCL just now looks for themselves. */
+/* The first communicator that reports an error. Threads inside NCCL check for themselves. */
 static ncclResult_t async_error(struct nccl_comm *comm, char *name, size_t size)
 {
     ncclResult_t result = ncclSuccess;
@@ -209,7 +208,7 @@ static void *watch(void *argument)
         }
         if (oldest(comm, &late, &seen, &since) && clock_now() - since > comm->base.deadline) {
             nccl_fail(comm,
-                      "rank %d: %s in group %s of %d ranks was not done after %.0f s at step %lld; "
+                      "rank %d: %s in group %s of %d ranks timed out after %.0f s at step %lld; "
                       "another rank of the group has ended or hangs",
                       comm->base.rank, late.what, late.group, late.size, comm->base.deadline,
                       (long long)late.step);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "star.h"
 #include "clock.h"
 #include "socket.h"
@@ -92,7 +93,7 @@ static int follow_all(struct star *star, struct error *err)
                   : 0;
 }
 
-struct star *star_join(int rank, int size, const struct meet_address *address, int listener,
+struct star *star_join(int rank, int size, const struct rendezvous_address *address, int listener,
                        double deadline, struct error *err)
 {
     struct star *star = allocate(rank, size, err);
@@ -101,9 +102,10 @@ struct star *star_join(int rank, int size, const struct meet_address *address, i
     if (!star)
         return NULL;
     if (rank == 0) {
-        failed = meet_accept(listener, size, address->token, deadline, star->fds, star->hosts, err);
+        failed = rendezvous_accept(listener, size, address->token, deadline, star->fds, star->hosts,
+                                   err);
     } else {
-        star->fds[0] = meet_connect(rank, size, address, deadline, err);
+        star->fds[0] = rendezvous_connect(rank, size, address, deadline, err);
         failed = star->fds[0] < 0;
     }
     if (failed || follow_all(star, err)) {
@@ -116,13 +118,13 @@ struct star *star_join(int rank, int size, const struct meet_address *address, i
 struct star *star_create(int rank, int size, const char *master, int port, double deadline,
                          struct error *err)
 {
-    struct meet_address address = {.port = port};
+    struct rendezvous_address address = {.port = port};
     struct star *star;
     int listener = -1;
 
     snprintf(address.hosts, sizeof(address.hosts), "%s", master ? master : "localhost");
     if (rank == 0) {
-        listener = meet_listen(port, NULL, &address, err);
+        listener = rendezvous_listen(port, NULL, &address, err);
         if (listener < 0)
             return NULL;
         address.token = 0; /* nobody could tell the others */
@@ -182,15 +184,17 @@ static int lost(const struct star *star, int i, int number, struct error *err)
     int peer = peer_of(star, i);
 
     if (number)
-        error_set_errno(err, number, "rank %d: no word from rank %d%s%s", star->rank, peer, on,
+        error_set_errno(err, number, "rank %d: lost contact with rank %d%s%s", star->rank, peer, on,
                         host);
     else
         error_set(err, "rank %d: rank %d%s%s has ended", star->rank, peer, on, host);
+    if (err)
+        err->code = ERROR_RANK;
     return STAR_LOST;
 }
 
-/* See what is there on connection i, without taking it. A mark goes when there is no more to be
- * seen behind it. */
+/* Look at what has arrived on connection i, without reading it. Its mark is cleared if there is
+ * nothing more. */
 static int look_at(struct star *star, int i, struct error *err)
 {
     char message[1 + REASON];
@@ -209,8 +213,8 @@ static int look_at(struct star *star, int i, struct error *err)
         error_set(err, "%s", message + 1);
         result = STAR_TOLD;
     } else if ((marks & ENDED) && (message[0] != DATA || star->rank == 0)) {
-        /* An abort that was cut in two, or data whose sender waited for the answer of rank 0. Such
-         * an answer itself can still be read. */
+        /* An incomplete abort message, or data whose sender waits for an answer of rank 0. Such an
+         * answer itself can still be read. */
         result = lost(star, i, 0, err);
     }
     if (keep) {
@@ -220,8 +224,7 @@ static int look_at(struct star *star, int i, struct error *err)
     return result;
 }
 
-/* Look at the connections that are marked, but not at number 'busy', in the middle of whose message
- * somebody is. */
+/* Look at the marked connections, except number 'busy', whose message is being read. */
 static int look(struct star *star, int busy, struct error *err)
 {
     int result = 0;
@@ -238,7 +241,7 @@ static int look(struct star *star, int busy, struct error *err)
     return result;
 }
 
-/* Mark the connections on which something has happened. Returns how many. */
+/* Mark the connections with events. Returns the number of events. */
 static int collect(struct star *star, int milliseconds)
 {
     struct epoll_event events[EVENTS];
@@ -263,8 +266,8 @@ static int collect(struct star *star, int milliseconds)
 
 /* --- Messages -------------------------------------------------------------------------------- */
 
-/* Receive from connection i. Whoever else ends meanwhile ends the wait: the rank that is waited for
- * may wait for that one, and never come. */
+/* Receive from connection i. The end of any other rank ends the wait, too: the rank that we wait
+ * for may be waiting for that one. */
 static int receive(struct star *star, int i, void *data, size_t bytes, double until,
                    struct error *err)
 {
@@ -292,7 +295,7 @@ static int receive(struct star *star, int i, void *data, size_t bytes, double un
     return 0;
 }
 
-/* A message of DATA from connection i; an abort in its place is the error. */
+/* Receive a DATA message from connection i; an abort message instead is returned as the error. */
 static int receive_data(struct star *star, int i, void *data, size_t bytes, double until,
                         struct error *err)
 {
@@ -353,7 +356,7 @@ int star_gather(struct star *star, const void *part, void *all, size_t bytes, do
     return result;
 }
 
-/* By way of rank 0, which all are connected to. */
+/* Through rank 0, to which all are connected. */
 static int collect_at(struct star *star, const void *part, void *all, size_t bytes, int root,
                       double until, struct error *err)
 {
@@ -385,6 +388,33 @@ int star_collect(struct star *star, const void *part, void *all, size_t bytes, i
 
     pthread_mutex_lock(&star->reading);
     result = collect_at(star, part, all, bytes, root, clock_now() + deadline, err);
+    pthread_mutex_unlock(&star->reading);
+    return result;
+}
+
+/* Through rank 0, to which all are connected. */
+static int broadcast(struct star *star, void *data, size_t bytes, int root, double until,
+                     struct error *err)
+{
+    if (star->rank == root && root != 0)
+        return send_message(star, 0, DATA, data, bytes, until) ? lost(star, 0, errno, err) : 0;
+    if (star->rank != 0)
+        return receive_data(star, 0, data, bytes, until, err);
+    if (root != 0 && receive_data(star, root - 1, data, bytes, until, err))
+        return -1;
+    for (int i = 0; i < star->count; i++)
+        if (i != root - 1 && send_message(star, i, DATA, data, bytes, until))
+            return lost(star, i, errno, err);
+    return 0;
+}
+
+int star_broadcast(struct star *star, void *data, size_t bytes, int root, double deadline,
+                   struct error *err)
+{
+    int result;
+
+    pthread_mutex_lock(&star->reading);
+    result = broadcast(star, data, bytes, root, clock_now() + deadline, err);
     pthread_mutex_unlock(&star->reading);
     return result;
 }
@@ -433,7 +463,7 @@ int star_wait(struct star *star, double seconds, struct error *err)
     if (collect(star, (int)(seconds * 1000)) == EVENTS)
         while (collect(star, 0) == EVENTS)
             ;
-    /* Who reads messages now will see what there is to see, and the marks stay. */
+    /* A thread that reads messages now will look itself, and the marks stay. */
     if (!atomic_load(&star->marked) || pthread_mutex_trylock(&star->reading))
         return 0;
     result = look(star, -1, err);
@@ -457,7 +487,7 @@ void star_wake(struct star *star)
 void star_set_silence(struct star *star, int seconds)
 {
     for (int i = 0; i < star->count; i++)
-        meet_set_silence(star->fds[i], seconds);
+        rendezvous_set_silence(star->fds[i], seconds);
 }
 
 void star_abort(struct star *star, const char *reason)

@@ -1,19 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "watch.h"
 #include "clock.h"
+#include "last_resort.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-/* Who was told to end is being ended, too; only where that fails it speaks and ends by itself. */
+/* A rank that was told the reason is also being ended by the launcher; it reports and ends by
+ * itself only if that fails. */
 #define TOLD_SECONDS 5.0
-/* Rank 0 ends the others; without it the lowest rank that is left comes first. */
+/* Rank 0 ends the others; if it is lost, the lowest remaining rank comes first. */
 #define TURN_SECONDS  0.02
 #define TURNS_SECONDS 5.0
-/* From the call of 'lost' to the end of the process, at most. */
+/* From the call of 'lost' to the end of the process. */
 #define GRACE_SECONDS 10.0
 
 struct watch {
@@ -48,7 +48,6 @@ static void *follow(void *argument)
 {
     struct watch *watch = argument;
     struct error err;
-    char line[sizeof(err.text) + 32];
     int news = 0;
 
     while (news == 0 && !atomic_load(&watch->ended))
@@ -58,11 +57,9 @@ static void *follow(void *argument)
     watch->lost(watch->context, err.text);
     if (!pause_for(watch, GRACE_SECONDS))
         return NULL;
-    /* What waits for a rank that is gone may never come back, and main cannot end the process. */
-    snprintf(line, sizeof(line), "megatron: %s\n", err.text);
-    if (write(STDERR_FILENO, line, strlen(line)) < 0)
-        _exit(1);
-    _exit(1);
+    /* A call that waits for a lost rank may never return, and then main() cannot end the process.
+     */
+    last_resort(err.text);
 }
 
 struct watch *watch_begin(struct star *star, int rank,

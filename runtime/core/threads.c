@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "threads.h"
+#include "cpuset.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -54,15 +55,6 @@ static void *worker(void *argument)
     return NULL;
 }
 
-static int usable_cores(void)
-{
-    cpu_set_t set;
-
-    if (sched_getaffinity(0, sizeof(set), &set) < 0)
-        return 1;
-    return CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
-}
-
 struct threads *threads_create(int count, struct error *err)
 {
     struct threads *threads = calloc(1, sizeof(*threads));
@@ -71,7 +63,7 @@ struct threads *threads_create(int count, struct error *err)
         error_set(err, "out of memory");
         return NULL;
     }
-    threads->count = count > 0 ? count : usable_cores();
+    threads->count = count > 0 ? count : cpuset_usable();
     pthread_mutex_init(&threads->lock, NULL);
     pthread_cond_init(&threads->wake, NULL);
     pthread_cond_init(&threads->finished, NULL);
@@ -138,4 +130,47 @@ void threads_run(struct threads *threads, int64_t parts, void (*part)(void *cont
     while (threads->busy > 0)
         pthread_cond_wait(&threads->finished, &threads->lock);
     pthread_mutex_unlock(&threads->lock);
+}
+
+/* --- A loop whose tasks can fail -------------------------------------------------------------- */
+
+struct loop {
+    int (*task)(void *context, int64_t i, struct error *err);
+    void *context;
+    atomic_int failed;
+    struct error err;
+};
+
+static void run_task(void *argument, int64_t i)
+{
+    struct loop *loop = argument;
+    struct error err = {.text = ""};
+
+    /* Only the first to fail writes the shared error; it is read after all have ended. */
+    if (!atomic_load(&loop->failed) && loop->task(loop->context, i, &err) < 0 &&
+        atomic_exchange(&loop->failed, 1) == 0)
+        loop->err = err;
+}
+
+int threads_loop(int count, int64_t tasks, int (*task)(void *context, int64_t i, struct error *err),
+                 void *context, struct error *err)
+{
+    struct loop loop = {.task = task, .context = context};
+    struct threads *threads = NULL;
+
+    if (tasks < count)
+        count = (int)tasks;
+    for (; count > 1 && !threads; count /= 2)
+        threads = threads_create(count, NULL);
+    if (threads)
+        threads_run(threads, tasks, run_task, &loop);
+    else
+        for (int64_t i = 0; i < tasks; i++)
+            run_task(&loop, i);
+    threads_destroy(threads);
+    if (!atomic_load(&loop.failed))
+        return 0;
+    if (err)
+        *err = loop.err;
+    return -1;
 }

@@ -1,4 +1,5 @@
-/* A fixed set of threads that run the parts of one job at a time. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A thread pool: a fixed set of threads that run the parts of one job at a time. */
 #ifndef MEGATRON_THREADS_H
 #define MEGATRON_THREADS_H
 
@@ -7,16 +8,23 @@
 
 struct threads;
 
-/* Make a set of 'count' threads, the caller's among them; 0: as many as the process may use cores.
- * Returns NULL with 'err' set. Caller must destroy. */
+/* Create a pool of 'count' threads including the caller's; 0: one per CPU that this thread may run
+ * on. Returns NULL with 'err' set. Caller must destroy. */
 struct threads *threads_create(int count, struct error *err);
 void threads_destroy(struct threads *threads);
 int threads_count(const struct threads *threads);
 
 /* Call part(context, i) for every i in [0, parts), spread over the threads, and return when all are
- * done. Which thread takes a part is not fixed: results must not depend on it. Not from within a
- * part, and from one thread at a time. */
+ * done. Any thread may run any part: results must not depend on it. Call it from one thread at a
+ * time, and not from within a part. */
 void threads_run(struct threads *threads, int64_t parts, void (*part)(void *context, int64_t i),
                  void *context);
+
+/* Call task(context, i, err) for i in [0, count), each once, with a pool of up to 'threads' threads
+ * that lasts for this call. After a task has returned -1 no further ones start; its error is the
+ * result's. If fewer threads can be started, those do the work. */
+int threads_loop(int threads, int64_t count,
+                 int (*task)(void *context, int64_t i, struct error *err), void *context,
+                 struct error *err);
 
 #endif

@@ -2,6 +2,7 @@
 #include "config.h"
 #include "curate.h"
 #include "board.h"
+#include "clock.h"
 #include "disk.h"
 #include "file.h"
 #include "guard.h"
@@ -119,9 +120,9 @@ static void note_progress(struct crew *crew)
     struct curate *engine = crew->engine;
     size_t done = 0;
 
-    if (engine->world->rank != 0 || disk_now() - engine->noted < note_seconds)
+    if (engine->world->rank != 0 || clock_now() - engine->noted < note_seconds)
         return;
-    engine->noted = disk_now();
+    engine->noted = clock_now();
     board_scan(&crew->work, &crew->board, NULL);
     for (size_t i = 0; i < crew->board.count; i++)
         done += (size_t)board_is_done(&crew->board, i);
@@ -194,7 +195,7 @@ static int run_crew(struct crew *crew, struct error *err)
             return -1;
         if (rc > 0)
             continue;
-        disk_sleep(pause);
+        clock_sleep(pause);
         pause = pause * 1.5 < 0.5 ? pause * 1.5 : 0.5;
     }
 }
@@ -264,14 +265,14 @@ static int finish_job(void *context, struct curate_job *job, struct bytes *resul
 /* The rank that finished speaks the last word; here the others wait for it. */
 static int await_end(struct curate *engine, struct error *err)
 {
-    double begin = disk_now(), pause = 0.01;
+    double begin = clock_now(), pause = 0.01;
 
     while (!is_over(engine)) {
         if (disk_is_gone(engine->work.base) && work_was_removed(&engine->work))
             return 1;
-        if (disk_now() - begin > (double)engine->config->lease + failure_seconds)
-            return error_set(err, "no rank has ended the run within %.0f s", disk_now() - begin);
-        disk_sleep(pause);
+        if (clock_now() - begin > (double)engine->config->lease + failure_seconds)
+            return error_set(err, "no rank has ended the run within %.0f s", clock_now() - begin);
+        clock_sleep(pause);
         pause = pause * 1.5 < 0.5 ? pause * 1.5 : 0.5;
     }
     return 1;
@@ -391,7 +392,7 @@ static int make_plan(struct curate *engine, const struct bytes *identity, struct
             bytes_put_u64(&bytes, (uint64_t)time(NULL));
         }
     }
-    plan->identity = checksum64(bytes.data, bytes.size, 1);
+    plan->identity = checksum_seeded(bytes.data, bytes.size, 1);
     rc = bytes.failed ? error_set(err, "out of memory") : 0;
     bytes_clear(&bytes);
     return rc;
@@ -431,7 +432,7 @@ static int begin(struct curate *engine, const struct bytes *identity, struct err
                                   existing);
         }
     }
-    if (work_publish(&engine->work, &engine->plan, &resumed, err) < 0)
+    if (work_set_plan(&engine->work, &engine->plan, &resumed, err) < 0)
         return -1;
     if (resumed)
         log_note("resuming the run in %s", engine->work.root);
@@ -511,7 +512,7 @@ int curate_run(const struct curate_config *config, const struct bytes *identity,
     if (rc == 0) {
         engine->config = config;
         engine->world = &world;
-        engine->begin = engine->noted = disk_now();
+        engine->begin = engine->noted = clock_now();
         guard_start();
         rc = work_init(&engine->work, config->output, &world, config->lease, err);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "kept.h"
-#include "disk.h"
+#include "clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -156,7 +156,7 @@ int kept_publish(struct curate *engine, struct error *err)
 void kept_print(const struct curate *engine, const struct kept_result *sum,
                 const struct tally *tally)
 {
-    double seconds = disk_now() - engine->begin + 1e-9;
+    double seconds = clock_now() - engine->begin + 1e-9;
 
     printf("  documents kept:  %" PRId64 " (%.3f GB of text, %.1f %% of the documents)\n",
            sum->documents, (double)sum->text_bytes / 1e9,

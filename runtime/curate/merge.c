@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "merge.h"
+#include "clock.h"
 #include "disk.h"
 #include "file.h"
 #include "indexed.h"
@@ -270,9 +271,9 @@ static int finish(struct curate *engine, void *context, struct error *err)
         if (rename(merge->made[i], merge->paths[i]) < 0)
             return error_set_errno(err, errno, "cannot rename %s", merge->made[i]);
     }
-    if (disk_sync_directory(merge->paths[0], err) < 0)
+    if (file_sync_parent(merge->paths[0], err) < 0)
         return -1;
-    seconds = disk_now() - engine->begin + 1e-9;
+    seconds = clock_now() - engine->begin + 1e-9;
     printf("Done: %s.bin and .idx\n", engine->config->output);
     printf("  merged:          %zu pairs, %" PRId64 " documents, %" PRId64 " sequences, %" PRId64
            " tokens\n",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "mix.h"
-#include "disk.h"
+#include "clock.h"
 #include "documents.h"
 #include "lines.h"
 #include "rng.h"
@@ -354,7 +354,7 @@ static int join_buckets(struct mix *mix, struct error *err)
 static int finish(struct curate *engine, void *context, struct error *err)
 {
     const struct mix *mix = context;
-    double bytes = 0, seconds = disk_now() - engine->begin + 1e-9;
+    double bytes = 0, seconds = clock_now() - engine->begin + 1e-9;
     int64_t documents = 0;
 
     if (parts_publish(engine, "mixed", engine->config->output, err) < 0)

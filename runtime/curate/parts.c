@@ -4,6 +4,7 @@
 #include "config.h"
 #include "lines.h"
 #include "disk.h"
+#include "file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -121,5 +122,5 @@ int parts_publish(struct curate *engine, const char *joined, const char *path, s
         return 0;
     if (rename(made, path) < 0)
         return error_set_errno(err, errno, "cannot rename %s to %s", made, path);
-    return disk_sync_directory(path, err);
+    return file_sync_parent(path, err);
 }

@@ -2,7 +2,7 @@
 /* Statistics as lines, as JSON, and as a page that needs nothing but itself. */
 #include "config.h"
 #include "stats.h"
-#include "disk.h"
+#include "file.h"
 #include "lines.h"
 
 #include <inttypes.h>
@@ -101,7 +101,7 @@ __attribute__((format(printf, 2, 3))) static void put(struct line_buffer *out, c
 static int save(struct line_buffer *out, const char *path, struct error *err)
 {
     int rc = out->failed ? error_set(err, "out of memory")
-                         : disk_write_file(path, out->data, out->size, err);
+                         : file_write_whole(path, out->data, out->size, FILE_SYNC_DIRECTORY, err);
 
     line_buffer_clear(out);
     return rc;

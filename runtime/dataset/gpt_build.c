@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include "shuffle.h"
-#include "workers.h"
+#include "threads.h"
 
 enum { PIECE = 65536, CHUNKS_PER_THREAD = 8 };
 
@@ -78,7 +78,7 @@ static int cut(struct work *work, int64_t entries, struct error *err)
     return 0;
 }
 
-/* Fill in what lies before each chunk. Returns the sum of all. */
+/* Fill in what is before each chunk. Returns the sum of all. */
 static int64_t add_up(struct work *work)
 {
     int64_t sum = 0;
@@ -323,16 +323,16 @@ static int build_sample_array(struct work *work, struct error *err)
         return index_writer_write(work->writer, GPT_SAMPLE, 0, 1, (const int64_t[2]){0, 0}, err);
     work->lengths = pages_get(work->request->count, sizeof(*work->lengths), err);
     if (!work->lengths || cut(work, work->request->count, err) < 0 ||
-        workers_run(work->threads, work->chunk_count, sum_lengths, work, err) < 0)
+        threads_loop(work->threads, work->chunk_count, sum_lengths, work, err) < 0)
         return -1;
     if (add_up(work) != plan->tokens)
-        return error_set(err, "%s.idx changes while it is read",
+        return error_set(err, "%s.idx changed while it was read",
                          indexed_prefix(work->request->corpus));
     if (cut(work, plan->documents, err) < 0 ||
-        workers_run(work->threads, work->chunk_count, sum_documents, work, err) < 0)
+        threads_loop(work->threads, work->chunk_count, sum_documents, work, err) < 0)
         return -1;
     add_up(work);
-    return workers_run(work->threads, work->chunk_count, build_samples, work, err);
+    return threads_loop(work->threads, work->chunk_count, build_samples, work, err);
 }
 
 static int plan_and_lay_out(struct work *work, struct error *err)
@@ -345,7 +345,7 @@ static int plan_and_lay_out(struct work *work, struct error *err)
         return error_set(err, "%" PRId64 " sequences are more than Megatron can number",
                          request->first + request->count);
     if (cut(work, request->count, err) < 0 ||
-        workers_run(work->threads, work->chunk_count, sum_lengths, work, err) < 0 ||
+        threads_loop(work->threads, work->chunk_count, sum_lengths, work, err) < 0 ||
         gpt_plan(add_up(work), request->count, request->sequence_length, request->samples, plan,
                  err) < 0)
         return -1;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "gpt_build.h"
-#include "workers.h"
+#include "cpuset.h"
 
 int gpt_plan(int64_t tokens, int64_t sequences, int64_t sequence_length, int64_t samples,
              struct gpt_plan *plan, struct error *err)
@@ -68,12 +68,19 @@ static int describe(const struct gpt_request *request, const char *split, char *
     return length < (int)size ? 0 : error_set(err, "%s: the path is too long", prefix);
 }
 
+int index_threads(int wanted)
+{
+    const int most = wanted > 0 ? 64 : 16, count = wanted > 0 ? wanted : cpuset_usable();
+
+    return count < most ? count : most;
+}
+
 struct index_file *gpt_index_get(const struct gpt_request *request, const char *split,
                                  const char *const *directories, int directory_count,
                                  double deadline, int threads, struct error *err)
 {
     char description[PATH_MAX + 1024], kind[64];
-    struct gpt_build build = {.request = request, .threads = workers_count(threads)};
+    struct gpt_build build = {.request = request, .threads = index_threads(threads)};
     struct index_request cached = {
         .directories = directories,
         .directory_count = directory_count,
@@ -112,7 +119,7 @@ static int read_shuffle(const struct index_file *index, int64_t at, int64_t *out
     return 0;
 }
 
-/* (document, offset) of sample 'at' and of the one behind it. */
+/* (document, offset) of sample 'at' and of the one after it. */
 static int read_bounds(const struct index_file *index, int64_t at, int64_t out[4],
                        struct error *err)
 {

@@ -1,6 +1,7 @@
-/* Files of the index cache: a few arrays of numbers and the text that says what they were made
- * from. A file appears in the cache under its name only when it is whole, so that any number of
- * ranks on any number of nodes may look for it at the same time. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files of the index cache: a few arrays of numbers and a text that describes what they were built
+ * from. A file gets its name only when it is complete, so any number of ranks on any number of
+ * nodes can look for it at the same time. */
 #ifndef MEGATRON_INDEX_FILE_H
 #define MEGATRON_INDEX_FILE_H
 
@@ -9,7 +10,7 @@
 
 enum { INDEX_ARRAYS = 3, INDEX_VALUES = 8 };
 
-/* What a file holds besides its description. */
+/* What a file contains besides its description. */
 struct index_layout {
     struct {
         int64_t count;
@@ -28,8 +29,8 @@ const struct index_layout *index_file_layout(const struct index_file *file);
 const char *index_file_path(const struct index_file *file);
 void index_file_close(struct index_file *file);
 
-/* A file being written: first its layout, then its arrays in pieces, in any order and by any
- * number of threads. What was written can be read back. */
+/* A file being written: first its layout, then ranges of its arrays, in any order and by any number
+ * of threads. What was written can be read back. */
 struct index_writer;
 int index_writer_layout(struct index_writer *writer, const struct index_layout *layout,
                         struct error *err);
@@ -41,22 +42,22 @@ int index_writer_read(const struct index_writer *writer, int which, int64_t firs
 typedef int index_builder(void *arg, struct index_writer *writer, struct error *err);
 
 struct index_request {
-    const char *const *directories; /* the places to look and to write, best first */
+    const char *const *directories; /* where to look and to write, best first */
     int directory_count;
     const char *kind;        /* part of the file's name: "GPTDataset-train" */
-    const char *description; /* all that decides the content; the file's name has its hash */
+    const char *description; /* all that decides the content; its hash is in the file's name */
     double deadline;         /* seconds to wait for another process that builds the same file */
     index_builder *build;
     void *arg;
 };
 
-/* Get the file of 'request' from the first directory that has it; else build it in the first one
- * that can be written. Of all processes that ask at once one builds: the one whose O_EXCL creation
- * of NAME.lock succeeds, which is atomic on NFS too. It renews the lock every two seconds; the
- * others poll. A lock that stays as it is for 30 s, or whose process has ended on this host, is
- * taken over. Where two build after all (a process that was stopped for long), nothing is lost but
- * time: each writes a file of its own name, and rename puts one whole file in place. Returns NULL
- * with 'err' set; a deadline that passes names the host and process that holds the lock. */
+/* Get the file of 'request' from the first directory that has it; otherwise build it in the first
+ * one that is writable. If many processes ask at once, one builds: the one that takes the heartbeat
+ * lease NAME.lock (lease.h); the others poll. A lease without a heartbeat for 30 s, or whose
+ * process on this host has ended, is taken over. If two build after all, because one was stopped
+ * for long, only time is lost: each writes its own draft and renames it. Returns NULL with 'err'
+ * set; after the deadline it names the holder, and code ERROR_NO_CACHE means that no directory is
+ * writable. */
 struct index_file *index_file_get(const struct index_request *request, struct error *err);
 
 #endif

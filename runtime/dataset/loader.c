@@ -1,6 +1,7 @@
 /* A ring of buffers. Batch number n has slot n % slots; threads take the numbers in turn, fill
  * their slots in any order, and the caller gets them in order. */
 #include "config.h"
+#include "clock.h"
 #include "dataset_private.h"
 
 #include <errno.h>
@@ -8,7 +9,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { MOST_THREADS = 16 };
 
@@ -64,7 +64,7 @@ static void *fill(void *arg)
         pthread_mutex_lock(&loader->mutex);
         slot->state = status < 0 ? SLOT_FAILED : SLOT_READY;
         pthread_cond_signal(&loader->filled);
-        /* What comes behind a failed batch is never given. */
+        /* What comes after a failed batch is never given. */
         if (status < 0)
             break;
     }
@@ -160,30 +160,16 @@ void batch_loader_destroy(struct batch_loader *loader)
     free(loader);
 }
 
-static double seconds(const struct timespec *time)
-{
-    return (double)time->tv_sec + (double)time->tv_nsec * 1e-9;
-}
-
 /* Wait, with the mutex held, until batch 'number' is filled. Returns -1 at the deadline. */
 static int wait_filled(struct batch_loader *loader, const struct slot *slot, int64_t number)
 {
-    struct timespec begin, until, end;
+    struct timespec until = clock_after(CLOCK_MONOTONIC, loader->config.deadline);
+    double begin = clock_now();
     int late = 0;
 
-    clock_gettime(CLOCK_MONOTONIC, &begin);
-    until = begin;
-    until.tv_sec += (time_t)loader->config.deadline;
-    until.tv_nsec +=
-        (long)((loader->config.deadline - (double)(time_t)loader->config.deadline) * 1e9);
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
     while ((loader->to_fill <= number || slot->state == SLOT_FILLING) && !late)
         late = pthread_cond_timedwait(&loader->filled, &loader->mutex, &until) == ETIMEDOUT;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    loader->waited += seconds(&end) - seconds(&begin);
+    loader->waited += clock_now() - begin;
     return loader->to_fill <= number || slot->state == SLOT_FILLING ? -1 : 0;
 }
 
@@ -200,10 +186,11 @@ int batch_loader_next(struct batch_loader *loader, struct batch *batch, struct e
         status = error_set(err, "all %d buffers of the loader are in use; release one", slots);
     else if ((loader->to_fill <= number || slot->state == SLOT_FILLING) &&
              wait_filled(loader, slot, number) < 0)
-        status = error_set(err,
-                           "sample %" PRId64 " did not come within %.0f s; is the file server "
-                           "of the data there?",
-                           first_sample(&loader->config, number), loader->config.deadline);
+        status =
+            error_set(err,
+                      "sample %" PRId64 " was not read within %.0f s; check the file system of "
+                      "the data",
+                      first_sample(&loader->config, number), loader->config.deadline);
     else if (slot->state == SLOT_FAILED)
         status = error_set(err, "%s", slot->err.text);
     if (status == 0) {

@@ -12,7 +12,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include "workers.h"
+#include "threads.h"
 
 enum {
     OFFSET_BITS = 20,
@@ -23,7 +23,7 @@ enum {
 };
 
 /* The swaps of a batch: j << OFFSET_BITS | top - i, those of region r at [first[r], first[r + 1]),
- * those within the batch behind all. */
+ * those within the batch after all. */
 struct batch_swaps {
     uint64_t top, bottom; /* i in (bottom, top] */
     uint64_t *swaps;
@@ -103,7 +103,7 @@ static void place(struct batch_swaps *batch, uint64_t top)
     batch->bottom = top >= LEAST ? top - BATCH : top;
 }
 
-/* Shuffle all but the first elements. Returns how many these are, -1 where memory is missing. */
+/* Shuffle all but the first elements. Returns how many these are, -1 if out of memory. */
 static int64_t shuffle_most(struct shuffle *s, int64_t count, int threads, struct error *err)
 {
     uint64_t top = (uint64_t)count - 1;
@@ -126,7 +126,7 @@ static int64_t shuffle_most(struct shuffle *s, int64_t count, int threads, struc
         s->next = &s->batches[turn];
         place(s->next, s->now->bottom);
         s->swap(s->array, s->now, s->now->first[REGIONS], s->now->first[REGIONS + 1]);
-        workers_run(threads, REGIONS + 1, work, s, err);
+        threads_loop(threads, REGIONS + 1, work, s, err);
     }
     rest = (int64_t)s->next->top + 1;
 out:

@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-#define DEVICE_ABI       6   /* of this interface; a backend with another one is refused */
+#define DEVICE_ABI       7   /* of this interface; a backend with another one is refused */
 #define DEVICE_OPERANDS  512 /* bytes; no operands are larger */
 #define DEVICE_ALIGNMENT 256 /* bytes; of memory from device_allocate and of tensors in arenas */
 
@@ -70,7 +70,7 @@ struct device {
     struct error advice; /* what is slower than need be in the plans so far, and why; or "" */
 
     void (*close)(struct device *device);
-    void (*fail)(struct device *device, const char *text);
+    void (*fail)(struct device *device, const struct error *failure);
     int (*memory)(struct device *device, struct device_memory *memory, struct error *err);
     int (*health)(struct device *device, char *text, size_t size, struct error *err);
     int (*supports)(struct device *device, enum device_type type);
@@ -168,9 +168,9 @@ static inline int device_health(struct device *device, char *text, size_t size, 
 
 /* Leave a failure in the device, as if an operation had failed; the first one stays. For comm. From
  * any thread. */
-static inline void device_fail(struct device *device, const char *text)
+static inline void device_fail(struct device *device, const struct error *failure)
 {
-    device->fail(device, text);
+    device->fail(device, failure);
 }
 
 /* Can plans have this type for weights and activations? */

@@ -1,5 +1,6 @@
 #include "config.h"
 #include "board.h"
+#include "clock.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -45,7 +46,7 @@ static int claim_path(const struct work *work, const struct board *board, size_t
                      number, generation);
 }
 
-static void note_entry(const struct work *work, struct board *board, const char *name)
+static void read_entry(const struct work *work, struct board *board, const char *name)
 {
     char launch[24], kind;
     size_t number;
@@ -85,7 +86,7 @@ int64_t board_scan(struct work *work, struct board *board, struct error *err)
         return error_set(err, "%s is gone: another run has taken over", work->base);
     pthread_mutex_lock(&board->lock);
     while ((entry = readdir(directory)))
-        note_entry(work, board, entry->d_name);
+        read_entry(work, board, entry->d_name);
     for (size_t i = 0; i < board->count; i++)
         left += !board->jobs[i].done;
     pthread_mutex_unlock(&board->lock);
@@ -174,7 +175,7 @@ static int is_stale(struct work *work, struct board *board, size_t number)
     struct job *job = &board->jobs[number];
     char path[DISK_PATH];
     struct stat status;
-    double now = disk_now();
+    double now = clock_now();
 
     if (claim_path(work, board, number, job->generation, path, NULL) < 0 || stat(path, &status) < 0)
         return 0;
@@ -229,15 +230,15 @@ void board_touch_often(struct work *work, struct board *board, size_t number)
 {
     struct job *job = &board->jobs[number];
 
-    if (disk_now() - job->seen_at < TOUCH_SECONDS)
+    if (clock_now() - job->seen_at < TOUCH_SECONDS)
         return;
     board_touch(work, board, number);
-    job->seen_at = disk_now();
+    job->seen_at = clock_now();
 }
 
 void board_touch_mine(struct work *work, struct board *board)
 {
-    double now = disk_now();
+    double now = clock_now();
     int due;
 
     pthread_mutex_lock(&board->lock);

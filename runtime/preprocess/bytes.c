@@ -5,38 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t mix(uint64_t a, uint64_t b)
-{
-    __uint128_t product = (__uint128_t)a * b;
-
-    return (uint64_t)product ^ (uint64_t)(product >> 64);
-}
-
-uint64_t checksum64(const void *data, size_t size, uint64_t seed)
-{
-    static const uint64_t keys[4] = {0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f, 0x165667b19e3779f9,
-                                     0xd6e8feb86659fd93};
-    uint64_t lanes[4] = {seed ^ keys[0], seed ^ keys[1], seed ^ keys[2], seed ^ keys[3]};
-    const unsigned char *bytes = data;
-    size_t left = size;
-
-    for (; left >= 64; left -= 64, bytes += 64) {
-        uint64_t words[8];
-
-        memcpy(words, bytes, 64);
-        for (int i = 0; i < 4; i++)
-            lanes[i] = mix(lanes[i] ^ words[2 * i], words[2 * i + 1] ^ keys[i]);
-    }
-    for (; left > 0; left -= left < 8 ? left : 8, bytes += 8) {
-        uint64_t word = 0;
-
-        memcpy(&word, bytes, left < 8 ? left : 8);
-        lanes[0] = mix(lanes[0] ^ word, keys[1]) + left;
-    }
-    return mix(lanes[0] ^ mix(lanes[1], keys[2]), lanes[2] ^ mix(lanes[3], keys[3])) ^
-           mix(size + 1, keys[0]);
-}
-
 void bytes_put(struct bytes *bytes, const void *data, size_t size)
 {
     if (bytes->failed)
@@ -115,7 +83,7 @@ static uint64_t seal(const struct bytes *bytes, size_t size)
     uint64_t magic = 0;
 
     memcpy(&magic, bytes->data, sizeof(magic));
-    return checksum64(bytes->data, size, magic);
+    return checksum_seeded(bytes->data, size, magic);
 }
 
 void bytes_begin(struct bytes *bytes, uint64_t magic)
@@ -133,20 +101,23 @@ int bytes_save(struct bytes *bytes, const char *path, int first, struct error *e
     if (bytes->failed)
         rc = error_set(err, "out of memory for %s", path);
     else
-        rc = (first ? disk_write_first : disk_write_file)(path, bytes->data, bytes->size, err);
+        rc = file_write_whole(path, bytes->data, bytes->size, first ? FILE_KEEP : 0, err);
     bytes_clear(bytes);
     return rc;
 }
 
 int bytes_load(struct bytes *bytes, uint64_t magic, const char *path, struct error *err)
 {
+    struct file_bytes file;
     uint64_t check;
     int rc;
 
     memset(bytes, 0, sizeof(*bytes));
-    rc = disk_read_file(path, (size_t)1 << 32, &bytes->data, &bytes->size, err);
+    rc = disk_read_file(path, (size_t)1 << 32, &file, err);
     if (rc != 0)
         return rc;
+    bytes->data = (unsigned char *)file.data;
+    bytes->size = file.length;
     if (bytes->size >= 16) {
         bytes->size -= sizeof(check);
         memcpy(&check, bytes->data + bytes->size, sizeof(check));

@@ -1,5 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "chunk.h"
+#include "clock.h"
+#include "log.h"
 #include "document.h"
 
 #include <errno.h>
@@ -30,8 +33,8 @@ struct chunk *chunk_open(struct encode *encode, size_t number, int direct, struc
     const struct plan *plan = encode->plan;
     struct chunk *chunk = calloc(1, sizeof(*chunk));
     size_t first = plan->chunks[number], count = plan->chunks[number + 1] - first;
-    /* A progress line may stand there. */
-    const char *over = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO) ? "\r\033[K" : "";
+    /* Replaces a progress line. */
+    const char *over = encode->config->terminal && isatty(STDOUT_FILENO) ? "\r\033[K" : "";
 
     if (!chunk) {
         error_set(err, "out of memory");
@@ -42,7 +45,7 @@ struct chunk *chunk_open(struct encode *encode, size_t number, int direct, struc
     chunk->direct = direct;
     chunk->shared = direct && is_quick(plan, number);
     chunk->placed = !direct;
-    chunk->touched = disk_now();
+    chunk->touched = clock_now();
     for (size_t i = first; i < first + count && plan->files.count <= PLAN_NAMED_FILES; i++)
         if (plan->segments[i].begin == 0)
             printf("%sOpening %s\n", over, plan->files.items[plan->segments[i].file].path);
@@ -100,15 +103,14 @@ static int64_t lines_before(const struct encode *encode, const struct segment *s
     return lines;
 }
 
-/* A document was skipped: say so now, the first times. Where the line's number is far to fetch,
- * what is known of it is said, and the number at the end. */
+/* Report a skipped document now, for the first ones. If its line number is expensive to determine,
+ * report what is known, and the number at the end. */
 static void show_fault(struct encode *encode, struct chunk *chunk, struct part_fault *fault)
 {
     const struct plan *plan = encode->plan;
     size_t number = plan->chunks[chunk->number] + (size_t)fault->segment;
     const struct segment *segment = &plan->segments[number];
     const struct corpus_file *file = &plan->files.items[segment->file];
-    const char *clear = isatty(STDERR_FILENO) ? "\r\033[K" : "";
     int64_t shown = encode->shown++;
     char text[256];
 
@@ -116,21 +118,21 @@ static void show_fault(struct encode *encode, struct chunk *chunk, struct part_f
     if (encode->config->max_documents > 0)
         return;
     if (shown == FAULTS_MET)
-        fprintf(stderr, "%smore of them are counted now and listed at the end\n", clear);
+        log_note("further skipped documents are counted now and listed at the end");
     if (shown >= FAULTS_MET)
         return;
     part_fault_text(fault, encode->config->keys, text, sizeof(text));
     if (segment->begin > (file->codec == CODEC_PLAIN ? reread_limit : reread_packed_limit)) {
-        fprintf(stderr, "%s%s: line %lld behind byte %lld: %s; skipped\n", clear, file->path,
-                (long long)fault->line + 1, (long long)segment->begin, text);
+        log_warning("%s: line %lld after byte %lld: %s; skipped", file->path,
+                    (long long)fault->line + 1, (long long)segment->begin, text);
         return;
     }
     if (chunk->counted != number + 1) {
         chunk->counted_lines = lines_before(encode, segment);
         chunk->counted = number + 1;
     }
-    fprintf(stderr, "%s%s:%lld: %s; skipped\n", clear, file->path,
-            (long long)(chunk->counted_lines + (int64_t)fault->line + 1), text);
+    log_warning("%s:%lld: %s; skipped", file->path,
+                (long long)(chunk->counted_lines + (int64_t)fault->line + 1), text);
     fault->shown = 1;
 }
 
@@ -143,13 +145,14 @@ static int write_tokens(struct encode *encode, struct chunk *chunk, const struct
                         struct error *err)
 {
     for (size_t k = 0; chunk->direct && k < encode->config->key_count; k++)
-        if (front_write(encode->front, k, encode->front->place.tokens[k] + chunk->totals.tokens[k],
+        if (front_write(encode->front, k,
+                        encode->front->position.tokens[k] + chunk->totals.tokens[k],
                         &block->data.tokens[k], err) < 0)
             return -1;
     return part_append(chunk->part, &block->data, err);
 }
 
-/* With --max-documents: what is broken behind the last document of all that are wanted is not
+/* With --max-documents: what is broken after the last document of all that are wanted is not
  * counted. */
 static int drop_beyond(struct encode *encode, const struct chunk *chunk, struct block *block,
                        struct error *err)
@@ -207,9 +210,9 @@ static int write_block(struct encode *encode, struct chunk *chunk, struct block 
         part_check_keys(encode->config->keys, first_path(encode->plan, 0), totals, 0, err) < 0)
         return -1;
     chunk->next_write++;
-    if (disk_now() - chunk->touched > touch_seconds) {
+    if (clock_now() - chunk->touched > touch_seconds) {
         board_touch(encode->work, encode->board, chunk->number);
-        chunk->touched = disk_now();
+        chunk->touched = clock_now();
     }
     return 0;
 }
@@ -227,7 +230,7 @@ int chunk_commit(struct encode *encode, struct chunk *chunk, struct block *block
         block->next = *at;
         *at = block;
     }
-    /* Whoever writes also writes what comes meanwhile; the others go on encoding. */
+    /* The thread that writes also writes what arrives meanwhile; the others continue encoding. */
     while (rc == 0 && !chunk->writing && chunk->placed && chunk->waiting &&
            chunk->waiting->number == chunk->next_write) {
         block = chunk->waiting;

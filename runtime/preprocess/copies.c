@@ -107,7 +107,7 @@ static int mark_copied(struct run *run, struct error *err)
         close(fd);
         marked++;
     }
-    if (marked > 0 && disk_sync_directory(path, err) < 0)
+    if (marked > 0 && file_sync_directory(run->work.base, err) < 0)
         return -1;
     for (size_t i = 0; i < run->copies.count; i++)
         if (run->copies.jobs[i].mine && !run->copies.jobs[i].done) {

@@ -1,5 +1,6 @@
 #include "config.h"
 #include "guard.h"
+#include "last_resort.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -39,8 +40,7 @@ static void *watch(void *argument)
 
     while (poll(&step, 1, -1) < 1)
         ;
-    fprintf(stderr, "megatron preprocess: slurmstepd is gone; this rank ends\n");
-    _exit(1);
+    last_resort("slurmstepd has ended; this rank ends, too");
 }
 
 void guard_start(void)

@@ -50,7 +50,7 @@ static int64_t chunk_size(int64_t total, int64_t asked)
     return size < largest_chunk ? size : largest_chunk;
 }
 
-/* Where piece 'number' of so many begins: they differ by one byte at most, so that none is large.
+/* Where piece 'number' of this many begins: they differ by one byte at most, so that none is large.
  */
 static int64_t piece_begin(int64_t size, int64_t number, int64_t pieces)
 {
@@ -103,20 +103,19 @@ static int group_segments(struct plan *plan, int64_t target)
 /* The content of a tokenizer's file, as one number. */
 static int put_file(struct bytes *bytes, const char *path, struct error *err)
 {
-    unsigned char *data;
-    size_t size;
+    struct file_bytes file;
     int rc;
 
     bytes_put_text(bytes, path);
     if (!path)
         return 0;
-    rc = disk_read_file(path, (size_t)1 << 30, &data, &size, err);
+    rc = disk_read_file(path, (size_t)1 << 30, &file, err);
     if (rc > 0)
         return 0; /* a directory's or a built-in name; the tokenizer says what it thinks of it */
     if (rc < 0)
         return -1;
-    bytes_put_u64(bytes, checksum64(data, size, 0));
-    free(data);
+    bytes_put_u64(bytes, checksum_seeded(file.data, file.length, 0));
+    file_bytes_clear(&file);
     return 0;
 }
 
@@ -223,7 +222,7 @@ int plan_make(struct plan *plan, const struct preprocess_config *config,
         return -1;
     rc = put_identity(&bytes, plan, config, tokenizer, err);
     bytes_put_u64(&bytes, (uint64_t)target);
-    plan->identity = checksum64(bytes.data, bytes.size, 1);
+    plan->identity = checksum_seeded(bytes.data, bytes.size, 1);
     bytes_clear(&bytes);
     return rc;
 }

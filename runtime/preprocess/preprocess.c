@@ -1,10 +1,11 @@
 #include "config.h"
 #include "preprocess.h"
+#include "clock.h"
+#include "cpuset.h"
 #include "guard.h"
 #include "run.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +73,7 @@ static int begin(struct run *run, struct error *err)
         char plan_path[DISK_PATH];
         int same = 0;
 
-        /* Killed while the files got their names: go on. */
+        /* Killed while the files got their names: continue. */
         if (disk_path(plan_path, err, "%.4000s/plan", run->work.root) < 0)
             return -1;
         same = plan_read(&before, plan_path, NULL) == 0 && before.identity == run->plan.identity;
@@ -82,23 +83,11 @@ static int begin(struct run *run, struct error *err)
             return error_set(err, "%s exists; use --overwrite to replace it", path);
         }
     }
-    if (work_publish(&run->work, &run->plan, &resumed, err) < 0)
+    if (work_set_plan(&run->work, &run->plan, &resumed, err) < 0)
         return -1;
     if (resumed)
         printf("Resuming the run in %s\n", run->work.root);
     return 0;
-}
-
-static size_t default_threads(void)
-{
-    cpu_set_t *set = CPU_ALLOC(8192);
-    size_t size = CPU_ALLOC_SIZE(8192);
-    int count = 1;
-
-    if (set && sched_getaffinity(0, size, set) == 0)
-        count = CPU_COUNT_S(size, set);
-    CPU_FREE(set);
-    return count > 0 ? (size_t)count : 1;
 }
 
 /* --- While it works --------------------------------------------------------------------------- */
@@ -107,23 +96,19 @@ static size_t default_threads(void)
 static void *monitor(void *argument)
 {
     struct run *run = argument;
-    double looked = disk_now();
+    double looked = clock_now();
 
     pthread_mutex_lock(&run->monitor_lock);
     while (!run->monitor_stop) {
-        struct timespec until;
+        struct timespec until = clock_after(CLOCK_REALTIME, 0.05);
 
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += 50000000;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
         pthread_cond_timedwait(&run->monitor_wake, &run->monitor_lock, &until);
         if (run->monitor_stop)
             break;
         report_tick(&run->report);
-        if (disk_now() - looked < 1 || run->work.world->size == 1)
+        if (clock_now() - looked < 1 || run->work.world->size == 1)
             continue;
-        looked = disk_now();
+        looked = clock_now();
         run->ended |= work_ended(&run->work, run->ending, sizeof(run->ending));
         if (run->ended)
             encode_stop(&run->encode);
@@ -184,7 +169,7 @@ static int prepare(struct run *run, struct error *err)
     run->encode.board = &run->parts;
     run->encode.front = &run->front;
     run->encode.tokenizer = run->tokenizer;
-    run->encode.threads = config->threads > 0 ? (size_t)config->threads : default_threads();
+    run->encode.threads = config->threads > 0 ? (size_t)config->threads : (size_t)cpuset_usable();
     if (encode_open(&run->encode, err) < 0)
         return -1;
     run->report.config = config;
@@ -205,7 +190,7 @@ static int check_tokenizer(const struct run *run, struct error *err)
 
 static int run_all(struct run *run, struct error *err)
 {
-    double started = disk_now();
+    double started = clock_now();
     int rc;
 
     if (check_directory(run->config->output_prefix, err) < 0)
@@ -217,7 +202,7 @@ static int run_all(struct run *run, struct error *err)
         if (begin(run, err) < 0)
             return -1;
         if (run->complete) {
-            printf("Complete already: %s\n", run->config->output_prefix);
+            printf("Already complete: %s\n", run->config->output_prefix);
             return run_goodbye(run, err);
         }
     } else {
@@ -235,7 +220,7 @@ static int run_all(struct run *run, struct error *err)
     if (run->work.world->rank == 0) {
         if (run->plan.files.count > PLAN_NAMED_FILES)
             printf("Opening %zu files\n", run->plan.files.count);
-        printf("Time to startup: %.6g\n", disk_now() - started);
+        printf("Time to startup: %.6g\n", clock_now() - started);
     }
     fflush(stdout);
     run->monitoring = pthread_create(&run->monitor, NULL, monitor, run) == 0;
@@ -263,7 +248,7 @@ static int follow(struct run *run, struct error *err)
     work_acknowledge(&run->work, !run->ending[0]);
     if (!run->ending[0])
         return 0;
-    return error_set(err, "stopped, because another rank failed: %s", run->ending);
+    return error_set(err, "stopped because another rank failed: %s", run->ending);
 }
 
 /* Did the others finish without this rank, which was slow to write to disk or to see the end, and
@@ -315,8 +300,8 @@ int preprocess(const struct preprocess_config *config, const struct world *world
 
         if (lost)
             error_set(err,
-                      "another run has taken over (or removed) %.2000s, so this one ends; give "
-                      "each run an --output-prefix of its own",
+                      "another run has taken over (or removed) %.2000s, so this one ends; use "
+                      "another --output-prefix for each run",
                       run.work.root);
 
         snprintf(message, sizeof(message), "%.400s (rank %lld)", err->text, (long long)world->rank);

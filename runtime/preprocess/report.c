@@ -1,12 +1,12 @@
 #include "config.h"
 #include "report.h"
+#include "clock.h"
 
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct sums {
     int64_t documents, bytes, tokens, skipped, passed;
@@ -14,8 +14,7 @@ struct sums {
 
 void report_init(struct report *report)
 {
-    report->begin = report->logged_at = disk_now();
-    report->terminal = isatty(STDERR_FILENO);
+    report->begin = report->logged_at = clock_now();
 }
 
 /* Ranks tell each other how far they are through small files; nothing depends on them. */
@@ -43,16 +42,15 @@ void report_share(struct report *report)
 static void add_rank(struct report *report, int64_t rank, struct sums *sums)
 {
     char path[DISK_PATH];
-    unsigned char *text;
-    size_t size;
+    struct file_bytes text;
     struct sums other;
 
     if (disk_path(path, NULL, "%.3900s/progress-%s-%lld", report->work->base, report->work->launch,
                   (long long)rank) < 0 ||
-        disk_read_file(path, 4096, &text, &size, NULL) != 0)
+        disk_read_file(path, 4096, &text, NULL) != 0)
         return;
-    if (strstr((char *)text, "end") &&
-        sscanf((char *)text, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64,
+    if (strstr(text.data, "end") &&
+        sscanf(text.data, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64,
                &other.documents, &other.bytes, &other.tokens, &other.skipped, &other.passed) == 5) {
         sums->documents += other.documents;
         sums->bytes += other.bytes;
@@ -60,7 +58,7 @@ static void add_rank(struct report *report, int64_t rank, struct sums *sums)
         sums->skipped += other.skipped;
         sums->passed += other.passed;
     }
-    free(text);
+    file_bytes_clear(&text);
 }
 
 static struct sums collect(struct report *report)
@@ -81,28 +79,33 @@ static void show_line(struct report *report, const struct sums *sums, double ela
     double share = total > 0 ? (double)passed / (double)total : 0;
     double left = sums->passed > 0 ? (double)(total - passed) * elapsed / (double)sums->passed : 0;
     long seconds = left > 0 ? (long)left : 0;
+    char line[200];
 
     if (share > 1)
         share = 1;
-    fprintf(stderr,
-            "\r%5.1f %% | %" PRId64 " documents | %.1f MB/s | %" PRId64
-            " skipped | %ld:%02ld:%02ld left\033[K",
-            100 * share, sums->documents + report->before_documents,
-            (double)sums->bytes / elapsed / 1048576, sums->skipped, seconds / 3600,
-            seconds / 60 % 60, seconds % 60);
-    fflush(stderr);
+    snprintf(line, sizeof(line),
+             "%5.1f %% | %" PRId64 " documents | %.1f MB/s | %" PRId64
+             " skipped | %ld:%02ld:%02ld left",
+             100 * share, sums->documents + report->before_documents,
+             (double)sums->bytes / elapsed / 1048576, sums->skipped, seconds / 3600,
+             seconds / 60 % 60, seconds % 60);
+    report->config->progress(line, 1);
     report->line_open = 1;
 }
 
-static void log_line(int64_t documents, int64_t bytes, double elapsed)
+/* Megatron's line. */
+static void log_line(const struct report *report, int64_t documents, int64_t bytes, double elapsed)
 {
-    fprintf(stderr, "Processed %" PRId64 " documents (%.6g docs/s, %.6g MB/s).\n", documents,
-            (double)documents / elapsed, (double)bytes / elapsed / 1048576);
+    char line[160];
+
+    snprintf(line, sizeof(line), "Processed %" PRId64 " documents (%.6g docs/s, %.6g MB/s).",
+             documents, (double)documents / elapsed, (double)bytes / elapsed / 1048576);
+    report->config->progress(line, 0);
 }
 
 void report_tick(struct report *report)
 {
-    double now = disk_now(), elapsed = now - report->begin + 1e-9;
+    double now = clock_now(), elapsed = now - report->begin + 1e-9;
     const struct world *world = report->work->world;
     /* With very many ranks even small files add up. */
     double every = world->size > 500 ? (double)world->size / 250 : 1;
@@ -115,26 +118,26 @@ void report_tick(struct report *report)
         }
         return;
     }
-    if (now - report->logged_at < (report->terminal && world->size == 1 ? 0.2 : every))
+    if (now - report->logged_at < (report->config->terminal && world->size == 1 ? 0.2 : every))
         return;
     sums = collect(report);
     report->logged_at = now;
-    if (report->terminal)
+    if (report->config->terminal)
         show_line(report, &sums, elapsed);
     else if (sums.documents / report->config->log_interval >
              report->logged / report->config->log_interval)
-        log_line(sums.documents, sums.bytes, elapsed);
+        log_line(report, sums.documents, sums.bytes, elapsed);
     report->logged = sums.documents;
 }
 
 void report_pause(struct report *report)
 {
     if (report->line_open)
-        fprintf(stderr, "\n");
+        report->config->progress("", 0);
     report->line_open = 0;
 }
 
-static void show_faults(const struct places *layout)
+static void show_faults(const struct output_layout *layout)
 {
     int64_t all = 0;
 
@@ -147,10 +150,10 @@ static void show_faults(const struct places *layout)
                    document_fault_text((enum document_fault)i));
 }
 
-void report_end(struct report *report, const struct places *layout)
+void report_end(struct report *report, const struct output_layout *layout)
 {
-    const struct place *end = &layout->cuts[layout->shards];
-    double elapsed = disk_now() - report->begin + 1e-9;
+    const struct position *end = &layout->cuts[layout->shards];
+    double elapsed = clock_now() - report->begin + 1e-9;
     double cores = (double)report->encode->threads * (double)report->work->world->size;
     int64_t tokens = 0;
     struct sums sums = collect(report);
@@ -158,7 +161,7 @@ void report_end(struct report *report, const struct places *layout)
     report_pause(report);
     for (size_t k = 0; k < layout->keys; k++)
         tokens += end->tokens[k];
-    log_line(end->documents, layout->bytes, elapsed);
+    log_line(report, end->documents, layout->bytes, elapsed);
     printf("Done: %s\n", report->config->output_prefix);
     printf("  documents:       %" PRId64 "\n", end->documents);
     for (size_t k = 0; k < layout->keys; k++)

@@ -1,5 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "work.h"
+#include "clock.h"
 #include "bytes.h"
 
 #include <dirent.h>
@@ -39,7 +41,7 @@ static void name_launch(struct work *work)
         bytes_put_u64(&bytes, (uint64_t)now.tv_nsec);
     }
     snprintf(work->launch, sizeof(work->launch), "%016" PRIx64,
-             checksum64(bytes.data, bytes.size, 4));
+             checksum_seeded(bytes.data, bytes.size, 4));
     bytes_clear(&bytes);
 }
 
@@ -117,7 +119,7 @@ static void remove_leftovers(struct work *work)
         closedir(directory);
 }
 
-int work_publish(struct work *work, const struct plan *plan, int *resumed, struct error *err)
+int work_set_plan(struct work *work, const struct plan *plan, int *resumed, struct error *err)
 {
     char path[DISK_PATH], identity[24];
     struct plan before;
@@ -138,7 +140,7 @@ int work_publish(struct work *work, const struct plan *plan, int *resumed, struc
     if (!*resumed && plan_write(plan, path, err) < 0)
         return -1;
     if (disk_path(path, err, "%.4000s/owner", work->root) < 0 ||
-        disk_write_file(path, work->launch, strlen(work->launch), err) < 0)
+        file_write_whole(path, work->launch, strlen(work->launch), 0, err) < 0)
         return -1;
     work->owned = 1;
     snprintf(identity, sizeof(identity), "%016" PRIx64, plan->identity);
@@ -146,35 +148,33 @@ int work_publish(struct work *work, const struct plan *plan, int *resumed, struc
         return 0;
     if (root_path(work, path, "go", err) < 0)
         return -1;
-    return disk_write_file(path, identity, strlen(identity), err);
+    return file_write_whole(path, identity, strlen(identity), 0, err);
 }
 
 int work_lost(const struct work *work)
 {
     char path[DISK_PATH];
-    unsigned char *owner;
-    size_t size;
+    struct file_bytes owner;
     int lost;
 
     if (!work->owned || disk_path(path, NULL, "%.4000s/owner", work->root) < 0)
         return 0;
-    lost = disk_read_file(path, 64, &owner, &size, NULL);
+    lost = disk_read_file(path, 64, &owner, NULL);
     if (lost != 0)
         return lost > 0;
-    lost = size != strlen(work->launch) || memcmp(owner, work->launch, size) != 0;
-    free(owner);
+    lost = strcmp(owner.data, work->launch) != 0;
+    file_bytes_clear(&owner);
     return lost;
 }
 
 /* Rank 0 said go: read its plan. */
-static int read_plan(struct work *work, struct plan *plan, const unsigned char *identity,
-                     struct error *err)
+static int read_plan(struct work *work, struct plan *plan, const char *identity, struct error *err)
 {
     char path[DISK_PATH];
     int rc;
 
     if (disk_path(path, err, "%.4000s/plan", work->root) < 0 ||
-        work_use(work, strtoull((const char *)identity, NULL, 16), err) < 0)
+        work_use(work, strtoull(identity, NULL, 16), err) < 0)
         return -1;
     rc = plan_read(plan, path, err);
     if (rc == 0 && plan->identity != work->identity)
@@ -199,52 +199,50 @@ static int is_left(const struct work *work)
 
 int work_await(struct work *work, struct plan *plan, struct error *err)
 {
-    double begin = disk_now(), pause = 0.01;
+    double begin = clock_now(), pause = 0.01;
     char go[DISK_PATH], message[512];
 
     memset(plan, 0, sizeof(*plan));
     if (root_path(work, go, "go", err) < 0)
         return -1;
     for (;;) {
-        unsigned char *identity;
-        size_t size;
+        struct file_bytes identity;
         int rc;
 
         if (work_ended(work, message, sizeof(message))) {
             error_set(err, "%s", message);
             return 1;
         }
-        rc = disk_read_file(go, 64, &identity, &size, err);
+        rc = disk_read_file(go, 64, &identity, err);
         if (rc < 0)
             return -1;
         if (rc == 0) {
-            rc = read_plan(work, plan, identity, err);
-            free(identity);
+            rc = read_plan(work, plan, identity.data, err);
+            file_bytes_clear(&identity);
             return rc;
         }
-        if (disk_now() - begin > START_SECONDS)
+        if (clock_now() - begin > START_SECONDS)
             return error_set(err,
-                             "rank %lld: rank 0 made no plan in %d s; did it fail, or is %s on no "
-                             "file system that all nodes share?",
+                             "rank %lld: rank 0 made no plan within %d s; did it fail, or is %s "
+                             "not on a file system that all nodes share?",
                              (long long)work->world->rank, START_SECONDS, work->root);
-        disk_sleep(pause);
+        clock_sleep(pause);
         pause = pause < 1 ? pause * 1.5 : 1;
     }
 }
 
-/* What 'path' says of the end. Returns 1; 0 where there is nothing, or not all of it yet. */
+/* What 'path' says of the end. Returns 1; 0 if there is nothing, or not all of it yet. */
 static int read_word(const char *path, char *message, size_t size)
 {
-    unsigned char *text;
-    size_t length;
+    struct file_bytes text;
     int whole;
 
-    if (disk_read_file(path, 4096, &text, &length, NULL) != 0)
+    if (disk_read_file(path, 4096, &text, NULL) != 0)
         return 0;
-    whole = length > 0 && text[length - 1] == '\n';
+    whole = text.length > 0 && text.data[text.length - 1] == '\n';
     if (whole)
-        snprintf(message, size, "%.*s", (int)length - 1, text);
-    free(text);
+        snprintf(message, size, "%.*s", (int)text.length - 1, text.data);
+    file_bytes_clear(&text);
     return whole;
 }
 
@@ -290,7 +288,7 @@ static int all_know(const struct work *work)
 
 int work_end(struct work *work, const char *message, double seconds, struct error *err)
 {
-    double begin = disk_now();
+    double begin = clock_now();
     char path[DISK_PATH], word[512];
     int fd;
 
@@ -307,17 +305,14 @@ int work_end(struct work *work, const char *message, double seconds, struct erro
     /* One write with an end mark: a reader sees all of it or takes it for not there yet. */
     if (dprintf(fd, "%.400s\n", message) < 0 || close(fd) < 0)
         return error_set_errno(err, errno, "cannot write %s", path);
-    while (disk_now() - begin < seconds && !all_know(work))
-        disk_sleep(work->world->size > 64 ? 0.5 : 0.02);
+    while (clock_now() - begin < seconds && !all_know(work))
+        clock_sleep(work->world->size > 64 ? 0.5 : 0.02);
     return 0;
 }
 
 void work_refresh(const struct work *work)
 {
-    int fd = open(work->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    if (fd >= 0)
-        close(fd);
+    file_refresh_directory(work->root);
 }
 
 void work_acknowledge(struct work *work, int well)
@@ -348,21 +343,20 @@ int work_mark_finished(struct work *work, struct error *err)
 
     if (disk_path(path, err, "%.4000s/finished", work->root) < 0)
         return -1;
-    return disk_write_file(path, &work->identity, sizeof(work->identity), err);
+    return file_write_whole(path, &work->identity, sizeof(work->identity), 0, err);
 }
 
 int work_was_finished(struct work *work, uint64_t identity)
 {
     char path[DISK_PATH];
-    unsigned char *data;
-    size_t size;
+    struct file_bytes data;
     int same;
 
     if (disk_path(path, NULL, "%.4000s/finished", work->root) < 0 ||
-        disk_read_file(path, 64, &data, &size, NULL) != 0)
+        disk_read_file(path, 64, &data, NULL) != 0)
         return 0;
-    same = size == sizeof(identity) && memcmp(data, &identity, size) == 0;
-    free(data);
+    same = data.length == sizeof(identity) && memcmp(data.data, &identity, data.length) == 0;
+    file_bytes_clear(&data);
     return same;
 }
 
@@ -384,7 +378,7 @@ static int is_word(const struct work *work, const char *name)
     return strncmp(name, "end-", 4) == 0 || strncmp(name, "ack-", 4) == 0;
 }
 
-/* The mark that all is done goes last: who is killed in here has nothing left to do but this. The
+/* The mark of completion is removed last: a launch after a kill in here only has to clean up. The
  * directory of the parts gets another name first, so that a rank that is late, or thought dead,
  * cannot put a file into it while it is emptied. */
 void work_remove(struct work *work)

@@ -1,6 +1,6 @@
 /* What a tokenizer is made of; for the files of this folder only. */
-#ifndef MEGATRON_MODEL_H
-#define MEGATRON_MODEL_H
+#ifndef MEGATRON_TOKENIZER_MODEL_H
+#define MEGATRON_TOKENIZER_MODEL_H
 
 #include "tokenizer.h"
 #include "bpe.h"

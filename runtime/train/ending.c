@@ -4,7 +4,6 @@
 
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 /* What libraries have to close a run whose code is settled. */
@@ -13,7 +12,7 @@ enum { CLOSE_SECONDS = 20 };
 void ending_abort(struct comm *comm, struct error *err)
 {
     comm_abort(comm, err->text);
-    if (comm->size > 1 && strncmp(err->text, "rank ", 5) != 0)
+    if (comm->size > 1 && err->code != ERROR_RANK)
         error_prefix(err, "rank %d", comm->rank);
 }
 

@@ -16,7 +16,10 @@ if git -C "$top" rev-parse --is-inside-work-tree >/dev/null 2>&1; then
     is "$(cd "$top" && git ls-files | while read -r file; do
         case $file in .gitignore | */.gitignore) ;; *) [ -e "$scratch/megatron/$file" ] || echo "$file" ;; esac
     done)" "" "every file of the repository is in it"
+else
+    skip "every file of the repository is in it" "not a git checkout"
 fi
+is "$(find "$scratch/megatron" -name '*.o' -o -name .deps -o -name '*.so' -o -name enter)" "" "nothing that was built is in it"
 
 # A libtool that must not be called.
 mkdir "$scratch/bin" "$scratch/build" "$scratch/plain"
@@ -25,14 +28,15 @@ chmod +x "$scratch/bin/libtool"
 export PATH=$scratch/bin:$PATH
 chmod -R a-w "$scratch/megatron"
 cd "$scratch/build" || exit 1
-try ../megatron/configure -q --without-slurm --without-cuda --enable-werror --prefix="$scratch/inst" CFLAGS=-O0 CXXFLAGS=-O0
+try ../megatron/configure -q --without-slurm --without-cuda --enable-werror --prefix="$scratch/inst" --program-prefix=my- CFLAGS=-O0 CXXFLAGS=-O0
 is "$rc" 0 "configure without Slurm" || diag "$out"
 try make -j2
 is "$rc" 0 "make" || diag "$(tail -n 20 <<<"$out")"
 try make install
 is "$rc" 0 "make install" || diag "$out"
-try "$scratch/inst/bin/megatron" --version
-like "$out" '^megatron [0-9]' "the program runs"
+try "$scratch/inst/bin/my-megatron" --version
+like "$out" '^megatron [0-9]' "the program runs under the name that --program-prefix gives it"
+is "$(ls "$scratch/inst/lib/megatron" | grep -v '^\(comm\|device\)_[a-z]*\.so$')" "" "the modules keep their names"
 is "$(find "$scratch/inst" -name 'spank*.so')" "" "there is no plugin"
 try make uninstall
 is "$rc" 0 "make uninstall" || diag "$out"

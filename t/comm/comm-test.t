@@ -26,7 +26,7 @@ ok $? "sizes as nccl-tests takes them, by 1024"
 ok $? "a size of an unknown unit is refused"
 
 "$megatron" comm-test --min-bytes 16 --max-bytes 8 >"$out" 2>&1
-[ $? -ne 0 ] && grep -q 'min-bytes=16 is above --max-bytes=8' "$out"
+[ $? -eq 2 ] && grep -q "min-bytes=16 is greater than --max-bytes=8" "$out"
 ok $? "sizes the wrong way round are refused"
 
 "$megatron" comm-test --device cpu --max-bytes 4000000000000000000 >"$out" 2>&1
@@ -59,9 +59,9 @@ if command -v mpirun >/dev/null && [ -f "$build/runtime/comm/comm_mpi.so" ]; the
     ok $? "nothing is wrong with them"
 
     # wrong OPTION...: on two ranks that send and gather what is not right.
-    make -s -C "$build/t" unit/fake_mpi.so >/dev/null
+    make -s -C "$build/t" unit/runtime/comm/fake_mpi.so >/dev/null
     wrong() {
-        timeout 120 mpirun $root --oversubscribe -n 2 env LD_PRELOAD="$build/t/unit/fake_mpi.so" "$megatron" comm-test \
+        timeout 120 mpirun $root --oversubscribe -n 2 env LD_PRELOAD="$build/t/unit/runtime/comm/fake_mpi.so" "$megatron" comm-test \
             --device cpu --iterations 1 --warmup 0 "$@" >"$out" 2>&1
     }
     # Wrong results are seen: those of sizes that have two elements to change places, of each rank for all-gather.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # megatron data as a step of a cluster: ranks over nodes write what one process writes.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/common.sh"

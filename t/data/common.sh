@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # For tests of `megatron data`: `ranks` of the preprocessing tests runs its commands.
 . "$(dirname "${BASH_SOURCE[0]}")/../preprocess/fixture.sh"
 data=$top/t/data

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # megatron data decontaminate: Megatron's rule and the one that drops documents.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/common.sh"

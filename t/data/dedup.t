@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # megatron data dedup: the first of several equal or similar documents stays; planted pairs are found as often as
 # theory says, and nothing else is dropped.
 . "$(dirname "$0")/../tap.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # megatron data filter: rules, languages, personal data; what is said, kept and dropped.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/common.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The options that --help of each command shows are those of megatron-data(1).
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/common.sh"

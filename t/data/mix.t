@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # megatron data mix, merge and stats.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/common.sh"
@@ -65,7 +66,7 @@ ranks 2 merge --input pairs --output-prefix m3
 ok "two ranks" cmp m1.idx m3.idx
 ok "  both files" cmp m1.bin m3.bin
 run verify m3
-like "$rc $out" "^0 m3: whole, 501 documents" "  which verify takes for whole"
+like "$rc $out" "^0 m3: intact, 501 documents" "  which verify finds intact"
 run merge --input pairs --output-prefix pairs/x_text_document --overwrite
 is "$rc $out" "2 megatron data: merge: pairs/x_text_document is both input and output" "output over input"
 run merge --input pairs --output-prefix m3

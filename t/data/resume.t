@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # megatron data goes on after a kill, at any time, with the same bytes at the end and nothing left behind.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/common.sh"

@@ -21,6 +21,8 @@ if [ "$(nproc)" -ge 2 ]; then
     try as_user srun -N1 -n1 -c2 --cpu-bind=map_cpu:1 bash -c "$allowed"
     try as_user srun -N1 -n1 -c2 --megatron-bind=1 bash -c "$allowed"
     like "$out" "^0 cpus=1 allowed=1 " "--megatron-bind with a list"
+else
+    skip "tasks with fewer CPUs than the node has" "this machine has one CPU"
 fi
 try as_user srun -N1 -n1 --gres=gpu:1 --megatron-tp=1 bash -c 'for i in 0 1 2 3; do : </dev/nvidia$i && echo "open $i"; done 2>/dev/null; true'
 unlike "$out" "open [123]" "GPUs that were not granted stay closed"

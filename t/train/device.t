@@ -34,7 +34,7 @@ if "${machine[@]}" none none true 2>/dev/null; then
     options=()
     train "${machine[@]}" none none
     is "$rc" 0 "without a GPU CPUs compute"
-    like "$out" '^ > this node has no NVIDIA GPU: computing on its CPUs' "  which is said"
+    like "$out" '^ > this node has no NVIDIA GPU: computing on the CPU' "  which is said"
     like "$out" '^device cpu ' "  by the device, too"
     options=(--device cpu)
     train "${machine[@]}" 0x030200 none
@@ -42,7 +42,7 @@ if "${machine[@]}" none none true 2>/dev/null; then
     unlike "$out" 'no NVIDIA GPU' "  without more words"
     options=(--bf16)
     train "${machine[@]}" none none
-    is "$rc $out" "1 megatron train: this node has no NVIDIA GPU, and CPUs compute in fp32 only; ask for a node with GPUs, or leave out --bf16" \
+    is "$rc $out" "1 megatron train: this node has no NVIDIA GPU, and the CPU backend supports fp32 only; request a node with GPUs or drop --bf16" \
         "a type that takes GPUs"
     options=()
     # A controller of sound, which GPUs have beside them, is none.
@@ -61,14 +61,18 @@ if "${machine[@]}" none none true 2>/dev/null; then
         like "$out" 'train: no NVIDIA driver is loaded on this node; load it' "the driver is missing"
         train "${machine[@]}" 0x030200 580.1
         like "$out" 'the NVIDIA driver is loaded on this node, but its library libcuda.so.1 is not found' "its library is missing"
+    else
+        skip "a missing driver" "built without CUDA"
     fi
+else
+    skip "nodes with and without GPUs" "no mount namespaces here"
 fi
 
 options=(--device cuda)
 if [ -f "$module/device_cuda.so" ]; then
-    make -s -C "$MEGATRON_BUILD/t" unit/fake_cuda.so >/dev/null
+    make -s -C "$MEGATRON_BUILD/t" unit/runtime/device/cuda/fake_cuda.so >/dev/null
     mkdir "$scratch/driver"
-    ln -s "$MEGATRON_BUILD/t/unit/fake_cuda.so" "$scratch/driver/libcuda.so.1"
+    ln -s "$MEGATRON_BUILD/t/unit/runtime/device/cuda/fake_cuda.so" "$scratch/driver/libcuda.so.1"
     driver=(env LD_LIBRARY_PATH="$scratch/driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
     train "${driver[@]}"
     is "$rc $out" "1 megatron train: no GPU can be used on this node: no CUDA-capable device is detected; or compute on the CPUs with --device cpu" \
@@ -79,10 +83,10 @@ if [ -f "$module/device_cuda.so" ]; then
     train "${driver[@]}" FAKE_INIT=802
     like "$out" 'no GPU can be used on this node: system not yet initialized' "the driver's own words"
     # A GPU that the program was not built for, one whose memory runs out, and those that are not well.
-    if make -s -C "$MEGATRON_BUILD/t" unit/fake_gpu.so unit/fake_nvml.so >/dev/null; then
+    if make -s -C "$MEGATRON_BUILD/t" unit/runtime/device/cuda/fake_gpu.so unit/runtime/device/cuda/fake_nvml.so >/dev/null; then
         mkdir "$scratch/health"
-        ln -s "$MEGATRON_BUILD/t/unit/fake_nvml.so" "$scratch/health/libnvidia-ml.so.1"
-        gpu=(env LD_PRELOAD="$MEGATRON_BUILD/t/unit/fake_gpu.so" MEGATRON_CACHE_DIR="$scratch/cache"
+        ln -s "$MEGATRON_BUILD/t/unit/runtime/device/cuda/fake_nvml.so" "$scratch/health/libnvidia-ml.so.1"
+        gpu=(env LD_PRELOAD="$MEGATRON_BUILD/t/unit/runtime/device/cuda/fake_gpu.so" MEGATRON_CACHE_DIR="$scratch/cache"
             LD_LIBRARY_PATH="$scratch/health${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
         for code in 209 98; do
             train "${gpu[@]}" FAKE_CODE=$code FAKE_CAPABILITY=123
@@ -94,7 +98,7 @@ if [ -f "$module/device_cuda.so" ]; then
         like "$out" "GPU 0 .Fake GPU. has compute capability 7\\.5, and this program's kernels need 8\\.0; ask for another GPU; or compute on the CPUs" \
             "a GPU that it cannot be built for"
         train "${gpu[@]}" FAKE_CODE=999
-        like "$out" "GPU 0 \\(Fake GPU\\) does not load this program's kernels: unknown error" "another reason in its own words"
+        like "$out" "GPU 0 \\(Fake GPU\\) cannot load this program's kernels: unknown error" "another reason in its own words"
         train "${gpu[@]}" FAKE_MOST=1
         like "$out" '^megatron train: GPU 0 \(Fake GPU\) has 0\.03 of its 80\.00 GiB left, and 0\.03 GiB are needed; nvidia-smi shows .*' \
             "a GPU that others fill"
@@ -130,18 +134,18 @@ if [ -f "$module/device_cuda.so" ]; then
             like "$out" '^megatron train: this rank needs ' "  which training does not end at"
         }
         health "a GPU in good health" ""
-        health "one that is hot" "its clocks are lowered because it is hot (software limit); look at the cooling" FAKE_REASONS=32
+        health "one that is hot" "its clocks are lowered because it is hot (software limit); check the cooling" FAKE_REASONS=32
         try "${gpu[@]}" FAKE_REASONS=32 env MEGATRON_LIBRARY_DIR="$module" "$megatron" comm-test --device cuda
         like "$out" '^megatron: warning: rank 0, Fake GPU: its clocks are lowered because it is hot' "  which comm-test says, too"
         health "memory that the driver itself may have taken" "" FAKE_USED=2
-        health "memory that others hold" "3.0 of its 80.0 GiB are in use by other processes; look at nvidia-smi" FAKE_USED=3
+        health "memory that others hold" "3.0 of its 80.0 GiB are in use by other processes; check nvidia-smi" FAKE_USED=3
         rm "$scratch/health/libnvidia-ml.so.1"
         echo no library >"$scratch/health/libnvidia-ml.so.1"
         health "nothing that tells its health" \
-            "its health is not checked: $scratch/health/libnvidia-ml.so.1: file too short; install the driver's package that has this library, or let the container have it (NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
+            "its health is not checked: $scratch/health/libnvidia-ml.so.1: file too short; install the driver package with this library, or make it available in the container (NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
         options=(--device cuda)
     else
-        diag "a GPU without code and one without memory are not tried: t/unit/fake_gpu.so cannot be built here"
+        skip "a GPU without code, and one without memory" "t/unit/runtime/device/cuda/fake_gpu.so cannot be built here"
     fi
     # A library that is there, but not what it should be.
     mkdir "$scratch/libraries"
@@ -149,10 +153,12 @@ if [ -f "$module/device_cuda.so" ]; then
     train env LD_LIBRARY_PATH="$scratch/libraries"
     is "$rc $(wc -l <<<"$out")" "1 1" "a library that cannot be opened: one line"
     like "$out" 'training on GPUs: cannot open .*libcudnn\.so\.9.*; or compute on the CPUs with --device cpu$' "  which names it"
-    ln -sf "$MEGATRON_BUILD/t/unit/fake_cuda.so" "$scratch/libraries/libcudnn.so.9"
+    ln -sf "$MEGATRON_BUILD/t/unit/runtime/device/cuda/fake_cuda.so" "$scratch/libraries/libcudnn.so.9"
     train env LD_LIBRARY_PATH="$scratch/libraries"
     like "$out" 'libcudnn\.so\.9.*; that library is not of the version that this program was built with; or compute on the CPUs with --device cpu$' \
         "one of another version"
+else
+    skip "faults of the driver and its libraries" "built without CUDA"
 fi
 # A module whose library is gone.
 mkdir "$scratch/module"
@@ -164,6 +170,8 @@ if ${CC:-cc} -shared -o "$scratch/module/libmissing.so" -xc /dev/null 2>/dev/nul
     is "$rc $(wc -l <<<"$out")" "1 1" "a library that is missing: one line"
     like "$out" ': libmissing\.so: cannot open .*; install that library, or name its directory in LD_LIBRARY_PATH; or compute on the CPUs with --device cpu$' \
         "  which names it"
+else
+    skip "a library that is missing" "no compiler"
 fi
 # Without a module, also where one is installed.
 module=/nonexistent
@@ -178,5 +186,7 @@ if [ ${#hide[@]} = 0 ] || "${hide[@]}" true 2>/dev/null; then
     is "$rc" 1 "a build without CUDA"
     like "$out" 'training on GPUs needs device_cuda.so, which is not installed here .*; or compute on the CPUs with --device cpu$' \
         "  says so"
+else
+    skip "a build without CUDA" "no mount namespaces here"
 fi
 done_testing

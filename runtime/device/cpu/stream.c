@@ -75,7 +75,7 @@ static struct task *append(struct device_stream *base, enum task_kind kind)
     struct task *task = calloc(1, sizeof(*task));
 
     if (!task) {
-        device_fail(base->device, "out of memory");
+        device_fail(base->device, &(struct error){.text = "out of memory"});
         return NULL;
     }
     task->kind = kind;
@@ -242,7 +242,7 @@ static void stream_poll(struct device_stream *stream, int (*poll)(void *operands
     struct task *task;
 
     if (stream_of(stream)->recording) {
-        device_fail(stream->device, "communication in recorded work");
+        device_fail(stream->device, &(struct error){.text = "communication in recorded work"});
         return;
     }
     task = append(stream, TASK_POLL);
@@ -281,7 +281,7 @@ static int refuse_event(struct device_stream *stream)
 {
     if (!stream_of(stream)->recording)
         return 0;
-    device_fail(stream->device, "an event in recorded work");
+    device_fail(stream->device, &(struct error){.text = "an event in recorded work"});
     return 1;
 }
 
@@ -323,7 +323,7 @@ static void event_follow(struct device_stream *stream, struct device_event *base
         return;
     if (!keeps(stream)) {
         if (pass_event(event, &err) < 0)
-            device_fail(stream->device, err.text);
+            device_fail(stream->device, &err);
         return;
     }
     task = append(stream, TASK_FOLLOW);

@@ -1,5 +1,6 @@
 /* Streams, events, copies and graphs. */
 #include "cuda.h"
+#include "clock.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -49,7 +50,7 @@ static struct device_stream *stream_create(struct device *device, int high_prior
     status = cudaStreamCreateWithPriority(&stream->native, cudaStreamNonBlocking,
                                           high_priority ? highest : lowest);
     if (status) {
-        error_set(err, "cannot make a stream: %s", cudaGetErrorString(status));
+        error_set(err, "cannot create a stream: %s", cudaGetErrorString(status));
         free(stream);
         return NULL;
     }
@@ -65,23 +66,15 @@ static void stream_destroy(struct device_stream *base)
     free(stream);
 }
 
-static double seconds_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* Ask 'query' until it is ready: at once, then giving way, then in small sleeps. */
 static int wait_for(struct device *device, cudaError_t (*query)(void *what), void *what,
                     double seconds, struct error *err)
 {
-    double start = seconds_now();
+    double start = clock_now();
 
     for (;;) {
         cudaError_t status = query(what);
-        double waited = seconds_now() - start;
+        double waited = clock_now() - start;
 
         if (status == cudaSuccess)
             return cuda_failure(device_of(device), err);
@@ -166,7 +159,7 @@ static struct device_event *event_create(struct device *device, int timing, stru
     status = cudaEventCreateWithFlags(&event->native,
                                       timing ? cudaEventDefault : cudaEventDisableTiming);
     if (status) {
-        error_set(err, "cannot make an event: %s", cudaGetErrorString(status));
+        error_set(err, "cannot create an event: %s", cudaGetErrorString(status));
         free(event);
         return NULL;
     }

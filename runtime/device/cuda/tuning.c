@@ -1,14 +1,14 @@
 #include "config.h"
 
 #include "tuning.h"
+#include "clock.h"
+#include "file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 struct entry {
@@ -21,8 +21,8 @@ struct entry {
     int agreed;  /* taken to keep: no other value will do in the file */
 };
 
-/* For as long as others write: some three seconds, in ever longer naps of microseconds. */
-enum { NAPS = 50, FIRST_NAP = 2000, LAST_NAP = 64000 };
+/* How long to wait for the lock, and how often to look whether others have written what is new. */
+static const double LOCK_SECONDS = 3, LOCK_LOOK_SECONDS = 0.05;
 
 /* In the place of a value. */
 static const char TRYING[] = "trying";
@@ -223,9 +223,9 @@ int tuning_take(struct tuning *tuning, const char *text, int keep, struct error 
     int length;
 
     if (sscanf(text, "%511s %511s%n", key, value, &length) != 2 || strcmp(key, "for") != 0)
-        return error_set(err, "what was chosen before cannot be read");
+        return error_set(err, "the saved choices of algorithms cannot be parsed");
     if (strcmp(value, tuning->name) != 0)
-        return error_set(err, "algorithms were chosen for %s before, and this is %s", value,
+        return error_set(err, "the saved choices of algorithms are for %s, and this is %s", value,
                          tuning->name);
     while (sscanf(text += length, "%511s %511s%n", key, value, &length) == 2) {
         struct entry *entry;
@@ -242,40 +242,24 @@ int tuning_take(struct tuning *tuning, const char *text, int keep, struct error 
     return 0;
 }
 
-/* mkdir -p; an error shows when the file is opened. */
-static void make_directories(const char *directory)
-{
-    char path[PATH_MAX];
-
-    snprintf(path, sizeof(path), "%s", directory);
-    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        mkdir(path, 0777);
-        *slash = '/';
-    }
-    mkdir(path, 0777);
-}
-
 /* Keep others from writing until the descriptor is closed; what they write meanwhile may be all
- * that is new here. Returns -1 where that is not possible, or another process holds the lock for
- * ever: then lines may get lost, which costs the time to find them again. */
+ * that is new here. Returns -1 if that is not possible or another process does not release the
+ * lock: then lines may get lost, which costs the time to find them again. */
 static int take_lock(struct tuning *tuning)
 {
-    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    double until = clock_now() + LOCK_SECONDS;
     char path[PATH_MAX];
-    int fd = -1, nap = FIRST_NAP;
+    int fd = -1, rc;
 
     snprintf(path, sizeof(path), "%s/.tuning.lock", tuning->directory);
     if (!tuning->lockless)
         fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    for (int i = 0; fd >= 0 && fcntl(fd, F_OFD_SETLK, &whole) < 0; i++) {
-        if ((errno != EAGAIN && errno != EACCES) || i == NAPS) {
+    while (fd >= 0 && (rc = file_lock(fd, LOCK_LOOK_SECONDS)) != 0) {
+        if (rc < 0 || clock_now() > until) {
             tuning->lockless = 1;
             close(fd);
             return -1;
         }
-        usleep((useconds_t)nap);
-        nap = nap < LAST_NAP ? 2 * nap : nap;
         read_file(tuning, 1);
         if (!anything_fresh(tuning))
             break;
@@ -283,39 +267,26 @@ static int take_lock(struct tuning *tuning)
     return fd;
 }
 
-/* To a temporary name, synced, renamed. */
 static int write_file(struct tuning *tuning, struct error *err)
 {
-    char temporary[PATH_MAX + 16];
-    FILE *file = NULL;
-    int fd, failed = 0;
+    size_t size = 0;
+    char *text = NULL;
+    FILE *file = open_memstream(&text, &size);
+    int rc;
 
-    snprintf(temporary, sizeof(temporary), "%s.XXXXXX", tuning->path);
-    fd = mkstemp(temporary);
-    if (fd < 0)
-        return error_set_errno(err, errno, "cannot write tuning results to %s", temporary);
-    file = fdopen(fd, "w");
-    if (!file) {
-        error_set_errno(err, errno, "cannot write tuning results to %s", temporary);
-        close(fd);
-        unlink(temporary);
-        return -1;
-    }
-    for (size_t i = 0; i < tuning->count; i++) {
+    for (size_t i = 0; file && i < tuning->count; i++) {
         const struct entry *entry = &tuning->entries[i];
 
-        failed |= fprintf(file, "%s %s\n", entry->key,
-                          entry->there && !entry->fresh ? entry->there : entry->value) < 0;
+        fprintf(file, "%s %s\n", entry->key,
+                entry->there && !entry->fresh ? entry->there : entry->value);
     }
-    failed |= fchmod(fd, 0644) != 0;
-    failed |= fflush(file) != 0;
-    failed |= fsync(fd) != 0;
-    failed |= fclose(file) != 0;
-    if (failed || rename(temporary, tuning->path)) {
-        error_set_errno(err, errno, "cannot write tuning results to %s", tuning->path);
-        unlink(temporary);
-        return -1;
-    }
+    if (!file || fclose(file) != 0)
+        rc = error_set(err, "out of memory");
+    else
+        rc = file_write_whole(tuning->path, text, size, 0, err);
+    free(text);
+    if (rc < 0)
+        return error_prefix(err, "cannot save the tuning results");
     for (size_t i = 0; i < tuning->count; i++)
         tuning->entries[i].fresh = 0;
     return 0;
@@ -330,7 +301,7 @@ int tuning_save(struct tuning *tuning, struct error *err)
     read_file(tuning, 1); /* many ranks find the same: those that need not write do not wait */
     if (!anything_fresh(tuning))
         return 0;
-    make_directories(tuning->directory);
+    file_make_directories(tuning->directory); /* an error shows when the file is written */
     lock = take_lock(tuning);
     read_file(tuning, 1);
     rc = anything_fresh(tuning) ? write_file(tuning, err) : 0;

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The monotonic clock: time that only moves forward. */
+#ifndef MEGATRON_CLOCK_H
+#define MEGATRON_CLOCK_H
+
+#include <sys/random.h>
+#include <time.h>
+
+/* Seconds since some moment in the past; only differences mean something. */
+static inline double clock_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The moment 'seconds' from now on clock 'id', for calls that wait until an absolute time.
+ * pthread_cond_timedwait uses CLOCK_REALTIME unless the condition was given another clock. */
+static inline struct timespec clock_after(clockid_t id, double seconds)
+{
+    double whole = seconds < 1e9 ? seconds : 1e9;
+    struct timespec t;
+
+    clock_gettime(id, &t);
+    t.tv_sec += (time_t)whole;
+    t.tv_nsec += (long)(1e9 * (whole - (double)(time_t)whole));
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_sec++;
+        t.tv_nsec -= 1000000000;
+    }
+    return t;
+}
+
+/* Sleep for 'seconds', less if a signal arrives. */
+static inline void clock_sleep(double seconds)
+{
+    struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+
+    nanosleep(&t, NULL);
+}
+
+/* Sleep for 'seconds', randomly up to a quarter more or less, so that processes that wait for the
+ * same thing do not all come at once. */
+static inline void clock_sleep_about(double seconds)
+{
+    unsigned char chance = 128;
+
+    if (getrandom(&chance, sizeof(chance), 0) < 0)
+        chance = 128;
+    clock_sleep(seconds * (0.75 + chance / 510.0));
+}
+
+#endif

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "clock.h"
+#include "file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const int64_t flush_bytes = 32 << 20;
+
+/* Grow the buffer to hold at least one byte more than 'length', up to 'limit' and one. */
+static int make_room(struct file_bytes *bytes, size_t *capacity, size_t limit)
+{
+    size_t wanted = *capacity ? *capacity * 2 : 65536;
+    char *data;
+
+    if (wanted > limit + 2)
+        wanted = limit + 2;
+    data = realloc(bytes->data, wanted);
+    if (!data)
+        return -1;
+    bytes->data = data;
+    *capacity = wanted;
+    return 0;
+}
+
+static int read_all(int fd, const char *path, size_t capacity, size_t limit,
+                    struct file_bytes *bytes, struct error *err)
+{
+    for (;;) {
+        ssize_t got;
+
+        if (bytes->length + 1 >= capacity && make_room(bytes, &capacity, limit) < 0)
+            return error_set(err, "%s: out of memory", path);
+        got = read(fd, bytes->data + bytes->length, capacity - 1 - bytes->length);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return error_set_errno(err, errno, "cannot read %s", path);
+        if (got == 0)
+            break;
+        bytes->length += (size_t)got;
+        if (bytes->length > limit) {
+            error_set(err, "%s is larger than the limit of %zu bytes", path, limit);
+            errno = EFBIG;
+            return -1;
+        }
+    }
+    bytes->data[bytes->length] = '\0';
+    return 0;
+}
+
+int file_read_fd(int fd, const char *name, size_t limit, struct file_bytes *bytes,
+                 struct error *err)
+{
+    struct stat status;
+    size_t capacity = 0;
+    int rc, number;
+
+    memset(bytes, 0, sizeof(*bytes));
+    /* A regular file is read in one call: its size, and one byte more that shows its end. */
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && (size_t)status.st_size <= limit) {
+        bytes->data = malloc((size_t)status.st_size + 2);
+        capacity = bytes->data ? (size_t)status.st_size + 2 : 0;
+    }
+    rc = read_all(fd, name, capacity, limit, bytes, err);
+    number = errno;
+    if (rc < 0)
+        file_bytes_clear(bytes);
+    errno = number;
+    return rc;
+}
+
+int file_read(const char *path, size_t limit, struct file_bytes *bytes, struct error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC), rc, number;
+
+    memset(bytes, 0, sizeof(*bytes));
+    if (fd < 0) {
+        number = errno;
+        error_set_errno(err, number, "cannot open %s", path);
+        errno = number;
+        return -1;
+    }
+    rc = file_read_fd(fd, path, limit, bytes, err);
+    number = errno;
+    close(fd);
+    errno = number;
+    return rc;
+}
+
+void file_bytes_clear(struct file_bytes *bytes)
+{
+    free(bytes->data);
+    memset(bytes, 0, sizeof(*bytes));
+}
+
+ssize_t file_read_at(int fd, void *out, size_t size, int64_t offset)
+{
+    size_t done = 0;
+
+    while (done < size) {
+        ssize_t got = pread(fd, (char *)out + done, size - done, offset + (int64_t)done);
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -1;
+        if (got == 0)
+            break;
+        done += (size_t)got;
+    }
+    return (ssize_t)done;
+}
+
+int file_write_at(int fd, const void *data, size_t size, int64_t offset)
+{
+    size_t done = 0;
+
+    while (done < size) {
+        ssize_t put = pwrite(fd, (const char *)data + done, size - done, offset + (int64_t)done);
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put == 0)
+            errno = ENOSPC;
+        if (put <= 0)
+            return -1;
+        done += (size_t)put;
+    }
+    return 0;
+}
+
+/* fsync flushes the rest, or everything if the file system has no sync_file_range. The kernel
+ * reports a disk error only once, so every call is checked. */
+int file_flush(int fd, void (*moved)(void *context), void *context)
+{
+    const unsigned how =
+        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+    struct stat status;
+
+    if (fstat(fd, &status) < 0)
+        return -1;
+    for (int64_t at = 0; at < status.st_size; at += flush_bytes) {
+        if (sync_file_range(fd, at, flush_bytes, how) < 0) {
+            if (errno == ENOSYS || errno == EPERM || errno == EINVAL || errno == EOPNOTSUPP)
+                break;
+            return -1;
+        }
+        moved(context);
+    }
+    if (fsync(fd) < 0)
+        return -1;
+    moved(context);
+    return 0;
+}
+
+/* link() never replaces a file. File systems without hard links get a rename. */
+static int keep_first(const char *draft, const char *path)
+{
+    if (link(draft, path) == 0 || errno == EEXIST)
+        return unlink(draft);
+    if (access(path, F_OK) == 0)
+        return unlink(draft);
+    return rename(draft, path);
+}
+
+static int name_draft(char draft[PATH_MAX], const char *path, unsigned flags, struct error *err)
+{
+    char host[65] = "";
+    int length;
+
+    gethostname(host, sizeof(host) - 1);
+    if (flags & FILE_SINGLE_WRITER)
+        length = snprintf(draft, PATH_MAX, "%s.new", path);
+    else
+        length = snprintf(draft, PATH_MAX, "%s.%s.%ld.tmp", path, host, (long)gettid());
+    return length < PATH_MAX ? 0 : error_set(err, "the path %.200s... is too long", path);
+}
+
+int file_sync_parent(const char *path, struct error *err)
+{
+    const char *slash = strrchr(path, '/');
+    char parent[PATH_MAX];
+
+    if (!slash)
+        return file_sync_directory(".", err);
+    snprintf(parent, sizeof(parent), "%.*s", (int)(slash - path) + 1, path);
+    return file_sync_directory(parent, err);
+}
+
+int file_write_whole(const char *path, const void *data, size_t size, unsigned flags,
+                     struct error *err)
+{
+    char draft[PATH_MAX];
+    int fd, failed = 0;
+
+    if (name_draft(draft, path, flags, err) < 0)
+        return -1;
+    fd = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot create %s", draft);
+    if (file_write_at(fd, data, size, 0) < 0 || fsync(fd) < 0)
+        failed = errno;
+    if (close(fd) < 0 && !failed)
+        failed = errno;
+    if (!failed && (flags & FILE_KEEP ? keep_first(draft, path) : rename(draft, path)) < 0)
+        failed = errno;
+    if (failed) {
+        unlink(draft);
+        return error_set_errno(err, failed, "cannot write %s", path);
+    }
+    return flags & FILE_SYNC_DIRECTORY ? file_sync_parent(path, err) : 0;
+}
+
+int file_make_directories(const char *path)
+{
+    char parent[PATH_MAX];
+    size_t length = strlen(path);
+
+    if (length >= sizeof(parent)) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memcpy(parent, path, length + 1);
+    for (size_t i = 1; i <= length; i++) {
+        struct stat status;
+        int number;
+
+        if (parent[i] != '/' && parent[i] != '\0')
+            continue;
+        parent[i] = '\0';
+        /* An existing directory may answer EACCES, EROFS or EISDIR instead of EEXIST. */
+        if (mkdir(parent, 0777) < 0) {
+            number = errno;
+            if (stat(parent, &status) < 0 || !S_ISDIR(status.st_mode)) {
+                errno = number == EEXIST ? ENOTDIR : number;
+                return -1;
+            }
+        }
+        parent[i] = path[i];
+    }
+    return 0;
+}
+
+int file_sync_directory(const char *path, struct error *err)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot open %s", path);
+    if (fsync(fd) < 0 && errno != EINVAL && errno != EROFS && errno != ENOTSUP)
+        rc = error_set_errno(err, errno, "cannot sync %s", path);
+    close(fd);
+    return rc;
+}
+
+void file_refresh_directory(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd >= 0)
+        close(fd);
+}
+
+int file_lock(int fd, double seconds)
+{
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    double until = clock_now() + seconds, pause = 0.002;
+
+    while (fcntl(fd, F_OFD_SETLK, &whole) < 0) {
+        if (errno != EAGAIN && errno != EACCES && errno != EINTR)
+            return -1;
+        if (clock_now() >= until)
+            return 1;
+        clock_sleep(pause);
+        pause = pause < 0.064 ? 2 * pause : pause;
+    }
+    return 0;
+}
+
+int file_is_same(const char *path, const char *other)
+{
+    struct stat a, b;
+
+    return stat(path, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+}
+
+int file_error_may_pass(int number)
+{
+    static const int passing[] = {
+        EIO,          ESTALE,    ETIMEDOUT,    ENOMEM,   EMFILE,      ENFILE,    EINTR,
+        EAGAIN,       ENOSPC,    EDQUOT,       ENETDOWN, ENETUNREACH, ENETRESET, ECONNRESET,
+        ECONNREFUSED, EHOSTDOWN, EHOSTUNREACH, ENOTCONN, ENOLINK,     ESHUTDOWN, EREMOTEIO};
+
+    for (size_t i = 0; i < sizeof(passing) / sizeof(passing[0]); i++)
+        if (number == passing[i])
+            return 1;
+    return 0;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files and directories: read and write whole files, create directories, make changes durable.
+ *
+ * A "whole" write never leaves a partial file under its final name: the bytes go to a draft beside
+ * it, are flushed with fsync, and the draft is renamed. */
+#ifndef MEGATRON_FILE_H
+#define MEGATRON_FILE_H
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include "error.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- Read ------------------------------------------------------------------------------------ */
+
+struct file_bytes {
+    char *data; /* 'length' bytes, followed by a NUL */
+    size_t length;
+};
+
+/* Read all of 'path' (a regular file or a pipe) if it has at most 'limit' bytes. Returns 0, or -1
+ * with an error that names the file, and errno set. The caller clears 'bytes'. */
+int file_read(const char *path, size_t limit, struct file_bytes *bytes, struct error *err);
+
+/* The same for an open descriptor, which stays open; 'name' is for the error. */
+int file_read_fd(int fd, const char *name, size_t limit, struct file_bytes *bytes,
+                 struct error *err);
+
+void file_bytes_clear(struct file_bytes *bytes);
+
+/* Read 'size' bytes at 'offset', in as many calls as it takes. Returns how many there were before
+ * the end of the file, or -1 with errno set. */
+ssize_t file_read_at(int fd, void *out, size_t size, int64_t offset);
+
+/* --- Write ----------------------------------------------------------------------------------- */
+
+/* Write 'size' bytes at 'offset'. Returns 0, or -1 with errno set. */
+int file_write_at(int fd, const void *data, size_t size, int64_t offset);
+
+/* Flush all of a file to disk, 32 MiB at a time, and call 'moved' after each step: a single fsync
+ * can take minutes without a sign of progress. Returns 0, or -1 with errno set. */
+int file_flush(int fd, void (*moved)(void *context), void *context);
+
+enum file_write_flags {
+    /* An existing file stays as it is; the new one is dropped. */
+    FILE_KEEP = 1,
+    /* The caller holds a lock, so nobody else writes 'path': the draft has the fixed name PATH.new,
+     * and a killed writer leaves at most that one. Otherwise the draft is PATH.HOST.THREAD.tmp. */
+    FILE_SINGLE_WRITER = 2,
+    /* Sync the directory too: the new name survives a power failure. */
+    FILE_SYNC_DIRECTORY = 4,
+};
+
+/* Write 'size' bytes to 'path': a complete file on disk, or none. Returns 0 or -1. */
+int file_write_whole(const char *path, const void *data, size_t size, unsigned flags,
+                     struct error *err);
+
+/* --- Directories ----------------------------------------------------------------------------- */
+
+/* Create 'path' and its missing parents, as `mkdir -p` does. Returns 0, or -1 with errno set. */
+int file_make_directories(const char *path);
+
+/* Flush a directory's entries to disk, so that a rename in it survives a power failure. Does
+ * nothing on file systems that cannot do that. Returns 0 or -1. */
+int file_sync_directory(const char *path, struct error *err);
+
+/* The same for the directory that holds 'path'. */
+int file_sync_parent(const char *path, struct error *err);
+
+/* NFS clients cache that a name does not exist. Opening the directory makes them ask the server. */
+void file_refresh_directory(const char *path);
+
+/* Take the kernel's lock on an open, writable file, waiting up to 'seconds' for another process to
+ * release it. The lock belongs to the descriptor and ends when it is closed, or with the process.
+ * Returns 0; 1 if another process still holds it; -1 with errno set if the file system has no
+ * locks. */
+int file_lock(int fd, double seconds);
+
+/* Do two paths lead to the same file or directory? 0 if one does not exist. */
+int file_is_same(const char *path, const char *other);
+
+/* May a call on a file that failed with errno 'number' succeed later although nobody changes
+ * anything: a file server that is down, a full disk, too many open files? A path that does not
+ * exist or must not be read stays wrong. */
+int file_error_may_pass(int number);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

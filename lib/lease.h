@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A heartbeat lease: a lock in a shared directory that a crash cannot keep.
+ *
+ * The holder proves that it is alive by changing the file now and then (lease_beat). It works on
+ * NFS and Lustre without flock: the lease is taken with link(2) and lost when the file has not
+ * changed for a while by the watcher's own clock. Clocks of different nodes are never compared.
+ *
+ * A lease saves work; it does not protect data. A holder that was stopped for too long may find
+ * that another process holds the lease now, so both must put their results in place with rename. */
+#ifndef MEGATRON_LEASE_H
+#define MEGATRON_LEASE_H
+
+#include <sys/types.h>
+#include "error.h"
+#include "owner.h"
+
+/* A lease contains its owner's name, a space and the number of heartbeats. */
+enum { LEASE_TEXT_SIZE = OWNER_SIZE + 32 };
+
+struct lease {
+    char path[4096];
+    char owner[OWNER_SIZE];
+    unsigned beats;
+};
+
+/* What a waiting process knows about a lease that someone else holds. Start with all zero. */
+struct lease_watch {
+    char seen[LEASE_TEXT_SIZE]; /* the text of the lease when it was last read */
+    double since;               /* when it last changed, by this process's clock */
+    double looked;              /* when it was last read; 0: never */
+    int broken;                 /* set when a lease was taken from a dead holder; ... */
+    char dead[LEASE_TEXT_SIZE]; /* ... which had this text */
+};
+
+/* For how many seconds has a lease, which reads 'seen' now, not changed? When shared storage
+ * stalls, all of its users stall, and the first to wake up has seen no heartbeat of the others:
+ * therefore at most an eighth of 'patience' counts between two looks. */
+double lease_silence(struct lease_watch *watch, const char *seen, double patience);
+
+/* Try to take the lease at 'path'. Returns 1 if taken; 0 if another process holds it and is alive;
+ * -1 with errno set. A holder on this host that has ended loses it, and so does one that has not
+ * changed the file for 'patience' seconds since 'watch' first saw it. To wait, call again with the
+ * same 'watch'. Only this user can read the lease; with lease_take_shared, everyone whom the umask
+ * allows. */
+int lease_take(struct lease *lease, const char *path, double patience, struct lease_watch *watch,
+               struct error *err);
+int lease_take_shared(struct lease *lease, const char *path, double patience,
+                      struct lease_watch *watch, struct error *err);
+
+/* Read the lease at 'path' into 'text'. Returns 0, or -1 with an empty text if there is none. */
+int lease_read(const char *path, char text[LEASE_TEXT_SIZE]);
+
+/* Sleep before the next attempt, after waiting for 'waited' seconds: the longer the wait, the
+ * longer the pauses, since a thousand processes may be waiting. */
+void lease_pause(double waited);
+
+/* Show that the holder is alive; about once a second. Returns 0, or -1 if the lease is lost. */
+int lease_beat(struct lease *lease);
+
+/* Remove the lease at 'path' if it reads 'seen'. */
+void lease_break(const char *path, const char *seen);
+
+/* Give it back. Returns 0, or -1 if it was lost: another process had taken this one for dead. */
+int lease_release(struct lease *lease);
+
+#endif

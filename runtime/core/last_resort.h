@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The end of a process that cannot end in any other way: a thread is inside a library and will not
+ * come back, so neither main() nor an error can be reached. */
+#ifndef MEGATRON_LAST_RESORT_H
+#define MEGATRON_LAST_RESORT_H
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Print "megatron: TEXT" and end with exit code 1. From any thread. */
+__attribute__((noreturn)) static inline void last_resort(const char *text)
+{
+    char line[1100];
+
+    snprintf(line, sizeof(line) - 1, "megatron: %s", text);
+    strcat(line, "\n");
+    if (write(STDERR_FILENO, line, strlen(line)) < 0)
+        _exit(1);
+    _exit(1);
+}
+
+#endif

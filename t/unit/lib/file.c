@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole files, directories and locks (lib/file.h), and loops over threads (core/threads.h). */
+#include "tap.h"
+#include "../runtime/dataset/corpus.h"
+#include "file.h"
+#include "threads.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+
+static int holds(const char *path, const char *text)
+{
+    struct file_bytes bytes;
+    int same = file_read(path, 1000, &bytes, NULL) == 0 && strcmp(bytes.data, text) == 0;
+
+    file_bytes_clear(&bytes);
+    return same;
+}
+
+static void test_write(void)
+{
+    static const struct {
+        const char *name;
+        unsigned flags;
+        const char *after;
+    } rows[] = {
+        {"replaced", 0, "new"},
+        {"by its only writer", FILE_SINGLE_WRITER, "new"},
+        {"replaced, and its directory synced", FILE_SYNC_DIRECTORY, "new"},
+        {"kept", FILE_KEEP, "old"},
+        {"kept by its only writer", FILE_KEEP | FILE_SINGLE_WRITER, "old"},
+    };
+    struct error err = {.text = ""};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *path = scratch_path("write/file");
+
+        file_make_directories(scratch_path("write"));
+        is_int(file_write_whole(path, "old", 3, rows[i].flags, &err), 0, rows[i].name);
+        is_int(file_write_whole(path, "new", 3, rows[i].flags, &err), 0, "  written again");
+        ok(holds(path, rows[i].after), "  holds \"%s\"", rows[i].after);
+        is_int(count_names(scratch_path("write")), 1, "  and no draft is left");
+        scratch_remove_below(scratch_path("write"));
+    }
+}
+
+static void test_write_fails(void)
+{
+    struct error err = {.text = ""};
+    char *longer = malloc(PATH_MAX + 8);
+
+    memset(longer, 'x', PATH_MAX + 7);
+    longer[PATH_MAX + 7] = '\0';
+    ok(file_write_whole(scratch_path("none/file"), "x", 1, 0, &err) == -1 &&
+           strstr(err.text, "cannot create ") && strstr(err.text, "No such file"),
+       "no directory to write to");
+    ok(file_write_whole(longer, "x", 1, 0, &err) == -1 && strstr(err.text, "too long"),
+       "a path that is too long");
+    file_make_directories(scratch_path("taken/name/below"));
+    ok(file_write_whole(scratch_path("taken/name"), "x", 1, 0, &err) == -1 &&
+           strstr(err.text, "cannot write "),
+       "a name that a directory has");
+    is_int(count_names(scratch_path("taken")), 1, "leaves no draft");
+    free(longer);
+}
+
+static void test_directories(void)
+{
+    struct error err = {.text = ""};
+
+    is_int(file_make_directories(scratch_path("a/b/c")), 0, "directories and their parents");
+    is_int(file_make_directories(scratch_path("a/b/c/")), 0, "which exist, with a slash");
+    is_int(file_make_directories("/"), 0, "the root");
+    write_file(scratch_path("plain"), "x", 1);
+    ok(file_make_directories(scratch_path("plain/x")) == -1 && errno == ENOTDIR,
+       "below a file there are none");
+    ok(file_make_directories(scratch_path("plain")) == -1 && errno == ENOTDIR,
+       "a file is not a directory");
+    is_int(file_sync_directory(scratch_path("a"), &err), 0, "a directory is synced");
+    is_int(file_sync_parent(scratch_path("a/b"), &err), 0, "so is the one that holds a path");
+    is_int(file_sync_parent("no-slash", &err), 0, "and the current one");
+    ok(file_sync_directory(scratch_path("missing"), &err) == -1 && strstr(err.text, "cannot open"),
+       "a missing one is an error");
+    file_refresh_directory(scratch_path("missing"));
+    file_refresh_directory(scratch_path("a"));
+}
+
+static void test_read(void)
+{
+    struct file_bytes bytes;
+    struct error err = {.text = ""};
+    int ends[2];
+
+    write_file(scratch_path("ten"), "0123456789", 10);
+    ok(file_read(scratch_path("ten"), 10, &bytes, &err) == 0 && bytes.length == 10, "all of it");
+    file_bytes_clear(&bytes);
+    ok(file_read(scratch_path("ten"), 9, &bytes, &err) == -1 && errno == EFBIG &&
+           strstr(err.text, "limit of 9 bytes"),
+       "more than the limit");
+    ok(file_read(scratch_path("none"), 9, &bytes, &err) == -1 && errno == ENOENT && !bytes.data,
+       "no file");
+    if (pipe(ends) == 0 && write(ends[1], "from a pipe", 11) == 11)
+        close(ends[1]);
+    ok(file_read_fd(ends[0], "pipe", 100, &bytes, &err) == 0 && bytes.length == 11, "a pipe");
+    file_bytes_clear(&bytes);
+    close(ends[0]);
+}
+
+static void test_lock(void)
+{
+    const char *path = scratch_path("lock");
+    int first = open(path, O_RDWR | O_CREAT, 0666), second = open(path, O_RDWR), status;
+    pid_t child;
+
+    is_int(file_lock(first, 0), 0, "a lock");
+    is_int(file_lock(second, 0.01), 1, "that another descriptor has to wait for");
+    child = fork();
+    if (child == 0)
+        _exit(file_lock(open(path, O_RDWR), 0.01));
+    waitpid(child, &status, 0);
+    is_int(WEXITSTATUS(status), 1, "another process, too");
+    close(first);
+    is_int(file_lock(second, 0), 0, "until it is closed");
+    close(second);
+    ok(file_lock(-1, 0) == -1 && errno == EBADF, "no file");
+}
+
+enum { TASKS = 1000 };
+
+static int count_task(void *context, int64_t i, struct error *err)
+{
+    int *counts = context;
+
+    __atomic_add_fetch(&counts[i], 1, __ATOMIC_RELAXED);
+    return i == TASKS / 2 && counts[TASKS] ? error_set_code(err, ERROR_USAGE, "task %d", (int)i)
+                                           : 0;
+}
+
+static void test_loop(void)
+{
+    static const int threads[] = {0, 1, 2, 7, 2000};
+
+    for (size_t k = 0; k < sizeof(threads) / sizeof(threads[0]); k++) {
+        int counts[TASKS + 1] = {0}, once = 0, most = 0;
+        struct error err = {.text = ""};
+
+        is_int(threads_loop(threads[k], TASKS, count_task, counts, &err), 0, "a loop over threads");
+        for (int i = 0; i < TASKS; i++)
+            once += counts[i] == 1;
+        is_int(once, TASKS, "  runs every task once");
+        memset(counts, 0, sizeof(counts));
+        counts[TASKS] = 1;
+        ok(threads_loop(threads[k], TASKS, count_task, counts, &err) == -1 &&
+               strcmp(err.text, "task 500") == 0 && err.code == ERROR_USAGE,
+           "  and returns the error of the task that fails, with its code");
+        for (int i = 0; i < TASKS; i++)
+            most = counts[i] > most ? counts[i] : most;
+        is_int(most, 1, "  none runs twice");
+    }
+    is_int(threads_loop(4, 0, count_task, NULL, NULL), 0, "no tasks");
+}
+
+static void test_may_pass(void)
+{
+    static const struct {
+        int number, passes;
+    } rows[] = {{ENOENT, 0}, {ENOTDIR, 0}, {EACCES, 0}, {EISDIR, 0}, {0, 0},
+                {EIO, 1},    {ESTALE, 1},  {ENOSPC, 1}, {EMFILE, 1}, {ENOMEM, 1}};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        ok(file_error_may_pass(rows[i].number) == rows[i].passes, "%s: %s",
+           strerror(rows[i].number), rows[i].passes ? "may pass" : "stays");
+}
+
+int main(void)
+{
+    scratch_make();
+    test_may_pass();
+    test_write();
+    test_write_fails();
+    test_directories();
+    test_read();
+    test_lock();
+    test_loop();
+    scratch_remove();
+    return done_testing();
+}

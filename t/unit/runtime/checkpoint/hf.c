@@ -1,0 +1,394 @@
+/* Folders of Hugging Face: one that says more than is known here is refused in a sentence, and an
+ * export leaves no mixture of two behind. */
+#include "tap.h"
+#include "convert.h"
+#include "directory.h"
+#include "hf_private.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char scratch[] = "/tmp/megatron-hf-XXXXXX";
+static struct error err;
+
+static const char *path_of(const char *name)
+{
+    static char path[4][256];
+    static int turn;
+    char *out = path[turn++ % 4];
+
+    snprintf(out, sizeof(path[0]), "%s/%s", scratch, name);
+    return out;
+}
+
+static void clear(const char *name)
+{
+    struct error ignored;
+
+    directory_remove(path_of(name), NULL, &ignored);
+}
+
+/* A tensor of a folder; rows 0: a vector. All elements are 'value'. */
+struct given {
+    const char *name, *kind;
+    int rows, cols;
+    float value;
+};
+
+#define LLAMA_LAYER(number)                                                       \
+    {"model.layers." number ".self_attn.q_proj.weight", "F32", 4, 4, 1},          \
+        {"model.layers." number ".self_attn.k_proj.weight", "F32", 2, 4, 1},      \
+        {"model.layers." number ".self_attn.v_proj.weight", "F32", 2, 4, 1},      \
+        {"model.layers." number ".self_attn.o_proj.weight", "F32", 4, 4, 1},      \
+        {"model.layers." number ".mlp.gate_proj.weight", "F32", 6, 4, 1},         \
+        {"model.layers." number ".mlp.up_proj.weight", "F32", 6, 4, 1},           \
+        {"model.layers." number ".mlp.down_proj.weight", "F32", 4, 6, 1},         \
+        {"model.layers." number ".input_layernorm.weight", "F32", 0, 4, 1},       \
+    {                                                                             \
+        "model.layers." number ".post_attention_layernorm.weight", "F32", 0, 4, 1 \
+    }
+
+static const struct given llama[] = {{"model.embed_tokens.weight", "F32", 5, 4, 1},
+                                     LLAMA_LAYER("0"),
+                                     {"model.norm.weight", "F32", 0, 4, 1},
+                                     {"lm_head.weight", "F32", 5, 4, 2},
+                                     {0}};
+
+static const struct given gpt2[] = {{"wte.weight", "F32", 5, 4, 1},
+                                    {"wpe.weight", "F32", 8, 4, 1},
+                                    {"h.0.ln_1.weight", "F32", 0, 4, 1},
+                                    {"h.0.ln_1.bias", "F32", 0, 4, 1},
+                                    {"h.0.attn.bias", "F32", 8, 8, 1},
+                                    {"h.0.attn.c_attn.weight", "F32", 4, 12, 1},
+                                    {"h.0.attn.c_attn.bias", "F32", 0, 12, 1},
+                                    {"h.0.attn.c_proj.weight", "F32", 4, 4, 1},
+                                    {"h.0.attn.c_proj.bias", "F32", 0, 4, 1},
+                                    {"h.0.ln_2.weight", "F32", 0, 4, 1},
+                                    {"h.0.ln_2.bias", "F32", 0, 4, 1},
+                                    {"h.0.mlp.c_fc.weight", "F32", 4, 16, 1},
+                                    {"h.0.mlp.c_fc.bias", "F32", 0, 16, 1},
+                                    {"h.0.mlp.c_proj.weight", "F32", 16, 4, 1},
+                                    {"h.0.mlp.c_proj.bias", "F32", 0, 4, 1},
+                                    {"ln_f.weight", "F32", 0, 4, 1},
+                                    {"ln_f.bias", "F32", 0, 4, 1},
+                                    {0}};
+
+static void put_entry(FILE *header, const struct given *t, size_t *at)
+{
+    size_t bytes = (size_t)(t->rows ? t->rows : 1) * (size_t)t->cols * sizeof(float);
+    char rows[16] = "";
+
+    if (t->rows)
+        snprintf(rows, sizeof(rows), "%d,", t->rows);
+    fprintf(header, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s%d],\"data_offsets\":[%zu,%zu]}",
+            *at ? "," : "", t->name, t->kind, rows, t->cols, *at, *at + bytes);
+    *at += bytes;
+}
+
+static void put_data(FILE *file, const struct given *t)
+{
+    for (int i = 0; i < (t->rows ? t->rows : 1) * t->cols; i++)
+        fwrite(&t->value, sizeof(t->value), 1, file);
+}
+
+/* The tensors of a list but one, and another in its place or at the end. */
+static void write_tensors(const char *name, const struct given *list, const char *without,
+                          const struct given *more)
+{
+    FILE *file = fopen(path_of(name), "wb"), *header;
+    char *text = NULL;
+    size_t size, at = 0;
+    uint64_t length;
+
+    header = open_memstream(&text, &size);
+    fprintf(header, "{");
+    for (const struct given *t = list; t->name; t++)
+        if (!without || strcmp(t->name, without) != 0)
+            put_entry(header, t, &at);
+    if (more->name)
+        put_entry(header, more, &at);
+    fprintf(header, "}");
+    fclose(header);
+    length = size;
+    fwrite(&length, sizeof(length), 1, file);
+    fwrite(text, size, 1, file);
+    for (const struct given *t = list; t->name; t++)
+        if (!without || strcmp(t->name, without) != 0)
+            put_data(file, t);
+    if (more->name)
+        put_data(file, more);
+    free(text);
+    ok(fclose(file) == 0, "%s is written", name);
+}
+
+static void write_text(const char *name, const char *text)
+{
+    FILE *file = fopen(path_of(name), "w");
+
+    if (!file || fputs(text, file) < 0 || fclose(file) != 0)
+        ok(0, "cannot write %s", name);
+}
+
+/* What an import of "in" says, without the names of directories. */
+static const char *import(void)
+{
+    char text[sizeof(err.text)], *at;
+
+    clear("out");
+    if (convert_import_hf(path_of("in"), path_of("out"), &err) == 0)
+        return "(accepted)";
+    while ((at = strstr(err.text, scratch))) {
+        snprintf(text, sizeof(text), "%s", at + strlen(scratch) + 1);
+        snprintf(at, sizeof(err.text) - (size_t)(at - err.text), "%s", text);
+    }
+    return err.text;
+}
+
+#define SIZES                                                                      \
+    "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"num_key_value_heads\":1," \
+    "\"hidden_size\":4,\"intermediate_size\":6,\"vocab_size\":5,\"max_position_embeddings\":8"
+#define LLAMA(more) "{\"model_type\":\"llama\"," SIZES more "}"
+#define GPT2(more)                                                                       \
+    "{\"model_type\":\"gpt2\",\"n_layer\":1,\"n_head\":2,\"n_embd\":4,\"vocab_size\":5," \
+    "\"n_positions\":8" more "}"
+#define ROPE(text) ",\"rope_scaling\":{" text "}"
+#define LLAMA3     "\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1"
+#define IN         "in/config.json: "
+
+static void test_configs(void)
+{
+    static const struct {
+        const char *config, *sentence;
+    } rows[] = {
+        {LLAMA(""), "(accepted)"},
+        {LLAMA(ROPE("\"type\":\"default\"")), "(accepted)"},
+        {LLAMA(",\"rope_scaling\":null,\"rope_theta\":500000"), "(accepted)"},
+        {LLAMA(ROPE(LLAMA3 ",\"high_freq_factor\":4,\"original_max_position_embeddings\":8")),
+         "(accepted)"},
+        {LLAMA(ROPE(LLAMA3 ",\"high_freq_factor\":4")),
+         IN "rope_scaling: original_max_position_embeddings is missing or not greater than 0"},
+        {LLAMA(ROPE(LLAMA3 ",\"original_max_position_embeddings\":8")),
+         IN "rope_scaling: high_freq_factor is missing or not greater than 0"},
+        {LLAMA(ROPE("\"rope_type\":\"llama3\",\"factor\":\"8\"")), IN "factor must be a number"},
+        {LLAMA(ROPE("\"rope_type\":\"yarn\"")),
+         IN "rope_scaling of type yarn is not supported; only llama3 is"},
+        {LLAMA(ROPE("\"rope_type\":null,\"factor\":2")), IN "rope_type must be a string"},
+        {LLAMA(ROPE("\"type\":\"default\",\"partial_rotary_factor\":0.5")),
+         IN "partial_rotary_factor 0.5 is not supported"},
+        {LLAMA(",\"partial_rotary_factor\":0.5"), IN "partial_rotary_factor 0.5 is not supported"},
+        {LLAMA(",\"rope_theta\":\"500000\""), IN "rope_theta must be a number"},
+        {LLAMA(",\"rope_theta\":0"),
+         IN "rope_theta must be greater than 0, and the norm epsilon must not be negative"},
+        {LLAMA(",\"rms_norm_eps\":\"1e-5\""), IN "rms_norm_eps must be a number"},
+        {LLAMA(",\"attention_bias\":\"yes\""), IN "attention_bias must be true or false"},
+        {LLAMA(",\"attention_bias\":true"), IN "Llama with biases is not supported"},
+        {LLAMA(",\"tie_word_embeddings\":null"), IN "tie_word_embeddings must be true or false"},
+        {LLAMA(",\"head_dim\":3"),
+         IN "its head size of 3 is odd and cannot be used with rotary embeddings"},
+        {LLAMA(",\"hidden_act\":null"), IN "hidden_act must be a string"},
+        {LLAMA(",\"quantization_config\":{\"quant_method\":\"fp8\"}"),
+         IN "quantized weights (quantization_config) are not supported"},
+        {LLAMA(",\"tie_word_embeddings\":true"),
+         "in: lm_head.weight differs from model.embed_tokens.weight, but config.json says "
+         "that they are tied; set tie_word_embeddings to false if the model has both"},
+        {"{\"model_type\":\"mistral\"}",
+         IN "model_type mistral is not supported; only gpt2 and llama are"},
+        {"{\"model_type\":7}", IN "model_type must be a string"},
+    };
+
+    write_tensors("in/model.safetensors", llama, NULL, &(struct given){0});
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        write_text("in/config.json", rows[i].config);
+        is(import(), rows[i].sentence, rows[i].config);
+    }
+}
+
+static void test_tensors(void)
+{
+    static const struct {
+        const char *config;
+        const struct given *list;
+        const char *without;
+        struct given more;
+        const char *sentence;
+    } rows[] = {
+        {LLAMA(""), llama, "lm_head.weight", {0}, "tensor lm_head.weight is missing"},
+        {LLAMA(",\"tie_word_embeddings\":true"), llama, "lm_head.weight", {0}, "(accepted)"},
+        {LLAMA(",\"tie_word_embeddings\":true"),
+         llama,
+         "lm_head.weight",
+         {"lm_head.weight", "F32", 5, 4, 1},
+         "(accepted)"},
+        {LLAMA(""),
+         llama,
+         "lm_head.weight",
+         {"lm_head.weight", "F8_E4M3", 5, 4, 1},
+         "tensor lm_head.weight has type F8_E4M3 or is not a matrix or vector; F32, BF16 and F16 "
+         "are supported"},
+        {LLAMA(""),
+         llama,
+         NULL,
+         {"model.layers.0.self_attn.q_proj.bias", "F32", 0, 4, 1},
+         "in: tensor model.layers.0.self_attn.q_proj.bias does not belong to the model that "
+         "config.json describes"},
+        {LLAMA(""),
+         llama,
+         NULL,
+         {"model.layers.0.self_attn.q_norm.weight", "BF16", 0, 2, 1},
+         "in/model.safetensors: the size of tensor model.layers.0.self_attn.q_norm.weight does not "
+         "match its shape"},
+        {LLAMA(""),
+         llama,
+         NULL,
+         {"model.layers.1.mlp.up_proj.weight", "F32", 6, 4, 1},
+         "in: tensor model.layers.1.mlp.up_proj.weight does not belong to the model that "
+         "config.json describes"},
+        {LLAMA(""),
+         llama,
+         NULL,
+         {"lm_head.bias", "F32", 0, 5, 1},
+         "in: tensor lm_head.bias does not belong to the model that config.json describes"},
+        {LLAMA(""),
+         llama,
+         NULL,
+         {"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", 0, 1, 1},
+         "(accepted)"},
+        {LLAMA(""), llama, NULL, {"v_head.weight", "F32", 1, 4, 1}, "(accepted)"},
+        {LLAMA(""),
+         llama,
+         NULL,
+         {"model.norm.weight", "F32", 0, 4, 3},
+         "in: tensor model.norm.weight exists twice"},
+        {GPT2(""), gpt2, NULL, {0}, "(accepted)"},
+        {GPT2(""), gpt2, NULL, {"lm_head.weight", "F32", 5, 4, 1}, "(accepted)"},
+        {GPT2(""),
+         gpt2,
+         NULL,
+         {"lm_head.weight", "F32", 5, 4, 7},
+         "in: lm_head.weight differs from transformer.wte.weight, but config.json says "
+         "that they are tied; set tie_word_embeddings to false if the model has both"},
+        {GPT2(""),
+         gpt2,
+         NULL,
+         {"h.0.crossattention.c_attn.weight", "F32", 4, 8, 1},
+         "in: tensor h.0.crossattention.c_attn.weight does not belong to the model that "
+         "config.json describes"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        write_text("in/config.json", rows[i].config);
+        write_tensors("in/model.safetensors", rows[i].list, rows[i].without, &rows[i].more);
+        is(import(), rows[i].sentence, rows[i].sentence);
+    }
+}
+
+/* A whole file goes before an index, as in transformers. */
+static void test_index(void)
+{
+    write_text("in/config.json", LLAMA(""));
+    write_tensors("in/model.safetensors", llama, NULL, &(struct given){0});
+    write_text("in/model.safetensors.index.json", "{\"weight_map\":{\"a\":\"nowhere\"}}");
+    is(import(), "(accepted)", "a whole file beside an index");
+    rename(path_of("in/model.safetensors"), path_of("in/first.safetensors"));
+    ok(strstr(import(), "cannot open in/nowhere") != NULL, "without it, the index counts");
+    write_tensors("in/second.safetensors", llama, NULL, &(struct given){0});
+    write_text("in/model.safetensors.index.json",
+               "{\"weight_map\":{\"model.norm.weight\":\"first.safetensors\","
+               "\"lm_head.weight\":\"second.safetensors\"}}");
+    is(import(), "in: tensor lm_head.weight exists twice", "a tensor in two files");
+    write_text("in/model.safetensors.index.json",
+               "{\"weight_map\":{\"model.norm.weight\":\"first.safetensors\"}}");
+    is(import(), "(accepted)", "one file by an index");
+}
+
+static int export(int64_t shard_bytes)
+{
+    char from[256];
+
+    snprintf(from, sizeof(from), "%s/iter_0000000", path_of("out"));
+    return convert_export_hf(from, path_of("back"), TYPE_FP32, shard_bytes, &err);
+}
+
+static int there(const char *name)
+{
+    return access(path_of(name), F_OK) == 0;
+}
+
+/* Does the exported configuration hold this? */
+static int says(const char *text)
+{
+    char all[4096] = "";
+    FILE *file = fopen(path_of("back/config.json"), "r");
+
+    if (!file)
+        return 0;
+    all[fread(all, 1, sizeof(all) - 1, file)] = '\0';
+    fclose(file);
+    return strstr(all, text) != NULL;
+}
+
+static void test_export(void)
+{
+    struct rlimit limit, few;
+
+    is_int(export(1), 0, "an export to several files");
+    ok(there("back/model.safetensors.index.json"), "with an index");
+    ok(says("\"eos_token_id\": null"), "and without the end of texts of another vocabulary");
+    /* What cannot be replaced: a directory with something in it. */
+    unlink(path_of("back/model-00002-of-00012.safetensors"));
+    mkdir(path_of("back/model-00002-of-00012.safetensors"), 0777);
+    write_text("back/model-00002-of-00012.safetensors/x", "");
+    is_int(export(1), -1, "one that fails when the first file has its new name");
+    ok(!there("back/model.safetensors.index.json"), "no index tells of old and new files together");
+    clear("back");
+    is_int(export(INT64_MAX), 0, "an export to one file");
+    is_int(export(1), 0, "to several in its place");
+    ok(!there("back/model.safetensors"), "the one file is gone");
+    write_text("back/model-00001-of-00003.safetensors.new", "of one that was killed");
+    write_text("back/model-00001-of-00003.safetensors.old", "of somebody else");
+    is_int(export(INT64_MAX), 0, "and back");
+    ok(!there("back/model-00001-of-00003.safetensors.new"), "with what another began");
+    ok(there("back/model-00001-of-00003.safetensors.old"), "and without what is not ours");
+    ok(there("back/model.safetensors") && !there("back/model.safetensors.index.json") &&
+           !there("back/model-00002-of-00012.safetensors"),
+       "nothing of the several is left");
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        few = limit;
+        few.rlim_cur = 10;
+        setrlimit(RLIMIT_NOFILE, &few);
+        is_int(export(1), 0, "more files than the soft limit allows");
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+/* Nodes write to parts of the same page of a file, which NFS keeps apart only where nobody reads.
+ */
+static void test_writers(void)
+{
+    struct hf_file file = {.name = "model.safetensors", .fd = -1};
+    struct hf_files files = {.list = &file, .count = 1};
+
+    for (int create = 1; create >= 0; create--) {
+        ok(hf_files_open(&files, path_of("in"), create, &err) == 0 &&
+               (fcntl(file.fd, F_GETFL) & O_ACCMODE) == O_WRONLY,
+           "files are only written to, %s", create ? "where they are made" : "by the others, too");
+        ok(hf_files_close(&files, &err) == 0, "and closed");
+    }
+}
+
+int main(void)
+{
+    if (!mkdtemp(scratch))
+        return skip_all("no directory for files");
+    mkdir(path_of("in"), 0777);
+    test_configs();
+    test_tensors();
+    test_index();
+    test_export();
+    test_writers();
+    directory_remove(scratch, NULL, &err);
+    return done_testing();
+}

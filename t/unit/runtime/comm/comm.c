@@ -1,0 +1,34 @@
+/* Communication by name: what is refused before any library is opened. */
+#include "comm.h"
+#include "tap.h"
+
+static void test_refused(void)
+{
+    static const struct {
+        const char *name;
+        struct comm_options options;
+        const char *part; /* of the error */
+    } rows[] = {
+        {"gloo", {.size = 2}, "unknown communication backend gloo; use self, mpi or nccl"},
+        {"nccl", {.size = 8}, "cannot determine which node runs rank 0 of 8"},
+        {"nccl", {.size = 2, .master = "host"}, "MASTER_ADDR and MASTER_PORT"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct error err = {.text = ""};
+
+        ok(!comm_open(rows[i].name, &rows[i].options, &err), "%s is refused", rows[i].name);
+        ok(strstr(err.text, rows[i].part) != NULL, "with what to do: %s", err.text);
+    }
+}
+
+int main(void)
+{
+    struct error err;
+    struct comm *comm = comm_open("self", &(struct comm_options){.size = 1}, &err);
+
+    ok(comm != NULL, "one rank needs no address");
+    comm_close(comm);
+    test_refused();
+    return done_testing();
+}

@@ -1,0 +1,364 @@
+#include "fake_products.h"
+#include "cuda.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct fake fake;
+static double now; /* milliseconds */
+
+enum { OFFERED = 3 };
+
+/* --- cuBLASLt: an algorithm is a number and its attributes, a description its epilogue -------- */
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *description,
+                                        cublasComputeType_t compute, cudaDataType_t type)
+{
+    (void)compute;
+    (void)type;
+    *description = calloc(1, sizeof(**description));
+    return *description ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t description)
+{
+    free(description);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
+                                              cublasLtMatmulDescAttributes_t name,
+                                              const void *value, size_t size)
+{
+    if (name == CUBLASLT_MATMUL_DESC_EPILOGUE)
+        memcpy(description->data, value, size);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType_t type,
+                                          uint64_t rows, uint64_t columns, int64_t ld)
+{
+    (void)type;
+    (void)rows;
+    (void)columns;
+    (void)ld;
+    *layout = calloc(1, sizeof(**layout));
+    return *layout ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
+{
+    free(layout);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t name,
+                                                const void *value, size_t size)
+{
+    (void)layout;
+    (void)name;
+    (void)value;
+    (void)size;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference)
+{
+    *preference = calloc(1, sizeof(**preference));
+    return *preference ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)
+{
+    free(preference);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t name,
+                                                    const void *value, size_t size)
+{
+    (void)preference;
+    (void)name;
+    (void)value;
+    (void)size;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
+                                              cublasLtMatmulDesc_t description,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int wanted,
+                                              cublasLtMatmulHeuristicResult_t results[], int *found)
+{
+    (void)handle;
+    (void)description;
+    (void)a;
+    (void)b;
+    (void)c;
+    (void)d;
+    (void)preference;
+    for (*found = 0; *found < wanted && *found < OFFERED; (*found)++) {
+        memset(&results[*found], 0, sizeof(*results));
+        results[*found].algo.data[0] = (uint64_t)(1 + *found);
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t description,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t *algorithm,
+                                       cublasLtMatmulHeuristicResult_t *result)
+{
+    (void)handle;
+    (void)description;
+    (void)a;
+    (void)b;
+    (void)c;
+    (void)d;
+    memset(result, 0, sizeof(*result));
+    return algorithm->data[0] >= 1 && algorithm->data[0] <= OFFERED ? CUBLAS_STATUS_SUCCESS
+                                                                    : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+/* Where an attribute is in the algorithm; 0: nowhere, or its number. */
+static size_t place_of(cublasLtMatmulAlgoConfigAttributes_t name)
+{
+    return name == CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION      ? 1
+           : name == CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID ? 2
+           : name == CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING    ? 3
+                                                           : 0;
+}
+
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algorithm,
+                                                    cublasLtMatmulAlgoConfigAttributes_t name,
+                                                    void *value, size_t size, size_t *written)
+{
+    memcpy(value, &algorithm->data[place_of(name)], size);
+    *written = size;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoConfigSetAttribute(cublasLtMatmulAlgo_t *algorithm,
+                                                    cublasLtMatmulAlgoConfigAttributes_t name,
+                                                    const void *value, size_t size)
+{
+    memcpy(&algorithm->data[place_of(name)], value, size);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCapGetAttribute(const cublasLtMatmulAlgo_t *algorithm,
+                                                 cublasLtMatmulAlgoCapAttributes_t name,
+                                                 void *value, size_t size, size_t *written)
+{
+    int32_t most = 1;
+
+    (void)algorithm;
+    (void)name;
+    memcpy(value, &most, size);
+    *written = size;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static int is_neighbour(const cublasLtMatmulAlgo_t *algorithm)
+{
+    return algorithm->data[1] || algorithm->data[2] || algorithm->data[3];
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t description,
+                              const void *alpha, const void *a, cublasLtMatrixLayout_t layout_a,
+                              const void *b, cublasLtMatrixLayout_t layout_b, const void *beta,
+                              const void *c, cublasLtMatrixLayout_t layout_c, void *d,
+                              cublasLtMatrixLayout_t layout_d,
+                              const cublasLtMatmulAlgo_t *algorithm, void *workspace, size_t bytes,
+                              cudaStream_t stream)
+{
+    int odd = fake.epilogue == 0 || (int)description->data[0] == fake.epilogue;
+
+    (void)handle;
+    (void)alpha;
+    (void)a;
+    (void)layout_a;
+    (void)b;
+    (void)layout_b;
+    (void)beta;
+    (void)c;
+    (void)layout_c;
+    (void)d;
+    (void)layout_d;
+    (void)bytes;
+    (void)stream;
+    fake.products++;
+    now += 1;
+    if (odd && (fake.fails || (fake.fails_in_layers && workspace != fake.for_gemms)))
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    if (odd && fake.breaks && is_neighbour(algorithm))
+        fake.broken = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* --- CUDA: an event is a time --------------------------------------------------------------- */
+
+static cudaError_t status(void)
+{
+    return fake.broken ? cudaErrorIllegalAddress : cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event)
+{
+    *event = calloc(1, sizeof(double));
+    return *event ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    free(event);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    (void)stream;
+    memcpy(event, &now, sizeof(now));
+    return status();
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    (void)event;
+    return status();
+}
+
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to)
+{
+    *milliseconds = (float)(*(double *)(void *)to - *(double *)(void *)from);
+    return status();
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    (void)stream;
+    return status();
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    return cudaSuccess;
+}
+
+const char *cudaGetErrorString(cudaError_t number)
+{
+    return number ? "an illegal memory access was encountered" : "no error";
+}
+
+cudaError_t cudaMalloc(void **memory, size_t bytes)
+{
+    *memory = fake.no_memory ? NULL : malloc(bytes);
+    return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+cudaError_t cudaFree(void *memory)
+{
+    free(memory);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream)
+{
+    (void)memory;
+    (void)value;
+    (void)bytes;
+    (void)stream;
+    return cudaSuccess;
+}
+
+/* The fingerprint of all results is the same. */
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+    (void)from;
+    (void)kind;
+    (void)stream;
+    memset(to, 0, bytes);
+    return cudaSuccess;
+}
+
+/* --- The device and its kernels -------------------------------------------------------------- */
+
+void cuda_fail_text(struct cuda_device *device, const char *text)
+{
+    (void)device;
+    (void)text;
+    fake.failures++;
+}
+
+void kernel_activation(cudaStream_t stream, enum activation activation, enum device_type type,
+                       int64_t count, const void *x, void *y)
+{
+    (void)stream;
+    (void)activation;
+    (void)type;
+    (void)count;
+    (void)x;
+    (void)y;
+    now += 1;
+}
+
+size_t kernel_column_sums_workspace(int64_t rows, int64_t cols, int processors)
+{
+    (void)rows;
+    (void)processors;
+    return (size_t)cols * sizeof(float);
+}
+
+void kernel_column_sums(cudaStream_t stream, enum activation activation, enum device_type type,
+                        int64_t rows, int64_t cols, const void *x, const void *pre, void *y,
+                        float *out, int accumulate, float *workspace, int processors)
+{
+    (void)stream;
+    (void)activation;
+    (void)type;
+    (void)rows;
+    (void)cols;
+    (void)x;
+    (void)pre;
+    (void)y;
+    (void)out;
+    (void)accumulate;
+    (void)workspace;
+    (void)processors;
+    now += 1;
+}
+
+void kernel_add_to_fp32(cudaStream_t stream, enum device_type type, int64_t count, const void *x,
+                        float *out, int accumulate)
+{
+    (void)stream;
+    (void)type;
+    (void)count;
+    (void)x;
+    (void)out;
+    (void)accumulate;
+}
+
+void kernel_noise(cudaStream_t stream, enum device_type type, int64_t count, void *out)
+{
+    (void)stream;
+    (void)type;
+    (void)count;
+    (void)out;
+}
+
+void kernel_fingerprint(cudaStream_t stream, enum device_type type, int64_t count, const void *x,
+                        double *out, double *workspace)
+{
+    (void)stream;
+    (void)type;
+    (void)count;
+    (void)x;
+    (void)out;
+    (void)workspace;
+}

@@ -1,0 +1,224 @@
+/* How a linear layer is done is found once and found again, whatever becomes of the file or fails
+ * meanwhile. Products are fakes. */
+#include "cuda.h"
+#include "fake_products.h"
+#include "tap.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { SPLIT, FUSED };
+
+static char directory[64] = "/tmp/megatron-linear.XXXXXX", workspace[64];
+
+struct layer {
+    struct cuda_device device;
+    struct cuda_plan plan;
+    struct error err;
+    int rc;
+};
+
+/* Plan a layer with an activation as a process would that starts now. */
+static void begin(struct layer *l, int deterministic)
+{
+    memset(l, 0, sizeof(*l));
+    l->device.gemm.tuning = tuning_open(directory, "file");
+    l->device.gemm.workspace = workspace;
+    l->device.gemm.candidates = 8;
+    l->device.deterministic = deterministic;
+    l->plan.base.device = &l->device.base;
+    l->plan.base.kind = OPERATION_LINEAR_FORWARD;
+    l->plan.operation.linear = (struct linear_shape){.rows = 16,
+                                                     .in = 8,
+                                                     .out = 8,
+                                                     .types = linear_types(TYPE_BF16),
+                                                     .bias = 1,
+                                                     .activation = ACTIVATION_GELU_TANH};
+    fake.products = fake.failures = fake.broken = 0;
+    fake.for_gemms = workspace;
+    l->rc = cuda_plan_linear(&l->plan, &l->err);
+    if (l->rc == 0)
+        tuning_save(l->device.gemm.tuning, NULL);
+}
+
+static void end(struct layer *l)
+{
+    l->plan.destroy(&l->plan);
+    tuning_destroy(l->device.gemm.tuning);
+}
+
+/* Give all keys in the file that begin with 'key' another value; NULL: none. */
+static void change_file(const char *key, const char *value)
+{
+    char path[128], lines[16][512];
+    int count = 0;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/file", directory);
+    file = fopen(path, "r");
+    while (file && count < 16 && fgets(lines[count], sizeof(lines[count]), file))
+        count++;
+    if (file)
+        fclose(file);
+    file = fopen(path, "w");
+    for (int i = 0; file && i < count; i++) {
+        if (strncmp(lines[i], key, strlen(key)) != 0)
+            fputs(lines[i], file);
+        else if (value)
+            fprintf(file, "%.*s %s\n", (int)strcspn(lines[i], " "), lines[i], value);
+    }
+    if (file)
+        fclose(file);
+}
+
+static void remove_file(void)
+{
+    char path[128];
+
+    snprintf(path, sizeof(path), "%s/file", directory);
+    unlink(path);
+}
+
+/* How many lines of the process's choices have 'key' at the beginning and 'end' at the end? */
+static int count_lines(const struct layer *l, const char *key, const char *end)
+{
+    char *text = tuning_text(l->device.gemm.tuning);
+    int count = 0;
+
+    for (char *rest = text, *line; (line = strsep(&rest, "\n")) != NULL;)
+        count += strncmp(line, key, strlen(key)) == 0 && strlen(line) > strlen(end) &&
+                 strcmp(line + strlen(line) - strlen(end), end) == 0;
+    free(text);
+    return count;
+}
+
+static int variant_of(const struct layer *l)
+{
+    char *text = tuning_text(l->device.gemm.tuning), *line = strstr(text, "linear");
+    int variant = line ? atoi(strchr(line, ' ')) : -1;
+
+    free(text);
+    return variant;
+}
+
+static void test_found_again(void)
+{
+    static const struct {
+        const char *key, *value, *name;
+        int again; /* is it timed? */
+    } rows[] = {
+        {"none", NULL, "an undamaged file", 0},
+        {"gemm", NULL, "products that are lost", 1},
+        {"gemm", "trying", "products that somebody tried", 1},
+        {"gemm", "00ff", "products that cannot be read", 1},
+        {"linear", "9", "a layer that is unknown", 1},
+        {"linear", "x", "a layer that cannot be read", 1},
+    };
+    struct layer l;
+
+    begin(&l, 0);
+    ok(l.rc == 0 && fake.products > 0, "the first start times");
+    is_int(variant_of(&l), FUSED, "and finds the epilogue");
+    end(&l);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        change_file(rows[i].key, rows[i].value);
+        begin(&l, 0);
+        ok(l.rc == 0 && (fake.products > 0) == rows[i].again, "%s: timed %s", rows[i].name,
+           rows[i].again ? "again" : "once");
+        is_int(variant_of(&l), FUSED, "  and the same is found");
+        end(&l);
+        begin(&l, 0);
+        is_int(l.rc == 0 ? fake.products : -1, 0, "  the next start finds it all");
+        end(&l);
+    }
+}
+
+static void test_breakdown(int epilogue, const char *name)
+{
+    static const char sentence[] = "crashed on the GPU; start again; it will be skipped";
+    struct layer l;
+
+    remove_file();
+    fake.epilogue = epilogue;
+    fake.breaks = 1;
+    begin(&l, 0);
+    ok(l.rc == -1 && strstr(l.err.text, sentence), "the GPU breaks down over %s", name);
+    diag("%s", l.err.text);
+    end(&l);
+    begin(&l, 0);
+    is_int(l.rc, 0, "  once");
+    ok(count_lines(&l, "gemm", "?") == 1 && count_lines(&l, "linear", "?") == 1,
+       "  what is found without what broke it is marked");
+    end(&l);
+    fake.breaks = fake.epilogue = 0;
+}
+
+/* A way that fails is left out, and no more than that. */
+static void test_failure(void)
+{
+    struct layer l;
+
+    remove_file();
+    fake.epilogue = CUBLASLT_EPILOGUE_GELU_BIAS;
+    fake.fails_in_layers = 1;
+    begin(&l, 0);
+    is_int(l.rc, 0, "an epilogue that fails in the layer");
+    is_int(variant_of(&l), SPLIT, "  is left out");
+    is_int(fake.failures, 0, "  and is no failure of the device");
+    end(&l);
+    remove_file();
+    fake.fails_in_layers = 0;
+    fake.fails = 1;
+    begin(&l, 0);
+    is_int(l.rc, 0, "one that never runs");
+    is_int(variant_of(&l), SPLIT, "  is left out, too");
+    is_int(count_lines(&l, "gemm", ""), 1, "  and no algorithm is remembered for it");
+    end(&l);
+    remove_file();
+    fake.epilogue = 0;
+    begin(&l, 0);
+    ok(l.rc == -1 && strstr(l.err.text, "none of cuBLASLt's kernels for the product"),
+       "where all fail that is said");
+    diag("%s", l.err.text);
+    end(&l);
+    fake.fails = 0;
+}
+
+/* Without memory for trials. */
+static void test_no_memory(void)
+{
+    struct layer l;
+
+    for (int deterministic = 0; deterministic < 2; deterministic++) {
+        remove_file();
+        fake.no_memory = 1;
+        begin(&l, deterministic);
+        ok(l.rc == 0 && fake.products == 0, "without memory nothing is timed");
+        is_int(count_lines(&l, "gemm", "?"), deterministic, "  the product is known afterwards");
+        is_int(count_lines(&l, "linear", "?"), deterministic, "  and so is the layer");
+        end(&l);
+        fake.no_memory = 0;
+        begin(&l, deterministic);
+        is_int(l.rc == 0 && fake.products == 0, deterministic,
+               "  to be the same next time if it must be");
+        end(&l);
+    }
+}
+
+int main(void)
+{
+    char path[128];
+
+    if (!mkdtemp(directory))
+        return skip_all("no temporary directory");
+    test_found_again();
+    test_breakdown(CUBLASLT_EPILOGUE_BIAS, "a product");
+    test_breakdown(CUBLASLT_EPILOGUE_GELU_BIAS, "one with an activation");
+    test_failure();
+    test_no_memory();
+    remove_file();
+    snprintf(path, sizeof(path), "%s/.tuning.lock", directory);
+    unlink(path);
+    rmdir(directory);
+    return done_testing();
+}

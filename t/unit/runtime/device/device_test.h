@@ -1,0 +1,109 @@
+/* What the tests of a device share: tensors of drawn numbers, comparisons, plans, and gradients by
+ * finite differences. Where the device fails at any of it, "Bail out!" ends the program. */
+#ifndef MEGATRON_DEVICE_TEST_H
+#define MEGATRON_DEVICE_TEST_H
+
+#include "device.h"
+
+/* What is tested; set by main() before any case. */
+extern struct device *device;
+extern struct device_stream *stream;
+extern enum device_type type;
+extern int deterministic, unfused; /* how the device was opened */
+
+/* Memory of the device; to be released by device_release. */
+void *allocate(size_t bytes);
+void *upload(const void *from, size_t bytes);
+
+/* Copy and wait. */
+void transfer(void *to, const void *from, size_t bytes, enum device_copy direction);
+
+/* Round 'n' doubles to the type 'as'. */
+void encode(enum device_type as, const double *from, void *to, int64_t n);
+
+/* Doubles on the host, 'as' on the device. */
+struct tensor {
+    int64_t n;
+    enum device_type as;
+    double *v; /* what the reference computes with; rounded to the type */
+    void *d;   /* on the device */
+};
+
+/* Normal numbers times 'scale', plus 'offset', drawn after those of the tensors before. tensor() is
+ * one of the tested type. */
+struct tensor tensor_as(enum device_type as, int64_t n, double scale, double offset);
+struct tensor tensor(int64_t n, double scale);
+void tensor_free(struct tensor *t);
+
+/* As many rows as it takes to fill a GPU; fewer on the CPU, which works row by row. */
+int64_t gpu_rows(int64_t rows);
+
+/* Write 'values' to the device. What the reference computes with stays as it is. */
+void tensor_put(const struct tensor *t, const double *values);
+
+/* The values on the device; to be freed. */
+double *download(const struct tensor *t);
+
+/* The share of a value that its error may be. */
+double tolerance_of(enum device_type as);
+/* The least value that the type holds with all its bits; errors of smaller ones are as its. */
+double least_of(enum device_type as);
+
+/* Largest difference relative to the largest value, as a share of what the type allows. */
+void agree(const struct tensor *got, const double *expected, const char *name);
+
+/* The same, each element relative to its own 'size': 0 where nothing may be written. */
+void agree_each(const struct tensor *got, const double *expected, const double *size,
+                const char *name);
+
+/* Each element within 1e-4, relative where it is above 1, whatever the type: for what stays in fp32
+ * beside 16-bit elements. */
+void agree_closely(const struct tensor *got, const double *expected, const char *name);
+
+struct device_plan *plan(const struct operation *operation);
+
+/* A step with iteration 5, seed 99 and loss scale 2; to be released by device_release. */
+struct step_state *state_on_device(void);
+struct step_state state_read(const struct step_state *on_device);
+
+/* Gradients: finite differences of sum(weight * output) in double precision. */
+struct probe {
+    void (*forward)(void *context, double *out);
+    void *context;
+    const double *weight; /* gradient of the output */
+    int64_t outputs;
+};
+
+/* Elements that finite differences are taken of. */
+enum { FEW = 1000 };
+
+/* The gradient by 'x', which 'forward' reads through its context; to be freed. */
+double *difference(const struct probe *probe, double *x, int64_t n);
+void gradient_agrees(const struct probe *probe, struct tensor *x, const struct tensor *got,
+                     const char *name);
+
+/* The same where the device added to what was there. */
+void gradient_added(const struct probe *probe, struct tensor *x, const struct tensor *got,
+                    const char *name);
+
+double activation_reference(enum activation activation, double x);
+
+/* Factor of an element in the step of state_on_device(): 0 where it is dropped. */
+double dropout_reference(double p, uint32_t purpose, uint64_t element);
+
+/* The cases of each file. */
+void linear_cases(void);
+void norm_cases(void);
+void attention_cases(void);
+void row_cases(void);
+void loss_cases(void);
+void optimizer_cases(void);
+void element_cases(void);
+void step_cases(void);
+void wide_attention_cases(void);
+void attention_dropout_cases(void);
+void attention_end_cases(void);
+void linear_erf_cases(void);
+void activation_cases(void);
+
+#endif

@@ -1,0 +1,123 @@
+/* The optimizer: Adam, the norm of the gradient, and the state of a step. */
+#include "device_test.h"
+#include "tap.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static void test_adam(int64_t count, int64_t decayed, int separate, int skip)
+{
+    struct operation op = {.kind = OPERATION_ADAM,
+                           .adam = {count, decayed, 0.9, 0.95, 1e-8, separate ? type : TYPE_FP32}};
+    struct tensor grad = tensor_as(TYPE_FP32, count, 1, 0),
+                  master = tensor_as(TYPE_FP32, count, 1, 0);
+    struct tensor m1 = tensor_as(TYPE_FP32, count, 0.1, 0),
+                  m2 = tensor_as(TYPE_FP32, count, 0, 0.01);
+    struct tensor weights = tensor_as(separate ? type : TYPE_FP32, count, 1, 0);
+    struct step_state state = {.lr = 0.01f,
+                               .weight_decay = 0.1f,
+                               .grad_factor = 0.5f,
+                               .correction1 = (float)(1 - pow(0.9, 3)),
+                               .correction2 = (float)(1 - pow(0.95, 3)),
+                               .skip = skip};
+    struct step_state *state_d = upload(&state, sizeof(state));
+    double *e = malloc((size_t)count * sizeof(double)),
+           *e1 = malloc((size_t)count * sizeof(double));
+    struct device_plan *p = plan(&op);
+
+    for (int64_t i = 0; i < count; i++) {
+        double g = grad.v[i] * 0.5, a = 0.9 * m1.v[i] + 0.1 * g, b = 0.95 * m2.v[i] + 0.05 * g * g;
+        double update = a / (1 - pow(0.9, 3)) / (sqrt(b / (1 - pow(0.95, 3))) + 1e-8);
+
+        e[i] = master.v[i] * (i < decayed ? 1 - 0.01 * 0.1 : 1) - 0.01 * update;
+        e1[i] = a;
+    }
+    run_adam(p, stream,
+             &(struct adam_operands){.grad = grad.d,
+                                     .master = master.d,
+                                     .moment1 = m1.d,
+                                     .moment2 = m2.d,
+                                     .weights = separate ? weights.d : NULL,
+                                     .state = state_d});
+    agree(&master, skip ? master.v : e, skip ? "a skipped step changes nothing" : "Adam");
+    agree(&m1, skip ? m1.v : e1, "first moment");
+    if (separate)
+        agree(&weights, skip ? weights.v : e, "the copy of the weights");
+    plan_destroy(p);
+    free(e), free(e1);
+    device_release(device, state_d);
+    tensor_free(&grad), tensor_free(&master), tensor_free(&m1), tensor_free(&m2);
+    tensor_free(&weights);
+}
+
+static void test_square_sum(int64_t count)
+{
+    struct operation op = {.kind = OPERATION_SQUARE_SUM, .square_sum = {count}};
+    struct tensor x = tensor_as(TYPE_FP32, count, 1, 0);
+    double start = 3, expected = 3, got, *sum = upload(&start, sizeof(start));
+    struct device_plan *p = plan(&op);
+
+    for (int64_t i = 0; i < count; i++)
+        expected += x.v[i] * x.v[i];
+    run_square_sum(p, stream, &(struct square_sum_operands){x.d, sum});
+    transfer(&got, sum, sizeof(got), COPY_TO_HOST);
+    ok(fabs(got - expected) < 1e-9 * expected, "sum of squares of %lld", (long long)count);
+    plan_destroy(p);
+    device_release(device, sum);
+    tensor_free(&x);
+}
+
+void step_cases(void)
+{
+    struct step_rules rules = {.lr = 1,
+                               .min_lr = 0.1,
+                               .style = LR_LINEAR,
+                               .warmup_samples = 10,
+                               .decay_samples = 110,
+                               .beta1 = 0.9,
+                               .beta2 = 0.95,
+                               .clip = 1,
+                               .dynamic_scale = 1,
+                               .min_scale = 1,
+                               .scale_window = 2,
+                               .hysteresis = 2};
+    struct step_state begin = {.samples = 10, .loss_scale = 4294967296.0f, .hysteresis = 2}, now;
+    /* Norm of each step (Inf: overflow) and the loss scale after it, as a power of two. */
+    static const struct {
+        double norm;
+        int scale;
+    } rows[] = {{INFINITY, 32}, {NAN, 31},      {INFINITY, 30}, {1, 30},
+                {1, 31},        {INFINITY, 31}, {INFINITY, 30}};
+    struct step_state *state = upload(&begin, sizeof(begin));
+    struct device_plan *clip, *end;
+    struct operation op = {.kind = OPERATION_STEP, .step = {rules, STEP_CLIP}};
+
+    clip = plan(&op);
+    op.step.phase = STEP_END;
+    end = plan(&op);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        now = state_read(state);
+        now.norm_squared = rows[i].norm * rows[i].norm * pow((double)now.loss_scale, 2);
+        transfer(state, &now, sizeof(now), COPY_TO_DEVICE);
+        run_step(clip, stream, &(struct step_operands){state});
+        run_step(end, stream, &(struct step_operands){state});
+        now = state_read(state);
+        ok(now.loss_scale == ldexp(1, rows[i].scale), "loss scale 2^%d after step %zu",
+           rows[i].scale, i + 1);
+    }
+    ok(now.taken == 2 && now.skipped == 5 && now.adam_step == 2, "steps taken and skipped");
+    ok(now.scheduled_samples == 20 && fabs(now.lr - 0.91) < 1e-6, "lr of the schedule");
+    ok(now.correction1 == (float)(1 - pow(0.9, 3)) && now.correction2 == (float)(1 - pow(0.95, 3)),
+       "corrections of the next update, by the steps taken");
+    plan_destroy(clip), plan_destroy(end);
+    device_release(device, state);
+}
+
+void optimizer_cases(void)
+{
+    test_adam(1000, 700, 1, 0);
+    test_adam(40000, 20000, 0, 0);
+    test_adam(300, 0, 1, 1);
+    test_square_sum(5);
+    test_square_sum(100000);
+}
