@@ -24,7 +24,7 @@ static const struct option table[] = {
     {"language-model", OPTION_TEXT, AT(model), "FILE",
      "count languages with this fastText model (lid.176.bin or .ftz)", NULL, 0, 0},
     {"no-duplicates", OPTION_UNFLAG, AT(duplicates), NULL,
-     "do not count equal texts, which means to read the input twice", NULL, 0, 0},
+     "do not count equal texts; the input is then read once, not twice", NULL, 0, 0},
     TOKENIZER_OPTIONS(struct words, tokenizer),
     DATA_WORK_OPTIONS(struct words, common),
     DATA_END,
