@@ -1,5 +1,6 @@
 #include "config.h"
 #include "commands.h"
+#include "data_common.h"
 #include "indexed.h"
 #include "option.h"
 #include "tokenizer.h"
@@ -32,7 +33,9 @@ static void print_help(void)
 {
     printf("Usage: megatron data inspect PREFIX... [OPTION...]\n"
            "       megatron data verify PREFIX...\n"
-           "Inspect or verify .bin and .idx files. PREFIX is their name without .bin or .idx.\n");
+           "       megatron data filter|dedup|decontaminate|mix|merge|stats [OPTION...]\n"
+           "Inspect or verify .bin and .idx files (PREFIX is their name without .bin or .idx), or\n"
+           "clean, deduplicate, mix, merge and measure corpora (each action has its own --help).\n");
     options_print(table, stdout);
     printf("\n"
            "See megatron-data(1).\n");
@@ -309,7 +312,9 @@ static int run_action(const char *verb, const struct data_options *options,
     int inspecting = strcmp(verb, "inspect") == 0, rc = 0;
 
     if (!inspecting && strcmp(verb, "verify") != 0)
-        return error_set_code(err, ERROR_USAGE, "unknown action %.100s; use inspect or verify",
+        return error_set_code(err, ERROR_USAGE,
+                              "unknown action %.100s; use inspect, verify, filter, dedup, "
+                              "decontaminate, mix, merge or stats",
                               verb);
     if (result->word_count == 0)
         return error_set_code(
@@ -343,6 +348,8 @@ static int run_data(int argc, const char *const *argv, struct error *err)
         print_help();
         return 0;
     }
+    if (data_command_find(verb))
+        return data_command_run(data_command_find(verb), argc - 1, argv + 1, err);
     rc = options_parse(table, &options, argc - 1, argv + 1, &result, err);
     if (rc == 0 && result.help)
         print_help();
@@ -354,6 +361,6 @@ static int run_data(int argc, const char *const *argv, struct error *err)
 
 const struct command command_data = {
     .name = "data",
-    .summary = "inspect and verify .bin and .idx files",
+    .summary = "clean, deduplicate, mix, merge, inspect and verify corpora",
     .run = run_data,
 };

@@ -34,6 +34,7 @@ enum rng_purpose {
     RNG_MOCK_DATA = 6 << 16,
     RNG_TEST = 7 << 16,
     RNG_SAMPLING = 8 << 16, /* tokens of generated texts */
+    RNG_CURATE = 16 << 16,  /* hash functions and the order of documents in megatron data */
 };
 
 struct rng_block {

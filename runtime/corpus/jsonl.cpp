@@ -189,7 +189,7 @@ static document_fault take_string(jsonl &state, value &from, wanted &to)
         }
         state.room->at = (char *)out;
     }
-    to.texts.push_back({text, (size_t)(state.room->at - text)});
+    to.texts.push_back({text, (size_t)(state.room->at - text), raw.data(), end + 1});
     return FAULT_NONE;
 }
 

@@ -37,6 +37,8 @@ enum { JSONL_DEPTH = 512, JSONL_PADDING = 64 };
 struct jsonl_text {
     const char *data;
     size_t size;
+    const char *raw; /* the string as it is in the line, with its quotes */
+    size_t raw_size;
 };
 
 struct jsonl;

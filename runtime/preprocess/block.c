@@ -57,7 +57,7 @@ static int encode_record(struct block_encoder *with, struct block *block,
                          const struct record *record, struct error *err)
 {
     const struct preprocess_config *config = with->config;
-    struct jsonl_text text = {record->data, record->size};
+    struct jsonl_text text = {.data = record->data, .size = record->size};
     size_t key;
     enum document_fault fault = document_check(config, with->tokenizer, with->jsonl, record, &key);
 

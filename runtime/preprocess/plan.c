@@ -57,13 +57,13 @@ static int64_t piece_begin(int64_t size, int64_t number, int64_t pieces)
     return (int64_t)((__int128)size * number / pieces);
 }
 
-static int cut_files(struct plan *plan, const struct preprocess_config *config, int64_t target)
+static int cut_files(struct plan *plan, enum record_mode mode, int64_t target)
 {
     for (size_t i = 0; i < plan->files.count; i++) {
         const struct corpus_file *file = &plan->files.items[i];
         int64_t pieces = 1;
 
-        if (file->size > target && record_mode_cuts(config->mode) &&
+        if (file->size > target && record_mode_cuts(mode) &&
             source_can_cut(file->path, file->codec, file->size))
             pieces = (file->size + target - 1) / target;
         for (int64_t k = 0; k < pieces; k++) {
@@ -196,6 +196,18 @@ static int put_identity(struct bytes *bytes, const struct plan *plan,
     return bytes->failed ? error_set(err, "out of memory") : 0;
 }
 
+int plan_cut(struct plan *plan, enum record_mode mode, int64_t chunk_bytes, int64_t *target,
+             struct error *err)
+{
+    plan->input_bytes = 0;
+    for (size_t i = 0; i < plan->files.count; i++)
+        plan->input_bytes += plan->files.items[i].size;
+    *target = chunk_size(plan->input_bytes, chunk_bytes);
+    if (cut_files(plan, mode, *target) < 0 || group_segments(plan, *target) < 0)
+        return error_set(err, "out of memory for the plan of %zu files", plan->files.count);
+    return 0;
+}
+
 int plan_make(struct plan *plan, const struct preprocess_config *config,
               const struct tokenizer *tokenizer, struct error *err)
 {
@@ -205,13 +217,9 @@ int plan_make(struct plan *plan, const struct preprocess_config *config,
 
     memset(plan, 0, sizeof(*plan));
     if (corpus_files_find(&plan->files, config->inputs, config->input_count, config->output_prefix,
-                          err) < 0)
+                          err) < 0 ||
+        plan_cut(plan, config->mode, config->chunk_bytes, &target, err) < 0)
         return -1;
-    for (size_t i = 0; i < plan->files.count; i++)
-        plan->input_bytes += plan->files.items[i].size;
-    target = chunk_size(plan->input_bytes, config->chunk_bytes);
-    if (cut_files(plan, config, target) < 0 || group_segments(plan, target) < 0)
-        return error_set(err, "out of memory for the plan of %zu files", plan->files.count);
     rc = put_identity(&bytes, plan, config, tokenizer, err);
     bytes_put_u64(&bytes, (uint64_t)target);
     plan->identity = checksum_seeded(bytes.data, bytes.size, 1);

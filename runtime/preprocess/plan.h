@@ -33,6 +33,11 @@ int plan_make(struct plan *plan, const struct preprocess_config *config,
               const struct tokenizer *tokenizer, struct error *err);
 void plan_clear(struct plan *plan);
 
+/* Cut the files in 'plan' into segments and chunks of about 'chunk_bytes' on disk (0: by the size
+ * of the input); '*target' becomes the size that was used. The identity is the caller's. */
+int plan_cut(struct plan *plan, enum record_mode mode, int64_t chunk_bytes, int64_t *target,
+             struct error *err);
+
 int plan_write(const struct plan *plan, const char *path, struct error *err);
 /* Returns 0; 1 if there is no complete plan at 'path'; -1 on error. */
 int plan_read(struct plan *plan, const char *path, struct error *err);

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `megatron data filter`: documents that keep the rules, in a wanted language, with addresses
+ * masked. */
+#ifndef MEGATRON_CURATE_FILTER_H
+#define MEGATRON_CURATE_FILTER_H
+
+#include "curate.h"
+#include "pii.h"
+#include "rules.h"
+
+struct filter_config {
+    struct curate_config base;
+    struct rules rules;
+    const char *model; /* of fastText; NULL: languages are not looked at */
+    const char *const *languages;
+    size_t language_count; /* 0: any */
+    int add_language;
+    struct pii pii;
+};
+
+int filter_run(struct filter_config *config, struct error *err);
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hashes of documents in sections by bucket (sections.h): equal hashes meet in one bucket. */
+#ifndef MEGATRON_CURATE_SPREAD_H
+#define MEGATRON_CURATE_SPREAD_H
+
+#include "sections.h"
+
+enum { SPREAD_RUN = 4 << 20 }; /* entries in memory at once */
+
+struct spread_entry {
+    uint64_t hash;
+    uint32_t check; /* further bits of the same */
+    uint32_t document;
+};
+
+struct spread;
+
+/* Begin the file "hashes-N" of the job. */
+struct spread *spread_create(struct curate_job *job, size_t buckets, struct error *err);
+int spread_add(struct spread *spread, const struct spread_entry *entry, struct error *err);
+int spread_finish(struct spread *spread, struct error *err);
+void spread_abandon(struct spread *spread);
+
+#endif
