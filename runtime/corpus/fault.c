@@ -13,6 +13,13 @@ const char *document_fault_text(enum document_fault fault)
         [FAULT_TYPE] = "neither a string nor a list of strings under a key",
         [FAULT_LENGTH] = "longer than --max-line-bytes",
         [FAULT_IDS] = "not ids below the vocabulary's size with single spaces between them",
+        [FAULT_XML] = "the XML of the page is broken",
+        [FAULT_CUT] = "the page is not closed",
+        [DOCUMENT_REDIRECT] = "redirects",
+        [DOCUMENT_NAMESPACE] = "pages of other namespaces",
+        [DOCUMENT_MODEL] = "pages that are not wikitext",
+        [DOCUMENT_DISAMBIGUATION] = "disambiguation pages",
+        [DOCUMENT_SHORT] = "pages without enough text",
     };
 
     return texts[fault];

@@ -25,7 +25,16 @@ enum document_fault {
     FAULT_TYPE,      /* under a wanted key there is neither a string nor a list of strings */
     FAULT_LENGTH,    /* longer than allowed (not found here) */
     FAULT_IDS,       /* no text for a tokenizer that takes ids (not found here) */
-    FAULT_COUNT
+    FAULT_XML,       /* a page of a dump whose elements are not what they should be */
+    FAULT_CUT,       /* a page that is not closed */
+    /* From here on nothing is wrong: pages that the options leave out. */
+    DOCUMENT_REDIRECT,
+    DOCUMENT_NAMESPACE,
+    DOCUMENT_MODEL, /* its content is not wikitext */
+    DOCUMENT_DISAMBIGUATION,
+    DOCUMENT_SHORT,
+    FAULT_COUNT,
+    FAULT_BROKEN_END = DOCUMENT_REDIRECT
 };
 
 /* For the user: "not valid JSON". */
