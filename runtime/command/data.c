@@ -1,5 +1,6 @@
 #include "config.h"
 #include "commands.h"
+#include "data_extract.h"
 #include "indexed.h"
 #include "option.h"
 #include "tokenizer.h"
@@ -34,6 +35,7 @@ static void print_help(void)
            "       megatron data verify PREFIX...\n"
            "Look at .bin and .idx files; PREFIX is their name without .bin and .idx.\n");
     options_print(table, stdout);
+    data_extract_help();
     printf("\nSee megatron-data(1).\n");
 }
 
@@ -304,7 +306,7 @@ static int run_words(const char *verb, const struct words *words,
     int inspecting = strcmp(verb, "inspect") == 0, rc = 0;
 
     if (!inspecting && strcmp(verb, "verify") != 0)
-        return error_set(err, "%.100s is unknown; use inspect or verify", verb);
+        return error_set(err, "%.100s is unknown; use inspect, verify or extract", verb);
     if (result->word_count == 0)
         return error_set(err, "%s what? Name the files without .bin and .idx", verb);
     if (inspecting && words->document >= 0 && !words->ids) {
@@ -335,6 +337,8 @@ static int run_data(int argc, const char *const *argv, struct error *err)
         print_help();
         return 0;
     }
+    if (strcmp(verb, "extract") == 0)
+        return data_extract(argc - 1, argv + 1, err);
     rc = options_parse(table, &words, argc - 1, argv + 1, &result, err);
     if (rc == 0 && result.help)
         print_help();
@@ -346,6 +350,6 @@ static int run_data(int argc, const char *const *argv, struct error *err)
 
 const struct command command_data = {
     .name = "data",
-    .summary = "look at .bin and .idx files and check them",
+    .summary = "look at .bin and .idx files, extract Wikipedia dumps",
     .run = run_data,
 };

@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "part.h"
 #include "preprocess.h"
+#include "wiki_words.h"
 #include "world.h"
 
 #include <signal.h>
@@ -16,6 +17,8 @@ struct words {
     const char *output_prefix, *lang;
     int64_t workers, partitions, log_interval, max_documents, max_line, shards, chunk, lease;
     struct tokenizer_config tokenizer;
+    struct wiki_words wiki;
+    int detokenize;
 };
 
 #define AT(field) offsetof(struct words, field)
@@ -27,13 +30,17 @@ static const struct option table[] = {
     {"json-keys", OPTION_LIST, AT(json_keys), "KEY...",
      "members to take, one output each; a.b is member b of a (default: text)", NULL, 0, 0},
     {"input-format", OPTION_CHOICE, AT(mode), "FORMAT",
-     "json (default); or text: lines, blank-lines, titles, files",
-     "json|lines|blank-lines|titles|files", 0, 0},
+     "json (default), mediawiki (a dump: recognized by itself); or text: lines, blank-lines, "
+     "titles, files",
+     "json|lines|blank-lines|titles|files|mediawiki", 0, 0},
+    {"detokenize", OPTION_FLAG, AT(detokenize), NULL,
+     "with titles: undo the spaces of wikitext-103 (1 @,@ 500 becomes 1,500)", NULL, 0, 0},
     {"max-line-bytes", OPTION_BYTES, AT(max_line), "SIZE",
      "longer documents are skipped (default: 64M)", NULL, 1024, 1 << 30},
     {"max-documents", OPTION_INT, AT(max_documents), "N", "stop after N documents", NULL, 1,
      INT64_MAX},
     {"strict", OPTION_FLAG, AT(strict), NULL, "stop at the first broken document", NULL, 0, 0},
+    WIKI_OPTIONS(struct words, wiki),
     TOKENIZER_OPTIONS(struct words, tokenizer),
     {"append-eod", OPTION_FLAG, AT(append_eod), NULL, "end each document with its end token", NULL,
      0, 0},
@@ -106,6 +113,10 @@ static int check_words(const struct words *words, const struct options_result *r
                               "lists of sentences, which become one sequence each");
     if (words->mode != RECORD_JSON && options_given(result, "json-keys"))
         return error_set(err, "--json-keys has no meaning for text");
+    if (words->mode != RECORD_PAGE && wiki_words_given(result, err) < 0)
+        return -1;
+    if (words->detokenize && words->mode != RECORD_TITLE)
+        return error_set_code(err, ERROR_USAGE, "--detokenize requires --input-format titles");
     return check_keys(&words->json_keys, err);
 }
 
@@ -126,6 +137,7 @@ static int run_words(const struct words *words, struct error *err)
         .keys = json_keys ? words->json_keys.items : text,
         .key_count = json_keys ? words->json_keys.count : 1,
         .mode = (enum record_mode)words->mode,
+        .detokenize = words->detokenize,
         .output_prefix = words->output_prefix,
         .tokenizer = words->tokenizer,
         .append_eod = words->append_eod,
@@ -143,6 +155,8 @@ static int run_words(const struct words *words, struct error *err)
     };
     struct world world;
 
+    if (wiki_words_options(&words->wiki, &config.wiki, err) < 0)
+        return -1;
     /* A limit on file sizes shall be an error of the write, not the end of the process. */
     signal(SIGXFSZ, SIG_IGN);
     if (world_read(&world, err) < 0)
@@ -155,13 +169,18 @@ static int run_words(const struct words *words, struct error *err)
 
 static int run_preprocess(int argc, const char *const *argv, struct error *err)
 {
-    struct words words = {.log_interval = 1000, .max_line = 64 << 20, .shards = 1, .lease = 30};
+    struct words words = {.log_interval = 1000, .max_line = 64 << 20, .shards = 1, .lease = 30,
+                          .wiki = WIKI_WORDS_DEFAULT};
     struct options_result result;
     int rc = options_parse(table, &words, argc, argv, &result, err);
 
     if (rc == 0 && result.help)
         print_help();
-    else if (rc == 0)
+    if (rc == 0 && !result.help && !options_given(&result, "input-format") &&
+        !options_given(&result, "json-keys") &&
+        wiki_words_detect(words.input.items, words.input.count))
+        words.mode = RECORD_PAGE;
+    if (rc == 0 && !result.help)
         rc = check_words(&words, &result, err) < 0 ? -1 : run_words(&words, err);
     options_result_clear(&result);
     free(words.input.items);

@@ -2,7 +2,8 @@
  *
  * The range [begin, end) of a file owns the lines that begin behind its first byte, up to and
  * including the one that begins exactly at the end; the first range of a file also owns the line at
- * its first byte. So each line has one owner, whatever the ranges, and no range must know what the
+ * its first byte. (In a MediaWiki dump a range owns the pages that begin in it, and places are told
+ * in bytes: what is called a line below is a byte there.) So each line has one owner, whatever the ranges, and no range must know what the
  * byte before it is, which in a compressed file would mean decompressing the unit before. */
 #ifndef MEGATRON_CORPUS_RECORDS_H
 #define MEGATRON_CORPUS_RECORDS_H
@@ -18,6 +19,7 @@ enum record_mode {
     RECORD_BLANK, /* documents are separated by blank lines */
     RECORD_TITLE, /* a document begins with a line ` = Title = `, as in wikitext-103 */
     RECORD_FILE,  /* a file is a document */
+    RECORD_PAGE,  /* a document is a <page> of a MediaWiki dump */
 };
 
 /* May a file be read from its middle in this mode? Where records are recognised by more than the
@@ -39,6 +41,9 @@ struct record_block {
     int64_t first_line; /* number of the first line in its segment, from 0 */
     int64_t lines;      /* lines in the block */
     int too_long;       /* the block stands for one record that is longer than allowed; no data */
+    size_t head;        /* of such a record: bytes of its begin that are still at 'data' */
+    int cut;            /* RECORD_PAGE: the file ends in the middle of its data, behind the block */
+    const struct wiki_site *site; /* RECORD_PAGE: what the dump tells of its wiki */
 };
 
 struct record_reader;
@@ -59,9 +64,16 @@ int record_reader_next(struct record_reader *reader, struct record_block *block,
 int64_t record_reader_lines(const struct record_reader *reader, size_t segment);
 
 /* Bytes of the segments passed so far, as they lie on disk; and memory held. */
+
+/* RECORD_PAGE: a sentence about the segment read last, whose file ends too early or whose head is
+ * not as it should be; NULL if all is well. Each is told once. */
+const char *record_reader_flaw(struct record_reader *reader);
+
 int64_t record_reader_passed(const struct record_reader *reader);
 size_t record_reader_memory(const struct record_reader *reader);
 
+/* Bytes of input that the block stands for; of a page that begins before a cut those before it. */
+int64_t record_block_bytes(enum record_mode mode, const struct record_block *block);
 void record_block_clear(struct record_block *block);
 
 /* Step through the records of 'block': '*at' begins with 0. Returns 1 with the record (line ends

@@ -39,10 +39,12 @@ struct part_data {
 
 struct part_fault {
     uint64_t segment; /* of the chunk */
-    uint64_t line;    /* of the segment, from 0 */
+    uint64_t line;    /* of the segment, from 0; of a dump: byte */
     uint32_t fault;   /* enum document_fault */
     uint32_t key;
-    uint64_t shown; /* its line was named when it was met */
+    uint32_t shown; /* its line was named when it was met */
+    uint32_t page;  /* it is a page of a dump */
+    char title[96]; /* of the page, perhaps cut */
 };
 
 /* What a part counts. */
@@ -59,6 +61,11 @@ struct part_totals {
 /* What is wrong, with the key it is about. */
 void part_fault_text(const struct part_fault *fault, const char *const *keys, char *text,
                      size_t size);
+
+/* Where it is: "FILE:7", or 'FILE: page "Title" at byte 700'. 'before' are the lines (or bytes)
+ * before its segment. */
+void part_fault_place(const struct part_fault *fault, const char *path, int64_t before, char *text,
+                      size_t size);
 
 /* Are these documents, from the first of the corpus on, those of a corpus without the key? Either
  * none of the first PART_JUDGED has it, or, at the 'end', none of all; then it is the wrong key,
