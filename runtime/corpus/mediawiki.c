@@ -8,7 +8,7 @@
 
 static const char *find_tag(const char *at, const char *end, const char *tag, size_t length)
 {
-    while (at < end && (at = memmem(at, (size_t)(end - at), tag, length))) {
+    while ((at = wiki_find(at, end, tag))) {
         if (at + length == end || at[length] == '>' || wiki_is_space(at[length]))
             return at;
         at++;
@@ -23,7 +23,7 @@ const char *mediawiki_begin(const char *at, const char *end)
 
 const char *mediawiki_end(const char *at, const char *end)
 {
-    at = at < end ? memmem(at, (size_t)(end - at), "</page>", 7) : NULL;
+    at = wiki_find(at, end, "</page>");
     return at ? at + 7 : NULL;
 }
 

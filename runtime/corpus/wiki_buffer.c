@@ -84,5 +84,15 @@ int wiki_is(struct wiki_span span, const char *lower)
 
 const char *wiki_find(const char *from, const char *end, const char *text)
 {
-    return from < end ? memmem(from, (size_t)(end - from), text, strlen(text)) : NULL;
+    size_t length = strlen(text);
+
+    /* Faster than memmem for texts that begin with a character that is rare. */
+    while (from < end && (from = memchr(from, text[0], (size_t)(end - from)))) {
+        if ((size_t)(end - from) < length)
+            return NULL;
+        if (memcmp(from, text, length) == 0)
+            return from;
+        from++;
+    }
+    return NULL;
 }

@@ -66,6 +66,24 @@ int wiki_is(struct wiki_span span, const char *lower);
 /* The first 'text' in [from, end), or NULL. */
 const char *wiki_find(const char *from, const char *end, const char *text);
 
+/* The first 'a' or 'b' in [at, end), or 'end'. Eight bytes at a time. */
+static inline const char *wiki_scan(const char *at, const char *end, char a, char b)
+{
+    const uint64_t ones = 0x0101010101010101ull, high = 0x8080808080808080ull;
+    uint64_t first = ones * (unsigned char)a, second = ones * (unsigned char)b, word, x, y;
+
+    for (; end - at >= 8; at += 8) {
+        memcpy(&word, at, 8);
+        x = word ^ first;
+        y = word ^ second;
+        if (((x - ones) & ~x & high) | ((y - ones) & ~y & high))
+            break;
+    }
+    while (at < end && *at != a && *at != b)
+        at++;
+    return at;
+}
+
 /* Also what marks something that was dropped (wiki_inline.h). */
 static inline int wiki_is_space(char c)
 {

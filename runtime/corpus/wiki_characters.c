@@ -229,7 +229,11 @@ void wiki_characters(const struct wiki_buffer *in, struct wiki_buffer *out)
     while (writer.at < writer.end && !out->failed) {
         const char *from = writer.at;
 
-        while (writer.at < writer.end && !special[(unsigned char)*writer.at])
+        /* Most spaces are between two characters that mean nothing here. */
+        while (writer.at < writer.end &&
+               (!special[(unsigned char)*writer.at] ||
+                (*writer.at == ' ' && writer.at > from && writer.at + 1 < writer.end &&
+                 !special[(unsigned char)writer.at[1]])))
             writer.at++;
         if (writer.at > from)
             writer.dropped = 0;

@@ -52,7 +52,7 @@ static void find_links(struct wiki_look *look, const struct wiki_buffer *in, int
     const char *end = in->data + in->size;
 
     look->stack.count = cuts->count = 0;
-    for (const char *at = in->data; at + 1 < end; at++) {
+    for (const char *at = in->data; (at = wiki_scan(at, end, '[', ']')) + 1 < end; at++) {
         size_t place = (size_t)(at - in->data), begin;
 
         if (at[0] == '[' && at[1] == '[') {
@@ -454,6 +454,13 @@ static const char special[256] = {
     [' '] = 1, ['\t'] = 1, ['&'] = 1, ['<'] = 1, ['>'] = 1, ['.'] = 1,        ['"'] = 1, [','] = 1,
     [':'] = 1, [')'] = 1,  [']'] = 1, ['_'] = 1, ['\r'] = 1, [(unsigned char)'\xc2'] = 1};
 
+/* A space between two characters that mean nothing: most of them are. */
+static inline int is_plain_space(const char *from, const char *at, const char *end)
+{
+    return *at == ' ' && at > from && at + 1 < end && !special[(unsigned char)at[1]] &&
+           at[-1] != '(' && at[-1] != '[' && at[-1] != '\xab';
+}
+
 static const char *put_dots(const char *at, const char *end, struct wiki_buffer *out, int newer)
 {
     const char *from = at;
@@ -500,7 +507,7 @@ static void characters(const struct wiki_buffer *in, struct wiki_buffer *out, in
         const char *from = at;
         size_t length;
 
-        while (at < end && !special[(unsigned char)*at])
+        while (at < end && (!special[(unsigned char)*at] || is_plain_space(from, at, end)))
             at++;
         wiki_put(out, from, (size_t)(at - from));
         if (at == end)

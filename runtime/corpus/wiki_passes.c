@@ -76,7 +76,7 @@ void wiki_cuts_clear(struct wiki_cuts *cuts)
 /* The next 'open' or 'close' in [at, end), or 'end'. */
 static const char *next_mark(const char *at, const char *end, const char *open, const char *close)
 {
-    for (; at + 1 < end; at++)
+    for (; (at = wiki_scan(at, end, open[0], close[0])) + 1 < end; at++)
         if ((at[0] == open[0] && at[1] == open[1]) || (at[0] == close[0] && at[1] == close[1]))
             return at;
     return end;

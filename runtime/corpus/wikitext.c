@@ -153,14 +153,14 @@ static int is_redirect_text(const struct wiki_buffer *text)
     return trimmed.size >= 9 && wiki_is(wiki_span(trimmed.data, 9), "#redirect");
 }
 
-/* Characters that are no white space. */
-static int64_t count_characters(struct wiki_span text)
+/* Has it so many characters that are no white space? */
+static int is_long_enough(struct wiki_span text, int64_t wanted)
 {
     int64_t count = 0;
 
-    for (size_t i = 0; i < text.size; i++)
+    for (size_t i = 0; i < text.size && count < wanted; i++)
         count += ((unsigned char)text.data[i] & 0xc0) != 0x80 && !wiki_is_space(text.data[i]);
-    return count;
+    return count >= wanted;
 }
 
 static int convert(struct wikitext *wikitext, struct wiki_span title, const struct wiki_site *site)
@@ -225,8 +225,9 @@ enum document_fault wikitext_page(struct wikitext *wikitext, const char *data, s
     if (convert(wikitext, document->title, site) < 0)
         return FAULT_LENGTH;
     document->text = wiki_span(wikitext->look.out.data, wikitext->look.out.size);
-    if (count_characters(wiki_span(document->text.data + wikitext->look.head,
-                                   document->text.size - wikitext->look.head)) < options->min_length)
+    if (!is_long_enough(wiki_span(document->text.data + wikitext->look.head,
+                                  document->text.size - wikitext->look.head),
+                        options->min_length))
         return DOCUMENT_SHORT;
     return FAULT_NONE;
 }
