@@ -199,6 +199,9 @@ static void f_pad(const struct wiki_call *call, struct wiki_span first, struct w
     int decimals, left = wiki_lower(call->name.data[3]) == 'l';
     size_t missing;
 
+    for (size_t i = 0; i < fill.size; i++)
+        if ((unsigned char)fill.data[i] >= 0x80) /* it would be cut inside of a character */
+            fill.size = 0;
     if (fill.size == 0)
         fill = wiki_span("0", 1);
     wiki_number(argument(call, 0), &width, &decimals);

@@ -353,7 +353,8 @@ static int take_external(struct inliner *inliner)
     const char *at = inliner->at + 1, *stop;
     size_t found = 0;
 
-    if (inliner->at < inliner->hopeless)
+    /* In the label of another one it is text; so the line is searched only once. */
+    if (inliner->at < inliner->hopeless || inliner->at < inliner->external)
         return 0;
     for (size_t i = 0; i < sizeof(protocols) / sizeof(protocols[0]) && !found; i++) {
         size_t length = strlen(protocols[i]);
@@ -412,7 +413,8 @@ void wiki_inline(struct wiki_look *look, const struct wiki_page_info *page,
                               .out = out,
                               .at = in->data,
                               .end = in->data + in->size,
-                              .hopeless = in->data};
+                              .hopeless = in->data,
+                              .external = in->data};
 
     while (inliner.at < inliner.end && !out->failed) {
         const char *from = inliner.at;

@@ -1,6 +1,7 @@
 #include "config.h"
 #include "document.h"
 #include "detokenize.h"
+#include "mediawiki.h"
 
 #include <string.h>
 
@@ -42,8 +43,15 @@ enum document_fault document_check(const struct preprocess_config *config,
     struct jsonl_text text;
 
     *key = 0;
-    if (record->length > (size_t)config->max_line)
+    if (record->length > (size_t)config->max_line) {
+        struct wiki_page page;
+
+        if (parser->wikitext) {
+            mediawiki_page(record->data, record->size, &page);
+            parser->document.title = page.title;
+        }
         return FAULT_LENGTH;
+    }
     if (parser->wikitext) {
         fault = wikitext_page(parser->wikitext, record->data, record->size, block->site,
                               &parser->document);
