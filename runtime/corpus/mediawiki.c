@@ -218,7 +218,7 @@ static size_t xml_entity(const char *at, const char *end, uint32_t *point)
 
 int mediawiki_unescape(struct wiki_span text, struct wiki_buffer *out)
 {
-    const char *at = text.data, *end = at + text.size;
+    const char *at = text.size > 0 ? text.data : "", *end = at + text.size;
 
     if (!is_utf8(at, text.size))
         return -1;

@@ -430,7 +430,7 @@ void wiki_inline(struct wiki_look *look, const struct wiki_page_info *page,
             take_tag(&inliner);
         else if (*inliner.at == '|')
             take_pipe(&inliner);
-        else if (inliner.at == inliner.external)
+        else if (inliner.at == inliner.external && *inliner.at == ']')
             inliner.at++;
         else if (twice)
             take_link(&inliner);

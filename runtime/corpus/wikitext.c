@@ -167,7 +167,13 @@ static int convert(struct wikitext *wikitext, struct wiki_span title, const stru
 {
     struct wiki_look *look = &wikitext->look;
     struct wiki_page_info page = {title, site};
+    struct wiki_buffer *buffers[] = {&look->a,      &look->b,      &look->out,
+                                     &look->line_a, &look->line_b, &look->scratch};
 
+    /* The passes take addresses in them, also of empty ones. */
+    for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++)
+        if (!buffers[i]->data && wiki_buffer_grow(buffers[i], 1) < 0)
+            return -1;
     look->out.size = look->head = 0;
     if (wikitext->options->style == WIKI_EXTRACTOR)
         wiki_look_extractor(look, &page, wikitext->options->extractor31);
@@ -205,7 +211,9 @@ enum document_fault wikitext_page(struct wikitext *wikitext, const char *data, s
     wikitext->title.size = a->size = 0;
     if (mediawiki_unescape(page.title, &wikitext->title) < 0)
         fault = fault ? fault : FAULT_UTF8;
-    document->title = wiki_span(wikitext->title.data, wikitext->title.size);
+    document->title = wikitext->title.size > 0
+                          ? wiki_span(wikitext->title.data, wikitext->title.size)
+                          : wiki_span("", 0);
     document->id = page.id;
     document->revision = page.revision;
     if (fault != FAULT_NONE)
