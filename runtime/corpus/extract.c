@@ -189,12 +189,12 @@ static void put_json(struct wiki_buffer *out, struct wiki_span text)
         if (at == text.size)
             break;
         c = (unsigned char)text.data[at++];
-        if (c >= ' ')
-            snprintf(escape, sizeof(escape), "\\%c", c);
-        else if (letters[c])
-            snprintf(escape, sizeof(escape), "\\%c", letters[c]);
-        else
-            snprintf(escape, sizeof(escape), "\\u%04x", c);
+        if (c >= ' ' || letters[c]) {
+            wiki_put_char(out, '\\');
+            wiki_put_char(out, c >= ' ' ? (char)c : letters[c]);
+            continue;
+        }
+        snprintf(escape, sizeof(escape), "\\u%04x", c);
         wiki_put_text(out, escape);
     }
     wiki_put_char(out, '"');

@@ -66,6 +66,27 @@ int wiki_is(struct wiki_span span, const char *lower);
 /* The first 'text' in [from, end), or NULL. */
 const char *wiki_find(const char *from, const char *end, const char *text);
 
+/* The first byte from 'at' on that the table marks. There must be one: see wiki_seal. */
+static inline const char *wiki_skip(const char *at, const char *table)
+{
+    for (;; at += 4) {
+        if (table[(unsigned char)at[0]])
+            return at;
+        if (table[(unsigned char)at[1]])
+            return at + 1;
+        if (table[(unsigned char)at[2]])
+            return at + 2;
+        if (table[(unsigned char)at[3]])
+            return at + 3;
+    }
+}
+
+/* Put a byte behind the text that a search stops at. It is not part of the text. */
+static inline void wiki_seal(const struct wiki_buffer *buffer, char stop)
+{
+    buffer->data[buffer->size] = stop;
+}
+
 /* The first 'a' or 'b' in [at, end), or 'end'. Eight bytes at a time. */
 static inline const char *wiki_scan(const char *at, const char *end, char a, char b)
 {

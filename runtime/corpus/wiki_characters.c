@@ -226,15 +226,14 @@ void wiki_characters(const struct wiki_buffer *in, struct wiki_buffer *out)
 {
     struct writer writer = {.out = out, .at = in->data, .end = in->data + in->size};
 
+    wiki_seal(in, '\n');
     while (writer.at < writer.end && !out->failed) {
         const char *from = writer.at;
 
         /* Most spaces are between two characters that mean nothing here. */
-        while (writer.at < writer.end &&
-               (!special[(unsigned char)*writer.at] ||
-                (*writer.at == ' ' && writer.at > from && writer.at + 1 < writer.end &&
-                 !special[(unsigned char)writer.at[1]])))
-            writer.at++;
+        while (*(writer.at = wiki_skip(writer.at, special)) == ' ' && writer.at > from &&
+               !special[(unsigned char)writer.at[1]])
+            writer.at += 2;
         if (writer.at > from)
             writer.dropped = 0;
         wiki_put(out, from, (size_t)(writer.at - from));

@@ -274,11 +274,11 @@ void wiki_expand(struct wiki_look *look, const struct wiki_page_info *page,
     expand.call.mode = mode;
     expand.call.page = page;
     expand.call.options = look->options;
+    wiki_seal(in, '<');
     while (expand.at < expand.end && !out->failed) {
         const char *from = expand.at;
 
-        while (expand.at < expand.end && !marks[(unsigned char)*expand.at])
-            expand.at++;
+        expand.at = wiki_skip(expand.at, marks);
         wiki_put(out, from, (size_t)(expand.at - from));
         if (expand.at == expand.end)
             break;

@@ -455,10 +455,9 @@ static const char special[256] = {
     [':'] = 1, [')'] = 1,  [']'] = 1, ['_'] = 1, ['\r'] = 1, [(unsigned char)'\xc2'] = 1};
 
 /* A space between two characters that mean nothing: most of them are. */
-static inline int is_plain_space(const char *from, const char *at, const char *end)
+static inline int is_plain_space(const char *from, const char *at)
 {
-    return *at == ' ' && at > from && at + 1 < end && !special[(unsigned char)at[1]] &&
-           at[-1] != '(' && at[-1] != '[' && at[-1] != '\xab';
+    return at > from && !special[(unsigned char)at[1]] && at[-1] != '(' && at[-1] != '[' && at[-1] != '\xab';
 }
 
 static const char *put_dots(const char *at, const char *end, struct wiki_buffer *out, int newer)
@@ -503,12 +502,13 @@ static void characters(const struct wiki_buffer *in, struct wiki_buffer *out, in
 {
     const char *at = in->data, *end = at + in->size, *second = NULL;
 
+    wiki_seal(in, '&');
     while (at < end) {
         const char *from = at;
         size_t length;
 
-        while (at < end && (!special[(unsigned char)*at] || is_plain_space(from, at, end)))
-            at++;
+        while (*(at = wiki_skip(at, special)) == ' ' && is_plain_space(from, at))
+            at += 2;
         wiki_put(out, from, (size_t)(at - from));
         if (at == end)
             break;

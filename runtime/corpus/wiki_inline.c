@@ -416,12 +416,12 @@ void wiki_inline(struct wiki_look *look, const struct wiki_page_info *page,
                               .hopeless = in->data,
                               .external = in->data};
 
+    wiki_seal(in, '<');
     while (inliner.at < inliner.end && !out->failed) {
         const char *from = inliner.at;
         int twice;
 
-        while (inliner.at < inliner.end && !marks[(unsigned char)*inliner.at])
-            inliner.at++;
+        inliner.at = wiki_skip(inliner.at, marks);
         wiki_put(out, from, (size_t)(inliner.at - from));
         if (inliner.at == inliner.end)
             break;
