@@ -138,4 +138,24 @@ printf '0\n' >ids
 try "${pre[@]}" --input wiki.train.tokens --input-format titles --detokenize --output-prefix tokens
 is "$((rc != 0))" 1 "words are no ids"
 like "$out" 'none of 2 texts is made of ids' "documents begin at titles"
+
+# --- From the dump to TensorBoard, from a checkpoint, by one job script. An srun of one rank stands in for Slurm's.
+mkdir bin && printf '#!/bin/bash\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n' >bin/srun && chmod +x bin/srun
+job() {
+    try env PATH="$scratch/bin:$PATH" MEGATRON="$megatron" DUMP="$data/dump.xml" OUTPUT_PREFIX="$scratch/w" "$@" bash "$top/sbatch/wikipedia.sbatch" \
+        --global-batch-size 4 --train-iters 3 --save-interval 3 --eval-iters 0 --log-interval 1
+}
+job SLURM_JOB_ID=1
+is "$rc" 0 "wikipedia.sbatch"
+like "$out" 'documents: +25' "makes tokens of the dump"
+like "$out" 'iteration +3/ +3 .* lm loss: [0-9.]+E' "and trains on them"
+first=$(sed -n 's/.*iteration  *1\/.*lm loss: \([^ ]*\).*/\1/p' <<<"$out")
+job SLURM_JOB_ID=2 LOAD="$scratch/checkpoints-1"
+is "$rc" 0 "wikipedia.sbatch from a checkpoint"
+unlike "$out" 'documents: ' "the tokens are there already"
+second=$(sed -n 's/.*iteration  *1\/.*lm loss: \([^ ]*\).*/\1/p' <<<"$out")
+is "$(perl -e 'print $ARGV[1] < $ARGV[0] ? "lower" : "not lower: @ARGV"' "$first" "$second")" lower "which the first loss shows"
+is "$(ls tensorboard-2/events.out.tfevents.* 2>/dev/null | wc -l)" 1 "with curves for TensorBoard"
+job DUMP=
+is "$rc" 2 "without a dump it says what is missing"
 done_testing
