@@ -31,8 +31,8 @@ struct words {
 static const struct option table[] = {
     {"Extract", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"input", OPTION_LIST, AT(input), "FILE...",
-     "dumps: files, globs, directories, or - for standard input; .xml, also .bz2 .gz .xz .zst", NULL,
-     0, 0},
+     "dumps: files, globs, directories, or - for standard input; .xml, also .bz2 .gz .xz .zst",
+     NULL, 0, 0},
     {"output", OPTION_TEXT, AT(output), "FILE",
      "write FILE, compressed if it ends in .zst (default: standard output)", NULL, 0, 0},
     {"overwrite", OPTION_FLAG, AT(overwrite), NULL, "replace a FILE that exists", NULL, 0, 0},
@@ -72,8 +72,8 @@ static void show_counts(const struct extract_counts *counts, double seconds)
 
     for (int i = 1; i < FAULT_COUNT; i++)
         sums[i >= FAULT_BROKEN_END] += counts->faults[i];
-    log_note("%" PRId64 " documents from %" PRId64 " bytes of XML in %.3f s (%.1f MB/s); skipped %" PRId64
-             ", left out %" PRId64,
+    log_note("%" PRId64 " documents from %" PRId64
+             " bytes of XML in %.3f s (%.1f MB/s); skipped %" PRId64 ", left out %" PRId64,
              counts->documents, counts->bytes, seconds, (double)counts->bytes / seconds / 1e6,
              sums[0], sums[1]);
     for (int i = 1; i < FAULT_COUNT; i++)

@@ -34,10 +34,10 @@ int wiki_words_options(const struct wiki_words *words, struct wiki_options *opti
 
 int wiki_words_given(const struct options_result *result, struct error *err)
 {
-    static const char *const names[] = {"wiki-style",      "wikiextractor-release", "wiki-math",
-                                        "wiki-tables",     "wiki-no-title",  "wiki-namespaces",
-                                        "wiki-redirects",  "wiki-disambiguations",
-                                        "wiki-min-length"};
+    static const char *const names[] = {
+        "wiki-style",     "wikiextractor-release", "wiki-math",
+        "wiki-tables",    "wiki-no-title",         "wiki-namespaces",
+        "wiki-redirects", "wiki-disambiguations",  "wiki-min-length"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (options_given(result, names[i]))

@@ -8,9 +8,9 @@
 enum {
     SYMBOLS = 258,
     TABLES = 6,
-    LONGEST = 20,   /* bits of a code */
-    ROOT = 10,      /* bits that a look into the table resolves */
-    GROUP = 50,     /* symbols for which a table holds */
+    LONGEST = 20,             /* bits of a code */
+    ROOT = 10,                /* bits that a look into the table resolves */
+    GROUP = 50,               /* symbols for which a table holds */
     SELECTORS = 18002 + 14766 /* as many as the format has bits for */
 };
 

@@ -21,7 +21,7 @@ enum {
 };
 
 struct bunzip_block {
-    uint32_t *links; /* BUNZIP_LIMIT entries */
+    uint32_t *links;      /* BUNZIP_LIMIT entries */
     unsigned char *bytes; /* before the runs are expanded */
     uint32_t count, origin, checksum;
     unsigned char *output;

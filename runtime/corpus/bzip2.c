@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bzip2: a stream of blocks of at most 900 kB, each of which can be decoded by itself but begins at
  * any bit. A block is found by its 48-bit magic number. So any bzip2 file can be cut, made with one
  * thread or many, of one stream or many, and no file needs an index. */

@@ -18,9 +18,9 @@ static int is_word(struct wiki_span word, const char *text)
 /* Words that follow the one before without a space. */
 static int joins_left(struct wiki_span word)
 {
-    static const char *const words[] = {",",  ".",   ";",   ":",   "!",   "?",  ")",  "]", "}",
-                                        "%",  "'s",  "'t",  "'re", "'ve", "'ll", "'d", "'m",
-                                        "n't", "\xc2\xb0"};
+    static const char *const words[] = {",",   ".",  ";",  ":",   "!",       "?",   ")",
+                                        "]",   "}",  "%",  "'s",  "'t",      "'re", "'ve",
+                                        "'ll", "'d", "'m", "n't", "\xc2\xb0"};
 
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         if (is_word(word, words[i]))

@@ -174,7 +174,8 @@ static int pass_on(struct piece *piece, int end, struct error *err)
 
 static void put_json(struct wiki_buffer *out, struct wiki_span text)
 {
-    static const char letters[32] = {['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r'};
+    static const char letters[32] = {
+        ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r'};
 
     wiki_put_char(out, '"');
     for (size_t at = 0; at < text.size;) {
@@ -205,8 +206,9 @@ static void put_document(struct wiki_buffer *out, const struct wiki_document *do
 {
     char text[512];
 
-    snprintf(text, sizeof(text), "{\"id\": \"%lld\", \"revid\": \"%lld\", \"url\": ",
-             (long long)document->id, (long long)document->revision);
+    snprintf(text, sizeof(text),
+             "{\"id\": \"%lld\", \"revid\": \"%lld\", \"url\": ", (long long)document->id,
+             (long long)document->revision);
     wiki_put_text(out, text);
     snprintf(text, sizeof(text), "%s?curid=%lld", wiki_site_base(site), (long long)document->id);
     put_json(out, wiki_span(text, strlen(text)));
@@ -315,9 +317,9 @@ static int do_piece(void *context, int64_t number, struct error *err)
 
     piece.wikitext = wikitext_create(&extract->config->wiki, err);
     if (piece.wikitext)
-        piece.reader = record_reader_create(extract->config->files, &extract->segments[number], 1,
-                                            RECORD_PAGE, BLOCK_SIZE,
-                                            (size_t)extract->config->max_page, err);
+        piece.reader =
+            record_reader_create(extract->config->files, &extract->segments[number], 1, RECORD_PAGE,
+                                 BLOCK_SIZE, (size_t)extract->config->max_page, err);
     if (piece.reader)
         rc = read_piece(&piece, err);
     if (rc == 0)

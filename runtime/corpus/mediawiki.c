@@ -118,8 +118,9 @@ static enum document_fault take_tag(struct cursor *cursor, struct wiki_page *pag
     struct wiki_span word;
 
     name += closing;
-    for (from = name; from < cursor->end && ((wiki_lower(*from) >= 'a' && wiki_lower(*from) <= 'z') ||
-                                             (*from >= '0' && *from <= '9'));)
+    for (from = name;
+         from < cursor->end && ((wiki_lower(*from) >= 'a' && wiki_lower(*from) <= 'z') ||
+                                (*from >= '0' && *from <= '9'));)
         from++;
     stop = memchr(from, '>', (size_t)(cursor->end - from));
     if (from == name || !stop || memchr(from, '<', (size_t)(stop - from)))
@@ -203,13 +204,17 @@ static size_t xml_entity(const char *at, const char *end, uint32_t *point)
         const char *name;
         size_t length;
         uint32_t point;
-    } names[] = {
-        {"&lt;", 4, '<'}, {"&gt;", 4, '>'}, {"&amp;", 5, '&'}, {"&quot;", 6, '"'}, {"&apos;", 6, '\''}};
+    } names[] = {{"&lt;", 4, '<'},
+                 {"&gt;", 4, '>'},
+                 {"&amp;", 5, '&'},
+                 {"&quot;", 6, '"'},
+                 {"&apos;", 6, '\''}};
 
     if (end - at > 1 && at[1] == '#')
         return wiki_entity(at, end, point);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if ((size_t)(end - at) >= names[i].length && memcmp(at, names[i].name, names[i].length) == 0) {
+        if ((size_t)(end - at) >= names[i].length &&
+            memcmp(at, names[i].name, names[i].length) == 0) {
             *point = names[i].point;
             return names[i].length;
         }

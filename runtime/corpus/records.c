@@ -160,7 +160,7 @@ static int is_title(const char *line, size_t size)
            line[size - 1] == '=' && line[size - 2] == ' ' && line[size - 3] != '=';
 }
 
-/* How many bytes of 'data' are whole records, with more to come behind them. */
+/* How many bytes of 'data' are whole records, with more to come after them. */
 static size_t whole_records(enum record_mode mode, const char *data, size_t size)
 {
     const char *newline = size > 0 ? memrchr(data, '\n', size) : NULL;
@@ -257,8 +257,8 @@ static void drop(struct record_reader *reader, struct record_block *block, size_
     reader->base += (int64_t)count;
 }
 
-/* Pages that begin before 'cut' are owned to their ends. Returns where the last one ends, -1 if that
- * is not in the block. */
+/* Pages that begin before 'cut' are owned to their ends. Returns where the last one ends, -1 if
+ * that is not in the block. */
 static int64_t owned_pages(const struct record_block *block, size_t cut)
 {
     const char *data = block->data, *end = data + block->size, *at = data + cut, *close, *next;
@@ -502,12 +502,13 @@ static int check_content(const struct record_reader *reader, const struct record
     if (reader->mode != RECORD_JSON)
         return 0;
     if (mediawiki_is_dump(block->data, block->size))
-        return error_set_code(err, ERROR_USAGE,
-                              "%s is a MediaWiki dump, not JSON lines; use --input-format mediawiki",
-                              name);
+        return error_set_code(
+            err, ERROR_USAGE,
+            "%s is a MediaWiki dump, not JSON lines; use --input-format mediawiki", name);
     if (is_markup(block->data, block->size))
         return error_set_code(err, ERROR_USAGE,
-                              "%s is XML or HTML, not JSON lines; choose with --input-format", name);
+                              "%s is XML or HTML, not JSON lines; choose with --input-format",
+                              name);
     return 0;
 }
 

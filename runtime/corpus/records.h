@@ -1,10 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Records (lines, or texts cut at blank lines or titles) of a list of file ranges, block by block.
  *
- * The range [begin, end) of a file owns the lines that begin behind its first byte, up to and
+ * The range [begin, end) of a file owns the lines that begin after its first byte, up to and
  * including the one that begins exactly at the end; the first range of a file also owns the line at
- * its first byte. (In a MediaWiki dump a range owns the pages that begin in it, and places are told
- * in bytes: what is called a line below is a byte there.) So each line has one owner, whatever the ranges, and no range must know what the
- * byte before it is, which in a compressed file would mean decompressing the unit before. */
+ * its first byte. (A range of a MediaWiki dump owns the pages that begin in it, and positions are
+ * bytes: read "byte" for "line" below.) This way each line has one owner, whatever the ranges, and
+ * no range needs the byte before it, for which the previous unit of a compressed file would have to
+ * be decompressed.
+ */
 #ifndef MEGATRON_CORPUS_RECORDS_H
 #define MEGATRON_CORPUS_RECORDS_H
 
@@ -14,7 +17,7 @@
 #include "files.h"
 
 enum record_mode {
-    RECORD_JSON,  /* a line holds a JSON object */
+    RECORD_JSON,  /* a line is a JSON object */
     RECORD_LINE,  /* a line is a document */
     RECORD_BLANK, /* documents are separated by blank lines */
     RECORD_TITLE, /* a document begins with a line ` = Title = `, as in wikitext-103 */
@@ -22,8 +25,7 @@ enum record_mode {
     RECORD_PAGE,  /* a document is a <page> of a MediaWiki dump */
 };
 
-/* May a file be read from its middle in this mode? Where records are recognised by more than the
- * line they are in, files stay whole. */
+/* Can a file be split in this mode? Not if recognizing a record takes more than its own line. */
 int record_mode_cuts(enum record_mode mode);
 
 struct segment {
@@ -31,7 +33,7 @@ struct segment {
     int64_t begin, end;
 };
 
-/* Bytes behind a block's data that may be read (not used) by what parses it. */
+/* Readable bytes after a block's data, for vectorized parsers. */
 enum { BLOCK_PADDING = 64 };
 
 struct record_block {
@@ -40,10 +42,10 @@ struct record_block {
     size_t segment;     /* number of the segment they belong to */
     int64_t first_line; /* number of the first line in its segment, from 0 */
     int64_t lines;      /* lines in the block */
-    int too_long;       /* the block stands for one record that is longer than allowed; no data */
-    size_t head;        /* of such a record: bytes of its begin that are still at 'data' */
-    int cut;            /* RECORD_PAGE: the file ends in the middle of its data, behind the block */
-    const struct wiki_site *site; /* RECORD_PAGE: what the dump tells of its wiki */
+    int too_long;       /* the block represents one record that is too long; no data */
+    size_t head;        /* if it is too long: bytes of its beginning that are still at 'data' */
+    int cut;            /* RECORD_PAGE: the file is truncated after this block */
+    const struct wiki_site *site; /* RECORD_PAGE: the dump's wiki */
 };
 
 struct record_reader;
@@ -60,24 +62,24 @@ void record_reader_destroy(struct record_reader *reader);
  * Returns 1, 0 at the end, -1 on error. */
 int record_reader_next(struct record_reader *reader, struct record_block *block, struct error *err);
 
-/* Lines that segment number 'segment' owns; right once the reader has passed it. */
+/* The lines that segment number 'segment' owns; valid once the reader has passed it. */
 int64_t record_reader_lines(const struct record_reader *reader, size_t segment);
 
-/* Bytes of the segments passed so far, as they lie on disk; and memory held. */
-
-/* RECORD_PAGE: a sentence about the segment read last, whose file ends too early or whose head is
- * not as it should be; NULL if all is well. Each is told once. */
+/* RECORD_PAGE: a sentence about a file that is truncated or whose <siteinfo> is incomplete; NULL if
+ * there is nothing to report. Each is returned once. */
 const char *record_reader_flaw(struct record_reader *reader);
 
+/* Bytes on disk of the segments read so far; and memory in use. */
 int64_t record_reader_passed(const struct record_reader *reader);
 size_t record_reader_memory(const struct record_reader *reader);
 
-/* Bytes of input that the block stands for; of a page that begins before a cut those before it. */
+/* Bytes of input that the block represents; of a page that straddles a cut, those before the cut.
+ */
 int64_t record_block_bytes(enum record_mode mode, const struct record_block *block);
 void record_block_clear(struct record_block *block);
 
-/* Step through the records of 'block': '*at' begins with 0. Returns 1 with the record (line ends
- * cut off) and its line within the block, 0 behind the last one. Blank lines are passed over. */
+/* Step through the records of 'block': '*at' begins with 0. Returns 1 with the record (without line
+ * end) and its line within the block, or 0 after the last one. Blank lines are skipped. */
 struct record {
     const char *data;
     size_t size;

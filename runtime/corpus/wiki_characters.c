@@ -8,8 +8,8 @@
 struct writer {
     struct wiki_buffer *out;
     const char *at, *end;
-    size_t open;  /* 1 + the place of the last parenthesis that is open, in the output */
-    int dropped;  /* something was dropped since the last character */
+    size_t open; /* 1 + the place of the last parenthesis that is open, in the output */
+    int dropped; /* something was dropped since the last character */
 };
 
 static char last(const struct wiki_buffer *out)
@@ -167,11 +167,24 @@ static void take_parenthesis(struct writer *writer)
         }
 }
 
-static const char special[256] = {
-    [' '] = 1,  ['\t'] = 1, ['\''] = 1, ['&'] = 1,          ['('] = 1,
-    [')'] = 1,  [','] = 1,  ['.'] = 1,  ['['] = 1,          [']'] = 1,
-    ['_'] = 1,  ['\r'] = 1, ['\n'] = 1, [WIKI_DROPPED] = 1, [(unsigned char)'\xc2'] = 1,
-    [(unsigned char)'\xe2'] = 1, [(unsigned char)'\xef'] = 1, [';'] = 1};
+static const char special[256] = {[' '] = 1,
+                                  ['\t'] = 1,
+                                  ['\''] = 1,
+                                  ['&'] = 1,
+                                  ['('] = 1,
+                                  [')'] = 1,
+                                  [','] = 1,
+                                  ['.'] = 1,
+                                  ['['] = 1,
+                                  [']'] = 1,
+                                  ['_'] = 1,
+                                  ['\r'] = 1,
+                                  ['\n'] = 1,
+                                  [WIKI_DROPPED] = 1,
+                                  [(unsigned char)'\xc2'] = 1,
+                                  [(unsigned char)'\xe2'] = 1,
+                                  [(unsigned char)'\xef'] = 1,
+                                  [';'] = 1};
 
 static void take_character(struct writer *writer)
 {
@@ -184,18 +197,28 @@ static void take_character(struct writer *writer)
         put_space(writer);
         writer->at++;
         break;
-    case '\'': take_quotes(writer); break;
-    case '&': take_reference(writer); break;
+    case '\'':
+        take_quotes(writer);
+        break;
+    case '&':
+        take_reference(writer);
+        break;
     case '(':
-    case ')': take_parenthesis(writer); break;
+    case ')':
+        take_parenthesis(writer);
+        break;
     case ',':
     case ';':
-    case '.': take_stop(writer); break;
+    case '.':
+        take_stop(writer);
+        break;
     case WIKI_DROPPED:
         writer->dropped = 1;
         writer->at++;
         return;
-    case '\r': writer->at++; break;
+    case '\r':
+        writer->at++;
+        break;
     case '\n':
         if (last(writer->out) == ' ')
             writer->out->size--;
@@ -216,7 +239,8 @@ static void take_character(struct writer *writer)
             wiki_put_char(writer->out, c);
         writer->at += length ? length : 1;
         break;
-    default: take_wide(writer);
+    default:
+        take_wide(writer);
     }
     if (c != ' ' && c != '(')
         writer->dropped = 0;

@@ -37,7 +37,8 @@ static void put_cells(struct wiki_buffer *out, struct wiki_span line, int *cells
     int header = line.data[0] == '!';
 
     for (;;) {
-        const char *stop = wiki_find(at, end, "||"), *other = header ? wiki_find(at, end, "!!") : NULL;
+        const char *stop = wiki_find(at, end, "||"),
+                   *other = header ? wiki_find(at, end, "!!") : NULL;
 
         if (other && (!stop || other < stop))
             stop = other;
@@ -226,8 +227,9 @@ static void put_text_line(struct lines *lines, struct wiki_span line)
         line.data++;
         line.size--;
     } else if (is_rule(line) || (line.size >= 2 && memcmp(line.data, "{|", 2) == 0) ||
-        (line.data[0] == '|' && line.size < 200) ||
-        (line.data[0] == '!' && line.size > 1 && (line.data[1] == '!' || line.data[1] == ' ')))
+               (line.data[0] == '|' && line.size < 200) ||
+               (line.data[0] == '!' && line.size > 1 &&
+                (line.data[1] == '!' || line.data[1] == ' ')))
         return;
     put_pending(lines);
     put_break(lines, lines->blank || lines->list);

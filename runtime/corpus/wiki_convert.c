@@ -11,12 +11,12 @@
 #include <stdlib.h>
 
 struct unit {
-    const char *code;      /* as in the template, in lower case except where case matters */
+    const char *code; /* as in the template, in lower case except where case matters */
     const char *symbol;
     const char *name, *names; /* one, several; NULL: only the symbol is used */
-    char kind;             /* what it measures: only equal kinds convert */
-    double factor, offset; /* value in the kind's base unit = value * factor + offset */
-    const char *other;     /* the code that it is converted to if none is given */
+    char kind;                /* what it measures: only equal kinds convert */
+    double factor, offset;    /* value in the kind's base unit = value * factor + offset */
+    const char *other;        /* the code that it is converted to if none is given */
 };
 
 static const struct unit units[] = {
@@ -76,9 +76,14 @@ static const struct unit units[] = {
     {"mph", "mph", "mile per hour", "miles per hour", 'S', .44704, 0, "km/h"},
     {"kn", "kn", "knot", "knots", 'S', 1852. / 3600, 0, "km/h"},
     {"knots", "kn", "knot", "knots", 'S', 1852. / 3600, 0, "km/h"},
-    {"c", "\xc2\xb0" "C", "degree Celsius", "degrees Celsius", 'T', 1, 273.15, "f"},
-    {"f", "\xc2\xb0" "F", "degree Fahrenheit", "degrees Fahrenheit", 'T', 5. / 9,
-     459.67 * 5 / 9, "c"},
+    {"c",
+     "\xc2\xb0"
+     "C",
+     "degree Celsius", "degrees Celsius", 'T', 1, 273.15, "f"},
+    {"f",
+     "\xc2\xb0"
+     "F",
+     "degree Fahrenheit", "degrees Fahrenheit", 'T', 5. / 9, 459.67 * 5 / 9, "c"},
     {"k", "K", "kelvin", "kelvins", 'T', 1, 0, "c"},
     {"w", "W", "watt", "watts", 'P', 1, 0, "hp"},
     {"kw", "kW", "kilowatt", "kilowatts", 'P', 1000, 0, "hp"},
@@ -102,15 +107,19 @@ static const struct unit units[] = {
     {"kwh", "kWh", "kilowatt hour", "kilowatt hours", 'E', 3.6e6, 0, "mj"},
     {"mj", "MJ", "megajoule", "megajoules", 'E', 1e6, 0, "kwh"},
     {"nm", "N\xc2\xb7m", "newton-metre", "newton-metres", 'Q', 1, 0, "lbft"},
-    {"lbft", "lb\xe2\x8b\x85" "ft", "pound-foot", "pound-feet", 'Q', 1.3558179483314004, 0, "nm"},
-    {"pd/sqkm", "/km2", "inhabitants per square kilometre", "inhabitants per square kilometre",
-     'D', 1, 0, "pd/sqmi"},
+    {"lbft",
+     "lb\xe2\x8b\x85"
+     "ft",
+     "pound-foot", "pound-feet", 'Q', 1.3558179483314004, 0, "nm"},
+    {"pd/sqkm", "/km2", "inhabitants per square kilometre", "inhabitants per square kilometre", 'D',
+     1, 0, "pd/sqmi"},
     {"/km2", "/km2", "per square kilometre", "per square kilometre", 'D', 1, 0, "/sqmi"},
     {"/sqkm", "/km2", "per square kilometre", "per square kilometre", 'D', 1, 0, "/sqmi"},
     {"/sqmi", "/sq mi", "per square mile", "per square mile", 'D', 1 / 2.589988110336, 0, "/km2"},
     {"pd/sqmi", "/sq mi", "inhabitants per square mile", "inhabitants per square mile", 'D',
      1 / 2.589988110336, 0, "pd/sqkm"},
-    {"g/cm3", "g/cm3", "gram per cubic centimetre", "grams per cubic centimetre", 'G', 1, 0, "lb/cuin"},
+    {"g/cm3", "g/cm3", "gram per cubic centimetre", "grams per cubic centimetre", 'G', 1, 0,
+     "lb/cuin"},
     {"lb/cuin", "lb/cu in", "pound per cubic inch", "pounds per cubic inch", 'G', 27.6799047102, 0,
      "g/cm3"},
 };
@@ -126,12 +135,19 @@ static const struct unit *find_unit(struct wiki_span code)
 /* Between two numbers: what is shown, or NULL if the argument is none of these words. */
 static const char *range_word(struct wiki_span word)
 {
-    static const char *const words[][2] = {
-        {"-", "\xe2\x80\x93"}, {"\xe2\x80\x93", "\xe2\x80\x93"}, {"to", " to "},
-        {"and", " and "},      {"or", " or "},                   {"by", " by "},
-        {"x", " by "},         {"\xc3\x97", " by "},             {"to(-)", " to "},
-        {"+/-", " \xc2\xb1 "}, {"\xc2\xb1", " \xc2\xb1 "},       {"*", " by "},
-        {"and(-)", " and "}};
+    static const char *const words[][2] = {{"-", "\xe2\x80\x93"},
+                                           {"\xe2\x80\x93", "\xe2\x80\x93"},
+                                           {"to", " to "},
+                                           {"and", " and "},
+                                           {"or", " or "},
+                                           {"by", " by "},
+                                           {"x", " by "},
+                                           {"\xc3\x97", " by "},
+                                           {"to(-)", " to "},
+                                           {"+/-", " \xc2\xb1 "},
+                                           {"\xc2\xb1", " \xc2\xb1 "},
+                                           {"*", " by "},
+                                           {"and(-)", " and "}};
 
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         if (wiki_is(word, words[i][0]))
@@ -185,9 +201,9 @@ static void put_converted(const struct quantity *quantity, const struct unit *fr
             wiki_put_text(out, quantity->between[i]);
         /* A scale with another zero has no such rule: the same digits serve. */
         put_rounded(value,
-                    fixed >= -9          ? fixed
+                    fixed >= -9         ? fixed
                     : from->kind == 'T' ? (decimals > 0 ? decimals : 0)
-                                         : digits_for(value, decimals, factor),
+                                        : digits_for(value, decimals, factor),
                     out);
     }
 }

@@ -57,8 +57,7 @@ static void push(struct expand *expand, enum frame_kind kind, size_t length)
         frames->items = items;
         frames->capacity = room;
     }
-    frames->items[frames->count++] =
-        (struct frame){expand->out->size, frames->pipe_count, kind};
+    frames->items[frames->count++] = (struct frame){expand->out->size, frames->pipe_count, kind};
     frames->templates += kind != FRAME_LINK;
     wiki_put(expand->out, expand->at, length);
     expand->at += length;
@@ -195,8 +194,9 @@ static const char *raw_element(struct expand *expand)
 {
     static const struct {
         const char *name, *close;
-    } raw[] = {{"nowiki", "</nowiki>"}, {"math", "</math>"},     {"pre", "</pre>"},
-               {"source", "</source>"}, {"code", "</code>"},     {"timeline", "</timeline>"},
+    } raw[] = {{"nowiki", "</nowiki>"}, {"math", "</math>"},
+               {"pre", "</pre>"},       {"source", "</source>"},
+               {"code", "</code>"},     {"timeline", "</timeline>"},
                {"score", "</score>"},   {"syntaxhighlight", "</syntaxhighlight>"}};
     const char *name = expand->at + 1, *from = name, *stop;
 
@@ -324,8 +324,8 @@ struct wiki_span wiki_positional(const struct wiki_call *call, size_t position)
             continue;
         name = wiki_trim(wiki_span(call->args[i].data, (size_t)(equals - call->args[i].data)));
         if (name.size == 1 && name.data[0] == (char)('0' + position) && position < 10)
-            return wiki_trim(wiki_span(equals + 1, (size_t)(call->args[i].data +
-                                                            call->args[i].size - equals - 1)));
+            return wiki_trim(wiki_span(
+                equals + 1, (size_t)(call->args[i].data + call->args[i].size - equals - 1)));
     }
     return wiki_span("", 0);
 }
@@ -338,8 +338,8 @@ struct wiki_span wiki_named(const struct wiki_call *call, const char *name)
         if (equals &&
             wiki_is(wiki_trim(wiki_span(call->args[i].data, (size_t)(equals - call->args[i].data))),
                     name))
-            return wiki_trim(wiki_span(equals + 1, (size_t)(call->args[i].data +
-                                                            call->args[i].size - equals - 1)));
+            return wiki_trim(wiki_span(
+                equals + 1, (size_t)(call->args[i].data + call->args[i].size - equals - 1)));
     }
     return wiki_span("", 0);
 }

@@ -22,9 +22,9 @@ struct operator
 };
 
 static const struct operator operators[] = {
-    {"<=", 2, 'l'}, {">=", 2, 'g'}, {"<>", 2, 'n'},  {"!=", 2, 'n'},    {"=", 2, '='},
-    {"<", 2, '<'},  {">", 2, '>'},  {"+", 4, '+'},   {"-", 4, '-'},     {"**", 0, 0},
-    {"*", 5, '*'},  {"/", 5, '/'},  {"^", 6, '^'},   {"round", 3, 'r'}, {"mod", 5, 'm'},
+    {"<=", 2, 'l'},  {">=", 2, 'g'},  {"<>", 2, 'n'}, {"!=", 2, 'n'},    {"=", 2, '='},
+    {"<", 2, '<'},   {">", 2, '>'},   {"+", 4, '+'},  {"-", 4, '-'},     {"**", 0, 0},
+    {"*", 5, '*'},   {"/", 5, '/'},   {"^", 6, '^'},  {"round", 3, 'r'}, {"mod", 5, 'm'},
     {"div", 5, '/'}, {"and", 1, '&'}, {"or", 0, '|'}, {"e", 7, 'e'}};
 
 static void skip_space(struct reader *reader)
@@ -45,8 +45,7 @@ static int accept(struct reader *reader, const char *text)
 
     if ((size_t)(reader->end - reader->at) < length ||
         !wiki_is(wiki_span(reader->at, length), text) ||
-        (is_letter(text[0]) && reader->at + length < reader->end &&
-         is_letter(reader->at[length])))
+        (is_letter(text[0]) && reader->at + length < reader->end && is_letter(reader->at[length])))
         return 0;
     reader->at += length;
     return 1;
@@ -72,9 +71,9 @@ static int function(struct reader *reader, double *value)
     static const struct {
         const char *name;
         double (*call)(double);
-    } functions[] = {{"abs", fabs}, {"floor", floor}, {"ceil", ceil}, {"trunc", trunc},
-                     {"sqrt", sqrt}, {"exp", exp},    {"ln", log},    {"sin", sin},
-                     {"cos", cos},   {"tan", tan},    {"asin", asin}, {"acos", acos},
+    } functions[] = {{"abs", fabs},  {"floor", floor}, {"ceil", ceil}, {"trunc", trunc},
+                     {"sqrt", sqrt}, {"exp", exp},     {"ln", log},    {"sin", sin},
+                     {"cos", cos},   {"tan", tan},     {"asin", asin}, {"acos", acos},
                      {"atan", atan}};
 
     for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
@@ -123,19 +122,45 @@ static int apply(struct reader *reader, char code, double *left, double right)
     double scale;
 
     switch (code) {
-    case 'l': *left = *left <= right; return 0;
-    case 'g': *left = *left >= right; return 0;
-    case 'n': *left = *left != right; return 0;
-    case '=': *left = *left == right; return 0;
-    case '<': *left = *left < right; return 0;
-    case '>': *left = *left > right; return 0;
-    case '+': *left += right; return 0;
-    case '-': *left -= right; return 0;
-    case '*': *left *= right; return 0;
-    case '^': *left = pow(*left, right); break;
-    case 'e': *left *= pow(10, right); break;
-    case '&': *left = *left != 0 && right != 0; return 0;
-    case '|': *left = *left != 0 || right != 0; return 0;
+    case 'l':
+        *left = *left <= right;
+        return 0;
+    case 'g':
+        *left = *left >= right;
+        return 0;
+    case 'n':
+        *left = *left != right;
+        return 0;
+    case '=':
+        *left = *left == right;
+        return 0;
+    case '<':
+        *left = *left < right;
+        return 0;
+    case '>':
+        *left = *left > right;
+        return 0;
+    case '+':
+        *left += right;
+        return 0;
+    case '-':
+        *left -= right;
+        return 0;
+    case '*':
+        *left *= right;
+        return 0;
+    case '^':
+        *left = pow(*left, right);
+        break;
+    case 'e':
+        *left *= pow(10, right);
+        break;
+    case '&':
+        *left = *left != 0 && right != 0;
+        return 0;
+    case '|':
+        *left = *left != 0 || right != 0;
+        return 0;
     case 'm':
         if (trunc(right) == 0)
             return -1;
@@ -151,7 +176,8 @@ static int apply(struct reader *reader, char code, double *left, double right)
         reader->fraction = 1;
         *left /= right;
         break;
-    default: return -1;
+    default:
+        return -1;
     }
     return isfinite(*left) ? 0 : -1;
 }
@@ -164,7 +190,7 @@ static int binary(struct reader *reader, int level, double *value)
     if (primary(reader, value) < 0)
         return -1;
     for (;;) {
-        const struct operator*found = NULL;
+        const struct operator* found = NULL;
 
         skip_space(reader);
         for (size_t i = 0; i < sizeof(operators) / sizeof(operators[0]) && !found; i++) {

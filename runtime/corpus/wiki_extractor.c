@@ -27,11 +27,11 @@ static int known_prefix(struct wiki_span prefix)
 static int is_elsewhere(struct wiki_span target)
 {
     size_t from = target.size > 0 && target.data[0] == ':';
-    const char *colon = from < target.size ? memchr(target.data + from, ':', target.size - from)
-                                           : NULL;
+    const char *colon =
+        from < target.size ? memchr(target.data + from, ':', target.size - from) : NULL;
 
-    return colon && !known_prefix(wiki_span(target.data + from,
-                                            (size_t)(colon - target.data) - from));
+    return colon &&
+           !known_prefix(wiki_span(target.data + from, (size_t)(colon - target.data) - from));
 }
 
 static void put_link(struct wiki_buffer *out, const char *from, const char *end)
@@ -323,8 +323,7 @@ static const char *placeholder(struct tags *tags, const char *at, const struct w
     if (tag->closing || tag->empty || tags->no_close[which])
         return NULL;
     for (stop = at + tag->length; (stop = wiki_find(stop, tags->end, "</")); stop += 2)
-        if ((size_t)(tags->end - stop) >= length &&
-            wiki_is(wiki_span(stop, length), closes[which]))
+        if ((size_t)(tags->end - stop) >= length && wiki_is(wiki_span(stop, length), closes[which]))
             break;
     if (!stop) {
         tags->no_close[which] = at;
@@ -397,8 +396,8 @@ static const char *take_comment(struct tags *tags, const char *at)
 static void strip_tags(struct wiki_look *look, const struct wiki_buffer *in,
                        struct wiki_buffer *out, int newer)
 {
-    struct tags tags = {.look = look, .begin = in->data, .end = in->data + in->size,
-                        .newer = newer, .comments = 1};
+    struct tags tags = {
+        .look = look, .begin = in->data, .end = in->data + in->size, .newer = newer, .comments = 1};
     const char *at = in->data;
 
     look->cuts.count = 0;
@@ -450,14 +449,19 @@ static void drop_space(struct wiki_buffer *out, int newer)
 }
 
 /* Characters that mean something to 'characters'. */
-static const char special[256] = {
-    [' '] = 1, ['\t'] = 1, ['&'] = 1, ['<'] = 1, ['>'] = 1, ['.'] = 1,        ['"'] = 1, [','] = 1,
-    [':'] = 1, [')'] = 1,  [']'] = 1, ['_'] = 1, ['\r'] = 1, [(unsigned char)'\xc2'] = 1};
+static const char special[256] = {[' '] = 1,  ['\t'] = 1,
+                                  ['&'] = 1,  ['<'] = 1,
+                                  ['>'] = 1,  ['.'] = 1,
+                                  ['"'] = 1,  [','] = 1,
+                                  [':'] = 1,  [')'] = 1,
+                                  [']'] = 1,  ['_'] = 1,
+                                  ['\r'] = 1, [(unsigned char)'\xc2'] = 1};
 
 /* A space between two characters that mean nothing: most of them are. */
 static inline int is_plain_space(const char *from, const char *at)
 {
-    return at > from && !special[(unsigned char)at[1]] && at[-1] != '(' && at[-1] != '[' && at[-1] != '\xab';
+    return at > from && !special[(unsigned char)at[1]] && at[-1] != '(' && at[-1] != '[' &&
+           at[-1] != '\xab';
 }
 
 static const char *put_dots(const char *at, const char *end, struct wiki_buffer *out, int newer)

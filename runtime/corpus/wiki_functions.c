@@ -129,8 +129,8 @@ static void f_switch(const struct wiki_call *call, struct wiki_span first, struc
             continue;
         }
         name = wiki_trim(wiki_span(call->args[i].data, (size_t)(equals - call->args[i].data)));
-        value = wiki_trim(wiki_span(
-            equals + 1, (size_t)(call->args[i].data + call->args[i].size - equals - 1)));
+        value = wiki_trim(
+            wiki_span(equals + 1, (size_t)(call->args[i].data + call->args[i].size - equals - 1)));
         if (falling || same(name, first)) {
             put(out, value);
             return;
@@ -264,14 +264,30 @@ static const struct {
     const char *name; /* in lower case */
     function *call;
 } functions[] = {
-    {"#if", f_if},           {"#ifeq", f_ifeq},       {"#switch", f_switch},
-    {"#expr", f_expr},       {"#ifexpr", f_ifexpr},   {"lc", f_lc},
-    {"uc", f_uc},            {"ucfirst", f_ucfirst},  {"lcfirst", f_lcfirst},
-    {"padleft", f_pad},      {"padright", f_pad},     {"formatnum", f_formatnum},
-    {"urlencode", f_urlencode}, {"plural", f_plural}, {"defaultsort", f_nothing},
-    {"displaytitle", f_nothing}, {"shortdesc", f_nothing}, {"int", f_nothing},
-    {"ns", f_nothing},       {"fullurl", f_nothing},  {"localurl", f_nothing},
-    {"anchorencode", f_nothing}, {"gender", f_nothing}, {"grammar", f_nothing},
+    {"#if", f_if},
+    {"#ifeq", f_ifeq},
+    {"#switch", f_switch},
+    {"#expr", f_expr},
+    {"#ifexpr", f_ifexpr},
+    {"lc", f_lc},
+    {"uc", f_uc},
+    {"ucfirst", f_ucfirst},
+    {"lcfirst", f_lcfirst},
+    {"padleft", f_pad},
+    {"padright", f_pad},
+    {"formatnum", f_formatnum},
+    {"urlencode", f_urlencode},
+    {"plural", f_plural},
+    {"defaultsort", f_nothing},
+    {"displaytitle", f_nothing},
+    {"shortdesc", f_nothing},
+    {"int", f_nothing},
+    {"ns", f_nothing},
+    {"fullurl", f_nothing},
+    {"localurl", f_nothing},
+    {"anchorencode", f_nothing},
+    {"gender", f_nothing},
+    {"grammar", f_nothing},
 };
 
 /* What the page says of itself. */
@@ -287,8 +303,8 @@ static int variable(const struct wiki_call *call, struct wiki_buffer *out)
     else if (wiki_is(name, "pagename") || wiki_is(name, "fullpagename"))
         put(out, title);
     else if (wiki_is(name, "subpagename") && call->mode == WIKI_EXPAND_ALL)
-        put(out, slash ? wiki_span(slash + 1, (size_t)(title.data + title.size - slash - 1))
-                       : title);
+        put(out,
+            slash ? wiki_span(slash + 1, (size_t)(title.data + title.size - slash - 1)) : title);
     else if (wiki_is(name, "basepagename") && call->mode == WIKI_EXPAND_ALL)
         put(out, slash ? wiki_span(title.data, (size_t)(slash - title.data)) : title);
     else if (wiki_is(name, "sitename") && call->mode == WIKI_EXPAND_ALL)
@@ -305,8 +321,7 @@ int wiki_function(const struct wiki_call *call, struct wiki_buffer *out)
 
     if (!colon)
         return variable(call, out);
-    first = wiki_trim(
-        wiki_span(colon + 1, (size_t)(name.data + name.size - colon - 1)));
+    first = wiki_trim(wiki_span(colon + 1, (size_t)(name.data + name.size - colon - 1)));
     name = wiki_trim(wiki_span(name.data, (size_t)(colon - name.data)));
     for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
         if (wiki_is(name, functions[i].name)) {

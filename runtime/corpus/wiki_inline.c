@@ -22,35 +22,92 @@ static const struct {
     const char *name;
     enum tag_kind kind;
 } kinds[] = {
-    {"abbr", KIND_STRIP},       {"b", KIND_STRIP},          {"bdi", KIND_STRIP},
-    {"bdo", KIND_STRIP},        {"big", KIND_STRIP},        {"blockquote", KIND_LINE},
-    {"br", KIND_LINE},          {"categorytree", KIND_DROP}, {"ce", KIND_STRIP},
-    {"center", KIND_LINE},      {"chem", KIND_STRIP},       {"cite", KIND_STRIP},
-    {"code", KIND_RAW},         {"data", KIND_STRIP},       {"dd", KIND_LINE},
-    {"del", KIND_STRIP},        {"dfn", KIND_STRIP},        {"div", KIND_LINE},
-    {"dl", KIND_LINE},          {"dt", KIND_LINE},          {"em", KIND_STRIP},
-    {"font", KIND_STRIP},       {"gallery", KIND_DROP},     {"graph", KIND_DROP},
-    {"h1", KIND_LINE},          {"h2", KIND_LINE},          {"h3", KIND_LINE},
-    {"h4", KIND_LINE},          {"h5", KIND_LINE},          {"h6", KIND_LINE},
-    {"hiero", KIND_DROP},       {"hr", KIND_LINE},          {"i", KIND_STRIP},
-    {"imagemap", KIND_DROP},    {"includeonly", KIND_DROP}, {"indicator", KIND_DROP},
-    {"inputbox", KIND_DROP},    {"ins", KIND_STRIP},        {"kbd", KIND_STRIP},
-    {"langconvert", KIND_STRIP}, {"li", KIND_ITEM},         {"mapframe", KIND_DROP},
-    {"maplink", KIND_DROP},     {"mark", KIND_STRIP},       {"math", KIND_MATH},
-    {"nobr", KIND_STRIP},       {"noinclude", KIND_STRIP},  {"nowiki", KIND_RAW},
-    {"ol", KIND_LINE},          {"onlyinclude", KIND_STRIP}, {"p", KIND_LINE},
-    {"poem", KIND_LINE},        {"pre", KIND_RAW},          {"q", KIND_STRIP},
-    {"rb", KIND_STRIP},         {"ref", KIND_DROP},         {"references", KIND_DROP},
-    {"rp", KIND_DROP},          {"rt", KIND_RUBY},          {"ruby", KIND_STRIP},
-    {"s", KIND_STRIP},          {"samp", KIND_STRIP},       {"score", KIND_DROP},
-    {"section", KIND_STRIP},    {"small", KIND_STRIP},      {"source", KIND_RAW},
-    {"span", KIND_STRIP},       {"strike", KIND_STRIP},     {"strong", KIND_STRIP},
-    {"style", KIND_DROP},       {"sub", KIND_STRIP},        {"sup", KIND_STRIP},
-    {"syntaxhighlight", KIND_RAW}, {"table", KIND_DROP},    {"td", KIND_STRIP},
-    {"templatedata", KIND_DROP}, {"templatestyles", KIND_STRIP}, {"th", KIND_STRIP},
-    {"time", KIND_STRIP},       {"timeline", KIND_DROP},    {"tr", KIND_LINE},
-    {"tt", KIND_STRIP},         {"u", KIND_STRIP},          {"ul", KIND_LINE},
-    {"var", KIND_STRIP},        {"wbr", KIND_STRIP},
+    {"abbr", KIND_STRIP},
+    {"b", KIND_STRIP},
+    {"bdi", KIND_STRIP},
+    {"bdo", KIND_STRIP},
+    {"big", KIND_STRIP},
+    {"blockquote", KIND_LINE},
+    {"br", KIND_LINE},
+    {"categorytree", KIND_DROP},
+    {"ce", KIND_STRIP},
+    {"center", KIND_LINE},
+    {"chem", KIND_STRIP},
+    {"cite", KIND_STRIP},
+    {"code", KIND_RAW},
+    {"data", KIND_STRIP},
+    {"dd", KIND_LINE},
+    {"del", KIND_STRIP},
+    {"dfn", KIND_STRIP},
+    {"div", KIND_LINE},
+    {"dl", KIND_LINE},
+    {"dt", KIND_LINE},
+    {"em", KIND_STRIP},
+    {"font", KIND_STRIP},
+    {"gallery", KIND_DROP},
+    {"graph", KIND_DROP},
+    {"h1", KIND_LINE},
+    {"h2", KIND_LINE},
+    {"h3", KIND_LINE},
+    {"h4", KIND_LINE},
+    {"h5", KIND_LINE},
+    {"h6", KIND_LINE},
+    {"hiero", KIND_DROP},
+    {"hr", KIND_LINE},
+    {"i", KIND_STRIP},
+    {"imagemap", KIND_DROP},
+    {"includeonly", KIND_DROP},
+    {"indicator", KIND_DROP},
+    {"inputbox", KIND_DROP},
+    {"ins", KIND_STRIP},
+    {"kbd", KIND_STRIP},
+    {"langconvert", KIND_STRIP},
+    {"li", KIND_ITEM},
+    {"mapframe", KIND_DROP},
+    {"maplink", KIND_DROP},
+    {"mark", KIND_STRIP},
+    {"math", KIND_MATH},
+    {"nobr", KIND_STRIP},
+    {"noinclude", KIND_STRIP},
+    {"nowiki", KIND_RAW},
+    {"ol", KIND_LINE},
+    {"onlyinclude", KIND_STRIP},
+    {"p", KIND_LINE},
+    {"poem", KIND_LINE},
+    {"pre", KIND_RAW},
+    {"q", KIND_STRIP},
+    {"rb", KIND_STRIP},
+    {"ref", KIND_DROP},
+    {"references", KIND_DROP},
+    {"rp", KIND_DROP},
+    {"rt", KIND_RUBY},
+    {"ruby", KIND_STRIP},
+    {"s", KIND_STRIP},
+    {"samp", KIND_STRIP},
+    {"score", KIND_DROP},
+    {"section", KIND_STRIP},
+    {"small", KIND_STRIP},
+    {"source", KIND_RAW},
+    {"span", KIND_STRIP},
+    {"strike", KIND_STRIP},
+    {"strong", KIND_STRIP},
+    {"style", KIND_DROP},
+    {"sub", KIND_STRIP},
+    {"sup", KIND_STRIP},
+    {"syntaxhighlight", KIND_RAW},
+    {"table", KIND_DROP},
+    {"td", KIND_STRIP},
+    {"templatedata", KIND_DROP},
+    {"templatestyles", KIND_STRIP},
+    {"th", KIND_STRIP},
+    {"time", KIND_STRIP},
+    {"timeline", KIND_DROP},
+    {"tr", KIND_LINE},
+    {"tt", KIND_STRIP},
+    {"u", KIND_STRIP},
+    {"ul", KIND_LINE},
+    {"var", KIND_STRIP},
+    {"wbr", KIND_STRIP},
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
@@ -273,10 +330,10 @@ static struct wiki_span pipe_trick(struct wiki_span target)
 static struct wiki_span shown(const struct inliner *inliner, struct wiki_span target,
                               const struct wiki_span *label)
 {
-    static const char *const sisters[] = {"w",        "wikt",   "wiktionary", "wikipedia", "s",
-                                          "wikisource", "n",    "wikinews",   "q",  "wikiquote",
-                                          "b",        "wikibooks", "commons", "c", "d",
-                                          "species",  "m",      "meta",       "v", "voy"};
+    static const char *const sisters[] = {
+        "w",        "wikt",    "wiktionary", "wikipedia", "s",         "wikisource", "n",
+        "wikinews", "q",       "wikiquote",  "b",         "wikibooks", "commons",    "c",
+        "d",        "species", "m",          "meta",      "v",         "voy"};
     int plain = target.size > 0 && target.data[0] == ':';
     const char *colon;
     struct wiki_span prefix;
@@ -295,13 +352,12 @@ static struct wiki_span shown(const struct inliner *inliner, struct wiki_span ta
         return *label;
     for (size_t i = 0; colon && i < sizeof(sisters) / sizeof(sisters[0]); i++)
         if (wiki_is(prefix, sisters[i]))
-            target = wiki_trim(
-                wiki_span(colon + 1, (size_t)(target.data + target.size - colon - 1)));
+            target =
+                wiki_trim(wiki_span(colon + 1, (size_t)(target.data + target.size - colon - 1)));
     if (!label)
         return target;
     if (ns != WIKI_NS_NONE)
-        target =
-            wiki_trim(wiki_span(colon + 1, (size_t)(target.data + target.size - colon - 1)));
+        target = wiki_trim(wiki_span(colon + 1, (size_t)(target.data + target.size - colon - 1)));
     return pipe_trick(target);
 }
 
@@ -311,8 +367,8 @@ static void close_link(struct inliner *inliner)
     struct link link = inliner->links[--inliner->depth];
     char *begin = out->data + link.start + 2, *end = out->data + out->size;
     char *pipe = link.pipe ? out->data + link.pipe : end;
-    struct wiki_span label = wiki_span(pipe < end ? pipe + 1 : end,
-                                       pipe < end ? (size_t)(end - pipe - 1) : 0);
+    struct wiki_span label =
+        wiki_span(pipe < end ? pipe + 1 : end, pipe < end ? (size_t)(end - pipe - 1) : 0);
     struct wiki_span text = shown(inliner, wiki_trim(wiki_span(begin, (size_t)(pipe - begin))),
                                   pipe < end ? &label : NULL);
 
@@ -348,8 +404,8 @@ static void take_link(struct inliner *inliner)
 /* [https://... label]: the address goes, and its bracket; the other one goes with 'external'. */
 static int take_external(struct inliner *inliner)
 {
-    static const char *const protocols[] = {"http://", "https://", "//", "ftp://", "mailto:",
-                                            "news:",   "irc://"};
+    static const char *const protocols[] = {"http://", "https://", "//",    "ftp://",
+                                            "mailto:", "news:",    "irc://"};
     const char *at = inliner->at + 1, *stop;
     size_t found = 0;
 
@@ -359,8 +415,7 @@ static int take_external(struct inliner *inliner)
     for (size_t i = 0; i < sizeof(protocols) / sizeof(protocols[0]) && !found; i++) {
         size_t length = strlen(protocols[i]);
 
-        if ((size_t)(inliner->end - at) > length &&
-            wiki_is(wiki_span(at, length), protocols[i]))
+        if ((size_t)(inliner->end - at) > length && wiki_is(wiki_span(at, length), protocols[i]))
             found = length;
     }
     if (!found)
@@ -396,8 +451,7 @@ static int take_external(struct inliner *inliner)
 
 static void take_pipe(struct inliner *inliner)
 {
-    if (inliner->depth > 0 && inliner->deeper == 0 &&
-        inliner->links[inliner->depth - 1].pipe == 0)
+    if (inliner->depth > 0 && inliner->deeper == 0 && inliner->links[inliner->depth - 1].pipe == 0)
         inliner->links[inliner->depth - 1].pipe = inliner->out->size;
     wiki_put_char(inliner->out, '|');
     inliner->at++;

@@ -115,10 +115,10 @@ void wiki_drop_nested(const struct wiki_buffer *in, struct wiki_buffer *out, con
 static size_t protocol(const char *at, const char *end)
 {
     static const char *const protocols[] = {
-        "http://", "https://", "//",     "ftp://",  "ftps://",  "mailto:",   "news:", "irc://",
-        "ircs://", "gopher://", "sip:",  "sips:",   "tel:",     "sms:",      "xmpp:", "magnet:",
-        "ssh://",  "git://",    "svn://", "nntp://", "telnet://", "worldwind://", "bitcoin:", "urn:",
-        "geo:",    "sftp://",   "mms://", "matrix:"};
+        "http://",      "https://", "//",        "ftp://", "ftps://", "mailto:", "news:",
+        "irc://",       "ircs://",  "gopher://", "sip:",   "sips:",   "tel:",    "sms:",
+        "xmpp:",        "magnet:",  "ssh://",    "git://", "svn://",  "nntp://", "telnet://",
+        "worldwind://", "bitcoin:", "urn:",      "geo:",   "sftp://", "mms://",  "matrix:"};
 
     for (size_t i = 0; i < sizeof(protocols) / sizeof(protocols[0]); i++) {
         size_t length = strlen(protocols[i]);
@@ -140,8 +140,8 @@ static int is_picture(struct wiki_span label)
 {
     static const char *const endings[] = {".gif", ".png", ".jpg", ".jpeg"};
 
-    if (label.size < 12 || (memcmp(label.data, "http://", 7) != 0 &&
-                            memcmp(label.data, "https://", 8) != 0))
+    if (label.size < 12 ||
+        (memcmp(label.data, "http://", 7) != 0 && memcmp(label.data, "https://", 8) != 0))
         return 0;
     for (size_t i = 0; i < label.size; i++)
         if (ends_address(label.data[i]))
@@ -188,12 +188,24 @@ void wiki_external_links(const struct wiki_buffer *in, struct wiki_buffer *out)
 
 size_t wiki_switch(const char *at, const char *end, int all)
 {
-    static const char *const words[] = {"NOTOC",          "FORCETOC",    "TOC",
-                                        "NEWSECTIONLINK", "NONEWSECTIONLINK", "NOGALLERY",
-                                        "HIDDENCAT",      "NOCONTENTCONVERT", "NOCC",
-                                        "NOTITLECONVERT", "NOTC",        "START",
-                                        "END",            "INDEX",       "NOINDEX",
-                                        "STATICREDIRECT", "DISAMBIG",    "NOEDITSECTION"};
+    static const char *const words[] = {"NOTOC",
+                                        "FORCETOC",
+                                        "TOC",
+                                        "NEWSECTIONLINK",
+                                        "NONEWSECTIONLINK",
+                                        "NOGALLERY",
+                                        "HIDDENCAT",
+                                        "NOCONTENTCONVERT",
+                                        "NOCC",
+                                        "NOTITLECONVERT",
+                                        "NOTC",
+                                        "START",
+                                        "END",
+                                        "INDEX",
+                                        "NOINDEX",
+                                        "STATICREDIRECT",
+                                        "DISAMBIG",
+                                        "NOEDITSECTION"};
     size_t count = sizeof(words) / sizeof(words[0]) - !all;
 
     if (end - at < 7 || at[0] != '_' || at[1] != '_')

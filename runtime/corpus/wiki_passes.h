@@ -9,7 +9,7 @@
 /* A piece of the text to leave out, or to replace. */
 struct wiki_cut {
     size_t begin, end;
-    int kind;     /* enum wiki_cut_kind */
+    int kind;      /* enum wiki_cut_kind */
     unsigned what; /* WIKI_CUT_FORMULA, WIKI_CUT_CODE: its number */
 };
 

@@ -20,11 +20,11 @@ struct wiki_site {
 static const struct {
     int key;
     const char *name;
-} english[] = {
-    {-2, "media"},   {-1, "special"},  {1, "talk"},      {2, "user"},      {3, "user talk"},
-    {4, "project"},  {5, "project talk"}, {6, "file"},   {6, "image"},     {7, "file talk"},
-    {8, "mediawiki"}, {10, "template"}, {12, "help"},    {14, "category"}, {15, "category talk"},
-    {100, "portal"}, {118, "draft"},   {828, "module"}};
+} english[] = {{-2, "media"},    {-1, "special"},  {1, "talk"},           {2, "user"},
+               {3, "user talk"}, {4, "project"},   {5, "project talk"},   {6, "file"},
+               {6, "image"},     {7, "file talk"}, {8, "mediawiki"},      {10, "template"},
+               {12, "help"},     {14, "category"}, {15, "category talk"}, {100, "portal"},
+               {118, "draft"},   {828, "module"}};
 
 /* Copy text of XML, its entities undone, with underscores as spaces. */
 static void copy_text(const char *from, size_t size, char *to, size_t room)
@@ -66,8 +66,8 @@ static const char *content(const char *from, const char *end, const char *open,
     stop = begin[-1] == '/' ? begin + 1 : memchr(begin, '<', (size_t)(end - begin));
     if (!stop)
         return NULL;
-    *text = begin[-1] == '/' ? wiki_span(begin, 0)
-                             : wiki_span(begin + 1, (size_t)(stop - begin - 1));
+    *text =
+        begin[-1] == '/' ? wiki_span(begin, 0) : wiki_span(begin + 1, (size_t)(stop - begin - 1));
     return stop;
 }
 
@@ -84,8 +84,7 @@ static void read_namespaces(struct wiki_site *site, const char *from, const char
             return;
         if (name.size == 0 || name.size >= sizeof(site->names[0].name))
             continue;
-        copy_text(name.data, name.size, site->names[site->count].name,
-                  sizeof(site->names[0].name));
+        copy_text(name.data, name.size, site->names[site->count].name, sizeof(site->names[0].name));
         site->names[site->count++].key = (int)strtol(key + 5, NULL, 10);
     }
 }

@@ -108,13 +108,36 @@ int wiki_heading(struct wiki_span line, struct wiki_span *words)
 /* Does the text hold a call of one of these templates, or the switch? */
 static int is_disambiguation(struct wiki_span title, const struct wiki_buffer *text)
 {
-    static const char *const names[] = {
-        "disambig",        "disamb",        "dab",           "hndis",       "geodis",
-        "begriffsklärung", "homonymie",     "desambiguación", "disambigua", "desambiguação",
-        "ujednoznacznienie", "неоднозначность", "doorverwijspagina", "dp",  "dpintitel",
-        "förgrening",      "aimai",         "曖昧さ回避",    "消歧义",      "消歧義",
-        "peker",           "flertydig",     "täsmennyssivu", "rozcestník",  "egyért",
-        "anlam ayrımı",    "багатозначність", "توضيح",        "ابهام‌زدایی", "동음이의"};
+    static const char *const names[] = {"disambig",
+                                        "disamb",
+                                        "dab",
+                                        "hndis",
+                                        "geodis",
+                                        "begriffsklärung",
+                                        "homonymie",
+                                        "desambiguación",
+                                        "disambigua",
+                                        "desambiguação",
+                                        "ujednoznacznienie",
+                                        "неоднозначность",
+                                        "doorverwijspagina",
+                                        "dp",
+                                        "dpintitel",
+                                        "förgrening",
+                                        "aimai",
+                                        "曖昧さ回避",
+                                        "消歧义",
+                                        "消歧義",
+                                        "peker",
+                                        "flertydig",
+                                        "täsmennyssivu",
+                                        "rozcestník",
+                                        "egyért",
+                                        "anlam ayrımı",
+                                        "багатозначність",
+                                        "توضيح",
+                                        "ابهام‌زدایی",
+                                        "동음이의"};
     const char *end = text->data + text->size, *at = text->data;
 
     if (title.size > 16 && wiki_is(wiki_span(title.data + title.size - 16, 16), "(disambiguation)"))

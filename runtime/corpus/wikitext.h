@@ -18,9 +18,9 @@ enum wiki_tables { WIKI_TABLES_DROP, WIKI_TABLES_TEXT };
 enum { WIKI_NAMESPACES = 32 };
 
 struct wiki_options {
-    int style, math, tables; /* enum wiki_style, wiki_math, wiki_tables */
-    int extractor31;         /* WIKI_EXTRACTOR with the rules of 3.1.0 instead of 3.0.6 */
-    int no_title;            /* WIKI_CLEAN without the title as the first line */
+    int style, math, tables;        /* enum wiki_style, wiki_math, wiki_tables */
+    int extractor31;                /* WIKI_EXTRACTOR with the rules of 3.1.0 instead of 3.0.6 */
+    int no_title;                   /* WIKI_CLEAN without the title as the first line */
     int redirects, disambiguations; /* keep them */
     int64_t min_length;             /* characters of text that a document has at least */
     int namespaces[WIKI_NAMESPACES];

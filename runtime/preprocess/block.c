@@ -32,9 +32,11 @@ static void add_fault(struct block *block, enum document_fault fault, size_t key
         block->leading++;
     if (block->listed_count == PART_FAULTS)
         return;
-    block->listed[block->listed_count] = (struct part_fault){
-        .segment = block->records.segment, .line = (uint64_t)(block->records.first_line + line),
-        .fault = (uint32_t)fault, .key = (uint32_t)key};
+    block->listed[block->listed_count] =
+        (struct part_fault){.segment = block->records.segment,
+                            .line = (uint64_t)(block->records.first_line + line),
+                            .fault = (uint32_t)fault,
+                            .key = (uint32_t)key};
     if (title)
         put_title(&block->listed[block->listed_count], *title);
     block->listed_count++;
@@ -55,10 +57,10 @@ static int encode_texts(struct block_encoder *with, struct block *block, size_t 
             return -1;
         /* The end of the document may follow. */
         if (tokens->count - before >= INT32_MAX)
-            return error_set(err,
-                             "a text has %zu tokens, more than an index can tell; choose less "
-                             "with --max-line-bytes",
-                             tokens->count - before);
+            return error_set(
+                err,
+                "a text has %zu tokens, more than an .idx file can count; lower --max-line-bytes",
+                tokens->count - before);
         if (tokens->count > before &&
             entry_list_add(entries, (int32_t)(tokens->count - before)) < 0)
             return error_set(err, "out of memory");

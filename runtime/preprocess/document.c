@@ -99,8 +99,7 @@ static void count_in_block(const struct preprocess_config *config,
     while (!block->too_long && *documents > 0 &&
            record_next(config->mode, block, &cursor, &record)) {
         size_t key;
-        enum document_fault fault =
-            document_check(config, tokenizer, parser, block, &record, &key);
+        enum document_fault fault = document_check(config, tokenizer, parser, block, &record, &key);
 
         if (fault != FAULT_NONE) {
             faults[fault]++;

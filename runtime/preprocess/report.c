@@ -137,8 +137,8 @@ void report_pause(struct report *report)
     report->line_open = 0;
 }
 
-/* The sum of some reasons, and each of them. */
-static void show_counts(const struct places *layout, const char *word, int from, int to)
+/* The sum of several counts, then each of them. */
+static void show_counts(const struct output_layout *layout, const char *word, int from, int to)
 {
     int64_t all = 0;
 
@@ -151,7 +151,7 @@ static void show_counts(const struct places *layout, const char *word, int from,
                    document_fault_text((enum document_fault)i));
 }
 
-static void show_faults(const struct places *layout)
+static void show_faults(const struct output_layout *layout)
 {
     int64_t left_out = 0;
 
@@ -162,9 +162,9 @@ static void show_faults(const struct places *layout)
         show_counts(layout, "left out", FAULT_BROKEN_END, FAULT_COUNT);
 }
 
-void report_end(struct report *report, const struct places *layout)
+void report_end(struct report *report, const struct output_layout *layout)
 {
-    const struct place *end = &layout->cuts[layout->shards];
+    const struct position *end = &layout->cuts[layout->shards];
     double elapsed = clock_now() - report->begin + 1e-9;
     double cores = (double)report->encode->threads * (double)report->work->world->size;
     int64_t tokens = 0;

@@ -90,7 +90,7 @@ static int read_split(struct pipeline *pipeline, struct json_value component, st
     struct json_value pattern;
 
     if (pipeline->byte_level) /* its pattern would see characters that stand for bytes */
-        return refuse(pipeline, "pre_tokenizer", component, " behind ByteLevel", err);
+        return refuse(pipeline, "pre_tokenizer", component, " after ByteLevel", err);
     if (json_member(component, "pattern", &pattern) == 0 &&
         text_is(component, "behavior", "Isolated") && !flag_is(component, "invert", 0) &&
         !pipeline->split_found)

@@ -24,7 +24,7 @@ static int is_set(struct json_value object, const char *name)
 }
 
 /* A token as it is written, in the form of this folder: bytes, or characters with plain spaces.
- * Returns SIZE_MAX for one that stands for no bytes. */
+ * Returns SIZE_MAX for one that is not a valid byte tokens. */
 static size_t token_bytes(const struct pipeline *pipeline, const char *text, size_t length,
                           uint8_t *out)
 {
@@ -104,8 +104,8 @@ static int read_vocabulary(struct pipeline *pipeline, struct json_value model, s
         return error_set(err, "%s: the model has no \"vocab\"", pipeline->path);
     while (json_next(&iterator, &text, &length, &value)) {
         if (json_integer(value, &id) < 0)
-            return error_set(err, "%s: the id of token \"%.40s\" is no whole number",
-                             pipeline->path, text);
+            return error_set(err, "%s: the id of token \"%.40s\" is not an integer", pipeline->path,
+                             text);
         if (enter_token(pipeline, text, length, id, err) < 0)
             return error_prefix(err, "%s: token \"%.40s\"", pipeline->path, text);
         if (unknown_text && length == unknown_length && memcmp(text, unknown_text, length) == 0)

@@ -51,7 +51,7 @@ static int check_added_id(struct pipeline *pipeline, const char *text, size_t le
                                                                : pipeline->model_tokens;
     if (there != id)
         return error_set(err,
-                         "%s: added token %.60s has id %lld, and Hugging Face would give it %lld",
+                         "%s: added token %.60s has id %lld, but Hugging Face would assign %lld",
                          pipeline->path, text, (long long)id, (long long)there);
     if (id > pipeline->last_added)
         pipeline->last_added = id;
@@ -65,14 +65,12 @@ static int check_normalized(const struct pipeline *pipeline, const char *text, s
     if (!pipeline->normalizes)
         return 0;
     if (!pipeline->tokenizer->composes)
-        return error_set(err,
-                         "%s: added token %.60s with normalized is not supported where there "
-                         "is a normalizer",
-                         pipeline->path, text);
+        return error_set(
+            err, "%s: added token %.60s with normalized is not supported if there is a normalizer",
+            pipeline->path, text);
     if (nfc_stays((const uint8_t *)text, length) < length)
         return error_set(err,
-                         "%s: added token %.60s with normalized is not supported: it is not in "
-                         "form C",
+                         "%s: added token %.60s with normalized is not supported: it is not in NFC",
                          pipeline->path, text);
     return 0;
 }

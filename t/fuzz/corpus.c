@@ -3,7 +3,7 @@
 #include "fuzz.h"
 #include "tokenizer.h"
 #include "jsonl.h"
-#include "places.h"
+#include "output_layout.h"
 #include "records.h"
 #include "wiki_site.h"
 #include "wikitext.h"
@@ -123,7 +123,7 @@ static uint64_t read_records(const struct corpus_files *files, const struct segm
 
         sum = block.too_long ? sum * 31 + 1 : sum;
         while (!block.too_long && record_next(mode, &block, &cursor, &record))
-            sum = checksum64(record.data, record.size, sum);
+            sum = checksum_seeded(record.data, record.size, sum);
     }
     if (rc < 0 && err.text[0] == '\0')
         abort();
@@ -167,7 +167,7 @@ static void try_file(const uint8_t *data, size_t size)
 static void try_work(const uint8_t *data, size_t size)
 {
     struct plan plan;
-    struct places layout;
+    struct output_layout layout;
     struct part_reader *part;
     struct part_key keys[PART_KEYS];
     struct error err = {.text = ""};
@@ -176,8 +176,8 @@ static void try_work(const uint8_t *data, size_t size)
     put(data, size);
     if (plan_read(&plan, path, &err) == 0)
         plan_clear(&plan);
-    if (places_read(&layout, path, &err) == 0)
-        places_clear(&layout);
+    if (output_layout_read(&layout, path, &err) == 0)
+        output_layout_clear(&layout);
     part = part_open(path, 1, 0, 1, 2, &torn, &err);
     while (part && part_next(part, keys, &torn, &err) > 0)
         ;
@@ -205,10 +205,9 @@ static void try_page(const uint8_t *data, size_t size)
             wikitext_page(converters[i], copy, size, NULL, &document) == FAULT_NONE &&
             !is_utf8((const unsigned char *)document.text.data, document.text.size))
             abort();
-        if (is_utf8(data, size) &&
-            (wikitext_convert(converters[i], wiki_span("T", 1), wiki_span(copy, size), NULL,
-                              &text) < 0 ||
-             !is_utf8((const unsigned char *)text.data, text.size)))
+        if (is_utf8(data, size) && (wikitext_convert(converters[i], wiki_span("T", 1),
+                                                     wiki_span(copy, size), NULL, &text) < 0 ||
+                                    !is_utf8((const unsigned char *)text.data, text.size)))
             abort();
     }
     free(copy);

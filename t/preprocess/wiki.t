@@ -86,7 +86,7 @@ bad() { # NAME PATTERN: a dump, what is said of it
 page() { printf '<page><title>%s</title><ns>0</ns><id>%d</id><revision><id>5</id><text>%s</text></revision></page>\n' "$@"; }
 head='<mediawiki xml:lang="en"><siteinfo><sitename>W</sitename><base>https://w.org/wiki/M</base><namespaces><namespace key="14">Category</namespace></namespaces></siteinfo>'
 { echo "$head"; page A 1 '1 2'; page B 2 '3 <b>4'; page C 3 '5'; } >unclosed.xml
-bad unclosed.xml '^megatron: warning: unclosed\.xml: page "B" at byte [0-9]+: the XML of the page is broken; skipped$'
+bad unclosed.xml '^megatron: warning: unclosed\.xml: page "B" at byte [0-9]+: the XML of the page is invalid; skipped$'
 { echo "$head"; page A 1 '1 2'; page B 2 '3 4'; } | head -c -20 >early.xml
 bad early.xml '^megatron: warning: early\.xml: page "B" at byte [0-9]+: the page is not closed; skipped$'
 { echo "$head"; page A 1 '1 2'; page B 2 "$(printf '3 \xff')"; } >utf8.xml
@@ -99,7 +99,7 @@ is "$rc" 0 "wrong siteinfo is passed over"
 like "$out" '^megatron: warning: site\.xml: no complete <siteinfo>; English namespace names are used$' "with a warning"
 { echo "$head"; page A 1 '1 2'; printf '<page><title>Long</title><ns>0</ns><id>9</id><revision><id>5</id><text>'; head -c 3000 /dev/zero | tr '\0' 7; echo '</text></revision></page>'; page B 2 '3'; } >long.xml
 try "${pre[@]}" --input long.xml --output-prefix long --wiki-no-title --max-line-bytes 2000
-like "$out" '^megatron: warning: long\.xml: page "Long" at byte [0-9]+: longer than --max-line-bytes; skipped$' "a page that is too long"
+like "$out" '^megatron: warning: long\.xml: page "Long" at byte [0-9]+: line too long \(see --max-line-bytes\); skipped$' "a page that is too long"
 is "$(od -An -tu2 long_text_document.bin | xargs)" "1 2 60000 3 60000" "and the others are kept"
 
 # --- No markup takes more than linear time, or the stack
@@ -137,7 +137,7 @@ printf ' = A = \n 1 @,@ 500 ( 2 ) \n = = B = = \n 3 \n = C = \n 4 \n' >wiki.trai
 printf '0\n' >ids
 try "${pre[@]}" --input wiki.train.tokens --input-format titles --detokenize --output-prefix tokens
 is "$((rc != 0))" 1 "words are no ids"
-like "$out" 'none of 2 texts is made of ids' "documents begin at titles"
+like "$out" 'none of 2 texts consists of token ids' "documents begin at titles"
 
 # --- From the dump to TensorBoard, from a checkpoint, by one job script. An srun of one rank stands in for Slurm's.
 mkdir bin && printf '#!/bin/bash\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n' >bin/srun && chmod +x bin/srun

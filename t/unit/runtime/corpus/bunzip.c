@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The decoder of bzip2 against the program: runs, all bytes, several streams, damage in every part. */
+/* The decoder of bzip2 against the program: runs, all bytes, several streams, damage in every part.
+ */
 #include "config.h"
 #include "source.h"
 #include "tap.h"
@@ -70,8 +71,9 @@ int main(void)
         for (size_t i = 0; i < length; i++)
             text[i] = kind == 1   ? (unsigned char)random_below(256)
                       : kind == 2 ? 'x'
-                      : kind == 3 ? (unsigned char)(i / (1 + i % 300) % 3 + 'a')
-                                  : (unsigned char)"etaoin shrdlu\n"[random_below(1 + random_below(14))];
+                      : kind == 3
+                          ? (unsigned char)(i / (1 + i % 300) % 3 + 'a')
+                          : (unsigned char)"etaoin shrdlu\n"[random_below(1 + random_below(14))];
         put(plain, text, length);
         if (system(command) != 0)
             return 1;
@@ -91,7 +93,8 @@ int main(void)
         packed[at] ^= bit;
         put(file, packed, size);
         err.text[0] = '\0';
-        if (at != 3 && read_all(file, out, ROOM, &err) >= 0) /* the size of blocks means nothing here */
+        if (at != 3 &&
+            read_all(file, out, ROOM, &err) >= 0) /* the size of blocks means nothing here */
             silent++;
         unnamed += at != 3 && !strstr(err.text, file);
         packed[at] ^= bit;

@@ -23,7 +23,9 @@ static const struct row clean[] = {
     {"a {{unknown|b|{{c}}}} d", "a d"},
     {"a ({{unknown}}; {{lang|fr|b}}) c ({{unknown}}), d (f) g()", "a (b) c, d (f) g()"},
     {"{{convert|120|km|mi}}; {{convert|5|ft}}; {{convert|100|C}}; {{convert|1|mi|km|1}}",
-     "120 kilometres (75 mi); 5 feet (1.5 m); 100 \xc2\xb0" "C (212 \xc2\xb0" "F); 1 mile (1.6 km)"},
+     "120 kilometres (75 mi); 5 feet (1.5 m); 100 \xc2\xb0"
+     "C (212 \xc2\xb0"
+     "F); 1 mile (1.6 km)"},
     {"{{convert|5|to|10|kg|lb|abbr=on}}; {{convert|2|m|ft|sp=us}}; {{cvt|1,300|mi}}",
      "5 to 10 kg (11 to 22 lb); 2 meters (6.6 ft); 1,300 mi (2,100 km)"},
     {"{{nihongo|Tokyo|\xe6\x9d\xb1\xe4\xba\xac|T\xc5\x8dky\xc5\x8d}}",
@@ -41,7 +43,8 @@ static const struct row clean[] = {
     {"<math>a < b</math> <nowiki>''[[x]]''</nowiki> <code>f( ; )</code>",
      "$a < b$ ''[[x]]'' f( ; )"},
     {"<pre>\n* a\n  b\n</pre>", "* a\n  b"},
-    {"AT&amp;T &lt;b&gt; 5&nbsp;km &#8212; &#55296; &bogus; &apos;", "AT&T <b> 5 km \xe2\x80\x94 \xef\xbf\xbd &bogus; '"},
+    {"AT&amp;T &lt;b&gt; 5&nbsp;km &#8212; &#55296; &bogus; &apos;",
+     "AT&T <b> 5 km \xe2\x80\x94 \xef\xbf\xbd &bogus; '"},
     {"a<br>b<div>c</div>d <small>e</small> H<sub>2</sub>O <unknown>f</unknown>",
      "a\nb\nc\nd e H2O <unknown>f</unknown>"},
     {"__NOTOC__a {{DEFAULTSORT:x}}{{PAGENAME}}", "a T"},
@@ -96,7 +99,7 @@ static void try_rows(const char *name, const struct wiki_options *options, const
     wikitext_destroy(wikitext);
 }
 
-#define TRY(name, rows, ...)                                                                       \
+#define TRY(name, rows, ...) \
     try_rows(name, &(struct wiki_options){__VA_ARGS__}, rows, sizeof(rows) / sizeof(rows[0]))
 
 static void try_pages(void)
@@ -106,29 +109,34 @@ static void try_pages(void)
         enum document_fault fault;
         const char *text;
     } rows[] = {
-        {"<page><title>A&amp;B</title><ns>0</ns><id>3</id><revision><id>4</id><contributor><id>5</id>"
-         "</contributor><text xml:space=\"preserve\">x &lt;b&gt;y&lt;/b&gt;</text></revision></page>",
+        {"<page><title>A&amp;B</title><ns>0</ns><id>3</id><revision><id>4</id><contributor><id>5</"
+         "id>"
+         "</contributor><text xml:space=\"preserve\">x "
+         "&lt;b&gt;y&lt;/b&gt;</text></revision></page>",
          FAULT_NONE, "A&B\n\nx y"},
         {"<page><title>A</title><ns>1</ns><revision><text>x</text></revision></page>",
          DOCUMENT_NAMESPACE, ""},
-        {"<page><title>A</title><ns>0</ns><redirect title=\"B\" /><revision><text>x</text></revision>"
+        {"<page><title>A</title><ns>0</ns><redirect title=\"B\" "
+         "/><revision><text>x</text></revision>"
          "</page>",
          DOCUMENT_REDIRECT, ""},
         {"<page><title>A</title><ns>0</ns><revision><text>#redirect [[B]]</text></revision></page>",
          DOCUMENT_REDIRECT, ""},
-        {"<page><title>A</title><ns>0</ns><revision><model>css</model><text>x</text></revision></page>",
+        {"<page><title>A</title><ns>0</ns><revision><model>css</model><text>x</text></revision></"
+         "page>",
          DOCUMENT_MODEL, ""},
-        {"<page><title>A</title><ns>0</ns><revision><text>x {{Disambiguation}}</text></revision></page>",
+        {"<page><title>A</title><ns>0</ns><revision><text>x "
+         "{{Disambiguation}}</text></revision></page>",
          DOCUMENT_DISAMBIGUATION, ""},
         {"<page><title>A</title><ns>0</ns><revision><text bytes=\"0\" /></revision></page>",
          DOCUMENT_SHORT, ""},
         {"<page><title>A</title><ns>0</ns><revision><text>x</text></revision>", FAULT_CUT, ""},
-        {"<page><title>A</title><ns>0</ns><revision><text>x <b></text></revision></page>", FAULT_XML,
-         ""},
+        {"<page><title>A</title><ns>0</ns><revision><text>x <b></text></revision></page>",
+         FAULT_XML, ""},
         {"<page><title>A</title><ns>0</ns><revision></revision></page>", FAULT_XML, ""},
         {"<page></page>", FAULT_XML, ""},
-        {"<page><title>A</title><ns>0</ns><revision><text>\xff</text></revision></page>", FAULT_UTF8,
-         ""},
+        {"<page><title>A</title><ns>0</ns><revision><text>\xff</text></revision></page>",
+         FAULT_UTF8, ""},
     };
     struct wiki_options options = {.min_length = 1};
     struct wikitext *wikitext = wikitext_create(&options, NULL);

@@ -40,8 +40,8 @@ static void test_refusals(void)
          "\"type\":\"BPE\"," SMALL "}}",
          "tokenizer.json: added token <m> with lstrip is not supported"},
         {"{" METASPACE ",\"model\":{\"type\":\"BPE\",\"ignore_merges\":true," SMALL "}}",
-         "tokenizer.json: model BPE with ignore_merges is not supported where no pattern splits "
-         "texts into words"},
+         "tokenizer.json: model BPE with ignore_merges is not supported without a pattern "
+         "that splits texts into words"},
         {"{" METASPACE "}", "tokenizer.json: there is no \"model\""},
         {"[]", "tokenizer.json: should be an object"},
     };
@@ -95,7 +95,7 @@ static void test_combinations(void)
         {PRE(LEVEL "," LEVEL), "", "a",
          "tokenizer.json: pre_tokenizer ByteLevel for the second time is not supported"},
         {PRE(LEVEL "," DIGITS), "", "a",
-         "tokenizer.json: pre_tokenizer Split behind ByteLevel is not supported"},
+         "tokenizer.json: pre_tokenizer Split after ByteLevel is not supported"},
         /* Tokens that are not normalised are found before those that are. */
         {PRE(NEVER) ADDED(TOKEN(5, "ab", true) "," TOKEN(6, "ba", false)), "", "abab", "1 6 2"},
         {PRE(NEVER) ADDED(TOKEN(5, "ab", true) "," TOKEN(6, "ba", false)), "", "aabbaab",
@@ -103,11 +103,11 @@ static void test_combinations(void)
         /* In the vocabulary, behind it, and neither. */
         {PRE(NEVER) ADDED(TOKEN(4, "bb", false) "," TOKEN(5, "<x>", false)), "", "abb<x>", "1 4 5"},
         {PRE(NEVER) ADDED(TOKEN(6, "<x>", false)), "", "a",
-         "tokenizer.json: added token <x> has id 6, and Hugging Face would give it 5"},
+         "tokenizer.json: added token <x> has id 6, but Hugging Face would assign 5"},
         {PRE(NEVER) ADDED(TOKEN(2, "<x>", false)), "", "a",
-         "tokenizer.json: added token <x> has id 2, and Hugging Face would give it 5"},
+         "tokenizer.json: added token <x> has id 2, but Hugging Face would assign 5"},
         {PRE(NEVER) ADDED(TOKEN(5, "bb", false)), "", "a",
-         "tokenizer.json: added token bb has id 5, and Hugging Face would give it 4"},
+         "tokenizer.json: added token bb has id 5, but Hugging Face would assign 4"},
     };
     static char text[4096];
 
@@ -169,8 +169,7 @@ static void test_composed(void)
          "257 258 195 169 257"},
         {TOKEN(257, "e\u0301", false), "e\u0301\u00E9", "257 195 169"},
         {TOKEN(257, "e\u0301", true), "",
-         "tokenizer.json: added token e\u0301 with normalized is not supported: it is not in form "
-         "C"},
+         "tokenizer.json: added token e\u0301 with normalized is not supported: it is not in NFC"},
     };
     struct tokenizer_config config = {.type = TOKENIZER_HUGGINGFACE};
     static char text[10000];
@@ -214,7 +213,7 @@ static void test_post_processor(void)
          "3 4 2"},
         {"{\"type\":\"Sequence\",\"processors\":[" TEMPLATE(SPECIAL("x") "," TEXT) "," TEMPLATE(
              SPECIAL("x") "," TEXT) "]}",
-         "tokenizer.json: post_processor TemplateProcessing behind another one that adds tokens is "
+         "tokenizer.json: post_processor TemplateProcessing after another one that adds tokens is "
          "not supported"},
         {TEMPLATE(SPECIAL("y") "," TEXT),
          "tokenizer.json: post_processor: the id of a special token is not in the vocabulary"},
@@ -242,7 +241,8 @@ static void test_post_processor(void)
         is(ids_of(config, "ab"), rows[i].ids, rows[i].ids);
     }
     is(refusal((struct tokenizer_config){.add_specials = 1}),
-       "--tokenizer-hf-include-special-tokens is for HuggingFaceTokenizer; for others there is "
+       "--tokenizer-hf-include-special-tokens can only be used with HuggingFaceTokenizer; for "
+       "other tokenizers use "
        "--tokenizer-add-bos",
        "it is for tokenizer.json only");
 }
