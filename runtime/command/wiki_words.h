@@ -87,7 +87,7 @@ struct wiki_words {
          0},                                                                               \
     {                                                                                      \
         "wiki-min-length", OPTION_INT, offsetof(type, field.min_length), "N",              \
-            "leave out pages of fewer characters of text (default: 1)", NULL, 0, INT64_MAX \
+            "skip pages with fewer characters of text (default: 1)", NULL, 0, INT64_MAX \
     }
 
 /* Check the words and turn them into 'options'. Returns 0 or -1. */

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # MediaWiki dumps: the text of the pages, every form of the file, any number of ranks, broken dumps.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/fixture.sh"
