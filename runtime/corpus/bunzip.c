@@ -64,6 +64,14 @@ static inline uint32_t take(struct bits *bits, int count)
     return value;
 }
 
+/* What cannot be decoded at the very end of the input is cut off, not damaged: only padding
+ * follows.
+ */
+static enum bunzip_result bad_bits(const struct bits *bits)
+{
+    return bits->at + 64 > bits->end ? BUNZIP_SHORT : BUNZIP_CORRUPT;
+}
+
 /* --- Codes ------------------------------------------------------------------------------------ */
 
 static int make_table(struct table *table, const unsigned char *lengths, int symbols)
@@ -216,17 +224,17 @@ static enum bunzip_result read_symbols(struct bunzip_block *block, const struct 
             bits->at += entry & 31;
             symbol = entry ? entry >> 5 : long_symbol(table, bits);
             if (symbol < 0)
-                return BUNZIP_CORRUPT;
+                return bad_bits(bits);
             if (symbol < 2) {
                 run += weight << symbol;
                 weight <<= 1;
                 if (run > BUNZIP_LIMIT)
-                    return BUNZIP_CORRUPT;
+                    return bad_bits(bits);
                 continue;
             }
             if (run > 0) {
                 if (run > BUNZIP_LIMIT - count)
-                    return BUNZIP_CORRUPT;
+                    return bad_bits(bits);
                 for (uint32_t k = 0; k < run; k++)
                     block->links[count + k] = list[0];
                 count += run;
@@ -237,7 +245,7 @@ static enum bunzip_result read_symbols(struct bunzip_block *block, const struct 
             if (symbol == end)
                 break;
             if (count == BUNZIP_LIMIT)
-                return BUNZIP_CORRUPT;
+                return bad_bits(bits);
             block->links[count] = to_front(list, symbol - 1);
             counts[block->links[count++]]++;
         }
@@ -246,7 +254,7 @@ static enum bunzip_result read_symbols(struct bunzip_block *block, const struct 
             return BUNZIP_SHORT;
     }
     if (symbol != end || block->origin >= count)
-        return BUNZIP_CORRUPT;
+        return bad_bits(bits);
     block->count = count;
     for (int i = 0; i < 256; i++) {
         uint32_t more = counts[i];
@@ -280,7 +288,7 @@ enum bunzip_result bunzip_read(struct bunzip_block *block, const unsigned char *
     if (!codes)
         return BUNZIP_CORRUPT;
     if (read_codes(codes, &bits) < 0)
-        rc = bits.at > bits.end ? BUNZIP_SHORT : BUNZIP_CORRUPT;
+        rc = bad_bits(&bits);
     else
         rc = read_symbols(block, codes, &bits);
     free(codes);

@@ -101,13 +101,15 @@ int main(void)
     }
     ok(silent == 0, "60 flipped bits are all noticed (%d not)", silent);
     ok(unnamed == 0, "and told with the name of the file");
-    for (int i = 0; i < 30; i++) {
+    for (int i = 0; i < 60; i++) {
         size_t length = i < 20 ? (size_t)i : random_below((uint32_t)size);
 
         put(file, packed, length);
         silent += read_all(file, out, ROOM, &err) >= 0;
+        unnamed += !strstr(err.text, "is truncated");
     }
     ok(silent == 0, "files that are cut are all noticed (%d not)", silent);
+    ok(unnamed == 0, "and called truncated (%d not)", unnamed);
     unlink(plain);
     unlink(file);
     rmdir(directory);
