@@ -319,7 +319,7 @@ struct device_plan *make_now(void)
         break;
     case OPERATION_RESIDUAL_NORM:
     case OPERATION_RESIDUAL_NORM_BACKWARD:
-        operation.residual_norm.type = type();
+        operation.residual_norm.type = operation.residual_norm.y_type = type();
         break;
     case OPERATION_ATTENTION:
     case OPERATION_ATTENTION_BACKWARD:
@@ -330,7 +330,7 @@ struct device_plan *make_now(void)
         break;
     case OPERATION_SWIGLU:
     case OPERATION_SWIGLU_BACKWARD:
-        operation.swiglu.type = type();
+        operation.swiglu.type = operation.swiglu.y_type = type();
         break;
     case OPERATION_EMBEDDING:
     case OPERATION_EMBEDDING_BACKWARD:
