@@ -1,6 +1,7 @@
 #include "config.h"
 #include "commands.h"
 #include "data_common.h"
+#include "data_extract.h"
 #include "indexed.h"
 #include "option.h"
 #include "tokenizer.h"
@@ -37,6 +38,7 @@ static void print_help(void)
            "Inspect or verify .bin and .idx files (PREFIX is their name without .bin or .idx), or\n"
            "clean, deduplicate, mix, merge and measure corpora (each action has its own --help).\n");
     options_print(table, stdout);
+    data_extract_help();
     printf("\n"
            "See megatron-data(1).\n");
 }
@@ -313,7 +315,7 @@ static int run_action(const char *verb, const struct data_options *options,
 
     if (!inspecting && strcmp(verb, "verify") != 0)
         return error_set_code(err, ERROR_USAGE,
-                              "unknown action %.100s; use inspect, verify, filter, dedup, "
+                              "unknown action %.100s; use inspect, verify, extract, filter, dedup, "
                               "decontaminate, mix, merge or stats",
                               verb);
     if (result->word_count == 0)
@@ -350,6 +352,8 @@ static int run_data(int argc, const char *const *argv, struct error *err)
     }
     if (data_command_find(verb))
         return data_command_run(data_command_find(verb), argc - 1, argv + 1, err);
+    if (strcmp(verb, "extract") == 0)
+        return data_extract(argc - 1, argv + 1, err);
     rc = options_parse(table, &options, argc - 1, argv + 1, &result, err);
     if (rc == 0 && result.help)
         print_help();
@@ -361,6 +365,6 @@ static int run_data(int argc, const char *const *argv, struct error *err)
 
 const struct command command_data = {
     .name = "data",
-    .summary = "clean, deduplicate, mix, merge, inspect and verify corpora",
+    .summary = "extract, clean, deduplicate, mix, merge, inspect and verify corpora",
     .run = run_data,
 };

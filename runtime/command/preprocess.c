@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "part.h"
 #include "preprocess.h"
+#include "wiki_words.h"
 #include "world.h"
 
 #include <signal.h>
@@ -16,6 +17,8 @@ struct preprocess_options {
     const char *output_prefix, *lang;
     int64_t workers, partitions, log_interval, max_documents, max_line, shards, chunk, lease;
     struct tokenizer_config tokenizer;
+    struct wiki_words wiki;
+    int detokenize;
 };
 
 #define AT(field) offsetof(struct preprocess_options, field)
@@ -29,13 +32,17 @@ static const struct option table[] = {
      "keys to extract from JSON, one output each; a.b is key b inside a (default: text)", NULL, 0,
      0},
     {"input-format", OPTION_CHOICE, AT(mode), "FORMAT",
-     "json (default), or plain text: lines, blank-lines, titles, files",
-     "json|lines|blank-lines|titles|files", 0, 0},
+     "json (default), mediawiki (a dump; detected), or plain text: lines, blank-lines, titles, "
+     "files",
+     "json|lines|blank-lines|titles|files|mediawiki", 0, 0},
+    {"detokenize", OPTION_FLAG, AT(detokenize), NULL,
+     "with titles: undo the tokenization of wikitext-103 (1 @,@ 500 becomes 1,500)", NULL, 0, 0},
     {"max-line-bytes", OPTION_BYTES, AT(max_line), "SIZE",
      "skip documents larger than this (default: 64M)", NULL, 1024, 1 << 30},
     {"max-documents", OPTION_INT, AT(max_documents), "N", "stop after N documents", NULL, 1,
      INT64_MAX},
     {"strict", OPTION_FLAG, AT(strict), NULL, "stop at the first invalid document", NULL, 0, 0},
+    WIKI_OPTIONS(struct preprocess_options, wiki),
     TOKENIZER_OPTIONS(struct preprocess_options, tokenizer),
     {"append-eod", OPTION_FLAG, AT(append_eod), NULL,
      "append an end-of-document token to each document", NULL, 0, 0},
@@ -116,6 +123,10 @@ static int check_options(const struct preprocess_options *options,
         return error_set(
             err,
             "--json-keys cannot be used with plain-text input; drop it or use --input-format json");
+    if (options->mode != RECORD_PAGE && wiki_words_given(result, err) < 0)
+        return -1;
+    if (options->detokenize && options->mode != RECORD_TITLE)
+        return error_set(err, "--detokenize requires --input-format titles");
     return check_keys(&options->json_keys, err);
 }
 
@@ -136,6 +147,7 @@ static int run(const struct preprocess_options *options, struct error *err)
         .keys = json_keys ? options->json_keys.items : text,
         .key_count = json_keys ? options->json_keys.count : 1,
         .mode = (enum record_mode)options->mode,
+        .detokenize = options->detokenize,
         .output_prefix = options->output_prefix,
         .tokenizer = options->tokenizer,
         .append_eod = options->append_eod,
@@ -153,6 +165,8 @@ static int run(const struct preprocess_options *options, struct error *err)
     };
     struct world world;
 
+    if (wiki_words_options(&options->wiki, &config.wiki, err) < 0)
+        return -1;
     /* If RLIMIT_FSIZE is exceeded, the write fails with an error instead of killing the process. */
     signal(SIGXFSZ, SIG_IGN);
     if (world_read(&world, err) < 0)
@@ -165,14 +179,21 @@ static int run(const struct preprocess_options *options, struct error *err)
 
 static int run_preprocess(int argc, const char *const *argv, struct error *err)
 {
-    struct preprocess_options options = {
-        .log_interval = 1000, .max_line = 64 << 20, .shards = 1, .lease = 30};
+    struct preprocess_options options = {.log_interval = 1000,
+                                         .max_line = 64 << 20,
+                                         .shards = 1,
+                                         .lease = 30,
+                                         .wiki = WIKI_WORDS_DEFAULT};
     struct options_result result;
     int rc = options_parse(table, &options, argc, argv, &result, err);
 
     if (rc == 0 && result.help)
         print_help();
-    else if (rc == 0)
+    if (rc == 0 && !result.help && !options_given(&result, "input-format") &&
+        !options_given(&result, "json-keys") &&
+        wiki_words_detect(options.input.items, options.input.count))
+        options.mode = RECORD_PAGE;
+    if (rc == 0 && !result.help)
         rc = check_options(&options, &result, err) < 0 ? COMMAND_USAGE : run(&options, err);
     options_result_clear(&result);
     free(options.input.items);

@@ -1,262 +1,298 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bzip2: a stream of blocks of at most 900 kB, each of which is independent but begins at any
- * bit. A block is found by its 48-bit magic number and given to libbz2 as a stream of one block: a
- * stream header, the block's bits, the end mark and the block's own checksum as the stream's. So
- * any bzip2 file can be cut, made with one thread or many, and no file needs an index. */
+/* bzip2: a stream of blocks of at most 900 kB, each of which can be decoded by itself but begins at
+ * any bit. A block is found by its 48-bit magic number. So any bzip2 file can be cut, made with one
+ * thread or many, of one stream or many, and no file needs an index. */
+#include "config.h"
+#include "bunzip.h"
 #include "codec.h"
 
-#include <bzlib.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK_MAGIC 0x314159265359ull
-#define END_MAGIC   0x177245385090ull
-#define MAGIC_MASK  0xffffffffffffull
-/* A block holds 900000 bytes before its run-length coding; incompressible ones grow a little. */
-#define BLOCK_LIMIT  (2u << 20)
-#define HEADER_SIZE  4
-#define TRAILER_SIZE 11
+#define MAGIC_MASK 0xffffffffffffull
 
-struct bzip2 {
-    unsigned char *bits; /* header, the piece of the file that holds the block, trailer */
-    size_t have;         /* bytes of the file in 'piece' */
-    unsigned char *piece;
-    int64_t piece_at; /* position in the file of piece[0] */
-    int skew;         /* the block begins this many bits into piece[0] */
-    bz_stream stream;
-    int decoding, ended, more;
-    uint64_t window;
-    char *output;
-    unsigned output_size, output_at;
+enum {
+    HEADER_SIZE = 4, /* of a stream: BZh9 */
+    WINDOW = 4 * BUNZIP_PACKED
 };
 
-/* Read on, byte by byte, until a magic number ends at one of the last eight bits. Bytes go to the
- * piece if 'keep'. Returns 1 with '*bit' the file's bit number where the magic begins and '*magic'
- * which one it is; 0 at the end of the file; -1. */
-static int find_magic(struct source *source, int keep, int64_t *bit, uint64_t *magic,
-                      struct error *err)
+struct bzip2 {
+    unsigned char *window; /* bytes of the file from 'window_at' on */
+    size_t have;
+    int64_t window_at;
+    uint64_t bit; /* of the next block in the window */
+    int whole;    /* from the first byte: the streams' checksums are checked, too */
+    int searched; /* the first block was found by its magic number, which may be chance */
+    uint32_t combined;
+    int ended;
+    struct bunzip_block blocks[BUNZIP_TOGETHER];
+    int created, count, current;
+    size_t output_at;
+};
+
+/* Make at least 'want' bytes behind the current bit available, fewer at the end of the file. */
+static int fill_window(struct source *source, size_t want, struct error *err)
 {
     struct bzip2 *bzip2 = source->state;
+    size_t passed = bzip2->bit / 8;
 
-    for (;;) {
+    if (bzip2->have - passed >= want)
+        return 0;
+    memmove(bzip2->window, bzip2->window + passed, bzip2->have - passed);
+    bzip2->have -= passed;
+    bzip2->window_at += (int64_t)passed;
+    bzip2->bit %= 8;
+    while (bzip2->have < WINDOW) {
         ssize_t have = input_fill(source, 1, err);
-        const unsigned char *bytes = source->input.bytes + source->input.at;
-
-        if (have <= 0)
-            return (int)have;
-        for (ssize_t i = 0; i < have; i++) {
-            uint64_t window = bzip2->window = bzip2->window << 8 | bytes[i];
-
-            if (keep && bzip2->have == BLOCK_LIMIT)
-                return source_corrupt(source, "a bzip2 block without an end", err);
-            if (keep)
-                bzip2->piece[bzip2->have++] = bytes[i];
-            for (int shift = 7; shift >= 0; shift--) {
-                uint64_t value = window >> shift & MAGIC_MASK;
-
-                if (value != BLOCK_MAGIC && value != END_MAGIC)
-                    continue;
-                *bit = (source->input.position + i + 1) * 8 - shift - 48;
-                *magic = value;
-                if (*bit < 0)
-                    continue;
-                input_take(source, (size_t)i + 1);
-                return 1;
-            }
-        }
-        input_take(source, (size_t)have);
-    }
-}
-
-/* The block that begins at bit 'begin' is now the one to read: keep the bytes since there. */
-static void begin_piece(struct bzip2 *bzip2, int64_t begin, int64_t position)
-{
-    int64_t first = begin / 8;
-    size_t keep = (size_t)(position - first);
-
-    /* The magic number spans at most seven bytes, all of them in the window. */
-    for (size_t i = 0; i < keep; i++)
-        bzip2->piece[i] = (unsigned char)(bzip2->window >> 8 * (keep - 1 - i));
-    bzip2->have = keep;
-    bzip2->piece_at = first;
-    bzip2->skew = (int)(begin % 8);
-}
-
-static void put_bits(unsigned char *to, size_t at, uint64_t value, int count)
-{
-    for (int i = count - 1; i >= 0; i--, at++) {
-        unsigned char mask = (unsigned char)(0x80 >> at % 8);
-
-        to[at / 8] = (unsigned char)((to[at / 8] & ~mask) | (value >> i & 1 ? mask : 0));
-    }
-}
-
-/* Shift the block to a byte boundary and put the end mark after its last bit. */
-static size_t make_stream(struct bzip2 *bzip2, int64_t end_bit)
-{
-    unsigned char *to = bzip2->bits + HEADER_SIZE;
-    const unsigned char *from = bzip2->piece;
-    size_t length = (size_t)(end_bit - (bzip2->piece_at * 8 + bzip2->skew));
-    size_t bytes = (length + 7) / 8;
-    uint64_t check = 0;
-
-    memcpy(bzip2->bits, "BZh9", HEADER_SIZE);
-    for (size_t i = 0; i < bytes; i++) {
-        unsigned next = i + 1 < bzip2->have ? from[i + 1] : 0;
-
-        to[i] = (unsigned char)(from[i] << bzip2->skew | next >> (8 - bzip2->skew));
-    }
-    for (int i = 6; i < 10; i++)
-        check = check << 8 | to[i];
-    put_bits(to, length, END_MAGIC, 48);
-    put_bits(to, length + 48, check, 32);
-    return HEADER_SIZE + (length + 48 + 32 + 7) / 8;
-}
-
-static int decode_block(struct source *source, size_t size)
-{
-    struct bzip2 *bzip2 = source->state;
-    unsigned length = 0;
-    int rc;
-
-    /* Runs may blow a block up to 50 times its size: grow as needed. */
-    for (;;) {
-        length = bzip2->output_size;
-        rc = BZ2_bzBuffToBuffDecompress(bzip2->output, &length, (char *)bzip2->bits, (unsigned)size,
-                                        0, 0);
-        if (rc != BZ_OUTBUFF_FULL || bzip2->output_size > 100u << 20)
-            break;
-        free(bzip2->output);
-        bzip2->output_size *= 4;
-        bzip2->output = malloc(bzip2->output_size);
-        if (!bzip2->output)
-            return BZ_MEM_ERROR;
-    }
-    bzip2->stream.avail_out = length;
-    bzip2->output_at = 0;
-    return rc;
-}
-
-/* Decompress the current block and find the one after it. */
-static int next_block(struct source *source, struct error *err)
-{
-    struct bzip2 *bzip2 = source->state;
-    int64_t bit = 0;
-    uint64_t magic = 0;
-    int rc, found, tries = 0;
-
-    if (source->boundary < 0 && source->end < source->size &&
-        bzip2->piece_at * 8 + bzip2->skew >= source->end * 8)
-        source->boundary = source->delivered;
-    do {
-        found = find_magic(source, 1, &bit, &magic, err);
-        if (found < 0)
-            return -1;
-        if (found == 0)
-            return tries ? source_corrupt(source, "bzip2 data", err)
-                         : source_truncated(source, err);
-        rc = decode_block(source, make_stream(bzip2, bit));
-        /* Chance may have put a magic number into the block: then it does not end here. */
-    } while (rc != BZ_OK && rc != BZ_MEM_ERROR && ++tries < 3);
-    if (rc == BZ_MEM_ERROR)
-        return error_set(err, "out of memory for bzip2");
-    if (rc != BZ_OK)
-        return source_corrupt(source, "bzip2 data", err);
-    while (magic == END_MAGIC) {
-        found = find_magic(source, 0, &bit, &magic, err);
-        if (found < 0)
-            return -1;
-        if (found == 0) {
-            bzip2->ended = 1;
-            return 0;
-        }
-    }
-    begin_piece(bzip2, bit, source->input.position);
-    return 0;
-}
-
-static ssize_t blocks_read(struct source *source, void *buffer, size_t size, struct error *err)
-{
-    struct bzip2 *bzip2 = source->state;
-    unsigned have;
-
-    while (bzip2->output_at == bzip2->stream.avail_out) {
-        if (bzip2->ended)
-            return 0;
-        if (next_block(source, err) < 0)
-            return -1;
-    }
-    have = bzip2->stream.avail_out - bzip2->output_at;
-    if (have > size)
-        have = (unsigned)size;
-    memcpy(buffer, bzip2->output + bzip2->output_at, have);
-    bzip2->output_at += have;
-    return have;
-}
-
-static int blocks_start(struct source *source, struct error *err)
-{
-    struct bzip2 *bzip2 = source->state;
-    uint64_t magic;
-    int64_t bit;
-    int found;
-
-    source->read = blocks_read;
-    bzip2->bits = malloc(HEADER_SIZE + BLOCK_LIMIT + TRAILER_SIZE);
-    bzip2->piece = malloc(BLOCK_LIMIT);
-    bzip2->output_size = 1 << 20;
-    bzip2->output = malloc(bzip2->output_size);
-    if (!bzip2->bits || !bzip2->piece || !bzip2->output)
-        return error_set(err, "out of memory for bzip2");
-    source->memory = 2 * BLOCK_LIMIT + (4 << 20);
-    do {
-        found = find_magic(source, 0, &bit, &magic, err);
-        if (found < 0)
-            return -1;
-        if (found == 0 || bit >= source->end * 8) {
-            bzip2->ended = 1;
-            return 0;
-        }
-    } while (magic != BLOCK_MAGIC);
-    begin_piece(bzip2, bit, source->input.position);
-    return 0;
-}
-
-/* A whole file or a pipe: libbz2's own way, which also checks the streams' checksums. */
-static ssize_t stream_read(struct source *source, void *buffer, size_t size, struct error *err)
-{
-    struct bzip2 *bzip2 = source->state;
-    bz_stream *stream = &bzip2->stream;
-
-    if (size > 1 << 30)
-        size = 1 << 30;
-    stream->next_out = buffer;
-    stream->avail_out = (unsigned)size;
-    while (stream->avail_out == size) {
-        ssize_t have = input_fill(source, 1, err);
-        int rc;
+        size_t room = WINDOW - bzip2->have;
 
         if (have < 0)
             return -1;
-        if (!bzip2->decoding && have == 0)
-            return 0;
-        if (!bzip2->decoding && BZ2_bzDecompressInit(stream, 0, 0) != BZ_OK)
-            return error_set(err, "out of memory for bzip2");
-        bzip2->decoding = 1;
         if (have == 0)
-            return source_truncated(source, err);
-        stream->next_in = (char *)source->input.bytes + source->input.at;
-        stream->avail_in = (unsigned)have;
-        rc = BZ2_bzDecompress(stream);
-        input_take(source, (size_t)have - stream->avail_in);
-        if (rc == BZ_STREAM_END) {
-            BZ2_bzDecompressEnd(stream);
-            bzip2->decoding = 0;
-        } else if (rc != BZ_OK) {
-            return source_corrupt(source, "bzip2 data", err);
-        }
+            break;
+        room = (size_t)have < room ? (size_t)have : room;
+        memcpy(bzip2->window + bzip2->have, source->input.bytes + source->input.at, room);
+        input_take(source, room);
+        bzip2->have += room;
     }
-    return (ssize_t)(size - stream->avail_out);
+    memset(bzip2->window + bzip2->have, 0, BUNZIP_PADDING);
+    return 0;
+}
+
+static uint64_t bits_left(const struct bzip2 *bzip2)
+{
+    return (uint64_t)bzip2->have * 8 - bzip2->bit;
+}
+
+/* Search for a block from the current bit on. Returns 1, 0 if there is none, -1. */
+static int find_block(struct source *source, struct error *err)
+{
+    struct bzip2 *bzip2 = source->state;
+
+    for (;;) {
+        uint64_t last;
+        uint64_t window = 0;
+
+        if (fill_window(source, BUNZIP_PACKED, err) < 0)
+            return -1;
+        if (bits_left(bzip2) < 48)
+            return 0;
+        last = (uint64_t)bzip2->have * 8 - 48;
+        /* Eight places per byte: the window holds the 55 bits that they need. */
+        for (uint64_t byte = bzip2->bit / 8; byte * 8 <= last; byte++) {
+            if (window == 0)
+                for (int i = 0; i < 7; i++)
+                    window = window << 8 | bzip2->window[byte + (unsigned)i];
+            else
+                window = window << 8 | bzip2->window[byte + 6];
+            for (int shift = 0; shift < 8; shift++)
+                if ((window >> (8 - shift) & MAGIC_MASK) == BUNZIP_BLOCK_MAGIC &&
+                    byte * 8 + (unsigned)shift >= bzip2->bit &&
+                    byte * 8 + (unsigned)shift <= last) {
+                    bzip2->bit = byte * 8 + (unsigned)shift;
+                    return 1;
+                }
+        }
+        bzip2->bit = last + 1;
+    }
+}
+
+/* Behind the last block of a stream: its checksum, and perhaps another stream. Returns 1 if a block
+ * follows, 0 at the end, -1. */
+static int next_stream(struct source *source, struct error *err)
+{
+    struct bzip2 *bzip2 = source->state;
+    uint32_t check;
+
+    for (;;) {
+        const unsigned char *at;
+
+        if (bits_left(bzip2) < 80)
+            return source_truncated(source, err);
+        check = (uint32_t)bunzip_bits(bzip2->window, bzip2->bit + 48, 32);
+        if (bzip2->whole && check != bzip2->combined)
+            return source_corrupt(source, "the checksum of a bzip2 stream", err);
+        bzip2->combined = 0;
+        bzip2->whole = 1; /* a stream begins, or the file ends */
+        bzip2->bit = (bzip2->bit + 80 + 7) / 8 * 8;
+        if (fill_window(source, BUNZIP_PACKED, err) < 0)
+            return -1;
+        if (bits_left(bzip2) == 0)
+            return 0;
+        at = bzip2->window + bzip2->bit / 8;
+        if (bits_left(bzip2) < HEADER_SIZE * 8)
+            return source_truncated(source, err);
+        if (memcmp(at, "BZh", 3) != 0 || at[3] < '1' || at[3] > '9')
+            return source_corrupt(source, "no bzip2 stream after the end of one", err);
+        bzip2->bit += HEADER_SIZE * 8;
+        if (bits_left(bzip2) < 80)
+            return source_truncated(source, err);
+        if (bunzip_bits(bzip2->window, bzip2->bit, 48) != BUNZIP_END_MAGIC)
+            return 1;
+    }
+}
+
+/* Is there a block at the current bit? Returns 1, 0 at the end of the file, -1. */
+static int at_block(struct source *source, struct error *err)
+{
+    struct bzip2 *bzip2 = source->state;
+    uint64_t magic;
+
+    if (fill_window(source, BUNZIP_PACKED, err) < 0)
+        return -1;
+    if (bits_left(bzip2) < 48)
+        return source_truncated(source, err);
+    magic = bunzip_bits(bzip2->window, bzip2->bit, 48);
+    if (magic == BUNZIP_END_MAGIC)
+        return next_stream(source, err);
+    return magic == BUNZIP_BLOCK_MAGIC ? 1 : source_corrupt(source, "bzip2 data", err);
+}
+
+static int block_failed(struct source *source, enum bunzip_result rc, struct error *err)
+{
+    return rc == BUNZIP_SHORT ? source_truncated(source, err)
+                              : source_corrupt(source, "bzip2 data", err);
+}
+
+/* Read the block at the current bit into the next place. Returns 1, 0 if it is not one (and was
+ * only found by its magic number), -1. */
+static int read_block(struct source *source, struct error *err)
+{
+    struct bzip2 *bzip2 = source->state;
+    struct bunzip_block *block = &bzip2->blocks[bzip2->count];
+    uint64_t begin = bzip2->bit;
+    enum bunzip_result rc;
+
+    if (bzip2->count == bzip2->created) {
+        if (bunzip_block_create(block) < 0)
+            return error_set(err, "out of memory for bzip2");
+        bzip2->created++;
+        source->memory += BUNZIP_LIMIT * 6;
+    }
+    rc = bunzip_read(block, bzip2->window, bzip2->have, &bzip2->bit);
+    if (rc == BUNZIP_OK && bzip2->searched) {
+        /* Whether it is one shows at its end. */
+        struct bunzip_block *const one[] = {block};
+
+        rc = bunzip_finish(one, 1) < 0 ? BUNZIP_OK : BUNZIP_CORRUPT;
+    }
+    if (rc == BUNZIP_CORRUPT && bzip2->searched) {
+        bzip2->bit = begin + 1;
+        return 0;
+    }
+    if (rc != BUNZIP_OK)
+        return block_failed(source, rc, err);
+    bzip2->combined = (bzip2->combined << 1 | bzip2->combined >> 31) ^ block->checksum;
+    bzip2->count++;
+    return 1;
+}
+
+/* The first block of a range. Returns 1, 0 if none begins in it, -1. */
+static int first_block(struct source *source, struct error *err)
+{
+    struct bzip2 *bzip2 = source->state;
+    int rc;
+
+    do {
+        rc = find_block(source, err);
+        if (rc <= 0)
+            return rc;
+        if (bzip2->window_at * 8 + (int64_t)bzip2->bit >= source->end * 8)
+            return 0;
+        rc = read_block(source, err);
+    } while (rc == 0);
+    bzip2->searched = 0;
+    return rc;
+}
+
+static int finish_blocks(struct source *source, int first, struct error *err)
+{
+    struct bzip2 *bzip2 = source->state;
+    struct bunzip_block *list[BUNZIP_TOGETHER];
+    int count = 0, bad;
+
+    for (int i = first; i < bzip2->count; i++)
+        list[count++] = &bzip2->blocks[i];
+    bad = bunzip_finish(list, count);
+    if (bad == count && count > 0)
+        return error_set(err, "out of memory for bzip2");
+    return bad < 0 ? 0 : source_corrupt(source, "the checksum of a bzip2 block", err);
+}
+
+/* Where the next block begins decides whether it is the first one beyond the range. */
+static int is_beyond(const struct source *source)
+{
+    const struct bzip2 *bzip2 = source->state;
+
+    return source->boundary < 0 && source->size >= 0 && source->end < source->size &&
+           bzip2->window_at * 8 + (int64_t)bzip2->bit >= source->end * 8;
+}
+
+/* Decode the next blocks, as many as are of use side by side. */
+static int next_blocks(struct source *source, struct error *err)
+{
+    struct bzip2 *bzip2 = source->state;
+    int rc = 1, beyond = -1, found = 0;
+
+    bzip2->count = bzip2->current = 0;
+    bzip2->output_at = 0;
+    if (bzip2->searched) {
+        rc = first_block(source, err);
+        if (rc < 0)
+            return -1;
+        bzip2->ended = rc == 0;
+        found = rc;
+    }
+    while (!bzip2->ended && bzip2->count < BUNZIP_TOGETHER &&
+           (source->boundary < 0 || bzip2->count == 0) && beyond < 0) {
+        rc = at_block(source, err);
+        if (rc > 0 && is_beyond(source))
+            beyond = bzip2->count;
+        if (rc > 0)
+            rc = read_block(source, err);
+        if (rc < 0 && bzip2->count == 0)
+            return -1;
+        /* What was read before is good; the next call meets the error again. */
+        if (rc < 0)
+            break;
+        bzip2->ended = rc == 0;
+    }
+    if (finish_blocks(source, found, err) < 0)
+        return -1;
+    if (beyond >= 0 && beyond < bzip2->count) {
+        source->boundary = source->delivered;
+        for (int i = 0; i < beyond; i++)
+            source->boundary += (int64_t)bzip2->blocks[i].size;
+    }
+    return 0;
+}
+
+static ssize_t bzip2_read(struct source *source, void *buffer, size_t size, struct error *err)
+{
+    struct bzip2 *bzip2 = source->state;
+    const struct bunzip_block *block;
+    size_t have;
+
+    for (;;) {
+        while (bzip2->current < bzip2->count &&
+               bzip2->output_at == bzip2->blocks[bzip2->current].size) {
+            bzip2->current++;
+            bzip2->output_at = 0;
+        }
+        if (bzip2->current < bzip2->count)
+            break;
+        if (bzip2->ended)
+            return 0;
+        if (next_blocks(source, err) < 0)
+            return -1;
+    }
+    block = &bzip2->blocks[bzip2->current];
+    have = block->size - bzip2->output_at;
+    if (have > size)
+        have = size;
+    memcpy(buffer, block->output + bzip2->output_at, have);
+    bzip2->output_at += have;
+    return (ssize_t)have;
 }
 
 static void bzip2_finish(struct source *source)
@@ -265,23 +301,36 @@ static void bzip2_finish(struct source *source)
 
     if (!bzip2)
         return;
-    if (bzip2->decoding)
-        BZ2_bzDecompressEnd(&bzip2->stream);
-    free(bzip2->bits);
-    free(bzip2->piece);
-    free(bzip2->output);
+    for (int i = 0; i < bzip2->created; i++)
+        bunzip_block_destroy(&bzip2->blocks[i]);
+    free(bzip2->window);
     free(bzip2);
 }
 
 int bzip2_start(struct source *source, struct error *err)
 {
-    source->state = calloc(1, sizeof(struct bzip2));
+    struct bzip2 *bzip2 = calloc(1, sizeof(*bzip2));
+
+    source->state = bzip2;
     source->finish = bzip2_finish;
-    if (!source->state)
+    source->read = bzip2_read;
+    if (bzip2)
+        bzip2->window = malloc(WINDOW + BUNZIP_PADDING);
+    if (!bzip2 || !bzip2->window)
         return error_set(err, "out of memory for bzip2");
-    source->memory = 5 << 20;
-    if (source->begin > 0 || source->end < source->size)
-        return blocks_start(source, err);
-    source->read = stream_read;
+    source->memory = WINDOW;
+    bzip2->window_at = source->input.position;
+    if (source->begin > 0) {
+        bzip2->searched = 1;
+        return 0;
+    }
+    bzip2->whole = 1;
+    if (fill_window(source, HEADER_SIZE, err) < 0)
+        return -1;
+    if (bzip2->have < HEADER_SIZE)
+        return source_truncated(source, err);
+    if (memcmp(bzip2->window, "BZh", 3) != 0 || bzip2->window[3] < '1' || bzip2->window[3] > '9')
+        return source_corrupt(source, "no bzip2 header", err);
+    bzip2->bit = HEADER_SIZE * 8;
     return 0;
 }

@@ -26,6 +26,7 @@ struct source {
     int64_t begin, end, size;
     int64_t delivered, boundary;
     size_t memory;
+    int truncated; /* the file ends in the middle of its data */
     void *state;
 };
 
@@ -44,7 +45,7 @@ int zstd_start(struct source *source, struct error *err);
 int zstd_can_cut(int fd, int64_t size);
 int bzip2_start(struct source *source, struct error *err);
 
-int source_truncated(const struct source *source, struct error *err);
+int source_truncated(struct source *source, struct error *err);
 int source_corrupt(const struct source *source, const char *what, struct error *err);
 
 #endif

@@ -13,6 +13,13 @@ const char *document_fault_text(enum document_fault fault)
         [FAULT_TYPE] = "value of a key is neither a string nor a list of strings",
         [FAULT_LENGTH] = "line too long (see --max-line-bytes)",
         [FAULT_IDS] = "not token ids below the vocabulary size, separated by single spaces",
+        [FAULT_XML] = "the XML of the page is invalid",
+        [FAULT_CUT] = "the page is not closed",
+        [DOCUMENT_REDIRECT] = "redirects",
+        [DOCUMENT_NAMESPACE] = "pages in other namespaces",
+        [DOCUMENT_MODEL] = "pages that are not wikitext",
+        [DOCUMENT_DISAMBIGUATION] = "disambiguation pages",
+        [DOCUMENT_SHORT] = "pages with too little text",
     };
 
     return texts[fault];

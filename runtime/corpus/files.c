@@ -1,5 +1,6 @@
 #include "config.h"
 #include "files.h"
+#include "wiki_site.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -255,5 +256,6 @@ void corpus_files_clear(struct corpus_files *files)
     for (size_t i = 0; i < files->count; i++)
         free(files->items[i].path);
     free(files->items);
+    wiki_sites_destroy(files->sites);
     memset(files, 0, sizeof(*files));
 }

@@ -15,9 +15,12 @@ struct corpus_file {
     enum codec codec;
 };
 
+struct wiki_sites;
+
 struct corpus_files {
     struct corpus_file *items;
     size_t count;
+    struct wiki_sites *sites; /* of MediaWiki dumps; made by whoever reads them, else NULL */
 };
 
 /* Find what the 'count' 'words' name: files, globs, directories (every regular file below them

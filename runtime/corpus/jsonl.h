@@ -26,7 +26,16 @@ enum document_fault {
     FAULT_TYPE,      /* the value of a wanted key is neither a string nor a list of strings */
     FAULT_LENGTH,    /* longer than allowed (not found here) */
     FAULT_IDS,       /* not token ids, for a NullTokenizer (not found here) */
-    FAULT_COUNT
+    FAULT_XML,       /* the XML of a page of a MediaWiki dump is invalid (not found here) */
+    FAULT_CUT,       /* a page is not closed (not found here) */
+    /* From here on nothing is wrong: pages that the options leave out. */
+    DOCUMENT_REDIRECT,
+    DOCUMENT_NAMESPACE,
+    DOCUMENT_MODEL, /* the content is not wikitext */
+    DOCUMENT_DISAMBIGUATION,
+    DOCUMENT_SHORT,
+    FAULT_COUNT,
+    FAULT_BROKEN_END = DOCUMENT_REDIRECT
 };
 
 /* For the user: "not valid JSON". */

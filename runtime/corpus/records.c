@@ -1,5 +1,7 @@
 #include "config.h"
 #include "records.h"
+#include "mediawiki.h"
+#include "wiki_site.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,11 +24,15 @@ struct record_reader {
     int64_t line; /* next line of the segment */
     int64_t *lines;
     int64_t passed;
+    /* RECORD_PAGE */
+    const struct wiki_site *site;
+    struct error flaw;
+    int flawed, truncated;
 };
 
 int record_mode_cuts(enum record_mode mode)
 {
-    return mode == RECORD_JSON || mode == RECORD_LINE;
+    return mode == RECORD_JSON || mode == RECORD_LINE || mode == RECORD_PAGE;
 }
 
 struct record_reader *record_reader_create(const struct corpus_files *files,
@@ -90,6 +96,11 @@ int64_t record_reader_passed(const struct record_reader *reader)
 size_t record_reader_memory(const struct record_reader *reader)
 {
     return reader->carry_capacity + (reader->source ? source_memory(reader->source) : 0);
+}
+
+int64_t record_block_bytes(enum record_mode mode, const struct record_block *block)
+{
+    return mode == RECORD_PAGE ? block->lines : (int64_t)block->size;
 }
 
 void record_block_clear(struct record_block *block)
@@ -157,6 +168,8 @@ static size_t whole_records(enum record_mode mode, const char *data, size_t size
 
     if (mode == RECORD_FILE)
         return 0;
+    if (mode == RECORD_PAGE)
+        return mediawiki_whole(data, size);
     if (mode == RECORD_JSON || mode == RECORD_LINE)
         return end;
     /* Walk back over whole lines to the last one that begins a record or separates two. */
@@ -183,7 +196,9 @@ static int open_segment(struct record_reader *reader, struct error *err)
                     segment->begin, segment->end, err);
     if (!reader->source)
         return -1;
-    reader->skipping = segment->begin > 0;
+    reader->skipping = segment->begin > 0 && reader->mode != RECORD_PAGE;
+    reader->truncated = 0;
+    reader->site = NULL;
     reader->at_start = segment->begin == 0;
     reader->mark = 0;
     reader->dropping = 0;
@@ -202,6 +217,13 @@ static void close_segment(struct record_reader *reader)
     reader->lines[reader->at++] = reader->line;
 }
 
+static void note_flaw(struct record_reader *reader, const struct error *err)
+{
+    if (!reader->flawed)
+        reader->flaw = *err;
+    reader->flawed = 1;
+}
+
 /* Read until the block holds 'want' bytes or the source ends. */
 static int fill(struct record_reader *reader, struct record_block *block, size_t want,
                 struct error *err)
@@ -212,6 +234,12 @@ static int fill(struct record_reader *reader, struct record_block *block, size_t
         ssize_t count =
             source_read(reader->source, block->data + block->size, want - block->size, err);
 
+        if (count < 0 && reader->mode == RECORD_PAGE && source_is_truncated(reader->source)) {
+            /* What came before it is good; the page that is cut is counted as broken. */
+            reader->truncated = 1;
+            note_flaw(reader, err);
+            count = 0;
+        }
         if (count < 0)
             return -1;
         if (count == 0)
@@ -227,6 +255,29 @@ static void drop(struct record_reader *reader, struct record_block *block, size_
     memmove(block->data, block->data + count, block->size - count);
     block->size -= count;
     reader->base += (int64_t)count;
+}
+
+/* Pages that begin before 'cut' are owned to their ends. Returns where the last one ends, -1 if
+ * that is not in the block. */
+static int64_t owned_pages(const struct record_block *block, size_t cut)
+{
+    const char *data = block->data, *end = data + block->size, *at = data + cut, *close, *next;
+
+    while ((at = memrchr(data, '<', (size_t)(at - data)))) {
+        if (end - at < 7)
+            return -1; /* which tag it is comes with the next bytes */
+        if (memcmp(at, "</page>", 7) == 0)
+            return at + 7 > data + cut ? at + 7 - data : (int64_t)cut;
+        if (mediawiki_begin(at, at + 6) == at)
+            break;
+    }
+    if (!at)
+        return (int64_t)cut;
+    close = mediawiki_end(at, end);
+    next = mediawiki_begin(at + 1, close ? close : end);
+    if (next)
+        return next - data;
+    return close ? close - data : -1;
 }
 
 /* The number of bytes, from the block's first, that the segment owns, if its end is among them;
@@ -247,6 +298,8 @@ static int64_t owned(const struct record_reader *reader, const struct record_blo
         return 0;
     if (from >= (int64_t)block->size)
         return -1;
+    if (reader->mode == RECORD_PAGE)
+        return owned_pages(block, (size_t)from);
     newline = memchr(block->data + from, '\n', block->size - (size_t)from);
     return newline ? newline - block->data + 1 : -1;
 }
@@ -289,12 +342,37 @@ static int take_carry(struct record_reader *reader, struct record_block *block, 
     return 0;
 }
 
-static void number_lines(struct record_reader *reader, struct record_block *block)
+static void number_lines(struct record_reader *reader, struct record_block *block, int64_t begin)
 {
+    int64_t boundary = source_boundary(reader->source);
+
     block->segment = reader->at;
     block->first_line = reader->line;
+    block->site = reader->site;
+    block->cut = reader->truncated && reader->ended;
+    if (reader->mode == RECORD_PAGE) {
+        /* Bytes: of the last page only those before the cut, so that neighbours add up. */
+        block->first_line = begin;
+        reader->line = begin + (int64_t)block->size;
+        if (boundary >= 0 && reader->line > boundary)
+            reader->line = boundary > begin ? boundary : begin;
+        block->lines = reader->line - block->first_line;
+        return;
+    }
     block->lines = count_lines(block->data, block->size);
     reader->line += block->lines;
+}
+
+static size_t rest_of_page(const char *data, size_t size, int *through)
+{
+    const char *close = mediawiki_end(data, data + size);
+    const char *next = mediawiki_begin(data, close ? close : data + size);
+
+    *through = close || (next && next + 6 <= data + size);
+    if (*through)
+        return (size_t)((next ? next : close) - data);
+    /* A tag may be cut in two here. */
+    return size > 7 ? size - 7 : 0;
 }
 
 /* How much of 'data' still belongs to the record that is being dropped; '*through' if all of it. */
@@ -305,6 +383,8 @@ static size_t rest_of_record(enum record_mode mode, const char *data, size_t siz
     *through = 0;
     if (mode == RECORD_FILE)
         return size;
+    if (mode == RECORD_PAGE)
+        return rest_of_page(data, size, through);
     while (at < size) {
         const char *newline = memchr(data + at, '\n', size - at);
         size_t next;
@@ -333,7 +413,7 @@ static void skip(struct record_reader *reader, struct record_block *block)
 
     if (reader->ended && !through)
         count = block->size;
-    if (reader->dropping)
+    if (reader->dropping && reader->mode != RECORD_PAGE)
         reader->line += count_newlines(block->data, count);
     drop(reader, block, count);
     if (through)
@@ -352,6 +432,9 @@ static void skip_mark(struct record_reader *reader, struct record_block *block)
     reader->at_start = 0;
 }
 
+/* So much of a record that is too long is kept for the message about it. */
+enum { HEAD_SIZE = 4096 };
+
 /* The record at the block's begin is longer than allowed: hand out an empty block that says so. */
 static int too_long(struct record_reader *reader, struct record_block *block)
 {
@@ -359,7 +442,11 @@ static int too_long(struct record_reader *reader, struct record_block *block)
     block->first_line = reader->line;
     block->lines = 1;
     block->too_long = 1;
-    reader->line += count_newlines(block->data, block->size);
+    block->head = block->size < HEAD_SIZE ? block->size : HEAD_SIZE;
+    if (reader->mode == RECORD_PAGE)
+        block->first_line = reader->base;
+    else
+        reader->line += count_newlines(block->data, block->size);
     drop(reader, block, block->size);
     reader->dropping = 1;
     return 1;
@@ -383,12 +470,116 @@ static size_t near_end(const struct record_reader *reader, const struct record_b
 }
 
 /* The next block of the open segment. Returns 1, 0 at the segment's end, -1. */
+static int is_markup(const char *data, size_t size)
+{
+    static const char *const begins[] = {"<?xml", "<!doctype", "<html", "<rss", "<feed", "<svg"};
+
+    while (size > 0 && (is_blank(data, 1) || (unsigned char)*data >= 0x80)) {
+        data++;
+        size--;
+    }
+    for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++) {
+        size_t length = strlen(begins[i]);
+
+        if (size > length && wiki_is(wiki_span(data, length), begins[i]))
+            return 1;
+    }
+    return 0;
+}
+
+/* Recognise at its first bytes a file that is not what the mode expects. */
+static int check_content(const struct record_reader *reader, const struct record_block *block,
+                         struct error *err)
+{
+    const char *path = reader->files->items[reader->segments[reader->at].file].path;
+    const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
+    const char *end = block->data + block->size;
+
+    if (reader->mode == RECORD_PAGE && block->size > 0 &&
+        !mediawiki_is_dump(block->data, block->size) && !mediawiki_begin(block->data, end))
+        return error_set_code(err, ERROR_USAGE,
+                              "%s is not a MediaWiki XML dump; choose with --input-format", name);
+    if (reader->mode != RECORD_JSON)
+        return 0;
+    if (mediawiki_is_dump(block->data, block->size))
+        return error_set_code(
+            err, ERROR_USAGE,
+            "%s is a MediaWiki dump, not JSON lines; use --input-format mediawiki", name);
+    if (is_markup(block->data, block->size))
+        return error_set_code(err, ERROR_USAGE,
+                              "%s is XML or HTML, not JSON lines; choose with --input-format",
+                              name);
+    return 0;
+}
+
+/* Read the begin of a file, of which the segment is a later part. Returns how much it is. */
+static ssize_t read_head(const struct corpus_file *file, char *head, size_t room, struct error *err)
+{
+    struct source *source = source_open(file->path, file->codec, file->size, 0, SOURCE_TO_END, err);
+    size_t have = 0;
+    ssize_t count = source ? 1 : -1;
+
+    while (count > 0 && have < room && !mediawiki_begin(head, head + have)) {
+        count = source_read(source, head + have, room - have < 65536 ? room - have : 65536, err);
+        have += count > 0 ? (size_t)count : 0;
+    }
+    source_close(source);
+    return count < 0 ? -1 : (ssize_t)have;
+}
+
+/* The site of the open segment's file: known, or at the begin of this block, or of the file. */
+static int learn_site(struct record_reader *reader, const struct record_block *block,
+                      struct error *err)
+{
+    enum { ROOM = 1 << 20 };
+    const struct segment *segment = &reader->segments[reader->at];
+    const struct corpus_file *file = &reader->files->items[segment->file];
+    struct wiki_sites *sites = reader->files->sites;
+    const char *flaw = NULL, *head = block->data, *end;
+    struct wiki_site *site;
+    ssize_t size = (ssize_t)block->size;
+    char *bytes = NULL;
+    int rc = 0;
+
+    if (!sites)
+        return error_set(err, "a dump is read without a place for its site");
+    reader->site = wiki_sites_get(sites, segment->file);
+    if (reader->site)
+        return 0;
+    if (segment->begin > 0) {
+        head = bytes = malloc(ROOM);
+        size = bytes ? read_head(file, bytes, ROOM, err) : error_set(err, "out of memory");
+    }
+    if (size >= 0) {
+        end = size > 0 ? mediawiki_begin(head, head + size) : NULL;
+        site = wiki_site_parse(head, end ? (size_t)(end - head) : (size_t)size, &flaw);
+        reader->site = site ? wiki_sites_put(sites, segment->file, site) : NULL;
+    }
+    free(bytes);
+    if (!reader->site)
+        rc = size < 0 ? -1 : error_set(err, "out of memory");
+    if (rc == 0 && flaw && segment->begin == 0) {
+        error_set(err, "%s: %s", file->path, flaw);
+        note_flaw(reader, err);
+    }
+    return rc;
+}
+
+const char *record_reader_flaw(struct record_reader *reader)
+{
+    int flawed = reader->flawed;
+
+    reader->flawed = 0;
+    return flawed ? reader->flaw.text : NULL;
+}
+
 static int next_of_segment(struct record_reader *reader, struct record_block *block,
                            struct error *err)
 {
     size_t want = reader->block_size > 4 ? reader->block_size : 4;
 
-    block->too_long = 0;
+    block->too_long = block->cut = 0;
+    block->head = 0;
     if (take_carry(reader, block, err) < 0)
         return -1;
     for (;;) {
@@ -412,7 +603,11 @@ static int next_of_segment(struct record_reader *reader, struct record_block *bl
             source_check_tar(reader->files->items[reader->segments[reader->at].file].path,
                              block->data, block->size, err) < 0)
             return -1;
+        if (reader->at_start && check_content(reader, block, err) < 0)
+            return -1;
         skip_mark(reader, block);
+        if (reader->mode == RECORD_PAGE && !reader->site && learn_site(reader, block, err) < 0)
+            return -1;
         mine = owned(reader, block);
         if (mine >= 0) {
             block->size = (size_t)mine;
@@ -421,17 +616,18 @@ static int next_of_segment(struct record_reader *reader, struct record_block *bl
         }
         if (reader->ended) {
             /* What follows is the segment's last block, whole by definition. */
-            if (block->size == 0)
+            if (block->size == 0 && !reader->truncated)
                 return 0;
-            number_lines(reader, block);
+            number_lines(reader, block, reader->base);
             reader->base += (int64_t)block->size;
+            reader->truncated = 0;
             return 1;
         }
         whole = whole_records(reader->mode, block->data, block->size);
         if (whole > 0) {
             if (save_carry(reader, block, whole, err) < 0)
                 return -1;
-            number_lines(reader, block);
+            number_lines(reader, block, reader->base - (int64_t)block->size);
             return 1;
         }
         if (block->size > reader->max_record)
@@ -514,9 +710,30 @@ static int next_text(enum record_mode mode, const struct record_block *block,
     return 1;
 }
 
+/* A page up to its end, or up to the next one if it has none. */
+static int next_page(const struct record_block *block, struct record_cursor *cursor,
+                     struct record *record)
+{
+    const char *end = block->data + block->size, *begin, *close, *next;
+
+    begin = block->size > 0 ? mediawiki_begin(block->data + cursor->at, end) : NULL;
+    if (!begin)
+        return 0;
+    close = mediawiki_end(begin, end);
+    next = mediawiki_begin(begin + 1, close ? close : end);
+    close = next ? next : close ? close : end;
+    record->data = begin;
+    record->size = record->length = (size_t)(close - begin);
+    record->line = begin - block->data;
+    cursor->at = (size_t)(close - block->data);
+    return 1;
+}
+
 int record_next(enum record_mode mode, const struct record_block *block,
                 struct record_cursor *cursor, struct record *record)
 {
+    if (mode == RECORD_PAGE)
+        return next_page(block, cursor, record);
     if (mode == RECORD_FILE) {
         if (cursor->at >= block->size)
             return 0;

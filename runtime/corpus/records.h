@@ -3,8 +3,10 @@
  *
  * The range [begin, end) of a file owns the lines that begin after its first byte, up to and
  * including the one that begins exactly at the end; the first range of a file also owns the line at
- * its first byte. This way each line has one owner, whatever the ranges, and no range needs the
- * byte before it, for which the previous unit of a compressed file would have to be decompressed.
+ * its first byte. (A range of a MediaWiki dump owns the pages that begin in it, and positions are
+ * bytes: read "byte" for "line" below.) This way each line has one owner, whatever the ranges, and
+ * no range needs the byte before it, for which the previous unit of a compressed file would have to
+ * be decompressed.
  */
 #ifndef MEGATRON_CORPUS_RECORDS_H
 #define MEGATRON_CORPUS_RECORDS_H
@@ -20,6 +22,7 @@ enum record_mode {
     RECORD_BLANK, /* documents are separated by blank lines */
     RECORD_TITLE, /* a document begins with a line ` = Title = `, as in wikitext-103 */
     RECORD_FILE,  /* a file is a document */
+    RECORD_PAGE,  /* a document is a <page> of a MediaWiki dump */
 };
 
 /* Can a file be split in this mode? Not if recognizing a record takes more than its own line. */
@@ -40,6 +43,9 @@ struct record_block {
     int64_t first_line; /* number of the first line in its segment, from 0 */
     int64_t lines;      /* lines in the block */
     int too_long;       /* the block represents one record that is too long; no data */
+    size_t head;        /* if it is too long: bytes of its beginning that are still at 'data' */
+    int cut;            /* RECORD_PAGE: the file is truncated after this block */
+    const struct wiki_site *site; /* RECORD_PAGE: the dump's wiki */
 };
 
 struct record_reader;
@@ -59,10 +65,17 @@ int record_reader_next(struct record_reader *reader, struct record_block *block,
 /* The lines that segment number 'segment' owns; valid once the reader has passed it. */
 int64_t record_reader_lines(const struct record_reader *reader, size_t segment);
 
+/* RECORD_PAGE: a sentence about a file that is truncated or whose <siteinfo> is incomplete; NULL if
+ * there is nothing to report. Each is returned once. */
+const char *record_reader_flaw(struct record_reader *reader);
+
 /* Bytes on disk of the segments read so far; and memory in use. */
 int64_t record_reader_passed(const struct record_reader *reader);
 size_t record_reader_memory(const struct record_reader *reader);
 
+/* Bytes of input that the block represents; of a page that straddles a cut, those before the cut.
+ */
+int64_t record_block_bytes(enum record_mode mode, const struct record_block *block);
 void record_block_clear(struct record_block *block);
 
 /* Step through the records of 'block': '*at' begins with 0. Returns 1 with the record (without line

@@ -169,8 +169,9 @@ void input_take(struct source *source, size_t count)
     source->input.position += (int64_t)count;
 }
 
-int source_truncated(const struct source *source, struct error *err)
+int source_truncated(struct source *source, struct error *err)
 {
+    source->truncated = 1;
     return error_set(err, "%s is truncated: it ends at byte %lld in the middle of its data",
                      source->path, (long long)source->input.position);
 }
@@ -331,6 +332,11 @@ int64_t source_boundary(const struct source *source)
 int64_t source_position(const struct source *source)
 {
     return source->input.position;
+}
+
+int source_is_truncated(const struct source *source)
+{
+    return source->truncated;
 }
 
 size_t source_memory(const struct source *source)

@@ -62,6 +62,9 @@ ssize_t source_read(struct source *source, void *buffer, size_t size, struct err
  * it has not been reached. Never reached in the last range of a file. */
 int64_t source_boundary(const struct source *source);
 
+/* Did a read fail because the file ends in the middle of its data? */
+int source_is_truncated(const struct source *source);
+
 /* How far into the file on disk it has read. */
 int64_t source_position(const struct source *source);
 

@@ -24,7 +24,7 @@ struct xz {
 #endif
 };
 
-static int lzma_failed(const struct source *source, lzma_ret rc, struct error *err)
+static int lzma_failed(struct source *source, lzma_ret rc, struct error *err)
 {
     switch (rc) {
     case LZMA_MEM_ERROR:

@@ -1,19 +1,45 @@
 #include "config.h"
 #include "block.h"
 #include "document.h"
+#include "mediawiki.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static void add_fault(struct block *block, enum document_fault fault, size_t key, int64_t line)
+/* The title of a page, cut between characters if it is long. */
+static void put_title(struct part_fault *fault, struct wiki_span title)
+{
+    size_t size = title.size < sizeof(fault->title) ? title.size : sizeof(fault->title) - 1;
+
+    while (size > 0 && size < title.size && ((unsigned char)title.data[size] & 0xc0) == 0x80)
+        size--;
+    if (size > 0)
+        memcpy(fault->title, title.data, size);
+    for (size_t i = 0; i < size; i++)
+        if ((unsigned char)fault->title[i] < ' ')
+            fault->title[i] = ' ';
+    fault->title[size] = '\0';
+    fault->page = 1;
+}
+
+static void add_fault(struct block *block, enum document_fault fault, size_t key, int64_t line,
+                      const struct wiki_span *title)
 {
     block->faults[fault]++;
+    if (fault >= FAULT_BROKEN_END) /* left out, not broken */
+        return;
     if (fault == FAULT_KEY && block->data.documents == 0)
         block->leading++;
-    if (block->listed_count < PART_FAULTS)
-        block->listed[block->listed_count++] = (struct part_fault){
-            block->records.segment, (uint64_t)(block->records.first_line + line), (uint32_t)fault,
-            (uint32_t)key, 0};
+    if (block->listed_count == PART_FAULTS)
+        return;
+    block->listed[block->listed_count] =
+        (struct part_fault){.segment = block->records.segment,
+                            .line = (uint64_t)(block->records.first_line + line),
+                            .fault = (uint32_t)fault,
+                            .key = (uint32_t)key};
+    if (title)
+        put_title(&block->listed[block->listed_count], *title);
+    block->listed_count++;
 }
 
 /* The texts of one key: a sequence each; the end of the document follows the last one. */
@@ -57,20 +83,23 @@ static int encode_record(struct block_encoder *with, struct block *block,
                          const struct record *record, struct error *err)
 {
     const struct preprocess_config *config = with->config;
-    struct jsonl_text text = {.data = record->data, .size = record->size};
+    struct jsonl_text room;
     size_t key;
-    enum document_fault fault = document_check(config, with->tokenizer, with->jsonl, record, &key);
+    enum document_fault fault =
+        document_check(config, with->tokenizer, &with->parser, &block->records, record, &key);
 
     if (fault != FAULT_NONE) {
-        add_fault(block, fault, key, record->line);
+        add_fault(block, fault, key, record->line,
+                  with->parser.wikitext ? &with->parser.document.title : NULL);
         if (fault == FAULT_KEY && !block->names[0])
-            jsonl_names(with->jsonl, record->data, record->size, block->names,
+            jsonl_names(with->parser.jsonl, record->data, record->size, block->names,
                         sizeof(block->names));
         return 0;
     }
     for (size_t k = 0; k < config->key_count; k++) {
-        size_t count = 1;
-        const struct jsonl_text *texts = with->jsonl ? jsonl_texts(with->jsonl, k, &count) : &text;
+        size_t count;
+        const struct jsonl_text *texts =
+            document_texts(&with->parser, config, record, k, &count, &room);
 
         if (encode_texts(with, block, k, texts, count, err) < 0)
             return -1;
@@ -81,13 +110,18 @@ static int encode_record(struct block_encoder *with, struct block *block,
 
 int block_encode(struct block_encoder *with, struct block *block, struct error *err)
 {
+    static const struct wiki_span nowhere = {"", 0};
     enum record_mode mode = with->config->mode;
     struct record_cursor cursor = {0, 0};
     struct record record;
     int rc = 0;
 
     if (block->records.too_long) {
-        add_fault(block, FAULT_LENGTH, 0, 0);
+        struct wiki_page page = {0};
+
+        if (mode == RECORD_PAGE)
+            mediawiki_page(block->records.data, block->records.head, &page);
+        add_fault(block, FAULT_LENGTH, 0, 0, mode == RECORD_PAGE ? &page.title : NULL);
         return 0;
     }
     while (rc == 0 && record_next(mode, &block->records, &cursor, &record)) {
@@ -97,10 +131,12 @@ int block_encode(struct block_encoder *with, struct block *block, struct error *
         }
         pthread_mutex_lock(with->long_lock);
         rc = encode_record(with, block, &record, err);
-        if (with->jsonl)
-            jsonl_trim(with->jsonl);
+        document_parser_trim(&with->parser);
         pthread_mutex_unlock(with->long_lock);
     }
+    /* The file ends in the middle of its data: counted, also if no page was open there. */
+    if (rc == 0 && block->records.cut && block->faults[FAULT_CUT] == 0)
+        add_fault(block, FAULT_CUT, 0, (int64_t)block->records.size, &nowhere);
     return rc;
 }
 
@@ -144,13 +180,11 @@ int block_encoder_open(struct block_encoder *with, const struct preprocess_confi
     with->encoder = encoder_create(tokenizer, cache, err);
     if (!with->encoder)
         return -1;
-    if (config->mode == RECORD_JSON)
-        with->jsonl = jsonl_create(config->keys, config->key_count, err);
-    return config->mode == RECORD_JSON && !with->jsonl ? -1 : 0;
+    return document_parser_open(&with->parser, config, err);
 }
 
 void block_encoder_close(struct block_encoder *with)
 {
-    jsonl_destroy(with->jsonl);
+    document_parser_close(&with->parser);
     encoder_destroy(with->encoder);
 }

@@ -4,6 +4,7 @@
 #define MEGATRON_PREPROCESS_BLOCK_H
 
 #include <pthread.h>
+#include "document.h"
 #include "part.h"
 #include "preprocess.h"
 
@@ -25,7 +26,7 @@ struct block_encoder {
     const struct preprocess_config *config;
     const struct tokenizer *tokenizer;
     struct encoder *encoder;
-    struct jsonl *jsonl; /* NULL if documents are not JSON */
+    struct document_parser parser;
     pthread_mutex_t
         *long_lock; /* of all threads: what a long line takes is several times its size */
 };

@@ -112,7 +112,7 @@ static void show_fault(struct encode *encode, struct chunk *chunk, struct part_f
     const struct segment *segment = &plan->segments[number];
     const struct corpus_file *file = &plan->files.items[segment->file];
     int64_t shown = encode->shown++;
-    char text[256];
+    char text[256], place[DISK_PATH + 160];
 
     /* With a limit on documents it is not known yet whether this one counts. */
     if (encode->config->max_documents > 0)
@@ -122,6 +122,18 @@ static void show_fault(struct encode *encode, struct chunk *chunk, struct part_f
     if (shown >= FAULTS_MET)
         return;
     part_fault_text(fault, encode->config->keys, text, sizeof(text));
+    if (fault->page && file->codec == CODEC_PLAIN) {
+        part_fault_place(fault, file->path, segment->begin, place, sizeof(place));
+        log_warning("%s: %s; skipped", place, text);
+        fault->shown = 1;
+        return;
+    }
+    if (fault->page && segment->begin > reread_packed_limit) {
+        part_fault_place(fault, file->path, 0, place, sizeof(place));
+        log_warning("%s, decompressed, after byte %lld: %s; skipped", place,
+                    (long long)segment->begin, text);
+        return;
+    }
     if (segment->begin > (file->codec == CODEC_PLAIN ? reread_limit : reread_packed_limit)) {
         log_warning("%s: line %lld after byte %lld: %s; skipped", file->path,
                     (long long)fault->line + 1, (long long)segment->begin, text);
@@ -131,8 +143,8 @@ static void show_fault(struct encode *encode, struct chunk *chunk, struct part_f
         chunk->counted_lines = lines_before(encode, segment);
         chunk->counted = number + 1;
     }
-    log_warning("%s:%lld: %s; skipped", file->path,
-                (long long)(chunk->counted_lines + (int64_t)fault->line + 1), text);
+    part_fault_place(fault, file->path, chunk->counted_lines, place, sizeof(place));
+    log_warning("%s: %s; skipped", place, text);
     fault->shown = 1;
 }
 
@@ -161,7 +173,7 @@ static int drop_beyond(struct encode *encode, const struct chunk *chunk, struct 
     struct part_fault last = {0};
 
     if (encode->config->max_documents == 0 || block->data.documents < wanted ||
-        block->listed_count == 0)
+        (block->listed_count == 0 && encode->config->mode != RECORD_PAGE))
         return 0;
     memset(block->faults, 0, sizeof(block->faults));
     if (document_count_block(encode->config, encode->tokenizer, &block->records, wanted,
@@ -187,7 +199,7 @@ static int write_block(struct encode *encode, struct chunk *chunk, struct block 
     if (totals->documents == 0)
         totals->leading += block->leading;
     totals->documents += block->data.documents;
-    totals->bytes += (int64_t)block->records.size;
+    totals->bytes += record_block_bytes(encode->config->mode, &block->records);
     chunk->lines[block->records.segment] = block->records.first_line + block->records.lines;
     chunk->full = wanted > 0 && totals->documents >= wanted;
     for (size_t k = 0; k < encode->config->key_count; k++) {
@@ -273,10 +285,13 @@ int chunk_strict(struct encode *encode, struct chunk *chunk, const struct part_f
     const struct plan *plan = encode->plan;
     const struct segment *segment =
         &plan->segments[plan->chunks[chunk->number] + (size_t)fault->segment];
-    int64_t line = lines_before(encode, segment) + (int64_t)fault->line + 1;
-    char text[256];
+    const struct corpus_file *file = &plan->files.items[segment->file];
+    /* Bytes of a plain file need no counting. */
+    int64_t before =
+        fault->page && file->codec == CODEC_PLAIN ? segment->begin : lines_before(encode, segment);
+    char text[256], place[sizeof(err->text)];
 
     part_fault_text(fault, encode->config->keys, text, sizeof(text));
-    return error_set(err, "%s:%lld: %s; --strict stops here", plan->files.items[segment->file].path,
-                     (long long)line, text);
+    part_fault_place(fault, file->path, before, place, sizeof(place));
+    return error_set(err, "%s: %s; --strict stops here", place, text);
 }

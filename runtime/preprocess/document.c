@@ -1,5 +1,9 @@
 #include "config.h"
 #include "document.h"
+#include "detokenize.h"
+#include "mediawiki.h"
+
+#include <string.h>
 
 enum { BLOCK_SIZE = 256 << 10 };
 
@@ -18,29 +22,72 @@ static size_t refused_key(const struct tokenizer *tokenizer, const struct jsonl 
     return count;
 }
 
+/* The text of a record that is not JSON. */
+static struct jsonl_text plain_text(struct document_parser *parser,
+                                    const struct preprocess_config *config,
+                                    const struct record *record)
+{
+    if (parser->wikitext)
+        return (struct jsonl_text){parser->document.text.data, parser->document.text.size};
+    if (!config->detokenize)
+        return (struct jsonl_text){record->data, record->size};
+    return (struct jsonl_text){parser->plain.data, parser->plain.size};
+}
+
 enum document_fault document_check(const struct preprocess_config *config,
-                                   const struct tokenizer *tokenizer, struct jsonl *jsonl,
+                                   const struct tokenizer *tokenizer,
+                                   struct document_parser *parser, const struct record_block *block,
                                    const struct record *record, size_t *key)
 {
     enum document_fault fault;
+    struct jsonl_text text;
 
     *key = 0;
-    if (record->length > (size_t)config->max_line)
+    if (record->length > (size_t)config->max_line) {
+        struct wiki_page page;
+
+        if (parser->wikitext) {
+            mediawiki_page(record->data, record->size, &page);
+            parser->document.title = page.title;
+        }
         return FAULT_LENGTH;
-    if (config->mode != RECORD_JSON)
-        return tokenizer_accepts(tokenizer, record->data, record->size) ? FAULT_NONE : FAULT_IDS;
-    fault = jsonl_parse(jsonl, record->data, record->size);
+    }
+    if (parser->wikitext) {
+        fault = wikitext_page(parser->wikitext, record->data, record->size, block->site,
+                              &parser->document);
+        if (fault != FAULT_NONE)
+            return fault;
+    }
+    if (config->mode != RECORD_JSON) {
+        if (config->detokenize && detokenize(record->data, record->size, &parser->plain) < 0)
+            return FAULT_LENGTH;
+        text = plain_text(parser, config, record);
+        return tokenizer_accepts(tokenizer, text.data, text.size) ? FAULT_NONE : FAULT_IDS;
+    }
+    fault = jsonl_parse(parser->jsonl, record->data, record->size);
     if (fault != FAULT_NONE) {
-        *key = jsonl_fault_key(jsonl);
+        *key = jsonl_fault_key(parser->jsonl);
         return fault;
     }
-    *key = refused_key(tokenizer, jsonl, config->key_count);
+    *key = refused_key(tokenizer, parser->jsonl, config->key_count);
     return *key < config->key_count ? FAULT_IDS : FAULT_NONE;
+}
+
+const struct jsonl_text *document_texts(struct document_parser *parser,
+                                        const struct preprocess_config *config,
+                                        const struct record *record, size_t key, size_t *count,
+                                        struct jsonl_text *room)
+{
+    if (parser->jsonl)
+        return jsonl_texts(parser->jsonl, key, count);
+    *room = plain_text(parser, config, record);
+    *count = 1;
+    return room;
 }
 
 /* The same for one block, with a parser that is there. '*documents' becomes what is left of it. */
 static void count_in_block(const struct preprocess_config *config,
-                           const struct tokenizer *tokenizer, struct jsonl *jsonl,
+                           const struct tokenizer *tokenizer, struct document_parser *parser,
                            const struct record_block *block, int64_t *documents, int64_t *faults,
                            struct part_fault *last)
 {
@@ -52,7 +99,7 @@ static void count_in_block(const struct preprocess_config *config,
     while (!block->too_long && *documents > 0 &&
            record_next(config->mode, block, &cursor, &record)) {
         size_t key;
-        enum document_fault fault = document_check(config, tokenizer, jsonl, &record, &key);
+        enum document_fault fault = document_check(config, tokenizer, parser, block, &record, &key);
 
         if (fault != FAULT_NONE) {
             faults[fault]++;
@@ -64,27 +111,47 @@ static void count_in_block(const struct preprocess_config *config,
     }
 }
 
-/* The parser that the mode needs. Returns 0 or -1. */
-static int make_parser(const struct preprocess_config *config, struct jsonl **jsonl,
-                       struct error *err)
+int document_parser_open(struct document_parser *parser, const struct preprocess_config *config,
+                         struct error *err)
 {
-    *jsonl = NULL;
+    memset(parser, 0, sizeof(*parser));
     if (config->mode == RECORD_JSON)
-        *jsonl = jsonl_create(config->keys, config->key_count, err);
-    return *jsonl || config->mode != RECORD_JSON ? 0 : -1;
+        parser->jsonl = jsonl_create(config->keys, config->key_count, err);
+    if (config->mode == RECORD_PAGE)
+        parser->wikitext = wikitext_create(&config->wiki, err);
+    return (config->mode == RECORD_JSON && !parser->jsonl) ||
+                   (config->mode == RECORD_PAGE && !parser->wikitext)
+               ? -1
+               : 0;
+}
+
+void document_parser_close(struct document_parser *parser)
+{
+    jsonl_destroy(parser->jsonl);
+    wikitext_destroy(parser->wikitext);
+    wiki_buffer_clear(&parser->plain);
+}
+
+void document_parser_trim(struct document_parser *parser)
+{
+    if (parser->jsonl)
+        jsonl_trim(parser->jsonl);
+    if (parser->wikitext)
+        wikitext_trim(parser->wikitext);
+    wiki_buffer_reset(&parser->plain);
 }
 
 int document_count_block(const struct preprocess_config *config, const struct tokenizer *tokenizer,
                          const struct record_block *block, int64_t documents, int64_t *faults,
                          struct part_fault *last, struct error *err)
 {
-    struct jsonl *jsonl;
+    struct document_parser parser;
+    int rc = document_parser_open(&parser, config, err);
 
-    if (make_parser(config, &jsonl, err) < 0)
-        return -1;
-    count_in_block(config, tokenizer, jsonl, block, &documents, faults, last);
-    jsonl_destroy(jsonl);
-    return 0;
+    if (rc == 0)
+        count_in_block(config, tokenizer, &parser, block, &documents, faults, last);
+    document_parser_close(&parser);
+    return rc;
 }
 
 int document_count_faults(const struct preprocess_config *config, const struct plan *plan,
@@ -96,13 +163,13 @@ int document_count_faults(const struct preprocess_config *config, const struct p
         record_reader_create(&plan->files, plan->segments + first, count, config->mode, BLOCK_SIZE,
                              (size_t)config->max_line, err);
     struct record_block block = {0};
-    struct jsonl *jsonl;
-    int rc = make_parser(config, &jsonl, err) == 0 && reader ? 1 : -1;
+    struct document_parser parser;
+    int rc = document_parser_open(&parser, config, err) == 0 && reader ? 1 : -1;
 
     while (rc > 0 && documents > 0 && (rc = record_reader_next(reader, &block, err)) > 0)
-        count_in_block(config, tokenizer, jsonl, &block, &documents, faults, last);
+        count_in_block(config, tokenizer, &parser, &block, &documents, faults, last);
     record_block_clear(&block);
-    jsonl_destroy(jsonl);
+    document_parser_close(&parser);
     record_reader_destroy(reader);
     return rc < 0 ? -1 : 0;
 }

@@ -7,12 +7,34 @@
 #include "plan.h"
 #include "preprocess.h"
 #include "records.h"
+#include "wikitext.h"
 
-/* The fault of a record, if any, and the key it concerns. 'jsonl' contains its texts afterwards;
- * NULL if records are plain text. */
+/* What one thread reads records with. */
+struct document_parser {
+    struct jsonl *jsonl;           /* of JSON lines, else NULL */
+    struct wikitext *wikitext;     /* of a MediaWiki dump, else NULL */
+    struct wiki_document document; /* the page checked last */
+    struct wiki_buffer plain;      /* a text that was detokenized */
+};
+
+/* Make what the mode needs. Returns 0 or -1; 'parser' must be closed in both cases. */
+int document_parser_open(struct document_parser *parser, const struct preprocess_config *config,
+                         struct error *err);
+void document_parser_close(struct document_parser *parser);
+/* Give back the memory that an unusually long record took. */
+void document_parser_trim(struct document_parser *parser);
+
+/* What is wrong with a record of 'block', and with which key. */
 enum document_fault document_check(const struct preprocess_config *config,
-                                   const struct tokenizer *tokenizer, struct jsonl *jsonl,
+                                   const struct tokenizer *tokenizer,
+                                   struct document_parser *parser, const struct record_block *block,
                                    const struct record *record, size_t *key);
+
+/* The texts under a key of the record that was checked last. */
+const struct jsonl_text *document_texts(struct document_parser *parser,
+                                        const struct preprocess_config *config,
+                                        const struct record *record, size_t key, size_t *count,
+                                        struct jsonl_text *room);
 
 /* Read a chunk again up to its document number 'documents', counted from 1, and count the faults
  * before it. 'last' becomes the position of that document. Returns 0 or -1. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "chunk.h"
+#include "log.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -232,11 +233,17 @@ static int read_block(struct encode *encode, struct chunk *chunk, struct block *
     struct encode_team *team = encode->team;
     size_t before = record_reader_memory(chunk->reader), after;
     int64_t passed = record_reader_passed(chunk->reader);
+    const char *flaw;
     int rc, full;
 
     pthread_mutex_unlock(&team->lock);
     full = chunk->full;
     rc = record_reader_next(chunk->reader, &block->records, err);
+    flaw = record_reader_flaw(chunk->reader);
+    if (flaw && rc >= 0 && encode->config->strict)
+        rc = error_set(err, "%s; --strict stops here", flaw);
+    else if (flaw && rc >= 0)
+        log_warning("%s", flaw);
     after = record_reader_memory(chunk->reader);
     encode->counts.passed += record_reader_passed(chunk->reader) - passed;
     pthread_mutex_lock(&team->lock);
@@ -263,12 +270,12 @@ static void count_block(struct encode *encode, const struct block *block)
 {
     int64_t skipped = 0, tokens = 0;
 
-    for (int i = 0; i < FAULT_COUNT; i++)
+    for (int i = 0; i < FAULT_BROKEN_END; i++)
         skipped += block->faults[i];
     for (size_t k = 0; k < encode->config->key_count; k++)
         tokens += (int64_t)block->data.tokens[k].count;
     encode->counts.documents += block->data.documents;
-    encode->counts.bytes += (int64_t)block->records.size;
+    encode->counts.bytes += record_block_bytes(encode->config->mode, &block->records);
     encode->counts.skipped += skipped;
     encode->counts.tokens += tokens;
 }

@@ -76,7 +76,7 @@ static void show_faults(const struct preprocess_config *config, const struct pla
         }
         for (; next < totals->listed_count && totals->listed[next].segment == i; next++) {
             const struct part_fault *fault = &totals->listed[next];
-            char text[256];
+            char text[256], place[DISK_PATH + 160];
 
             if (fault->shown || count->shown - count->before >= FAULTS_SHOWN) {
                 count->before += fault->shown != 0;
@@ -85,8 +85,9 @@ static void show_faults(const struct preprocess_config *config, const struct pla
             }
             count->shown++;
             part_fault_text(fault, config->keys, text, sizeof(text));
-            log_warning("%s:%lld: %s; skipped", plan->files.items[segment->file].path,
-                        (long long)(count->lines + (int64_t)fault->line + 1), text);
+            part_fault_place(fault, plan->files.items[segment->file].path, count->lines, place,
+                             sizeof(place));
+            log_warning("%s: %s; skipped", place, text);
         }
         count->lines += lines[i];
     }
@@ -127,7 +128,8 @@ static int drop_beyond(const struct preprocess_config *config, const struct plan
     int64_t wanted = config->max_documents - begin->documents, faults[FAULT_COUNT] = {0};
     struct part_fault last = {0};
 
-    if (config->max_documents == 0 || totals->documents < wanted || totals->listed_count == 0 ||
+    if (config->max_documents == 0 || totals->documents < wanted ||
+        (totals->listed_count == 0 && config->mode != RECORD_PAGE) ||
         strcmp(plan->files.items[0].path, "-") == 0)
         return 0;
     if (document_count_faults(config, plan, tokenizer, chunk, wanted, faults, &last, err) < 0)
@@ -192,7 +194,7 @@ static int add_parts(struct output_layout *layout, const struct preprocess_confi
         }
         for (int f = 0; f < FAULT_COUNT; f++) {
             layout->faults[f] += totals.faults[f];
-            skipped += totals.faults[f];
+            skipped += f < FAULT_BROKEN_END ? totals.faults[f] : 0;
         }
         add_to_check(&check, &totals, plan->files.items[plan->segments[plan->chunks[i]].file].path);
         show_faults(config, plan, i, &totals, part, &count);

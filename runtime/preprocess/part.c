@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PART_MAGIC  0x345452415047454dull /* "MEGPART4" */
+#define PART_MAGIC  0x365452415047454dull /* "MEGPART6" */
 #define BLOCK_MAGIC 0x314b434f4c424745ull
 #define END_MAGIC   0x31444e4554524150ull
 /* More than any block can have; what a torn file may claim is bounded by it. */
@@ -77,13 +77,26 @@ void part_fault_text(const struct part_fault *fault, const char *const *keys, ch
         snprintf(text, size, "%s", what);
 }
 
+void part_fault_place(const struct part_fault *fault, const char *path, int64_t before, char *text,
+                      size_t size)
+{
+    long long place = (long long)(before + (int64_t)fault->line);
+
+    if (!fault->page)
+        snprintf(text, size, "%s:%lld", path, place + 1);
+    else if (fault->title[0])
+        snprintf(text, size, "%s: page \"%s\" at byte %lld", path, fault->title, place);
+    else
+        snprintf(text, size, "%s: byte %lld", path, place);
+}
+
 int part_check_keys(const char *const *keys, const char *path, const struct part_totals *totals,
                     int end, struct error *err)
 {
     int64_t missing = totals->faults[FAULT_KEY], others = 0;
     size_t key = 0;
 
-    for (int i = 0; i < FAULT_COUNT; i++)
+    for (int i = 0; i < FAULT_BROKEN_END; i++)
         others += i != FAULT_KEY ? totals->faults[i] : 0;
     if (end && totals->documents == 0 && totals->faults[FAULT_IDS] > 0)
         return error_set(err,

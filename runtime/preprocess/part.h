@@ -39,10 +39,12 @@ struct part_data {
 
 struct part_fault {
     uint64_t segment; /* of the chunk */
-    uint64_t line;    /* of the segment, from 0 */
+    uint64_t line;    /* of the segment, from 0; in a dump: the byte */
     uint32_t fault;   /* enum document_fault */
     uint32_t key;
-    uint64_t shown; /* its line was reported when it was found */
+    uint32_t shown; /* its line was reported when it was found */
+    uint32_t page;  /* it is a page of a dump */
+    char title[96]; /* of the page, possibly truncated */
 };
 
 /* The totals of a part. */
@@ -59,6 +61,11 @@ struct part_totals {
 /* Describe a fault and the key it concerns. */
 void part_fault_text(const struct part_fault *fault, const char *const *keys, char *text,
                      size_t size);
+
+/* Describe the position of a fault: "FILE:7", or 'FILE: page "Title" at byte 700'. 'before' is the
+ * number of lines (or bytes) before its segment. */
+void part_fault_place(const struct part_fault *fault, const char *path, int64_t before, char *text,
+                      size_t size);
 
 /* Does the corpus lack a key altogether? That is so if none of the first PART_JUDGED documents has
  * it or, at the 'end', none at all: then the key is wrong, not the documents. Returns 0, or -1 with

@@ -67,7 +67,7 @@ static int strict_check(const struct run *run, struct error *err)
 {
     int64_t faults = 0;
 
-    for (int i = 0; i < FAULT_COUNT; i++)
+    for (int i = 0; i < FAULT_BROKEN_END; i++)
         faults += run->layout.faults[i];
     if (!run->config->strict || faults == 0)
         return 0;

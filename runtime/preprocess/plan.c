@@ -2,6 +2,7 @@
 #include "plan.h"
 #include "bytes.h"
 #include "disk.h"
+#include "wiki_site.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -165,6 +166,27 @@ static int put_tokenizer(struct bytes *bytes, const struct tokenizer_config *tok
     return put_model(bytes, tokenizer->model, err);
 }
 
+/* How a page of a dump, or a text of wikitext-103, becomes a document. */
+static void put_wiki(struct bytes *bytes, const struct preprocess_config *config)
+{
+    const struct wiki_options *wiki = &config->wiki;
+
+    bytes_put_u64(bytes, (uint64_t)config->detokenize);
+    if (config->mode != RECORD_PAGE)
+        return;
+    bytes_put_u64(bytes, (uint64_t)wiki->style);
+    bytes_put_u64(bytes, (uint64_t)wiki->math);
+    bytes_put_u64(bytes, (uint64_t)wiki->tables);
+    bytes_put_u64(bytes, (uint64_t)wiki->extractor31);
+    bytes_put_u64(bytes, (uint64_t)wiki->no_title);
+    bytes_put_u64(bytes, (uint64_t)wiki->redirects);
+    bytes_put_u64(bytes, (uint64_t)wiki->disambiguations);
+    bytes_put_u64(bytes, (uint64_t)wiki->min_length);
+    bytes_put_u64(bytes, wiki->namespace_count);
+    for (size_t i = 0; i < wiki->namespace_count; i++)
+        bytes_put_u64(bytes, (uint64_t)wiki->namespaces[i]);
+}
+
 /* All that the output depends on. */
 static int put_identity(struct bytes *bytes, const struct plan *plan,
                         const struct preprocess_config *config, const struct tokenizer *tokenizer,
@@ -172,6 +194,7 @@ static int put_identity(struct bytes *bytes, const struct plan *plan,
 {
     bytes_put_text(bytes, PACKAGE_VERSION);
     bytes_put_u64(bytes, config->mode);
+    put_wiki(bytes, config);
     bytes_put_u64(bytes, (uint64_t)config->append_eod);
     bytes_put_u64(bytes, (uint64_t)config->max_line);
     bytes_put_u64(bytes, (uint64_t)config->max_documents);
@@ -208,6 +231,13 @@ int plan_cut(struct plan *plan, enum record_mode mode, int64_t chunk_bytes, int6
     return 0;
 }
 
+/* What dumps tell of their wikis is learned when they are read. */
+static int make_sites(struct plan *plan, struct error *err)
+{
+    plan->files.sites = wiki_sites_create(plan->files.count, err);
+    return plan->files.sites ? 0 : -1;
+}
+
 int plan_make(struct plan *plan, const struct preprocess_config *config,
               const struct tokenizer *tokenizer, struct error *err)
 {
@@ -219,6 +249,8 @@ int plan_make(struct plan *plan, const struct preprocess_config *config,
     if (corpus_files_find(&plan->files, config->inputs, config->input_count, config->output_prefix,
                           err) < 0 ||
         plan_cut(plan, config->mode, config->chunk_bytes, &target, err) < 0)
+        return -1;
+    if (make_sites(plan, err) < 0)
         return -1;
     rc = put_identity(&bytes, plan, config, tokenizer, err);
     bytes_put_u64(&bytes, (uint64_t)target);
@@ -334,6 +366,8 @@ int plan_read(struct plan *plan, const char *path, struct error *err)
     plan->input_bytes = (int64_t)bytes_take_u64(&bytes);
     rc = take_files(plan, &bytes) < 0 || take_chunks(plan, &bytes) < 0;
     bytes_clear(&bytes);
+    if (rc == 0)
+        rc = make_sites(plan, err);
     if (rc != 0)
         plan_clear(plan);
     return rc;

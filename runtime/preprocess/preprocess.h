@@ -23,6 +23,7 @@
 #include "error.h"
 #include "records.h"
 #include "tokenizer.h"
+#include "wikitext.h"
 #include "world.h"
 
 struct preprocess_config {
@@ -31,6 +32,8 @@ struct preprocess_config {
     const char *const *keys;
     size_t key_count;
     enum record_mode mode;
+    struct wiki_options wiki; /* for RECORD_PAGE */
+    int detokenize;           /* for RECORD_TITLE: undo the spaces of wikitext-103 */
     const char *output_prefix;
     struct tokenizer_config tokenizer;
     int append_eod, strict, overwrite;

@@ -137,17 +137,29 @@ void report_pause(struct report *report)
     report->line_open = 0;
 }
 
-static void show_faults(const struct output_layout *layout)
+/* The sum of several counts, then each of them. */
+static void show_counts(const struct output_layout *layout, const char *word, int from, int to)
 {
     int64_t all = 0;
 
-    for (int i = 1; i < FAULT_COUNT; i++)
+    for (int i = from; i < to; i++)
         all += layout->faults[i];
-    printf("  skipped:         %" PRId64 "\n", all);
-    for (int i = 1; i < FAULT_COUNT; i++)
+    printf("  %s:%*s%" PRId64 "\n", word, 16 - (int)strlen(word), "", all);
+    for (int i = from; i < to; i++)
         if (layout->faults[i] > 0)
             printf("    %-14" PRId64 " %s\n", layout->faults[i],
                    document_fault_text((enum document_fault)i));
+}
+
+static void show_faults(const struct output_layout *layout)
+{
+    int64_t left_out = 0;
+
+    show_counts(layout, "skipped", 1, FAULT_BROKEN_END);
+    for (int i = FAULT_BROKEN_END; i < FAULT_COUNT; i++)
+        left_out += layout->faults[i];
+    if (left_out > 0)
+        show_counts(layout, "left out", FAULT_BROKEN_END, FAULT_COUNT);
 }
 
 void report_end(struct report *report, const struct output_layout *layout)

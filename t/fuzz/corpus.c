@@ -5,6 +5,8 @@
 #include "jsonl.h"
 #include "output_layout.h"
 #include "records.h"
+#include "wiki_site.h"
+#include "wikitext.h"
 
 #include <string.h>
 
@@ -141,13 +143,14 @@ static void try_file(const uint8_t *data, size_t size)
 
     if (size < 4)
         return;
-    mode = (enum record_mode)(data[0] % 5);
+    mode = (enum record_mode)(data[0] % 6);
     at = 1 + data[1] + 256 * data[2];
     put(data + 3, size - 3);
     if (corpus_files_find(&files, (const char *const[]){path}, 1, NULL, &err) < 0) {
         corpus_files_clear(&files);
         return;
     }
+    files.sites = wiki_sites_create(files.count, &err);
     one = read_records(&files, &whole, 1, mode);
     if (at < files.items[0].size && record_mode_cuts(mode) &&
         source_can_cut(path, files.items[0].codec, files.items[0].size)) {
@@ -181,16 +184,48 @@ static void try_work(const uint8_t *data, size_t size)
     part_close(part);
 }
 
+/* A page of a dump, in all looks: what comes out is text. */
+static void try_page(const uint8_t *data, size_t size)
+{
+    static const struct wiki_options looks[] = {
+        {.style = WIKI_CLEAN},
+        {.style = WIKI_CLEAN, .tables = WIKI_TABLES_TEXT, .math = WIKI_MATH_DROP, .no_title = 1},
+        {.style = WIKI_EXTRACTOR, .disambiguations = 1},
+        {.style = WIKI_EXTRACTOR, .extractor31 = 1, .redirects = 1}};
+    static struct wikitext *converters[4];
+    struct wiki_document document;
+    struct wiki_span text;
+    char *copy = malloc(size + 1);
+
+    memcpy(copy, data, size);
+    for (int i = 0; i < 4; i++) {
+        if (!converters[i])
+            converters[i] = wikitext_create(&looks[i], NULL);
+        if (size >= 5 && memcmp(copy, "<page", 5) == 0 &&
+            wikitext_page(converters[i], copy, size, NULL, &document) == FAULT_NONE &&
+            !is_utf8((const unsigned char *)document.text.data, document.text.size))
+            abort();
+        if (is_utf8(data, size) && (wikitext_convert(converters[i], wiki_span("T", 1),
+                                                     wiki_span(copy, size), NULL, &text) < 0 ||
+                                    !is_utf8((const unsigned char *)text.data, text.size)))
+            abort();
+    }
+    free(copy);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
         return 0;
-    switch (data[0] % 3) {
+    switch (data[0] % 4) {
     case 0:
         try_line(data + 1, size - 1);
         break;
     case 1:
         try_file(data + 1, size - 1);
+        break;
+    case 2:
+        try_page(data + 1, size - 1);
         break;
     default:
         try_work(data + 1, size - 1);

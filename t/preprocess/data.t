@@ -44,6 +44,6 @@ for damage in 'truncate -s -2 d_text_document.bin' 'truncate -s +2 d_text_docume
     cp keep/d_* .
 done
 try "$megatron" data verfiy x
-like "$out" '^megatron data: unknown action verfiy; use inspect, verify, filter, dedup, decontaminate, mix, merge or stats$' "an unknown action"
+like "$out" '^megatron data: unknown action verfiy; use inspect, verify, extract, filter, dedup, decontaminate, mix, merge or stats$' "an unknown action"
 is "$rc" 2 "  is a usage error"
 done_testing

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "wiki_words.h"
+#include "mediawiki.h"
+#include "source.h"
+
+#include <glob.h>
+#include <string.h>
+#include <sys/stat.h>
+
+int wiki_words_options(const struct wiki_words *words, struct wiki_options *options,
+                       struct error *err)
+{
+    memset(options, 0, sizeof(*options));
+    options->style = words->style;
+    options->extractor31 = words->release == 1;
+    options->math = words->math;
+    options->tables = words->tables;
+    options->no_title = words->no_title;
+    options->redirects = words->redirects;
+    options->min_length = words->min_length;
+    /* WikiExtractor has kept them since 3.0. */
+    options->disambiguations =
+        words->disambiguations >= 0 ? words->disambiguations : words->style == WIKI_EXTRACTOR;
+    if (words->style == WIKI_EXTRACTOR && (words->math || words->tables || words->no_title))
+        return error_set_code(err, ERROR_USAGE,
+                              "--wiki-math, --wiki-tables and --wiki-no-title require "
+                              "--wiki-style clean");
+    if (words->style == WIKI_CLEAN && words->release)
+        return error_set_code(err, ERROR_USAGE,
+                              "--wikiextractor-release requires --wiki-style wikiextractor");
+    return words->namespaces ? wiki_options_namespaces(options, words->namespaces, err) : 0;
+}
+
+int wiki_words_given(const struct options_result *result, struct error *err)
+{
+    static const char *const names[] = {
+        "wiki-style",     "wikiextractor-release", "wiki-math",
+        "wiki-tables",    "wiki-no-title",         "wiki-namespaces",
+        "wiki-redirects", "wiki-disambiguations",  "wiki-min-length"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (options_given(result, names[i]))
+            return error_set_code(err, ERROR_USAGE, "--%s requires --input-format mediawiki",
+                                  names[i]);
+    return 0;
+}
+
+static int is_dump(const char *path)
+{
+    struct source *source = source_open(path, CODEC_UNKNOWN, -1, 0, SOURCE_TO_END, NULL);
+    char begin[4096];
+    size_t have = 0;
+    ssize_t more = 1;
+
+    while (source && have < sizeof(begin) && more > 0) {
+        more = source_read(source, begin + have, sizeof(begin) - have, NULL);
+        have += more > 0 ? (size_t)more : 0;
+    }
+    source_close(source);
+    return mediawiki_is_dump(begin, have);
+}
+
+int wiki_words_detect(const char *const *inputs, size_t count)
+{
+    struct stat status;
+    glob_t found;
+    int answer = 0;
+
+    if (count == 0 || strcmp(inputs[0], "-") == 0)
+        return 0;
+    if (stat(inputs[0], &status) == 0)
+        return S_ISREG(status.st_mode) && is_dump(inputs[0]);
+    if (glob(inputs[0], 0, NULL, &found) != 0)
+        return 0;
+    if (found.gl_pathc > 0 && stat(found.gl_pathv[0], &status) == 0 && S_ISREG(status.st_mode))
+        answer = is_dump(found.gl_pathv[0]);
+    globfree(&found);
+    return answer;
+}

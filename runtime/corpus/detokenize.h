@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Undo the tokenization of wikitext-103: "1 @,@ 500 ft ( 460 m ) , " -> "1,500 ft (460 m), ". */
+#ifndef MEGATRON_CORPUS_DETOKENIZE_H
+#define MEGATRON_CORPUS_DETOKENIZE_H
+
+#include "wiki_buffer.h"
+
+/* Write the text to 'out', which is emptied before. Returns 0, or -1 when memory is out. */
+int detokenize(const char *data, size_t size, struct wiki_buffer *out);
+
+#endif

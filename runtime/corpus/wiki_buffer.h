@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Text that grows at its end, for the passes over a page. A failed allocation is remembered, so
+ * that the passes need not check each byte; whoever uses the text asks once. */
+#ifndef MEGATRON_CORPUS_WIKI_BUFFER_H
+#define MEGATRON_CORPUS_WIKI_BUFFER_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Bytes after the text that may be read, but mean nothing. */
+enum { WIKI_PADDING = 64 };
+
+struct wiki_buffer {
+    char *data;
+    size_t size, capacity;
+    int failed;
+};
+
+/* Make room for 'more' bytes. Returns 0, or -1 with 'failed' set; the text is kept then. */
+int wiki_buffer_grow(struct wiki_buffer *buffer, size_t more);
+/* Free the memory, also what a failure left. */
+void wiki_buffer_clear(struct wiki_buffer *buffer);
+/* Empty it; the memory of an unusually long page is freed. */
+void wiki_buffer_reset(struct wiki_buffer *buffer);
+
+static inline void wiki_put(struct wiki_buffer *buffer, const char *data, size_t size)
+{
+    if (size == 0 ||
+        (buffer->capacity - buffer->size < size + WIKI_PADDING && wiki_buffer_grow(buffer, size)))
+        return;
+    memcpy(buffer->data + buffer->size, data, size);
+    buffer->size += size;
+}
+
+static inline void wiki_put_char(struct wiki_buffer *buffer, char c)
+{
+    if (buffer->capacity - buffer->size < 1 + WIKI_PADDING && wiki_buffer_grow(buffer, 1))
+        return;
+    buffer->data[buffer->size++] = c;
+}
+
+static inline void wiki_put_text(struct wiki_buffer *buffer, const char *text)
+{
+    wiki_put(buffer, text, strlen(text));
+}
+
+/* A code point as UTF-8. What is no character becomes U+FFFD. */
+void wiki_put_point(struct wiki_buffer *buffer, uint32_t point);
+
+/* A piece of a text, not ended by a NUL. */
+struct wiki_span {
+    const char *data;
+    size_t size;
+};
+
+static inline struct wiki_span wiki_span(const char *data, size_t size)
+{
+    return (struct wiki_span){data, size};
+}
+
+/* Without white space at both ends. */
+struct wiki_span wiki_trim(struct wiki_span span);
+/* Equal to a text in lower case, ASCII letters in any case. */
+int wiki_is(struct wiki_span span, const char *lower);
+/* The first 'text' in [from, end), or NULL. */
+const char *wiki_find(const char *from, const char *end, const char *text);
+
+/* The first byte from 'at' on that the table marks. There must be one: see wiki_seal. */
+static inline const char *wiki_skip(const char *at, const char *table)
+{
+    for (;; at += 4) {
+        if (table[(unsigned char)at[0]])
+            return at;
+        if (table[(unsigned char)at[1]])
+            return at + 1;
+        if (table[(unsigned char)at[2]])
+            return at + 2;
+        if (table[(unsigned char)at[3]])
+            return at + 3;
+    }
+}
+
+/* Put a byte behind the text that a search stops at. It is not part of the text. */
+static inline void wiki_seal(const struct wiki_buffer *buffer, char stop)
+{
+    buffer->data[buffer->size] = stop;
+}
+
+/* The first 'a' or 'b' in [at, end), or 'end'. Eight bytes at a time. */
+static inline const char *wiki_scan(const char *at, const char *end, char a, char b)
+{
+    const uint64_t ones = 0x0101010101010101ull, high = 0x8080808080808080ull;
+    uint64_t first = ones * (unsigned char)a, second = ones * (unsigned char)b, word, x, y;
+
+    for (; end - at >= 8; at += 8) {
+        memcpy(&word, at, 8);
+        x = word ^ first;
+        y = word ^ second;
+        if (((x - ones) & ~x & high) | ((y - ones) & ~y & high))
+            break;
+    }
+    while (at < end && *at != a && *at != b)
+        at++;
+    return at;
+}
+
+/* Also what marks something that was dropped (wiki_inline.h). */
+static inline int wiki_is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\x01';
+}
+
+static inline char wiki_lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
+}
+
+#endif

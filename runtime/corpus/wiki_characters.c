@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "wiki_entities.h"
+#include "wiki_inline.h"
+
+/* Where something was dropped, what stood around it may have lost its sense: spaces, commas,
+ * parentheses. */
+struct writer {
+    struct wiki_buffer *out;
+    const char *at, *end;
+    size_t open; /* 1 + the place of the last parenthesis that is open, in the output */
+    int dropped; /* something was dropped since the last character */
+};
+
+static char last(const struct wiki_buffer *out)
+{
+    return out->size > 0 ? out->data[out->size - 1] : '\n';
+}
+
+static void put_space(struct writer *writer)
+{
+    char before = last(writer->out);
+
+    if (before != ' ' && before != '\n')
+        wiki_put_char(writer->out, ' ');
+}
+
+static int is_filler(char c)
+{
+    return c == ' ' || c == ',' || c == ';' || c == ':';
+}
+
+/* Remove what is left before a parenthesis that closes: "(a; )" and "( )". */
+static void close_parenthesis(struct writer *writer)
+{
+    struct wiki_buffer *out = writer->out;
+    size_t size = out->size, open = writer->open;
+    int filled = 0;
+
+    writer->open = 0;
+    if (open == 0 || size < open) {
+        wiki_put_char(out, ')');
+        return;
+    }
+    while (size > open && is_filler(out->data[size - 1])) {
+        size--;
+        filled = 1;
+    }
+    if (size > open) {
+        if (filled)
+            out->size = size;
+        wiki_put_char(out, ')');
+        return;
+    }
+    /* "f()" is no remainder of anything. */
+    if (!filled && !writer->dropped && (open < 2 || out->data[open - 2] != ' ')) {
+        wiki_put_char(out, ')');
+        return;
+    }
+    out->size = open - 1;
+    if (last(out) == ' ' && writer->at + 1 < writer->end &&
+        (writer->at[1] == ' ' || writer->at[1] == ',' || writer->at[1] == '.' ||
+         writer->at[1] == ';' || writer->at[1] == '\n'))
+        out->size--;
+}
+
+/* A run of apostrophes: two are italics, three bold, five both; more than that are apostrophes. */
+static void take_quotes(struct writer *writer)
+{
+    size_t count = 0, kept;
+
+    while (writer->at < writer->end && *writer->at == '\'') {
+        writer->at++;
+        count++;
+    }
+    kept = count == 1 || count == 4 ? 1 : count > 5 ? count - 5 : 0;
+    for (; kept > 0; kept--)
+        wiki_put_char(writer->out, '\'');
+}
+
+/* Points that a text does without, or that are spaces. */
+static void put_point(struct writer *writer, uint32_t point)
+{
+    if (point == 0xa0 || point == ' ' || point == '\t' || (point >= 0x2002 && point <= 0x200a) ||
+        point == 0x202f)
+        put_space(writer);
+    else if (point == '\n')
+        wiki_put_char(writer->out, '\n');
+    else if (point == 0xad || point == 0x200b || point == 0x200e || point == 0x200f ||
+             point == 0x2060 || point == 0xfeff || point < ' ')
+        return;
+    else
+        wiki_put_point(writer->out, point);
+}
+
+static void take_reference(struct writer *writer)
+{
+    const char *at = writer->at;
+    uint32_t point;
+    size_t length = wiki_entity(at, writer->end, &point);
+
+    if (length == 0 && writer->end - at >= 6 && memcmp(at, "&apos;", 6) == 0) {
+        length = 6;
+        point = '\'';
+    }
+    writer->at += length > 0 ? length : 1;
+    if (length == 0)
+        wiki_put_char(writer->out, '&');
+    else
+        put_point(writer, point);
+}
+
+/* Spaces of more than one byte: U+00A0, U+2002 to U+200A, and marks without width. */
+static void take_wide(struct writer *writer)
+{
+    const unsigned char *at = (const unsigned char *)writer->at;
+    size_t left = (size_t)(writer->end - writer->at);
+
+    if (left >= 2 && at[0] == 0xc2 && (at[1] == 0xa0 || at[1] == 0xad)) {
+        put_point(writer, at[1]);
+        writer->at += 2;
+    } else if (left >= 3 && at[0] == 0xe2 && at[1] == 0x80 &&
+               ((at[2] >= 0x82 && at[2] <= 0x8b) || at[2] == 0x8e || at[2] == 0x8f ||
+                at[2] == 0xaf)) {
+        put_point(writer, 0x2000u + (at[2] & 0x3f));
+        writer->at += 3;
+    } else if (left >= 3 && at[0] == 0xef && at[1] == 0xbb && at[2] == 0xbf) {
+        writer->at += 3;
+    } else {
+        wiki_put_char(writer->out, *writer->at++);
+    }
+}
+
+/* A comma or full stop goes to the word before it, and stands once where something was dropped. */
+static void take_stop(struct writer *writer)
+{
+    struct wiki_buffer *out = writer->out;
+    char c = *writer->at, next = writer->at + 1 < writer->end ? writer->at[1] : '\n';
+    int ends = next == ' ' || next == '\n' || next == WIKI_DROPPED;
+
+    writer->at++;
+    if (ends && last(out) == ' ' && out->size > 1 && out->data[out->size - 2] != '\n')
+        out->size--;
+    if (ends && writer->dropped && (last(out) == ',' || (c == '.' && last(out) == ';')))
+        out->size--;
+    wiki_put_char(out, c);
+}
+
+static void take_parenthesis(struct writer *writer)
+{
+    if (*writer->at == ')') {
+        close_parenthesis(writer);
+        writer->at++;
+        return;
+    }
+    wiki_put_char(writer->out, '(');
+    writer->open = writer->out->size;
+    writer->dropped = 0;
+    writer->at++;
+    /* "( ; a)": what was before the semicolon is gone. */
+    if (writer->at < writer->end && (*writer->at == ' ' || *writer->at == WIKI_DROPPED ||
+                                     *writer->at == ';' || *writer->at == ','))
+        while (writer->at < writer->end &&
+               (is_filler(*writer->at) || *writer->at == WIKI_DROPPED)) {
+            writer->dropped = 1;
+            writer->at++;
+        }
+}
+
+static const char special[256] = {[' '] = 1,
+                                  ['\t'] = 1,
+                                  ['\''] = 1,
+                                  ['&'] = 1,
+                                  ['('] = 1,
+                                  [')'] = 1,
+                                  [','] = 1,
+                                  ['.'] = 1,
+                                  ['['] = 1,
+                                  [']'] = 1,
+                                  ['_'] = 1,
+                                  ['\r'] = 1,
+                                  ['\n'] = 1,
+                                  [WIKI_DROPPED] = 1,
+                                  [(unsigned char)'\xc2'] = 1,
+                                  [(unsigned char)'\xe2'] = 1,
+                                  [(unsigned char)'\xef'] = 1,
+                                  [';'] = 1};
+
+static void take_character(struct writer *writer)
+{
+    char c = *writer->at;
+    size_t length;
+
+    switch (c) {
+    case ' ':
+    case '\t':
+        put_space(writer);
+        writer->at++;
+        break;
+    case '\'':
+        take_quotes(writer);
+        break;
+    case '&':
+        take_reference(writer);
+        break;
+    case '(':
+    case ')':
+        take_parenthesis(writer);
+        break;
+    case ',':
+    case ';':
+    case '.':
+        take_stop(writer);
+        break;
+    case WIKI_DROPPED:
+        writer->dropped = 1;
+        writer->at++;
+        return;
+    case '\r':
+        writer->at++;
+        break;
+    case '\n':
+        if (last(writer->out) == ' ')
+            writer->out->size--;
+        writer->open = 0;
+        wiki_put_char(writer->out, '\n');
+        writer->at++;
+        break;
+    case '[':
+    case ']': /* of links that are not whole */
+        length = writer->at + 1 < writer->end && writer->at[1] == c ? 2 : 0;
+        if (length == 0)
+            wiki_put_char(writer->out, c);
+        writer->at += length ? length : 1;
+        break;
+    case '_':
+        length = wiki_switch(writer->at, writer->end, 1);
+        if (length == 0)
+            wiki_put_char(writer->out, c);
+        writer->at += length ? length : 1;
+        break;
+    default:
+        take_wide(writer);
+    }
+    if (c != ' ' && c != '(')
+        writer->dropped = 0;
+}
+
+void wiki_characters(const struct wiki_buffer *in, struct wiki_buffer *out)
+{
+    struct writer writer = {.out = out, .at = in->data, .end = in->data + in->size};
+
+    wiki_seal(in, '\n');
+    while (writer.at < writer.end && !out->failed) {
+        const char *from = writer.at;
+
+        /* Most spaces are between two characters that mean nothing here. */
+        while (*(writer.at = wiki_skip(writer.at, special)) == ' ' && writer.at > from &&
+               !special[(unsigned char)writer.at[1]])
+            writer.at += 2;
+        if (writer.at > from)
+            writer.dropped = 0;
+        wiki_put(out, from, (size_t)(writer.at - from));
+        if (writer.at < writer.end)
+            take_character(&writer);
+    }
+}

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "wiki_expand.h"
+#include "wiki_inline.h"
+
+#include <stdlib.h>
+
+/* The longest tag that is searched for its end. */
+enum { TAG_LIMIT = 4096 };
+
+enum frame_kind { FRAME_TEMPLATE, FRAME_PARAMETER, FRAME_LINK };
+
+struct frame {
+    size_t start; /* of its brackets, in the output */
+    size_t pipes; /* number of the first of its pipes */
+    enum frame_kind kind;
+};
+
+struct wiki_frames {
+    struct frame *items;
+    size_t count, capacity;
+    size_t *pipes; /* of all open frames, one after the other */
+    size_t pipe_count, pipe_capacity;
+    size_t templates; /* open frames that are not links */
+};
+
+struct expand {
+    struct wiki_look *look;
+    struct wiki_frames *frames;
+    struct wiki_buffer *out;
+    const char *at, *end;
+    struct wiki_call call;
+    unsigned char missing; /* raw elements of which no closing tag follows, by number */
+};
+
+void wiki_frames_destroy(struct wiki_frames *frames)
+{
+    if (!frames)
+        return;
+    free(frames->items);
+    free(frames->pipes);
+    free(frames);
+}
+
+static void push(struct expand *expand, enum frame_kind kind, size_t length)
+{
+    struct wiki_frames *frames = expand->frames;
+
+    if (frames->count == frames->capacity) {
+        size_t room = frames->capacity ? frames->capacity * 2 : 64;
+        struct frame *items = realloc(frames->items, room * sizeof(*items));
+
+        if (!items) {
+            expand->out->failed = 1;
+            return;
+        }
+        frames->items = items;
+        frames->capacity = room;
+    }
+    frames->items[frames->count++] = (struct frame){expand->out->size, frames->pipe_count, kind};
+    frames->templates += kind != FRAME_LINK;
+    wiki_put(expand->out, expand->at, length);
+    expand->at += length;
+}
+
+/* A pipe separates arguments if what is open innermost has any. */
+static void take_pipe(struct expand *expand)
+{
+    struct wiki_frames *frames = expand->frames;
+
+    if (frames->count > 0 && frames->items[frames->count - 1].kind != FRAME_LINK) {
+        if (frames->pipe_count == frames->pipe_capacity) {
+            size_t room = frames->pipe_capacity ? frames->pipe_capacity * 2 : 256;
+            size_t *pipes = realloc(frames->pipes, room * sizeof(*pipes));
+
+            if (!pipes) {
+                expand->out->failed = 1;
+                return;
+            }
+            frames->pipes = pipes;
+            frames->pipe_capacity = room;
+        }
+        frames->pipes[frames->pipe_count++] = expand->out->size;
+    }
+    wiki_put_char(expand->out, '|');
+    expand->at++;
+}
+
+static void pop(struct wiki_frames *frames)
+{
+    const struct frame *frame = &frames->items[--frames->count];
+
+    frames->pipe_count = frame->pipes;
+    frames->templates -= frame->kind != FRAME_LINK;
+}
+
+/* A parameter of a template, in a page: its default. */
+static void close_parameter(struct expand *expand, const struct frame *frame)
+{
+    struct wiki_frames *frames = expand->frames;
+    struct wiki_buffer *out = expand->out;
+    size_t from = out->size, to = out->size;
+
+    if (frames->pipe_count > frame->pipes && frames->count <= WIKI_EXPAND_DEPTH &&
+        expand->call.mode == WIKI_EXPAND_ALL) {
+        from = frames->pipes[frame->pipes] + 1;
+        to = frames->pipe_count > frame->pipes + 1 ? frames->pipes[frame->pipes + 1] : out->size;
+    }
+    memmove(out->data + frame->start, out->data + from, to - from);
+    out->size = frame->start + (to - from);
+}
+
+static void evaluate(struct expand *expand, const struct frame *frame)
+{
+    struct wiki_frames *frames = expand->frames;
+    struct wiki_buffer *out = expand->out, *result = &expand->look->scratch;
+    struct wiki_call *call = &expand->call;
+    size_t begin = frame->start + 2, end, count = frames->pipe_count - frame->pipes;
+    const size_t *pipes = frames->pipes + frame->pipes;
+
+    result->size = 0;
+    if (frames->count <= WIKI_EXPAND_DEPTH) {
+        end = count > 0 ? pipes[0] : out->size;
+        call->name = wiki_trim(wiki_span(out->data + begin, end - begin));
+        call->count = count < WIKI_ARGUMENTS ? count : WIKI_ARGUMENTS;
+        for (size_t i = 0; i < call->count; i++) {
+            begin = pipes[i] + 1;
+            end = i + 1 < count ? pipes[i + 1] : out->size;
+            call->args[i] = wiki_span(out->data + begin, end - begin);
+        }
+        if (!wiki_function(call, result) && call->mode == WIKI_EXPAND_ALL)
+            wiki_template(call, result);
+    }
+    out->size = frame->start;
+    wiki_put(out, result->data, result->size);
+    if (result->size == 0 && call->mode == WIKI_EXPAND_ALL)
+        wiki_put_char(out, WIKI_DROPPED);
+    if (result->failed)
+        out->failed = 1;
+}
+
+static void take_closing(struct expand *expand)
+{
+    struct wiki_frames *frames = expand->frames;
+    struct frame frame;
+    int three = expand->end - expand->at >= 3 && expand->at[2] == '}';
+
+    /* A link that is still open inside of a call is none. */
+    while (frames->templates > 0 && frames->items[frames->count - 1].kind == FRAME_LINK)
+        pop(frames);
+    if (frames->templates == 0) {
+        wiki_put(expand->out, expand->at, 2);
+        expand->at += 2;
+        return;
+    }
+    frame = frames->items[frames->count - 1];
+    if (frame.kind == FRAME_PARAMETER && three) {
+        close_parameter(expand, &frame);
+        expand->at += 3;
+    } else if (frame.kind == FRAME_PARAMETER) {
+        /* {{{a}}: a brace before a template. */
+        frames->items[frames->count - 1].kind = FRAME_TEMPLATE;
+        frames->items[frames->count - 1].start++;
+        return;
+    } else {
+        evaluate(expand, &frame);
+        expand->at += 2;
+    }
+    pop(frames);
+}
+
+static void take_opening(struct expand *expand)
+{
+    size_t count = 0;
+
+    while (expand->at + count < expand->end && expand->at[count] == '{')
+        count++;
+    if (count == 1) {
+        wiki_put_char(expand->out, '{');
+        expand->at++;
+        return;
+    }
+    /* Of five braces the inner three are a parameter's, of four two and two are templates'. */
+    for (; count == 4 || count == 2 || count % 3 == 2; count -= 2)
+        push(expand, FRAME_TEMPLATE, 2);
+    for (; count >= 3 && count != 4; count -= 3)
+        push(expand, FRAME_PARAMETER, 3);
+    for (; count >= 2; count -= 2)
+        push(expand, FRAME_TEMPLATE, 2);
+}
+
+/* Elements whose content is no markup. Returns the end of the one at 'at', or NULL. */
+static const char *raw_element(struct expand *expand)
+{
+    static const struct {
+        const char *name, *close;
+    } raw[] = {{"nowiki", "</nowiki>"}, {"math", "</math>"},
+               {"pre", "</pre>"},       {"source", "</source>"},
+               {"code", "</code>"},     {"timeline", "</timeline>"},
+               {"score", "</score>"},   {"syntaxhighlight", "</syntaxhighlight>"}};
+    const char *name = expand->at + 1, *from = name, *stop;
+
+    while (from < expand->end && wiki_lower(*from) >= 'a' && wiki_lower(*from) <= 'z')
+        from++;
+    for (unsigned i = 0; i < sizeof(raw) / sizeof(raw[0]); i++) {
+        size_t length = strlen(raw[i].close), left = (size_t)(expand->end - from);
+
+        if (!wiki_is(wiki_span(name, (size_t)(from - name)), raw[i].name) ||
+            expand->missing & 1u << i)
+            continue;
+        stop = memchr(from, '>', left < TAG_LIMIT ? left : TAG_LIMIT);
+        if (!stop || stop[-1] == '/')
+            return NULL;
+        while ((stop = wiki_find(stop, expand->end, "</")) &&
+               ((size_t)(expand->end - stop) < length ||
+                !wiki_is(wiki_span(stop, length), raw[i].close)))
+            stop += 2;
+        if (!stop)
+            expand->missing |= (unsigned char)(1u << i);
+        return stop ? stop + length : NULL;
+    }
+    return NULL;
+}
+
+static void take_angle(struct expand *expand)
+{
+    const char *stop;
+
+    if (expand->end - expand->at >= 4 && memcmp(expand->at, "<!--", 4) == 0) {
+        /* As in MediaWiki, a comment that is never closed takes the rest of the page. */
+        stop = wiki_find(expand->at + 4, expand->end, "-->");
+        expand->at = stop ? stop + 3 : expand->end;
+        return;
+    }
+    stop = raw_element(expand);
+    if (!stop)
+        stop = expand->at + 1;
+    wiki_put(expand->out, expand->at, (size_t)(stop - expand->at));
+    expand->at = stop;
+}
+
+static void take_bracket(struct expand *expand)
+{
+    struct wiki_frames *frames = expand->frames;
+    int open = *expand->at == '[';
+
+    if (expand->end - expand->at < 2 || expand->at[1] != *expand->at) {
+        wiki_put_char(expand->out, *expand->at++);
+    } else if (open) {
+        push(expand, FRAME_LINK, 2);
+    } else {
+        wiki_put(expand->out, expand->at, 2);
+        expand->at += 2;
+        if (frames->count > 0 && frames->items[frames->count - 1].kind == FRAME_LINK)
+            pop(frames);
+    }
+}
+
+static const char marks[256] = {['{'] = 1, ['}'] = 1, ['|'] = 1, ['['] = 1, [']'] = 1, ['<'] = 1};
+
+void wiki_expand(struct wiki_look *look, const struct wiki_page_info *page,
+                 const struct wiki_buffer *in, struct wiki_buffer *out, enum wiki_expand_mode mode)
+{
+    struct expand expand = {.look = look, .out = out, .at = in->data, .end = in->data + in->size};
+
+    if (!look->frames)
+        look->frames = calloc(1, sizeof(*look->frames));
+    if (!look->frames) {
+        out->failed = 1;
+        return;
+    }
+    expand.frames = look->frames;
+    expand.frames->count = expand.frames->pipe_count = expand.frames->templates = 0;
+    expand.call.mode = mode;
+    expand.call.page = page;
+    expand.call.options = look->options;
+    wiki_seal(in, '<');
+    while (expand.at < expand.end && !out->failed) {
+        const char *from = expand.at;
+
+        expand.at = wiki_skip(expand.at, marks);
+        wiki_put(out, from, (size_t)(expand.at - from));
+        if (expand.at == expand.end)
+            break;
+        if (*expand.at == '{')
+            take_opening(&expand);
+        else if (*expand.at == '}' && expand.end - expand.at > 1 && expand.at[1] == '}')
+            take_closing(&expand);
+        else if (*expand.at == '|')
+            take_pipe(&expand);
+        else if (*expand.at == '<' && mode == WIKI_EXPAND_ALL)
+            take_angle(&expand);
+        else if (*expand.at == '[' || *expand.at == ']')
+            take_bracket(&expand);
+        else
+            wiki_put_char(out, *expand.at++);
+    }
+}
+
+/* --- Arguments -------------------------------------------------------------------------------- */
+
+/* Where the name of an argument ends, or NULL: an equals sign that is in no link and no tag. */
+static const char *equals_sign(struct wiki_span arg)
+{
+    const char *end = arg.data + arg.size;
+
+    for (const char *at = arg.data; at < end && *at != '[' && *at != '<'; at++)
+        if (*at == '=')
+            return at;
+    return NULL;
+}
+
+struct wiki_span wiki_positional(const struct wiki_call *call, size_t position)
+{
+    size_t number = 0;
+
+    for (size_t i = 0; i < call->count; i++) {
+        const char *equals = equals_sign(call->args[i]);
+        struct wiki_span name;
+
+        if (!equals && ++number == position)
+            return wiki_trim(call->args[i]);
+        if (!equals)
+            continue;
+        name = wiki_trim(wiki_span(call->args[i].data, (size_t)(equals - call->args[i].data)));
+        if (name.size == 1 && name.data[0] == (char)('0' + position) && position < 10)
+            return wiki_trim(wiki_span(
+                equals + 1, (size_t)(call->args[i].data + call->args[i].size - equals - 1)));
+    }
+    return wiki_span("", 0);
+}
+
+struct wiki_span wiki_named(const struct wiki_call *call, const char *name)
+{
+    for (size_t i = call->count; i-- > 0;) {
+        const char *equals = equals_sign(call->args[i]);
+
+        if (equals &&
+            wiki_is(wiki_trim(wiki_span(call->args[i].data, (size_t)(equals - call->args[i].data))),
+                    name))
+            return wiki_trim(wiki_span(
+                equals + 1, (size_t)(call->args[i].data + call->args[i].size - equals - 1)));
+    }
+    return wiki_span("", 0);
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside of corpus/: {{templates}}, {{#functions:}} and {{{parameters}}}.
+ *
+ * One pass with a stack: a call is evaluated when its braces close, with its arguments evaluated
+ * already. The templates of the wiki itself are never read: there is nothing that could call
+ * itself. What is nested deeper than WIKI_EXPAND_DEPTH becomes nothing, so that no page is copied
+ * more often than that. */
+#ifndef MEGATRON_CORPUS_WIKI_EXPAND_H
+#define MEGATRON_CORPUS_WIKI_EXPAND_H
+
+#include "wiki_looks.h"
+
+enum { WIKI_EXPAND_DEPTH = 40, WIKI_ARGUMENTS = 64 };
+
+enum wiki_expand_mode {
+    WIKI_EXPAND_FUNCTIONS, /* as WikiExtractor 3.1.0 without templates */
+    WIKI_EXPAND_ALL,       /* also the known templates; comments are removed */
+};
+
+void wiki_expand(struct wiki_look *look, const struct wiki_page_info *page,
+                 const struct wiki_buffer *in, struct wiki_buffer *out, enum wiki_expand_mode mode);
+void wiki_frames_destroy(struct wiki_frames *frames);
+
+/* A call: its name, trimmed, and its arguments as they are. */
+struct wiki_call {
+    struct wiki_span name;
+    struct wiki_span args[WIKI_ARGUMENTS];
+    size_t count;
+    enum wiki_expand_mode mode;
+    const struct wiki_page_info *page;
+    const struct wiki_options *options;
+};
+
+/* Argument number 'position' (from 1) or called 'name', trimmed; empty if it is missing. */
+struct wiki_span wiki_positional(const struct wiki_call *call, size_t position);
+struct wiki_span wiki_named(const struct wiki_call *call, const char *name);
+
+/* Evaluate a parser function or a variable. Returns 0 if the name is none. */
+int wiki_function(const struct wiki_call *call, struct wiki_buffer *out);
+/* Evaluate one of the known templates. Returns 0 if it is unknown. */
+int wiki_template(const struct wiki_call *call, struct wiki_buffer *out);
+/* {{convert}}: the arguments are those of the template. */
+void wiki_convert(const struct wiki_call *call, int abbreviate, struct wiki_buffer *out);
+
+/* A number in the notation of the language, as {{formatnum:}} writes it: 12,500. */
+void wiki_format_number(struct wiki_span number, struct wiki_buffer *out);
+/* A number at the begin of a text, commas passed over. Returns 0 if there is none, with '*decimals'
+ * its digits behind the point, or minus the zeros at its end. */
+int wiki_number(struct wiki_span text, double *value, int *decimals);
+
+/* {{#expr:}}. Returns 0 with '*value', -1 if it is no expression. '*fraction' tells whether a
+ * division was made. */
+int wiki_expression(struct wiki_span text, double *value, int *fraction);
+
+#endif

@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "wiki_inline.h"
+#include "wiki_expand.h"
+#include "wiki_site.h"
+
+/* Links that are open at a time; what is nested deeper is dropped. */
+enum { LINK_DEPTH = 40 };
+
+enum tag_kind {
+    KIND_UNKNOWN, /* stays as it is */
+    KIND_STRIP,   /* only the tag goes */
+    KIND_DROP,    /* with its content */
+    KIND_LINE,    /* ends the line */
+    KIND_ITEM,    /* begins an item of a list */
+    KIND_RAW,     /* its content is text */
+    KIND_MATH,
+    KIND_RUBY, /* its content in parentheses */
+};
+
+static const struct {
+    const char *name;
+    enum tag_kind kind;
+} kinds[] = {
+    {"abbr", KIND_STRIP},
+    {"b", KIND_STRIP},
+    {"bdi", KIND_STRIP},
+    {"bdo", KIND_STRIP},
+    {"big", KIND_STRIP},
+    {"blockquote", KIND_LINE},
+    {"br", KIND_LINE},
+    {"categorytree", KIND_DROP},
+    {"ce", KIND_STRIP},
+    {"center", KIND_LINE},
+    {"chem", KIND_STRIP},
+    {"cite", KIND_STRIP},
+    {"code", KIND_RAW},
+    {"data", KIND_STRIP},
+    {"dd", KIND_LINE},
+    {"del", KIND_STRIP},
+    {"dfn", KIND_STRIP},
+    {"div", KIND_LINE},
+    {"dl", KIND_LINE},
+    {"dt", KIND_LINE},
+    {"em", KIND_STRIP},
+    {"font", KIND_STRIP},
+    {"gallery", KIND_DROP},
+    {"graph", KIND_DROP},
+    {"h1", KIND_LINE},
+    {"h2", KIND_LINE},
+    {"h3", KIND_LINE},
+    {"h4", KIND_LINE},
+    {"h5", KIND_LINE},
+    {"h6", KIND_LINE},
+    {"hiero", KIND_DROP},
+    {"hr", KIND_LINE},
+    {"i", KIND_STRIP},
+    {"imagemap", KIND_DROP},
+    {"includeonly", KIND_DROP},
+    {"indicator", KIND_DROP},
+    {"inputbox", KIND_DROP},
+    {"ins", KIND_STRIP},
+    {"kbd", KIND_STRIP},
+    {"langconvert", KIND_STRIP},
+    {"li", KIND_ITEM},
+    {"mapframe", KIND_DROP},
+    {"maplink", KIND_DROP},
+    {"mark", KIND_STRIP},
+    {"math", KIND_MATH},
+    {"nobr", KIND_STRIP},
+    {"noinclude", KIND_STRIP},
+    {"nowiki", KIND_RAW},
+    {"ol", KIND_LINE},
+    {"onlyinclude", KIND_STRIP},
+    {"p", KIND_LINE},
+    {"poem", KIND_LINE},
+    {"pre", KIND_RAW},
+    {"q", KIND_STRIP},
+    {"rb", KIND_STRIP},
+    {"ref", KIND_DROP},
+    {"references", KIND_DROP},
+    {"rp", KIND_DROP},
+    {"rt", KIND_RUBY},
+    {"ruby", KIND_STRIP},
+    {"s", KIND_STRIP},
+    {"samp", KIND_STRIP},
+    {"score", KIND_DROP},
+    {"section", KIND_STRIP},
+    {"small", KIND_STRIP},
+    {"source", KIND_RAW},
+    {"span", KIND_STRIP},
+    {"strike", KIND_STRIP},
+    {"strong", KIND_STRIP},
+    {"style", KIND_DROP},
+    {"sub", KIND_STRIP},
+    {"sup", KIND_STRIP},
+    {"syntaxhighlight", KIND_RAW},
+    {"table", KIND_DROP},
+    {"td", KIND_STRIP},
+    {"templatedata", KIND_DROP},
+    {"templatestyles", KIND_STRIP},
+    {"th", KIND_STRIP},
+    {"time", KIND_STRIP},
+    {"timeline", KIND_DROP},
+    {"tr", KIND_LINE},
+    {"tt", KIND_STRIP},
+    {"u", KIND_STRIP},
+    {"ul", KIND_LINE},
+    {"var", KIND_STRIP},
+    {"wbr", KIND_STRIP},
+};
+enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+
+struct link {
+    size_t start; /* in the output */
+    size_t pipe;  /* the first one, or 0 */
+};
+
+struct inliner {
+    struct wiki_look *look;
+    const struct wiki_page_info *page;
+    struct wiki_buffer *out;
+    const char *at, *end;
+    const char *hopeless;      /* no ']' between here and the place before it */
+    unsigned char gone[KINDS]; /* no closing tag of it follows */
+    unsigned char flat[KINDS]; /* its tags are not balanced: the first one closes */
+    int endless;               /* no '>' follows */
+    struct link links[LINK_DEPTH];
+    size_t depth, deeper;
+    const char *external; /* the bracket that closes an external link */
+    size_t dropped_from;  /* the output at the first link that is nested too deeply */
+};
+
+static size_t kind_of(struct wiki_span name)
+{
+    size_t low = 0, high = KINDS;
+
+    while (low < high) {
+        size_t middle = (low + high) / 2, i = 0;
+        const char *other = kinds[middle].name;
+        int order;
+
+        while (i < name.size && other[i] && wiki_lower(name.data[i]) == other[i])
+            i++;
+        order = (i < name.size ? wiki_lower(name.data[i]) : 0) - other[i];
+        if (order == 0)
+            return middle;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return KINDS;
+}
+
+void wiki_put_raw(struct wiki_buffer *out, struct wiki_span text)
+{
+    if (out->size == 0 || out->data[out->size - 1] == '\n')
+        wiki_put_char(out, WIKI_RAW_LINE);
+    for (size_t i = 0; i < text.size; i++) {
+        char c = text.data[i];
+
+        if (c == ' ')
+            wiki_put_char(out, WIKI_RAW_SPACE);
+        else if (c == '\t')
+            wiki_put_text(out, "\x02\x02\x02\x02");
+        else if (c == '\'')
+            wiki_put_text(out, "&#39;");
+        else if (c == '[' || c == ']')
+            wiki_put_text(out, c == '[' ? "&#91;" : "&#93;");
+        else if (c == '(' || c == ')')
+            wiki_put_text(out, c == '(' ? "&#40;" : "&#41;");
+        else
+            wiki_put_char(out, c);
+        if (c == '\n' && i + 1 < text.size)
+            wiki_put_char(out, WIKI_RAW_LINE);
+    }
+}
+
+/* --- Tags ------------------------------------------------------------------------------------- */
+
+/* The closing tag of an element that begins at 'from', with elements of the same name inside of it.
+ * Returns where it begins, with its length; NULL if there is none. */
+static const char *find_close(struct inliner *inliner, const char *from, size_t kind,
+                              size_t *length)
+{
+    const char *name = kinds[kind].name, *at = from, *first = NULL;
+    size_t size = strlen(name), depth = 1;
+    /* A <ref> holds no other, whatever an author forgot to close. */
+    int nests = kinds[kind].kind == KIND_DROP && !inliner->flat[kind] && strcmp(name, "ref") != 0;
+
+    while (!inliner->gone[kind] && (at = memchr(at, '<', (size_t)(inliner->end - at)))) {
+        int closing = at + 1 < inliner->end && at[1] == '/';
+        const char *word = at + 1 + closing, *stop;
+
+        if ((size_t)(inliner->end - word) <= size || !wiki_is(wiki_span(word, size), name) ||
+            (wiki_lower(word[size]) >= 'a' && wiki_lower(word[size]) <= 'z')) {
+            at++;
+            continue;
+        }
+        stop = memchr(word, '>', (size_t)(inliner->end - word));
+        if (!stop)
+            break;
+        if (closing && !first) {
+            first = at;
+            *length = (size_t)(stop + 1 - at);
+        }
+        if (closing && --depth == 0) {
+            *length = (size_t)(stop + 1 - at);
+            return at;
+        }
+        depth += !closing && nests && stop[-1] != '/';
+        at = stop + 1;
+    }
+    inliner->flat[kind] = 1;
+    if (!first)
+        inliner->gone[kind] = 1;
+    return first;
+}
+
+static void put_math(struct inliner *inliner, struct wiki_span formula)
+{
+    formula = wiki_trim(formula);
+    if (inliner->look->options->math == WIKI_MATH_DROP || formula.size == 0) {
+        wiki_put_char(inliner->out, WIKI_DROPPED);
+        return;
+    }
+    wiki_put_char(inliner->out, '$');
+    for (size_t i = 0; i < formula.size; i++)
+        if (formula.data[i] == '\n')
+            wiki_put_char(inliner->out, WIKI_RAW_SPACE);
+        else
+            wiki_put_raw(inliner->out, wiki_span(formula.data + i, 1));
+    wiki_put_char(inliner->out, '$');
+}
+
+/* An element whose content does not go through this pass. Returns where to go on. */
+static const char *take_element(struct inliner *inliner, const struct wiki_tag *tag, size_t kind)
+{
+    const char *from = inliner->at + tag->length, *close;
+    struct wiki_span content;
+    size_t length;
+
+    if (tag->closing || tag->empty)
+        return from;
+    close = find_close(inliner, from, kind, &length);
+    if (!close) /* never closed: the tag alone goes, what follows is text */
+        return from;
+    content = wiki_span(from, (size_t)(close - from));
+    if (kinds[kind].kind == KIND_RAW) {
+        if (content.size > 0 && content.data[0] == '\n') {
+            content.data++;
+            content.size--;
+        }
+        wiki_put_raw(inliner->out, content);
+    } else if (kinds[kind].kind == KIND_MATH) {
+        put_math(inliner, content);
+    } else if (kinds[kind].kind == KIND_RUBY) {
+        wiki_put_text(inliner->out, "(");
+        wiki_put(inliner->out, content.data, content.size);
+        wiki_put_text(inliner->out, ")");
+    } else {
+        wiki_put_char(inliner->out, WIKI_DROPPED);
+    }
+    return close + length;
+}
+
+static void take_tag(struct inliner *inliner)
+{
+    struct wiki_tag tag = {0};
+    size_t kind = KINDS;
+
+    if (!inliner->endless)
+        tag = wiki_tag(inliner->at, inliner->end);
+    inliner->endless |= tag.endless;
+    if (tag.length > 0)
+        kind = kind_of(tag.name);
+    if (kind == KINDS) {
+        wiki_put_char(inliner->out, *inliner->at++);
+        return;
+    }
+    switch (kinds[kind].kind) {
+    case KIND_LINE:
+        wiki_put_char(inliner->out, '\n');
+        inliner->at += tag.length;
+        break;
+    case KIND_ITEM:
+        wiki_put_text(inliner->out, tag.closing ? "\n" : "\n* ");
+        inliner->at += tag.length;
+        break;
+    case KIND_STRIP:
+        inliner->at += tag.length;
+        break;
+    default:
+        inliner->at = take_element(inliner, &tag, kind);
+    }
+}
+
+/* --- Links ------------------------------------------------------------------------------------ */
+
+static int is_language(struct wiki_span prefix)
+{
+    size_t first = 0;
+
+    if (wiki_is(prefix, "simple"))
+        return 1;
+    for (size_t i = 0; i < prefix.size; i++) {
+        if (prefix.data[i] == '-' && i > 0)
+            continue;
+        if (prefix.data[i] < 'a' || prefix.data[i] > 'z')
+            return 0;
+        first += !memchr(prefix.data, '-', i);
+    }
+    return first >= 2 && first <= 3;
+}
+
+/* [[Foo (bar)|]]: the words before the parenthesis or the comma, without a namespace. */
+static struct wiki_span pipe_trick(struct wiki_span target)
+{
+    const char *end = target.data + target.size, *mark = memchr(target.data, '(', target.size);
+
+    if (!mark)
+        mark = wiki_find(target.data, end, ", ");
+    if (!mark)
+        mark = memchr(target.data, '#', target.size);
+    return wiki_trim(wiki_span(target.data, (size_t)((mark ? mark : end) - target.data)));
+}
+
+/* What is shown of a link; an empty one is not shown at all. */
+static struct wiki_span shown(const struct inliner *inliner, struct wiki_span target,
+                              const struct wiki_span *label)
+{
+    static const char *const sisters[] = {
+        "w",        "wikt",    "wiktionary", "wikipedia", "s",         "wikisource", "n",
+        "wikinews", "q",       "wikiquote",  "b",         "wikibooks", "commons",    "c",
+        "d",        "species", "m",          "meta",      "v",         "voy"};
+    int plain = target.size > 0 && target.data[0] == ':';
+    const char *colon;
+    struct wiki_span prefix;
+    int ns;
+
+    if (plain)
+        target = wiki_trim(wiki_span(target.data + 1, target.size - 1));
+    colon = target.size ? memchr(target.data, ':', target.size) : NULL;
+    prefix = wiki_trim(wiki_span(target.data, colon ? (size_t)(colon - target.data) : 0));
+    ns = colon ? wiki_site_namespace(inliner->page->site, prefix) : WIKI_NS_NONE;
+    if (!plain && (ns == WIKI_NS_FILE || ns == WIKI_NS_CATEGORY || ns == -2))
+        return wiki_span("", 0);
+    if (!plain && !label && colon && is_language(prefix))
+        return wiki_span("", 0);
+    if (label && label->size > 0)
+        return *label;
+    for (size_t i = 0; colon && i < sizeof(sisters) / sizeof(sisters[0]); i++)
+        if (wiki_is(prefix, sisters[i]))
+            target =
+                wiki_trim(wiki_span(colon + 1, (size_t)(target.data + target.size - colon - 1)));
+    if (!label)
+        return target;
+    if (ns != WIKI_NS_NONE)
+        target = wiki_trim(wiki_span(colon + 1, (size_t)(target.data + target.size - colon - 1)));
+    return pipe_trick(target);
+}
+
+static void close_link(struct inliner *inliner)
+{
+    struct wiki_buffer *out = inliner->out;
+    struct link link = inliner->links[--inliner->depth];
+    char *begin = out->data + link.start + 2, *end = out->data + out->size;
+    char *pipe = link.pipe ? out->data + link.pipe : end;
+    struct wiki_span label =
+        wiki_span(pipe < end ? pipe + 1 : end, pipe < end ? (size_t)(end - pipe - 1) : 0);
+    struct wiki_span text = shown(inliner, wiki_trim(wiki_span(begin, (size_t)(pipe - begin))),
+                                  pipe < end ? &label : NULL);
+
+    out->size = link.start;
+    if (text.size > 0) {
+        memmove(out->data + link.start, text.data, text.size);
+        out->size += text.size;
+    } else {
+        wiki_put_char(out, WIKI_DROPPED);
+    }
+}
+
+/* [[ or ]]. */
+static void take_link(struct inliner *inliner)
+{
+    int open = *inliner->at == '[';
+
+    if (open && inliner->depth < LINK_DEPTH) {
+        inliner->links[inliner->depth++] = (struct link){inliner->out->size, 0};
+        wiki_put_text(inliner->out, "[[");
+    } else if (open) {
+        if (inliner->deeper++ == 0)
+            inliner->dropped_from = inliner->out->size;
+    } else if (inliner->deeper > 0) {
+        if (--inliner->deeper == 0)
+            inliner->out->size = inliner->dropped_from;
+    } else if (inliner->depth > 0) {
+        close_link(inliner);
+    }
+    inliner->at += 2;
+}
+
+/* [https://... label]: the address goes, and its bracket; the other one goes with 'external'. */
+static int take_external(struct inliner *inliner)
+{
+    static const char *const protocols[] = {"http://", "https://", "//",    "ftp://",
+                                            "mailto:", "news:",    "irc://"};
+    const char *at = inliner->at + 1, *stop;
+    size_t found = 0;
+
+    /* In the label of another one it is text; so the line is searched only once. */
+    if (inliner->at < inliner->hopeless || inliner->at < inliner->external)
+        return 0;
+    for (size_t i = 0; i < sizeof(protocols) / sizeof(protocols[0]) && !found; i++) {
+        size_t length = strlen(protocols[i]);
+
+        if ((size_t)(inliner->end - at) > length && wiki_is(wiki_span(at, length), protocols[i]))
+            found = length;
+    }
+    if (!found)
+        return 0;
+    for (stop = at; stop < inliner->end && *stop != ']' && *stop != '\n';)
+        stop++;
+    if (stop == inliner->end || *stop == '\n') {
+        inliner->hopeless = stop;
+        return 0;
+    }
+    while (at < stop && *at != ' ' && *at != '\t' && *at != '[' && *at != '<')
+        at++;
+    while (at < stop && (*at == ' ' || *at == '\t'))
+        at++;
+    if (at == stop) {
+        wiki_put_char(inliner->out, WIKI_DROPPED);
+        inliner->at = stop + 1;
+        return 1;
+    }
+    /* The bracket that closes is the next single one; the label before it is text as any other. */
+    for (stop = at; stop < inliner->end && *stop != '\n'; stop++) {
+        int twice = stop + 1 < inliner->end && stop[1] == *stop;
+
+        if ((*stop == '[' || *stop == ']') && twice)
+            stop++;
+        else if (*stop == ']')
+            break;
+    }
+    inliner->external = stop;
+    inliner->at = at;
+    return 1;
+}
+
+static void take_pipe(struct inliner *inliner)
+{
+    if (inliner->depth > 0 && inliner->deeper == 0 && inliner->links[inliner->depth - 1].pipe == 0)
+        inliner->links[inliner->depth - 1].pipe = inliner->out->size;
+    wiki_put_char(inliner->out, '|');
+    inliner->at++;
+}
+
+static const char marks[256] = {['<'] = 1, ['['] = 1, [']'] = 1, ['|'] = 1};
+
+void wiki_inline(struct wiki_look *look, const struct wiki_page_info *page,
+                 const struct wiki_buffer *in, struct wiki_buffer *out)
+{
+    struct inliner inliner = {.look = look,
+                              .page = page,
+                              .out = out,
+                              .at = in->data,
+                              .end = in->data + in->size,
+                              .hopeless = in->data,
+                              .external = in->data};
+
+    wiki_seal(in, '<');
+    while (inliner.at < inliner.end && !out->failed) {
+        const char *from = inliner.at;
+        int twice;
+
+        inliner.at = wiki_skip(inliner.at, marks);
+        wiki_put(out, from, (size_t)(inliner.at - from));
+        if (inliner.at == inliner.end)
+            break;
+        twice = inliner.end - inliner.at > 1 && inliner.at[1] == *inliner.at;
+        if (*inliner.at == '<')
+            take_tag(&inliner);
+        else if (*inliner.at == '|')
+            take_pipe(&inliner);
+        else if (inliner.at == inliner.external && *inliner.at == ']')
+            inliner.at++;
+        else if (twice)
+            take_link(&inliner);
+        else if (*inliner.at != '[' || !take_external(&inliner))
+            wiki_put_char(out, *inliner.at++);
+    }
+}

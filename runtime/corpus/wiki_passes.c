@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "wiki_passes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+void wiki_cut_add(struct wiki_cuts *cuts, size_t begin, size_t end, int kind, unsigned what)
+{
+    if (cuts->count == cuts->capacity) {
+        size_t room = cuts->capacity ? cuts->capacity * 2 : 256;
+        struct wiki_cut *items = realloc(cuts->items, room * sizeof(*items));
+
+        if (!items) {
+            cuts->failed = 1;
+            return;
+        }
+        cuts->items = items;
+        cuts->capacity = room;
+    }
+    cuts->items[cuts->count++] = (struct wiki_cut){begin, end, kind, what};
+}
+
+static int earlier_first(const void *a, const void *b)
+{
+    const struct wiki_cut *left = a, *right = b;
+
+    if (left->begin != right->begin)
+        return left->begin < right->begin ? -1 : 1;
+    return left->end > right->end ? -1 : left->end < right->end;
+}
+
+static void put_instead(struct wiki_buffer *out, const struct wiki_cut *cut)
+{
+    char text[32];
+
+    if (cut->kind == WIKI_CUT_SPACE || cut->kind == WIKI_CUT_BREAK) {
+        wiki_put_char(out, cut->kind == WIKI_CUT_SPACE ? ' ' : '\n');
+    } else if (cut->kind == WIKI_CUT_FORMULA || cut->kind == WIKI_CUT_CODE) {
+        snprintf(text, sizeof(text), "%s_%u", cut->kind == WIKI_CUT_FORMULA ? "formula" : "codice",
+                 cut->what);
+        wiki_put_text(out, text);
+    }
+}
+
+void wiki_cut_apply(struct wiki_cuts *cuts, const struct wiki_buffer *in, struct wiki_buffer *out)
+{
+    size_t at = 0;
+
+    for (size_t i = 1; i < cuts->count; i++)
+        if (cuts->items[i].begin < cuts->items[i - 1].begin) {
+            qsort(cuts->items, cuts->count, sizeof(*cuts->items), earlier_first);
+            break;
+        }
+    for (size_t i = 0; i < cuts->count; i++) {
+        const struct wiki_cut *cut = &cuts->items[i];
+
+        if (cut->begin >= at) {
+            wiki_put(out, in->data + at, cut->begin - at);
+            put_instead(out, cut);
+        }
+        if (cut->end > at)
+            at = cut->end;
+    }
+    wiki_put(out, in->data + at, in->size - at);
+    if (cuts->failed)
+        out->failed = 1;
+}
+
+void wiki_cuts_clear(struct wiki_cuts *cuts)
+{
+    free(cuts->items);
+    memset(cuts, 0, sizeof(*cuts));
+}
+
+/* The next 'open' or 'close' in [at, end), or 'end'. */
+static const char *next_mark(const char *at, const char *end, const char *open, const char *close)
+{
+    for (; (at = wiki_scan(at, end, open[0], close[0])) + 1 < end; at++)
+        if ((at[0] == open[0] && at[1] == open[1]) || (at[0] == close[0] && at[1] == close[1]))
+            return at;
+    return end;
+}
+
+void wiki_drop_nested(const struct wiki_buffer *in, struct wiki_buffer *out, const char *open,
+                      const char *close)
+{
+    const char *at = in->data, *end = at + in->size, *kept = at, *start = NULL, *closed = NULL;
+    size_t depth = 0;
+
+    while ((at = next_mark(at, end, open, close)) < end) {
+        if (at[0] == open[0] && at[1] == open[1]) {
+            if (depth++ == 0) {
+                start = at;
+                closed = NULL;
+            }
+        } else if (depth > 0) {
+            closed = at + 2;
+            if (--depth == 0) {
+                wiki_put(out, kept, (size_t)(start - kept));
+                kept = closed;
+            }
+        }
+        at += 2;
+    }
+    if (depth > 0 && closed) {
+        wiki_put(out, kept, (size_t)(start - kept));
+        kept = closed;
+    }
+    wiki_put(out, kept, (size_t)(end - kept));
+}
+
+/* --- External links --------------------------------------------------------------------------- */
+
+static size_t protocol(const char *at, const char *end)
+{
+    static const char *const protocols[] = {
+        "http://",      "https://", "//",        "ftp://", "ftps://", "mailto:", "news:",
+        "irc://",       "ircs://",  "gopher://", "sip:",   "sips:",   "tel:",    "sms:",
+        "xmpp:",        "magnet:",  "ssh://",    "git://", "svn://",  "nntp://", "telnet://",
+        "worldwind://", "bitcoin:", "urn:",      "geo:",   "sftp://", "mms://",  "matrix:"};
+
+    for (size_t i = 0; i < sizeof(protocols) / sizeof(protocols[0]); i++) {
+        size_t length = strlen(protocols[i]);
+
+        if ((size_t)(end - at) > length && wiki_is(wiki_span(at, length), protocols[i]))
+            return length;
+    }
+    return 0;
+}
+
+static int ends_address(char c)
+{
+    return (unsigned char)c <= ' ' || c == '[' || c == ']' || c == '<' || c == '>' || c == '"' ||
+           c == 0x7f;
+}
+
+/* Only the address of a picture. */
+static int is_picture(struct wiki_span label)
+{
+    static const char *const endings[] = {".gif", ".png", ".jpg", ".jpeg"};
+
+    if (label.size < 12 ||
+        (memcmp(label.data, "http://", 7) != 0 && memcmp(label.data, "https://", 8) != 0))
+        return 0;
+    for (size_t i = 0; i < label.size; i++)
+        if (ends_address(label.data[i]))
+            return 0;
+    for (size_t i = 0; i < 4; i++) {
+        size_t length = strlen(endings[i]);
+
+        if (wiki_is(wiki_span(label.data + label.size - length, length), endings[i]))
+            return 1;
+    }
+    return 0;
+}
+
+void wiki_external_links(const struct wiki_buffer *in, struct wiki_buffer *out)
+{
+    const char *at = in->data, *end = at + in->size, *kept = at, *hopeless = at;
+
+    while (at < end && (at = memchr(at, '[', (size_t)(end - at)))) {
+        size_t head = at >= hopeless ? protocol(at + 1, end) : 0;
+        const char *url = at + 1 + head, *label, *stop;
+
+        if (head == 0 || ends_address(*url)) {
+            at++;
+            continue;
+        }
+        while (url < end && !ends_address(*url))
+            url++;
+        for (label = url; label < end && (*label == ' ' || *label == '\t');)
+            label++;
+        for (stop = label; stop < end && *stop != ']' && *stop != '\n';)
+            stop++;
+        if (stop == end || *stop != ']') {
+            hopeless = stop; /* no bracket closes before it */
+            at++;
+            continue;
+        }
+        wiki_put(out, kept, (size_t)(at - kept));
+        if (!is_picture(wiki_span(label, (size_t)(stop - label))))
+            wiki_put(out, label, (size_t)(stop - label));
+        kept = at = stop + 1;
+    }
+    wiki_put(out, kept, (size_t)(end - kept));
+}
+
+size_t wiki_switch(const char *at, const char *end, int all)
+{
+    static const char *const words[] = {"NOTOC",
+                                        "FORCETOC",
+                                        "TOC",
+                                        "NEWSECTIONLINK",
+                                        "NONEWSECTIONLINK",
+                                        "NOGALLERY",
+                                        "HIDDENCAT",
+                                        "NOCONTENTCONVERT",
+                                        "NOCC",
+                                        "NOTITLECONVERT",
+                                        "NOTC",
+                                        "START",
+                                        "END",
+                                        "INDEX",
+                                        "NOINDEX",
+                                        "STATICREDIRECT",
+                                        "DISAMBIG",
+                                        "NOEDITSECTION"};
+    size_t count = sizeof(words) / sizeof(words[0]) - !all;
+
+    if (end - at < 7 || at[0] != '_' || at[1] != '_')
+        return 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t length = strlen(words[i]);
+
+        if ((size_t)(end - at) >= length + 4 && memcmp(at + 2, words[i], length) == 0 &&
+            memcmp(at + 2 + length, "__", 2) == 0)
+            return length + 4;
+    }
+    return 0;
+}
+
+struct wiki_tag wiki_tag(const char *at, const char *end)
+{
+    struct wiki_tag tag = {{NULL, 0}, 0, 0, 0, 0};
+    const char *name = at + 1, *from, *stop;
+
+    if (name < end && *name == '/') {
+        tag.closing = 1;
+        name++;
+    }
+    for (from = name; from < end && ((wiki_lower(*from) >= 'a' && wiki_lower(*from) <= 'z') ||
+                                     (from > name && *from >= '0' && *from <= '9'));)
+        from++;
+    if (from == name || from == end || (*from != '>' && *from != '/' && !wiki_is_space(*from)))
+        return tag;
+    stop = memchr(from, '>', (size_t)(end - from));
+    tag.endless = !stop;
+    if (!stop)
+        return tag;
+    tag.name = wiki_span(name, (size_t)(from - name));
+    tag.length = (size_t)(stop + 1 - at);
+    tag.empty = !tag.closing && stop[-1] == '/';
+    return tag;
+}

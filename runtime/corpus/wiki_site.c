@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "wiki_site.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include "wiki_entities.h"
+
+enum { NAMES = 128, TEXT = 256 };
+
+struct wiki_site {
+    char name[TEXT], base[TEXT];
+    struct {
+        int key;
+        char name[96];
+    } names[NAMES];
+    size_t count;
+};
+
+static const struct {
+    int key;
+    const char *name;
+} english[] = {{-2, "media"},    {-1, "special"},  {1, "talk"},           {2, "user"},
+               {3, "user talk"}, {4, "project"},   {5, "project talk"},   {6, "file"},
+               {6, "image"},     {7, "file talk"}, {8, "mediawiki"},      {10, "template"},
+               {12, "help"},     {14, "category"}, {15, "category talk"}, {100, "portal"},
+               {118, "draft"},   {828, "module"}};
+
+/* Copy text of XML, its entities undone, with underscores as spaces. */
+static void copy_text(const char *from, size_t size, char *to, size_t room)
+{
+    const char *end = from + size;
+    size_t used = 0;
+
+    while (from < end && used + 5 < room) {
+        struct wiki_buffer point = {0};
+        uint32_t value;
+        size_t length = *from == '&' ? wiki_entity(from, end, &value) : 0;
+
+        if (length == 0) {
+            to[used++] = *from == '_' ? ' ' : *from;
+            from++;
+            continue;
+        }
+        wiki_put_point(&point, value);
+        memcpy(to + used, point.data, point.size);
+        used += point.size;
+        from += length;
+        wiki_buffer_clear(&point);
+    }
+    to[used] = '\0';
+}
+
+/* The content of the element whose tag begins with 'open' (without its last bracket). Returns where
+ * it ends, or NULL. */
+static const char *content(const char *from, const char *end, const char *open,
+                           struct wiki_span *text)
+{
+    const char *tag = wiki_find(from, end, open), *begin, *stop;
+
+    if (!tag)
+        return NULL;
+    begin = memchr(tag, '>', (size_t)(end - tag));
+    if (!begin)
+        return NULL;
+    stop = begin[-1] == '/' ? begin + 1 : memchr(begin, '<', (size_t)(end - begin));
+    if (!stop)
+        return NULL;
+    *text =
+        begin[-1] == '/' ? wiki_span(begin, 0) : wiki_span(begin + 1, (size_t)(stop - begin - 1));
+    return stop;
+}
+
+static void read_namespaces(struct wiki_site *site, const char *from, const char *end)
+{
+    struct wiki_span name;
+    const char *tag;
+
+    while (site->count < NAMES && (tag = wiki_find(from, end, "<namespace "))) {
+        const char *key = wiki_find(tag, end, "key=\"");
+
+        from = content(tag, end, "<namespace ", &name);
+        if (!from || !key || key > from)
+            return;
+        if (name.size == 0 || name.size >= sizeof(site->names[0].name))
+            continue;
+        copy_text(name.data, name.size, site->names[site->count].name, sizeof(site->names[0].name));
+        site->names[site->count++].key = (int)strtol(key + 5, NULL, 10);
+    }
+}
+
+struct wiki_site *wiki_site_parse(const char *head, size_t size, const char **flaw)
+{
+    struct wiki_site *site = calloc(1, sizeof(*site));
+    const char *end = head + size, *begin = wiki_find(head, end, "<siteinfo"), *slash;
+    struct wiki_span text;
+
+    *flaw = NULL;
+    if (!site)
+        return NULL;
+    copy_text("Wikipedia", 9, site->name, TEXT);
+    memcpy(site->base, "https://en.wikipedia.org/wiki", 30);
+    if (!begin || !wiki_find(begin, end, "</siteinfo>")) {
+        *flaw = "no complete <siteinfo>; English namespace names are used";
+        return site;
+    }
+    if (content(begin, end, "<sitename", &text) && text.size < TEXT)
+        copy_text(text.data, text.size, site->name, TEXT);
+    if (content(begin, end, "<base", &text) && text.size < TEXT && text.size > 8) {
+        memcpy(site->base, text.data, text.size);
+        site->base[text.size] = '\0';
+        slash = strrchr(site->base, '/');
+        if (slash && slash > site->base + 8)
+            site->base[slash - site->base] = '\0';
+    } else {
+        *flaw = "<siteinfo> has no <base>; en.wikipedia.org is used for the URLs";
+    }
+    read_namespaces(site, begin, end);
+    if (site->count == 0)
+        *flaw = "<siteinfo> names no namespaces; the English names are used";
+    return site;
+}
+
+void wiki_site_destroy(struct wiki_site *site)
+{
+    free(site);
+}
+
+const char *wiki_site_name(const struct wiki_site *site)
+{
+    return site->name;
+}
+
+const char *wiki_site_base(const struct wiki_site *site)
+{
+    return site->base;
+}
+
+/* Equal but for the case of ASCII letters, and with underscores for spaces. */
+static int same_name(struct wiki_span prefix, const char *name)
+{
+    for (size_t i = 0; i < prefix.size; i++) {
+        char c = prefix.data[i] == '_' ? ' ' : prefix.data[i];
+
+        if (name[i] == '\0' || wiki_lower(c) != wiki_lower(name[i]))
+            return 0;
+    }
+    return name[prefix.size] == '\0';
+}
+
+int wiki_site_namespace(const struct wiki_site *site, struct wiki_span prefix)
+{
+    prefix = wiki_trim(prefix);
+    if (prefix.size == 0 || prefix.size > 90)
+        return WIKI_NS_NONE;
+    for (size_t i = 0; site && i < site->count; i++)
+        if (same_name(prefix, site->names[i].name))
+            return site->names[i].key;
+    for (size_t i = 0; i < sizeof(english) / sizeof(english[0]); i++)
+        if (same_name(prefix, english[i].name))
+            return english[i].key;
+    return WIKI_NS_NONE;
+}
+
+struct wiki_sites {
+    pthread_mutex_t lock;
+    size_t count;
+    struct wiki_site *items[];
+};
+
+struct wiki_sites *wiki_sites_create(size_t files, struct error *err)
+{
+    struct wiki_sites *sites = calloc(1, sizeof(*sites) + files * sizeof(sites->items[0]));
+
+    if (!sites) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    pthread_mutex_init(&sites->lock, NULL);
+    sites->count = files;
+    return sites;
+}
+
+void wiki_sites_destroy(struct wiki_sites *sites)
+{
+    if (!sites)
+        return;
+    for (size_t i = 0; i < sites->count; i++)
+        wiki_site_destroy(sites->items[i]);
+    pthread_mutex_destroy(&sites->lock);
+    free(sites);
+}
+
+const struct wiki_site *wiki_sites_get(struct wiki_sites *sites, size_t file)
+{
+    const struct wiki_site *site;
+
+    pthread_mutex_lock(&sites->lock);
+    site = sites->items[file];
+    pthread_mutex_unlock(&sites->lock);
+    return site;
+}
+
+const struct wiki_site *wiki_sites_put(struct wiki_sites *sites, size_t file,
+                                       struct wiki_site *site)
+{
+    pthread_mutex_lock(&sites->lock);
+    if (sites->items[file])
+        wiki_site_destroy(site);
+    else
+        sites->items[file] = site;
+    site = sites->items[file];
+    pthread_mutex_unlock(&sites->lock);
+    return site;
+}

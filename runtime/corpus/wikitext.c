@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "wikitext.h"
+
+#include <stdlib.h>
+#include "mediawiki.h"
+#include "wiki_expand.h"
+#include "wiki_looks.h"
+#include "wiki_site.h"
+
+struct wikitext {
+    const struct wiki_options *options;
+    struct wiki_look look;
+    struct wiki_buffer title;
+};
+
+int wiki_options_namespaces(struct wiki_options *options, const char *list, struct error *err)
+{
+    const char *at = list;
+
+    options->namespace_count = 0;
+    for (;;) {
+        char *end;
+        long value = strtol(at, &end, 10);
+
+        if (end == at || value < -2 || value > 32767 || (*end != ',' && *end != '\0'))
+            return error_set_code(err, ERROR_USAGE,
+                                  "--wiki-namespaces=%.100s is not a list of namespace numbers "
+                                  "such as 0,14",
+                                  list);
+        if (options->namespace_count == WIKI_NAMESPACES)
+            return error_set_code(err, ERROR_USAGE, "--wiki-namespaces takes at most %d numbers",
+                                  WIKI_NAMESPACES);
+        options->namespaces[options->namespace_count++] = (int)value;
+        if (*end == '\0')
+            return 0;
+        at = end + 1;
+    }
+}
+
+struct wikitext *wikitext_create(const struct wiki_options *options, struct error *err)
+{
+    struct wikitext *wikitext = calloc(1, sizeof(*wikitext));
+
+    if (!wikitext) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    wikitext->options = wikitext->look.options = options;
+    return wikitext;
+}
+
+void wikitext_destroy(struct wikitext *wikitext)
+{
+    struct wiki_look *look;
+
+    if (!wikitext)
+        return;
+    look = &wikitext->look;
+    wiki_buffer_clear(&look->a);
+    wiki_buffer_clear(&look->b);
+    wiki_buffer_clear(&look->out);
+    wiki_buffer_clear(&look->line_a);
+    wiki_buffer_clear(&look->line_b);
+    wiki_buffer_clear(&look->scratch);
+    wiki_buffer_clear(&wikitext->title);
+    wiki_cuts_clear(&look->cuts);
+    wiki_cuts_clear(&look->stack);
+    wiki_frames_destroy(look->frames);
+    free(wikitext);
+}
+
+void wikitext_trim(struct wikitext *wikitext)
+{
+    struct wiki_look *look = &wikitext->look;
+
+    wiki_buffer_reset(&look->a);
+    wiki_buffer_reset(&look->b);
+    wiki_buffer_reset(&look->out);
+    wiki_buffer_reset(&look->line_a);
+    wiki_buffer_reset(&look->line_b);
+    wiki_buffer_reset(&look->scratch);
+    wiki_cuts_clear(&look->cuts);
+    wiki_cuts_clear(&look->stack);
+    wiki_frames_destroy(look->frames);
+    look->frames = NULL;
+}
+
+int wiki_heading(struct wiki_span line, struct wiki_span *words)
+{
+    static const char signs[] = "=======";
+    size_t count = 0;
+
+    while (count < line.size && count < 7 && line.data[count] == '=')
+        count++;
+    for (; count >= 2; count--) {
+        const char *end = line.data + line.size;
+        const char *close = wiki_find(line.data + count, end, signs + 7 - count);
+
+        if (!close)
+            continue;
+        *words = wiki_trim(wiki_span(line.data + count, (size_t)(close - line.data) - count));
+        return (int)count;
+    }
+    return 0;
+}
+
+/* Does the text hold a call of one of these templates, or the switch? */
+static int is_disambiguation(struct wiki_span title, const struct wiki_buffer *text)
+{
+    static const char *const names[] = {"disambig",
+                                        "disamb",
+                                        "dab",
+                                        "hndis",
+                                        "geodis",
+                                        "begriffsklärung",
+                                        "homonymie",
+                                        "desambiguación",
+                                        "disambigua",
+                                        "desambiguação",
+                                        "ujednoznacznienie",
+                                        "неоднозначность",
+                                        "doorverwijspagina",
+                                        "dp",
+                                        "dpintitel",
+                                        "förgrening",
+                                        "aimai",
+                                        "曖昧さ回避",
+                                        "消歧义",
+                                        "消歧義",
+                                        "peker",
+                                        "flertydig",
+                                        "täsmennyssivu",
+                                        "rozcestník",
+                                        "egyért",
+                                        "anlam ayrımı",
+                                        "багатозначність",
+                                        "توضيح",
+                                        "ابهام‌زدایی",
+                                        "동음이의"};
+    const char *end = text->data + text->size, *at = text->data;
+
+    if (title.size > 16 && wiki_is(wiki_span(title.data + title.size - 16, 16), "(disambiguation)"))
+        return 1;
+    if (wiki_find(at, end, "__DISAMBIG__"))
+        return 1;
+    while ((at = wiki_find(at, end, "{{"))) {
+        at += 2;
+        while (at < end && (*at == ' ' || *at == '\n'))
+            at++;
+        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+            size_t length = strlen(names[i]);
+
+            if ((size_t)(end - at) <= length || !wiki_is(wiki_span(at, length), names[i]))
+                continue;
+            /* {{disambiguation}} and {{disambig-cleanup}}, not {{dabbler}}. */
+            if (i == 0 || at[length] == '}' || at[length] == '|' || wiki_is_space(at[length]))
+                return 1;
+        }
+    }
+    return 0;
+}
+
+static int wanted_namespace(const struct wiki_options *options, int ns)
+{
+    for (size_t i = 0; i < options->namespace_count; i++)
+        if (options->namespaces[i] == ns)
+            return 1;
+    return options->namespace_count == 0 && ns == 0;
+}
+
+static int is_redirect_text(const struct wiki_buffer *text)
+{
+    struct wiki_span trimmed = wiki_trim(wiki_span(text->data, text->size));
+
+    return trimmed.size >= 9 && wiki_is(wiki_span(trimmed.data, 9), "#redirect");
+}
+
+/* Has it so many characters that are no white space? */
+static int is_long_enough(struct wiki_span text, int64_t wanted)
+{
+    int64_t count = 0;
+
+    for (size_t i = 0; i < text.size && count < wanted; i++)
+        count += ((unsigned char)text.data[i] & 0xc0) != 0x80 && !wiki_is_space(text.data[i]);
+    return count >= wanted;
+}
+
+static int convert(struct wikitext *wikitext, struct wiki_span title, const struct wiki_site *site)
+{
+    struct wiki_look *look = &wikitext->look;
+    struct wiki_page_info page = {title, site};
+    struct wiki_buffer *buffers[] = {&look->a,      &look->b,      &look->out,
+                                     &look->line_a, &look->line_b, &look->scratch};
+
+    /* The passes take addresses in them, also of empty ones. */
+    for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++)
+        if (!buffers[i]->data && wiki_buffer_grow(buffers[i], 1) < 0)
+            return -1;
+    look->out.size = look->head = 0;
+    if (wikitext->options->style == WIKI_EXTRACTOR)
+        wiki_look_extractor(look, &page, wikitext->options->extractor31);
+    else
+        wiki_look_clean(look, &page);
+    return look->a.failed || look->b.failed || look->out.failed || look->scratch.failed ||
+                   look->line_a.failed || look->line_b.failed || look->cuts.failed ||
+                   look->stack.failed
+               ? -1
+               : 0;
+}
+
+int wikitext_convert(struct wikitext *wikitext, struct wiki_span title, struct wiki_span source,
+                     const struct wiki_site *site, struct wiki_span *text)
+{
+    struct wiki_buffer *a = &wikitext->look.a;
+
+    a->size = 0;
+    wiki_put(a, source.data, source.size);
+    if (convert(wikitext, title, site) < 0)
+        return -1;
+    *text = wiki_span(wikitext->look.out.data, wikitext->look.out.size);
+    return 0;
+}
+
+enum document_fault wikitext_page(struct wikitext *wikitext, const char *data, size_t size,
+                                  const struct wiki_site *site, struct wiki_document *document)
+{
+    const struct wiki_options *options = wikitext->options;
+    struct wiki_buffer *a = &wikitext->look.a;
+    struct wiki_page page;
+    enum document_fault fault = mediawiki_page(data, size, &page);
+
+    memset(document, 0, sizeof(*document));
+    wikitext->title.size = a->size = 0;
+    if (mediawiki_unescape(page.title, &wikitext->title) < 0)
+        fault = fault ? fault : FAULT_UTF8;
+    document->title = wikitext->title.size > 0
+                          ? wiki_span(wikitext->title.data, wikitext->title.size)
+                          : wiki_span("", 0);
+    document->id = page.id;
+    document->revision = page.revision;
+    if (fault != FAULT_NONE)
+        return fault;
+    if (!wanted_namespace(options, page.ns))
+        return DOCUMENT_NAMESPACE;
+    if (page.redirect && !options->redirects)
+        return DOCUMENT_REDIRECT;
+    if (!page.wikitext)
+        return DOCUMENT_MODEL;
+    if (mediawiki_unescape(page.text, a) < 0)
+        return FAULT_UTF8;
+    if (!options->redirects && is_redirect_text(a))
+        return DOCUMENT_REDIRECT;
+    if (!options->disambiguations && is_disambiguation(document->title, a))
+        return DOCUMENT_DISAMBIGUATION;
+    if (convert(wikitext, document->title, site) < 0)
+        return FAULT_LENGTH;
+    document->text = wiki_span(wikitext->look.out.data, wikitext->look.out.size);
+    if (!is_long_enough(wiki_span(document->text.data + wikitext->look.head,
+                                  document->text.size - wikitext->look.head),
+                        options->min_length))
+        return DOCUMENT_SHORT;
+    return FAULT_NONE;
+}
