@@ -22,9 +22,12 @@ struct bpe {
     enum bpe_units units;
     int whole_words;   /* a word that is a token is that token, whatever its merges say */
     int unknown_bytes; /* an unknown character becomes 'byte_ids', not 'unknown_id' */
+    int all_tokens;    /* every token may come out: there are no merges (Unigram) */
     int space_runs;    /* spaces merge with each other only when nothing else is left to merge */
     uint32_t unknown_id;
     uint32_t byte_ids[256];
+    int drops_missing; /* BPE_BYTES: a byte may be without a token */
+    int has_missing; /* BPE_BYTES: some bytes have no token; they are dropped */
 
     uint32_t token_count;  /* symbols below are tokens, and their numbers are ids */
     uint32_t symbol_count; /* all symbols */

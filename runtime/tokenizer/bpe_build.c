@@ -109,16 +109,22 @@ static int add_characters(struct bpe *bpe, size_t *text_capacity)
     return 0;
 }
 
+/* A byte without a token is dropped from texts, as Hugging Face does. GPT-NeoX has none for bytes that
+ * are never part of UTF-8. */
 static int add_bytes(struct bpe *bpe, struct error *err)
 {
+    unsigned found = 0;
+
     for (unsigned byte = 0; byte < 256; byte++) {
         uint8_t text = (uint8_t)byte;
 
         bpe->byte_symbols[byte] = trie_find(&bpe->trie, &text, 1);
-        if (bpe->byte_symbols[byte] == TRIE_NONE)
+        found += bpe->byte_symbols[byte] != TRIE_NONE;
+        if (bpe->byte_symbols[byte] == TRIE_NONE && !bpe->drops_missing)
             return error_set(err, "the vocabulary has no token for byte 0x%02X", byte);
     }
-    return 0;
+    bpe->has_missing = found < 256;
+    return found > 0 ? 0 : error_set(err, "the vocabulary has no token for any byte");
 }
 
 int bpe_set_tokens(struct bpe *bpe, const uint8_t *const *texts, const uint32_t *lengths,
@@ -302,12 +308,17 @@ static void mark_joined(struct bpe *bpe)
         size_t length;
         const uint8_t *text = bpe_text(bpe, symbol, &length);
 
-        if (bpe->made_at[symbol] == BPE_NONE && !bpe->whole_words)
+        if (bpe->made_at[symbol] == BPE_NONE && !bpe->whole_words && !bpe->all_tokens)
             continue;
         bpe_mark(bpe->joined, text, length);
         if (bpe->neighbours && length > 0)
             mark_neighbours(bpe->neighbours, text, length);
     }
+    for (unsigned byte = 0; bpe->has_missing && byte < 256; byte++)
+        for (unsigned other = 0; bpe->byte_symbols[byte] == BPE_NONE && other < 256; other++) {
+            bpe->joined[(byte << 8 | other) >> 3] |= (uint8_t)(1 << (other & 7));
+            bpe->joined[(other << 8 | byte) >> 3] |= (uint8_t)(1 << (byte & 7));
+        }
     if (bpe->units == BPE_CHARACTERS)
         for (unsigned first = 0; first < 256; first++)
             memset(&bpe->joined[(first << 8 | 0x80) >> 3], 0xFF, 64 / 8);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "bpe.h"
+#include "steps.h"
 
 enum split_rule {
     /* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
@@ -16,6 +17,10 @@ enum split_rule {
     /* Wherever two bytes stand side by side that no token holds side by side (SPLIT_HERE), and
      * before the last one of several spaces (SPLIT_SPACES) unless there is a cut behind it. */
     SPLIT_CUTS,
+    /* Any patterns, one after the other. */
+    SPLIT_STEPS,
+    /* BERT's words: at white space, which begins a word and is not part of it, and punctuation. */
+    SPLIT_BERT,
 };
 
 /* Variants of SPLIT_LLAMA3 in other vocabularies. */
@@ -55,6 +60,8 @@ const struct split_engine *split_best_engine(void);
 struct splitter {
     struct split_options options;
     const struct split_engine *engine; /* NULL: the best */
+    const struct steps *steps; /* SPLIT_STEPS */
+    struct stepping stepping;
     const uint8_t *cuts; /* SPLIT_CUTS: by first byte + 256 * second byte, where to cut */
     const uint8_t *text;
     size_t length;

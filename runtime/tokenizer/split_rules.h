@@ -12,6 +12,10 @@ size_t split_llama3(struct splitter *splitter, size_t size);
 /* The same for SPLIT_CUTS; always all of it. */
 void split_cuts(struct splitter *splitter, size_t size);
 
+/* SPLIT_STEPS and SPLIT_BERT: at most 'size' bytes, and the rest of a piece. Return how many. */
+size_t split_steps(struct splitter *splitter, size_t size);
+size_t split_bert(struct splitter *splitter, size_t size);
+
 /* Write the places of the bits of 'starts' within 'size' bytes into splitter->ends. */
 static inline void split_emit(struct splitter *splitter, const uint64_t *starts, size_t size)
 {

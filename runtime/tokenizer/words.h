@@ -21,6 +21,9 @@ struct word_short {
 #define WORD_SHORT_WIDE   5
 #define WORD_ELSEWHERE    255 /* as a count: the ids are in the second table */
 #define WORD_BARE         64  /* added to a count: the first id is that of a space alone */
+#define WORD_OFTEN        32  /* added to a count: as enum unigram_trust says */
+#define WORD_NEVER        64
+#define WORD_COUNT        31 /* the count itself */
 
 /* A whole cache line. */
 struct word_long {
