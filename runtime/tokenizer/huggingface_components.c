@@ -9,6 +9,14 @@
 #define HEAD "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
+#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define CASED(end)                                                                      \
+    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" end "|[^\\r\\n\\p{L}\\p{N}]?" UPPER \
+    "+" LOWER "*" end "|"
+#define CASED_TAIL "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+
 /* Patterns that have a splitter of their own. */
 static const struct {
     const char *pattern;
@@ -18,6 +26,11 @@ static const struct {
     {HEAD "\\p{N}{1,3}" TAIL, {.rule = SPLIT_LLAMA3, .digits = 3}},
     {HEAD "\\p{N}" TAIL, {.rule = SPLIT_LLAMA3, .digits = 1}},
     {HEAD "\\p{N}+" TAIL, {.rule = SPLIT_LLAMA3, .digits = 0}},
+    {CASED(CONTRACTION) "\\p{N}{1,3}" CASED_TAIL, {.rule = SPLIT_CASED, .digits = 3}},
+    {CASED(CONTRACTION) "\\p{N}" CASED_TAIL, {.rule = SPLIT_CASED, .digits = 1}},
+    {CASED("") "\\p{N}{1,3}" CASED_TAIL,
+     {.rule = SPLIT_CASED, .digits = 3, .no_contractions = 1}},
+    {CASED("") "\\p{N}" CASED_TAIL, {.rule = SPLIT_CASED, .digits = 1, .no_contractions = 1}},
 };
 
 int huggingface_text_is(struct json_value object, const char *name, const char *wanted)

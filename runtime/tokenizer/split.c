@@ -40,6 +40,8 @@ int split_next(struct splitter *splitter)
         splitter->engine->gpt2(splitter, size);
     else if (splitter->options.rule == SPLIT_LLAMA3)
         size = split_llama3(splitter, size);
+    else if (splitter->options.rule == SPLIT_CASED)
+        size = split_cased(splitter, size);
     else if (splitter->options.rule == SPLIT_STEPS)
         size = split_steps(splitter, size);
     else if (splitter->options.rule == SPLIT_BERT)

@@ -142,8 +142,10 @@ size_t split_llama3(struct splitter *splitter, size_t size)
 {
     const uint8_t *base = splitter->text + splitter->base;
     const uint8_t *at = base, *end = splitter->text + splitter->length, *limit = base + size;
-    size_t count = 0;
+    size_t count = splitter->engine->llama3(splitter, size);
 
+    if (count > 0)
+        return count;
     while (at < limit) {
         at = next_word(&splitter->options, at, end);
         if (at < end)

@@ -8,6 +8,7 @@
 /* One chunk of 'size' bytes from splitter->base on. Returns how many bytes it went: its last word
  * may be longer. */
 size_t split_llama3(struct splitter *splitter, size_t size);
+size_t split_cased(struct splitter *splitter, size_t size);
 
 /* The same for SPLIT_CUTS; always all of it. */
 void split_cuts(struct splitter *splitter, size_t size);

@@ -22,6 +22,24 @@ size_t split_steps(struct splitter *splitter, size_t size)
     return (size_t)(at - base);
 }
 
+size_t split_cased(struct splitter *splitter, size_t size)
+{
+    const struct regex *regex = &splitter->steps->steps[0]->regex;
+    const uint8_t *base = splitter->text + splitter->base, *end = splitter->text + splitter->length;
+    const uint8_t *at = base;
+    size_t count = splitter->engine->cased(splitter, size);
+
+    if (count > 0)
+        return count;
+    while ((size_t)(at - base) < size) {
+        at += regex_match(regex, at, end); /* the pattern matches everywhere */
+        if (at < end)
+            splitter->ends[count++] = (uint32_t)(at - base);
+    }
+    splitter->count = count;
+    return (size_t)(at - base);
+}
+
 enum { WORD, SPACE, PUNCTUATION, BEYOND };
 
 static const uint8_t ascii[256] = {
