@@ -35,6 +35,7 @@ struct bpe {
     uint32_t *offsets;     /* symbol_count + 1 */
     struct trie trie;      /* text -> symbol; only of those that merges may reach */
     struct trie unmade;    /* with whole_words: tokens that merges may not make of their own text */
+    uint64_t unmade_filter[1024]; /* bits: may there be such a token? */
 
     uint64_t *pairs; /* hash table of left, right and rank + 1 */
     size_t pair_mask, pair_count;
@@ -126,6 +127,15 @@ static inline uint32_t bpe_rank(const struct bpe *bpe, uint32_t left, uint32_t r
     }
 }
 
+/* What bpe_rank will look at. */
+static inline void bpe_rank_prefetch(const struct bpe *bpe, uint32_t left, uint32_t right)
+{
+    uint64_t hash = bpe_pair_hash(bpe_pair_key(left, right));
+
+    __builtin_prefetch(&bpe->filter[hash >> bpe->filter_shift >> 6]);
+    __builtin_prefetch(&bpe->pairs[(size_t)(hash >> 32) & bpe->pair_mask]);
+}
+
 /* The token whose text is that of two symbols joined, or TRIE_NONE. */
 uint32_t bpe_joint(const struct bpe *bpe, uint32_t left, uint32_t right);
 
@@ -162,10 +172,27 @@ static inline int bpe_joined(const struct bpe *bpe, uint8_t first, uint8_t secon
     return bpe->joined[at >> 3] >> (at & 7) & 1;
 }
 
+/* The bit of a word in 'unmade_filter'. */
+static inline unsigned bpe_unmade_bit(const uint8_t *word, size_t length)
+{
+    uint32_t key = word[0] | (uint32_t)word[length / 2] << 8 | (uint32_t)word[length - 1] << 16 |
+                   (uint32_t)length << 24;
+
+    return key * UINT32_C(0x9E3779B1) >> 16;
+}
+
 /* The token that a word is though its merges do not make it, or BPE_NONE. */
 static inline uint32_t bpe_whole_word(const struct bpe *bpe, const uint8_t *word, size_t length)
 {
-    uint32_t token = bpe->whole_words ? trie_find(&bpe->unmade, word, length) : BPE_NONE;
+    unsigned bit;
+    uint32_t token;
+
+    if (!bpe->whole_words)
+        return BPE_NONE;
+    bit = bpe_unmade_bit(word, length);
+    if (!(bpe->unmade_filter[bit >> 6] >> (bit & 63) & 1))
+        return BPE_NONE;
+    token = trie_find(&bpe->unmade, word, length);
 
     return token < bpe->token_count ? token : BPE_NONE;
 }

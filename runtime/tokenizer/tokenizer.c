@@ -10,8 +10,8 @@
 static const char *const type_names[] = {
     "GPT2BPETokenizer",       "Llama2Tokenizer",     "SentencePieceTokenizer",
     "GPTSentencePieceTokenizer", "Llama3Tokenizer",  "TikTokenizer",
-    "HuggingFaceTokenizer",   "NullTokenizer",       "BertWordPieceLowerCase",
-    "BertWordPieceCase",
+    "HuggingFaceTokenizer",   "BertWordPieceLowerCase", "BertWordPieceCase",
+    "NullTokenizer",
 };
 
 const char *tokenizer_type_name(enum tokenizer_type type)

@@ -20,14 +20,14 @@ enum tokenizer_type {
     TOKENIZER_LLAMA3,      /* ranks in tiktoken's text form, with Llama 3's split and specials */
     TOKENIZER_TIKTOKEN,    /* the same, or Megatron's JSON list of ranks */
     TOKENIZER_HUGGINGFACE, /* a tokenizer.json, or a directory that holds one */
-    TOKENIZER_NULL,        /* texts are numbers already */
     TOKENIZER_BERT_LOWER_CASE, /* WordPiece: BERT's vocab.txt, uncased */
     TOKENIZER_BERT_CASE,       /* the same, cased */
+    TOKENIZER_NULL,            /* texts are numbers already */
 };
 #define TOKENIZER_TYPES                                                                  \
     "GPT2BPETokenizer|Llama2Tokenizer|SentencePieceTokenizer|GPTSentencePieceTokenizer|" \
-    "Llama3Tokenizer|TikTokenizer|HuggingFaceTokenizer|NullTokenizer|"                   \
-    "BertWordPieceLowerCase|BertWordPieceCase"
+    "Llama3Tokenizer|TikTokenizer|HuggingFaceTokenizer|BertWordPieceLowerCase|"          \
+    "BertWordPieceCase|NullTokenizer"
 
 /* What to create. Zero everywhere is GPT-2. */
 struct tokenizer_config {

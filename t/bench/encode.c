@@ -68,7 +68,7 @@ static int run(int argc, char **argv, struct error *err)
     FILE *length_file = lengths ? fopen(lengths, "wb") : NULL;
     int passes = argc > 4 ? atoi(argv[4]) : 1;
 
-    for (config.type = 0; config.type < TOKENIZER_BERT_CASE; config.type++)
+    for (config.type = 0; config.type < TOKENIZER_NULL; config.type++)
         if (strcmp(tokenizer_type_name((enum tokenizer_type)config.type), argv[1]) == 0)
             break;
     config.model = strcmp(argv[2], "-") == 0 ? NULL : argv[2];
