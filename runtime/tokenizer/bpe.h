@@ -76,6 +76,9 @@ void bpe_clear(struct bpe *bpe);
 int bpe_set_tokens(struct bpe *bpe, const uint8_t *const *texts, const uint32_t *lengths,
                    size_t count, struct error *err);
 
+/* Let a token have another text, too; for models without merges. Returns 0, or -1 when memory is out. */
+int bpe_add_text(struct bpe *bpe, const uint8_t *text, size_t length, uint32_t token);
+
 /* The next pair, of a higher rank than all before. Their joint text must be a symbol. A pair given
  * again keeps the later rank, as a dictionary would. */
 int bpe_add_pair(struct bpe *bpe, uint32_t left, uint32_t right, struct error *err);

@@ -341,6 +341,25 @@ static void mark_joined(struct bpe *bpe)
             memset(&bpe->joined[(first << 8 | 0x80) >> 3], 0xFF, 64 / 8);
 }
 
+static int make_neighbours(struct bpe *bpe)
+{
+    if (!bpe->neighbours && bpe->units == BPE_CHARACTERS)
+        bpe->neighbours = calloc((1 << BPE_NEIGHBOUR_BITS) / 64, sizeof(*bpe->neighbours));
+    return bpe->neighbours || bpe->units != BPE_CHARACTERS ? 0 : -1;
+}
+
+int bpe_add_text(struct bpe *bpe, const uint8_t *text, size_t length, uint32_t token)
+{
+    uint32_t former;
+
+    if (make_neighbours(bpe) < 0 || trie_insert(&bpe->trie, text, length, token, &former) < 0)
+        return -1;
+    bpe_mark(bpe->joined, text, length);
+    if (bpe->neighbours)
+        mark_neighbours(bpe->neighbours, text, length);
+    return 0;
+}
+
 static int make_filter(struct bpe *bpe)
 {
     int bits = 12;
@@ -431,9 +450,7 @@ int bpe_finish(struct bpe *bpe, int cut_spaces, struct error *err)
     if (bpe_linear_prepare(bpe) < 0 || find_unmade(bpe) < 0 || make_filter(bpe) < 0)
         return out_of_memory(err);
     bpe->byte_pairs = malloc(65536 * sizeof(*bpe->byte_pairs));
-    if (bpe->units == BPE_CHARACTERS)
-        bpe->neighbours = calloc((1 << BPE_NEIGHBOUR_BITS) / 64, sizeof(*bpe->neighbours));
-    if (!bpe->byte_pairs || (bpe->units == BPE_CHARACTERS && !bpe->neighbours))
+    if (!bpe->byte_pairs || make_neighbours(bpe) < 0)
         return out_of_memory(err);
     for (unsigned byte = 0; byte < 256 && bpe->units == BPE_CHARACTERS; byte++)
         bpe->byte_symbols[byte] = byte < 0x80 ? bpe_character(bpe, byte) : BPE_NONE;

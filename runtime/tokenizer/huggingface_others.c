@@ -3,6 +3,7 @@
 #include "huggingface.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,6 +113,20 @@ static int set_unknown(struct pipeline *pipeline, struct json_value model, int64
     return 0;
 }
 
+/* A text that contains <0x0A> literally has that piece, too. */
+static int add_byte_texts(struct bpe *bpe)
+{
+    for (unsigned byte = 0; byte < 256; byte++) {
+        char text[8];
+        int length = snprintf(text, sizeof(text), "<0x%02X>", byte);
+
+        if (bpe->byte_ids[byte] != BPE_NONE &&
+            bpe_add_text(bpe, (const uint8_t *)text, (size_t)length, bpe->byte_ids[byte]) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 int huggingface_read_unigram(struct pipeline *pipeline, struct json_value model, struct error *err)
 {
     struct tokenizer *tokenizer = pipeline->tokenizer;
@@ -129,6 +144,10 @@ int huggingface_read_unigram(struct pipeline *pipeline, struct json_value model,
         goto out;
     if (model_set_tokens(tokenizer, err) < 0) {
         error_prefix(err, "%s", pipeline->path);
+        goto out;
+    }
+    if (add_byte_texts(&tokenizer->bpe) < 0) {
+        error_set(err, "out of memory for the vocabulary");
         goto out;
     }
     for (int64_t id = 0; id < count; id++)
