@@ -4,6 +4,7 @@
 #include "model.h"
 #include "encoder.h"
 
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -117,9 +118,9 @@ static uint32_t unpack(const uint8_t *ids, size_t at, int wide)
 }
 
 /* Encode a word that no table holds, into encoder->ids. Returns the number of ids or SIZE_MAX.
- * '*trust' is for Unigram: do the ids hold after any text? */
+ * '*limit' is for Unigram: how far from 0 may the sum of the text before it be? */
 static size_t encode_word(struct encoder *encoder, const uint8_t *word, size_t length,
-                          double score, enum unigram_trust *trust)
+                          double score, double *limit)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
     size_t wanted = length * 3;
@@ -137,15 +138,15 @@ static size_t encode_word(struct encoder *encoder, const uint8_t *word, size_t l
         encoder->ids = ids;
         encoder->id_capacity = wanted;
     }
-    *trust = UNIGRAM_ALWAYS;
+    *limit = DBL_MAX;
     if (tokenizer->model == MODEL_WORDPIECE)
         return wordpiece_encode(&tokenizer->wordpiece, word, length, encoder->ids);
     if (tokenizer->model == MODEL_UNIGRAM) {
         size_t count = unigram_encode(&tokenizer->unigram, &encoder->scratch, word, length, score,
-                                      encoder->ids, trust);
+                                      encoder->ids, limit);
 
         if (!tokenizer->unigram.whole)
-            *trust = UNIGRAM_ALWAYS;
+            *limit = DBL_MAX;
         return count;
     }
     return bpe_encode(&tokenizer->bpe, &encoder->scratch, word, length, encoder->ids);
@@ -164,20 +165,14 @@ static void sum_scores(struct encoder *encoder, const struct token_buffer *out)
     encoder->score_at = out->count;
 }
 
-/* Is the sum so far from 0 that the ids of words may depend on it? 'trust' is that of a word, whose
- * ids are known for a sum of 0. */
-static int must_sum(struct encoder *encoder, enum unigram_trust trust,
-                    const struct token_buffer *out)
+/* Is the sum further from 0 than 'limit'? Where an estimate does not tell, it is brought up to date. */
+static int must_sum(struct encoder *encoder, double limit, const struct token_buffer *out)
 {
     const struct unigram *unigram = &encoder->tokenizer->unigram;
-    double limit = trust == UNIGRAM_ALWAYS ? UNIGRAM_FAR : UNIGRAM_NEAR, margin = 0;
 
     if (encoder->tokenizer->model != MODEL_UNIGRAM || !unigram->whole)
         return 0;
-    if (trust == UNIGRAM_NEVER)
-        return 1;
-    margin = (double)(out->count - encoder->score_at) * unigram->largest;
-    if (margin - encoder->score < limit)
+    if ((double)(out->count - encoder->score_at) * unigram->largest - encoder->score < limit)
         return 0;
     sum_scores(encoder, out);
     return -encoder->score >= limit;
@@ -197,18 +192,19 @@ static int put_entry(struct encoder *encoder, const uint8_t *packed, size_t coun
     return 0;
 }
 
-/* Encode a word behind the ids that are there. '*trust' is UNIGRAM_ALWAYS if the ids may be kept. */
+/* Encode a word after the ids that are there. '*keep': do the ids hold after nearly any text? */
 static size_t encode_after(struct encoder *encoder, const uint8_t *word, size_t length,
-                           const struct token_buffer *out, enum unigram_trust *trust)
+                           const struct token_buffer *out, int *keep)
 {
-    size_t count = encode_word(encoder, word, length, 0, trust);
-    enum unigram_trust now;
+    double limit;
+    size_t count = encode_word(encoder, word, length, 0, &limit);
 
-    if (count == SIZE_MAX || !must_sum(encoder, *trust, out))
+    *keep = limit >= UNIGRAM_FAR;
+    if (count == SIZE_MAX || !must_sum(encoder, limit, out))
         return count;
     sum_scores(encoder, out);
-    *trust = UNIGRAM_NEVER;
-    return encode_word(encoder, word, length, encoder->score, &now);
+    *keep = 0;
+    return encode_word(encoder, word, length, encoder->score, &limit);
 }
 
 /* A word of up to 31 bytes by way of the second table. */
@@ -216,18 +212,18 @@ static int take_long(struct encoder *encoder, const uint8_t *word, size_t length
                      struct token_buffer *out)
 {
     const struct word_long *entry;
-    enum unigram_trust trust;
     uint64_t key[4];
     size_t count;
+    int keep;
 
     word_long_key(word, length, key);
     entry = words_find_long(&encoder->words, key);
-    if (entry && !must_sum(encoder, UNIGRAM_ALWAYS, out))
+    if (entry && !must_sum(encoder, UNIGRAM_FAR, out))
         return put_entry(encoder, entry->ids, entry->count, out);
-    count = encode_after(encoder, word, length, out, &trust);
+    count = encode_after(encoder, word, length, out, &keep);
     if (count == SIZE_MAX || token_buffer_reserve(out, count, encoder->tokenizer->id_size) < 0)
         return -1;
-    if (trust == UNIGRAM_ALWAYS)
+    if (keep)
         words_put_long(&encoder->words, key, encoder->ids, count, encoder->wide);
     put_ids(out, encoder->ids, count, encoder->wide);
     return 0;
@@ -240,20 +236,36 @@ static int is_bare(const struct bpe *bpe, const uint8_t *word, size_t length, ui
            first_id == bpe->byte_symbols[' '];
 }
 
+/* A limit as a few bits, rounded down, and back. */
+static int level_of(double limit)
+{
+    int level = 0;
+
+    while (level < 14 && limit >= (double)(UINT32_C(1) << (level + 9)))
+        level++;
+    return level > 0 ? level : WORD_NEVER;
+}
+
+static double limit_of(int level)
+{
+    if (level == 0)
+        return UNIGRAM_FAR;
+    return level == WORD_NEVER ? 0 : (double)(UINT32_C(1) << (level + 8));
+}
+
 /* Remember the ids of a short word. With too many of them it goes into the second table, and the
  * first says so. */
 static void put_short(struct encoder *encoder, uint64_t low, uint64_t high, const uint32_t *ids,
-                      size_t count, enum unigram_trust trust)
+                      size_t count, double limit)
 {
-    static const int marks[] = {0, WORD_OFTEN, WORD_NEVER};
     uint64_t bytes[2] = {low, high}, key[4];
-    int mark = marks[trust];
+    int mark = limit < UNIGRAM_FAR ? level_of(limit) << WORD_LEVEL : 0;
 
     if (count > 0 &&
         is_bare(&encoder->tokenizer->bpe, (const uint8_t *)bytes, high >> 56, ids[0]))
         mark = WORD_BARE;
     words_put_short(&encoder->words, low, high, ids, count, encoder->wide, mark);
-    if (count <= (encoder->wide ? WORD_SHORT_WIDE : WORD_SHORT_NARROW) || trust != UNIGRAM_ALWAYS)
+    if (count <= (encoder->wide ? WORD_SHORT_WIDE : WORD_SHORT_NARROW) || limit < UNIGRAM_FAR)
         return;
     word_long_key((const uint8_t *)bytes, high >> 56, key);
     words_put_long(&encoder->words, key, ids, count, encoder->wide);
@@ -265,7 +277,7 @@ static const struct word_short *find_short(struct encoder *encoder, const struct
     const struct word_short *entry = encoder->words.shorts + job->set;
     uint64_t bytes[2] = {job->low, job->high & ~(UINT64_C(0xFF) << 56)};
     uint32_t small[16], *ids = small;
-    enum unigram_trust trust = UNIGRAM_ALWAYS;
+    double limit = DBL_MAX;
     size_t count = 0;
 
     if ((entry[1].low == job->low) & (entry[1].high == job->high)) {
@@ -276,12 +288,12 @@ static const struct word_short *find_short(struct encoder *encoder, const struct
         count = bpe_encode_small(&encoder->tokenizer->bpe, (const uint8_t *)bytes, job->high >> 56,
                                  ids);
     if (count == 0) {
-        count = encode_word(encoder, (const uint8_t *)bytes, job->high >> 56, 0, &trust);
+        count = encode_word(encoder, (const uint8_t *)bytes, job->high >> 56, 0, &limit);
         if (count == SIZE_MAX)
             return NULL;
         ids = encoder->ids;
     }
-    put_short(encoder, job->low, job->high, ids, count, trust);
+    put_short(encoder, job->low, job->high, ids, count, limit);
     return entry + ((entry[1].low == job->low) & (entry[1].high == job->high));
 }
 
@@ -294,8 +306,8 @@ static int take_huge(struct encoder *encoder, const uint8_t *word, size_t length
             ? &encoder->runs[length]
             : NULL;
     const uint32_t *ids = run && run->count > 0 ? run->ids : NULL;
-    enum unigram_trust trust;
-    size_t count = ids ? run->count : encode_after(encoder, word, length, out, &trust);
+    int keep;
+    size_t count = ids ? run->count : encode_after(encoder, word, length, out, &keep);
 
     if (count == SIZE_MAX || token_buffer_reserve(out, count, encoder->tokenizer->id_size) < 0)
         return -1;
@@ -330,7 +342,7 @@ static size_t spaces_before(const struct encoder *encoder, const struct job *job
 static int mend_spaces(struct encoder *encoder, size_t spaces, size_t at, struct token_buffer *out)
 {
     size_t size = encoder->tokenizer->id_size, tail = out->count - at - 1, count;
-    enum unigram_trust trust;
+    double limit;
     uint8_t *run = malloc(spaces + 1 + tail * size);
     int rc = -1;
 
@@ -339,7 +351,7 @@ static int mend_spaces(struct encoder *encoder, size_t spaces, size_t at, struct
     memset(run, ' ', spaces + 1);
     if (tail > 0)
         memcpy(run + spaces + 1, (char *)out->ids + (at + 1) * size, tail * size);
-    count = encode_word(encoder, run, spaces, 0, &trust);
+    count = encode_word(encoder, run, spaces, 0, &limit);
     if (count != SIZE_MAX) {
         out->count = at - count;
         rc = take_huge(encoder, run, spaces + 1, out);
@@ -358,14 +370,12 @@ static int mend_spaces(struct encoder *encoder, size_t spaces, size_t at, struct
 static int take_unsure(struct encoder *encoder, const uint8_t *word, size_t length,
                        const struct word_short *entry, struct token_buffer *out)
 {
-    enum unigram_trust trust = entry->count & WORD_NEVER   ? UNIGRAM_NEVER
-                               : entry->count & WORD_OFTEN ? UNIGRAM_OFTEN
-                                                           : UNIGRAM_ALWAYS;
     size_t count;
+    int keep;
 
-    if (entry->count != WORD_ELSEWHERE && !must_sum(encoder, trust, out))
+    if (!must_sum(encoder, limit_of(entry->count >> WORD_LEVEL), out))
         return put_entry(encoder, entry->ids, entry->count & WORD_COUNT, out);
-    count = encode_after(encoder, word, length, out, &trust);
+    count = encode_after(encoder, word, length, out, &keep);
     if (count == SIZE_MAX || token_buffer_reserve(out, count, encoder->tokenizer->id_size) < 0)
         return -1;
     put_ids(out, encoder->ids, count, encoder->wide);
@@ -414,7 +424,7 @@ static inline __attribute__((always_inline)) int run_jobs(struct encoder *encode
     if (token_buffer_reserve(out, (size_t)(end - job) * each + spare, size) < 0)
         return -1;
     to = (char *)out->ids + out->count * size;
-    exact = must_sum(encoder, UNIGRAM_ALWAYS, out);
+    exact = must_sum(encoder, UNIGRAM_FAR, out);
     for (; job < end; job++) {
         const struct word_short *entry = NULL;
         size_t count = WORD_ELSEWHERE;

@@ -147,6 +147,10 @@ void normalizer_find_plain(struct normalizer *normalizer)
         }
         normalizer->plain[byte] = !starts;
     }
+    normalizer->plain_spaces = !is_entry_start(normalizer, (const uint8_t *)" ", 1);
+    for (unsigned next = 0; next < 0x80 && normalizer->plain_spaces; next++)
+        normalizer->plain_spaces =
+            !is_entry_start(normalizer, (const uint8_t[]){' ', (uint8_t)next}, 2);
 }
 
 int normalizer_changes(const struct normalizer *normalizer, const uint8_t *text, size_t length)
@@ -269,6 +273,25 @@ static size_t write_held(struct normalizing *state, uint8_t *out, size_t room)
     return count;
 }
 
+/* Bytes that are copied as they are: words of plain bytes with single spaces between them. */
+static size_t plain_words(const struct normalizer *normalizer, const uint8_t *text, size_t length)
+{
+    size_t run = 0, most = length < NORMALIZER_LONGEST ? length : NORMALIZER_LONGEST;
+
+    for (;;) {
+        while (run < most && normalizer->plain[text[run]])
+            run++;
+        if (run == 0 || run + 1 >= most || text[run] != ' ' || !normalizer->plain_spaces ||
+            !normalizer->plain[text[run + 1]])
+            break;
+        run++;
+    }
+    /* What follows may be a mark that the map puts together with the last one. */
+    if (run > 0 && run < length && text[run] >= 0x80)
+        run--;
+    return run > 0 && text[run - 1] == ' ' ? run - 1 : run;
+}
+
 size_t normalizing_next(struct normalizing *state, uint8_t *out, size_t room, int *ended)
 {
     const struct normalizer *normalizer = state->normalizer;
@@ -281,8 +304,7 @@ size_t normalizing_next(struct normalizing *state, uint8_t *out, size_t room, in
 
         if (room - made < 2 * NORMALIZER_LONGEST)
             return made;
-        size = normalizer_plain_run(normalizer, state->text + state->at,
-                                    state->length - state->at, NORMALIZER_LONGEST);
+        size = plain_words(normalizer, state->text + state->at, state->length - state->at);
         if (size > 0) {
             made += write_held(state, out + made, room - made - NORMALIZER_LONGEST);
             if (state->held > 0)

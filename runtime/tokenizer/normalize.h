@@ -28,6 +28,7 @@ struct normalizer {
     int has_kept; /* user-defined pieces, which are not changed; as written in the model */
     struct trie kept;
     uint8_t plain[256]; /* ASCII that stays as it is, whatever ASCII follows; no spaces */
+    int plain_spaces;   /* so does a single space before such a byte */
     int words;          /* white space goes, and each word gets a space before it: WhitespaceSplit */
 };
 

@@ -25,16 +25,23 @@ double unigram_add(const struct unigram *unigram, double score, uint32_t id)
 }
 
 /* Offer a piece from 'begin' on to the node where it ends. */
-static inline void offer(struct unigram_node *node, double sum, uint32_t begin, uint32_t id)
+static inline void offer(struct unigram_node *node, double sum, uint32_t begin, uint32_t depth,
+                         uint32_t id)
 {
     if (node->begin == UINT32_MAX || sum > node->score) {
-        if (node->begin != UINT32_MAX)
-            node->second = node->score > node->second ? node->score : node->second;
+        if (node->begin != UINT32_MAX) {
+            node->second = node->score;
+            node->second_depth = node->depth > node->second_depth ? node->depth : node->second_depth;
+        }
         node->score = sum;
         node->begin = begin;
+        node->depth = depth;
         node->id = id;
-    } else if (sum > node->second) {
-        node->second = sum;
+    } else {
+        if (sum > node->second)
+            node->second = sum;
+        if (depth > node->second_depth)
+            node->second_depth = depth;
     }
 }
 
@@ -45,6 +52,7 @@ static void offer_all(const struct unigram *unigram, struct unigram_node *nodes,
     const struct trie *trie = &unigram->bpe->trie;
     uint32_t node = TRIE_ROOT, tokens = unigram->bpe->token_count;
     double before = nodes[at].score;
+    uint32_t depth = nodes[at].depth + 1;
     int single = 0;
 
     for (size_t end = at; end < length;) {
@@ -56,34 +64,29 @@ static void offer_all(const struct unigram *unigram, struct unigram_node *nodes,
         id = trie->values[node];
         if (id >= tokens || isnan(unigram->scores[id]))
             continue;
-        offer(&nodes[end], rounded(unigram, before + unigram->scores[id]), (uint32_t)at, id);
+        offer(&nodes[end], rounded(unigram, before + unigram->scores[id]), (uint32_t)at, depth, id);
         single |= end - at == size;
     }
     if (!single)
         offer(&nodes[at + size], rounded(unigram, before + unigram->unknown_score), (uint32_t)at,
-              BPE_NONE);
+              depth, BPE_NONE);
 }
 
-/* The smallest lead of a node on the way over what it did not take. */
-static double smallest_lead(const struct unigram_node *nodes, size_t length)
+/* A sum of n numbers is wrong by n roundings, each of 2^-24 of its size at the most. The way stays the
+ * best one as long as it leads by more than the errors of both sums; half of that is used. */
+static double find_limit(const struct unigram_node *nodes, size_t length)
 {
-    double lead = DBL_MAX;
+    double least = DBL_MAX;
 
-    for (size_t at = length; at > 0; at = nodes[at].begin)
-        if (nodes[at].score - nodes[at].second < lead)
-            lead = nodes[at].score - nodes[at].second;
-    return lead;
-}
+    for (size_t at = length; at > 0; at = nodes[at].begin) {
+        double roundings = (double)(nodes[at].depth + nodes[at].second_depth);
+        double lead = (nodes[at].score - nodes[at].second) / roundings;
 
-/* Each of two sums of at most 'length' numbers is wrong by that many roundings of 2^-24 of its size at
- * the most; a lead above both errors stays. */
-static enum unigram_trust trust_lead(double lead, size_t length)
-{
-    double roundings = (double)(2 * length + 2) / 8388608.0;
-
-    if (lead > roundings * UNIGRAM_FAR)
-        return UNIGRAM_ALWAYS;
-    return lead > roundings * UNIGRAM_NEAR ? UNIGRAM_OFTEN : UNIGRAM_NEVER;
+        if (lead < least)
+            least = lead;
+    }
+    /* The word's own sum comes on top. */
+    return least * 8388608.0 + nodes[length].score - nodes[0].score;
 }
 
 /* Write the ids of the way to the end. An unknown character becomes bytes or the unknown piece. */
@@ -113,7 +116,7 @@ static size_t write_ids(const struct unigram *unigram, const struct unigram_node
 
 size_t unigram_encode(const struct unigram *unigram, struct bpe_scratch *scratch,
                       const uint8_t *word, size_t length, double score, uint32_t *ids,
-                      enum unigram_trust *trust)
+                      double *limit)
 {
     struct unigram_node small[64], *nodes = small;
 
@@ -124,14 +127,16 @@ size_t unigram_encode(const struct unigram *unigram, struct bpe_scratch *scratch
     for (size_t i = 0; i <= length; i++) {
         nodes[i].begin = UINT32_MAX;
         nodes[i].second = -DBL_MAX;
+        nodes[i].second_depth = 0;
     }
     nodes[0].score = score;
+    nodes[0].depth = 0;
     for (size_t at = 0, size; at < length; at += size) {
         uint32_t point;
 
         size = utf8_decode(word + at, word + length, &point);
         offer_all(unigram, nodes, word, length, at, size);
     }
-    *trust = trust_lead(smallest_lead(nodes, length), length);
+    *limit = find_limit(nodes, length);
     return write_ids(unigram, nodes, word, length, ids);
 }

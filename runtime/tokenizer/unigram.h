@@ -24,24 +24,20 @@ struct unigram_node {
     double second;  /* the best one that was not taken */
     uint32_t begin; /* of the last piece */
     uint32_t id;
+    uint32_t depth, second_depth; /* pieces up to here, for both */
 };
 
 void unigram_clear(struct unigram *unigram);
 
-/* How sure it is that a word's pieces do not depend on the text before it. */
-enum unigram_trust {
-    UNIGRAM_ALWAYS, /* up to UNIGRAM_FAR */
-    UNIGRAM_OFTEN,  /* up to UNIGRAM_NEAR */
-    UNIGRAM_NEVER,
-};
-#define UNIGRAM_NEAR 16000.0  /* the sum, without its sign */
-#define UNIGRAM_FAR  400000.0
+/* Sums are negative; "far" is one whose roundings may change the pieces of nearly any word. */
+#define UNIGRAM_FAR 4194304.0
 
 /* The ids of a word after a text with the sum 'score', into 'ids', which has room for 3 * length.
+ * They are the same for any sum that is not further from 0 than '*limit'.
  * Returns their number, or SIZE_MAX when memory is out. */
 size_t unigram_encode(const struct unigram *unigram, struct bpe_scratch *scratch,
                       const uint8_t *word, size_t length, double score, uint32_t *ids,
-                      enum unigram_trust *trust);
+                      double *limit);
 
 /* Add ids to a sum. */
 double unigram_add(const struct unigram *unigram, double score, uint32_t id);
