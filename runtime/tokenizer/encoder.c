@@ -5,6 +5,7 @@
 #include "encoder.h"
 
 #include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -172,10 +173,10 @@ static int must_sum(struct encoder *encoder, double limit, const struct token_bu
 
     if (encoder->tokenizer->model != MODEL_UNIGRAM || !unigram->whole)
         return 0;
-    if ((double)(out->count - encoder->score_at) * unigram->largest - encoder->score < limit)
+    if ((double)(out->count - encoder->score_at) * unigram->largest + fabs(encoder->score) < limit)
         return 0;
     sum_scores(encoder, out);
-    return -encoder->score >= limit;
+    return limit <= 0 || fabs(encoder->score) >= limit;
 }
 
 /* Append ids as the tables hold them. */

@@ -23,6 +23,11 @@ struct property property_of(uint32_t point)
     return property_kinds[property_blocks[property_index[point >> 7]][point & 127]];
 }
 
+uint32_t property_page(uint32_t page)
+{
+    return (uint32_t)property_index[page * 2] << 16 | property_index[page * 2 + 1];
+}
+
 /* The tables begin with the code point. */
 static int compare_points(const void *key, const void *row)
 {

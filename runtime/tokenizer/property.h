@@ -79,6 +79,9 @@ struct property {
 /* The properties of a code point up to U+10FFFF. */
 struct property property_of(uint32_t point);
 
+/* A number that is the same for two pages (code point >> 8) whose properties are the same. */
+uint32_t property_page(uint32_t page);
+
 /* Write the lower case of a code point to 'out'. Returns its length, 1 or 2. */
 size_t property_lower(uint32_t point, uint32_t out[2]);
 

@@ -5,6 +5,7 @@
  * and a look-ahead are decided when the next character is known. */
 #include "regex.h"
 #include "model.h"
+#include "property.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -312,12 +313,34 @@ static int enter_page(struct regex *regex, size_t page, const uint8_t classes[25
     return 0;
 }
 
+/* Are the classes of a page those of the one before? Nearly all of Unicode is uniform. */
+static int is_repeated(const struct compiler *compiler, uint32_t page)
+{
+    uint32_t low = (page - 1) << 8, high = page << 8 | 255;
+
+    if (page == 0 || property_page(page) != property_page(page - 1))
+        return 0;
+    for (unsigned i = 0; i < compiler->tree.item_count; i++) {
+        const struct regex_item *item = &compiler->tree.items[i];
+
+        if (item->kind == ITEM_RANGE && ((item->low > low && item->low <= high) ||
+                                         (item->high >= low && item->high < high)))
+            return 0;
+    }
+    return 1;
+}
+
 static int make_classes(struct compiler *compiler)
 {
     struct regex *regex = compiler->regex;
 
     for (uint32_t page = 0; page < PAGES; page++) {
         uint8_t classes[256];
+
+        if (is_repeated(compiler, page)) {
+            regex->pages[page] = regex->pages[page - 1];
+            continue;
+        }
 
         for (uint32_t low = 0; low < 256; low++) {
             int class = find_class(compiler, sets_of(compiler, page << 8 | low));

@@ -55,11 +55,11 @@ int model_set_unigram(struct tokenizer *tokenizer, const double *scores, struct 
     if (!unigram->scores || !unigram->added)
         return error_set(err, "out of memory for the vocabulary");
     memcpy(unigram->scores, scores, count * sizeof(*scores));
-    unigram->largest = -unigram->unknown_score;
+    unigram->largest = fabs(unigram->unknown_score);
     for (size_t id = 0; id < count; id++) {
         unigram->added[id] = isnan(scores[id]) ? 0 : scores[id];
-        if (-unigram->added[id] > unigram->largest)
-            unigram->largest = -unigram->added[id];
+        if (fabs(unigram->added[id]) > unigram->largest)
+            unigram->largest = fabs(unigram->added[id]);
     }
     /* An unknown character counts once, with its first byte. */
     if (!tokenizer->bpe.unknown_bytes && tokenizer->bpe.unknown_id < count)

@@ -86,7 +86,7 @@ static double find_limit(const struct unigram_node *nodes, size_t length)
             least = lead;
     }
     /* The word's own sum comes on top. */
-    return least * 8388608.0 + nodes[length].score - nodes[0].score;
+    return least * 8388608.0 - fabs(nodes[length].score - nodes[0].score);
 }
 
 /* Write the ids of the way to the end. An unknown character becomes bytes or the unknown piece. */

@@ -14,7 +14,7 @@ struct unigram {
     double *scores;          /* by id; NAN: never found in a text */
     double *added;           /* by id: what an id that was put out adds to the sum */
     double unknown_score;
-    double largest;          /* no piece takes more than this off a sum */
+    double largest;          /* no piece changes a sum by more than this */
     int single;              /* sums are floats */
     int whole;               /* sums go over the whole text, not over a word */
 };
@@ -29,7 +29,7 @@ struct unigram_node {
 
 void unigram_clear(struct unigram *unigram);
 
-/* Sums are negative; "far" is one whose roundings may change the pieces of nearly any word. */
+/* A sum whose roundings may change the pieces of nearly any word. */
 #define UNIGRAM_FAR 4194304.0
 
 /* The ids of a word after a text with the sum 'score', into 'ids', which has room for 3 * length.

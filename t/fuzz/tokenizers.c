@@ -175,31 +175,27 @@ static void check_bert(const uint8_t *data, size_t size)
 /* Pieces cover the text in order, whatever the pattern and the behavior are. */
 static void check_pattern(const uint8_t *data, size_t size)
 {
-    const uint8_t *cut = memmem(data, size, "\n---\n", 5);
-    size_t first = cut ? (size_t)(cut - data) : size;
+    const uint8_t *cut = memmem(data, size, "\n---\n", 5), *end = data + size, *next;
+    const uint8_t *at = cut ? cut + 5 : data;
+    struct steps steps = {0};
+    struct stepping stepping;
+    struct error err = {.text = ""};
 
-    for (int kind = 0; kind < 16; kind++) {
-        struct steps steps = {0};
-        struct stepping stepping;
-        struct error err = {.text = ""};
-        const uint8_t *at = cut ? cut + 5 : data, *end = data + size, *next;
-
-        if (steps_add(&steps, (const char *)data, first, 0, (enum step_behavior)(kind & 3),
-                      kind >> 2 & 1, kind >> 3, &err) < 0) {
-            if (!err.text[0])
-                die("pattern", "fails without a sentence");
-            return;
-        }
-        stepping_begin(&stepping, &steps, at, (size_t)(end - at));
-        while ((next = stepping_next(&stepping))) {
-            if (next <= at || next > end)
-                die("pattern", "a piece that is empty or too long");
-            at = next;
-        }
-        if (at != end)
-            die("pattern", "pieces do not cover the text");
-        steps_clear(&steps);
+    if (steps_add(&steps, (const char *)data, cut ? (size_t)(cut - data) : size, 0,
+                  (enum step_behavior)(size & 3), size >> 2 & 1, size >> 3 & 1, &err) < 0) {
+        if (!err.text[0])
+            die("pattern", "fails without a sentence");
+        return;
     }
+    stepping_begin(&stepping, &steps, at, (size_t)(end - at));
+    while ((next = stepping_next(&stepping))) {
+        if (next <= at || next > end)
+            die("pattern", "a piece that is empty or too long");
+        at = next;
+    }
+    if (at != end)
+        die("pattern", "pieces do not cover the text");
+    steps_clear(&steps);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
