@@ -27,7 +27,7 @@ struct bpe {
     uint32_t unknown_id;
     uint32_t byte_ids[256];
     int drops_missing; /* BPE_BYTES: a byte may be without a token */
-    int has_missing; /* BPE_BYTES: some bytes have no token; they are dropped */
+    int has_missing;   /* BPE_BYTES: some bytes have no token; they are dropped */
 
     uint32_t token_count;  /* symbols below are tokens, and their numbers are ids */
     uint32_t symbol_count; /* all symbols */
@@ -76,7 +76,8 @@ void bpe_clear(struct bpe *bpe);
 int bpe_set_tokens(struct bpe *bpe, const uint8_t *const *texts, const uint32_t *lengths,
                    size_t count, struct error *err);
 
-/* Let a token have another text, too; for models without merges. Returns 0, or -1 when memory is out. */
+/* Let a token have another text, too; for models without merges. Returns 0, or -1 when memory is
+ * out. */
 int bpe_add_text(struct bpe *bpe, const uint8_t *text, size_t length, uint32_t token);
 
 /* The next pair, of a higher rank than all before. Their joint text must be a symbol. A pair given

@@ -126,8 +126,8 @@ static int add_characters(struct bpe *bpe, size_t *text_capacity)
     return 0;
 }
 
-/* A byte without a token is dropped from texts, as Hugging Face does. GPT-NeoX has none for bytes that
- * are never part of UTF-8. */
+/* A byte without a token is dropped from texts, as Hugging Face does. GPT-NeoX has none for bytes
+ * that are never part of UTF-8. */
 static int add_bytes(struct bpe *bpe, struct error *err)
 {
     unsigned found = 0;

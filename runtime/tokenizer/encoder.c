@@ -120,8 +120,8 @@ static uint32_t unpack(const uint8_t *ids, size_t at, int wide)
 
 /* Encode a word that no table holds, into encoder->ids. Returns the number of ids or SIZE_MAX.
  * '*limit' is for Unigram: how far from 0 may the sum of the text before it be? */
-static size_t encode_word(struct encoder *encoder, const uint8_t *word, size_t length,
-                          double score, double *limit)
+static size_t encode_word(struct encoder *encoder, const uint8_t *word, size_t length, double score,
+                          double *limit)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
     size_t wanted = length * 3;
@@ -166,7 +166,8 @@ static void sum_scores(struct encoder *encoder, const struct token_buffer *out)
     encoder->score_at = out->count;
 }
 
-/* Is the sum further from 0 than 'limit'? Where an estimate does not tell, it is brought up to date. */
+/* Is the sum further from 0 than 'limit'? Where an estimate does not tell, it is brought up to
+ * date. */
 static int must_sum(struct encoder *encoder, double limit, const struct token_buffer *out)
 {
     const struct unigram *unigram = &encoder->tokenizer->unigram;
@@ -262,8 +263,7 @@ static void put_short(struct encoder *encoder, uint64_t low, uint64_t high, cons
     uint64_t bytes[2] = {low, high}, key[4];
     int mark = limit < UNIGRAM_FAR ? level_of(limit) << WORD_LEVEL : 0;
 
-    if (count > 0 &&
-        is_bare(&encoder->tokenizer->bpe, (const uint8_t *)bytes, high >> 56, ids[0]))
+    if (count > 0 && is_bare(&encoder->tokenizer->bpe, (const uint8_t *)bytes, high >> 56, ids[0]))
         mark = WORD_BARE;
     words_put_short(&encoder->words, low, high, ids, count, encoder->wide, mark);
     if (count <= (encoder->wide ? WORD_SHORT_WIDE : WORD_SHORT_NARROW) || limit < UNIGRAM_FAR)
@@ -522,8 +522,7 @@ static int add_long(struct encoder *encoder, const uint8_t *word, size_t length,
                     struct token_buffer *out)
 {
     const struct bpe *bpe = &encoder->tokenizer->bpe;
-    int whole =
-        encoder->tokenizer->model == MODEL_WORDPIECE || must_stay_whole(bpe, word, length);
+    int whole = encoder->tokenizer->model == MODEL_WORDPIECE || must_stay_whole(bpe, word, length);
     size_t begin = 0;
 
     for (size_t at = whole ? length : bpe_cut(bpe, word, length, 0); begin < length;

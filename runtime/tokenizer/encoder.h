@@ -33,7 +33,7 @@ struct encoder {
     struct text_buffer normal; /* normalised text */
     struct nfc nfc;            /* with tokenizer->composes */
     struct rewriting rewriting;
-    double score;              /* unigram.whole: sum of the text up to the id 'score_at' */
+    double score; /* unigram.whole: sum of the text up to the id 'score_at' */
     size_t score_at;
     size_t job_count;
     struct space_run *runs; /* by length; with bpe.space_runs only */

@@ -1,5 +1,5 @@
-/* The pre-tokenizers of a tokenizer.json, and which model may follow them. One that is not known here
- * is refused by name, never passed over. */
+/* The pre-tokenizers of a tokenizer.json, and which model may follow them. One that is not known
+ * here is refused by name, never passed over. */
 #include "huggingface.h"
 
 #include <stdlib.h>
@@ -11,10 +11,10 @@
 
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define CASED(end)                                                                      \
-    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" end "|[^\\r\\n\\p{L}\\p{N}]?" UPPER \
-    "+" LOWER "*" end "|"
-#define CASED_TAIL "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define CASED(end)                                                                             \
+    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" end "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER \
+    "*" end "|"
+#define CASED_TAIL  "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 
 /* Patterns that have a splitter of their own. */
@@ -28,8 +28,7 @@ static const struct {
     {HEAD "\\p{N}+" TAIL, {.rule = SPLIT_LLAMA3, .digits = 0}},
     {CASED(CONTRACTION) "\\p{N}{1,3}" CASED_TAIL, {.rule = SPLIT_CASED, .digits = 3}},
     {CASED(CONTRACTION) "\\p{N}" CASED_TAIL, {.rule = SPLIT_CASED, .digits = 1}},
-    {CASED("") "\\p{N}{1,3}" CASED_TAIL,
-     {.rule = SPLIT_CASED, .digits = 3, .no_contractions = 1}},
+    {CASED("") "\\p{N}{1,3}" CASED_TAIL, {.rule = SPLIT_CASED, .digits = 3, .no_contractions = 1}},
     {CASED("") "\\p{N}" CASED_TAIL, {.rule = SPLIT_CASED, .digits = 1, .no_contractions = 1}},
 };
 
@@ -245,8 +244,8 @@ static int read_removing(struct pipeline *pipeline, struct json_value component,
 static int read_pre_tokenizer(struct pipeline *pipeline, struct json_value component,
                               struct error *err)
 {
-    int sequence = huggingface_read_sequence(pipeline, component, "pretokenizers",
-                                             read_pre_tokenizer, err);
+    int sequence =
+        huggingface_read_sequence(pipeline, component, "pretokenizers", read_pre_tokenizer, err);
 
     if (sequence != 0)
         return sequence < 0 ? -1 : 0;

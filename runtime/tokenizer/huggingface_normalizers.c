@@ -45,7 +45,8 @@ static int read_pattern(struct pipeline *pipeline, struct rewrite *rewrite,
     int rc;
 
     if (json_member(component, "pattern", &pattern) < 0 ||
-        (json_member(pattern, "String", &member) < 0 && json_member(pattern, "Regex", &member) < 0) ||
+        (json_member(pattern, "String", &member) < 0 &&
+         json_member(pattern, "Regex", &member) < 0) ||
         json_string(member, &text, &length) < 0)
         return refuse(pipeline, component, " without a pattern", err);
     if (json_member(pattern, "String", &member) == 0) {

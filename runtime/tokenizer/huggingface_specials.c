@@ -82,7 +82,8 @@ static int check_normalized(const struct pipeline *pipeline, const char *text, s
     return 0;
 }
 
-/* Find the token in texts; one with 'normalized' in normalized texts, as the normalizers write it. */
+/* Find the token in texts; one with 'normalized' in normalized texts, as the normalizers write it.
+ */
 static int add_special(struct pipeline *pipeline, struct json_value token, const char *text,
                        size_t length, int64_t id, struct error *err)
 {
@@ -181,7 +182,8 @@ static int64_t named_id(const struct vocabulary *vocabulary, struct json_value r
 void huggingface_find_ends(struct pipeline *pipeline)
 {
     static const char *const begins[] = {"<|begin_of_text|>", "<s>", "<bos>", "[CLS]"};
-    static const char *const ends[] = {"<|end_of_text|>", "<|endoftext|>", "</s>", "<eos>", "[SEP]"};
+    static const char *const ends[] = {"<|end_of_text|>", "<|endoftext|>", "</s>", "<eos>",
+                                       "[SEP]"};
     struct tokenizer *tokenizer = pipeline->tokenizer;
     char path[4096 + 32], *slash;
     struct json *json;

@@ -32,8 +32,9 @@ struct tokenizer {
     struct wordpiece wordpiece;
     struct unigram unigram;
     struct split_options split;
-    struct steps steps;       /* SPLIT_STEPS */
-    struct rewrites rewrites; /* normalizers of a tokenizer.json, before 'late_specials' are found */
+    struct steps steps; /* SPLIT_STEPS */
+    struct rewrites
+        rewrites; /* normalizers of a tokenizer.json, before 'late_specials' are found */
     struct specials specials;      /* found in texts before anything else */
     struct specials late_specials; /* found between those */
     struct specials kept;          /* found in normalised texts: user-defined pieces */

@@ -337,8 +337,8 @@ size_t nfc_decompose(uint32_t point, uint32_t parts[NFC_MOST_PARTS])
     return d ? d->count : 1;
 }
 
-/* The next character and those that stay with it, decomposed in any way. Returns their bytes, 0 when
- * memory is out. */
+/* The next character and those that stay with it, decomposed in any way. Returns their bytes, 0
+ * when memory is out. */
 static size_t take_decomposed(struct nfc *nfc, int compatible, const uint8_t *text, size_t length)
 {
     size_t at = 0;

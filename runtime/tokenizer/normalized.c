@@ -41,8 +41,8 @@ static int encode_kept(struct encoder *encoder, const uint8_t *text, size_t leng
     return encoder_span(encoder, text, length, out);
 }
 
-/* WhitespaceSplit and Metaspace: white space goes, each word has one space before it, and U+2581 is a
- * space. */
+/* WhitespaceSplit and Metaspace: white space goes, each word has one space before it, and U+2581 is
+ * a space. */
 static int encode_words(struct encoder *encoder, const uint8_t *text, size_t length,
                         struct token_buffer *out)
 {

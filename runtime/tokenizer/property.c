@@ -88,8 +88,8 @@ static int breaks(const struct cluster *cluster, enum grapheme next)
         return 1;
     if (next <= GRAPHEME_CONTROL && next != GRAPHEME_OTHER)
         return 1;
-    if (last == GRAPHEME_L && (next == GRAPHEME_L || next == GRAPHEME_V || next == GRAPHEME_LV ||
-                               next == GRAPHEME_LVT))
+    if (last == GRAPHEME_L &&
+        (next == GRAPHEME_L || next == GRAPHEME_V || next == GRAPHEME_LV || next == GRAPHEME_LVT))
         return 0;
     if ((last == GRAPHEME_LV || last == GRAPHEME_V) && (next == GRAPHEME_V || next == GRAPHEME_T))
         return 0;

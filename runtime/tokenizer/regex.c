@@ -155,8 +155,7 @@ static void add_to_list(struct compiler *compiler, struct list *list, int at)
 /* Does a class (the last one is the end of the text) go on from this place? */
 static int fits(const struct compiler *compiler, const struct place *place, unsigned class)
 {
-    int inside =
-        class < compiler->class_count && (compiler->members[class] >> place->set & 1) != 0;
+    int inside = class < compiler->class_count && (compiler->members[class] >> place->set & 1) != 0;
 
     if (place->kind == PLACE_SET)
         return inside;
@@ -251,7 +250,7 @@ static int make_states(struct compiler *compiler, int start)
     for (unsigned state = 0; state < regex->state_count; state++) {
         if (grow_table(regex, state) < 0)
             return -1;
-        for (unsigned class = 0; class < regex->width; class++) {
+        for (unsigned class = 0; class < regex->width; class ++) {
             int matched, next;
 
             list.count = 0;
@@ -323,8 +322,8 @@ static int is_repeated(const struct compiler *compiler, uint32_t page)
     for (unsigned i = 0; i < compiler->tree.item_count; i++) {
         const struct regex_item *item = &compiler->tree.items[i];
 
-        if (item->kind == ITEM_RANGE && ((item->low > low && item->low <= high) ||
-                                         (item->high >= low && item->high < high)))
+        if (item->kind == ITEM_RANGE &&
+            ((item->low > low && item->low <= high) || (item->high >= low && item->high < high)))
             return 0;
     }
     return 1;
@@ -347,7 +346,7 @@ static int make_classes(struct compiler *compiler)
 
             if (class < 0)
                 return -1;
-            classes[low] = (uint8_t)class;
+            classes[low] = (uint8_t) class;
         }
         if (enter_page(regex, page, classes) < 0)
             return -1;

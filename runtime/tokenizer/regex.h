@@ -17,16 +17,16 @@
 #define REGEX_START 1
 
 struct regex {
-    uint8_t bytes[256];   /* class of an ASCII character, or of the one that ByteLevel writes */
-    uint8_t level[256];   /* for a byte: see regex_match */
-    uint16_t *pages;      /* code point >> 8 -> page */
+    uint8_t bytes[256]; /* class of an ASCII character, or of the one that ByteLevel writes */
+    uint8_t level[256]; /* for a byte: see regex_match */
+    uint16_t *pages;    /* code point >> 8 -> page */
     uint8_t (*classes)[256];
     size_t page_count;
-    uint8_t invalid;      /* class of a byte that is not UTF-8 */
-    unsigned width;       /* classes and the end of the text, which is the last one */
-    uint16_t *table;      /* state * width + class -> next state */
+    uint8_t invalid; /* class of a byte that is not UTF-8 */
+    unsigned width;  /* classes and the end of the text, which is the last one */
+    uint16_t *table; /* state * width + class -> next state */
     unsigned state_count;
-    uint8_t starts[256];  /* may a match start with this byte? */
+    uint8_t starts[256]; /* may a match start with this byte? */
 };
 
 /* 'own': the pattern is one of this folder and may contain \p{BertPunctuation} and \p{RustDigit}.
@@ -68,9 +68,9 @@ enum regex_node_kind {
 
 struct regex_node {
     enum regex_node_kind kind;
-    int left, right;        /* nodes */
+    int left, right; /* nodes */
     unsigned set;
-    int minimum, maximum;   /* repeat; maximum -1: any number */
+    int minimum, maximum; /* repeat; maximum -1: any number */
     int lazy, negated, at_end;
 };
 

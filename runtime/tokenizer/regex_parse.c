@@ -195,7 +195,8 @@ static int parse_plain_escape(struct parser *parser, uint8_t letter, uint32_t *p
     return 1;
 }
 
-/* What follows a backslash, as items. '*point' is the character if it is one, else UNICODE_INVALID. */
+/* What follows a backslash, as items. '*point' is the character if it is one, else UNICODE_INVALID.
+ */
 static int parse_escape(struct parser *parser, uint32_t *point)
 {
     struct regex_item item;
@@ -492,10 +493,10 @@ static int parse_concatenation(struct parser *parser)
 
         if (next < 0)
             return -1;
-        node = node < 0 ? next
-                        : add_node(parser, (struct regex_node){.kind = NODE_CONCATENATION,
-                                                               .left = node,
-                                                               .right = next});
+        node = node < 0
+                   ? next
+                   : add_node(parser, (struct regex_node){
+                                          .kind = NODE_CONCATENATION, .left = node, .right = next});
         if (node < 0)
             return -1;
     }
@@ -513,8 +514,8 @@ static int parse_alternatives(struct parser *parser)
         next = parse_concatenation(parser);
         if (next < 0)
             return -1;
-        node = add_node(parser, (struct regex_node){
-                                    .kind = NODE_ALTERNATIVES, .left = node, .right = next});
+        node = add_node(
+            parser, (struct regex_node){.kind = NODE_ALTERNATIVES, .left = node, .right = next});
     }
     return node;
 }

@@ -131,8 +131,8 @@ static int put_mapped(const struct normalizer *map, const uint8_t *text, size_t 
     return mapped ? text_buffer_put(out, mapped, length) : text_buffer_put(out, text, size);
 }
 
-/* Hugging Face looks up short grapheme clusters as a whole and takes the first entry that they begin
- * with; others go character by character. */
+/* Hugging Face looks up short grapheme clusters as a whole and takes the first entry that they
+ * begin with; others go character by character. */
 static int rewrite_mapped(const struct rewrite *rewrite, const uint8_t *text, size_t length,
                           struct text_buffer *out)
 {
@@ -141,7 +141,8 @@ static int rewrite_mapped(const struct rewrite *rewrite, const uint8_t *text, si
 
     while (text < end) {
         const char *mapped = NULL;
-        size_t run = normalizer_plain_run(map, text, (size_t)(end - text), SIZE_MAX), size, mapped_length;
+        size_t run = normalizer_plain_run(map, text, (size_t)(end - text), SIZE_MAX), size,
+               mapped_length;
 
         if (run > 0) {
             if (text_buffer_put(out, text, run) < 0)
@@ -195,7 +196,7 @@ int rewrites_run(const struct rewrites *rewrites, struct rewriting *rewriting, c
 {
     size_t turn = 0;
 
-    for (size_t i = 0; i < rewrites->count && *length > 0; i++) {
+    for (size_t i = 0; i<rewrites->count && * length> 0; i++) {
         const struct rewrite *rewrite = &rewrites->list[i];
         struct text_buffer *out = &rewriting->texts[turn];
 

@@ -26,9 +26,9 @@ enum { MODEL_TYPE_UNIGRAM = 1, MODEL_TYPE_BPE = 2 };
 struct model {
     struct tokenizer *tokenizer;
     const char *path;
-    float *scores;    /* by id */
+    float *scores;     /* by id */
     uint32_t *lengths; /* by id: of user-defined pieces in bytes, else 0 */
-    float lowest; /* score of a normal piece */
+    float lowest;      /* score of a normal piece */
     size_t score_capacity;
     uint64_t model_type;
     int byte_fallback;
@@ -117,8 +117,7 @@ static int enter_piece(struct model *model, const uint8_t *raw, size_t raw_lengt
     static const enum vocabulary_kind kinds[] = {
         [PIECE_NORMAL] = VOCABULARY_TOKEN,    [PIECE_UNKNOWN] = VOCABULARY_UNKNOWN,
         [PIECE_CONTROL] = VOCABULARY_CONTROL, [PIECE_USER] = VOCABULARY_SPECIAL,
-        [PIECE_UNUSED] = VOCABULARY_SPECIAL,
-        [PIECE_BYTE] = VOCABULARY_BYTE,
+        [PIECE_UNUSED] = VOCABULARY_SPECIAL,  [PIECE_BYTE] = VOCABULARY_BYTE,
     };
     uint32_t id = (uint32_t)tokenizer->vocabulary.count;
     enum vocabulary_kind kind;
@@ -285,8 +284,7 @@ static int check_model(const struct model *model, struct error *err)
     const struct bpe *bpe = &model->tokenizer->bpe;
 
     if (model->model_type != MODEL_TYPE_BPE && model->model_type != MODEL_TYPE_UNIGRAM)
-        return error_set(err,
-                         "%s: a SentencePiece model of type %s; BPE and UNIGRAM are supported",
+        return error_set(err, "%s: a SentencePiece model of type %s; BPE and UNIGRAM are supported",
                          model->path, model->model_type < 5 ? names[model->model_type] : "unknown");
     if (!model->escapes)
         return error_set(err, "%s: escape_whitespaces=false is not supported", model->path);
@@ -393,12 +391,11 @@ static int build(struct model *model, struct error *err)
 
 int load_sentencepiece(struct tokenizer *tokenizer, struct error *err)
 {
-    struct model model = {
-        .tokenizer = tokenizer,
-        .path = tokenizer->config.model,
-        .model_type = MODEL_TYPE_UNIGRAM,
-        .escapes = 1,
-        .lowest = FLT_MAX};
+    struct model model = {.tokenizer = tokenizer,
+                          .path = tokenizer->config.model,
+                          .model_type = MODEL_TYPE_UNIGRAM,
+                          .escapes = 1,
+                          .lowest = FLT_MAX};
     struct file_bytes bytes;
     int rc = -1;
 

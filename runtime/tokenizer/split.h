@@ -68,7 +68,7 @@ const struct split_engine *split_best_engine(void);
 struct splitter {
     struct split_options options;
     const struct split_engine *engine; /* NULL: the best */
-    const struct steps *steps; /* SPLIT_STEPS */
+    const struct steps *steps;         /* SPLIT_STEPS */
     struct stepping stepping;
     const uint8_t *cuts; /* SPLIT_CUTS: by first byte + 256 * second byte, where to cut */
     const uint8_t *text;

@@ -43,12 +43,9 @@ size_t split_cased(struct splitter *splitter, size_t size)
 enum { WORD, SPACE, PUNCTUATION, BEYOND };
 
 static const uint8_t ascii[256] = {
-    [9 ... 13] = SPACE,
-    [' '] = SPACE,
-    ['!' ... '/'] = PUNCTUATION,
-    [':' ... '@'] = PUNCTUATION,
-    ['[' ... '`'] = PUNCTUATION,
-    ['{' ... '~'] = PUNCTUATION,
+    [9 ... 13] = SPACE,          [' '] = SPACE,
+    ['!' ... '/'] = PUNCTUATION, [':' ... '@'] = PUNCTUATION,
+    ['[' ... '`'] = PUNCTUATION, ['{' ... '~'] = PUNCTUATION,
     [0x80 ... 0xFF] = BEYOND,
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Llama 3's regular expression and its relatives as bit algebra on the masks of 64 bytes. This is part
- * of split_neon.c, split_avx2.c and split_plain.c. A chunk begins where a word begins, so nothing
- * before it matters. What is rare (wide white space and digits; in cased patterns letters that are
- * neither upper nor lower case) is left to the caller. */
+/* Llama 3's regular expression and its relatives as bit algebra on the masks of 64 bytes. This is
+ * part of split_neon.c, split_avx2.c and split_plain.c. A chunk begins where a word begins, so
+ * nothing before it matters. What is rare (wide white space and digits; in cased patterns letters
+ * that are neither upper nor lower case) is left to the caller. */
 #include "property.h"
 
 #define WORDS_BLOCKS SPLIT_BLOCKS
@@ -108,8 +108,8 @@ static inline int words_bit(const uint64_t *masks, size_t at)
     return masks[at / 64] >> (at & 63) & 1;
 }
 
-/* White space after a line end was taken for a word's begin, but another line end follows it: all up
- * to that one is one word. */
+/* White space after a line end was taken for a word's begin, but another line end follows it: all
+ * up to that one is one word. */
 static void words_join_lines(const struct words_masks *masks, uint64_t *starts, size_t block,
                              uint64_t ends)
 {
@@ -179,28 +179,6 @@ static inline void words_set(uint64_t *starts, size_t at, int on)
     starts[at / 64] = on ? starts[at / 64] | bit : starts[at / 64] & ~bit;
 }
 
-/* Length of a contraction in any letter case at an apostrophe, or 0. The long s (U+017F) is an s. */
-static inline size_t words_contraction(const uint8_t *at, const uint8_t *end)
-{
-    size_t left = (size_t)(end - at);
-    uint8_t first, second;
-
-    if (left < 2)
-        return 0;
-    first = at[1] | 0x20;
-    if (first == 's' || first == 't' || first == 'm' || first == 'd')
-        return 2;
-    if (left < 3)
-        return 0;
-    if (at[1] == 0xC5 && at[2] == 0xBF)
-        return 3;
-    second = at[2] | 0x20;
-    return (first == 'r' && second == 'e') || (first == 'v' && second == 'e') ||
-                   (first == 'l' && second == 'l')
-               ? 3
-               : 0;
-}
-
 /* A contraction is a word of its own or, in cased patterns, the end of the word before it. */
 static void words_contract(const struct splitter *splitter, const struct words_masks *masks,
                            uint64_t *starts, size_t size, int cased)
@@ -216,7 +194,7 @@ static void words_contract(const struct splitter *splitter, const struct words_m
 
             if (cased && (at == 0 || at == ended || !words_bit(masks->letter, at - 1)))
                 continue;
-            length = words_contraction(text + at, end);
+            length = split_contraction(text + at, end);
             if (length == 0 || at + length > size)
                 continue;
             for (size_t i = cased ? 0 : 1; i < length; i++)
@@ -321,8 +299,8 @@ static inline __attribute__((always_inline)) size_t split_words(struct splitter 
 
         starts[block] = words_block(&masks, block, &state, cased, &joined);
         swallowed[block] = state.swallowed;
-        slashes |= masks.slash[block] &
-                   WORDS_BEFORE(state.swallowed, block ? swallowed[block - 1] : 0);
+        slashes |=
+            masks.slash[block] & WORDS_BEFORE(state.swallowed, block ? swallowed[block - 1] : 0);
         if (joined)
             words_join_lines(&masks, starts, block, joined);
     }

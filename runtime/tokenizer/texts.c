@@ -95,7 +95,8 @@ static int encode_text(struct encoder *encoder, const struct specials *specials,
     /* Between the first specials, once. */
     if (!more && encoder->tokenizer->composes && compose(encoder, &text, &length) < 0)
         return -1;
-    if (!more && rewrites_run(&encoder->tokenizer->rewrites, &encoder->rewriting, &text, &length) < 0)
+    if (!more &&
+        rewrites_run(&encoder->tokenizer->rewrites, &encoder->rewriting, &text, &length) < 0)
         return -1;
     while ((id = specials_find(specials, text, length, &at, &size)) != TRIE_NONE) {
         if (encode_text(encoder, more, NULL, text, at, first, out) < 0 ||

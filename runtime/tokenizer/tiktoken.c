@@ -72,7 +72,8 @@ static int add_special(struct tokenizer *tokenizer, const char *name, int64_t id
     if (vocabulary_set(&tokenizer->vocabulary, id, name, strlen(name), VOCABULARY_SPECIAL, err) < 0)
         return error_prefix(err, "%s: special token %s", tokenizer->config.model, name);
     if (!tokenizer->config.special_as_text &&
-        specials_add(&tokenizer->specials, (const uint8_t *)name, strlen(name), (uint32_t)id, 0) < 0)
+        specials_add(&tokenizer->specials, (const uint8_t *)name, strlen(name), (uint32_t)id, 0) <
+            0)
         return error_set(err, "out of memory for the vocabulary");
     return 0;
 }

@@ -8,10 +8,9 @@
 #define NARROW_LIMIT 65500 /* Megatron's: from here on ids are int32 */
 
 static const char *const type_names[] = {
-    "GPT2BPETokenizer",       "Llama2Tokenizer",     "SentencePieceTokenizer",
-    "GPTSentencePieceTokenizer", "Llama3Tokenizer",  "TikTokenizer",
-    "HuggingFaceTokenizer",   "BertWordPieceLowerCase", "BertWordPieceCase",
-    "NullTokenizer",
+    "GPT2BPETokenizer",  "Llama2Tokenizer", "SentencePieceTokenizer", "GPTSentencePieceTokenizer",
+    "Llama3Tokenizer",   "TikTokenizer",    "HuggingFaceTokenizer",   "BertWordPieceLowerCase",
+    "BertWordPieceCase", "NullTokenizer",
 };
 
 const char *tokenizer_type_name(enum tokenizer_type type)

@@ -1,5 +1,5 @@
-/* Text to token ids and back: byte-level BPE, SentencePiece (BPE and Unigram) and WordPiece, with the
- * same ids as the programs that trained the vocabularies.
+/* Text to token ids and back: byte-level BPE, SentencePiece (BPE and Unigram) and WordPiece, with
+ * the same ids as the programs that trained the vocabularies.
  *
  * A tokenizer is immutable once created and shared by threads. Each thread has an encoder of its
  * own (a cache of words and scratch memory). Ids are written in the form of .bin files. */

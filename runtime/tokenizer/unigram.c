@@ -31,7 +31,8 @@ static inline void offer(struct unigram_node *node, double sum, uint32_t begin, 
     if (node->begin == UINT32_MAX || sum > node->score) {
         if (node->begin != UINT32_MAX) {
             node->second = node->score;
-            node->second_depth = node->depth > node->second_depth ? node->depth : node->second_depth;
+            node->second_depth =
+                node->depth > node->second_depth ? node->depth : node->second_depth;
         }
         node->score = sum;
         node->begin = begin;
@@ -72,8 +73,8 @@ static void offer_all(const struct unigram *unigram, struct unigram_node *nodes,
               depth, BPE_NONE);
 }
 
-/* A sum of n numbers is wrong by n roundings, each of 2^-24 of its size at the most. The way stays the
- * best one as long as it leads by more than the errors of both sums; half of that is used. */
+/* A sum of n numbers is wrong by n roundings, each of 2^-24 of its size at the most. The way stays
+ * the best one as long as it leads by more than the errors of both sums; half of that is used. */
 static double find_limit(const struct unigram_node *nodes, size_t length)
 {
     double least = DBL_MAX;

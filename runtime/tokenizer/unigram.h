@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Unigram, the model of T5, ALBERT and XLNet: of all ways to write a text with pieces the one with the
- * highest sum of scores (Viterbi). The sums are rounded as the reference rounds them: sentencepiece
- * adds up in float over the whole text, Hugging Face in double over a word. */
+/* Unigram, the model of T5, ALBERT and XLNet: of all ways to write a text with pieces the one with
+ * the highest sum of scores (Viterbi). The sums are rounded as the reference rounds them:
+ * sentencepiece adds up in float over the whole text, Hugging Face in double over a word. */
 #ifndef MEGATRON_UNIGRAM_H
 #define MEGATRON_UNIGRAM_H
 
@@ -10,13 +10,13 @@
 #include "bpe.h"
 
 struct unigram {
-    const struct bpe *bpe;   /* its trie has the pieces; what an unknown character becomes */
-    double *scores;          /* by id; NAN: never found in a text */
-    double *added;           /* by id: what an id that was put out adds to the sum */
+    const struct bpe *bpe; /* its trie has the pieces; what an unknown character becomes */
+    double *scores;        /* by id; NAN: never found in a text */
+    double *added;         /* by id: what an id that was put out adds to the sum */
     double unknown_score;
-    double largest;          /* no piece changes a sum by more than this */
-    int single;              /* sums are floats */
-    int whole;               /* sums go over the whole text, not over a word */
+    double largest; /* no piece changes a sum by more than this */
+    int single;     /* sums are floats */
+    int whole;      /* sums go over the whole text, not over a word */
 };
 
 struct unigram_node {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* WordPiece, BERT's model: a word is cut from the left into the longest tokens there are; the tokens
- * within a word are written with a prefix (##). A word that cannot be cut is unknown as a whole. */
+/* WordPiece, BERT's model: a word is cut from the left into the longest tokens there are; the
+ * tokens within a word are written with a prefix (##). A word that cannot be cut is unknown as a
+ * whole. */
 #ifndef MEGATRON_WORDPIECE_H
 #define MEGATRON_WORDPIECE_H
 
@@ -21,8 +22,8 @@ int wordpiece_init(struct wordpiece *wordpiece, const struct vocabulary *vocabul
                    const char *prefix, size_t prefix_length);
 void wordpiece_clear(struct wordpiece *wordpiece);
 
-/* The ids of a word, at most 'length' (at least 1). White space before it is not part of it; if there
- * is nothing else there are no ids. Returns their number. */
+/* The ids of a word, at most 'length' (at least 1). White space before it is not part of it; if
+ * there is nothing else there are no ids. Returns their number. */
 size_t wordpiece_encode(const struct wordpiece *wordpiece, const uint8_t *word, size_t length,
                         uint32_t *ids);
 

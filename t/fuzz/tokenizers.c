@@ -1,10 +1,10 @@
 /* libFuzzer target: hostile vocabularies of every kind, and texts. The first byte says what
  * follows: 0 vocab.json, a line "---" and merges.txt; 1 a SentencePiece model; 2 a rank file or
  * JSON list; 3 a tokenizer.json; 4 a text for GPT-2's own vocabulary; 5 a text for the
- * SentencePiece model in the environment variable MODEL; 6 a text for form C; 7 a vocab.txt of BERT,
- * a line "---" and a text; 8 a pattern, a line "---" and a text. Whatever they hold,
- * loading ends with a tokenizer or a sentence; with a tokenizer, texts become ids below its size,
- * the same with any cache, and bytes come back as they were; what is in form C stays so. */
+ * SentencePiece model in the environment variable MODEL; 6 a text for form C; 7 a vocab.txt of
+ * BERT, a line "---" and a text; 8 a pattern, a line "---" and a text. Whatever they hold, loading
+ * ends with a tokenizer or a sentence; with a tokenizer, texts become ids below its size, the same
+ * with any cache, and bytes come back as they were; what is in form C stays so. */
 #include "nfc.h"
 #include "steps.h"
 #include "tokenizer.h"

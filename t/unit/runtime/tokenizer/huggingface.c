@@ -11,7 +11,8 @@ static void test_refusals(void)
         const char *text, *sentence;
     } rows[] = {
         {"{" METASPACE ",\"model\":{\"type\":\"BPE\"," SMALL "}}", "(accepted)"},
-        {"{\"model\":{\"type\":\"WordLevel\"}}", "tokenizer.json: model WordLevel is not supported"},
+        {"{\"model\":{\"type\":\"WordLevel\"}}",
+         "tokenizer.json: model WordLevel is not supported"},
         {"{\"model\":{\"type\":\"Unigram\"}}",
          "tokenizer.json: model Unigram without pre_tokenizer Metaspace is not supported"},
         {"{" METASPACE ",\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0]]}}",
@@ -120,8 +121,8 @@ static void test_combinations(void)
         {PRE(NEVER) ADDED(TOKEN(2, "<x>", false)), "", "a<x>", "1 5"},
         {PRE(NEVER) ADDED(TOKEN(6, "<y>", false) "," TOKEN(5, "<x>", false)), "", "<x><y>", "6 5"},
         {PRE(NEVER) ADDED(TOKEN(5, "bb", false)), "", "abb", "1 4"},
-        {PRE(NEVER) ADDED("{\"id\":5,\"content\":\"<x>\",\"lstrip\":true}"), "", "a \xE3\x80\x80<x> b",
-         "1 5 3 2"},
+        {PRE(NEVER) ADDED("{\"id\":5,\"content\":\"<x>\",\"lstrip\":true}"), "",
+         "a \xE3\x80\x80<x> b", "1 5 3 2"},
         {PRE(NEVER) ADDED("{\"id\":5,\"content\":\"<x>\",\"rstrip\":true}"), "", "a <x> \nb",
          "1 3 5 2"},
     };

@@ -185,9 +185,9 @@ static void test_cuts(void)
 #define HEAD  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define CASED(end)                                                                      \
-    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" end "|[^\\r\\n\\p{L}\\p{N}]?" UPPER \
-    "+" LOWER "*" end "|"
+#define CASED(end)                                                                             \
+    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" end "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER \
+    "*" end "|"
 #define CASED_TAIL  "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 
@@ -195,9 +195,35 @@ static void test_cuts(void)
 static size_t draw_parts(uint8_t *text, size_t most)
 {
     static const char *const parts[] = {
-        "a", "B", "'", "s", "'ll", "'S", " ", "  ", "\n", "\r\n", "\t", "/", "!", "!!", "1", "12345",
-        "\xC3\xA9", "\xC3\x89", "\xE6\x97\xA5", "\xE2\x80\x9C", "\xCC\x81", "\xC2\xA0", "\xC5\xBF",
-        "abcdefgh", "ABCDEF", "\xFF", "\xD9\xA1", ";\n//", "-------------------------------------",
+        "a",
+        "B",
+        "'",
+        "s",
+        "'ll",
+        "'S",
+        " ",
+        "  ",
+        "\n",
+        "\r\n",
+        "\t",
+        "/",
+        "!",
+        "!!",
+        "1",
+        "12345",
+        "\xC3\xA9",
+        "\xC3\x89",
+        "\xE6\x97\xA5",
+        "\xE2\x80\x9C",
+        "\xCC\x81",
+        "\xC2\xA0",
+        "\xC5\xBF",
+        "abcdefgh",
+        "ABCDEF",
+        "\xFF",
+        "\xD9\xA1",
+        ";\n//",
+        "-------------------------------------",
     };
     size_t length = 0, count = sizeof(parts) / sizeof(parts[0]);
     size_t range = draw(3) ? 1 + draw((unsigned)count) : count, from = draw((unsigned)count);
@@ -273,21 +299,22 @@ static void test_patterns(const struct split_engine *engine)
     test_pattern(engine, HEAD "\\p{N}+" TAIL, (struct split_options){SPLIT_LLAMA3, 0, 0});
     test_pattern(engine, CASED(CONTRACTION) "\\p{N}{1,3}" CASED_TAIL,
                  (struct split_options){SPLIT_CASED, 3, 0});
-    test_pattern(engine, CASED("") "\\p{N}" CASED_TAIL,
-                 (struct split_options){SPLIT_CASED, 1, 1});
+    test_pattern(engine, CASED("") "\\p{N}" CASED_TAIL, (struct split_options){SPLIT_CASED, 1, 1});
 }
 
 /* Patterns and the lengths of the words that Hugging Face's tokenizers 0.23 cut. */
 static void test_words(void)
 {
-#define QWEN                                                                                    \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?"            \
+#define QWEN                                                                       \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?" \
     "[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define BLOOM                                                                                    \
+#define BLOOM                                                                                     \
     " ?[^(\\s|[.,!?\xE2\x80\xA6\xE3\x80\x82\xEF\xBC\x8C\xE3\x80\x81\xE0\xA5\xA4\xDB\x94\xD8\x8C]" \
     ")]+"
     static const char one[] = "HTTPServer don'tGo I'LL x's's ;\n//c\n/!x /\n";
-    static const char two[] = "A\xE6\x97\xA5" "B \xE6\x97\xA5" "AB abC  \xC3\x89t\xC3\xA9 12345 "
+    static const char two[] = "A\xE6\x97\xA5"
+                              "B \xE6\x97\xA5"
+                              "AB abC  \xC3\x89t\xC3\xA9 12345 "
                               "\r\n \t\n  z";
     static const struct {
         const char *pattern, *text, *lengths;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Unigram in a tokenizer.json and in a SentencePiece model: the ids of Hugging Face's tokenizers 0.23 and of
- * sentencepiece 0.2.2. */
+/* Unigram in a tokenizer.json and in a SentencePiece model: the ids of Hugging Face's tokenizers
+ * 0.23 and of sentencepiece 0.2.2. */
 #include "vocabulary.h"
 
 #define MARK "\xE2\x96\x81"
 #define META "{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\"}"
-#define PIECES                                                                                  \
+#define PIECES                                                                                    \
     "[\"<unk>\",0],[\"<s>\",0],[\"</s>\",0],[\"" MARK "\",-2],[\"a\",-3],[\"b\",-3],[\"ab\",-5]," \
-    "[\"" MARK "a\",-4],[\"abab\",-11],[\"c\",-6],[\"" MARK "the\",-2.5],[\"t\",-7],[\"h\",-7],"    \
+    "[\"" MARK "a\",-4],[\"abab\",-11],[\"c\",-6],[\"" MARK "the\",-2.5],[\"t\",-7],[\"h\",-7],"  \
     "[\"e\",-6.5],[\"\xC3\xA9\",-8]"
 
 enum pipeline { META_ONLY, WORDS_ONLY, CHAIN_ONLY };
 static const char *const pipelines[] = {
     "\"pre_tokenizer\":" META,
-    "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"WhitespaceSplit\"}," META
-    "]}",
+    "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"WhitespaceSplit\"}"
+    "," META "]}",
     "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFKC\"},{\"type\":"
     "\"Lowercase\"},{\"type\":\"Strip\",\"strip_left\":false,\"strip_right\":true},{\"type\":"
     "\"Replace\",\"pattern\":{\"Regex\":\" {2,}\"},\"content\":\"" MARK
@@ -36,7 +36,10 @@ static void test_json(void)
         {META_ONLY, "the\xE2\x96\x81the", "10 10"},
         {META_ONLY, "e\xCC\x81", "3 13 0"},
         {META_ONLY, "ab\nab", "3 6 0 6"},
-        {META_ONLY, "THE \xEF\xBD\x81" "b", "3 0 3 0 5"},
+        {META_ONLY,
+         "THE \xEF\xBD\x81"
+         "b",
+         "3 0 3 0 5"},
         {META_ONLY, "", ""},
         {WORDS_ONLY, "ab", "3 6"},
         {WORDS_ONLY, "abab the", "3 6 6 10"},
@@ -47,7 +50,10 @@ static void test_json(void)
         {WORDS_ONLY, "the\xE2\x96\x81the", "10 10"},
         {WORDS_ONLY, "e\xCC\x81", "3 13 0"},
         {WORDS_ONLY, "ab\nab", "3 6 3 6"},
-        {WORDS_ONLY, "THE \xEF\xBD\x81" "b", "3 0 3 0 5"},
+        {WORDS_ONLY,
+         "THE \xEF\xBD\x81"
+         "b",
+         "3 0 3 0 5"},
         {WORDS_ONLY, "", ""},
         {CHAIN_ONLY, "ab", "3 6"},
         {CHAIN_ONLY, "abab the", "3 6 6 10"},
@@ -58,7 +64,10 @@ static void test_json(void)
         {CHAIN_ONLY, "the\xE2\x96\x81the", "10 10"},
         {CHAIN_ONLY, "e\xCC\x81", "3 14"},
         {CHAIN_ONLY, "ab\nab", "3 6 0 6"},
-        {CHAIN_ONLY, "THE \xEF\xBD\x81" "b", "10 3 6"},
+        {CHAIN_ONLY,
+         "THE \xEF\xBD\x81"
+         "b",
+         "10 3 6"},
         {CHAIN_ONLY, "", ""},
     };
 
@@ -102,8 +111,8 @@ static const char *write_model(int bytes)
         float score;
         int type;
     } pieces[] = {
-        {"<unk>", 0, 2},  {"<s>", 0, 3},      {"</s>", 0, 3},      {MARK, -2, 1},  {"a", -3, 1},
-        {"b", -3, 1},     {"ab", -5, 1},      {MARK "a", -4, 1},   {"c", -6, 1},   {"xy", -1, 4},
+        {"<unk>", 0, 2},  {"<s>", 0, 3},       {"</s>", 0, 3},     {MARK, -2, 1}, {"a", -3, 1},
+        {"b", -3, 1},     {"ab", -5, 1},       {MARK "a", -4, 1},  {"c", -6, 1},  {"xy", -1, 4},
         {"unused", 0, 5}, {MARK "the", -2, 1}, {MARK "cc", -3, 1},
     };
     static char model[8192];

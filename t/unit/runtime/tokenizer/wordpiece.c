@@ -3,9 +3,17 @@
 #include "vocabulary.h"
 
 static const char *const tokens[] = {
-    "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hello", "wor", "##ld", "e", "##te", "cafe", ",",
-    "!", "\xE4\xBD\xA0", "\xE5\xA5\xBD", "un", "##believ", "##able", "a", "##a", "\xC4\xB0", "i",
-    "\xE1\x84\x80", "##\xE1\x85\xA1", "Caf", "##\xC3\xA9", "Hello", "\xC3\xA9", "##t", "E", "-",
+    "[PAD]",    "[UNK]",        "[CLS]",
+    "[SEP]",    "[MASK]",       "hello",
+    "wor",      "##ld",         "e",
+    "##te",     "cafe",         ",",
+    "!",        "\xE4\xBD\xA0", "\xE5\xA5\xBD",
+    "un",       "##believ",     "##able",
+    "a",        "##a",          "\xC4\xB0",
+    "i",        "\xE1\x84\x80", "##\xE1\x85\xA1",
+    "Caf",      "##\xC3\xA9",   "Hello",
+    "\xC3\xA9", "##t",          "E",
+    "-",
 };
 
 static const struct {
@@ -60,7 +68,8 @@ static void test_ids(void)
 /* A word that is longer than a chunk of the splitter. */
 static void test_long(void)
 {
-    struct tokenizer_config config = {.type = TOKENIZER_BERT_CASE, .vocab_file = write_vocabulary()};
+    struct tokenizer_config config = {.type = TOKENIZER_BERT_CASE,
+                                      .vocab_file = write_vocabulary()};
     char *text = malloc(20001);
 
     memset(text, 'a', 20000);
