@@ -64,7 +64,7 @@ const char *enroot_temporary(const char *const *environment)
     return "/tmp";
 }
 
-/* One short question. Returns 0 or -1. */
+/* Run a short command. Returns 0 or -1. */
 static int ask(const struct enroot_call *call, const char *question, double timeout,
                struct process_result *result, struct error *err)
 {
@@ -127,37 +127,41 @@ int enroot_setting(const char *info, const char *name, char *value, size_t size)
     return -1;
 }
 
+/* Nodes that share a container configure it one after another; this is what Enroot prints if it had
+ * to wait for too long. */
+#define LOCKED "Could not acquire rootfs lock"
+
 #define CREDENTIALS \
-    "put the registry's credentials into .credentials in ENROOT_CONFIG_PATH or ~/.config/enroot"
+    "add credentials for the registry to .credentials in ENROOT_CONFIG_PATH or ~/.config/enroot"
 
 static const struct {
     const char *sign, *remedy;
 } remedies[] = {
-    {"Connection refused", "is the registry running, and its name right?"},
-    {"Could not resolve host", "is the registry's name right, and the network up?"},
-    {"could not resolve host", "is the registry's name right, and the network up?"},
+    {"Connection refused", "check that the registry is running and its name is correct"},
+    {"Could not resolve host", "check the registry's name and the network"},
+    {"could not resolve host", "check the registry's name and the network"},
     {"code: 401", CREDENTIALS},
     {"code: 403", CREDENTIALS},
     {"Unauthorized", CREDENTIALS},
-    {"code: 404", "is the image's name and tag right?"},
-    {"Not Found", "is the image's name and tag right?"},
-    {"No such image", "is the image's name and tag right?"},
-    {"image not known", "is the image's name and tag right?"},
+    {"code: 404", "check the image's name and tag"},
+    {"Not Found", "check the image's name and tag"},
+    {"No such image", "check the image's name and tag"},
+    {"image not known", "check the image's name and tag"},
     {"No space left",
-     "make room, or set MEGATRON_IMAGE_CACHE or ENROOT_TEMP_PATH to another place"},
-    {"Disk quota exceeded", "make room, or set MEGATRON_IMAGE_CACHE to another place"},
-    {"/dev/fuse", "the administrator must make /dev/fuse usable for all (chmod 0666)"},
-    {"fuse: failed to open", "the administrator must make /dev/fuse usable for all (chmod 0666)"},
+     "free some space, or set MEGATRON_IMAGE_CACHE or ENROOT_TEMP_PATH to another directory"},
+    {"Disk quota exceeded", "free some space, or set MEGATRON_IMAGE_CACHE to another directory"},
+    {"/dev/fuse", "the administrator must let users open /dev/fuse (chmod 0666)"},
+    {"fuse: failed to open", "the administrator must let users open /dev/fuse (chmod 0666)"},
     {"squashfuse", "install squashfuse on the compute nodes"},
     {"fuse-overlayfs", "install fuse-overlayfs on the compute nodes"},
-    {"unshare", "user namespaces are off here: see sysctl user.max_user_namespaces"},
+    {"unshare", "user namespaces are disabled; see sysctl user.max_user_namespaces"},
     {"failed to create user namespace",
-     "user namespaces are off here: see sysctl user.max_user_namespaces"},
+     "user namespaces are disabled; see sysctl user.max_user_namespaces"},
     {"failed to set capabilities",
-     "ordinary users import with the capabilities that Enroot's package enroot+caps gives its "
-     "programs; install it"},
-    {ENROOT_LOCKED, "too many nodes start this container at once, or one of them hangs; give nodes "
-                    "an ENROOT_DATA_PATH of their own"},
+     "install the package enroot+caps: its programs have the capabilities that users need to "
+     "import images"},
+    {LOCKED, "too many nodes start this container at once, or one of them hangs; set "
+             "ENROOT_DATA_PATH to a node-local directory"},
     {"Command not found", "install the missing program on this node"},
 };
 
@@ -169,7 +173,7 @@ static const char *find_remedy(const char *errors)
     return NULL;
 }
 
-/* A registry that refuses a user makes Enroot end without a word. */
+/* If a registry denies access, Enroot exits without a message. */
 static int was_refused(const char *errors)
 {
     const char *asked = strstr(errors, "Authenticating with user");
@@ -185,19 +189,20 @@ int enroot_explain(const char *what, int status, const char *errors, struct erro
 
     process_complaint(errors, line, sizeof(line));
     if (!remedy && status == 1 && was_refused(errors)) {
-        snprintf(line, sizeof(line), "the registry refused the user");
+        snprintf(line, sizeof(line), "the registry denied access");
         remedy = CREDENTIALS;
     }
     if (status > 128 && status < 160)
-        return error_set(err, "%s was ended by signal %d", what, status - 128);
+        return error_set(err, "%s was killed by signal %d", what, status - 128);
     /* Enroot passes curl's exit codes through. */
     if (!remedy && status == 6)
-        remedy = "is the registry's name right, and the network up?";
+        remedy = "check the registry's name and the network";
     if (!remedy && status == 7)
-        remedy = "is the registry running, and its name right?";
+        remedy = "check that the registry is running and its name is correct";
     if (!remedy && (status == 35 || status == 60))
         remedy = "the TLS connection to the registry failed; for a plain HTTP registry set "
                  "ENROOT_ALLOW_HTTP=yes";
-    return error_set(err, "%s failed (exit code %d)%s%s%s%s", what, status, line[0] ? ": " : "",
-                     line, remedy ? "; " : "", remedy ? remedy : "");
+    return error_set_code(err, strstr(errors, LOCKED) ? ERROR_BUSY : ERROR_FAILURE,
+                          "%s failed (exit code %d)%s%s%s%s", what, status, line[0] ? ": " : "",
+                          line, remedy ? "; " : "", remedy ? remedy : "");
 }

@@ -1,5 +1,5 @@
-/* What a container's holder says on standard output. An entry point may have written there before:
- * the record is looked for in the stream. */
+/* What a container's holder prints on standard output. An entry point may have written there
+ * before: the record is looked for in the stream. */
 #ifndef MEGATRON_HOLDER_H
 #define MEGATRON_HOLDER_H
 

@@ -27,7 +27,7 @@ static int check_namespaces(struct error *err)
     small_file_read("/proc/sys/user/max_user_namespaces", most, sizeof(most));
     most[strcspn(most, "\n")] = '\0';
     return error_set(err,
-                     "no user namespaces here: %s; the administrator must allow them (sysctl "
+                     "cannot create user namespaces: %s; the administrator must allow them (sysctl "
                      "user.max_user_namespaces is %s; see also kernel.unprivileged_userns_clone "
                      "and kernel.apparmor_restrict_unprivileged_userns)",
                      strerror(WEXITSTATUS(status)), most);
@@ -44,8 +44,9 @@ static int check_fuse(const char *path, const char *fuse, struct error *err)
     fd = open(fuse, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return error_set_errno(err, errno,
-                               "cannot open %.100s, which starting images needs; the administrator "
-                               "must load the module fuse and make it usable for all (chmod 0666)",
+                               "cannot open %.100s, which is needed to start images; the "
+                               "administrator must load the module fuse and let users open the "
+                               "device (chmod 0666)",
                                fuse);
     close(fd);
     return 0;

@@ -139,8 +139,8 @@ static int enter_workdir(const char *holders, int entrypoint, const char *workdi
         workdir = image_dir;
     }
     if (chdir(workdir) < 0)
-        return error_set_errno(err, errno,
-                               "the directory %.300s cannot be entered in the container", workdir);
+        return error_set_errno(err, errno, "cannot change to the directory %.300s in the container",
+                               workdir);
     return 0;
 }
 

@@ -44,7 +44,7 @@ static int check_path(const char *what, const char *name, char *path, struct err
         return error_set(err, "%s: the %s \"%.200s\" is not an absolute path", what, name, path);
     for (const char *c = path; *c; c++)
         if (iscntrl((unsigned char)*c))
-            return error_set(err, "%s: the %s holds a control character", what, name);
+            return error_set(err, "%s: the %s contains a control character", what, name);
     while (length > 1 && path[length - 1] == '/')
         path[--length] = '\0';
     return 0;
@@ -107,7 +107,7 @@ static char *complete_flags(const char *what, const char *given, struct error *e
         used += length;
         flags[used] = '\0';
         if (given[length] == '+' && given[length + 1] == '\0') {
-            error_set(err, "%s: no mount flag behind the last +", what);
+            error_set(err, "%s: no mount flag after the last +", what);
             return NULL;
         }
         given += length + (given[length] == '+');
@@ -126,14 +126,14 @@ static int add_mount(const char *what, struct container_mounts *mounts, char *fi
         return -1;
     tidy_path(target);
     if (has_parent(target))
-        return error_set(err, "%s: the target %.200s must not hold ..", what, target);
+        return error_set(err, "%s: the target %.200s must not contain ..", what, target);
     if (strcmp(target, "/") == 0)
-        return error_set(err, "%s: nothing can be mounted over / of the image", what);
+        return error_set(err, "%s: cannot mount over / of the image", what);
     for (size_t i = 0; i < mounts->count; i++)
         if (strcmp(mounts->items[i].target, target) == 0)
             return error_set(err, "%s: the target %.200s is given twice", what, target);
     if (count > 2 && !fields[2][0])
-        return error_set(err, "%s: no mount flags behind %.200s:", what, target);
+        return error_set(err, "%s: no mount flags after %.200s:", what, target);
     mount->flags = complete_flags(what, count > 2 ? fields[2] : "", err);
     if (!mount->flags)
         return -1;

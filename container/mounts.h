@@ -26,11 +26,11 @@ int mounts_parse(const char *what, const char *text, struct container_mounts *mo
 int mounts_check_sources(const char *what, const struct container_mounts *mounts,
                          struct error *err);
 
-/* One mount as a line of fstab(5), spaces and backslashes escaped. Returns 0, or -1 where it does
+/* One mount as a line of fstab(5), spaces and backslashes escaped. Returns 0, or -1 if it does
  * not fit into 'size' bytes. */
 int mount_format(const struct container_mount *mount, char *buffer, size_t size);
 
-/* Add one mount, with flags as mount(8) has them; copy all of 'from' behind those of 'mounts'.
+/* Add one mount, with flags of mount(8); append all mounts of 'from' to 'mounts'.
  * Returns 0, or -1 if out of memory or room. */
 int mounts_add(struct container_mounts *mounts, const char *source, const char *target,
                const char *flags);

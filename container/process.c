@@ -1,10 +1,12 @@
 #include "process.h"
+#include "clock.h"
 #include "files.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,12 +18,16 @@ enum { TICK_MS = 200, NEAR_END_MS = 2, GRACE_SECONDS = 5, STOP_SECONDS = 1 };
 
 struct child {
     pid_t pid;
-    int output, errors; /* pipes; -1 when at their end */
+    int output, errors; /* pipes; -1 at their end */
     size_t output_used, errors_used;
+    char line[2048]; /* of standard error, not complete yet */
+    size_t line_used;
 };
 
 int process_find(const char *name, const char *path, char *full, size_t size)
 {
+    if (strchr(name, '/'))
+        return snprintf(full, size, "%s", name) < (int)size && access(full, X_OK) == 0 ? 0 : -1;
     while (path && *path) {
         size_t length = strcspn(path, ":");
         int written = snprintf(full, size, "%.*s/%s", (int)length, path, name);
@@ -43,7 +49,7 @@ static void run_program(const struct process_request *request, const char *progr
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0)
         _exit(126);
-    /* Descriptors of the task (PMI, pipes of Slurm) are not for the program. */
+    /* The program must not inherit descriptors of the task (PMI, Slurm's pipes). */
     close_range(3, ~0U, 0);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -56,14 +62,14 @@ static void run_program(const struct process_request *request, const char *progr
     _exit(127);
 }
 
-/* End with the program's code: has_ended makes the same of it. */
+/* Exit with the program's code, as has_ended computes it. */
 static void end_as(int status)
 {
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
-/* In the child, which leads the session: wait for the program, and when the caller is killed take
- * the process group along. What programs start of their own (downloads, mksquashfs) would go on. */
+/* In the child, which leads the session: wait for the program, and if the caller is killed end the
+ * process group. Otherwise what the program has started (downloads, mksquashfs) would continue. */
 static void guard(const struct process_request *request, const char *program, pid_t parent,
                   int output, int errors)
 {
@@ -86,7 +92,7 @@ static void guard(const struct process_request *request, const char *program, pi
     child = fork();
     if (child == 0)
         run_program(request, program, output, errors);
-    /* Who is asked to end is the program, or the caller, whose name this process has. */
+    /* Signals are meant for the program or for the caller, whose name this process has. */
     signal(SIGTERM, SIG_IGN);
     signal(SIGINT, SIG_IGN);
     close_range(0, ~0U, 0);
@@ -94,7 +100,7 @@ static void guard(const struct process_request *request, const char *program, pi
         _exit(126);
     while (getppid() == parent) {
         sigwaitinfo(&awaited, NULL);
-        /* Where the caller was killed as well, what the program left running has to go. */
+        /* If the caller was killed as well, what the program left running must end too. */
         if (waitpid(child, &status, WNOHANG) == child && getppid() == parent)
             end_as(status);
     }
@@ -129,7 +135,7 @@ static int start(const struct process_request *request, const char *program, str
     return 0;
 }
 
-/* Keep the first of standard output. */
+/* Keep the beginning of standard output. */
 static void read_output(struct child *child, struct process_result *result)
 {
     char waste[1024];
@@ -145,8 +151,26 @@ static void read_output(struct child *child, struct process_result *result)
     }
 }
 
-/* Keep the last of standard error. */
-static void read_errors(struct child *child, struct process_result *result)
+/* Hand complete lines to the caller. What is longer than the buffer counts as a line. */
+static void split_lines(const struct process_request *request, struct child *child,
+                        const char *text, size_t count)
+{
+    for (size_t i = 0; request->line && i < count; i++) {
+        bool ends = text[i] == '\n' || text[i] == '\r';
+
+        if (!ends)
+            child->line[child->line_used++] = text[i];
+        if (child->line_used == 0 || (!ends && child->line_used < sizeof(child->line) - 1))
+            continue;
+        child->line[child->line_used] = '\0';
+        child->line_used = 0;
+        request->line(request->argument, child->line);
+    }
+}
+
+/* Keep the end of standard error. */
+static void read_errors(const struct process_request *request, struct child *child,
+                        struct process_result *result)
 {
     size_t size = sizeof(result->errors) - 1;
     ssize_t got;
@@ -156,15 +180,19 @@ static void read_errors(struct child *child, struct process_result *result)
         child->errors_used -= size / 2;
     }
     got = read(child->errors, result->errors + child->errors_used, size - child->errors_used);
-    if (got > 0)
+    if (got > 0) {
+        split_lines(request, child, result->errors + child->errors_used, (size_t)got);
         child->errors_used += (size_t)got;
+    }
     if (got == 0 || (got < 0 && errno != EINTR)) {
+        split_lines(request, child, "\n", 1);
         close(child->errors);
         child->errors = -1;
     }
 }
 
-static void drain(struct child *child, struct process_result *result, int milliseconds)
+static void drain(const struct process_request *request, struct child *child,
+                  struct process_result *result, int milliseconds)
 {
     struct pollfd ready[2] = {{.fd = child->output, .events = POLLIN},
                               {.fd = child->errors, .events = POLLIN}};
@@ -174,7 +202,7 @@ static void drain(struct child *child, struct process_result *result, int millis
     if (ready[0].revents)
         read_output(child, result);
     if (ready[1].revents)
-        read_errors(child, result);
+        read_errors(request, child, result);
 }
 
 /* Has the child ended? Reads its status without waiting. */
@@ -195,16 +223,18 @@ static int has_ended(struct child *child, struct process_result *result)
 static void watch(const struct process_request *request, struct child *child,
                   struct process_result *result)
 {
-    double begin = seconds_now(), ticked = begin, asked_to_end = 0;
+    double begin = clock_now(), ticked = begin, asked_to_end = 0;
+    double stop_grace = request->stop_grace > 0 ? request->stop_grace : STOP_SECONDS;
 
     while (!has_ended(child, result)) {
-        double time = seconds_now();
+        double time = clock_now();
 
-        /* Without pipes to listen to, the end is near: look often. */
-        drain(child, result, child->output < 0 && child->errors < 0 ? NEAR_END_MS : TICK_MS);
+        /* Both pipes are closed: the end is near, so poll often. */
+        drain(request, child, result,
+              child->output < 0 && child->errors < 0 ? NEAR_END_MS : TICK_MS);
         if (asked_to_end > 0) {
-            /* Who is stopped may be killed soon, and has things of its own to undo. */
-            if (time - asked_to_end > (is_stopped(request->stop) ? STOP_SECONDS : GRACE_SECONDS))
+            /* A process that is stopped may be killed soon, and has work of its own to undo. */
+            if (time - asked_to_end > (is_stopped(request->stop) ? stop_grace : GRACE_SECONDS))
                 kill(-child->pid, SIGKILL);
             continue;
         }
@@ -230,24 +260,24 @@ int process_run(const struct process_request *request, struct process_result *re
 
     memset(result, 0, sizeof(*result));
     if (process_find(request->argv[0], request->path, program, sizeof(program)) < 0)
-        return error_set(err, "the program %s was not found in %.300s", request->argv[0],
+        return error_set(err, "cannot find the program %s in %.300s", request->argv[0],
                          request->path ? request->path : "(no PATH)");
     if (start(request, program, &child, err) < 0)
         return -1;
     watch(request, &child, result);
-    /* What is left in the pipes; a grandchild that holds them open is not waited for. */
+    /* Read what is left in the pipes, but do not wait for a grandchild that holds them open. */
     for (int i = 0; i < 64 && (child.output >= 0 || child.errors >= 0); i++)
-        drain(&child, result, 10);
+        drain(request, &child, result, 10);
     if (child.output >= 0)
         close(child.output);
     if (child.errors >= 0)
         close(child.errors);
-    /* Nothing of the session outlives its leader. */
+    /* Nothing in the session outlives its leader. */
     kill(-child.pid, SIGKILL);
     return 0;
 }
 
-/* A line of what a program complained of, without its mark. */
+/* A line of a program's error output, without its mark. */
 struct complaint {
     const char *text;
     int length;
@@ -280,7 +310,7 @@ void process_complaint(const char *errors, char *line, size_t size)
             plain = now;
         at += length + (at[length] != '\0');
     }
-    /* What a hook said before it failed is its reason more often than not. */
+    /* What a hook printed before it failed is usually the reason. */
     if (error.length == 0 && hook.length > 0)
         snprintf(line, size, "%.*s%s%.*s", hook.length, hook.text, cause.length ? ": " : "",
                  cause.length, cause.text);

@@ -1,4 +1,4 @@
-/* Run a program to its end, with a deadline, and keep what it said. No shell. */
+/* Run a program to its end, with a deadline, and keep its output. No shell. */
 #ifndef MEGATRON_PROCESS_H
 #define MEGATRON_PROCESS_H
 
@@ -7,37 +7,40 @@
 #include "stop.h"
 
 struct process_request {
-    const char *const *argv;        /* argv[0] is looked up in 'path' */
-    const char *const *environment; /* NULL-terminated; NULL: this process's own */
+    const char *const *argv;        /* argv[0] is a path, or a name that is looked up in 'path' */
+    const char *const *environment; /* NULL-terminated; NULL: that of this process */
     const char *path;               /* directories, separated by colons */
     double timeout;                 /* seconds; 0: none */
-    /* Called about once a second while the program runs; NULL: not at all. A value other than 0
-     * ends the program. */
+    /* Called about once a second while the program runs; may be NULL. A value other than 0 ends
+     * the program. */
     int (*tick)(void *argument, double elapsed);
+    /* Called with each line of standard error as it arrives; may be NULL. */
+    void (*line)(void *argument, const char *line);
     void *argument;
-    const stop_flag *stop; /* ends the program when it is set, as by a signal; may be NULL */
+    const stop_flag *stop; /* ends the program once it is set, as by a signal; may be NULL */
+    double stop_grace;     /* seconds between SIGTERM and SIGKILL after a stop; 0: one */
 };
 
 struct process_result {
     int status;        /* exit code, or 128 + the signal that ended it */
     int timed_out;     /* it ran past the timeout, or tick() ended it */
-    char output[4096]; /* the first of standard output */
-    char errors[4096]; /* the last of standard error */
+    char output[4096]; /* the beginning of standard output */
+    char errors[4096]; /* the end of standard error */
 };
 
-/* Run 'request' in a session of its own; on a timeout, and when the calling process is killed, its
- * process group gets SIGTERM, then SIGKILL. Returns 0 where the program was started (see 'result'
- * for how it ended), -1 where it could not be. */
+/* Run 'request' in a new session. On a timeout, and if the calling process is killed, the process
+ * group gets SIGTERM, then SIGKILL. Returns 0 if the program was started (see 'result' for how it
+ * ended), -1 if it could not be. */
 int process_run(const struct process_request *request, struct process_result *result,
                 struct error *err);
 
-/* Find 'name' in the directories of 'path'. Returns 0 and the full name, or -1 where no directory
- * has an executable file of that name. */
+/* Find 'name' in the directories of 'path'; a name with a slash is a path already. Returns 0 and
+ * the full name, or -1 if there is no such executable file. */
 int process_find(const char *name, const char *path, char *full, size_t size);
 
-/* The line of 'errors' that says best what went wrong: Enroot's last "[ERROR] ..." without the
- * mark, else the last line that is not empty or tells of progress ("[INFO] ..."). That a hook
- * failed counts less than what the hook said. */
+/* The line of 'errors' that best explains a failure: the last "[ERROR] ..." of Enroot without the
+ * mark, else the last line that is neither empty nor progress ("[INFO] ..."). What a hook printed
+ * ranks above the line that says that the hook failed. */
 void process_complaint(const char *errors, char *line, size_t size);
 
 #endif

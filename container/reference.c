@@ -42,11 +42,11 @@ static int check_characters(const char *what, const char *text, struct error *er
         if (strchr("'\"`$\\", *c))
             return error_set(
                 err,
-                "%s: the character %c in an image's name is not supported, since Enroot would "
+                "%s: the character %c in the name of an image is not supported, since Enroot would "
                 "evaluate it%s",
                 what, *c, strstr(text, "://") ? "" : "; rename the file or make a link");
         if (iscntrl((unsigned char)*c))
-            return error_set(err, "%s: an image's name holds a control character", what);
+            return error_set(err, "%s: the name of the image contains a control character", what);
     }
     return 0;
 }
@@ -83,16 +83,16 @@ static int parse_registry(const char *what, const char *rest, struct image_refer
 
     for (const char *c = rest; *c; c++)
         if (isspace((unsigned char)*c))
-            return error_set(err, "%s=%.200s: a registry reference holds no spaces", what,
+            return error_set(err, "%s=%.200s: a registry reference must not contain spaces", what,
                              reference->text);
     if (rest[0] == '\0' || rest[0] == '/')
-        return error_set(err, "%s=%.200s names no image; write docker://[REGISTRY#]IMAGE[:TAG]",
+        return error_set(err, "%s=%.200s has no image name; write docker://[REGISTRY#]IMAGE[:TAG]",
                          what, reference->text);
     if (!at)
         return 0;
     length = parse_digest(at + 1, reference->pinned);
     if (length < 0 || at[1 + length] != '\0')
-        return error_set(err, "%s=%.200s: a digest is @sha256: and 64 hex digits", what,
+        return error_set(err, "%s=%.200s: a digest has the form @sha256:<64 hex digits>", what,
                          reference->text);
     return 0;
 }
@@ -104,7 +104,7 @@ int image_reference_parse(const char *what, const char *text, struct image_refer
     if (text[0] == '\0')
         return error_set(err, "%s needs an image: docker://IMAGE[:TAG] or /path/image.sqsh", what);
     if (strlen(text) >= sizeof(reference->text))
-        return error_set(err, "%s: an image's name of over %zu characters", what,
+        return error_set(err, "%s: the name of the image is longer than %zu characters", what,
                          sizeof(reference->text) - 1);
     if (check_characters(what, text, err) < 0)
         return -1;

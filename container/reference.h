@@ -22,7 +22,7 @@ int image_reference_parse(const char *what, const char *text, struct image_refer
                           struct error *err);
 
 /* The name that Enroot and uname(1) have for an architecture, which may be written as registries
- * do: "aarch64" for "arm64". NULL where Enroot knows none of that name. */
+ * do: "aarch64" for "arm64". NULL if Enroot does not know the name. */
 const char *image_architecture(const char *text);
 
 /* Turn what `enroot digest` or a daemon's image id prints ("sha256:<64 hex digits>", white space

@@ -82,13 +82,13 @@ int scratch_create(struct scratch *scratch, const char *parent, struct error *er
         (int)sizeof(draft))
         return error_set(err, "the path %.100s... is too long", parent);
     if (!mkdtemp(draft))
-        return error_set_errno(err, errno, "cannot make a directory in %.300s", parent);
+        return error_set_errno(err, errno, "cannot create a directory in %.300s", parent);
     number = draft + strlen(draft) - 6;
     scratch->alive = lock_file(draft);
     if (scratch->alive >= 0)
         snprintf(scratch->path, sizeof(scratch->path), "%s/%s%s", parent, prefix, number);
     if (scratch->alive < 0 || rename(draft, scratch->path) < 0) {
-        error_set_errno(err, errno, "cannot make a directory in %.300s", parent);
+        error_set_errno(err, errno, "cannot create a directory in %.300s", parent);
         snprintf(scratch->path, sizeof(scratch->path), "%s", draft);
         scratch_destroy(scratch);
         return -1;

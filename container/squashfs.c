@@ -1,12 +1,16 @@
 #include "squashfs.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Places in the superblock, all little-endian. */
+/* Offsets in the superblock; all numbers are little-endian. */
 enum { SUPERBLOCK = 96, AT_MAJOR = 28, AT_MINOR = 30, AT_BYTES_USED = 40 };
 
 static uint64_t little_endian(const unsigned char *bytes, int count)
@@ -34,7 +38,7 @@ int squashfs_check(int fd, const char *path, int64_t *size, struct error *err)
         return error_set_errno(err, errno, "cannot read %.300s", path);
     if (got < SUPERBLOCK || memcmp(block, "hsqs", 4) != 0)
         return error_set(
-            err, "%.300s is not a squashfs image; make one with `megatron image import`", path);
+            err, "%.300s is not a squashfs image; create one with `megatron image import`", path);
     if (little_endian(block + AT_MAJOR, 2) != 4 || little_endian(block + AT_MINOR, 2) != 0)
         return error_set(err, "%.300s is squashfs %d.%d; only 4.0 is supported", path,
                          (int)little_endian(block + AT_MAJOR, 2),
@@ -47,4 +51,27 @@ int squashfs_check(int fd, const char *path, int64_t *size, struct error *err)
     if (size)
         *size = info.st_size;
     return 0;
+}
+
+int squashfs_find(const char *name, char *path, size_t size, struct error *err)
+{
+    char resolved[PATH_MAX];
+    int fd, rc;
+
+    if (!realpath(name, resolved))
+        return error_set_errno(err, errno, "cannot open %.300s", name);
+    for (const char *c = resolved; *c; c++)
+        if (strchr("'\"`$\\\n", *c))
+            return error_set(err,
+                             "the path %.300s contains a character that Enroot would evaluate; "
+                             "rename the file",
+                             resolved);
+    fd = open(resolved, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot open %.300s", resolved);
+    rc = squashfs_check(fd, resolved, NULL, err);
+    close(fd);
+    if (rc == 0 && snprintf(path, size, "%s", resolved) >= (int)size)
+        rc = error_set(err, "the path %.100s... is too long", resolved);
+    return rc;
 }

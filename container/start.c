@@ -1,4 +1,5 @@
 #include "start.h"
+#include "clock.h"
 #include "enroot.h"
 #include "files.h"
 #include "holder.h"
@@ -54,7 +55,7 @@ static int write_mounts(FILE *file, const char *holder, const struct container_m
         const struct container_mount *mount = i == 0 ? &own : &mounts->items[i - 1];
 
         if (mount_format(mount, line, sizeof(line)) < 0)
-            return error_set(err, "the mount of %.200s is too long", mount->source);
+            return error_set(err, "the mount of %.200s has too long a line", mount->source);
         fprintf(file, "%s\n", line);
     }
     fprintf(file, "MEGATRON_END\n}\n");
@@ -68,7 +69,7 @@ static int write_settings(FILE *file, const struct container_request *request, s
         fprintf(file, "SHELL=%s\n", HOLDER_PATH);
     for (size_t i = 0; request->settings && request->settings[i]; i++) {
         if (strchr(request->settings[i], '\n'))
-            return error_set(err, "the value of %.*s holds a newline",
+            return error_set(err, "the value of %.*s contains a newline",
                              (int)strcspn(request->settings[i], "="), request->settings[i]);
         fprintf(file, "%s\n", request->settings[i]);
     }
@@ -154,7 +155,7 @@ static int wait_ready(int ready, const struct container_request *request, pid_t 
 {
     struct pollfd poller = {.fd = ready, .events = POLLIN};
     const int look = 200; /* milliseconds */
-    double begun = seconds_now();
+    double begun = clock_now();
     struct stream stream = {.used = 0};
     int number = 0;
 
@@ -165,7 +166,7 @@ static int wait_ready(int ready, const struct container_request *request, pid_t 
             number = read_record(ready, &stream);
         else if (got < 0 && errno != EINTR)
             return 0;
-        if (number == 0 && (is_stopped(request->stop) || seconds_now() - begun > request->timeout))
+        if (number == 0 && (is_stopped(request->stop) || clock_now() - begun > request->timeout))
             return 0;
     }
     *holder = number;
@@ -190,10 +191,12 @@ static int explain_log(const struct container_request *request, int log, int ans
                          request->image, request->timeout);
     snprintf(what, sizeof(what), "start of %.300s", request->image);
     enroot_explain(what, 1, text, &said);
-    return error_set(err, "%.900s%s", said.text,
-                     request->entrypoint ? "; its entry point must end by executing its arguments, "
-                                           "as exec \"$@\" does: else leave it out"
-                                         : "");
+    return error_set_code(err, said.code, "%.900s%s", said.text,
+                          request->entrypoint
+                              ? "; the image's entry point must execute its arguments "
+                                "(exec \"$@\"); if it does not, omit "
+                                "--megatron-entrypoint"
+                              : "");
 }
 
 static int launch_and_wait(const struct container_request *request, struct launch *launch,

@@ -13,7 +13,7 @@ struct container_request {
     const struct container_mounts *mounts; /* may be NULL */
     const char *const *settings; /* "NAME=value" for hooks and the entry point; NULL at the end */
     const char *const *environment; /* what Enroot itself sees */
-    const char *path;               /* where enroot is looked for */
+    const char *path;               /* directories with enroot */
     const char *temporary;          /* node-local directory for files needed while it starts */
     int writable, remap_root, mount_home;
     int entrypoint;        /* run the image's entry point (needs a shell in the image) */
@@ -21,9 +21,9 @@ struct container_request {
     const stop_flag *stop; /* may be NULL */
 };
 
-/* Start the container. It lives until the write end of the pipe behind 'lifetime' (its read end) is
- * closed by all who have it, and is no child of the caller. '*holder' gets the process whose
- * namespaces, environment and working directory are the container's. Returns 0 or -1. */
+/* Start the container. It lives until every process has closed the write end of the pipe whose read
+ * end is 'lifetime', and is not a child of the caller. '*holder' gets the process whose namespaces,
+ * environment and working directory are the container's. Returns 0 or -1. */
 int container_start(const struct container_request *request, int lifetime, pid_t *holder,
                     struct error *err);
 
@@ -34,7 +34,7 @@ int container_environment(pid_t holder,
                           void *argument, struct error *err);
 
 /* Move this (single-threaded) process into the container: namespaces and working directory
- * 'workdir', or where it is NULL the image's own. '*entered' tells, also after a failure, whether
+ * 'workdir', or, if that is NULL, the image's own. '*entered' tells, also after a failure, whether
  * files are the container's by now. Returns 0 or -1. */
 int container_join(pid_t holder, int entrypoint, const char *workdir, int *entered,
                    struct error *err);

@@ -1,94 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "checksum.h"
 
-#include <string.h>
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
 
-enum { STRIPE = 32 };
+/* Compiled in: the plugin and the modules need no library more at run time. */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
-/* Odd constants with about as many ones as zeros. */
-#define MIX_A 0x9AE16A3B2F90404FULL
-#define MIX_B 0xC949C7DEFEB8A6D5ULL
+static_assert(sizeof(XXH3_state_t) <= sizeof(struct checksum), "the state must fit");
+static_assert(_Alignof(XXH3_state_t) <= _Alignof(struct checksum), "and be aligned");
 
-static uint64_t load(const unsigned char *bytes)
+static XXH3_state_t *state_of(struct checksum *sum)
 {
-    uint64_t word;
-
-    memcpy(&word, bytes, sizeof(word));
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    word = __builtin_bswap64(word);
-#endif
-    return word;
-}
-
-/* Both steps can be undone, so two states that differ stay different. */
-static uint64_t mix(uint64_t lane, uint64_t word)
-{
-    lane = (lane ^ word) * MIX_A;
-    return lane ^ lane >> 32;
-}
-
-static const unsigned char *add_stripes(struct checksum *sum, const unsigned char *at,
-                                        size_t stripes)
-{
-    uint64_t a = sum->lanes[0], b = sum->lanes[1], c = sum->lanes[2], d = sum->lanes[3];
-
-    for (; stripes > 0; stripes--, at += STRIPE) {
-        a = mix(a, load(at));
-        b = mix(b, load(at + 8));
-        c = mix(c, load(at + 16));
-        d = mix(d, load(at + 24));
-    }
-    sum->lanes[0] = a, sum->lanes[1] = b, sum->lanes[2] = c, sum->lanes[3] = d;
-    return at;
+    return (XXH3_state_t *)(void *)sum;
 }
 
 void checksum_begin(struct checksum *sum)
 {
-    memset(sum, 0, sizeof(*sum));
-    for (uint64_t i = 0; i < 4; i++)
-        sum->lanes[i] = (i + 1) * MIX_B;
+    XXH3_INITSTATE(state_of(sum));
+    XXH3_64bits_reset(state_of(sum));
 }
 
 void checksum_add(struct checksum *sum, const void *bytes, size_t count)
 {
-    const unsigned char *at = bytes;
-
-    sum->length += count;
-    if (sum->rest_size > 0) {
-        size_t take = STRIPE - sum->rest_size;
-
-        if (take > count)
-            take = count;
-        memcpy(sum->rest + sum->rest_size, at, take);
-        sum->rest_size += take;
-        at += take;
-        count -= take;
-        if (sum->rest_size < STRIPE)
-            return;
-        add_stripes(sum, sum->rest, 1);
-        sum->rest_size = 0;
-    }
-    at = add_stripes(sum, at, count / STRIPE);
-    sum->rest_size = count % STRIPE;
-    memcpy(sum->rest, at, sum->rest_size);
+    XXH3_64bits_update(state_of(sum), bytes, count);
 }
 
 uint64_t checksum_end(struct checksum *sum)
 {
-    uint64_t result = sum->length * MIX_B;
-
-    memset(sum->rest + sum->rest_size, 0, STRIPE - sum->rest_size);
-    if (sum->rest_size > 0)
-        add_stripes(sum, sum->rest, 1);
-    for (int i = 0; i < 4; i++)
-        result = mix(result, sum->lanes[i]) * MIX_B;
-    return result ^ result >> 29;
+    return XXH3_64bits_digest(state_of(sum));
 }
 
 uint64_t checksum_of(const void *bytes, size_t count)
 {
-    struct checksum sum;
+    return XXH3_64bits(bytes, count);
+}
 
-    checksum_begin(&sum);
-    checksum_add(&sum, bytes, count);
-    return checksum_end(&sum);
+uint64_t checksum_seeded(const void *bytes, size_t count, uint64_t seed)
+{
+    return XXH3_64bits_withSeed(bytes, count, seed);
+}
+
+void checksum_name(const void *bytes, size_t count, char name[33])
+{
+    XXH128_hash_t hash = XXH3_128bits(bytes, count);
+
+    snprintf(name, 33, "%016" PRIx64 "%016" PRIx64, (uint64_t)hash.high64, (uint64_t)hash.low64);
 }

@@ -1,23 +1,29 @@
-/* A fast 64-bit checksum against damage (a flipped bit, a lost block), not against an enemy. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hashes: XXH3 from xxHash. They detect damage (a flipped bit, a lost block) and name things; they
+ * do not protect against an attacker. The same on every machine. */
 #ifndef MEGATRON_CHECKSUM_H
 #define MEGATRON_CHECKSUM_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+/* A checksum of a stream of bytes; large enough for xxHash's own state. */
 struct checksum {
-    uint64_t lanes[4];
-    uint64_t length;
-    unsigned char rest[32];
-    size_t rest_size;
+    _Alignas(64) unsigned char state[640];
 };
 
-/* The checksum of a stream of bytes does not depend on how it is cut into calls. */
+/* The result does not depend on how the stream is cut into calls. */
 void checksum_begin(struct checksum *sum);
 void checksum_add(struct checksum *sum, const void *bytes, size_t count);
 uint64_t checksum_end(struct checksum *sum);
 
-/* All three for bytes in one piece. */
+/* All three in one call. */
 uint64_t checksum_of(const void *bytes, size_t count);
+
+/* The same with a seed: another hash for each. */
+uint64_t checksum_seeded(const void *bytes, size_t count, uint64_t seed);
+
+/* 128 bits in hexadecimal, for file names that must not collide. */
+void checksum_name(const void *bytes, size_t count, char name[33]);
 
 #endif

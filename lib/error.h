@@ -11,6 +11,7 @@ extern "C" {
 enum error_code {
     ERROR_FAILURE = 0, /* anything not listed below; another attempt may succeed. Exit code 1 */
     ERROR_USAGE,       /* an option, path or input is wrong: every attempt fails. Exit code 2 */
+    ERROR_BUSY,        /* others use what is needed; trying again soon may succeed. Exit code 1 */
     ERROR_RANK,        /* a rank failed or is lost, and the text already names it. Exit code 1 */
     ERROR_NO_CACHE,    /* no directory for the index cache is writable. Exit code 1 */
 };

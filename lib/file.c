@@ -292,3 +292,16 @@ int file_is_same(const char *path, const char *other)
     return stat(path, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev &&
            a.st_ino == b.st_ino;
 }
+
+int file_error_may_pass(int number)
+{
+    static const int passing[] = {
+        EIO,          ESTALE,    ETIMEDOUT,    ENOMEM,   EMFILE,      ENFILE,    EINTR,
+        EAGAIN,       ENOSPC,    EDQUOT,       ENETDOWN, ENETUNREACH, ENETRESET, ECONNRESET,
+        ECONNREFUSED, EHOSTDOWN, EHOSTUNREACH, ENOTCONN, ENOLINK,     ESHUTDOWN, EREMOTEIO};
+
+    for (size_t i = 0; i < sizeof(passing) / sizeof(passing[0]); i++)
+        if (number == passing[i])
+            return 1;
+    return 0;
+}

@@ -84,6 +84,11 @@ int file_lock(int fd, double seconds);
 /* Do two paths lead to the same file or directory? 0 if one does not exist. */
 int file_is_same(const char *path, const char *other);
 
+/* May a call on a file that failed with errno 'number' succeed later although nobody changes
+ * anything: a file server that is down, a full disk, too many open files? A path that does not
+ * exist or must not be read stays wrong. */
+int file_error_may_pass(int number);
+
 #ifdef __cplusplus
 }
 #endif

@@ -221,12 +221,12 @@ size_t node_fabric_warnings(const struct node_fabric *fabric,
                   fabric->verbs);
     if (fabric->openable == 0)
         error_set(&sentences[count++],
-                  "RDMA devices, but no /dev/infiniband/uverbs* that may be opened: NCCL will use "
-                  "TCP; load ib_uverbs and check the device files");
+                  "RDMA devices, but no /dev/infiniband/uverbs* can be opened: NCCL will use TCP; "
+                  "load ib_uverbs and check the permissions of the device files");
     if (fabric->locked_memory < enough)
         error_set(&sentences[count++],
                   "only %" PRIu64
-                  " KiB of memory may be locked, too little for RDMA; set memlock to "
+                  " KiB of memory can be locked, too little for RDMA; set memlock to "
                   "unlimited for users and LimitMEMLOCK=infinity for slurmd",
                   fabric->locked_memory / 1024);
     return count;

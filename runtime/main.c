@@ -12,13 +12,16 @@ enum { SPEAKER_SECONDS = 2, SILENT_SECONDS = 5 };
 
 static void print_help(FILE *stream)
 {
-    fprintf(stream, "Usage: megatron COMMAND [OPTION...]\n"
-                    "Train GPT models on Slurm clusters: one process per rank, started by srun.\n\n"
-                    "Commands:\n");
+    fprintf(stream,
+            "Usage: megatron COMMAND [OPTION...]\n"
+            "Train language models on Slurm clusters, with one process per rank started by srun.\n"
+            "\n"
+            "Commands:\n");
     for (size_t i = 0; commands[i]; i++)
         fprintf(stream, "  %-14s %s\n", commands[i]->name, commands[i]->summary);
     fprintf(stream,
-            "\n`megatron COMMAND --help` lists a command's options; see also megatron(1).\n");
+            "\n"
+            "`megatron COMMAND --help` lists the options of a command; see also megatron(1).\n");
 }
 
 static int unknown_command(const char *name)
@@ -43,10 +46,10 @@ static void wake(int signal)
     (void)signal;
 }
 
-/* What is wrong on many ranks one of them says, which mpirun and `srun --kill-on-bad-exit` must not
- * kill before it has: they end all ranks with the first that fails, by SIGTERM. And it must not end
- * before the others have come so far: srun hands on the highest exit code, which is to be theirs
- * and not that of a signal. */
+/* An error that many ranks have in common is printed by one of them, and mpirun and `srun
+ * --kill-on-bad-exit` must not kill that rank before it has printed: they send SIGTERM to all ranks
+ * as soon as one fails. It must not exit before the others get here either: srun returns the
+ * highest exit code, which should be theirs and not that of a signal. */
 static void wait_for_others(int rc, int spoke)
 {
     struct sigaction action = {.sa_handler = wake};

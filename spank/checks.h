@@ -1,4 +1,4 @@
-/* Can this work? One sentence with the remedy where it cannot. */
+/* Checks of a layout against tasks, GPUs and model, with the remedy if one fails. */
 #ifndef MEGATRON_CHECKS_H
 #define MEGATRON_CHECKS_H
 
@@ -7,7 +7,7 @@
 #include "error.h"
 #include "settings.h"
 
-/* What is known of a job or step; -1 where it is not. */
+/* What is known about a job or step; -1 if unknown. */
 struct counts {
     int64_t tasks;
     int64_t nodes;
@@ -18,8 +18,8 @@ struct counts {
 enum check_status { CHECK_OK, CHECK_UNKNOWN, CHECK_FAILED };
 
 /* Run check number 'index' on resolved settings. Sets '*what' to what it is about, and
- * settings->layout.dp where the number of tasks is known. With CHECK_FAILED 'err' says what and
- * why. Returns -1 behind the last check. */
+ * settings->layout.dp if the number of tasks is known. With CHECK_FAILED, 'err' has the
+ * reason. Returns -1 after the last check. */
 int check_one(size_t index, struct settings *settings, const struct counts *counts,
               const char **what, struct error *err);
 

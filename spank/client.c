@@ -19,7 +19,7 @@
 #include "controller.h"
 #include "image.h"
 #include "note.h"
-#include "rendezvous.h"
+#include "rendezvous_port.h"
 #include "report.h"
 #include "request.h"
 #include "squashfs.h"
@@ -233,13 +233,16 @@ static void warn_image_file(const char *path)
     struct error why;
 
     if (fd < 0 && reason == ENOENT)
-        slurm_spank_log("megatron: the image %s is not on this host; the nodes must have it", path);
+        slurm_spank_log(
+            "megatron: warning: the image %s does not exist on this host; the nodes must have it",
+            path);
     else if (fd < 0)
         slurm_spank_log(
-            "megatron: the image %s cannot be read on this host: %s; the nodes will try", path,
-            strerror(reason));
+            "megatron: warning: cannot read the image %s on this host: %s; the nodes will try",
+            path, strerror(reason));
     else if (squashfs_check(fd, path, NULL, &why) < 0)
-        slurm_spank_log("megatron: on this host, %s; the nodes will refuse such a file", why.text);
+        slurm_spank_log("megatron: warning: on this host, %s; the nodes will reject such a file",
+                        why.text);
     if (fd >= 0)
         close(fd);
 }
@@ -255,11 +258,12 @@ static void warn_missing(const struct image_settings *image)
         if (access(source, F_OK) == 0)
             continue;
         if (errno == ENOENT)
-            slurm_spank_log("megatron: %s, to be mounted, is not on this host; the nodes must have "
-                            "it",
-                            source);
+            slurm_spank_log(
+                "megatron: warning: the mount source %s does not exist on this host; the "
+                "nodes must have it",
+                source);
         else
-            slurm_spank_log("megatron: %s, to be mounted, cannot be reached on this host: %s",
+            slurm_spank_log("megatron: warning: cannot access the mount source %s on this host: %s",
                             source, strerror(errno));
     }
 }
@@ -272,8 +276,8 @@ static int prepare_image(struct plugin *plugin, struct error *err)
         return 0;
     if (pyxis_has_image())
         return error_set(err,
-                         "--megatron-image and --container-image both ask for an image; use one "
-                         "of them (or --megatron-image=none)");
+                         "--megatron-image and --container-image cannot be used together; drop one "
+                         "of them (or use --megatron-image=none)");
     if (plugin->settings.check)
         return 0;
     warn_missing(image);
@@ -315,8 +319,8 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
     drop_contract();
     if (!settings_used(settings, &plugin->config)) {
         if (plugin->config.off & PART_ALL && settings_any(settings))
-            slurm_spank_log("megatron: switched off by plugstack.conf: the --megatron options "
-                            "have no effect");
+            slurm_spank_log("megatron: warning: the plugin is switched off in plugstack.conf; "
+                            "--megatron options have no effect");
         return 0;
     }
     read_request(&request, false);
@@ -388,13 +392,13 @@ static bool is_here(const struct controller_node *node)
 static int64_t choose_port(const struct plugin *plugin, uint32_t job, uint32_t step)
 {
     const char *cluster = getenv("SLURM_CLUSTER_NAME"), *restarts = getenv("SLURM_RESTART_COUNT");
-    struct rendezvous rendezvous = {
+    struct rendezvous_step rendezvous = {
         .cluster = cluster ? cluster : "",
         .job = job,
         .step = step,
         .restarts = restarts ? (uint32_t)strtoul(restarts, NULL, 10) : 0,
-        .low = plugin->config.port_low,
-        .high = plugin->config.port_high,
+        .low = plugin->config.ports.low,
+        .high = plugin->config.ports.high,
     };
 
     for (unsigned attempt = 0; attempt < PORT_ATTEMPTS; attempt++) {

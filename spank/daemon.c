@@ -51,7 +51,7 @@ static int make_directory(const char *path, struct error *err)
         return error_set_errno(err, errno, "cannot make %s", directory);
     if (lstat(directory, &status) || !S_ISDIR(status.st_mode) || status.st_uid != geteuid() ||
         status.st_mode & 022)
-        return error_set(err, "%s is not a directory of slurmd's user alone", directory);
+        return error_set(err, "other users can write to the directory %s", directory);
     return 0;
 }
 
@@ -84,7 +84,7 @@ void daemon_init(struct plugin *plugin)
     if (plugin->config.off & (PART_ALL | PART_DISCOVERY))
         return;
     if (export_topology(&plugin->config, &err))
-        slurm_error("megatron: the node's topology is not exported, each step will look for "
-                    "itself: %s",
+        slurm_error("megatron: cannot export the topology of this node, so each step discovers it: "
+                    "%s",
                     err.text);
 }

@@ -181,6 +181,6 @@ int environment_export(spank_t spank, const struct facts *facts, const struct se
     }
     set_fact(&exporter, CONTRACT_EXPORTED, exporter.exported);
     if (exporter.failed)
-        return error_set(err, "Slurm did not take the task's environment");
+        return error_set(err, "cannot set the task's environment in Slurm");
     return 0;
 }

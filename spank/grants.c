@@ -18,9 +18,12 @@ static bool is_numbers(const char *list)
     return list[0] && list[strspn(list, "0123456789,")] == '\0';
 }
 
-/* The list that names the GPUs of a task: what is in CUDA_VISIBLE_DEVICES where that has names, as
- * MIG instances do; the files that a device cgroup leaves to it, since Slurm (22.05 does) then
- * counts from 0 in its own list too; else Slurm's numbers; else the user's. */
+/* The list that names the GPUs of a task, the first that applies:
+ *
+ *     CUDA_VISIBLE_DEVICES has names (MIG instances, UUIDs)  that list
+ *     a device cgroup hides GPUs from the task               the device files that it can open,
+ * since Slurm's own list then counts from 0 Slurm names GPUs (SLURM_STEP_GPUS) Slurm's numbers
+ *     otherwise                                              CUDA_VISIBLE_DEVICES, the user's */
 static const char *gpu_list(const struct share_found *found)
 {
     if (found->visible[0] && !is_numbers(found->visible))
@@ -35,7 +38,7 @@ bool grants_has_list(const struct share_found *found)
     return gpu_list(found)[0] || found->confined;
 }
 
-/* Are the GPUs of others out of CUDA's sight, so that it counts the task's own from 0? */
+/* Are the GPUs of other tasks hidden from CUDA, so that it numbers the task's own from 0? */
 static bool others_hidden(const struct share_found *found)
 {
     return found->confined || (found->gpus[0] && strcmp(found->gpus, found->visible) != 0);
@@ -50,8 +53,8 @@ static size_t count_words(const char *list)
     return count;
 }
 
-/* Can the task open more GPUs than Slurm, or the user, chose for it? Then nothing says which ones
- * these are: its numbers may be those of files, or count what can be opened. */
+/* Can the task open more GPUs than Slurm or the user chose for it? Then its numbers are ambiguous:
+ * they may be those of device files, or positions among the files that it can open. */
 static bool is_uncertain(const struct share_found *found)
 {
     const char *wanted = found->gpus[0] ? found->gpus : found->visible;
@@ -94,8 +97,8 @@ static const struct node_gpu *gpu_by_uuid(const struct grants *grants, const cha
     return NULL;
 }
 
-/* Find a word's GPU by the driver. CUDA_VISIBLE_DEVICES without Slurm's list is the user's own, and
- * counts in PCI order. */
+/* Find the GPU that a word of the list means. CUDA_VISIBLE_DEVICES without Slurm's list is the
+ * user's, and counts in PCI order. */
 static int identify(struct grants *grants, const char *word, const struct share_found *found,
                     struct granted *granted)
 {
@@ -105,7 +108,7 @@ static int identify(struct grants *grants, const char *word, const struct share_
 
     if (!is_number(word)) {
         gpu = gpu_by_uuid(grants, word);
-        /* "MIG-<UUID of its own>" does not name the GPU; where only one is open, it is that. */
+        /* "MIG-<UUID>" does not name the GPU; if the task can open only one, it is that one. */
         if (!gpu && strncmp(word, "MIG-", 4) == 0 && found->confined && is_number(found->reach))
             gpu = gpu_by_minor(grants, atoi(found->reach));
     } else {
@@ -125,7 +128,7 @@ static int identify(struct grants *grants, const char *word, const struct share_
     return 0;
 }
 
-/* Add the GPUs of one task. Returns 0, or -1 with the word that means nothing to the driver. */
+/* Add the GPUs of one task. Returns 0, or -1 with the word that the driver does not know. */
 static int add_gpus(struct grants *grants, const struct share_found *found, char unknown[64])
 {
     char copy[SHARE_LIST], *rest = copy, *word;
@@ -158,14 +161,14 @@ static int compare_granted(const void *a, const void *b)
 
 size_t grants_count(const struct share *share, int64_t gpus_on_node)
 {
-    /* Numbers and names, counted once each: no driver is needed for that. */
+    /* Numbers and names, each counted once: this needs no driver. */
     char seen[GRANTS_MAX][48];
     size_t count = 0;
 
     for (uint32_t i = 0; i < share->tasks; i++) {
         char copy[SHARE_LIST], *rest = copy, *word;
 
-        /* A list that the user exported is no grant. */
+        /* A list that the user exported is not an allocation. */
         if (!share->task[i].found.gpus[0] && !share->task[i].found.confined)
             continue;
         strcpy(copy, gpu_list(&share->task[i].found));
@@ -181,28 +184,30 @@ size_t grants_count(const struct share *share, int64_t gpus_on_node)
     return count > 0 ? count : (size_t)(gpus_on_node > 0 ? gpus_on_node : 0);
 }
 
-/* Say why the GPUs of Slurm's list are not used. On a node without driver and GPUs, as in tests,
- * that is no news. */
+/* Warn that the GPUs in Slurm's list are not used. On a node without driver and GPUs, as in tests,
+ * that is expected. */
 static void say_unknown(const struct grants *grants, const char *word, struct place_notes *notes)
 {
     bool mig = strncmp(word, "MIG-", 4) == 0;
-    bool news = mig || grants->driver_count > 0 || grants->topology->gpu_count > 0;
+    bool unexpected = mig || grants->driver_count > 0 || grants->topology->gpu_count > 0;
 
-    place_say(news ? notes->warnings : notes->text,
-              mig ? "%s does not say on which GPU it is, and more than one can be opened: placed "
+    place_say(unexpected ? notes->warnings : notes->text,
+              mig ? "the GPU of %s is unknown, since the task can open several; tasks are placed "
                     "without GPUs\n"
-                  : "GPU %s of Slurm's list is not known to the driver: placed without GPUs\n",
+                  : "GPU %s assigned by Slurm is unknown to the NVIDIA driver; tasks are placed "
+                    "without GPUs\n",
               word);
 }
 
-/* With --gpu-bind=none Slurm names none, and all of the step's are within reach. */
+/* With --gpu-bind=none Slurm names no GPUs, and tasks can open all GPUs of the step. */
 static void grant_unnamed(struct grants *grants, int64_t gpus_on_node, struct place_notes *notes)
 {
     size_t count = grants->topology->gpu_count;
 
     if ((size_t)gpus_on_node != count || count > GRANTS_MAX) {
         place_say(count > 0 ? notes->warnings : notes->text,
-                  "Slurm does not say which %" PRId64 " GPUs the step has: placed without\n",
+                  "Slurm does not name the %" PRId64
+                  " GPUs of the step; tasks are placed without GPUs\n",
                   gpus_on_node);
         return;
     }
@@ -232,8 +237,8 @@ void grants_find(struct grants *grants, const struct topology *topology, const c
         if (bad)
             place_say(
                 notes->warnings,
-                "task %u can open the GPUs %s, and which of them the list %s means is not certain: "
-                "placed without GPUs\n",
+                "task %u can open GPUs %s, so the list %s is ambiguous; tasks are placed without "
+                "GPUs\n",
                 i, found->reach, found->gpus[0] ? found->gpus : found->visible);
         else if ((bad = add_gpus(grants, found, unknown) != 0))
             say_unknown(grants, unknown, notes);
@@ -274,45 +279,87 @@ size_t grants_of_task(struct grants *grants, const struct share_found *found, si
     return count;
 }
 
-/* Slurm writes numbers of device files, or counts from 0 where a cgroup hides the others; the
- * driver's numbers are neither where files are not in PCI order. */
+/* --- CUDA_VISIBLE_DEVICES -------------------------------------------------------------------- */
+
+/* Slurm's numbers in CUDA_VISIBLE_DEVICES are those of device files, or positions if a cgroup hides
+ * the other GPUs. CUDA, with CUDA_DEVICE_ORDER=PCI_BUS_ID, counts the GPUs that it can open in PCI
+ * order. What to write so that CUDA sees the task's GPUs depends on four facts. */
+enum visible { KEEP, POSITIONS, PCI_NUMBERS, UUIDS };
+
+static const struct {
+    enum { NO, YES, ANY } numbers, hidden, in_order, from_zero;
+    enum visible visible;
+} visible_table[] = {
+    /* has numbers  others hidden  PCI order  is 0,1,... */
+    {NO, ANY, ANY, ANY, KEEP},        /* names are unambiguous already */
+    {YES, YES, ANY, ANY, POSITIONS},  /* CUDA numbers what is left from 0 */
+    {YES, NO, YES, ANY, PCI_NUMBERS}, /* both orders agree */
+    {YES, NO, NO, NO, PCI_NUMBERS},   /* device files are not in PCI order: translate */
+    {YES, NO, NO, YES, UUIDS},        /* file numbers or positions? UUIDs leave no doubt */
+};
+
+static bool matches(int expected, bool fact)
+{
+    return expected == ANY || (expected == YES) == fact;
+}
+
+static bool counts_from_zero(const char *list, size_t count)
+{
+    char zero[SHARE_LIST] = "";
+
+    for (size_t i = 0; i < count; i++)
+        share_list_add(zero, "%zu", i);
+    return strcmp(zero, list) == 0;
+}
+
+static enum visible choose_visible(const struct grants *grants, const struct share_found *found,
+                                   const size_t *positions, size_t count)
+{
+    bool numbers = is_numbers(found->visible), hidden = others_hidden(found), in_order = true;
+    bool from_zero = counts_from_zero(found->visible, count);
+    size_t row = 0;
+
+    for (size_t i = 0; i < count; i++)
+        in_order &=
+            topology_gpu_index(grants->topology, &grants->grants[positions[i]].pci) == (int)i;
+    while (!matches(visible_table[row].numbers, numbers) ||
+           !matches(visible_table[row].hidden, hidden) ||
+           !matches(visible_table[row].in_order, in_order) ||
+           !matches(visible_table[row].from_zero, from_zero))
+        row++;
+    return visible_table[row].visible;
+}
+
+/* Nothing if the driver does not know all of them. */
+static void list_uuids(const struct grants *grants, const size_t *positions, size_t count,
+                       char visible[SHARE_LIST])
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct node_gpu *gpu = gpu_by_minor(grants, grants->granted[positions[i]].slurm);
+
+        if (!gpu || !gpu->uuid[0]) {
+            visible[0] = '\0';
+            return;
+        }
+        share_list_add(visible, "%s", gpu->uuid);
+    }
+}
+
 void grants_visible(const struct grants *grants, const struct share_found *found,
                     const size_t *positions, size_t count, char visible[SHARE_LIST])
 {
-    bool hidden = others_hidden(found);
-    bool plain = true;
+    enum visible choice = choose_visible(grants, found, positions, count);
 
     visible[0] = '\0';
-    if (!is_numbers(found->visible))
+    if (choice == UUIDS)
+        list_uuids(grants, positions, count, visible);
+    if (choice != POSITIONS && choice != PCI_NUMBERS)
         return;
     for (size_t i = 0; i < count; i++)
-        plain &= topology_gpu_index(grants->topology, &grants->grants[positions[i]].pci) == (int)i;
-    if (!hidden && !plain) {
-        /* Both readings are possible where the numbers are 0 to count-1: names leave no doubt. */
-        char zero[SHARE_LIST] = "";
-        bool names = true;
-
-        for (size_t i = 0; i < count; i++)
-            share_list_add(zero, "%zu", i);
-        if (strcmp(zero, found->visible) == 0) {
-            for (size_t i = 0; i < count; i++) {
-                const struct node_gpu *gpu =
-                    gpu_by_minor(grants, grants->granted[positions[i]].slurm);
-
-                names &= gpu && gpu->uuid[0];
-                if (names)
-                    share_list_add(visible, "%s", gpu->uuid);
-            }
-            if (!names)
-                visible[0] = '\0';
-            return;
-        }
-    }
-    for (size_t i = 0; i < count; i++)
-        share_list_add(
-            visible, "%d",
-            hidden ? (int)i
-                   : topology_gpu_index(grants->topology, &grants->grants[positions[i]].pci));
+        share_list_add(visible, "%d",
+                       choice == POSITIONS ? (int)i
+                                           : topology_gpu_index(grants->topology,
+                                                                &grants->grants[positions[i]].pci));
 }
 
 void grants_names(const struct grants *grants, char names[SHARE_LIST])

@@ -1,4 +1,5 @@
 #include "image.h"
+#include "clock.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -6,25 +7,24 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "enroot.h"
 #include "files.h"
 #include "host.h"
-#include "image_find.h"
-#include "named.h"
+#include "importer.h"
 #include "scratch.h"
 #include "settings.h"
 #include "share.h"
-#include "stage.h"
+#include "squashfs.h"
 #include "start.h"
 
-enum { START_SECONDS = 120, LEAST_SECONDS = 30, LOCK_TRIES = 20 };
+#define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
-/* What is left of the user's time, which began for all parts of the work at once: the node's other
- * tasks wait little longer than that. Each part gets a little in any case. */
-static double time_left(const struct image_node *node, double begun)
+enum { START_SECONDS = 120, LOCK_TRIES = 20, RELEASE_TRIES = 6 };
+
+/* The directories with enroot and the programs that it calls. */
+static const char *enroot_path(const struct config *config)
 {
-    double left = (double)node->settings->timeout - (seconds_now() - begun);
-
-    return left > LEAST_SECONDS ? left : LEAST_SECONDS;
+    return config->enroot_path ? config->enroot_path : DEFAULT_PATH;
 }
 
 static const char *value(const char *const *environment, const char *name)
@@ -32,7 +32,7 @@ static const char *value(const char *const *environment, const char *name)
     return environment_value(environment, name);
 }
 
-/* The directory where PMIx's server of this node has its sockets must be seen inside. */
+/* The container must see the directory with the sockets of this node's PMIx server. */
 static int add_pmix(const struct image_node *node, struct container_mounts *mounts)
 {
     static const char *const names[] = {"PMIX_SERVER_TMPDIR", "SLURM_PMIXP_TMPDIR"};
@@ -66,7 +66,7 @@ static int start_container(const struct image_node *node, const char *image, pid
         .mounts = &mounts,
         .settings = variables,
         .environment = node->environment,
-        .path = image_enroot_path(node->config),
+        .path = enroot_path(node->config),
         .temporary = enroot_temporary(node->environment),
         .writable = !settings->readonly,
         .remap_root = settings->remap_root,
@@ -85,7 +85,7 @@ static int start_container(const struct image_node *node, const char *image, pid
         variables[count++] = visible;
         variables[count++] = drivers;
     } else if (access("/proc/driver/nvidia/version", F_OK) < 0) {
-        /* Images of CUDA ask for all GPUs, and Enroot's hook fails where there is no driver. */
+        /* CUDA images ask for all GPUs, and Enroot's hook fails without a driver. */
         variables[count++] = "NVIDIA_VISIBLE_DEVICES=void";
     }
     if (wish)
@@ -98,19 +98,18 @@ static int start_container(const struct image_node *node, const char *image, pid
     return rc;
 }
 
-/* Enroot configures a container on one node at a time where nodes share it, and gives up after 30
- * seconds of waiting: a hundred nodes take longer. Where the file system has no locks it fails at
- * once, and always. */
-static int start_kept(const struct image_node *node, const char *name, double begun, pid_t *holder,
+/* Nodes that share a container configure it one after another. Enroot gives up after it has waited
+ * for 30 seconds, but a hundred nodes take longer; on a file system without locks it fails at once,
+ * every time. */
+static int start_kept(const struct image_node *node, const char *name, pid_t *holder,
                       struct error *err)
 {
-    double end = seconds_now() + time_left(node, begun);
+    double end = clock_now() + (double)node->settings->timeout;
     int rc = start_container(node, name, holder, err);
 
     for (int tries = 1;
-         rc < 0 && tries < LOCK_TRIES && strstr(err->text, ENROOT_LOCKED) && seconds_now() < end;
-         tries++) {
-        seconds_sleep(0.2);
+         rc < 0 && tries < LOCK_TRIES && err->code == ERROR_BUSY && clock_now() < end; tries++) {
+        clock_sleep(0.2);
         rc = start_container(node, name, holder, err);
     }
     return rc;
@@ -120,146 +119,156 @@ static int check_host(const struct image_node *node, struct error *err)
 {
     const char *fuse = node->config->image_fuse ? node->config->image_fuse : "/dev/fuse";
 
-    /* A container that is kept is extracted, not mounted. */
-    return host_check(image_enroot_path(node->config),
+    /* A kept container is extracted, not mounted. */
+    return host_check(enroot_path(node->config),
                       node->settings->container || strcmp(fuse, "none") == 0 ? NULL : fuse, err);
 }
 
-/* Say it where the container is of another image than the step asks for: 'origin' is a key and a
- * name. Nobody is asked for what the name stands for now; the last answer will do. One node says it
- * for all. */
-static void compare_origin(const struct image_node *node, struct image_work *work,
-                           const char *origin)
+/* What the plugin tells the importer, from settings and configuration alone. */
+static struct importer importer_of(const struct image_settings *settings,
+                                   const struct config *config, const char *const *environment)
 {
-    const char *wanted = node->settings->reference.text, *name = strchr(origin, ' ');
-    char line[2048], key[IMAGE_KEY_SIZE] = "";
-    struct error ignored;
-
-    if (!name || !node->imports || !node->say)
-        return;
-    if (node->settings->reference.scheme != IMAGE_FILE &&
-        image_work_open(work, node->config, node->environment, &ignored) == 0) {
-        image_work_fill(work, node->settings, node->config, node->environment);
-        if (image_recalled(&work->request, key) < 0)
-            key[0] = '\0';
-    }
-    if (strcmp(name + 1, wanted) == 0 && (!key[0] || strncmp(origin, key, strlen(key)) == 0))
-        return;
-    snprintf(line, sizeof(line),
-             "the container %s was made from %s%.600s, and stays so; `enroot remove megatron_%s` "
-             "for one of %.600s",
-             node->settings->container, strcmp(name + 1, wanted) == 0 ? "an older " : "", name + 1,
-             node->settings->container, wanted);
-    node->say(node->argument, line);
+    return (struct importer){
+        .program = config->importer,
+        .environment = environment,
+        .uri = settings->reference.text,
+        .shared_cache = config->image_cache,
+        .publisher = config->image_publisher,
+        .min_free = config->image_min_free,
+        .timeout = settings->timeout,
+    };
 }
 
-/* The container that is kept under a name. With 'image' it is made unless it is there; without, it
- * may be missing. Returns 1 where it is there, 0 or -1. */
-static int keep_container(const struct image_node *node, const char *image, const char *key,
-                          double begun, char *name, size_t size, struct error *err)
+/* Run the importer: 'path' gets the squashfs file, or the container is created. */
+static int get_image(const struct image_node *node, char *path, size_t size, struct error *err)
 {
-    struct image_work *work = calloc(1, sizeof(*work));
-    char wanted[NAMED_ORIGIN_SIZE], origin[NAMED_ORIGIN_SIZE];
-    struct named_request request = {
-        .name = node->settings->container,
-        .image = image,
-        .origin = wanted,
-        .path = image_enroot_path(node->config),
-        .environment = node->environment,
-        .timeout = time_left(node, begun),
-        .patience = LEASE_SECONDS,
-        .stop = node->stop,
-    };
-    int rc;
+    struct importer importer = importer_of(node->settings, node->config, node->environment);
+    char printed[PATH_MAX] = "";
 
-    if (!work)
-        return error_set(err, "out of memory");
-    snprintf(wanted, sizeof(wanted), "%s %s", key[0] ? key : "-", node->settings->reference.text);
-    rc = container_kept(&request, name, size, origin, err);
-    if (rc == 1 && !image)
-        compare_origin(node, work, origin);
-    if (rc == 0 && image)
-        rc = container_keep(&request, name, size, err) < 0 ? -1 : 1;
-    free(work);
-    return rc;
-}
-
-/* A copy on the node's own disk. All nodes copy at once: one says how far it is. */
-static int stage_image(const struct image_node *node, const char *key, const char *image,
-                       double begun, char *staged, size_t size)
-{
-    const struct stage_request request = {
-        .directory = node->config->image_stage,
-        .limit = node->config->image_stage_max,
-        .key = key,
-        .image = image,
-        .timeout = time_left(node, begun),
-        .say = node->imports ? node->say : NULL,
-        .argument = node->argument,
-        .stop = node->stop,
-    };
-    struct error err;
-
-    if (image_stage(&request, staged, size, &err) == 0)
-        return 0;
-    if (node->say && !is_stopped(node->stop))
-        node->say(node->argument, err.text);
-    return -1;
+    importer.stage = node->config->image_stage;
+    importer.stage_max = node->config->image_stage_max;
+    importer.job = node->job;
+    importer.step = node->step;
+    importer.nodes = node->nodes;
+    importer.processors = node->processors;
+    importer.imports = node->imports || node->nodes == 1;
+    importer.container = node->settings->container;
+    importer.say = node->say;
+    importer.argument = node->argument;
+    importer.stop = node->stop;
+    if (importer_get(&importer, printed, sizeof(printed), err) < 0)
+        return -1;
+    if (!node->settings->container)
+        return squashfs_find(printed, path, size, err);
+    snprintf(path, size, "megatron_%s", node->settings->container);
+    return 0;
 }
 
 static int start_image(const struct image_node *node, pid_t *holder, struct error *err)
 {
     const struct image_settings *settings = node->settings;
-    char key[IMAGE_KEY_SIZE] = "", path[PATH_MAX], staged[PATH_MAX], name[128];
-    const char *image = path;
-    double begun = seconds_now();
-    int kept = 0;
+    char image[PATH_MAX];
 
-    /* What can be wrong with the user's words is found before anything is imported. */
+    /* Errors of the user are found before anything is imported. */
     if (mounts_check_sources("--megatron-mounts", &settings->mounts, err) < 0 ||
         check_host(node, err) < 0)
         return -1;
-    /* A container that is there needs no image. */
-    if (settings->container)
-        kept = keep_container(node, NULL, "", begun, name, sizeof(name), err);
-    if (kept < 0 || (kept == 0 && image_find(node, key, path, sizeof(path), err) < 0))
+    if (settings->reference.scheme == IMAGE_FILE && !settings->container) {
+        if (squashfs_find(settings->reference.text, image, sizeof(image), err) < 0)
+            return error_prefix(err, "--megatron-image");
+    } else if (get_image(node, image, sizeof(image), err) < 0) {
         return -1;
-    if (kept == 0 && key[0] && node->config->image_stage &&
-        stage_image(node, key, path, begun, staged, sizeof(staged)) == 0)
-        image = staged;
-    if (!settings->container)
-        return start_container(node, image, holder, err);
-    if (kept == 0 && keep_container(node, image, key, begun, name, sizeof(name), err) < 0)
-        return -1;
-    return start_kept(node, name, begun, holder, err);
+    }
+    return settings->container ? start_kept(node, image, holder, err)
+                               : start_container(node, image, holder, err);
 }
 
-/* Where all nodes of a step were killed, not all of them are to list what they share. */
+/* --- after the step ------------------------------------------------------------------------- */
+
+/* Write down the variables that `release` needs; slurmstepd, which runs it, has none of them. */
+static void note_environment(const struct image_node *node)
+{
+    static const char *const names[] = {"HOME",           "USER",
+                                        "PATH",           "TMPDIR",
+                                        "XDG_CACHE_HOME", "MEGATRON_IMAGE_CACHE",
+                                        "SLURM_JOB_ID",   "ENROOT_TEMP_PATH",
+                                        "SLURM_STEP_ID",  "SLURM_JOB_UID",
+                                        "SLURMD_NODENAME"};
+    char *list = node->places->environment;
+    size_t used = 0, size = sizeof(node->places->environment);
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *text = value(node->environment, names[i]);
+        int length = text ? snprintf(list + used, size - used, "%s=%s", names[i], text) : 0;
+
+        /* The list ends with an empty string; what does not fit is left out. */
+        if (length > 0 && used + (size_t)length + 2 <= size)
+            used += (size_t)length + 1;
+        list[used] = '\0';
+    }
+}
+
+/* If all nodes of a step were killed, not all of them may list the directory that they share: only
+ * nodes that import release. Another importer is called on every node. */
 static void note_places(const struct image_node *node)
 {
-    struct image_places *places = node->places;
     const struct image_settings *settings = node->settings;
-    bool imports = settings->reference.scheme != IMAGE_FILE && (node->imports || node->nodes == 1);
-    struct error ignored;
+    bool gets = settings->reference.scheme != IMAGE_FILE || settings->container;
+    bool imports = node->imports || node->nodes == 1 || settings->container;
 
-    snprintf(places->temporary, sizeof(places->temporary), "%s",
+    snprintf(node->places->temporary, sizeof(node->places->temporary), "%s",
              enroot_temporary(node->environment));
-    if ((!imports && !settings->container) ||
-        image_cache_place(node->environment, places->cache, sizeof(places->cache), &ignored) < 0)
-        places->cache[0] = '\0';
+    if (gets && (imports || node->config->importer))
+        note_environment(node);
 }
 
-void image_sweep(const struct image_places *places)
+/* The memory is shared with the user's processes: nothing in it can be relied on. */
+static size_t split_environment(const struct image_places *places, const char **list, size_t size)
 {
-    struct image_cache cache = {.writable = 1};
+    const char *at = places->environment, *end = at + sizeof(places->environment);
+    size_t count = 0;
 
-    if (places->cache[0]) {
-        snprintf(cache.directory, sizeof(cache.directory), "%s", places->cache);
-        image_cache_sweep_unfinished(&cache);
+    while (count + 1 < size && at < end && *at && memchr(at, '\0', (size_t)(end - at))) {
+        list[count++] = at;
+        at += strlen(at) + 1;
     }
-    if (places->temporary[0])
-        scratch_sweep(places->temporary);
+    list[count] = NULL;
+    return count;
 }
+
+static void release(const struct image_places *places, const struct config *config)
+{
+    const char *environment[32];
+    const struct importer importer = {.program = config->importer, .environment = environment};
+
+    if (split_environment(places, environment, sizeof(environment) / sizeof(environment[0])) > 0)
+        importer_release(&importer);
+}
+
+bool image_needs_clean_up(const struct image_places *places, const struct config *config,
+                          bool killed)
+{
+    return places->temporary[0] && (killed || (config->importer && places->environment[0]));
+}
+
+void image_clean_up(const struct image_places *places, const struct config *config, bool killed)
+{
+    char temporary[sizeof(places->temporary)];
+
+    snprintf(temporary, sizeof(temporary), "%.*s", (int)sizeof(temporary) - 1, places->temporary);
+    if (config->importer)
+        release(places, config);
+    /* More than once: what a dying process of the step still holds can be removed only later. */
+    for (unsigned i = 0; killed && i < RELEASE_TRIES; i++) {
+        if (!config->importer)
+            release(places, config);
+        scratch_sweep(temporary);
+        if (i + 1 < RELEASE_TRIES)
+            sleep(1U << i);
+    }
+}
+
+/* --- on the node and on the submit host ------------------------------------------------------ */
 
 int image_start(const struct image_node *node, pid_t *holder, struct error *err)
 {
@@ -270,9 +279,9 @@ int image_start(const struct image_node *node, pid_t *holder, struct error *err)
     const char **environment;
     int rc;
 
-    /* Enroot's own programs are found where the administrator says; what gets a user's credentials
-     * may be the user's. */
-    snprintf(path, sizeof(path), "PATH=%.4096s%s%.12000s", image_enroot_path(node->config),
+    /* The administrator's directory with Enroot comes first; credential helpers may be the user's.
+     */
+    snprintf(path, sizeof(path), "PATH=%.4096s%s%.12000s", enroot_path(node->config),
              users && users[0] ? ":" : "", users ? users : "");
     snprintf(home, sizeof(home), "HOME=%s", node->home);
     if (node->home[0] && !value(node->environment, "HOME"))
@@ -285,6 +294,17 @@ int image_start(const struct image_node *node, pid_t *holder, struct error *err)
     rc = start_image(&own, holder, err);
     free(environment);
     return rc;
+}
+
+int image_import_from_daemon(const struct image_settings *settings, const struct config *config,
+                             const char *const *environment,
+                             void (*say)(void *argument, const char *line), struct error *err)
+{
+    struct importer importer = importer_of(settings, config, environment);
+    char path[PATH_MAX];
+
+    importer.say = say;
+    return importer_get(&importer, path, sizeof(path), err);
 }
 
 bool image_hides_variable(const struct image_settings *settings, const char *name)

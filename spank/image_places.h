@@ -1,10 +1,11 @@
-/* Where work on the image of a step may be left unfinished. */
+/* What is needed after a step to clean up after the process that got its image. */
 #ifndef MEGATRON_IMAGE_PLACES_H
 #define MEGATRON_IMAGE_PLACES_H
 
 struct image_places {
-    char temporary[1024]; /* on the node; "" where nothing was begun */
-    char cache[1024];     /* "" where this node only waits for it, or uses none */
+    char temporary[1024];    /* its node-local directory; "" if it never started */
+    char environment[16384]; /* of the importer's `release`: "NAME=value" strings, each terminated;
+                                "" if it need not run on this node */
 };
 
 #endif

@@ -9,7 +9,7 @@
 
 enum { TIMEOUT_DEFAULT = 3600, TIMEOUT_MAX = 7 * 86400, NAME_MAX_LENGTH = 64 };
 
-/* Options that mean nothing without an image. */
+/* Options that need an image. */
 static const enum option_id needs_image[] = {
     OPTION_MOUNTS,     OPTION_WORKDIR,        OPTION_CONTAINER_ENV, OPTION_MOUNT_HOME,
     OPTION_ENTRYPOINT, OPTION_CONTAINER_NAME, OPTION_READONLY,      OPTION_REMAP_ROOT,
@@ -21,7 +21,7 @@ static const char *word(const struct settings *settings, const struct config *co
     return settings->given[id] ? settings->given[id] : config->defaults[id];
 }
 
-/* What the option is called where its value comes from. */
+/* The name of the option, or of the argument if the value is the administrator's. */
 static const char *name_of(const struct settings *settings, enum option_id id, char name[64])
 {
     snprintf(name, 64, "%s%s",
@@ -38,7 +38,7 @@ static int read_switch(const struct settings *settings, const struct config *con
     *value = false;
     if (!text || settings_switch(text, value) == 0)
         return 0;
-    return error_set(err, "%s=%.100s is neither yes nor no", name_of(settings, id, name), text);
+    return error_set(err, "%s=%.100s: use yes or no", name_of(settings, id, name), text);
 }
 
 static int check_without_image(const struct settings *settings, struct error *err)
@@ -53,14 +53,14 @@ static int check_without_image(const struct settings *settings, struct error *er
 static int check_container_name(const char *what, const char *name, struct error *err)
 {
     if (strlen(name) > NAME_MAX_LENGTH)
-        return error_set(err, "%s: a name of over %d characters", what, NAME_MAX_LENGTH);
+        return error_set(err, "%s: the name is longer than %d characters", what, NAME_MAX_LENGTH);
     for (const char *c = name; *c; c++)
         if (!isalnum((unsigned char)*c) && !strchr("._+-", *c))
             return error_set(err, "%s=%s: use letters, digits and ._+-", what, name);
     if (strstr(name, ".draft."))
-        return error_set(err, "%s=%s: .draft. is for containers that are being made", what, name);
+        return error_set(err, "%s=%s: a name must not contain .draft.", what, name);
     if (!isalnum((unsigned char)name[0]))
-        return error_set(err, "%s=%s: a name begins with a letter or a digit", what, name);
+        return error_set(err, "%s=%s: a name must begin with a letter or a digit", what, name);
     return 0;
 }
 
@@ -68,7 +68,7 @@ static int check_names(const char *what, const char *list, struct error *err)
 {
     for (const char *c = list; *c; c++)
         if (!isalnum((unsigned char)*c) && *c != '_' && *c != ',')
-            return error_set(err, "%s=%.100s: names of variables are separated by commas", what,
+            return error_set(err, "%s=%.100s: separate the names of variables by commas", what,
                              list);
     return 0;
 }
@@ -109,7 +109,7 @@ int image_settings_resolve(struct image_settings *image, const struct settings *
     char name[64];
 
     image_settings_clear(image);
-    /* "none" takes back an image that the job, or the administrator, asked for. */
+    /* "none" cancels an image that the job or the administrator asked for. */
     if (!text || strcmp(text, "none") == 0)
         return text ? 0 : check_without_image(settings, err);
     image->used = true;

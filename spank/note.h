@@ -13,18 +13,18 @@
 enum { NOTE_TEXT = 1024 };
 
 struct note {
-    char version[32]; /* of the plugin in srun; "" where there is no note */
+    char version[32]; /* of the plugin in srun; "" if there is no note */
     char slurm[32];   /* what that was built for */
     int contract;
     unsigned wishes;  /* enum wish */
     char home[256];   /* the user's, as srun has it; "" for steps without an image */
-    int64_t mark;     /* a number that no other srun has; 0 where there is none */
-    char master[256]; /* address of the node of task 0; "" where not known */
+    int64_t mark;     /* a number that no other srun has; 0 if there is none */
+    char master[256]; /* address of the node of task 0; "" if unknown */
     char first[256];  /* its name */
-    int64_t port;     /* 0 where not chosen */
-    int64_t start;    /* of the job, seconds since 1970; 0 where not known */
-    int64_t end;      /* of the job, seconds since 1970; 0 where not known */
-    int64_t refused;  /* 1: srun has said what is wrong, and the tasks only have to fail */
+    int64_t port;     /* 0 if not chosen */
+    int64_t start;    /* of the job, seconds since 1970; 0 if unknown */
+    int64_t end;      /* of the job, seconds since 1970; 0 if unknown */
+    int64_t refused;  /* 1: srun has reported an error; the tasks only fail */
 };
 
 /* Write the client's or the step's half. */

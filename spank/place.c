@@ -35,8 +35,8 @@ void place_say(char notes[PLACE_NOTES], const char *format, ...)
 
 /* --- topology ------------------------------------------------------------------------------- */
 
-/* The names that RDMA devices have now and, by the links that they are, where they are plugged in;
- * the order does not count. */
+/* A hash of the names of all RDMA devices and of their links, which tell where they are plugged in;
+ * the order does not matter. */
 static uint64_t hash_devices(const char *sysroot)
 {
     char path[4096], link[4096];
@@ -58,9 +58,9 @@ static uint64_t hash_devices(const char *sysroot)
     return sum;
 }
 
-/* slurmds with other sources, and of another version, get other files. So do devices whose driver
- * came later than slurmd, or that udev has renamed since: the file that tells of them is not there,
- * and each step looks for itself. */
+/* The name depends on the version and on the sources. It also depends on the RDMA devices: if a
+ * driver was loaded after slurmd started, or udev has renamed a device, no such file exists, and
+ * each step discovers the node itself. */
 void place_topology_path(const struct config *config, const char *node, char *path, size_t size)
 {
     const char *sysroot = config->sysroot ? config->sysroot : "";
@@ -77,7 +77,7 @@ struct topology *place_discover(const struct config *config, struct error *err)
     return config->topology ? topology_load(config->topology, err) : topology_discover(err);
 }
 
-/* slurmd's file, if it is there and nobody but root can have written it. */
+/* slurmd's file, if it exists and only root can have written it. */
 static struct topology *load_exported(const char *path)
 {
     char directory[4096];
@@ -110,8 +110,8 @@ static struct topology *load_topology(const struct place_input *input, struct er
 
 /* --- CPUs ----------------------------------------------------------------------------------- */
 
-/* Granted is what the step's cgroup allows, where Slurm uses it; else what the tasks got together.
- */
+/* The CPUs that Slurm allocated to the step: those of its cgroup if Slurm uses one, otherwise those
+ * of all its tasks together. */
 static void granted_cpus(const struct share *share, const struct place_input *input,
                          struct cpuset *cpus)
 {
@@ -126,12 +126,10 @@ static void granted_cpus(const struct share *share, const struct place_input *in
     }
 }
 
-/* --- GPUs ----------------------------------------------------------------------------------- */
-
 /* --- results -------------------------------------------------------------------------------- */
 
-/* Is it one that NCCL and UCX use by its name? The kernel's name, or what rdma-core makes of it;
- * there those of EFA begin with rdma, and those of Omni-Path with opa. */
+/* Do NCCL and UCX use it by its verbs name? That is the kernel's name, or that of rdma-core, which
+ * begins with rdma for EFA and with opa for Omni-Path. */
 static bool is_verbs(const struct topology_device *nic)
 {
     static const char *const begins[] = {"mlx", "roce", "ibp", "ibs", "ibo", "ibx"};
@@ -156,7 +154,7 @@ static void set_nics(const struct placement_task *task, struct share_result *res
     }
 }
 
-/* CUDA shows a process the first MIG instance of its list, and no other. */
+/* CUDA shows a process only the first MIG instance of its list. */
 static bool set_instance(const struct placement_task *task, struct share_result *result)
 {
     const struct placement_gpu *first = task->gpus;
@@ -179,7 +177,7 @@ static void set_gpus(const struct node *node, const struct placement_task *task,
         const struct placement_gpu *gpu = &task->gpus[i];
 
         own[i] = gpu->grant;
-        /* The number that CUDA gives it: its place in the task's list of visible ones. */
+        /* CUDA's number of the GPU: its position in the task's list of visible GPUs. */
         share_list_add(result->gpus, "%d", own_list ? (int)i : gpu->number);
         share_list_add(result->pci, "%s", pci_format(&gpu->pci, pci));
     }
@@ -235,7 +233,7 @@ static int make_wishes(struct node *node, const struct share *share,
                        const struct place_input *input, struct wishes *wishes, bool *own_lists,
                        struct error *err)
 {
-    /* Where nothing is bound each task keeps what Slurm gave it. */
+    /* Without binding, each task keeps the CPUs that Slurm gave it. */
     bool cpus =
         input->wishes & (WISH_CPU_BIND | WISH_HINT) || strcmp(bind_policy(input), "none") == 0;
 
@@ -302,9 +300,9 @@ int place_tasks(struct share *share, const struct place_input *input, struct pla
     for (size_t i = 0; i < placement->warning_count; i++)
         place_say(notes->text, "%s\n", placement->warnings[i]);
     if (input->wishes & (WISH_CPU_BIND | WISH_HINT))
-        place_say(notes->text, "CPUs are left as --cpu-bind or --hint chose them\n");
+        place_say(notes->text, "CPUs are bound as --cpu-bind or --hint asks\n");
     if (own_lists)
-        place_say(notes->text, "GPUs are left as Slurm gave them to single tasks\n");
+        place_say(notes->text, "GPUs are used as Slurm assigned them to each task\n");
     rc = 0;
 out:
     placement_destroy(placement);

@@ -9,9 +9,9 @@
 struct place_input {
     const struct settings *settings; /* resolved */
     const struct config *config;
-    const char *node;     /* its name */
-    unsigned wishes;      /* enum wish */
-    int64_t gpus_on_node; /* how many GPUs Slurm says the step has here; 0 where it does not say */
+    const char *node;        /* its name */
+    unsigned wishes;         /* enum wish */
+    int64_t gpus_on_node;    /* number of GPUs of the step here, from Slurm; 0 if unknown */
     const char *cgroup_root; /* "" but in tests */
 };
 

@@ -98,7 +98,7 @@ static bool asked_to_fail(const char *callback, struct error *err)
     if (strcmp(context.config.fail.callback, callback) != 0 ||
         strcmp(context.config.fail.context, context_name()) != 0)
         return false;
-    error_set(err, "plugstack.conf has fail=%s:%s, which is for tests only",
+    error_set(err, "plugstack.conf has the test hook fail=%s:%s; remove it",
               context.config.fail.context, context.config.fail.callback);
     return true;
 }

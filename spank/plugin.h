@@ -4,7 +4,7 @@
  *   daemon.c   slurmd: as root, once
  *   step.c     slurmstepd before it forks the tasks and after they ended: as root; nothing of the
  *              user's is touched
- *   task.c     the forked task: as the user, before it becomes the user's program */
+ *   task*.c    the forked task: as the user, before it becomes the user's program */
 #ifndef MEGATRON_PLUGIN_H
 #define MEGATRON_PLUGIN_H
 
@@ -19,8 +19,8 @@
 struct plugin {
     struct config config;
     struct settings settings;
-    /* What went wrong where failing would drain a node or break jobs that did not ask for us; said
-     * by the next callback that may fail. */
+    /* An error in a callback in which failing would drain a node, or break jobs that do not use the
+     * plugin; the next callback that may fail reports it. */
     bool failed;
     struct error failure;
     bool within; /* srun: the job was there before it, and goes on after it */
@@ -34,7 +34,7 @@ struct plugin {
 const char *plugin_version_text(void);
 const char *plugin_slurm_text(void);
 
-/* Remember a failure for later; the first one stays. */
+/* Record an error for later; the first one counts. */
 void plugin_defer(struct plugin *plugin, const struct error *err);
 
 /* Answer --megatron-model=list and leave the process, which is a client. */
@@ -43,7 +43,7 @@ void client_list_models(void) __attribute__((noreturn));
 int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err);
 int client_local_user_init(struct plugin *plugin, spank_t spank, struct error *err);
 
-/* After that has failed and the reason was said: what the callback returns. */
+/* After client_local_user_init has failed and was reported: what the callback returns. */
 int client_refuse_step(const struct plugin *plugin);
 
 void daemon_init(struct plugin *plugin);
@@ -51,7 +51,8 @@ void daemon_init(struct plugin *plugin);
 /* Before the fork. Failures are deferred to the tasks. */
 void step_user_init(struct plugin *plugin, spank_t spank);
 
-/* When all tasks of the node are over: end the step on the others where a task has failed here. */
+/* When all tasks of the node are over: if a task has failed here, end the step on all
+ * nodes; clean up after its image. */
 void step_exit(struct plugin *plugin, spank_t spank);
 
 int task_init(struct plugin *plugin, spank_t spank);

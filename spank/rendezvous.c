@@ -1,59 +1,145 @@
 #include "rendezvous.h"
-#include "hash.h"
 
-#include <errno.h>
-#include <netinet/in.h>
+#include <inttypes.h>
+#include <slurm/slurm.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-enum { STEPS_IN_A_ROW = 8, SPREAD = 16 };
+#include "controller.h"
+#include "deadline.h"
+#include "parse.h"
+#include "rendezvous_port.h"
 
-int64_t rendezvous_port(const struct rendezvous *step, unsigned attempt)
+enum { CONTROLLER_SECONDS = 8 };
+
+/* Where to look for rank 0. */
+struct lookup {
+    struct share *share;
+    uint32_t job, step; /* of the component that has rank 0 */
+    uint32_t component; /* NO_VAL: any, which is safe if only one has this step */
+    char first[256];    /* its first node, in case the step itself is already over */
+};
+
+/* Ask the controller for the node of task 0. Runs in a child: the answer goes to shared memory. */
+static int look_up_master(void *argument)
 {
-    uint64_t size = (uint64_t)(step->high - step->low + 1);
-    /* 16 ports for each job: 8 for its steps, and as many after a requeue. */
-    uint64_t place = hash_text(HASH_BEGIN, step->cluster) % size +
-                     (uint64_t)step->job % size * SPREAD + step->step % STEPS_IN_A_ROW +
-                     step->restarts % 2 * STEPS_IN_A_ROW;
+    struct lookup *lookup = argument;
+    struct controller_node node;
 
-    /* Later attempts go where other jobs of today hardly are. */
-    place += attempt * (size / 3 + 1) + attempt * SPREAD * 7;
-    return step->low + (int64_t)(place % size);
-}
-
-int64_t rendezvous_reserved(const char *text)
-{
-    char *end;
-    long port = strtol(text, &end, 10);
-
-    if (end == text || (*end != '\0' && *end != '-' && *end != ',') || port < 1 || port > 65535)
-        return 0;
-    return port;
-}
-
-int rendezvous_port_free(int64_t port)
-{
-    struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
-    struct sockaddr_in address4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0), rc, on = 1, off = 0;
-
-    /* Without SO_REUSEADDR the remains of a closed connection would look like a listener. */
-    if (fd >= 0) {
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-        rc = bind(fd, (struct sockaddr *)&address, sizeof(address));
-    } else {
-        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (fd < 0)
+    if (controller_first_node(lookup->job, lookup->step, lookup->component, &node) &&
+        controller_first_node(lookup->job, lookup->step, 0, &node)) {
+        if (!lookup->first[0])
             return 1;
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-        rc = bind(fd, (struct sockaddr *)&address4, sizeof(address4));
+        controller_node(lookup->first, &node);
     }
-    if (rc == 0)
-        rc = listen(fd, 1);
-    rc = rc != 0 && errno == EADDRINUSE;
-    close(fd);
-    return !rc;
+    snprintf(lookup->share->master, sizeof(lookup->share->master), "%s", node.address);
+    snprintf(lookup->share->first, sizeof(lookup->share->first), "%s", node.name);
+    return 0;
+}
+
+/* Is every node of list 'part' in list 'whole'? Puts the first one into 'first'. */
+static bool nodes_within(const char *part, const char *whole, char *first, size_t size)
+{
+    __auto_type all = slurm_hostlist_create(whole); /* its type changed in 23.11 */
+    __auto_type some = slurm_hostlist_create(part);
+    bool inside = all && some;
+    char *host;
+
+    first[0] = '\0';
+    while (inside && (host = slurm_hostlist_shift(some))) {
+        if (!first[0])
+            snprintf(first, size, "%s", host);
+        inside = slurm_hostlist_find(all, host) >= 0;
+        free(host);
+    }
+    if (all)
+        slurm_hostlist_destroy(all);
+    if (some)
+        slurm_hostlist_destroy(some);
+    return inside && first[0];
+}
+
+/* The component of a het job with rank 0: the first one whose nodes are all in the step. */
+static void first_component(spank_t spank, struct lookup *lookup)
+{
+    static const char *const groups[] = {"HET", "PACK"};
+    char name[64], nodes[4096], step[4096], number[32];
+    int64_t job;
+
+    facts_variable(spank, "SLURM_STEP_NODELIST", step, sizeof(step));
+    for (size_t g = 0; g < 2; g++)
+        for (int i = 0; i < 128; i++) {
+            snprintf(name, sizeof(name), "SLURM_JOB_NODELIST_%s_GROUP_%d", groups[g], i);
+            if (!facts_variable(spank, name, nodes, sizeof(nodes))[0])
+                break;
+            if (!nodes_within(nodes, step, lookup->first, sizeof(lookup->first)))
+                continue;
+            snprintf(name, sizeof(name), "SLURM_JOB_ID_%s_GROUP_%d", groups[g], i);
+            facts_variable(spank, name, number, sizeof(number));
+            if (parse_int64(name, number, 1, UINT32_MAX, &job, NULL) == 0)
+                lookup->job = (uint32_t)job;
+            return;
+        }
+    lookup->first[0] = '\0';
+}
+
+static void find_master(spank_t spank, const struct facts *facts, struct share *share)
+{
+    struct lookup lookup = {.share = share, .job = facts->job, .step = facts->step};
+
+    if (facts_variable(spank, "MASTER_ADDR", share->master, sizeof(share->master))[0])
+        return;
+    if (facts->note.master[0]) {
+        strcpy(share->master, facts->note.master);
+        strcpy(share->first, facts->note.first);
+        return;
+    }
+    first_component(spank, &lookup);
+    /* A het step of a plain job: if its first component is over, "any" would find another. */
+    lookup.component = facts->het && !lookup.first[0] ? 0 : NO_VAL;
+    with_deadline(look_up_master, &lookup, CONTROLLER_SECONDS);
+}
+
+/* Every node computes the same port: the user's, one that Slurm reserved, srun's choice, or one
+ * derived from the job and step ids. The node of rank 0 checks that it is free. */
+static int find_port(spank_t spank, const struct facts *facts, const struct config *config,
+                     struct share *share, struct error *err)
+{
+    struct rendezvous_step step = {
+        .cluster = facts->cluster,
+        .job = facts->job,
+        .step = facts->step,
+        .restarts = facts->restarts,
+        .low = config->ports.low,
+        .high = config->ports.high,
+    };
+    char text[256];
+    bool here = false;
+
+    if (parse_int64("MASTER_PORT", facts_variable(spank, "MASTER_PORT", text, sizeof(text)), 1,
+                    65535, &share->port, NULL) == 0)
+        return 0;
+    /* Each component of a het job has its own reserved ports. */
+    if (!facts->het)
+        share->port =
+            rendezvous_reserved(facts_variable(spank, "SLURM_STEP_RESV_PORTS", text, sizeof(text)));
+    if (share->port == 0)
+        share->port = facts->note.port > 0 ? facts->note.port : rendezvous_port(&step, 0);
+    for (uint32_t i = 0; i < share->tasks; i++)
+        here |= share->task[i].found.rank == 0;
+    if (here && !rendezvous_port_free(share->port))
+        return error_set(err,
+                         "the rendezvous port %" PRId64
+                         " is in use on %s; start the step again, or set MASTER_PORT to a free "
+                         "port",
+                         share->port, facts->node);
+    return 0;
+}
+
+int rendezvous_find(spank_t spank, const struct facts *facts, const struct config *config,
+                    struct share *share, struct error *err)
+{
+    find_master(spank, facts, share);
+    return find_port(spank, facts, config, share, err);
 }

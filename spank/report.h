@@ -7,7 +7,7 @@
 #include "settings.h"
 #include "share.h"
 
-/* Print what would run: layout, checks, environment. Returns the exit code: 0, or 1 where a check
+/* Print what would run: layout, checks, environment. Returns the exit code: 0, or 1 if a check
  * failed. */
 int report_check(FILE *stream, const char *version, const char *slurm, struct settings *settings,
                  const struct config *config, const struct counts *counts);

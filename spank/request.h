@@ -1,4 +1,4 @@
-/* What a command line of srun, sbatch or salloc asks for, as far as it says so itself: SPANK tells
+/* What a command line of srun, sbatch or salloc asks for, from its own words: SPANK tells
  * a client's plugin neither the number of tasks nor of nodes or GPUs before a job is allocated, but
  * a job that cannot work should be refused before it waits in a queue.
  *
@@ -15,7 +15,7 @@ enum program { PROGRAM_SRUN, PROGRAM_SBATCH, PROGRAM_SALLOC };
 
 enum { REQUEST_COMPONENTS = 32, REQUEST_UNKNOWN = -1 };
 
-/* Numbers of one component of a (het) job; REQUEST_UNKNOWN where nothing was said. */
+/* Numbers of one component of a (het) job; REQUEST_UNKNOWN if not given. */
 struct request_component {
     int64_t tasks, nodes, tasks_per_node;
     int64_t gpus, gpus_per_node, gpus_per_task, tasks_per_gpu;
@@ -41,7 +41,7 @@ struct request {
 
 void request_init(struct request *request, enum program program);
 
-/* Read the words of a command line behind the program's name, those at 'limit' and above excepted
+/* Read the words of a command line after the program's name, except those at 'limit' and above
  * (where getopt stopped; argc if that is not known). Returns the position of the first word that is
  * no option: the command, or the script. */
 int request_arguments(struct request *request, int argc, char *const *argv, int limit);
@@ -53,7 +53,7 @@ void request_environment(struct request *request, char *const *variables);
 void request_script(struct request *request, const char *text, size_t size);
 
 /* Totals over all components: tasks; the most tasks on a node; the fewest GPUs on a node.
- * REQUEST_UNKNOWN where they do not follow from what was said. */
+ * REQUEST_UNKNOWN if they do not follow from it. */
 int64_t request_tasks(const struct request *request);
 int64_t request_tasks_per_node(const struct request *request);
 int64_t request_gpus_per_node(const struct request *request);

@@ -1,5 +1,6 @@
-/* What the user asks for by --megatron-* options and the administrator by plugstack.conf: one table
- * of options, one of arguments, and the values they come to. No Slurm in here. */
+/* What the user asks for with --megatron-* options and the administrator with plugstack.conf: one
+ * table of options (settings.c), one of arguments (config.c), and the resulting values. No Slurm in
+ * here. */
 #ifndef MEGATRON_SETTINGS_H
 #define MEGATRON_SETTINGS_H
 
@@ -50,7 +51,7 @@ struct option_row {
     const char *argument; /* for --help: "N" */
     const char *usage;
     enum option_kind kind;
-    bool in_plugstack; /* may the administrator set a default */
+    bool in_plugstack; /* the administrator may set a default */
 };
 
 extern const struct option_row option_table[OPTION_COUNT];
@@ -66,34 +67,44 @@ enum part {
     PART_ALL = 64,
 };
 
-/* Which callback a test wants to fail: fail=CONTEXT:CALLBACK. */
+/* A test hook: the callback that is to fail, fail=CONTEXT:CALLBACK. */
 struct failure {
     char context[16], callback[32];
 };
 
-/* The administrator's words. */
+/* For MASTER_PORT, both ends included. */
+struct port_range {
+    int64_t low, high;
+};
+
+/* The arguments of plugstack.conf. */
 struct config {
     char *defaults[OPTION_COUNT]; /* NULL: none */
-    char *topology, *sysroot, *rundir;
+    char *topology, *rundir;
+    char *importer; /* another program than `megatron image` */
     char *image_cache, *image_stage, *enroot_path;
-    char *image_fuse;        /* the device that starting needs; "none" */
-    uid_t image_publisher;   /* besides root, who may own images of the cache */
+    char *image_fuse;        /* the FUSE device, or "none" */
+    uid_t image_publisher;   /* owner of the shared cache besides root */
     int64_t image_stage_max; /* bytes; 0: no limit */
-    char *client_version;    /* for tests: the version a client claims to be */
-    int64_t port_low, port_high;
-    unsigned off;
+    int64_t image_min_free;  /* bytes; 0: the importer's default */
+    struct port_range ports;
+    unsigned off; /* enum part */
     bool always;
+    /* test hooks */
+    char *sysroot;
+    char *client_version; /* the version that a client claims to have */
     struct failure fail;
-    bool bad; /* some argument was not understood, 'error' says which */
+
+    bool bad; /* an argument is wrong, see 'error' */
     struct error error;
 };
 
-/* Read plugstack.conf arguments. Never fails: what cannot be understood is kept in config->error,
- * for the jobs that use the plugin. config_clear frees. */
+/* Read the arguments. Never fails: the first error is kept in config->error for the jobs that use
+ * the plugin. config_clear frees. */
 void config_parse(struct config *config, int argc, char *const *argv);
 void config_clear(struct config *config);
 
-/* The user's words as given, the last one of each option; and what they mean. */
+/* The last value given for each option, and the resulting settings. */
 struct settings {
     char *given[OPTION_COUNT]; /* NULL: not given */
     bool too_long[OPTION_COUNT];
@@ -106,21 +117,21 @@ struct settings {
     struct image_settings image;
 };
 
-/* Keep 'value' (NULL: a switch alone) as the last word on option 'id'. */
+/* Record 'value' (NULL: a switch without one) of option 'id'; the last one counts. */
 void settings_give(struct settings *settings, enum option_id id, const char *value);
 
-/* Is the plugin asked for: an option given (or always=yes), and not switched off by --megatron-off
- * or off=all? Needs no settings_resolve. */
+/* Is the plugin used: an option was given (or always=yes), and it is not switched off by
+ * --megatron-off or off=all? Works before settings_resolve. */
 bool settings_used(const struct settings *settings, const struct config *config);
 
 /* Read "yes", "no" or NULL (yes). Returns 0 or -1. */
 int settings_switch(const char *text, bool *value);
 
-/* Was any option given, be it --megatron-off? */
+/* Was any option given, even --megatron-off? */
 bool settings_any(const struct settings *settings);
 
-/* Make values of words: the user's, else the administrator's, else the built-in ones. Returns 0, or
- * -1 with a sentence in 'err'. The texts stay owned by settings and config. */
+/* Compute the settings: the user's value, else the administrator's, else the built-in default.
+ * Returns 0 or -1. Texts stay owned by settings and config. */
 int settings_resolve(struct settings *settings, const struct config *config, struct error *err);
 
 /* Does the policy allow more tasks on a node than it has GPUs? */

@@ -36,13 +36,15 @@ struct share *share_create(size_t tasks, struct error *err)
     struct share *share;
 
     if (tasks < 1 || tasks > SHARE_TASKS_MAX) {
-        error_set(err, "%zu tasks on a node are more than the %d that can be placed", tasks,
+        error_set(err, "cannot place %zu tasks on a node; the maximum is %d", tasks,
                   SHARE_TASKS_MAX);
         return NULL;
     }
     share = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (share == MAP_FAILED) {
-        error_set_errno(err, errno, "cannot share %zu bytes among the tasks of a node", bytes);
+        error_set_errno(err, errno,
+                        "cannot allocate %zu bytes of shared memory for the tasks of a node",
+                        bytes);
         return NULL;
     }
     share->tasks = (uint32_t)tasks;
@@ -76,8 +78,8 @@ static int say_missing(struct share *share, int seconds, struct error *err)
                              "task %u of this node did not start within %d seconds of the others; "
                              "see the log of slurmd",
                              i, seconds);
-    return error_set(err, "the task that places the others of this node has died; see the log of "
-                          "slurmd, or use --megatron-off");
+    return error_set(err, "the task that decides for this node has died; see the log of slurmd, or "
+                          "use --megatron-off");
 }
 
 int share_wait(struct share *share, int seconds, struct error *err)

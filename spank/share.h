@@ -1,5 +1,5 @@
-/* Memory that the tasks of a node share between fork and exec: each writes down what Slurm gave it,
- * the last to arrive decides for all, and all learn what was decided. */
+/* Memory that the tasks of a node share between fork and exec: each records what Slurm gave it,
+ * the last to arrive decides for all, and all read the decision. */
 #ifndef MEGATRON_SHARE_H
 #define MEGATRON_SHARE_H
 
@@ -16,10 +16,10 @@ enum { SHARE_TASKS_MAX = 8192, SHARE_LIST = 4096, SHARE_NUMA_MAX = 1024 };
 struct share_found {
     uint32_t rank;
     struct cpuset cpus;       /* its affinity */
-    char gpus[SHARE_LIST];    /* Slurm's numbers of its GPUs; "" where Slurm names none */
-    char visible[SHARE_LIST]; /* its CUDA_VISIBLE_DEVICES; "" where it has none */
-    bool confined;            /* a device cgroup keeps it from some GPUs */
-    char reach[SHARE_LIST];   /* and these, by the numbers of their files, are left */
+    char gpus[SHARE_LIST];    /* Slurm's numbers of its GPUs; "" if Slurm names none */
+    char visible[SHARE_LIST]; /* its CUDA_VISIBLE_DEVICES; "" if not set */
+    bool confined;            /* a device cgroup hides some GPUs from it */
+    char reach[SHARE_LIST];   /* the GPUs that it can open, by the numbers of their device files */
 };
 
 /* What it gets. */
@@ -48,17 +48,17 @@ struct share {
     uint32_t state;    /* enum share_state; waited for */
     uint32_t arrived;  /* number of tasks */
     uint32_t reported; /* 1: someone tells the user about the failure; 2: the user was told */
-    uint32_t unbound;  /* has someone said that memory is not bound */
+    uint32_t unbound;  /* a task has warned that memory is not bound */
     uint32_t end_step; /* a task failed; the step is to end on all nodes */
     uint32_t tasks;
     struct error error;
     uint32_t image_state;       /* enum share_state */
     int32_t image_leader;       /* the task that starts the container */
     int32_t holder;             /* the process to join */
-    struct image_places places; /* where the leader works on it */
+    struct image_places places; /* of the leading task, for clean-up */
     char master[256];           /* address of the node of rank 0, or "" */
     char first[256];            /* its name, or "" */
-    int64_t port;               /* 0 where there is none */
+    int64_t port;               /* 0 if there is none */
     char nccl[SHARE_LIST];      /* NCCL_IB_HCA for all, or "" */
     char gpus[SHARE_LIST];      /* all GPUs of the step here, as NVIDIA's tools name them, or "" */
     bool efa;                   /* EFA NICs are among them */
@@ -72,7 +72,7 @@ void share_list_add(char list[SHARE_LIST], const char *format, ...)
 /* Map memory for 'tasks' tasks. Returns NULL with a sentence in 'err'. Before the fork. */
 struct share *share_create(size_t tasks, struct error *err);
 
-/* 'tasks' as at creation: what the memory itself says may be the doing of a task. */
+/* 'tasks' as at creation: the memory itself cannot be trusted, since tasks can write to it. */
 void share_destroy(struct share *share, size_t tasks);
 
 /* Count the caller, task 'index', in. Returns true for the one that came last: it must decide and
@@ -89,10 +89,10 @@ int share_wait(struct share *share, int seconds, struct error *err);
 void share_image_finish(struct share *share, enum share_state state);
 int share_image_wait(struct share *share, int64_t seconds, struct error *err);
 
-/* True for the first caller only: who reports a failure does it once for the node. */
+/* True for the first caller only: one task reports a failure for the node. */
 bool share_claim_report(struct share *share);
 
-/* Who reports says that it was done; the others leave after that, and at the latest after
+/* The task that reports calls the first; the others wait for that, and at the latest until
  * 'seconds': srun may end the step when the first task has failed. */
 void share_reported(struct share *share);
 void share_report_wait(struct share *share, int seconds);

@@ -21,9 +21,7 @@
 /* How often the step is asked to end, in pauses that double from a tenth of a second, before it is
  * killed; and when the process that does it is stuck, as a fork among threads may be. To remove the
  * layers of a large image takes longer. */
-enum { ASK_TIMES = 6, KILL_TIMES = 3, STUCK_SECONDS = 60, SWEEP_SECONDS = 600 };
-/* In pauses that double from a second. */
-enum { SWEEP_TIMES = 6 };
+enum { ASK_TIMES = 6, KILL_TIMES = 3, STUCK_SECONDS = 60, CLEAN_UP_SECONDS = 600 };
 
 /* Batch scripts, extern and interactive steps have special numbers; they are left alone. */
 static bool is_srun_step(spank_t spank)
@@ -43,7 +41,7 @@ void step_user_init(struct plugin *plugin, spank_t spank)
     if (!plugin->used)
         return;
     if (spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &tasks) != ESPANK_SUCCESS) {
-        error_set(&err, "Slurm does not tell how many tasks this node has");
+        error_set(&err, "Slurm does not provide the number of tasks of this node");
         plugin_defer(plugin, &err);
         return;
     }
@@ -54,7 +52,7 @@ void step_user_init(struct plugin *plugin, spank_t spank)
     /* Closed when this process ends, however that happens: then the container ends too. */
     if (pipe2(plugin->lifetime, O_CLOEXEC) < 0) {
         plugin->lifetime[0] = plugin->lifetime[1] = -1;
-        error_set_errno(&err, errno, "slurmstepd cannot make a pipe");
+        error_set_errno(&err, errno, "slurmstepd cannot create a pipe");
         plugin_defer(plugin, &err);
     }
 }
@@ -131,26 +129,25 @@ static void as_user(spank_t spank, const char *name, unsigned seconds,
     }
 }
 
-/* Remove what was killed in the middle of its work. More than once: what a dying process of the
- * step still holds is swept only when it is gone. */
-static void sweep(const struct plugin *plugin, uint32_t job, uint32_t step)
+/* The leader began to get an image, and neither finished nor failed. */
+static bool was_killed(const struct plugin *plugin)
+{
+    return plugin->share->image_state == SHARE_PENDING;
+}
+
+static void clean_up(const struct plugin *plugin, uint32_t job, uint32_t step)
 {
     (void)job, (void)step;
-    for (int i = 0; i < SWEEP_TIMES; i++) {
-        image_sweep(&plugin->share->places);
-        if (i + 1 < SWEEP_TIMES)
-            sleep(1U << i);
-    }
+    image_clean_up(&plugin->share->places, &plugin->config, was_killed(plugin));
 }
 
 void step_exit(struct plugin *plugin, spank_t spank)
 {
     const struct share *share = plugin->used ? plugin->share : NULL;
 
-    /* The user may do this. */
+    /* The user is allowed to end the step. */
     if (share && share->end_step)
         as_user(spank, "megatron-end", STUCK_SECONDS, end_step, plugin);
-    /* Work on an image was begun, and neither done nor given up. */
-    if (share && share->places.temporary[0] && share->image_state == SHARE_PENDING)
-        as_user(spank, "megatron-sweep", SWEEP_SECONDS, sweep, plugin);
+    if (share && image_needs_clean_up(&share->places, &plugin->config, was_killed(plugin)))
+        as_user(spank, "megatron-sweep", CLEAN_UP_SECONDS, clean_up, plugin);
 }

@@ -55,6 +55,17 @@ __attribute__((unused)) static int is_int(long long got, long long expected, con
     return good;
 }
 
+/* How often to repeat a random test: fewer times in a build with sanitizers, which is several times
+ * slower. The plain build looks for wrong results, this one for wrong accesses to memory. */
+__attribute__((unused)) static int repetitions(int plain)
+{
+#ifdef __SANITIZE_ADDRESS__
+    return (plain + 5) / 6;
+#else
+    return plain;
+#endif
+}
+
 /* A test that cannot run here. Every test that a condition leaves out calls this, so that the output
  * of prove names what was not tested and why. */
 __attribute__((unused)) static void skip(const char *name, const char *reason)

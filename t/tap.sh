@@ -16,7 +16,9 @@ export MEGATRON_BUILD=${MEGATRON_BUILD:-$top/_build}
 export MEGATRON_INST=${MEGATRON_INST:-$top/_inst}
 # The directory of a real Enroot, if one is installed with what serves images to it; an empty value
 # chooses the stand-in in t/container.
-if [ -z "${MEGATRON_TEST_ENROOT+set}" ] && command -v enroot docker-registry umoci skopeo curl >/dev/null; then
+# `command -v` of several names succeeds if one of them is found: ask for each.
+if [ -z "${MEGATRON_TEST_ENROOT+set}" ] && command -v enroot >/dev/null && command -v docker-registry >/dev/null &&
+    command -v umoci >/dev/null && command -v skopeo >/dev/null && command -v curl >/dev/null; then
     MEGATRON_TEST_ENROOT=$(dirname "$(command -v enroot)")
 fi
 export MEGATRON_TEST_ENROOT=${MEGATRON_TEST_ENROOT-}

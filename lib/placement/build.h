@@ -1,10 +1,11 @@
-/* Inside the placement library: how a topology comes about. */
+/* Inside the placement library: how a topology is built. */
 #ifndef MEGATRON_PLACEMENT_BUILD_H
 #define MEGATRON_PLACEMENT_BUILD_H
 
+#include <stdio.h>
 #include "topology.h"
 
-/* Limits of any topology, from whatever file: memory stays bounded. */
+/* Limits of any topology, so that no file makes it use unbounded memory. */
 enum { BUILD_MAX_PLACES = 65536, BUILD_MAX_DEVICES = 4096 };
 
 struct topology *topology_create(struct error *err);
@@ -19,22 +20,28 @@ int topology_add_cpu(struct topology *topology, int os, struct error *err);
 int topology_add_device(struct topology *topology, const struct topology_device *device,
                         struct error *err);
 
-/* What a PCI device is by itself: 1 and 'device->kind' set if it belongs into a topology, else 0.
- * 'rdma': it has an InfiniBand device of the operating system. */
+/* Classify a PCI device by itself: returns 1 with 'device->kind' set if it belongs into a topology,
+ * else 0. 'rdma': the operating system has an InfiniBand device for it. */
 int device_classify(struct topology_device *device, int rdma);
 
-/* What devices are in company, after all are added: the compute NICs among the NICs, the GPUs among
- * the display adapters. Sorts and counts. */
+/* Classify the devices together, after all were added: the compute NICs among the NICs, the GPUs
+ * among the display adapters. Sorts and counts them. */
 void topology_settle_devices(struct topology *topology);
 
-/* Let bridges have the cores of what they hang on; check that numbers are in range and that each
- * core has CPUs of its own. Returns 0 or -1. */
+/* Give bridges the cores of their parents; check that all indices are in range and that no two
+ * cores have a CPU in common. Returns 0 or -1. */
 int topology_check(struct topology *topology, const char *name, struct error *err);
 
-/* The readers behind topology_parse. */
+/* The readers of topology_parse. topology_from_hwloc runs topology_read_hwloc in a child process,
+ * which a damaged file may crash. */
 struct topology *topology_from_hwloc(const char *name, const char *text, size_t size,
+                                     struct error *err);
+struct topology *topology_read_hwloc(const char *name, const char *text, size_t size,
                                      struct error *err);
 struct topology *topology_from_text(const char *name, const char *text, size_t size,
                                     struct error *err);
+
+/* Write the text that topology_from_text reads. */
+void topology_write_text(const struct topology *topology, FILE *file);
 
 #endif

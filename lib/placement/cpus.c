@@ -10,8 +10,10 @@ struct spread {
     struct plan *plan;
     size_t numas;
     size_t *weights;
-    size_t *cores; /* granted, per NUMA node */
-    size_t *tasks; /* with a weight there, per NUMA node */
+    size_t *cores;    /* granted, per NUMA node */
+    size_t *threads;  /* granted CPUs, per NUMA node */
+    size_t *capacity; /* one of the two: how many tasks fit a NUMA node */
+    size_t *tasks;    /* with a weight there, per NUMA node */
 };
 
 static size_t *weight(struct spread *spread, size_t task, size_t numa)
@@ -94,7 +96,8 @@ static void join_several(struct spread *spread, const size_t *tasks, size_t coun
             join(spread, tasks[next++], numa);
 }
 
-/* Every task joins the NUMA nodes of its GPUs. 'pass' 0: where the place decides; 1: the rest. */
+/* Every task joins the NUMA nodes of its GPUs. First the GPUs whose place has one NUMA node with
+ * granted cores, then, knowing how full these are, those with several to choose from. */
 static int join_homes(struct spread *spread, const unsigned char *placed, struct error *err)
 {
     const struct plan *plan = spread->plan;
@@ -132,7 +135,7 @@ static int join_homes(struct spread *spread, const unsigned char *placed, struct
     return rc;
 }
 
-/* The NUMA node with a core to spare that is nearest to 'numa', or numas. */
+/* The NUMA node with room for another task that is nearest to 'numa', or numas. */
 static size_t nearest_spare(const struct spread *spread, size_t numa)
 {
     const struct topology *topology = spread->plan->topology;
@@ -144,10 +147,10 @@ static size_t nearest_spare(const struct spread *spread, size_t numa)
             tree_distance(topology, topology->numas[numa].place, topology->numas[other].place);
         int better =
             best == spread->numas || distance < best_distance ||
-            (distance == best_distance && (spread->tasks[other] + 1) * spread->cores[best] <
-                                              (spread->tasks[best] + 1) * spread->cores[other]);
+            (distance == best_distance && (spread->tasks[other] + 1) * spread->capacity[best] <
+                                              (spread->tasks[best] + 1) * spread->capacity[other]);
 
-        if (spread->cores[other] > spread->tasks[other] && better) {
+        if (spread->capacity[other] > spread->tasks[other] && better) {
             best = other;
             best_distance = distance;
         }
@@ -195,7 +198,7 @@ static void move_one(struct spread *spread, size_t numa, size_t spare)
     join(spread, mover, spare);
 }
 
-/* Make one task leave the crowded 'numa'. Returns 0 where none can. */
+/* Make one task leave the crowded 'numa'. Returns 0 if none can. */
 static int relieve(struct spread *spread, size_t numa)
 {
     size_t tasks = spread->plan->tasks, guest = find_guest(spread, numa), spare;
@@ -206,8 +209,8 @@ static int relieve(struct spread *spread, size_t numa)
     }
     spare = nearest_spare(spread, numa);
     for (size_t other = 0; spare == spread->numas && other < spread->numas; other++) {
-        guest = other != numa && spread->cores[other] > 0 ? find_guest(spread, other) : tasks;
-        if (guest < tasks && spread->tasks[other] <= spread->cores[other]) {
+        guest = other != numa && spread->capacity[other] > 0 ? find_guest(spread, other) : tasks;
+        if (guest < tasks && spread->tasks[other] <= spread->capacity[other]) {
             leave(spread, guest, other);
             spare = other;
         }
@@ -228,45 +231,53 @@ static void add_core(struct plan *plan, size_t task, const struct plan_core *cor
             cpuset_add(&plan->result->tasks[task].cpus, plan->topology->cpus[at->first_cpu + k]);
 }
 
-/* Give the cores of one NUMA node to its tasks. */
+/* Divide the cores of one NUMA node among its tasks. */
 static int divide_numa(struct spread *spread, size_t numa, struct error *err)
 {
     struct plan *plan = spread->plan;
-    size_t count = 0, cores = spread->cores[numa], seen = 0, share = 0;
+    size_t count = 0, cores = 0, share = 0;
     size_t *tasks = calloc(plan->tasks + 1, sizeof(size_t));
     size_t *weights = calloc(plan->tasks + 1, sizeof(size_t));
     size_t *cuts = calloc(plan->tasks + 2, sizeof(size_t));
-    int rc = tasks && weights && cuts ? 0 : error_set(err, "out of memory");
+    struct plan_core *local = calloc(plan->core_count + 1, sizeof(*local));
+    int rc = tasks && weights && cuts && local ? 0 : error_set(err, "out of memory");
+
+    for (size_t i = 0; rc == 0 && i < plan->core_count; i++)
+        if ((size_t)plan->cores[i].numa == numa)
+            local[cores++] = plan->cores[i];
 
     for (size_t task = 0; rc == 0 && task < plan->tasks; task++)
         if (*weight(spread, task, numa) > 0) {
             tasks[count] = task;
             weights[count++] = *weight(spread, task, numa);
         }
-    if (rc == 0 && count > 0 && cores >= count)
+    if (rc == 0 && count > cores) {
+        rc = plan_crowd(plan, local, cores, tasks, count, err);
+    } else if (rc == 0 && count > 0) {
         divide_weighted(cores, count, weights, cuts);
-    for (size_t i = 0; rc == 0 && count > 0 && i < plan->core_count; i++) {
-        if ((size_t)plan->cores[i].numa != numa)
-            continue;
-        if (cores >= count) {
-            while (seen >= cuts[share + 1])
+        for (size_t i = 0; i < cores; i++) {
+            while (i >= cuts[share + 1])
                 share++;
-            add_core(plan, tasks[share], &plan->cores[i]);
-        } else {
-            /* Too few: each core is for a row of tasks. */
-            for (size_t k = 0; k < count; k++)
-                if (k * cores / count == seen)
-                    add_core(plan, tasks[k], &plan->cores[i]);
+            add_core(plan, tasks[share], &local[i]);
         }
-        seen++;
     }
     free(tasks);
     free(weights);
     free(cuts);
+    free(local);
     return rc;
 }
 
-/* Cores go to the tasks whose GPUs are near. */
+/* Move tasks out of NUMA nodes that have more tasks than 'capacity', while others have room. */
+static void relieve_all(struct spread *spread, size_t *capacity)
+{
+    spread->capacity = capacity;
+    for (size_t numa = 0; numa < spread->numas; numa++)
+        while (spread->tasks[numa] > capacity[numa] && relieve(spread, numa))
+            ;
+}
+
+/* Tasks get cores near their GPUs. */
 static int divide_by_gpu(struct plan *plan, const unsigned char *placed, struct error *err)
 {
     struct spread spread = {.plan = plan, .numas = plan->topology->numa_count};
@@ -274,36 +285,44 @@ static int divide_by_gpu(struct plan *plan, const unsigned char *placed, struct 
 
     spread.weights = calloc(plan->tasks * spread.numas, sizeof(size_t));
     spread.cores = calloc(spread.numas, sizeof(size_t));
+    spread.threads = calloc(spread.numas, sizeof(size_t));
     spread.tasks = calloc(spread.numas, sizeof(size_t));
-    if (!spread.weights || !spread.cores || !spread.tasks)
+    if (!spread.weights || !spread.cores || !spread.threads || !spread.tasks)
         rc = error_set(err, "out of memory");
-    for (size_t i = 0; rc == 0 && i < plan->core_count; i++)
+    for (size_t i = 0; rc == 0 && i < plan->core_count; i++) {
         spread.cores[plan->cores[i].numa]++;
+        spread.threads[plan->cores[i].numa] += plan_threads(plan, &plan->cores[i]);
+    }
     if (rc == 0)
         rc = join_homes(&spread, placed, err);
-    /* NUMA nodes are shared as they are; cores are not while there are enough. */
-    for (size_t numa = 0; rc == 0 && plan->bind != BIND_NUMA && numa < spread.numas; numa++)
-        while (spread.tasks[numa] > spread.cores[numa] && relieve(&spread, numa))
-            ;
+    /* Tasks share a NUMA node with BIND_NUMA. Otherwise they share cores only if there are too few,
+     * and hardware threads only if there are too few of these. */
+    if (rc == 0 && plan->bind != BIND_NUMA) {
+        relieve_all(&spread, spread.cores);
+        relieve_all(&spread, spread.threads);
+    }
     for (size_t numa = 0; rc == 0 && numa < spread.numas; numa++)
         rc = divide_numa(&spread, numa, err);
     free(spread.weights);
     free(spread.cores);
+    free(spread.threads);
     free(spread.tasks);
     return rc;
 }
 
-/* All granted cores in equal parts, cut at NUMA nodes where that is possible. */
+/* All granted cores in equal parts, cut at NUMA nodes if possible. */
 static int divide_cores(struct plan *plan, const unsigned char *placed, struct error *err)
 {
     const struct topology *topology = plan->topology;
-    size_t count = 0, cores = plan->core_count, next = 0;
+    size_t count = 0, cores = plan->core_count;
     int *gaps = calloc(cores + 1, sizeof(int));
     size_t *cuts = calloc(plan->tasks + 1, sizeof(size_t));
-    int rc = gaps && cuts ? 0 : error_set(err, "out of memory");
+    size_t *tasks = calloc(plan->tasks + 1, sizeof(size_t));
+    int rc = gaps && cuts && tasks ? 0 : error_set(err, "out of memory");
 
-    for (size_t task = 0; task < plan->tasks; task++)
-        count += placed[task];
+    for (size_t task = 0; rc == 0 && task < plan->tasks; task++)
+        if (placed[task])
+            tasks[count++] = task;
     for (size_t i = 1; rc == 0 && i < cores; i++) {
         int before = plan->cores[i - 1].numa, numa = plan->cores[i].numa;
 
@@ -311,20 +330,16 @@ static int divide_cores(struct plan *plan, const unsigned char *placed, struct e
                                  : 1 + tree_distance(topology, topology->numas[before].place,
                                                      topology->numas[numa].place);
     }
-    if (rc == 0 && count > 0 && cores >= count)
+    if (rc == 0 && count > cores)
+        rc = plan_crowd(plan, plan->cores, cores, tasks, count, err);
+    else if (rc == 0 && count > 0)
         rc = divide_row(cores, count, gaps, cuts, err);
-    for (size_t task = 0; rc == 0 && task < plan->tasks; task++) {
-        if (!placed[task])
-            continue;
-        if (cores >= count)
-            for (size_t i = cuts[next]; i < cuts[next + 1]; i++)
-                add_core(plan, task, &plan->cores[i]);
-        else
-            add_core(plan, task, &plan->cores[next * cores / count]);
-        next++;
-    }
+    for (size_t next = 0; rc == 0 && count <= cores && next < count; next++)
+        for (size_t i = cuts[next]; i < cuts[next + 1]; i++)
+            add_core(plan, tasks[next], &plan->cores[i]);
     free(gaps);
     free(cuts);
+    free(tasks);
     return rc;
 }
 
@@ -354,14 +369,17 @@ static int use_list(struct plan *plan, size_t task, struct error *err)
     at->cpus = plan->lists[task];
     cpuset_intersect(&at->cpus, &plan->cpus);
     if (cpuset_is_empty(&at->cpus))
-        return error_set(err, "none of the CPUs listed for task %zu is granted to this step", task);
+        return error_set(err, "none of the CPUs listed for task %zu is allocated to this step",
+                         task);
     if (!cpuset_equal(&at->cpus, &plan->lists[task]))
-        plan_warn(plan, "some CPUs listed for task %zu are not granted and are left out", task);
+        plan_warn(plan,
+                  "some CPUs listed for task %zu are not allocated to this step and are ignored",
+                  task);
     at->bound = 1;
     return 0;
 }
 
-/* Cores that a user's wish took are not given to others while there are enough besides. */
+/* Cores that a user chose for a task are not given to other tasks while there are enough others. */
 static void keep_off_wishes(struct plan *plan, const unsigned char *placed)
 {
     size_t kept = 0, placed_count = 0;
@@ -403,7 +421,21 @@ static void keep_off_wishes(struct plan *plan, const unsigned char *placed)
     plan->core_count = kept;
 }
 
-/* Tasks with GPUs are divided by them; the others share all cores evenly. */
+static void warn_of_sharing(struct plan *plan, size_t tasks)
+{
+    size_t threads = 0;
+
+    for (size_t i = 0; i < plan->core_count; i++)
+        threads += plan_threads(plan, &plan->cores[i]);
+    if (tasks > threads)
+        plan_warn(plan, "%zu tasks share %zu hardware threads of %zu cores", tasks, threads,
+                  plan->core_count);
+    else if (tasks > plan->core_count)
+        plan_warn(plan, "%zu tasks share %zu cores, each with its own hardware thread", tasks,
+                  plan->core_count);
+}
+
+/* Tasks with GPUs get cores near these; the others share all cores evenly. */
 static int divide(struct plan *plan, const unsigned char *placed, struct error *err)
 {
     unsigned char *with = calloc(plan->tasks, 1), *without = calloc(plan->tasks, 1);
@@ -424,36 +456,54 @@ static int divide(struct plan *plan, const unsigned char *placed, struct error *
         rc = divide_by_gpu(plan, with, err);
     if (rc == 0 && count_without > 0)
         rc = divide_cores(plan, without, err);
-    if (rc == 0 && plan->core_count < count_with + count_without && plan->bind != BIND_NUMA)
-        plan_warn(plan, "%zu tasks share %zu cores", count_with + count_without, plan->core_count);
+    if (rc == 0 && plan->bind != BIND_NUMA)
+        warn_of_sharing(plan, count_with + count_without);
     free(with);
     free(without);
     return rc;
 }
 
-static void warn_of_distance(struct plan *plan, const unsigned char *placed)
+/* Where the CPUs of a task are, as seen from its GPUs: near one of them, or why not. */
+enum distance { NEAR, FAR, NO_CPUS };
+
+static enum distance distance_of(const struct plan *plan, size_t task)
 {
-    size_t away = 0;
+    enum distance distance = NEAR;
 
-    for (size_t task = 0; task < plan->tasks; task++) {
-        int far = 0, near = 0;
+    for (size_t gpu = 0; gpu < plan->gpu_count; gpu++) {
+        struct cpuset cpus;
 
-        for (size_t gpu = 0; placed[task] && gpu < plan->gpu_count; gpu++) {
-            struct cpuset cpus;
-
-            if (!plan->owns[task * plan->gpu_count + gpu])
-                continue;
-            topology_place_cpus(plan->topology, plan->gpus[gpu].device->place, &cpus);
-            if (cpuset_overlap(&cpus, &plan->result->tasks[task].cpus))
-                near = 1;
-            else
-                far = 1;
-        }
-        away += far && !near;
+        if (!plan->owns[task * plan->gpu_count + gpu])
+            continue;
+        topology_place_cpus(plan->topology, plan->gpus[gpu].device->place, &cpus);
+        if (cpuset_overlap(&cpus, &plan->result->tasks[task].cpus))
+            return NEAR;
+        distance = cpuset_is_empty(&cpus) ? NO_CPUS : FAR;
     }
-    if (away > 0)
-        plan_warn(plan, "%zu of %zu tasks run away from their GPUs: too few CPUs are granted near",
-                  away, plan->tasks);
+    return distance;
+}
+
+void plan_warn_distance(struct plan *plan)
+{
+    size_t count[NO_CPUS + 1] = {0};
+
+    for (size_t task = 0; task < plan->tasks; task++)
+        if (plan->result->tasks[task].bound && !plan_has_cpus(plan, task))
+            count[distance_of(plan, task)]++;
+    if (count[FAR] > 0 && plan->cpus_first)
+        plan_warn(plan,
+                  "%zu of %zu tasks use a GPU of another NUMA node: there is none near their "
+                  "cores",
+                  count[FAR], plan->tasks);
+    else if (count[FAR] > 0)
+        plan_warn(plan,
+                  "%zu of %zu tasks are not on their GPU's NUMA node: too few CPUs were allocated "
+                  "there; they run on the nearest ones",
+                  count[FAR], plan->tasks);
+    if (count[NO_CPUS] > 0)
+        plan_warn(plan,
+                  "%zu of %zu tasks run on the nearest CPUs: the NUMA node of their GPU has none",
+                  count[NO_CPUS], plan->tasks);
 }
 
 int plan_cpus(struct plan *plan, struct error *err)
@@ -481,8 +531,6 @@ int plan_cpus(struct plan *plan, struct error *err)
         rc = divide(plan, placed, err);
     if (rc == 0 && plan->bind == BIND_NUMA)
         widen_to_numa(plan, placed);
-    if (rc == 0 && !plan->cpus_first)
-        warn_of_distance(plan, placed);
     free(placed);
     return rc;
 }

@@ -27,8 +27,8 @@ static int follow_wishes(struct plan *plan, unsigned char *taken, struct error *
             while (gpu < plan->gpu_count && plan->gpus[gpu].gpu.grant != wish->gpus[i])
                 gpu++;
             if (gpu == plan->gpu_count)
-                return error_set(err, "task %zu of this node wants a GPU that is not granted",
-                                 task);
+                return error_set(
+                    err, "task %zu of this node has a GPU that is not allocated to the step", task);
             give(plan, task, gpu);
             taken[gpu] = 1;
         }
@@ -95,8 +95,8 @@ static int keep_fixed(struct pool *pool, size_t each, struct error *err)
 
     if (each > gpus / tasks)
         return error_set(err,
-                         "%zu tasks with %zu GPUs each need %zu GPUs; this node has %zu for "
-                         "them",
+                         "%zu tasks with %zu GPUs each need %zu GPUs; this node has %zu left "
+                         "for them",
                          tasks, each, tasks * each, gpus);
     for (size_t i = 0; i < tasks; i++)
         for (size_t k = 0; k < each; k++)

@@ -18,7 +18,7 @@ int hwloc_api_open(struct hwloc_api *api, const char *library, struct error *err
     memset(api, 0, sizeof(*api));
     api->handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (!api->handle)
-        return error_set(err, "%s cannot be opened: %s; install libhwloc15 on the compute nodes",
+        return error_set(err, "cannot load %s: %s; install libhwloc15 on the compute nodes",
                          library, dlerror());
     for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
         void *symbol = dlsym(api->handle, functions[i].name);
@@ -34,8 +34,8 @@ int hwloc_api_open(struct hwloc_api *api, const char *library, struct error *err
         unsigned version = api->get_api_version();
 
         hwloc_api_close(api);
-        return error_set(err, "%s has version %u.%u; version %u is needed", library, version >> 16,
-                         version >> 8 & 0xff, HWLOC_API_VERSION >> 16);
+        return error_set(err, "%s has version %u.%u; version %u is required", library,
+                         version >> 16, version >> 8 & 0xff, HWLOC_API_VERSION >> 16);
     }
     return 0;
 }

@@ -38,7 +38,7 @@ int plan_has_gpus(const struct plan *plan, size_t task)
     return plan->request->wishes && plan->request->wishes[task].gpus;
 }
 
-/* Where cores are what is shared out, or all CPUs are settled already. */
+/* CPUs come before GPUs if cores are divided evenly, or if all CPUs are chosen already. */
 static int is_cpus_first(const struct plan *plan)
 {
     size_t settled = 0;
@@ -79,9 +79,7 @@ static int find_gpus(struct plan *plan, struct error *err)
         plan->gpus[i].device =
             gpu->index < 0 ? NULL : topology_gpu(plan->topology, (size_t)gpu->index);
         if (!plan->gpus[i].device)
-            return error_set(err,
-                             "the topology of this node has no GPU at %s; is it of another "
-                             "node?",
+            return error_set(err, "the topology has no GPU at %s; is it that of another node?",
                              pci_format(&request->gpus[i].pci, text));
         gpu->pci = plan->gpus[i].device->pci;
     }
@@ -94,16 +92,17 @@ static int find_gpus(struct plan *plan, struct error *err)
     return plan->owns ? 0 : error_set(err, "out of memory");
 }
 
-/* The CPUs that are granted and known. Returns 0 with none where the topology knows none of them.
- */
+/* The CPUs that are allocated to the step and known to the topology. Returns 0, or -1 if there are
+ * none. */
 static int find_cpus(struct plan *plan, struct error *err)
 {
     topology_cpus(plan->topology, &plan->cpus);
     if (plan->request->cpus)
         cpuset_intersect(&plan->cpus, plan->request->cpus);
     if (cpuset_is_empty(&plan->cpus))
-        return error_set(err, "the topology of this node has none of the granted CPUs; is it of "
-                              "another node?");
+        return error_set(err,
+                         "the topology has none of the CPUs that are allocated to this step; is it "
+                         "that of another node?");
     return 0;
 }
 
@@ -204,11 +203,12 @@ static int make(struct plan *plan, struct error *err)
     if (plan->bind == BIND_AUTO)
         plan->bind = plan->gpu_count > 0 ? BIND_GPU : BIND_CORE;
     else if (plan->bind == BIND_GPU && plan->gpu_count == 0)
-        return error_set(err, "bind=gpu: this step has no GPU on this node; use auto or core");
+        return error_set(err, "bind=gpu: this step has no GPUs on this node; use auto or core");
     plan->cpus_first = is_cpus_first(plan);
     if (plan->cpus_first ? plan_cpus(plan, err) < 0 || plan_gpus(plan, err) < 0
                          : plan_gpus(plan, err) < 0 || plan_cpus(plan, err) < 0)
         return -1;
+    plan_warn_distance(plan);
     if (plan_nics(plan, err) < 0 || list_gpus(plan, err) < 0 || list_numa(plan, err) < 0 ||
         list_nics(plan, err) < 0)
         return -1;
@@ -235,7 +235,7 @@ struct placement *placement_create(const struct topology *topology,
     int rc = 0;
 
     if (plan.tasks < 1 || plan.tasks > MAX_TASKS) {
-        error_set(err, "%zu tasks on a node cannot be placed; use 1 to %d", plan.tasks, MAX_TASKS);
+        error_set(err, "cannot place %zu tasks on a node; use 1 to %d", plan.tasks, MAX_TASKS);
         return NULL;
     }
     plan.result = calloc(1, sizeof(*plan.result));

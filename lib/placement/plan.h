@@ -1,4 +1,4 @@
-/* Inside the placement library: a request on its way to a placement. */
+/* Inside the placement library: a placement under construction. */
 #ifndef MEGATRON_PLACEMENT_PLAN_H
 #define MEGATRON_PLACEMENT_PLAN_H
 
@@ -53,14 +53,24 @@ int plan_gpus(struct plan *plan, struct error *err);
 int plan_cpus(struct plan *plan, struct error *err);
 int plan_nics(struct plan *plan, struct error *err);
 
+/* crowd.c: the number of granted CPUs of a core. */
+size_t plan_threads(const struct plan *plan, const struct plan_core *core);
+/* Place 'count' tasks on 'core_count' cores, which are fewer: no two tasks share a hardware thread
+ * while there are enough. Returns 0 or -1. */
+int plan_crowd(struct plan *plan, const struct plan_core *cores, size_t core_count,
+               const size_t *tasks, size_t count, struct error *err);
+
+/* Warn about tasks whose CPUs are not near their GPUs, once both are known. */
+void plan_warn_distance(struct plan *plan);
+
 /* Does the user's wish for 'task' settle its CPUs; its GPUs? */
 int plan_has_cpus(const struct plan *plan, size_t task);
 int plan_has_gpus(const struct plan *plan, size_t task);
 
-/* Remember a sentence for the user. Out of memory loses it, nothing else. */
+/* Record a warning for the user. It is lost if there is no memory. */
 void plan_warn(struct plan *plan, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* tree.c: the nearest place above 'place' (or itself) that is no bridge. */
+/* tree.c: the nearest place above 'place' (or itself) that is not a bridge. */
 int tree_home(const struct topology *topology, int place);
 int tree_is_below(const struct topology *topology, int place, int above);
 /* How far apart two places are: 0 the same, then by what they have in common: a bridge, a group, a

@@ -34,8 +34,8 @@ static int check_count(const char *what, const char *text, size_t tasks, const c
 
     if (lists > 1 && tasks > 0 && lists != tasks)
         return error_set(err,
-                         "%s=%.100s has %zu lists of %s for %zu tasks; give one for all, or "
-                         "one for each",
+                         "%s=%.100s has %zu lists of %s for %zu tasks; give one list for all "
+                         "tasks, or one for each",
                          what, text, lists, of, tasks);
     return 0;
 }
@@ -133,7 +133,8 @@ int plan_read_bind(struct plan *plan, struct error *err)
     cpuset_intersect(&plan->cpus, sets);
     free(sets);
     if (cpuset_is_empty(&plan->cpus))
-        return error_set(err, "none of the CPUs %.100s is granted to this step on this node", text);
+        return error_set(err, "none of the CPUs %.100s is allocated to this step on this node",
+                         text);
     return 0;
 }
 
@@ -154,7 +155,7 @@ static int read_nic_list(const struct topology *topology, char *list,
         if (device)
             wanted[device - topology->devices] = 1;
         else
-            rc = error_set(err, "this node has no NIC %.60s; `megatron topo` lists them", name);
+            rc = error_set(err, "this node has no NIC %.60s; `megatron topo` lists its NICs", name);
     }
     *count = 0;
     for (size_t i = 0; rc == 0 && i < topology->device_count; i++)
@@ -256,8 +257,8 @@ struct placement_grant *placement_parse_gpus(const char *what, const char *text,
             }
             if (last < 0 || (size_t)last >= topology->gpu_count)
                 rc = error_set(err,
-                               "%s=%.60s: there is no GPU %.60s; the node has %zu, which are "
-                               "counted from 0 in PCI order",
+                               "%s=%.60s: there is no GPU %.60s; the node has %zu, "
+                               "numbered from 0 in PCI order",
                                what, text, word, topology->gpu_count);
         }
     *count = 0;

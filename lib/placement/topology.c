@@ -11,7 +11,7 @@
 
 enum { FILE_MAX = 64 << 20 };
 
-/* Read hexadecimal digits and the character behind them. Returns where to go on, or NULL. */
+/* Read hexadecimal digits and the character after them. Returns the rest, or NULL. */
 static const char *read_hex(const char *at, unsigned long max, char behind, unsigned long *value)
 {
     const char *start = at;
@@ -77,13 +77,13 @@ void topology_destroy(struct topology *topology)
     free(topology);
 }
 
-/* Make room for one more at '*items', of which there are 'count': sizes are powers of two. */
+/* Make room for one more of 'count' items; capacities are powers of two. */
 static int grow(void *items, size_t count, size_t size, size_t max, struct error *err)
 {
     void **array = items, *grown;
 
     if (count >= max)
-        return error_set(err, "a topology of more than %zu objects of a kind is not read", max);
+        return error_set(err, "the topology has more than %zu objects of a kind", max);
     if (count & (count - 1) || (count && count < 16))
         return 0;
     grown = realloc(*array, (count ? 2 * count : 16) * size);
@@ -190,15 +190,16 @@ static int check_cores(const struct topology *topology)
 int topology_check(struct topology *topology, const char *name, struct error *err)
 {
     if (topology->place_count == 0 || topology->numa_count == 0 || topology->core_count == 0)
-        return error_set(err, "%s describes no CPU; export it again with lstopo", name);
+        return error_set(err, "%s contains no CPU; export it again with lstopo", name);
     if (check_places(topology) < 0 || check_cores(topology) < 0)
-        return error_set(err, "%s contradicts itself; export it again", name);
+        return error_set(err, "%s is inconsistent; export it again with lstopo", name);
     for (size_t i = 0; i < topology->numa_count; i++)
         if (!in_range(topology->numas[i].place, topology->place_count))
-            return error_set(err, "%s: a NUMA node hangs nowhere; export it again", name);
+            return error_set(err, "%s: a NUMA node has no parent; export it again with lstopo",
+                             name);
     for (size_t i = 0; i < topology->device_count; i++)
         if (!in_range(topology->devices[i].place, topology->place_count))
-            return error_set(err, "%s: a device hangs nowhere; export it again", name);
+            return error_set(err, "%s: a device has no parent; export it again with lstopo", name);
     return 0;
 }
 
@@ -265,7 +266,7 @@ const char *topology_device_name(const struct topology_device *device, char buff
     return buffer;
 }
 
-/* What kind of file a text is: by its root element, or our own first word. */
+/* The kind of a text is known by its root element, or by our own first word. */
 struct topology *topology_parse(const char *name, const char *text, size_t size, struct error *err)
 {
     static const char own[] = "megatron-topology ";
@@ -276,10 +277,10 @@ struct topology *topology_parse(const char *name, const char *text, size_t size,
     if (memmem(text, size, "<topology", 9))
         return topology_from_hwloc(name, text, size, err);
     if (!memmem(text, size, "<system", 7)) {
-        error_set(err,
-                  "%s is neither an hwloc XML file nor an NCCL topology; write one with "
-                  "`lstopo FILE.xml`",
-                  name);
+        error_set_code(err, ERROR_USAGE,
+                       "%s is neither an hwloc XML file nor an NCCL topology; write one with "
+                       "`lstopo FILE.xml`",
+                       name);
         return NULL;
     }
     topology = topology_discover(err);
@@ -296,7 +297,7 @@ static int read_topology(const char *path, struct file_bytes *file, struct error
     struct stat status;
 
     if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
-        return error_set(err, "%s is not a regular file", path);
+        return error_set_code(err, ERROR_USAGE, "%s is not a regular file", path);
     return file_read(path, FILE_MAX, file, err);
 }
 

@@ -17,7 +17,7 @@ struct walk {
     struct error *err;
 };
 
-/* NUMA nodes hang on the object whose CPUs they share, maybe below a memory-side cache. */
+/* NUMA nodes are attached to the object whose CPUs they share, maybe below a memory-side cache. */
 static int add_memory(struct walk *walk, hwloc_obj_t obj, int place)
 {
     for (; obj; obj = obj->next_sibling) {
@@ -31,8 +31,8 @@ static int add_memory(struct walk *walk, hwloc_obj_t obj, int place)
     return 0;
 }
 
-/* The number in numas[] of the first NUMA node that 'obj' is local to. Where a core has both DRAM
- * and high-bandwidth memory, DRAM comes first. */
+/* The index in numas[] of the first NUMA node that 'obj' is local to. If a core has both DRAM and
+ * high-bandwidth memory, DRAM comes first. */
 static int numa_of(const struct walk *walk, hwloc_obj_t obj)
 {
     int os = walk->api->bitmap_first(obj->nodeset);
@@ -60,7 +60,7 @@ static void name_device(struct topology_device *device, hwloc_obj_t obj, int *rd
 
         if (!os->name || (type != HWLOC_OBJ_OSDEV_OPENFABRICS && type != HWLOC_OBJ_OSDEV_NETWORK))
             continue;
-        /* The name that RDMA libraries know is worth more than the network interface's. */
+        /* Prefer the name that RDMA libraries use to that of the network interface. */
         if (type == HWLOC_OBJ_OSDEV_OPENFABRICS || device->name[0] == '\0')
             snprintf(device->name, sizeof(device->name), "%s", os->name);
         *rdma |= type == HWLOC_OBJ_OSDEV_OPENFABRICS;
@@ -128,7 +128,7 @@ static int add_objects(struct walk *walk, hwloc_obj_t obj, int parent)
     return add_io(walk, obj->io_first_child, place);
 }
 
-/* Only what placement looks at: half of an XML file's time is caches and disks. */
+/* Only what placement needs: caches and disks are half of the time of reading a file. */
 static int set_filters(const struct hwloc_api *api, hwloc_topology_t tree)
 {
     static const struct {
@@ -152,8 +152,8 @@ static int set_filters(const struct hwloc_api *api, hwloc_topology_t tree)
     return 0;
 }
 
-/* GPU libraries are not asked: they take seconds, and GPUs are found by their PCI class. A name
- * that this hwloc does not have is no error. */
+/* Do not use GPU libraries: they take seconds, and GPUs are found by their PCI class. A component
+ * that this hwloc does not have is not an error. */
 static void leave_out_gpu_libraries(const struct hwloc_api *api, hwloc_topology_t tree)
 {
     static const char *const names[] = {"opencl", "cuda", "nvml", "rsmi", "levelzero", "gl"};
@@ -170,17 +170,20 @@ static struct topology *read_tree(const struct hwloc_api *api, const char *name,
     struct walk walk = {.api = api, .err = err};
 
     if (api->topology_init(&tree) < 0) {
-        error_set(err, "hwloc cannot be started: out of memory");
+        error_set(err, "cannot initialize hwloc: out of memory");
         return NULL;
     }
     leave_out_gpu_libraries(api, tree);
     if (set_filters(api, tree) < 0) {
-        error_set(err, "hwloc refuses its type filters");
+        error_set(err, "cannot set the type filters of hwloc");
     } else if (!text && api->topology_set_flags(tree, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED) < 0) {
-        error_set(err, "hwloc refuses to show the whole machine");
+        error_set(err, "hwloc cannot show CPUs outside of this process's cpuset");
     } else if ((text && api->topology_set_xmlbuffer(tree, text, (int)size) < 0) ||
                api->topology_load(tree) < 0) {
-        error_set(err, text ? "%s is not an hwloc XML file" : "%s: hwloc cannot discover it", name);
+        error_set_code(err, text ? ERROR_USAGE : ERROR_FAILURE,
+                       text ? "%s is not an hwloc XML file"
+                            : "hwloc cannot discover the topology of %s",
+                       name);
     } else {
         walk.topology = topology_create(err);
         if (walk.topology && (add_objects(&walk, api->get_obj_by_depth(tree, 0, 0), -1) < 0 ||
@@ -193,9 +196,8 @@ static struct topology *read_tree(const struct hwloc_api *api, const char *name,
     return walk.topology;
 }
 
-/* hwloc's plugins drag OpenGL, OpenCL and what they need into the process: most of the time that
- * reading a file takes, and nothing that belongs into a daemon. Its environment is the only switch.
- */
+/* hwloc's plugins load OpenGL, OpenCL and their dependencies: they take most of the time, and do
+ * not belong into a daemon. Only an environment variable disables them. */
 static struct topology *read_without_plugins(const struct hwloc_api *api, const char *name,
                                              const char *text, size_t size, struct error *err)
 {
@@ -217,7 +219,7 @@ static struct topology *from_hwloc(const char *name, const char *text, size_t si
     if (hwloc_api_open(&api, HWLOC_LIBRARY, err) < 0)
         return NULL;
     topology = read_without_plugins(&api, name, text, size, err);
-    /* hwloc's own reader takes what hwloc writes; its plugin for libxml2 takes any XML. */
+    /* hwloc's own reader accepts what hwloc writes; its libxml2 plugin accepts any XML. */
     if (!topology && text) {
         hwloc_api_share(&api);
         topology = read_tree(&api, name, text, size, err);
@@ -232,7 +234,7 @@ struct topology *topology_discover(struct error *err)
 {
     struct topology *topology = from_hwloc("this machine", NULL, 0, err);
 
-    /* hwloc shows NVLink's controllers as the InfiniBand devices that they are besides. */
+    /* hwloc shows NVLink controllers as the InfiniBand devices that they also are. */
     for (size_t i = 0; topology && i < topology->device_count; i++) {
         struct topology_device *device = &topology->devices[i];
 
@@ -245,7 +247,7 @@ struct topology *topology_discover(struct error *err)
     return topology;
 }
 
-struct topology *topology_from_hwloc(const char *name, const char *text, size_t size,
+struct topology *topology_read_hwloc(const char *name, const char *text, size_t size,
                                      struct error *err)
 {
     char *copy;
@@ -270,8 +272,8 @@ struct topology *topology_from_hwloc(const char *name, const char *text, size_t 
 
 struct topology *topology_discover(struct error *err)
 {
-    error_set(err, "this machine cannot be discovered: built without hwloc; install libhwloc-dev "
-                   "and build again");
+    error_set(err, "cannot discover the topology of this machine: built without hwloc; install "
+                   "libhwloc-dev and build again");
     return NULL;
 }
 
@@ -279,7 +281,7 @@ struct topology *topology_from_hwloc(const char *name, const char *text, size_t 
                                      struct error *err)
 {
     (void)text, (void)size;
-    error_set(err, "%s cannot be read: built without hwloc; install libhwloc-dev and build again",
+    error_set(err, "cannot read %s: built without hwloc; install libhwloc-dev and build again",
               name);
     return NULL;
 }

@@ -67,7 +67,8 @@ static int handle(void *context, const struct xml_element *element, int open, st
         return 0;
     }
     if (merge->depth == 0 && strcmp(element->name, "system") != 0)
-        return error_set(err, "it begins with <%s>, not with NCCL's <system>", element->name);
+        return error_set(err, "the root element is <%s>, not <system> as in NCCL topologies",
+                         element->name);
     place = enter(merge, element, merge->places[merge->depth], err);
     if (place < 0)
         return -1;
@@ -90,7 +91,7 @@ int topology_merge_nccl(struct topology *topology, const char *name, const char 
         rc = xml_read(name, text, size, handle, &merge, err);
     }
     if (rc == 0 && merge.moved == 0 && topology->gpu_count + topology->nic_count > 0)
-        rc = error_set(err, "%s names no GPU and no NIC of this node; is it of another node type?",
+        rc = error_set(err, "%s contains no GPU or NIC of this node; is it for another node type?",
                        name);
     if (rc == 0)
         rc = topology_check(topology, name, err);

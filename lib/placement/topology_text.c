@@ -4,10 +4,10 @@
  *     place KIND PARENT FIRST_CORE CORE_COUNT
  *     numa OS PLACE
  *     core NUMA CPUS                      CPUS like 0,96
- *     device KIND PCI VENDOR ID CLASS PLACE NAME    NAME is - where there is none
+ *     device KIND PCI VENDOR ID CLASS PLACE NAME    NAME is - if there is none
  *     end
  *
- * Numbers of places, NUMA nodes and cores are those of the lines' order. */
+ * Places, NUMA nodes and cores are numbered in the order of their lines. */
 #include "build.h"
 #include "file.h"
 
@@ -25,7 +25,7 @@ static void write_core(const struct topology *topology, const struct topology_co
     fputc('\n', file);
 }
 
-static void write_text(const struct topology *topology, FILE *file)
+void topology_write_text(const struct topology *topology, FILE *file)
 {
     char pci[PCI_TEXT];
 
@@ -58,7 +58,7 @@ int topology_save(const struct topology *topology, const char *path, struct erro
     int rc;
 
     if (file)
-        write_text(topology, file);
+        topology_write_text(topology, file);
     if (!file || fclose(file) != 0)
         rc = error_set(err, "out of memory");
     else
@@ -198,7 +198,7 @@ static int read_lines(struct topology *topology, const char *name, char *text, s
     char *save = NULL, *line = strtok_r(text, "\n", &save);
 
     if (!line || strcmp(line, "megatron-topology 1") != 0)
-        return error_set(err, "%s is of another version of megatron; remove it", name);
+        return error_set(err, "%s was written by another version of megatron; remove it", name);
     while (!ended && (line = strtok_r(NULL, "\n", &save))) {
         int rc;
 
@@ -206,12 +206,12 @@ static int read_lines(struct topology *topology, const char *name, char *text, s
         ended = strcmp(line, "end") == 0;
         rc = ended ? 0 : read_line(topology, line, err);
         if (rc > 0)
-            return error_set(err, "%s: line %d is not understood; remove the file", name, number);
+            return error_set(err, "%s: line %d is invalid; remove the file", name, number);
         if (rc < 0)
             return error_prefix(err, "%s: line %d", name, number);
     }
     if (!ended)
-        return error_set(err, "%s is cut short; remove it", name);
+        return error_set(err, "%s is truncated; remove it", name);
     return topology_check(topology, name, err);
 }
 

@@ -1,5 +1,6 @@
 #include "checkpoint_private.h"
 #include "directory.h"
+#include "log.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -30,6 +31,19 @@ void checkpoint_say(const struct checkpoint *c, const char *format, ...)
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     c->config.say(text);
+}
+
+void checkpoint_warn(const struct checkpoint *c, const char *format, ...)
+{
+    char text[1536];
+    va_list args;
+
+    if (!c->leads)
+        return;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    log_warning("%s", text);
 }
 
 int checkpoint_agree(struct checkpoint *c, int rc, struct error *err)
@@ -63,7 +77,7 @@ int checkpoint_from_leader(struct checkpoint *c, int64_t *number, struct error *
 
 /* --- Set-up ---------------------------------------------------------------------------------- */
 
-/* How long the last save there took; 0 where nobody has noted that. */
+/* Seconds that the last save in this directory took; 0 if unknown. */
 static double read_seconds(const char *directory)
 {
     char path[PATH_MAX];
@@ -81,7 +95,7 @@ static double read_seconds(const char *directory)
     return seconds;
 }
 
-/* The leader takes the directory for this run. */
+/* The leader locks the directory for this run. */
 static int take_directory(struct checkpoint *c, struct error *err)
 {
     struct error leftover, unlocked;
@@ -97,17 +111,17 @@ static int take_directory(struct checkpoint *c, struct error *err)
         return -1;
     c->expected = read_seconds(c->config.save);
     if (unlocked.text[0])
-        checkpoint_say(c,
-                       "WARNING: %s: a second run that saves there would not be noticed, and what "
-                       "unfinished saves left stays, as it may be that one's; let the file system "
-                       "be mounted with locks (flock)",
-                       unlocked.text);
+        checkpoint_warn(
+            c,
+            "%s: another run that saves there would not be noticed, and files of unfinished saves "
+            "are kept because they may belong to it; mount the file system with locking (flock)",
+            unlocked.text);
     else if (directory_clean(c->config.save, &leftover) < 0)
-        checkpoint_say(c, "WARNING: what an unfinished save left stays: %s", leftover.text);
+        checkpoint_warn(c, "cannot remove files of an unfinished save: %s", leftover.text);
     return 0;
 }
 
-/* Do all ranks see what the leader makes there? It must be on a file system that they share. */
+/* Do all ranks see what the leader creates there? The file system must be shared. */
 static int check_shared(struct checkpoint *c, struct error *err)
 {
     int64_t token = (int64_t)getpid() << 24 ^ (int64_t)time(NULL);
@@ -122,8 +136,8 @@ static int check_shared(struct checkpoint *c, struct error *err)
     rc = checkpoint_agree(c, rc, err);
     if (rc == 0 && access(path, W_OK | X_OK) < 0)
         rc = error_set_errno(err, errno,
-                             "rank %d cannot write where the other ranks can; %s must be on a file "
-                             "system that all nodes share",
+                             "rank %d cannot write to a directory that other ranks can write to; "
+                             "%s must be on a file system that all nodes share",
                              c->parallel->comm->rank, c->config.save);
     rc = checkpoint_agree(c, rc, err);
     if (c->leads)
@@ -158,11 +172,12 @@ static int create_save(struct checkpoint *c, struct error *err)
     c->state = device_host_allocate(c->device, sizeof(*c->state), err);
     c->files = calloc((size_t)c->parallel->comm->size, sizeof(*c->files));
     if (!c->snapshot || !c->state || !c->files)
-        return error_set(err, "out of memory for a copy of %.1f MiB to save",
-                         (double)elements * 4 / (1 << 20));
-    /* Memory that is touched for the first time is slow; no step is to wait for that. */
+        return error_set(
+            err, "out of memory: cannot allocate %.1f MiB of host memory for saving checkpoints",
+            (double)elements * 4 / (1 << 20));
+    /* Touching memory for the first time is slow; no training step should wait for that. */
     memset(c->snapshot, 0, elements * sizeof(float));
-    /* A limit on the size of files is an error of the write like any other. */
+    /* If RLIMIT_FSIZE is exceeded, the write fails with an error instead of killing the process. */
     signal(SIGXFSZ, SIG_IGN);
     return checkpoint_start_thread(c, err);
 }
@@ -183,7 +198,7 @@ struct checkpoint *checkpoint_create(const struct checkpoint_config *config, str
     c->device = device;
     c->arrays = *arrays;
     c->parameters = model_parameters_of(model);
-    c->shard = pieces_shard(&parallel->layout, &parallel->at);
+    c->shard = shard_number(&parallel->layout, &parallel->at);
     c->leads = parallel->comm->rank == parallel->comm->size - 1;
     c->saved = c->back_to = -1;
     c->held = -1;
@@ -198,7 +213,7 @@ struct checkpoint *checkpoint_create(const struct checkpoint_config *config, str
 
 void checkpoint_destroy(struct checkpoint *c)
 {
-    /* What is stuck ends with the process. */
+    /* A thread that is stuck ends with the process. */
     if (!c || c->stuck || checkpoint_end_copies(c) < 0)
         return;
     checkpoint_end_thread(c);

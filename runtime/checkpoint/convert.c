@@ -16,7 +16,7 @@
 
 /* --- Import ---------------------------------------------------------------------------------- */
 
-/* Where the weights come from. */
+/* The source of the weights. */
 struct source {
     const struct model_config *model;
     int (*load)(const struct source *source, const struct parameter *p, float *out,
@@ -38,7 +38,7 @@ static int load_megatron(const struct source *source, const struct parameter *p,
     return megatron_source_load(source->megatron, p, out, err);
 }
 
-/* One stage of layers as its rank would write it. */
+/* Write one layer as a pipeline rank would. */
 static int import_stage(const struct source *source, const struct layout *layout, int rank,
                         const char *directory, struct index_file *file, struct error *err)
 {
@@ -47,7 +47,7 @@ static int import_stage(const struct source *source, const struct layout *layout
     struct pieces pieces = {0};
     char path[PATH_MAX];
     float *values = NULL;
-    int rc = parameters_create(&p, source->model, layout, &at, 1, err);
+    int rc = parameters_create(&p, source->model, layout, &at, err);
 
     if (rc == 0)
         rc = pieces_create(&pieces, &p, &at, 0, PIECES_WRITTEN, err);
@@ -100,9 +100,10 @@ static int import_to(const char *directory, const struct source *source,
                        (long)getpid()) < 0)
         return -1;
     if (newest >= 0 || directory_has(directory, LATEST))
-        return error_set(err, "%s holds checkpoints already; name another directory", directory);
+        return error_set(err, "%s already contains checkpoints; choose another directory",
+                         directory);
     if (mkdir(temporary, 0777) < 0)
-        return error_set_errno(err, errno, "cannot make %s", temporary);
+        return error_set_errno(err, errno, "cannot create %s", temporary);
     rc = import_all(source, index, temporary, err);
     if (rc == 0)
         rc = directory_commit(directory, temporary, 0, NULL, err);
@@ -114,7 +115,7 @@ static int import_to(const char *directory, const struct source *source,
 static int import(const struct source *source, const char *directory, struct error *err)
 {
     struct checkpoint_index index = {0};
-    /* As if every layer had been a stage of a pipeline: only one is in memory at a time. */
+    /* As if every layer were a pipeline stage: only one is in memory at a time. */
     struct layout layout = {1, 1, 1, source->model->shape.layers};
     int rc = index_check_sizes(source->model, err);
 
@@ -165,7 +166,8 @@ int convert_import_megatron(const char *from, const char *directory,
 
 /* --- Export ---------------------------------------------------------------------------------- */
 
-/* In place: a half takes less room than what it is made of. A number must not become infinite. */
+/* Convert in place: a 16-bit number takes less space than its source. A number must not become
+ * infinite. */
 static int round_to(enum device_type type, const char *name, float *values, int64_t count,
                     struct error *err)
 {
@@ -176,8 +178,9 @@ static int round_to(enum device_type type, const char *name, float *values, int6
         uint16_t half = bfloat ? float_to_bfloat(values[i]) : float_to_half(values[i]);
 
         if (isinf(bfloat ? bfloat_to_float(half) : half_to_float(half)) && !isinf(values[i]))
-            return error_set(err, "tensor %s holds %g, which is beyond %s; export with --dtype %s",
-                             name, (double)values[i], bfloat ? "bf16" : "fp16 (65504 at most)",
+            return error_set(err,
+                             "tensor %s contains %g, which overflows %s; export with --dtype %s",
+                             name, (double)values[i], bfloat ? "bf16" : "fp16 (maximum 65504)",
                              bfloat ? "fp32" : "bf16 or fp32");
         memcpy(&out[i], &half, sizeof(half));
     }
@@ -211,7 +214,7 @@ static int export_all(const struct hf_files *files, const char *from,
     struct layout one = {1, 1, 1, 1};
     struct layout_position at = {0, 0, 0, 0};
     struct parameters p;
-    int rc = parameters_create(&p, &index->model, &one, &at, 1, err);
+    int rc = parameters_create(&p, &index->model, &one, &at, err);
 
     for (int i = 0; i < p.count && rc == 0; i++)
         rc = export_one(files, from, index, &p, i, err);
@@ -251,7 +254,7 @@ int convert_export_hf(const char *from, const char *to, enum device_type type, i
         index.model.padded_vocabulary = index.model.shape.vocabulary;
         rc = hf_files_plan(&files, &index.model, shard_bytes, err);
     }
-    /* The model that its fields describe must be that of its tensors. */
+    /* The model described by the index must match the tensors. */
     if (rc == 0)
         rc = index_check_model(&index, &index.model, err);
     if (rc == 0)

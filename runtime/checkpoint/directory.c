@@ -14,10 +14,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Behind the name of a checkpoint that is being replaced. */
+/* Suffix of a checkpoint that is being replaced. */
 #define OLDER ".tmp-older"
 
-/* For what is being removed: what got stuck there keeps its own. */
+/* Suffix of what is being removed. */
 enum { NAMES = 1000 };
 
 int directory_path(char out[PATH_MAX], struct error *err, const char *format, ...)
@@ -29,7 +29,7 @@ int directory_path(char out[PATH_MAX], struct error *err, const char *format, ..
     length = vsnprintf(out, PATH_MAX, format, args);
     va_end(args);
     if (length < 0 || length >= PATH_MAX)
-        return error_set(err, "%.60s...: too long a path", out);
+        return error_set(err, "path too long: %.60s...", out);
     return 0;
 }
 
@@ -57,8 +57,8 @@ int directory_has(const char *path, const char *name)
     return directory_path(file, NULL, "%s/%s", path, name) == 0 && access(file, F_OK) == 0;
 }
 
-/* What LATEST names; -1: no such file, or no number in it. Returns 0, or -1 with errno where it
- * cannot be known. */
+/* The iteration in LATEST; -1: no such file, or not a number. Returns 0, or -1 with errno if it
+ * cannot be determined. */
 static int read_latest(const char *path, int64_t *iteration, struct error *err)
 {
     char name[PATH_MAX];
@@ -105,7 +105,7 @@ static int newer(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* The iteration of a name "iter_0000100", or -1. */
+/* The iteration in a name like "iter_0000100", or -1. */
 static int64_t iteration_of(const char *name)
 {
     char *end;
@@ -188,8 +188,8 @@ int directory_write(const char *path, const char *name, const void *bytes, size_
     return file_write_whole(file, bytes, size, FILE_SINGLE_WRITER | FILE_SYNC_DIRECTORY, err);
 }
 
-/* Give 'temporary' the name 'final'. A checkpoint of that name changes places with it, so that at
- * no time there is none; 'replaces' then says so. */
+/* Rename 'temporary' to 'final'. An existing checkpoint of that name is exchanged with it
+ * atomically, so that there always is one; 'replaces' is then set. */
 static int take_name(const char *temporary, const char *final, int *replaces, struct error *err)
 {
     char older[PATH_MAX];
@@ -203,7 +203,7 @@ static int take_name(const char *temporary, const char *final, int *replaces, st
     }
     if (errno != EINVAL && errno != ENOSYS && errno != EEXIST)
         return error_set_errno(err, errno, "cannot rename %s", temporary);
-    /* A file system that can do neither: one after the other. */
+    /* File systems without atomic exchange: rename one after the other. */
     if (directory_path(older, err, "%s" OLDER, final) < 0)
         return -1;
     *replaces = rename(final, older) == 0;
@@ -218,7 +218,7 @@ static int take_name(const char *temporary, const char *final, int *replaces, st
     return 0;
 }
 
-/* Let LATEST of 'path' name 'iteration'. */
+/* Make LATEST in 'path' name 'iteration'. */
 static int name_latest(const char *path, int64_t iteration, struct error *err)
 {
     char text[32];
@@ -250,7 +250,8 @@ int directory_commit(const char *path, const char *temporary, int64_t iteration,
     return 0;
 }
 
-/* Give 'from' a name 'to' of what is no checkpoint. 1, 0 where somebody else was faster, or -1. */
+/* Rename 'from' to 'to', which is not the name of a checkpoint. 1, 0 if another process was faster,
+ * or -1. */
 static int move_away(const char *from, char to[PATH_MAX], struct error *err)
 {
     for (int i = 0; i < NAMES; i++) {
@@ -264,8 +265,8 @@ static int move_away(const char *from, char to[PATH_MAX], struct error *err)
     return errno == ENOENT ? 0 : error_set_errno(err, errno, "cannot remove %s", from);
 }
 
-/* Remove one checkpoint. 1, 0 where somebody else was faster, or -1; 'removed' counts it even where
- * some of it stays, as it is none any more. */
+/* Remove one checkpoint. 1, 0 if another process was faster, or -1; 'removed' counts it even if
+ * some of its files remain, because it is no longer a checkpoint. */
 static int prune_one(const char *path, int64_t iteration, int *removed, atomic_int_fast64_t *moved,
                      struct error *err)
 {
@@ -295,7 +296,7 @@ int directory_prune(const char *path, int64_t keep, int *removed, atomic_int_fas
         return -1;
     while (latest >= 0 && first < count && list[first] > latest)
         first++;
-    /* One that cannot be removed does not keep the others. */
+    /* If one cannot be removed, remove the others. */
     for (size_t i = first; i < count; i++)
         if (i - first >= (size_t)keep &&
             prune_one(path, list[i], removed, moved, rc < 0 ? NULL : err) < 0)
@@ -304,7 +305,7 @@ int directory_prune(const char *path, int64_t keep, int *removed, atomic_int_fas
     return rc;
 }
 
-/* Make path/abandoned-1, or with the first number that is free. */
+/* Create path/abandoned-1, or the first free number. */
 static int make_abandoned(const char *path, char name[PATH_MAX], struct error *err)
 {
     for (int i = 1; i <= NAMES; i++) {
@@ -315,7 +316,7 @@ static int make_abandoned(const char *path, char name[PATH_MAX], struct error *e
         if (errno != EEXIST)
             break;
     }
-    return error_set_errno(err, errno, "cannot make %s", name);
+    return error_set_errno(err, errno, "cannot create %s", name);
 }
 
 static int move_one(const char *path, const char *to, int64_t iteration, struct error *err)
@@ -337,7 +338,8 @@ int directory_abandon(const char *path, int64_t iteration, char to[PATH_MAX], st
     to[0] = '\0';
     if (directory_list(path, &list, &count, err) < 0)
         return -1;
-    /* From here on the run goes on from where it went back to, whatever interrupts this. */
+    /* From here on the run resumes from the iteration it went back to, even if this is interrupted.
+     */
     rc = name_latest(path, iteration, err);
     if (rc == 0 && count > 0 && list[0] > iteration) {
         rc = make_abandoned(path, to, err);

@@ -32,7 +32,7 @@ static double real_of(const struct field *field, const void *values)
     return field->type == FIELD_FLOAT ? (double)*(const float *)at : *(const double *)at;
 }
 
-/* In as few digits as give the same number again, but not in fewer than people would write. */
+/* Use the fewest digits that give the same number again, but not fewer than people would write. */
 static void print_real(const struct field *field, double real, char *text, size_t size)
 {
     int single = field->type == FIELD_FLOAT;
@@ -99,7 +99,7 @@ int fields_read(const struct field *table, struct json_value object, void *value
 
     for (const struct field *field = table; field->name; field++)
         if (json_member(object, field->name, &value) < 0 || read_value(field, value, values) < 0)
-            return error_set(err, "%s is missing or no number", field->name);
+            return error_set(err, "%s is missing or not a number", field->name);
     return 0;
 }
 

@@ -1,4 +1,4 @@
-/* Structs as objects of JSON, by a table with one row per member. */
+/* Structs as JSON objects, by a table with one row per member. */
 #ifndef MEGATRON_FIELDS_H
 #define MEGATRON_FIELDS_H
 
@@ -16,7 +16,7 @@ struct field {
     size_t offset;
 };
 
-/* Numbers come back as the same bits; what is not finite is written as null and read as NaN. */
+/* Numbers are restored bit-identically; inf and NaN are written as null and read as NaN. */
 void fields_write(const struct field *table, const void *values, FILE *stream);
 int fields_read(const struct field *table, struct json_value object, void *values,
                 struct error *err);

@@ -1,4 +1,4 @@
-/* The two 16-bit types from and to float. */
+/* Convert the two 16-bit types from and to float. */
 #ifndef MEGATRON_HALF_H
 #define MEGATRON_HALF_H
 
@@ -29,7 +29,7 @@ static inline float half_to_float(uint16_t half)
     return value;
 }
 
-/* To the nearest, ties to even; NaN stays NaN. */
+/* Round to nearest, ties to even; NaN stays NaN. */
 static inline uint16_t float_to_bfloat(float value)
 {
     uint32_t bits;

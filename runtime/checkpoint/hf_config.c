@@ -8,7 +8,7 @@
 
 #define CONFIG_LIMIT ((size_t)16 << 20)
 
-/* One whole number; 'other' where it is absent or null, an error where 'other' is below 0. */
+/* Read an integer; 'other' if it is absent or null, an error if 'other' is negative. */
 static int whole(struct json_value object, const char *name, int64_t other, int64_t *out,
                  struct error *err)
 {
@@ -19,12 +19,12 @@ static int whole(struct json_value object, const char *name, int64_t other, int6
         return other < 0 ? error_set(err, "%s is missing", name) : 0;
     }
     if (json_integer(value, out) < 0 || *out < 1 || *out > INT32_MAX)
-        return error_set(err, "%s must be a whole number above 0", name);
+        return error_set(err, "%s must be a positive integer", name);
     return 0;
 }
 
-/* The others are as said, or 'other' where nothing is; a value of another kind is never passed
- * over. */
+/* The others return the value, or 'other' if it is absent; a value of the wrong type is an error.
+ */
 static int real(struct json_value object, const char *name, double other, double *out,
                 struct error *err)
 {
@@ -55,15 +55,15 @@ static int text(struct json_value object, const char *name, const char *other, c
     *out = other;
     return json_member(object, name, &value) < 0 || json_string(value, out, &length) == 0
                ? 0
-               : error_set(err, "%s must be a text", name);
+               : error_set(err, "%s must be a string", name);
 }
 
-/* A number above 0 that has to be there. */
+/* A required positive number. */
 static int needed(struct json_value object, const char *name, double *out, struct error *err)
 {
     if (real(object, name, 0, out, err) < 0)
         return -1;
-    return *out > 0 ? 0 : error_set(err, "%s of the rotations is missing or not above 0", name);
+    return *out > 0 ? 0 : error_set(err, "rope_scaling: %s is missing or not greater than 0", name);
 }
 
 static int read_gpt2(struct json_value root, struct model_config *c, struct error *err)
@@ -87,11 +87,11 @@ static int read_gpt2(struct json_value root, struct model_config *c, struct erro
         real(root, "attn_pdrop", 0.1, &c->attention_dropout, err) < 0)
         return -1;
     if (strcmp(activation, "gelu_new") != 0 && strcmp(activation, "gelu_pytorch_tanh") != 0)
-        return error_set(err, "activation_function %.40s is not supported; gelu_new is",
+        return error_set(err, "activation_function %.40s is not supported; only gelu_new is",
                          activation);
     if (!tied || !scaled || by_layer)
-        return error_set(err, "a GPT-2 with a head of its own or with other scales of attention is "
-                              "not supported");
+        return error_set(
+            err, "GPT-2 with untied embeddings or other attention scaling is not supported");
     s->family = MODEL_GPT;
     s->query_groups = s->heads;
     s->kv_channels = s->hidden / s->heads;
@@ -101,7 +101,7 @@ static int read_gpt2(struct json_value root, struct model_config *c, struct erro
     return 0;
 }
 
-/* Rotations of all channels are the only ones. */
+/* Only full rotary embeddings are supported. */
 static int check_partial(struct json_value object, struct error *err)
 {
     double partial;
@@ -111,8 +111,8 @@ static int check_partial(struct json_value object, struct error *err)
     return partial == 1 ? 0 : error_set(err, "partial_rotary_factor %g is not supported", partial);
 }
 
-/* The longer rotations of Llama 3.1; under "rope_scaling", or in newer folders under
- * "rope_parameters" together with the base. */
+/* RoPE scaling of Llama 3.1; under "rope_scaling", or in newer folders under "rope_parameters"
+ * together with the base. */
 static int read_rope(struct json_value root, struct model_config *c, struct error *err)
 {
     struct rope_scaling *scaling = &c->rope_scaling;
@@ -132,7 +132,7 @@ static int read_rope(struct json_value root, struct model_config *c, struct erro
     if (strcmp(type, "default") == 0)
         return 0;
     if (strcmp(type, "llama3") != 0)
-        return error_set(err, "rope_scaling of type %.40s is not supported; llama3 is", type);
+        return error_set(err, "rope_scaling of type %.40s is not supported; only llama3 is", type);
     scaling->used = 1;
     return needed(object, "factor", &scaling->factor, err) < 0 ||
                    needed(object, "low_freq_factor", &scaling->low, err) < 0 ||
@@ -164,9 +164,10 @@ static int read_llama(struct json_value root, struct model_config *c, struct err
     if (strcmp(activation, "silu") != 0)
         return error_set(err, "hidden_act other than silu is not supported");
     if (attention_bias || mlp_bias)
-        return error_set(err, "a Llama with biases is not supported");
+        return error_set(err, "Llama with biases is not supported");
     if (s->kv_channels % 2 != 0)
-        return error_set(err, "its heads have %lld channels, which cannot be rotated in pairs",
+        return error_set(err,
+                         "its head size of %lld is odd and cannot be used with rotary embeddings",
                          (long long)s->kv_channels);
     s->family = MODEL_LLAMA;
     c->position = POSITION_ROPE;
@@ -191,11 +192,14 @@ static int read_any(struct json_value root, struct model_config *c, struct error
     else if (strcmp(type, "llama") == 0)
         rc = read_llama(root, c, err);
     else
-        rc = error_set(err, "model_type %.40s is neither gpt2 nor llama", type);
+        rc = error_set(err, "model_type %.40s is not supported; only gpt2 and llama are", type);
     if (rc == 0 && (c->shape.heads == 0 || c->shape.heads % c->shape.query_groups != 0))
-        rc = error_set(err, "its heads are no multiple of its key heads");
+        rc = error_set(
+            err,
+            "its number of attention heads is not a multiple of its number of key-value heads");
     if (rc == 0 && (!(c->shape.rotary_base > 0) || !(c->epsilon >= 0)))
-        rc = error_set(err, "the base of its rotations is not above 0, or its epsilon is below 0");
+        rc = error_set(
+            err, "rope_theta must be greater than 0, and the norm epsilon must not be negative");
     return rc < 0 ? -1 : real(root, "initializer_range", 0.02, &c->init_std, err);
 }
 
@@ -206,7 +210,7 @@ int hf_config_read(const char *directory, struct model_config *c, struct error *
     int rc;
 
     memset(c, 0, sizeof(*c));
-    /* What has no meaning for a network is as `megatron train` has it. */
+    /* Options without meaning for a model are set as `megatron train` sets them. */
     c->shape.rotary_base = 10000;
     c->rotary_percent = 1;
     c->rope_scaling = (struct rope_scaling){0, 8, 1, 4, 8192};
@@ -217,7 +221,7 @@ int hf_config_read(const char *directory, struct model_config *c, struct error *
         return -1;
     rc = read_any(json_root(json), c, err);
     json_destroy(json);
-    c->shape.name = "the weights";
+    c->shape.name = "the model";
     c->shape.sequence = c->positions;
     c->padded_vocabulary = c->shape.vocabulary;
     c->chunks = c->micro_batch = 1;
@@ -231,9 +235,8 @@ static const char *type_name(const struct model_config *c)
     return c->type == TYPE_FP32 ? "float32" : c->type == TYPE_BF16 ? "bfloat16" : "float16";
 }
 
-/* Where nothing is said, the tokens that begin and end a text are those of the vocabulary that the
- * family once came with. In another one they are some tokens or other, and texts would end there.
- */
+/* If these tokens are not set, transformers uses those of the family's original vocabulary. In
+ * another vocabulary they are arbitrary tokens, and texts would end there. */
 static const char *no_ends(const struct model_config *c, int64_t usual)
 {
     return c->shape.vocabulary == usual ? ""

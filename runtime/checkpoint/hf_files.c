@@ -20,16 +20,17 @@
 
 /* --- The plan -------------------------------------------------------------------------------- */
 
-/* A plan under way: the parameters of the whole model, and the file that small tensors go to. */
+/* The plan being built: the parameters of the whole model, and the file that small tensors go to.
+ */
 struct planning {
     struct hf_files *files;
     struct parameters parameters;
     enum device_type type;
     int64_t shard_bytes;
-    struct hf_file open; /* not among the files yet */
+    struct hf_file open; /* not in the list of files yet */
 };
 
-/* Put a file behind those that are full; it is cleared. */
+/* Append a file that is full to the list; it is cleared. */
 static int add_file(struct hf_files *files, struct hf_file *file, struct error *err)
 {
     struct hf_file *more;
@@ -45,8 +46,8 @@ static int add_file(struct hf_files *files, struct hf_file *file, struct error *
     return 0;
 }
 
-/* As transformers does it, to the numbers of the files: a tensor that is larger than a file may be
- * gets one of its own, at once; the others fill a file that is numbered when it is full. */
+/* Same order and numbering as in transformers: a tensor larger than the maximum file size gets its
+ * own file at once; the others fill a file that is numbered when it is full. */
 static int place(struct planning *plan, const char *name, int64_t rows, int64_t cols,
                  struct error *err)
 {
@@ -69,7 +70,7 @@ static int place(struct planning *plan, const char *name, int64_t rows, int64_t 
     return safetensors_layout_add(&plan->open.layout, name, rows == 1 ? 0 : rows, cols, err);
 }
 
-/* Their tensor for a row of the table, if the model has it and the row is its first. */
+/* The Hugging Face tensor for a row of the table, if the model has it and the row is its first. */
 static int place_row(struct planning *plan, const struct hf_name *row, int64_t layer,
                      struct error *err)
 {
@@ -89,7 +90,7 @@ static int place_row(struct planning *plan, const struct hf_name *row, int64_t l
     return 0;
 }
 
-/* Rows of layers follow each other in the table; they are repeated for each layer. */
+/* Rows of layers are consecutive in the table; they are repeated for each layer. */
 static int place_all(struct planning *plan, int64_t layers, struct error *err)
 {
     for (const struct hf_name *row = plan->files->table, *end; row->ours; row = end) {
@@ -108,7 +109,8 @@ static int place_all(struct planning *plan, int64_t layers, struct error *err)
 static int name_files(struct hf_files *files, struct error *err)
 {
     if (files->count > 99999)
-        return error_set(err, "it would be more than 99999 files; let them be larger");
+        return error_set(err,
+                         "the export would need more than 99999 files; raise --max-shard-size");
     for (size_t i = 0; i < files->count; i++) {
         struct hf_file *file = &files->list[i];
 
@@ -141,7 +143,7 @@ int hf_files_plan(struct hf_files *files, const struct model_config *config, int
     if (!files->table)
         return -1;
     whole.chunks = 1;
-    rc = parameters_create(&plan.parameters, &whole, &one, &at, 1, err);
+    rc = parameters_create(&plan.parameters, &whole, &one, &at, err);
     for (int i = 0; i < plan.parameters.count && rc == 0; i++)
         if (!hf_find_name(files->table, plan.parameters.list[i].name, theirs))
             rc = error_set(err, "Hugging Face has no tensor for %s", plan.parameters.list[i].name);
@@ -181,14 +183,14 @@ static int open_one(struct hf_file *file, const char *directory, int create, str
 
     if (directory_path(path, err, "%s/%s.new", directory, file->name) < 0)
         return -1;
-    /* Not to read: for that a client of NFS would read whole pages, and write them back with what
-     * another node has written to their other parts since. */
+    /* Write-only: to read, an NFS client would read whole pages and write them back with stale data
+     * over what another node has written to their other parts. */
     file->fd = open(path, O_WRONLY | O_CLOEXEC | (create ? O_CREAT | O_TRUNC : 0), 0666);
     if (file->fd < 0)
         return error_set_errno(err, errno, "cannot write %s", path);
     if (!create)
         return 0;
-    /* A full disk is noticed here rather than after minutes; not all file systems can tell. */
+    /* Notice a full disk here rather than after minutes; not all file systems support it. */
     if (fallocate(file->fd, 0, 0, (off_t)(layout->header_bytes + layout->data_bytes)) < 0 &&
         (errno == ENOSPC || errno == EFBIG))
         return error_set_errno(err, errno, "cannot write %s", path);
@@ -197,7 +199,7 @@ static int open_one(struct hf_file *file, const char *directory, int create, str
     return write_all(file->fd, layout->header, layout->header_bytes, 0, err);
 }
 
-/* Ask for as many descriptors as there will be files, beyond those that there are for all else. */
+/* Raise the limit of open files to the number of files plus a reserve. */
 static int allow_files(size_t count, struct error *err)
 {
     struct rlimit limit;
@@ -207,8 +209,8 @@ static int allow_files(size_t count, struct error *err)
         return 0;
     if (wanted >= limit.rlim_max)
         return error_set(err,
-                         "%zu files are to be written at once, and %zu are allowed; let them be "
-                         "larger, or raise the hard limit (ulimit -Hn)",
+                         "%zu files must be open at once, but only %zu are allowed; use larger "
+                         "files or raise the hard limit (ulimit -Hn)",
                          count, (size_t)limit.rlim_max);
     wanted += limit.rlim_cur;
     limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
@@ -226,7 +228,7 @@ int hf_files_open(struct hf_files *files, const char *directory, int create, str
     return 0;
 }
 
-/* Rows of ours are columns of theirs. */
+/* Our rows are Hugging Face's columns. */
 static int write_columns(int fd, const struct hf_name *row, const struct parameter *p,
                          size_t offset, size_t size, const char *weights, struct error *err)
 {
@@ -260,12 +262,12 @@ int hf_files_write(const struct hf_files *files, const struct parameter *p, cons
            !(entry = safetensors_layout_find(&files->list[i].layout, theirs)))
         i++;
     if (!entry)
-        return error_set(err, "no file is to hold %s", p->name);
+        return error_set(err, "no output file contains %s", p->name);
     file = &files->list[i];
     size = type_size(file->layout.type);
     if (row->transposed && p->all_rows > 1)
         return write_columns(file->fd, row, p, entry->offset, size, weights, err);
-    /* Whole rows follow each other in the file, too. */
+    /* Whole rows are also contiguous in the file. */
     together = p->cols == p->all_cols && rows > 0 ? rows : 1;
     for (int64_t r = 0; r < rows && rc == 0; r += together)
         rc = write_all(
@@ -303,7 +305,7 @@ static int by_tensor(const void *a, const void *b)
     return strcmp(((const struct mapped *)a)->tensor, ((const struct mapped *)b)->tensor);
 }
 
-/* Which tensor is in which file, as transformers writes it. */
+/* The index of tensors and files, formatted as by transformers. */
 static char *make_index(const struct hf_files *files, size_t *size, struct error *err)
 {
     struct mapped *map;
@@ -337,7 +339,7 @@ static char *make_index(const struct hf_files *files, size_t *size, struct error
     return NULL;
 }
 
-/* Is it a name that an export can have given, finished or not, and not one of these files? */
+/* Could an export have created this name, finished or not, and is it not one of these files? */
 static int is_stale(const struct hf_files *files, const char *name)
 {
     size_t length = strlen(name), tail = strlen(".new");
@@ -369,8 +371,8 @@ static void remove_stale(const struct hf_files *files, const char *path)
         closedir(directory);
 }
 
-/* While files of an earlier export are replaced one by one, nobody may take old ones and new ones
- * together for a model: what tells of the old ones goes first. */
+/* While the files of an earlier export are replaced one by one, nobody may take old and new files
+ * together for a model: remove the old index first. */
 static int remove_former(const struct hf_files *files, const char *directory, struct error *err)
 {
     char path[PATH_MAX];

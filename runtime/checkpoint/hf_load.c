@@ -7,7 +7,7 @@
 
 static const char prefix[] = "transformer.";
 
-/* Their tensor for a parameter, with or without the name of the whole model before it. */
+/* The Hugging Face tensor for a parameter, with or without the model's name as a prefix. */
 static const struct safetensor *find_tensor(const struct safetensors *tensors, const char *name)
 {
     const struct safetensor *tensor = safetensors_find(tensors, name);
@@ -31,14 +31,14 @@ int hf_load_one(const struct hf_name *table, const struct safetensors *tensors,
     if (!tensor)
         return error_set(err, "tensor %s is missing", theirs);
     if (!tensor->data)
-        return error_set(err,
-                         "tensor %s is of type %s or has other dimensions than a matrix; F32, BF16 "
-                         "and F16 are supported",
-                         theirs, tensor->kind);
+        return error_set(
+            err,
+            "tensor %s has type %s or is not a matrix or vector; F32, BF16 and F16 are supported",
+            theirs, tensor->kind);
     hf_shape(row, p, &rows, &cols);
     if (tensor->rows != rows || tensor->cols != cols)
-        return error_set(err, "tensor %s is %lld x %lld, and this model's is %lld x %lld", theirs,
-                         (long long)tensor->rows, (long long)tensor->cols, (long long)rows,
+        return error_set(err, "tensor %s is %lld x %lld, but this model expects %lld x %lld",
+                         theirs, (long long)tensor->rows, (long long)tensor->cols, (long long)rows,
                          (long long)cols);
     step = row->transposed && rows > 1 ? cols : 1;
     for (int64_t r = 0; r < hf_true_rows(p); r++)
@@ -47,7 +47,7 @@ int hf_load_one(const struct hf_name *table, const struct safetensors *tensors,
     return 0;
 }
 
-/* --- What else is there ----------------------------------------------------------------------- */
+/* --- Unexpected tensors ---------------------------------------------------------------------- */
 
 static int begins(const char *text, const char *with)
 {
@@ -61,7 +61,7 @@ static int ends(const char *text, const char *with)
     return length >= tail && strcmp(text + length - tail, with) == 0;
 }
 
-/* One that a row of the table has, in a layer that the model has. */
+/* Is it a tensor that a row of the table describes, in a layer that the model has? */
 static int is_known(const struct hf_name *table, const char *name, int64_t layers)
 {
     for (const struct hf_name *row = table; row->ours; row++) {
@@ -78,7 +78,7 @@ static int is_known(const struct hf_name *table, const char *name, int64_t layer
     return 0;
 }
 
-/* Both are there although the model has one matrix for them. */
+/* Both are stored although the model has one matrix for them. */
 static int check_tied(const struct hf_name *table, const struct safetensors *tensors,
                       const struct safetensor *head, struct error *err)
 {
@@ -97,8 +97,8 @@ static int check_tied(const struct hf_name *table, const struct safetensors *ten
     }
     return same ? 0
                 : error_set(err,
-                            "%s is another matrix than %s, and config.json says that they are "
-                            "tied; set tie_word_embeddings to false if the model has both",
+                            "%s differs from %s, but config.json says that they are tied; set "
+                            "tie_word_embeddings to false if the model has both",
                             head->name, table->theirs);
 }
 
@@ -113,7 +113,7 @@ int hf_check_tensors(const struct hf_name *table, const struct safetensors *tens
     for (size_t i = 0; (tensor = safetensors_at(tensors, i)); i++) {
         int of_network = 0, harmless = 0;
 
-        /* GPT-2's tensors may come without the name of the whole model. */
+        /* GPT-2's tensors may lack the model's name as a prefix. */
         snprintf(name, sizeof(name), "%s%s",
                  !config->swiglu && (begins(tensor->name, "h.") || begins(tensor->name, "ln_f.") ||
                                      begins(tensor->name, "wte.") || begins(tensor->name, "wpe."))
@@ -128,7 +128,8 @@ int hf_check_tensors(const struct hf_name *table, const struct safetensors *tens
             if (check_tied(table, tensors, tensor, err) < 0)
                 return -1;
         } else if (of_network && !harmless && !is_known(table, name, config->shape.layers)) {
-            return error_set(err, "tensor %s has no place in the model that config.json describes",
+            return error_set(err,
+                             "tensor %s does not belong to the model that config.json describes",
                              tensor->name);
         }
     }

@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Both in the order of transformers' modules: it decides which tensor goes to which file. */
+/* Both tables are in the order of transformers' modules, which decides which tensor goes to which
+ * file. */
 static const struct hf_name gpt2_names[] = {
     {"embedding.word.weight", "transformer.wte.weight", 0, 0, 0},
     {"embedding.position.weight", "transformer.wpe.weight", 0, 0, 0},
@@ -44,7 +45,7 @@ static const struct hf_name llama_names[] = {
     {0, 0, 0, 0, 0},
 };
 
-/* Their family for this network, or NULL where they have none. */
+/* The Hugging Face family of this model, or NULL if there is none. */
 const struct hf_name *hf_names_of(const struct model_config *c, struct error *err)
 {
     int gpt2 = c->position == POSITION_LEARNED && c->norm == NORM_LAYER && !c->swiglu &&
@@ -54,9 +55,9 @@ const struct hf_name *hf_names_of(const struct model_config *c, struct error *er
                 !c->linear_bias && !c->qkv_bias && c->rotary_percent == 1;
 
     if (!gpt2 && !llama)
-        error_set(err, "Hugging Face has no such network: GPT-2 (learned positions, LayerNorm, "
-                       "GELU, biases, tied head) and Llama (rope, RMSNorm, SwiGLU, no biases) can "
-                       "be exchanged");
+        error_set(err, "Hugging Face has no such model: only GPT-2 (learned positions, LayerNorm, "
+                       "GELU, biases, tied embeddings) and Llama (rope, RMSNorm, SwiGLU, no "
+                       "biases) can be exported");
     return gpt2 ? gpt2_names : llama ? llama_names : NULL;
 }
 

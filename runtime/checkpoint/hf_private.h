@@ -1,4 +1,4 @@
-/* What the files that read and write Hugging Face's folders share. */
+/* Shared by the files that read and write Hugging Face folders. */
 #ifndef MEGATRON_HF_PRIVATE_H
 #define MEGATRON_HF_PRIVATE_H
 
@@ -8,35 +8,35 @@
 
 enum { HF_NAME = 128 };
 
-/* Where one of our tensors lies in theirs. '%d' is the layer. */
+/* Where one of our tensors is within Hugging Face's. '%d' is the layer. */
 struct hf_name {
     const char *ours, *theirs;
     int transposed; /* GPT-2 stores (in, out) */
-    int part, size; /* a fused tensor: which part of how many rows of ours stands before it */
+    int part, size; /* for a fused tensor: how many times our number of rows comes before it */
 };
 
-/* Their names for this network's tensors, or NULL where they have no such network. */
+/* Hugging Face's names for this model's tensors, or NULL if it has no such model. */
 const struct hf_name *hf_names_of(const struct model_config *config, struct error *err);
 
-/* The row of the table for our tensor, and their name for it; NULL: there is none. */
+/* The table row for our tensor, and Hugging Face's name for it; NULL: there is none. */
 const struct hf_name *hf_find_name(const struct hf_name *table, const char *ours,
                                    char theirs[HF_NAME]);
 
-/* Shape of their tensor, given ours. Vectors have one row. */
+/* Shape of the Hugging Face tensor, given ours. Vectors have one row. */
 void hf_shape(const struct hf_name *row, const struct parameter *p, int64_t *rows, int64_t *cols);
 
-/* The number of element (row, col) of our whole tensor in theirs. */
+/* The index of element (row, col) of our whole tensor in theirs. */
 int64_t hf_index(const struct hf_name *row, const struct parameter *p, int64_t r, int64_t c);
 
 /* Rows of a parameter that are not padding. */
 int64_t hf_true_rows(const struct parameter *p);
 
-/* Is there nothing in 'tensors' that belongs to a network and not to this one? What is known to
- * have no meaning, and heads of other kinds, may be there. */
+/* Check that 'tensors' contains nothing that belongs to another model. Known buffers without
+ * meaning and heads of other kinds are allowed. */
 int hf_check_tensors(const struct hf_name *table, const struct safetensors *tensors,
                      const struct model_config *config, struct error *err);
 
-/* This rank's part of one parameter, from their tensors. */
+/* Read this rank's part of one parameter from the Hugging Face tensors. */
 int hf_load_one(const struct hf_name *table, const struct safetensors *tensors,
                 const struct parameter *p, float *out, struct error *err);
 
@@ -48,28 +48,28 @@ struct hf_files {
         int fd; /* -1: not open */
     } * list;
     size_t count;
-    int64_t parameters, bytes; /* of all files together */
+    int64_t parameters, bytes; /* total of all files */
     const struct hf_name *table;
 };
 
-/* Which tensor goes where: the same in every process that plans the same model. A file has at most
- * 'shard_bytes' of data unless one tensor alone has more. Returns 0 or -1; hf_files_clear in both
- * cases. */
+/* Decide which tensor goes where: the same in every process that plans the same model. A file has
+ * at most 'shard_bytes' of data unless a single tensor is larger. Returns 0 or -1; call
+ * hf_files_clear in both cases. */
 int hf_files_plan(struct hf_files *files, const struct model_config *config, int64_t shard_bytes,
                   struct error *err);
 
 /* Open the files under temporary names; one process creates them before the others open them. */
 int hf_files_open(struct hf_files *files, const char *directory, int create, struct error *err);
 
-/* Write this rank's part of one parameter, in the model's type, to its place. */
+/* Write this rank's part of one parameter, in the model's type. */
 int hf_files_write(const struct hf_files *files, const struct parameter *p, const char *weights,
                    struct error *err);
 
-/* Flush and close what is open. */
+/* Flush and close all open files. */
 int hf_files_close(struct hf_files *files, struct error *err);
 
-/* In one process, when all have closed: write config.json and the index, give the files their
- * names, and remove those of other names that an earlier export left. */
+/* In one process, after all have closed: write config.json and the index, rename the files, and
+ * remove other files of an earlier export. */
 int hf_files_commit(const struct hf_files *files, const char *directory,
                     const struct model_config *config, struct error *err);
 

@@ -4,12 +4,10 @@
 
 #include <stdlib.h>
 
-/* Is the parameter this rank's to write? Each must be written once. */
+/* Does this rank write the parameter? Each must be written once. */
 static int is_mine(const struct parallel *parallel, const struct parameter *p)
 {
-    if (parallel->at.dp != 0 || parallel->at.cp != 0 || p->class == CLASS_TIED)
-        return 0;
-    return parallel->at.tp == 0 || (p->class != CLASS_SHARED && p->class != CLASS_SHARED_RAW);
+    return parallel->at.dp == 0 && parallel->at.cp == 0 && class_is_owned(p->class, &parallel->at);
 }
 
 static int save_parts(const struct hf_files *files, const struct model_config *config,
@@ -32,7 +30,7 @@ static int save_parts(const struct hf_files *files, const struct model_config *c
     return rc;
 }
 
-/* Every rank comes here, whatever happened to it: -1 on all if one failed. */
+/* Every rank gets here, even after an error: -1 on all if one failed. */
 static int agree(const struct parallel *parallel, int rc, struct error *err)
 {
     int64_t bad = rc < 0 ? parallel->comm->rank : -1;

@@ -15,7 +15,7 @@ void index_clear(struct checkpoint_index *index)
     memset(index, 0, sizeof(*index));
 }
 
-/* Lists of tensors are alike in their order: the one behind the last found is tried first. */
+/* Lists of tensors have similar order: try the one after the last found first. */
 static int find_from(const struct checkpoint_index *index, const char *name, int hint)
 {
     for (int k = 0; k < index->tensor_count; k++) {
@@ -32,7 +32,7 @@ int index_find(const struct checkpoint_index *index, const char *name)
     return find_from(index, name, -1);
 }
 
-/* --- Made from a layout ---------------------------------------------------------------------- */
+/* --- Created from a layout ------------------------------------------------------------------- */
 
 int index_create_tensors(struct checkpoint_index *index, const struct model_config *model,
                          struct error *err)
@@ -46,7 +46,7 @@ int index_create_tensors(struct checkpoint_index *index, const struct model_conf
     memset(index, 0, sizeof(*index));
     index->model = *model;
     whole.chunks = 1;
-    rc = parameters_create(&p, &whole, &one, &at, 1, err);
+    rc = parameters_create(&p, &whole, &one, &at, err);
     if (rc == 0) {
         index->tensors = calloc((size_t)p.count + 1, sizeof(*index->tensors));
         if (!index->tensors)
@@ -71,7 +71,7 @@ int index_add_piece(struct checkpoint_index *index, const struct index_piece *pi
     int count = index->piece_count;
     struct index_piece *more = index->pieces;
 
-    /* Room for 64, then doubled whenever a power of two is full. */
+    /* Capacity for 64, then doubled whenever a power of two is full. */
     if (count == 0 || (count >= 64 && (count & (count - 1)) == 0))
         more = realloc(index->pieces, (size_t)(count ? 2 * count : 64) * sizeof(*more));
     if (!more)
@@ -106,7 +106,7 @@ static int add_rank(struct checkpoint_index *index, const struct parameters *p,
             .offset = file->elements,
         };
 
-        rc = piece.tensor < 0 ? error_set(err, "no tensor is called %s", q->name)
+        rc = piece.tensor < 0 ? error_set(err, "there is no tensor called %s", q->name)
                               : index_add_piece(index, &piece, err);
         file->elements += piece.count;
         file->pieces++;
@@ -130,10 +130,10 @@ int index_create(struct checkpoint_index *index, const struct model_config *mode
     for (int64_t rank = 0; rank < ranks; rank++) {
         struct layout_position at = layout_position(layout, rank);
         struct parameters p;
-        int rc = parameters_create(&p, model, layout, &at, (int)(layout->dp * layout->cp), err);
+        int rc = parameters_create(&p, model, layout, &at, err);
 
         if (rc == 0)
-            rc = add_rank(index, &p, &at, pieces_shard(layout, &at), err);
+            rc = add_rank(index, &p, &at, shard_number(layout, &at), err);
         parameters_destroy(&p);
         if (rc < 0)
             return -1;
@@ -147,21 +147,21 @@ int index_check_sizes(const struct model_config *model, struct error *err)
 {
     const struct model_shape *s = &model->shape;
     const int64_t sizes[] = {s->hidden, s->ffn_hidden, s->heads, s->query_groups, s->kv_channels};
-    /* Any number that an option takes: long contexts are only counted in most models. */
+    /* Any value that an option accepts: most models only count positions and do not store them. */
     const int64_t lengths[] = {s->vocabulary, model->positions, s->sequence};
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
         if (sizes[i] < 1 || sizes[i] > SIZE_LIMIT)
-            return error_set(err, "a size of the model is %" PRId64 ", which cannot be", sizes[i]);
+            return error_set(err, "invalid model size %" PRId64, sizes[i]);
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
         if (lengths[i] < 1 || lengths[i] > INT32_MAX)
-            return error_set(err, "a length of the model is %" PRId64 ", which cannot be",
+            return error_set(err, "invalid sequence length or number of positions %" PRId64,
                              lengths[i]);
     if (s->heads * s->kv_channels > SIZE_LIMIT || s->layers < 1 || s->layers > LAYERS_MOST ||
         s->heads % s->query_groups != 0)
         return error_set(err,
-                         "%" PRId64 " layers with %" PRId64 " heads of %" PRId64 " and %" PRId64
-                         " key heads cannot be",
+                         "invalid model: %" PRId64 " layers with %" PRId64
+                         " attention heads of size %" PRId64 " and %" PRId64 " query groups",
                          s->layers, s->heads, s->kv_channels, s->query_groups);
     return 0;
 }
@@ -196,13 +196,12 @@ int index_check_model(const struct checkpoint_index *index, const struct model_c
                      "%s%s (%" PRId64 " x %" PRId64 ", here %" PRId64 " x %" PRId64 ")",
                      used ? ", " : "", a->name, b->rows, b->cols, a->rows, a->cols);
         else
-            snprintf(text + used, sizeof(text) - used, "%s%s (not there)", used ? ", " : "",
-                     a->name);
+            snprintf(text + used, sizeof(text) - used, "%s%s (missing)", used ? ", " : "", a->name);
         used = strlen(text);
         shown++;
     }
     index_clear(&ours);
-    return differ ? error_set(err, "it is of another model: %s", text) : 0;
+    return differ ? error_set(err, "the checkpoint belongs to another model: %s", text) : 0;
 }
 
 int index_check_rules(const struct checkpoint_index *index, const struct step_rules *rules,
@@ -213,8 +212,8 @@ int index_check_rules(const struct checkpoint_index *index, const struct step_ru
     if (fields_compare(index_rule_fields, &index->rules, rules, text, sizeof(text)) == 0)
         return 0;
     return error_set(err,
-                     "the schedule differs from the checkpoint's: %s; give the same values, or "
-                     "--override-opt_param-scheduler to go on with these, or "
-                     "--use-checkpoint-opt_param-scheduler with the checkpoint's",
+                     "the learning-rate schedule differs from the checkpoint's: %s; use the same "
+                     "values, --override-opt_param-scheduler to use these values, or "
+                     "--use-checkpoint-opt_param-scheduler to use the checkpoint's",
                      text);
 }

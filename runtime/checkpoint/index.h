@@ -1,7 +1,7 @@
 /* index.json of a checkpoint: where a run stood, which tensors the whole model has, and which part
  * of which tensor lies where in which file.
  *
- *   {"format": "megatron checkpoint", "version": 1,
+ *   {"format": "megatron checkpoint", "version": 2,
  *    "progress": {...}, "state": {...}, "schedule": {...}, "model": {...},
  *    "layout": {"tp": 2, "cp": 1, "dp": 2, "pp": 1}, "arrays": 3,
  *    "tensors": [["embedding.word.weight", 300, 32], ...],
@@ -13,7 +13,8 @@
  * A piece is elements start .. start + count - 1, row by row, of the block (rows, cols) at
  * (first_row, first_col) of a tensor; pieces of a file follow each other. A file holds 'arrays'
  * arrays of 'elements' fp32 each (weights, and both moments of Adam), one behind the other from
- * byte 'data' on. The last member is the checksum of all bytes before it. */
+ * byte 'data' on. The last member is the checksum of all bytes before it. Checksums are XXH3 of 64
+ * bits. Version 1 differs in its checksums only, which cannot be checked any more. */
 #ifndef MEGATRON_INDEX_H
 #define MEGATRON_INDEX_H
 
@@ -22,7 +23,7 @@
 
 #define INDEX_NAME "index.json"
 
-/* Where a run stands. */
+/* The progress of a run. */
 struct progress {
     int64_t iteration, consumed, consumed_valid;
 };
@@ -30,7 +31,7 @@ struct progress {
 struct index_tensor {
     char name[64];
     int64_t rows, cols;
-    int first; /* its first piece, -1: none; 'next' of that leads on */
+    int first; /* its first piece, -1: none; 'next' of that piece continues the list */
 };
 
 struct index_piece {
@@ -43,7 +44,8 @@ struct index_file {
     char name[32];
     int64_t data, elements, bytes;
     uint64_t checksum;
-    int first, pieces; /* among the pieces */
+    int unverified;    /* of version 1: the checksums mean nothing here */
+    int first, pieces; /* range within the list of pieces */
 };
 
 struct checkpoint_index {
@@ -52,7 +54,8 @@ struct checkpoint_index {
     struct step_rules rules;
     struct model_config model;
     struct layout layout;
-    int arrays; /* 3, or 1 without the optimizer */
+    int version;
+    int arrays; /* 3, or 1 without the optimizer state */
     struct index_tensor *tensors;
     int tensor_count;
     struct index_piece *pieces;
@@ -61,46 +64,47 @@ struct checkpoint_index {
     int file_count;
 };
 
-/* Tensors, files and pieces as the ranks of 'layout' write them. What the files turn out to be
- * (data, bytes, checksum) the caller fills in. Returns 0 or -1; index_clear in both cases. */
+/* Fill in tensors, files and pieces as the ranks of 'layout' write them. The caller fills in what
+ * depends on the written files (data, bytes, checksum). Returns 0 or -1; call index_clear in both
+ * cases. */
 int index_create(struct checkpoint_index *index, const struct model_config *model,
                  const struct layout *layout, struct error *err);
 
-/* The tensors alone, of the whole model. */
+/* Fill in only the tensors, those of the whole model. */
 int index_create_tensors(struct checkpoint_index *index, const struct model_config *model,
                          struct error *err);
 void index_clear(struct checkpoint_index *index);
 
-/* The text of index.json, to free; 'size' without the NUL behind it. */
+/* The text of index.json, which the caller frees; 'size' does not count the NUL after it. */
 char *index_write(const struct checkpoint_index *index, size_t *size, struct error *err);
 
-/* What index_load, shard_reader_* and reshard_read return where the checkpoint itself is at fault:
- * a wrong checksum, size or content, or data that is lost; and where a disk cannot read it. -1 is
- * for what may pass, such as a file server that is away or no file handle left. */
+/* Returned by index_load, shard_reader_* and reshard_read if the checkpoint itself is bad: DAMAGED
+ * for a wrong checksum, size or content, or lost data; UNREADABLE if a disk cannot read it. -1 is
+ * for errors that may go away, such as a file server that is down or too many open files. */
 enum { CHECKPOINT_DAMAGED = -3, CHECKPOINT_UNREADABLE = -4 };
 
-/* Which of them it is where errno is 'number'. */
+/* Which of them errno value 'number' means. */
 int index_fault(int number);
 
-/* Read and check everything a reader relies on. 'name' is for errors. */
+/* Read and check everything that a reader relies on. 'name' is for errors. */
 int index_read(struct checkpoint_index *index, const char *text, size_t size, const char *name,
                struct error *err);
 
 /* The same for the file in 'directory'. */
 int index_load(struct checkpoint_index *index, const char *directory, struct error *err);
 
-/* The number of the tensor called 'name', or -1. */
+/* The index of the tensor called 'name', or -1. */
 int index_find(const struct checkpoint_index *index, const char *name);
 
-/* Can there be a network of these sizes? Their products then stay within 64 bits, for all tensors
- * of all layers together. What index_read has read is checked. */
+/* Are these sizes valid? If so, their products fit into 64 bits, for all tensors of all layers
+ * together. index_read has checked what it read. */
 int index_check_sizes(const struct model_config *model, struct error *err);
 
-/* Is the checkpoint one of 'model'? If not, -1 with what differs. */
+/* Does the checkpoint belong to 'model'? If not, -1 with what differs. */
 int index_check_model(const struct checkpoint_index *index, const struct model_config *model,
                       struct error *err);
 
-/* Are its schedules those of 'rules'? If not, -1 with what differs. */
+/* Is its schedule that of 'rules'? If not, -1 with what differs. */
 int index_check_rules(const struct checkpoint_index *index, const struct step_rules *rules,
                       struct error *err);
 

@@ -9,8 +9,9 @@
 #include <string.h>
 
 #define FORMAT      "megatron checkpoint"
+#define VERSION_1   "{\"format\": \"" FORMAT "\", \"version\": 1,"
 #define INDEX_LIMIT ((size_t)1 << 30)
-/* Of any size in an index: products stay within 128 bits. */
+/* Limit of any size in an index: products fit into 128 bits. */
 #define NUMBER_MOST ((int64_t)1 << 48)
 
 static const struct field progress_fields[] = {
@@ -52,7 +53,7 @@ const struct field index_rule_fields[] = {
     {                                                     \
         name, type, offsetof(struct model_config, member) \
     }
-/* What makes two models differ. */
+/* Members that make two models different. */
 const struct field index_model_fields[] = {
     MODEL("num-layers", shape.layers, FIELD_INT64),
     MODEL("hidden-size", shape.hidden, FIELD_INT64),
@@ -78,7 +79,7 @@ const struct field index_model_fields[] = {
     {0},
 };
 
-/* What belongs to a model and may change from run to run. */
+/* Members that belong to a model but may change between runs. */
 static const struct field loose_fields[] = {
     MODEL("seq-length", shape.sequence, FIELD_INT64),
     MODEL("max-position-embeddings", positions, FIELD_INT64),
@@ -118,7 +119,7 @@ static void write_file(const struct checkpoint_index *index, const struct index_
 
 static void write_body(const struct checkpoint_index *index, FILE *f)
 {
-    fprintf(f, "{\"format\": \"" FORMAT "\", \"version\": 1,\n\"progress\": ");
+    fprintf(f, "{\"format\": \"" FORMAT "\", \"version\": 2,\n\"progress\": ");
     fields_write(progress_fields, &index->progress, f);
     fprintf(f, ",\n\"state\": ");
     fields_write(state_fields, &index->state, f);
@@ -161,7 +162,7 @@ char *index_write(const struct checkpoint_index *index, size_t *size, struct err
 
 /* --- Reading --------------------------------------------------------------------------------- */
 
-/* The 'count' whole numbers of an array, each in [0, NUMBER_MOST], from element 'skip' on. */
+/* Read 'count' integers of an array, each in [0, NUMBER_MOST], from element 'skip' on. */
 static int read_numbers(struct json_value array, int skip, int64_t *numbers, int count)
 {
     struct json_iterator i;
@@ -191,7 +192,7 @@ static int read_tensor(struct checkpoint_index *index, struct json_value value, 
         length >= sizeof(tensor->name) || strlen(text) != length ||
         read_numbers(value, 1, shape, 2) < 0 || shape[0] == 0 || shape[1] == 0 ||
         (__int128)shape[0] * shape[1] > NUMBER_MOST)
-        return error_set(err, "tensor %d is not described", index->tensor_count);
+        return error_set(err, "the description of tensor %d is invalid", index->tensor_count);
     memcpy(tensor->name, text, length + 1);
     tensor->rows = shape[0];
     tensor->cols = shape[1];
@@ -208,16 +209,16 @@ static int read_piece(struct checkpoint_index *index, struct index_file *file,
     const struct index_tensor *tensor;
 
     if (read_numbers(value, 0, n, 7) < 0 || n[0] >= index->tensor_count)
-        return error_set(err, "%s: a piece is not described", file->name);
+        return error_set(err, "%s: the description of a piece is invalid", file->name);
     tensor = &index->tensors[n[0]];
     piece = (struct index_piece){(int)n[0], -1, n[1], n[2], n[3], n[4], n[5], n[6], file->elements};
-    /* Rows may go on into the padding of a vocabulary, elements may not. */
+    /* Rows may extend into the padding of a vocabulary, elements may not. */
     if (piece.rows == 0 || piece.cols == 0 || piece.count == 0 || piece.first_row >= tensor->rows ||
         piece.first_col + piece.cols > tensor->cols ||
         (__int128)piece.start + piece.count > (__int128)piece.rows * piece.cols ||
         (piece.start + piece.count - 1) / piece.cols + piece.first_row >= tensor->rows ||
         file->elements + piece.count > NUMBER_MOST)
-        return error_set(err, "%s: a piece lies outside of tensor %s", file->name, tensor->name);
+        return error_set(err, "%s: a piece is outside tensor %s", file->name, tensor->name);
     file->elements += piece.count;
     file->pieces++;
     return index_add_piece(index, &piece, err);
@@ -262,13 +263,14 @@ static int read_file(struct checkpoint_index *index, struct json_value value, st
         read_number(value, "bytes", 16 * NUMBER_MOST, &file->bytes) < 0 ||
         read_number(value, "elements", NUMBER_MOST, &elements) < 0 ||
         json_member(value, "pieces", &pieces) < 0 || json_iterate(pieces, &i) < 0)
-        return error_set(err, "file %d is not described", index->file_count - 1);
+        return error_set(err, "the description of file %d is invalid", index->file_count - 1);
     file->checksum = strtoull(checksum, NULL, 16);
+    file->unverified = index->version == 1;
     file->first = index->piece_count;
     while (rc == 0 && json_next(&i, NULL, NULL, &piece))
         rc = read_piece(index, file, piece, err);
     if (rc == 0 && file->elements != elements)
-        rc = error_set(err, "%s: its pieces do not add up", file->name);
+        rc = error_set(err, "%s: the sizes of its pieces do not add up", file->name);
     return rc;
 }
 
@@ -279,17 +281,17 @@ static int read_lists(struct checkpoint_index *index, struct json_value root, st
     int rc = 0;
 
     if (json_member(root, "tensors", &tensors) < 0 || json_member(root, "files", &files) < 0)
-        return error_set(err, "there is no list of tensors or files");
+        return error_set(err, "the list of tensors or files is missing");
     index->tensors = calloc(json_count(tensors) + 1, sizeof(*index->tensors));
     index->files = calloc(json_count(files) + 1, sizeof(*index->files));
     if (!index->tensors || !index->files)
         return error_set(err, "out of memory");
     if (json_iterate(tensors, &i) < 0)
-        return error_set(err, "there is no list of tensors");
+        return error_set(err, "the list of tensors is missing");
     while (rc == 0 && json_next(&i, NULL, NULL, &value))
         rc = read_tensor(index, value, err);
     if (rc == 0 && json_iterate(files, &i) < 0)
-        rc = error_set(err, "there is no list of files");
+        rc = error_set(err, "the list of files is missing");
     while (rc == 0 && json_next(&i, NULL, NULL, &value))
         rc = read_file(index, value, err);
     return rc;
@@ -311,9 +313,11 @@ static int read_root(struct checkpoint_index *index, struct json_value root, str
     int64_t version = 0, arrays = 0;
 
     if (read_text(root, "format", format, sizeof(format)) < 0 || strcmp(format, FORMAT) != 0)
-        return error_set(err, "it is no index of a checkpoint");
-    if (read_number(root, "version", INT32_MAX, &version) < 0 || version != 1)
-        return error_set(err, "it is of version %" PRId64 ", and this program reads version 1",
+        return error_set(err, "it is not the index of a checkpoint");
+    if (read_number(root, "version", INT32_MAX, &version) < 0 || version != index->version)
+        return error_set(err,
+                         "it has format version %" PRId64
+                         ", but this program reads only versions 1 and 2; update this program",
                          version);
     if (read_number(root, "arrays", 3, &arrays) < 0 || (arrays != 1 && arrays != 3))
         return error_set(err, "arrays must be 1 or 3");
@@ -327,13 +331,13 @@ static int read_root(struct checkpoint_index *index, struct json_value root, str
         return -1;
     if (index->progress.iteration < 0 || index->progress.consumed < 0 ||
         index->progress.consumed_valid < 0)
-        return error_set(err, "progress is below 0");
+        return error_set(err, "progress is negative");
     if (index_check_sizes(&index->model, err) < 0)
         return -1;
     return read_lists(index, root, err);
 }
 
-/* The text ends with its own checksum, in a form of fixed length. */
+/* The text ends with its own checksum, in a fixed-length form. */
 static int check_sum(const char *text, size_t size, struct error *err)
 {
     static const size_t tail = sizeof("\"checksum\": \"0123456789abcdef\"}\n") - 1;
@@ -343,7 +347,7 @@ static int check_sum(const char *text, size_t size, struct error *err)
         snprintf(expected, sizeof(expected), "\"checksum\": \"%016" PRIx64 "\"}\n",
                  checksum_of(text, size - tail));
     if (size <= tail || memcmp(text + size - tail, expected, tail) != 0)
-        return error_set(err, "its checksum is wrong: it was damaged or cut");
+        return error_set(err, "wrong checksum: the file is damaged or truncated");
     return 0;
 }
 
@@ -354,7 +358,9 @@ int index_read(struct checkpoint_index *index, const char *text, size_t size, co
     int rc;
 
     memset(index, 0, sizeof(*index));
-    rc = check_sum(text, size, err);
+    /* Before anything else is read: which checksum it has. */
+    index->version = strncmp(text, VERSION_1, strlen(VERSION_1)) == 0 ? 1 : 2;
+    rc = index->version == 1 ? 0 : check_sum(text, size, err);
     if (rc == 0) {
         json = json_read(text, size, err);
         rc = json ? read_root(index, json_root(json), err) : -1;
@@ -365,8 +371,8 @@ int index_read(struct checkpoint_index *index, const char *text, size_t size, co
 
 int index_fault(int number)
 {
-    /* What is not there or no file of ours, and what file systems find wrong with their own
-     * records. */
+    /* Missing files, files that are not ours, and errors that a file system reports about its own
+     * data. */
     static const int lost[] = {ENOENT, EISDIR, EFBIG, ENODATA, EBADMSG, EUCLEAN};
 
     for (size_t i = 0; i < sizeof(lost) / sizeof(lost[0]); i++)

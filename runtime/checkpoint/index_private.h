@@ -1,14 +1,14 @@
-/* What the index in memory and its text share. */
+/* Shared by the index in memory and its text form. */
 #ifndef MEGATRON_CHECKPOINT_INDEX_PRIVATE_H
 #define MEGATRON_CHECKPOINT_INDEX_PRIVATE_H
 
 #include "fields.h"
 #include "index.h"
 
-/* What makes two models, two schedules differ. */
+/* The members that make two models or two schedules different. */
 extern const struct field index_model_fields[], index_rule_fields[];
 
-/* Put a piece behind the others, and among those of its tensor. */
+/* Append a piece to the list, and to the list of its tensor. */
 int index_add_piece(struct checkpoint_index *index, const struct index_piece *piece,
                     struct error *err);
 

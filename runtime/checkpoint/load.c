@@ -13,14 +13,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What went wrong with one checkpoint: it does not fit this run, or, on any rank, it is damaged. */
+/* Why one checkpoint cannot be used: it does not match this run, or it is damaged for any rank. */
 enum { REFUSED = CHECKPOINT_REFUSED, DAMAGED = CHECKPOINT_DAMAGED };
 
 enum { PAGE = 4096, STRIPES = 64 };
 
-/* --- Which one ------------------------------------------------------------------------------- */
+/* --- Choosing a checkpoint ------------------------------------------------------------------- */
 
-/* The iteration of --ckpt-step, if it is there; else -1. */
+/* The iteration of --ckpt-step, if it exists; otherwise -1. */
 static int64_t asked_for(const struct checkpoint *c)
 {
     char name[32];
@@ -29,16 +29,16 @@ static int64_t asked_for(const struct checkpoint *c)
     return directory_has(c->config.load, name) ? c->config.step : -1;
 }
 
-/* The leader chooses for all. A directory that cannot be read is not one without checkpoints. */
+/* The leader chooses for all ranks. A directory that cannot be read is not an empty one. */
 static int choose(struct checkpoint *c, int64_t below, int64_t *iteration, struct error *err)
 {
     int rc = 0;
 
     *iteration = -1;
     if (c->leads && c->config.step >= 0) {
-        *iteration = below < 0 ? asked_for(c) : -1; /* that one or none */
+        *iteration = below < 0 ? asked_for(c) : -1; /* that iteration or none */
     } else if (c->leads && directory_newest(c->config.load, below, iteration, err) < 0) {
-        /* These stay as they are; what else may be wrong with a file system may pass. */
+        /* Permanent errors; any other file system error may go away. */
         rc = errno == EACCES || errno == ENOTDIR || errno == ENAMETOOLONG ? REFUSED : -1;
         error_prefix(err, "--load");
     }
@@ -46,7 +46,7 @@ static int choose(struct checkpoint *c, int64_t below, int64_t *iteration, struc
     return rc < 0 ? rc : checkpoint_from_leader(c, iteration, err);
 }
 
-/* --- Reading it ------------------------------------------------------------------------------ */
+/* --- Loading --------------------------------------------------------------------------------- */
 
 static int wants_optimizer(const struct checkpoint *c)
 {
@@ -61,7 +61,7 @@ static int check_index(struct checkpoint *c, const struct checkpoint_index *inde
     if (!wants_optimizer(c))
         return 0;
     if (index->arrays < ARRAYS) {
-        error_set(err, "it was saved without the optimizer; give --no-load-optim or --finetune");
+        error_set(err, "it was saved without optimizer state; use --no-load-optim or --finetune");
         return REFUSED;
     }
     if (!c->config.override_scheduler && index_check_rules(index, c->config.rules, err) < 0)
@@ -69,8 +69,8 @@ static int check_index(struct checkpoint *c, const struct checkpoint_index *inde
     return 0;
 }
 
-/* This rank's share in host memory to where it belongs: weights into its part of the gradient
- * arena, from where the data-parallel ranks gather them. */
+/* Copy this rank's shard from host memory to its destination: weights go to its part of the
+ * gradient arena, from where the data-parallel ranks gather them. */
 static int upload(struct checkpoint *c, float *const *parts, int arrays, struct error *err)
 {
     struct device_stream *stream = model_stream(c->model);
@@ -80,14 +80,14 @@ static int upload(struct checkpoint *c, float *const *parts, int arrays, struct 
 
     for (int i = 0; i < p->bucket_count; i++) {
         const struct bucket *b = &p->buckets[i];
-        int64_t size = b->size / p->shards;
-        float *part = gradients + b->first + c->shard * size;
+        struct range mine = bucket_shard(b, c->shard);
+        float *part = gradients + mine.first;
 
-        device_copy(stream, part, parts[0] + b->shard_first, (size_t)size * sizeof(float),
+        device_copy(stream, part, parts[0] + b->shard_first, (size_t)mine.count * sizeof(float),
                     COPY_TO_DEVICE);
-        if (p->shards > 1)
-            comm_all_gather(c->parallel->data, stream, part, gradients + b->first, (size_t)size,
-                            TYPE_FP32);
+        if (b->shards > 1)
+            comm_all_gather(parallel_shard_group(c->parallel, b->group), stream, part,
+                            gradients + b->first, (size_t)mine.count, TYPE_FP32);
     }
     if (arrays == ARRAYS && parts[1] != c->arrays.moment1) {
         device_copy(stream, c->arrays.moment1, parts[1], bytes, COPY_TO_DEVICE);
@@ -103,7 +103,7 @@ static int by_place(const void *a, const void *b)
     return x->shard < y->shard ? -1 : x->shard > y->shard;
 }
 
-/* Padding lies between the pieces, and is 0. */
+/* Padding between the pieces is 0. */
 static int clear_gaps(const struct pieces *held, float *const *parts, int arrays, int64_t elements,
                       struct error *err)
 {
@@ -125,8 +125,8 @@ static int clear_gaps(const struct pieces *held, float *const *parts, int arrays
     return 0;
 }
 
-/* Memory that was never touched must first be had from the system, page by page, which can take
- * longer than the file. Done by itself, it does not hold up the disk. */
+/* Memory that was never touched must first be allocated by the kernel, page by page, which can take
+ * longer than reading the file. Done separately, it does not delay the disk. */
 struct room {
     float *const *parts;
     int arrays;
@@ -156,8 +156,8 @@ static int touch_all(struct room *room, struct error *err)
     return 0;
 }
 
-/* Read this rank's share. 0, REFUSED, DAMAGED, CHECKPOINT_UNREADABLE, or -1 for what is not the
- * checkpoint's fault. */
+/* Read this rank's shard. 0, REFUSED, DAMAGED, CHECKPOINT_UNREADABLE, or -1 for errors that are not
+ * the checkpoint's fault. */
 static int read_share(struct checkpoint *c, const char *directory, struct checkpoint_index *index,
                       float *const *parts, int arrays, struct error *err)
 {
@@ -186,19 +186,20 @@ static void fill_loaded(struct checkpoint *c, const struct checkpoint_index *ind
     if (c->config.finetune)
         return;
     loaded->progress = index->progress;
-    /* With another seed the samples that are left would not be those not seen yet. */
+    /* With another seed, the remaining samples would not be those that have not been seen. */
     if (c->config.load_rng && index->progress.consumed > 0)
         loaded->seed = index->state.seed;
     if (loaded->seed != c->config.model->seed)
-        checkpoint_say(c,
-                       "WARNING: the run goes on with --seed %" PRIu64 " of its checkpoint, not "
-                       "with %" PRIu64 "; --no-load-rng takes the new one",
-                       loaded->seed, c->config.model->seed);
+        checkpoint_warn(c,
+                        "the run continues with --seed %" PRIu64
+                        " of its checkpoint, not with %" PRIu64
+                        "; add --no-load-rng to use the new seed",
+                        loaded->seed, c->config.model->seed);
     loaded->resumes = c->config.load_optimizer;
     loaded->state = index->state;
 }
 
-/* Try one checkpoint; all ranks come to the same result. */
+/* Try one checkpoint; all ranks get the same result. */
 static int try_one(struct checkpoint *c, int64_t iteration, float *const *parts,
                    struct checkpoint_loaded *loaded, double *reading, struct error *err)
 {
@@ -214,7 +215,7 @@ static int try_one(struct checkpoint *c, int64_t iteration, float *const *parts,
     began = clock_now();
     if (rc == 0)
         rc = read_share(c, directory, &index, parts, arrays, err);
-    /* What the disk cannot read is lost to the run. */
+    /* What the disk cannot read is lost for the run. */
     if (rc == CHECKPOINT_UNREADABLE)
         rc = DAMAGED;
     rc = checkpoint_agree(c, rc, err);
@@ -229,7 +230,7 @@ static int try_one(struct checkpoint *c, int64_t iteration, float *const *parts,
     return rc;
 }
 
-/* What the directory holds in place of a checkpoint. */
+/* Explain what the directory contains instead of a checkpoint. */
 static int found_other(const struct checkpoint *c, struct error *err)
 {
     int64_t *list = NULL;
@@ -239,50 +240,50 @@ static int found_other(const struct checkpoint *c, struct error *err)
     if (origin_check_megatron(c->config.load, err) < 0)
         error_prefix(err, "--load");
     else if (c->config.step >= 0 && count > 0)
-        error_set(err, "--load %s: there is no checkpoint of iteration %" PRId64 " (--ckpt-step)",
+        error_set(err, "--load %s contains no checkpoint of iteration %" PRId64 " (--ckpt-step)",
                   c->config.load, c->config.step);
     else if (directory_has(c->config.load, "config.json"))
-        error_set(err, "--load %s is a Hugging Face folder; give it as --load-hf", c->config.load);
+        error_set(err, "--load %s is a Hugging Face folder; use --load-hf", c->config.load);
     else if (directory_has(c->config.load, INDEX_NAME))
-        error_set(err, "--load %s is a single checkpoint; name the directory above it",
+        error_set(err, "--load %s is a single checkpoint; use its parent directory",
                   c->config.load);
     else
         error_set(err,
-                  "--load %s: there is no checkpoint (no iter_* directory); to begin a run that "
-                  "goes on by itself give the same directory as --save",
+                  "--load %s contains no checkpoint (no iter_* directory); to start a new run that "
+                  "can be resumed, use the same directory for --save",
                   c->config.load);
     free(list);
     return REFUSED;
 }
 
-/* Does the run save where it loads from? */
+/* Does the run save to the directory it loads from? */
 static int goes_on(const struct checkpoint *c)
 {
     return c->config.save && file_is_same(c->config.load, c->config.save);
 }
 
-/* There is none: fine at the first start of a run that saves there. */
+/* No checkpoint: expected at the first start of a run that saves to the same directory. */
 static int found_none(struct checkpoint *c, struct error *err)
 {
     if (!c->config.must_find && c->config.step < 0 && goes_on(c)) {
-        checkpoint_say(c, "no checkpoint in %s yet: the run begins", c->config.load);
+        checkpoint_say(c, "no checkpoint in %s yet: starting from scratch", c->config.load);
         return 0;
     }
     return found_other(c, err);
 }
 
-/* None of those that are there can be read; 'last' says why, of the last one. */
+/* None of the checkpoints can be read; 'last' says why the last one could not. */
 static int found_damaged(const struct checkpoint *c, const struct error *last, struct error *err)
 {
     if (origin_check_megatron(c->config.load, err) < 0) {
         error_prefix(err, "--load");
         return REFUSED;
     }
-    return error_set(err, "--load %s: no whole checkpoint is there; the last one tried: %.*s",
+    return error_set(err, "--load %s contains no intact checkpoint; the last one tried: %.*s",
                      c->config.load, TEXT, last->text);
 }
 
-/* Where to read to. Moments that are in this memory already are read to their place. */
+/* The buffers to read into. On the CPU, moments are read directly into their arrays. */
 static float *make_room(struct checkpoint *c, float *parts[ARRAYS], struct error *err)
 {
     int64_t elements = c->parameters->shard_elements;
@@ -328,8 +329,8 @@ int checkpoint_load(struct checkpoint *c, struct checkpoint_loaded *loaded, stru
         if (rc == DAMAGED) {
             tried = 1;
             damage = *err;
-            checkpoint_say(c, "WARNING: checkpoint iter_%07" PRId64 " is damaged: %s", iteration,
-                           err->text);
+            checkpoint_warn(c, "checkpoint iter_%07" PRId64 " is damaged: %s", iteration,
+                            err->text);
         }
         below = iteration;
     }
@@ -339,7 +340,7 @@ int checkpoint_load(struct checkpoint *c, struct checkpoint_loaded *loaded, stru
     if (rc == 0 && loaded->found)
         checkpoint_say(c,
                        "  successfully loaded checkpoint from %s at iteration %" PRId64
-                       " (%.3f s, reading took %.3f s of them)",
+                       " (%.3f s, of which reading took %.3f s)",
                        c->config.load, iteration, clock_now() - began, reading);
     return rc;
 }

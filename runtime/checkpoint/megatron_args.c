@@ -5,9 +5,8 @@
 #include <string.h>
 
 #define GPT2_VOCABULARY 50257
-#define GPT2_HEAD       64
 
-/* --- Arguments: a namespace that later versions carry ----------------------------------------- */
+/* --- Arguments: a namespace that newer checkpoints contain ------------------------------------ */
 
 static const struct pickle_value *arguments_of(const struct megatron_source *s)
 {
@@ -37,7 +36,7 @@ static int flag(const struct pickle_value *args, const char *name, int other)
     return value && value->type == PICKLE_BOOL ? (int)value->integer : other;
 }
 
-/* Is it there, and neither None, false, 0 nor empty? */
+/* Is it present, and neither None, False, 0 nor empty? */
 static int is_said(const struct pickle_value *args, const char *name)
 {
     const struct pickle_value *value = pickle_member(args, name);
@@ -66,7 +65,7 @@ static int is_plain(const struct pickle_value *args, const char *name, const cha
     return !is_said(args, name) || pickle_is_text(pickle_member(args, name), text);
 }
 
-/* Attention to so many tokens before each; below 0: to all. */
+/* Sliding-window attention: the number of previous tokens; negative: all. */
 static int has_window(const struct pickle_value *args)
 {
     const struct pickle_value *first = pickle_item(pickle_member(args, "window_size"), 0);
@@ -75,7 +74,7 @@ static int has_window(const struct pickle_value *args)
            !(first && first->type == PICKLE_INTEGER && first->integer < 0);
 }
 
-/* Networks that we would compute otherwise. */
+/* Refuse models that would be computed differently. */
 static int check_kind(const struct pickle_value *args, struct error *err)
 {
     static const char *const refused[] = {
@@ -109,18 +108,19 @@ static int check_kind(const struct pickle_value *args, struct error *err)
         if (is_said(args, refused[i]))
             return error_set(err, "it was trained with %s, which is not supported", refused[i]);
     if (has_window(args))
-        return error_set(err, "it was trained with window_size, which is not supported");
+        return error_set(
+            err,
+            "it was trained with window_size (sliding-window attention), which is not supported");
     if (!is_plain(args, "softmax_type", "vanilla"))
-        return error_set(err, "it was trained with another softmax_type than vanilla, which is not "
-                              "supported");
+        return error_set(
+            err, "it was trained with a softmax_type other than vanilla, which is not supported");
     if (!is_plain(args, "position_embedding_type", "learned_absolute") &&
         !is_plain(args, "position_embedding_type", "rope") &&
         !is_plain(args, "position_embedding_type", "none"))
-        return error_set(err,
-                         "its position_embedding_type is not supported; learned_absolute, rope "
-                         "and none are");
+        return error_set(err, "its position_embedding_type is not supported; only "
+                              "learned_absolute, rope and none are");
     if (whole(args, "num_experts", 0) > 0)
-        return error_set(err, "it has experts, which are not supported");
+        return error_set(err, "it has experts (MoE), which are not supported");
     if (real(args, "rotary_seq_len_interpolation_factor", 1) != 1)
         return error_set(err, "it was trained with rotary_seq_len_interpolation_factor, which is "
                               "not supported");
@@ -151,8 +151,8 @@ static int shape_of(const struct megatron_source *s, const char *ours, int64_t *
 
 /* --- The model ------------------------------------------------------------------------------- */
 
-/* The true size of a vocabulary whose padded one is known: what is said, what the tokenizer of the
- * arguments has, or GPT-2's where the padding fits it; otherwise all rows count. */
+/* The true vocabulary size, given the padded one: the user's value, that of the tokenizer in the
+ * arguments, or GPT-2's if the padding matches; otherwise all rows count. */
 static int64_t vocabulary_of(const struct megatron_source *s, const struct pickle_value *args,
                              const struct megatron_hints *hints, int64_t rows)
 {
@@ -188,16 +188,26 @@ static int read_positions(struct megatron_source *s, const struct pickle_value *
         return error_set(err, "its max_position_embeddings is missing");
     c->shape.rotary_base = real(args, "rotary_base", 10000);
     c->rotary_percent = real(args, "rotary_percent", 1);
-    /* Megatron-LM then rotates one channel more than it says. */
+    /* Megatron-LM then rotates one more channel than specified. */
     if (c->position == POSITION_ROPE &&
         (int64_t)((double)c->shape.kv_channels * c->rotary_percent) % 2 != 0)
-        return error_set(err, "its rotary_percent of %g leaves an odd number of %lld channels",
+        return error_set(err, "its rotary_percent of %g results in an odd number of %lld channels",
                          c->rotary_percent, (long long)c->shape.kv_channels);
     if (flag(args, "use_rope_scaling", 0)) {
         c->rope_scaling.used = 1;
         c->rope_scaling.factor = real(args, "rope_scaling_factor", 8);
     }
     return 0;
+}
+
+/* The number of attention heads as far as the arguments tell, otherwise 0: it does not follow from
+ * the shapes of the tensors, and a wrong number would give another model silently. */
+static int64_t heads_of(const struct pickle_value *args, int64_t hidden)
+{
+    int64_t channels = whole(args, "kv_channels", 0);
+
+    return whole(args, "num_attention_heads",
+                 channels > 0 && hidden % channels == 0 ? hidden / channels : 0);
 }
 
 static int read_sizes(struct megatron_source *s, const struct pickle_value *args,
@@ -213,25 +223,28 @@ static int read_sizes(struct megatron_source *s, const struct pickle_value *args
     s->model.swiglu = flag(args, "swiglu", 0);
     m->layers = s->chunks * s->pp * s->chunk_layers;
     m->ffn_hidden = fc1 * s->tp / (s->model.swiglu ? 2 : 1);
-    m->heads = whole(args, "num_attention_heads", m->hidden / GPT2_HEAD);
-    if (hints->heads > 0)
-        m->heads = hints->heads;
+    m->heads = hints->heads > 0 ? hints->heads : heads_of(args, m->hidden);
     if (m->heads < 1 || m->heads > INT32_MAX)
-        return error_set(err, "its number of heads is not known; give --num-attention-heads");
+        return error_set_code(err, ERROR_USAGE,
+                              "its number of attention heads is not stored in the checkpoint; add "
+                              "--num-attention-heads N (hidden size %lld)",
+                              (long long)m->hidden);
     m->query_groups =
         flag(args, "group_query_attention", 0) ? whole(args, "num_query_groups", 0) : m->heads;
     m->kv_channels = whole(args, "kv_channels", m->hidden / m->heads);
     m->vocabulary = vocabulary_of(s, args, hints, rows);
     if (m->hidden < 1 || m->ffn_hidden < 1 || m->kv_channels < 1 || m->kv_channels > INT32_MAX ||
         m->query_groups < 1 || m->heads % m->query_groups != 0 || m->query_groups % s->tp != 0)
-        return error_set(err, "its %lld heads of %lld channels in %lld groups cannot be",
-                         (long long)m->heads, (long long)m->kv_channels,
-                         (long long)m->query_groups);
+        return error_set(
+            err,
+            "its %lld attention heads of size %lld in %lld query groups do not match its tensors",
+            (long long)m->heads, (long long)m->kv_channels, (long long)m->query_groups);
     if (m->vocabulary > rows)
-        return error_set(err, "its vocabulary has %lld entries, and %lld are asked for",
+        return error_set(err, "its vocabulary has %lld entries, but --vocab-size is %lld",
                          (long long)rows, (long long)m->vocabulary);
     if (whole(args, "num_layers", m->layers) != m->layers)
-        return error_set(err, "it holds %lld layers of %lld: files of some ranks are missing",
+        return error_set(err,
+                         "it contains %lld of %lld layers: the files of some ranks are missing",
                          (long long)m->layers, (long long)whole(args, "num_layers", 0));
     return 0;
 }
@@ -240,10 +253,11 @@ static int read_version(struct megatron_source *s, struct error *err)
 {
     s->version = real(torch_file_root(s->shards[0].file), "checkpoint_version", 0);
     if (s->version != 0 && s->version != 1 && s->version != 2 && s->version != 3)
-        return error_set(err, "its checkpoint_version is %g, and 0, 1, 2 and 3 are known",
+        return error_set(err, "its checkpoint_version is %g, but only 0, 1, 2 and 3 are supported",
                          s->version);
     if (s->version < 2 && s->model.shape.query_groups != s->model.shape.heads)
-        return error_set(err, "checkpoint_version %g has no groups of queries", s->version);
+        return error_set(err, "checkpoint_version %g does not support grouped-query attention",
+                         s->version);
     return 0;
 }
 
@@ -252,8 +266,8 @@ static void describe(struct megatron_source *s, const struct pickle_value *args)
     const struct model_shape *m = &s->model.shape;
 
     snprintf(s->description, sizeof(s->description),
-             "checkpoint version %g %s arguments, tp %lld, pp %lld; %lld layers, hidden %lld, "
-             "%lld heads, vocabulary %lld",
+             "checkpoint version %g %s arguments, tp %lld, pp %lld; %lld layers, hidden size %lld, "
+             "%lld attention heads, vocabulary %lld",
              s->version, args ? "with" : "without", (long long)s->tp, (long long)s->pp,
              (long long)m->layers, (long long)m->hidden, (long long)m->heads,
              (long long)m->vocabulary);
@@ -273,7 +287,7 @@ int megatron_read_model(struct megatron_source *s, const struct megatron_hints *
         read_positions(s, args, err) < 0 || read_version(s, err) < 0 ||
         megatron_check_tensors(s, err) < 0)
         return -1;
-    c->shape.name = "the weights";
+    c->shape.name = "the model";
     c->shape.family = c->swiglu ? MODEL_LLAMA : MODEL_GPT;
     c->shape.sequence = c->positions;
     c->padded_vocabulary = c->shape.vocabulary;
@@ -282,8 +296,8 @@ int megatron_read_model(struct megatron_source *s, const struct megatron_hints *
     c->epsilon = real(args, "norm_epsilon", real(args, "layernorm_epsilon", 1e-5));
     c->linear_bias = megatron_find_ours(s, "mlp.down.bias", 0) != NULL;
     c->qkv_bias = megatron_find_ours(s, "attention.query.bias", 0) != NULL && !c->linear_bias;
-    /* The last stage may have a copy of tied ones under that name: it counts only where nothing is
-     * said. */
+    /* The last stage may contain a copy of tied embeddings under that name: it counts only if the
+     * arguments do not say. */
     c->tied = !flag(args, "untie_embeddings_and_output_weights",
                     megatron_find_ours(s, "head.weight", 1) != NULL);
     c->hidden_dropout = real(args, "hidden_dropout", 0.1);

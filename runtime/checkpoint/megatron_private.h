@@ -1,4 +1,4 @@
-/* What the files that read Megatron-LM's checkpoints share. */
+/* Shared by the files that read Megatron-LM checkpoints. */
 #ifndef MEGATRON_MEGATRON_PRIVATE_H
 #define MEGATRON_MEGATRON_PRIVATE_H
 
@@ -23,25 +23,27 @@ struct megatron_source {
 
 /* How a tensor is divided over tensor-parallel ranks. */
 enum megatron_cut {
-    CUT_NONE, /* all have it */
+    CUT_NONE, /* replicated */
     CUT_ROWS,
     CUT_COLS,
-    CUT_QKV, /* rows of query, key and value, mixed in a way that depends on the version */
-    CUT_FC1, /* rows; with SwiGLU each rank's part is that of the gate and then that of the rest */
+    CUT_QKV, /* rows of query, key and value, interleaved depending on the version */
+    CUT_FC1, /* rows; with SwiGLU each rank has its part of the gate followed by its part of the
+                rest */
 };
 
 struct megatron_name {
-    const char *ours; /* behind "layers.N." if it is a tensor of a layer */
+    const char *ours; /* after "layers.N." if it is a tensor of a layer */
     enum megatron_cut cut;
     int part;              /* of CUT_QKV and CUT_FC1 */
-    const char *theirs[4]; /* in one version or another; '/' goes down a dict */
+    const char *theirs[4]; /* names in different versions; '/' descends into a dict */
 };
 
-/* The row for our tensor and the number of its layer, -1: none. NULL: they have no such tensor. */
+/* The table row for our tensor and its layer number, -1: none. NULL: Megatron-LM has no such
+ * tensor. */
 const struct megatron_name *megatron_name_of(const char *ours, int64_t *layer);
 
-/* The value for a row in the given shard and chunk, where the layer has the number 'local' of that
- * chunk; NULL: it is not there. */
+/* The value for a row in the given shard and chunk, where the layer has index 'local' in that
+ * chunk; NULL: missing. */
 const struct pickle_value *megatron_find(const struct megatron_source *source, int64_t tp,
                                          int64_t pp, int64_t chunk,
                                          const struct megatron_name *name, int64_t local);
@@ -50,11 +52,11 @@ const struct pickle_value *megatron_find(const struct megatron_source *source, i
 const struct pickle_value *megatron_find_ours(const struct megatron_source *source,
                                               const char *ours, int last_stage);
 
-/* Is every tensor of every rank one that is known here? */
+/* Is every tensor of every rank known here? */
 int megatron_check_tensors(const struct megatron_source *source, struct error *err);
 
-/* Fill 'model' and the description: from the arguments that the checkpoint carries, from its
- * tensors, and from the hints. */
+/* Fill in 'model' and the description, from the checkpoint's arguments, its tensors and the hints.
+ */
 int megatron_read_model(struct megatron_source *source, const struct megatron_hints *hints,
                         struct error *err);
 

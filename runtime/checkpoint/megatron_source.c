@@ -15,7 +15,7 @@ enum { RANKS_MOST = 4096 };
 
 /* --- Which files ----------------------------------------------------------------------------- */
 
-/* The rank of a directory called mp_rank_TT or mp_rank_TT_PPP. */
+/* Parse a directory name mp_rank_TT or mp_rank_TT_PPP. */
 static int parse_rank(const char *name, int64_t *tp, int64_t *pp, int *with_pp)
 {
     int a, b = 0, end = 0;
@@ -35,7 +35,7 @@ static int parse_rank(const char *name, int64_t *tp, int64_t *pp, int *with_pp)
     return 0;
 }
 
-/* How many ranks of each kind the directory has; 0: it has none. */
+/* Count the tensor- and pipeline-parallel ranks in the directory; 0: none. */
 static int count_ranks(const char *path, int64_t *tp, int64_t *pp, int *with_pp, struct error *err)
 {
     DIR *directory = opendir(path);
@@ -57,7 +57,7 @@ static int count_ranks(const char *path, int64_t *tp, int64_t *pp, int *with_pp,
     closedir(directory);
     if (found != *tp * *pp || found > RANKS_MOST)
         return error_set(err,
-                         "%s has %" PRId64 " mp_rank directories, and tp %" PRId64 " x pp %" PRId64
+                         "%s has %" PRId64 " mp_rank directories, but tp %" PRId64 " x pp %" PRId64
                          " are expected",
                          path, found, *tp, *pp);
     return 0;
@@ -80,11 +80,11 @@ static int find_latest(const char *path, char out[PATH_MAX], struct error *err)
     if (file)
         fclose(file);
     if (file && strcmp(text, "release") != 0)
-        return error_set(err, "%s names neither an iteration nor release", name);
+        return error_set(err, "%s contains neither an iteration nor \"release\"", name);
     return directory_path(out, err, "%s/release", path);
 }
 
-/* Leave in 'out' the directory with those of the ranks. */
+/* Set 'out' to the directory that contains the mp_rank directories. */
 static int find_ranks(struct megatron_source *s, const char *path, char out[PATH_MAX], int *with_pp,
                       struct error *err)
 {
@@ -99,19 +99,19 @@ static int find_ranks(struct megatron_source *s, const char *path, char out[PATH
         return -1;
     if (access(name, F_OK) == 0)
         return error_set(err,
-                         "%s is of the format torch_dist; let Megatron-LM convert it first "
-                         "(--ckpt-convert-format torch)",
+                         "%s is a distributed (torch_dist) checkpoint, which cannot be imported; "
+                         "convert it with Megatron-LM first (--ckpt-convert-format torch)",
                          path);
     if (find_latest(path, out, err) < 0)
         return -1;
     if (access(out, F_OK) < 0)
         return error_set(err,
-                         "%s holds no checkpoint of Megatron-LM: it has neither mp_rank_00 "
-                         "nor release nor latest_checkpointed_iteration.txt",
+                         "%s is not a Megatron-LM checkpoint: it contains neither mp_rank_00 nor "
+                         "release nor latest_checkpointed_iteration.txt",
                          path);
     if (count_ranks(out, &s->tp, &s->pp, with_pp, err) < 0)
         return -1;
-    return s->tp > 0 ? 0 : error_set(err, "%s has no mp_rank_00", out);
+    return s->tp > 0 ? 0 : error_set(err, "%s does not contain mp_rank_00", out);
 }
 
 static int open_shard(struct megatron_shard *shard, const char *path, struct error *err)
@@ -149,9 +149,9 @@ static int open_shards(struct megatron_source *s, const char *path, struct error
     return 0;
 }
 
-/* --- What they hold -------------------------------------------------------------------------- */
+/* --- Contents -------------------------------------------------------------------------------- */
 
-/* The models of a pipeline with several chunks on a rank are called model0, model1, ... */
+/* With several model chunks per pipeline rank, the models are called model0, model1, ... */
 static int64_t count_chunks(const struct megatron_source *s)
 {
     const struct pickle_value *root = torch_file_root(s->shards[0].file);
@@ -174,13 +174,11 @@ static int count_layers(struct megatron_source *s, struct error *err)
 
     s->chunks = count_chunks(s);
     if (s->chunks == 0)
-        return error_set(err, "%s holds no model: it is no checkpoint of Megatron-LM",
+        return error_set(err, "%s is not a Megatron-LM checkpoint: it contains no model",
                          s->shards[0].name);
     while (s->chunk_layers < RANKS_MOST && megatron_find(s, 0, 0, 0, name, s->chunk_layers))
         s->chunk_layers++;
-    return s->chunk_layers > 0
-               ? 0
-               : error_set(err, "%s holds no layers of a GPT model", s->shards[0].name);
+    return s->chunk_layers > 0 ? 0 : error_set(err, "%s contains no GPT layers", s->shards[0].name);
 }
 
 struct megatron_source *megatron_source_open(const char *path, const struct megatron_hints *hints,

@@ -33,7 +33,7 @@ static const struct megatron_name outer_names[] = {
     {0},
 };
 
-/* Of a layer, behind one of the prefixes below and its number. */
+/* Tensors of a layer, after one of the prefixes below and the layer number. */
 static const struct megatron_name layer_names[] = {
     {"norm1.weight",
      CUT_NONE,
@@ -110,7 +110,7 @@ const struct megatron_name *megatron_name_of(const char *ours, int64_t *layer)
     return find_row(outer_names, ours);
 }
 
-/* Down a dict, name by name. */
+/* Descend into a dict, name by name. */
 static const struct pickle_value *walk(const struct pickle_value *value, const char *path)
 {
     while (value && *path) {
@@ -165,11 +165,11 @@ const struct pickle_value *megatron_find_ours(const struct megatron_source *s, c
                          -1);
 }
 
-/* --- What else is there ----------------------------------------------------------------------- */
+/* --- Unexpected tensors ---------------------------------------------------------------------- */
 
 enum { DEPTH_MOST = 4, NAMES_MOST = 1 << 20, PATH_ROOM = 256 };
 
-/* A walk through a model, which is a dict of dicts or of tensors. */
+/* Walks through a model, which is a dict of dicts or of tensors. */
 struct walking {
     const struct megatron_source *source;
     const char *shard;
@@ -185,7 +185,7 @@ static int is_theirs(const struct megatron_name *table, const char *name)
     return 0;
 }
 
-/* A tensor that is read, a copy of one, or what has no part in the result. */
+/* A tensor that is read, a copy of one, or one that does not affect the result. */
 static int is_known(const struct megatron_source *s, const char *path)
 {
     static const char *const idle[] = {"_extra_state", ".inv_freq"};
@@ -209,7 +209,7 @@ static int is_known(const struct megatron_source *s, const char *path)
     return 0;
 }
 
-/* Values may refer to each other in circles: the depth is limited, and so is the number. */
+/* Values may refer to each other in cycles: limit the depth and the number. */
 static int check_dict(struct walking *w, const struct pickle_value *dict, const char *path,
                       int depth, struct error *err)
 {
@@ -219,15 +219,14 @@ static int check_dict(struct walking *w, const struct pickle_value *dict, const 
         const struct pickle_value *key = dict->items[i], *value = dict->items[i + 1];
 
         if (key->type != PICKLE_STRING || ++w->seen > NAMES_MOST)
-            return error_set(err, "%s: its model is no dict of tensors", w->shard);
+            return error_set(err, "%s: its model is not a dict of tensors", w->shard);
         snprintf(name, sizeof(name), "%s%s%.*s", path, *path ? "/" : "",
                  (int)(key->text.length < 128 ? key->text.length : 128), key->text.at);
         if (value->type == PICKLE_DICT) {
             if (depth < DEPTH_MOST && check_dict(w, value, name, depth + 1, err) < 0)
                 return -1;
         } else if (torch_is_tensor(value) && !is_known(w->source, name)) {
-            return error_set(err, "%s: tensor %s has no place in a GPT model that is known here",
-                             w->shard, name);
+            return error_set(err, "%s: unknown tensor %s in the GPT model", w->shard, name);
         }
     }
     return 0;
@@ -252,7 +251,8 @@ int megatron_check_tensors(const struct megatron_source *s, struct error *err)
 
 /* --- Rows ------------------------------------------------------------------------------------ */
 
-/* Which rank has row 'row' of one of our tensors with 'rows' rows, and which row there it is. */
+/* Which rank has row 'row' of one of our tensors with 'rows' rows, and which row of its part it is.
+ */
 static int64_t rank_of_row(const struct megatron_source *s, const struct megatron_name *name,
                            int64_t rows, int64_t row, int64_t *local)
 {
@@ -284,7 +284,8 @@ static int64_t rank_of_row(const struct megatron_source *s, const struct megatro
     return row / part;
 }
 
-/* Shape of one rank's part of their tensor, given our whole one; vectors are one column. */
+/* Shape of one rank's part of the Megatron-LM tensor, given our whole one; vectors have one column.
+ */
 static void shape_of_part(const struct megatron_source *s, const struct megatron_name *name,
                           int64_t rows, int64_t cols, int64_t *part_rows, int64_t *part_cols)
 {
@@ -333,12 +334,12 @@ static int find_part(struct loading *l, int64_t tp, int64_t layer, struct error 
     shard = s->shards[stage * s->tp + tp].name;
     value = megatron_find(s, tp, stage, chunk, l->name, local);
     if (!value)
-        return error_set(err, "%s: there is no tensor for %s", shard, l->parameter->name);
+        return error_set(err, "%s: the tensor for %s is missing", shard, l->parameter->name);
     if (torch_file_tensor(s->shards[stage * s->tp + tp].file, value, t, err) < 0)
         return error_prefix(err, "%s: %s", shard, l->parameter->name);
     shape_of_part(s, l->name, l->rows, l->cols, &rows, &cols);
     got_cols = t->dimensions == 2 ? t->shape[1] : 1;
-    /* A vocabulary may be padded, on all ranks alike. */
+    /* A vocabulary may be padded, equally on all ranks. */
     if (l->name->cut == CUT_ROWS && t->dimensions == 2) {
         if (tp > 0)
             rows = l->parts[0].shape[0];
@@ -347,7 +348,7 @@ static int find_part(struct loading *l, int64_t tp, int64_t layer, struct error 
     }
     if (t->dimensions != (l->vector ? 1 : 2) || got_cols != cols || t->shape[0] != rows)
         return error_set(err,
-                         "%s: the tensor for %s is %" PRId64 " x %" PRId64 ", and %" PRId64
+                         "%s: the tensor for %s is %" PRId64 " x %" PRId64 ", but %" PRId64
                          " x %" PRId64 " is expected",
                          shard, l->parameter->name, t->dimensions ? t->shape[0] : 0, got_cols, rows,
                          cols);
@@ -357,7 +358,7 @@ static int find_part(struct loading *l, int64_t tp, int64_t layer, struct error 
 static void copy_rows(const struct loading *l, float *out)
 {
     const struct megatron_source *s = l->source;
-    /* Rows of a vocabulary go on into its padding. */
+    /* Rows of a vocabulary continue into its padding. */
     int64_t rows = l->name->cut == CUT_ROWS ? l->parts[0].shape[0] * s->tp : l->rows;
     int64_t part = l->name->cut == CUT_COLS ? l->cols / s->tp : l->cols;
 
@@ -381,7 +382,7 @@ int megatron_source_load(struct megatron_source *s, const struct parameter *p, f
     if (!l.name)
         return error_set(err, "Megatron-LM has no tensor for %s", p->name);
     if (p->rows != p->all_rows || p->cols != p->all_cols)
-        return error_set(err, "%s is to be read whole", p->name);
+        return error_set(err, "%s must be read as a whole", p->name);
     l.rows = l.vector ? p->cols : p->true_rows < p->rows ? p->true_rows : p->rows;
     l.cols = l.vector ? 1 : p->cols;
     l.parts = calloc((size_t)s->tp, sizeof(*l.parts));

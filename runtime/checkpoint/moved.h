@@ -1,10 +1,10 @@
-/* How others see that a thread at work on files gets on: a number that grows with each step. */
+/* Progress counter of a thread that works on files, so that others see whether it advances. */
 #ifndef MEGATRON_MOVED_H
 #define MEGATRON_MOVED_H
 
 #include <stdatomic.h>
 
-/* Count a step; NULL: nobody looks. */
+/* Count a step; NULL: nobody watches. */
 static inline void moved_count(atomic_int_fast64_t *moved)
 {
     if (moved)

@@ -3,6 +3,7 @@
 #include "hf_config.h"
 #include "index.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,13 +11,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* An index says what it likes; nothing here may divide by zero. */
+/* An index may contain anything; nothing here may divide by zero. */
 static int check_model(const struct model_config *c, struct error *err)
 {
     if (c->rotary_percent > 0 && c->rotary_percent <= 1 && c->epsilon >= 0 &&
         c->shape.rotary_base > 0)
         return 0;
-    return error_set(err, "its index describes no network");
+    return error_set(err, "its index contains no valid model configuration");
 }
 
 static int read_index(struct origin *origin, const char *directory, int64_t iteration,
@@ -32,7 +33,7 @@ static int read_index(struct origin *origin, const char *directory, int64_t iter
         rc = error_prefix(err, "%s", path);
     if (rc == 0) {
         *origin = (struct origin){ORIGIN_CHECKPOINT, iteration, index.model};
-        origin->model.shape.name = "the weights";
+        origin->model.shape.name = "the model";
         origin->model.shape.family = index.model.swiglu ? MODEL_LLAMA : MODEL_GPT;
         origin->model.padded_vocabulary = index.model.shape.vocabulary;
         origin->model.chunks = origin->model.micro_batch = 1;
@@ -52,21 +53,22 @@ int origin_check_megatron(const char *directory, struct error *err)
     for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
         snprintf(name, sizeof(name), "%s/%s", step, marks[i]);
         if (directory_has(directory, name))
-            return error_set(err,
-                             "%s holds a checkpoint of Megatron-LM; import it first: megatron "
-                             "checkpoint import %s DIR --format megatron",
-                             directory, directory);
+            return error_set_code(err, ERROR_USAGE,
+                                  "%s contains a Megatron-LM checkpoint; import it first: megatron "
+                                  "checkpoint import %s DIR --format megatron",
+                                  directory, directory);
     }
     snprintf(name, sizeof(name), "%s/metadata.json", step);
     if (directory_has(directory, name))
-        return error_set(err,
-                         "%s holds a distributed checkpoint of Megatron-LM; let Megatron-LM write "
-                         "it in its older form (--ckpt-format torch), then import that",
-                         directory);
+        return error_set_code(
+            err, ERROR_USAGE,
+            "%s contains a distributed (torch_dist) Megatron-LM checkpoint; save it "
+            "with Megatron-LM as --ckpt-format torch, then import it",
+            directory);
     return 0;
 }
 
-/* The one that latest_checkpointed_iteration.txt names, else the newest that can be read. */
+/* The one that latest_checkpointed_iteration.txt names, otherwise the newest that can be read. */
 static int read_newest(struct origin *origin, const char *directory, const int64_t *list,
                        size_t count, struct error *err)
 {
@@ -92,10 +94,14 @@ int origin_read(struct origin *origin, const char *directory, struct error *err)
     size_t count = 0;
     int rc;
 
+    if (stat(directory, &status) < 0 && errno == ENOENT)
+        return error_set_code(err, ERROR_USAGE, "directory %s does not exist", directory);
     if (stat(directory, &status) < 0)
-        return error_set(err, "there is no directory %s", directory);
+        return error_set_errno(err, errno, "cannot open %s", directory);
     if (!S_ISDIR(status.st_mode))
-        return error_set(err, "%s is no directory; name the one that holds the weights", directory);
+        return error_set_code(err, ERROR_USAGE,
+                              "%s is not a directory; use the directory that contains the weights",
+                              directory);
     if (directory_list(directory, &list, &count, err) < 0)
         return -1;
     if (count > 0) {
@@ -105,12 +111,13 @@ int origin_read(struct origin *origin, const char *directory, struct error *err)
         origin->kind = ORIGIN_HF;
         rc = hf_config_read(directory, &origin->model, err);
     } else if (directory_has(directory, INDEX_NAME)) {
-        rc = error_set(err, "%s is a single checkpoint; name the directory above it", directory);
+        rc = error_set_code(err, ERROR_USAGE, "%s is a single checkpoint; use its parent directory",
+                            directory);
     } else {
-        rc = error_set(err,
-                       "%s holds no checkpoint (iter_*) and is no Hugging Face folder "
-                       "(config.json)",
-                       directory);
+        rc = error_set_code(
+            err, ERROR_USAGE,
+            "%s contains neither checkpoints (iter_*) nor Hugging Face weights (config.json)",
+            directory);
         origin_check_megatron(directory, err);
     }
     free(list);

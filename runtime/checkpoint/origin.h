@@ -1,4 +1,4 @@
-/* A directory of weights, whatever wrote it, and the network they are of. */
+/* A directory of weights, whatever program wrote it, and their model configuration. */
 #ifndef MEGATRON_ORIGIN_H
 #define MEGATRON_ORIGIN_H
 
@@ -8,21 +8,22 @@ enum origin_kind { ORIGIN_CHECKPOINT, ORIGIN_HF };
 
 struct origin {
     enum origin_kind kind;
-    int64_t iteration;         /* of a checkpoint: the newest one whose index can be read */
-    struct model_config model; /* network, positions, sequence; what belongs to a run is cleared */
+    int64_t iteration; /* of a checkpoint: the newest one whose index can be read */
+    struct model_config
+        model; /* model, positions, sequence length; what belongs to a run is cleared */
 };
 
-/* Look into 'directory': checkpoints (iter_* below it) or a Hugging Face folder (config.json in
- * it). Returns 0, or -1 with what is missing or damaged. */
+/* Examine 'directory': checkpoints (iter_* in it) or a Hugging Face folder (config.json in it).
+ * Returns 0, or -1 with what is missing or damaged. */
 int origin_read(struct origin *origin, const char *directory, struct error *err);
 
-/* Does 'directory' hold a checkpoint of Megatron-LM's own? Then -1 with what to do about it, else 0
- * and 'err' as it was. */
+/* Does 'directory' contain a Megatron-LM checkpoint? Then return -1 with what to do about it,
+ * otherwise 0 and leave 'err' unchanged. */
 int origin_check_megatron(const char *directory, struct error *err);
 
 /* The schedule of learning rate and weight decay of the checkpoint of 'iteration' in 'directory',
- * or of the newest one where 'iteration' is negative. Returns 1; 0 where there is no checkpoint or
- * it was saved without the optimizer; -1 where it cannot be read. */
+ * or of the newest one if 'iteration' is negative. Returns 1; 0 if there is no checkpoint or it was
+ * saved without the optimizer state; -1 if it cannot be read. */
 int origin_schedule(struct step_rules *rules, const char *directory, int64_t iteration,
                     struct error *err);
 

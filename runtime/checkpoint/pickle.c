@@ -62,7 +62,7 @@ int pickle_append(struct machine *m, struct values *values, struct pickle_value 
     return 0;
 }
 
-/* Lists grow by doubling outside of the chunks; each is found again by its owner. */
+/* Lists are allocated outside the chunks and grow by doubling; their owner keeps track of them. */
 static void free_lists(struct pickle *p)
 {
     size_t left = p->left;

@@ -1,9 +1,8 @@
-/* Pickles of Python, read without running anything: a value that a pickle would make by calling
- * something is kept as a note of what would have been called with what.
- *
- * Values live as long as their pickle, and strings as long as the bytes it was read from, too. The
- * memory taken is at most a fixed multiple of these bytes. Values may refer to each other in
- * circles: look for what you want by name, and walk nothing blindly. */
+/* Python pickles, read without executing anything: a value that would be created by calling
+ * something is kept as a record of what would be called with which arguments. Values live as long
+ * as their pickle, and strings as long as the bytes it was read from. Memory use is limited to a
+ * fixed multiple of these bytes. Values may refer to each other in cycles: look up what you want by
+ * name, and never walk blindly. */
 #ifndef MEGATRON_PICKLE_H
 #define MEGATRON_PICKLE_H
 
@@ -15,14 +14,14 @@ enum pickle_type {
     PICKLE_NONE,
     PICKLE_BOOL,    /* 'integer' is 0 or 1 */
     PICKLE_INTEGER, /* fits 64 bits */
-    PICKLE_BIG,     /* one that does not: its bytes, the lowest first, in 'text' */
+    PICKLE_BIG,     /* an integer that does not fit: its bytes, little-endian, in 'text' */
     PICKLE_REAL,
-    PICKLE_STRING,     /* characters or bytes, without a NUL behind them */
+    PICKLE_STRING,     /* characters or bytes, without a terminating NUL */
     PICKLE_LIST,       /* lists, tuples and sets */
-    PICKLE_DICT,       /* 'items' holds keys and values in turn */
-    PICKLE_GLOBAL,     /* a name: 'text' of the module, 'name' in it */
-    PICKLE_OBJECT,     /* what 'callable' would have made of 'arguments', with 'state' */
-    PICKLE_PERSISTENT, /* something outside of the pickle: 'arguments' says what */
+    PICKLE_DICT,       /* 'items' holds alternating keys and values */
+    PICKLE_GLOBAL,     /* a name: 'text' is the module, 'name' the name in it */
+    PICKLE_OBJECT,     /* what calling 'callable' with 'arguments' would create, with 'state' */
+    PICKLE_PERSISTENT, /* something outside the pickle, identified by 'arguments' */
 };
 
 struct pickle_text {
@@ -57,7 +56,7 @@ void pickle_destroy(struct pickle *pickle);
 
 const struct pickle_value *pickle_root(const struct pickle *pickle);
 
-/* The persistent values in the order of the pickle; NULL behind the last. */
+/* The persistent values in the order of the pickle; NULL after the last. */
 const struct pickle_value *pickle_persistent(const struct pickle *pickle, size_t index);
 
 /* The value of a key of a dict, or of an attribute of an object; NULL if there is none. */

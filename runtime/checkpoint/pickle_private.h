@@ -1,4 +1,4 @@
-/* A read of a pickle under way, for the two files that make it. */
+/* State of reading a pickle, shared by two files. */
 #ifndef MEGATRON_PICKLE_PRIVATE_H
 #define MEGATRON_PICKLE_PRIVATE_H
 
@@ -11,7 +11,7 @@ struct values {
 
 struct pickle {
     struct chunk *chunks;
-    size_t left; /* bytes of the first chunk that are free */
+    size_t left; /* free bytes in the first chunk */
     const struct pickle_value *root;
     struct values persistent;
 };
@@ -27,23 +27,23 @@ struct machine {
     struct error *err;
 };
 
-/* A value of the pickle's memory, cleared; NULL with the error set. */
+/* Allocate a cleared value; NULL with the error set. */
 struct pickle_value *pickle_new(struct machine *m, enum pickle_type type);
 
-/* Room for 'count' more behind the 'used' ones of a list. */
+/* Make room for 'count' more elements after the 'used' ones of a list. */
 int pickle_reserve(struct machine *m, struct pickle_value ***list, size_t used, size_t *room,
                    size_t count);
 
-/* Put a value, if it is one, behind the others. */
+/* Append a value, unless it is NULL. */
 int pickle_append(struct machine *m, struct values *values, struct pickle_value *value);
 
-/* The error, with the place. Returns -1. */
+/* Set the error, with the position. Returns -1. */
 int pickle_fail(struct machine *m, const char *what);
 
-/* The newest value of the stack, which it leaves; NULL with the error set. */
+/* Pop the newest value from the stack; NULL with the error set. */
 struct pickle_value *pickle_pop(struct machine *m);
 
-/* Do what 'op' says; 0: it is unknown, 1, or -1 for an error. */
+/* Execute 'op': 0 if it is unknown, 1, or -1 on error. */
 int pickle_step(struct machine *m, int op);
 
 #endif

@@ -17,7 +17,7 @@ static int push(struct machine *m, struct pickle_value *value)
     return pickle_append(m, &m->stack, value);
 }
 
-/* Values above the newest mark are all that may be taken. */
+/* Only values above the newest mark may be popped. */
 static size_t floor_of(const struct machine *m)
 {
     return m->mark_count ? m->marks[m->mark_count - 1] : 0;
@@ -55,7 +55,7 @@ static int push_mark(struct machine *m)
     return 0;
 }
 
-/* Forget the newest mark; 'first' is the first value above it. */
+/* Remove the newest mark; 'first' is the first value above it. */
 static int pop_mark(struct machine *m, size_t *first)
 {
     if (m->mark_count == 0)
@@ -75,7 +75,7 @@ static int take(struct machine *m, uint64_t count, const unsigned char **bytes)
     return 0;
 }
 
-/* A number of up to 8 bytes, the lowest first. */
+/* A little-endian number of up to 8 bytes. */
 static int take_number(struct machine *m, int size, uint64_t *number)
 {
     const unsigned char *bytes;
@@ -88,19 +88,19 @@ static int take_number(struct machine *m, int size, uint64_t *number)
     return 0;
 }
 
-/* Up to the end of the line. */
+/* Read up to the end of the line. */
 static int take_line(struct machine *m, struct pickle_text *text)
 {
     const unsigned char *begin = m->bytes + m->at, *end = memchr(begin, '\n', m->size - m->at);
 
     if (!end)
-        return pickle_fail(m, "a line does not end");
+        return pickle_fail(m, "unterminated line");
     *text = (struct pickle_text){(const char *)begin, (size_t)(end - begin)};
     m->at += text->length + 1;
     return 0;
 }
 
-/* A line as the text of a number, with its NUL. */
+/* Read a line as the text of a number, NUL-terminated. */
 static int take_digits(struct machine *m, char out[64])
 {
     struct pickle_text line;
@@ -134,7 +134,7 @@ static int push_real(struct machine *m, double number)
     return push(m, value) < 0 ? -1 : 1;
 }
 
-/* 'size' bytes of two's complement. */
+/* Two's complement of 'size' bytes. */
 static int push_long(struct machine *m, uint64_t size)
 {
     const unsigned char *bytes;
@@ -171,7 +171,7 @@ static int push_text_number(struct machine *m, int op)
     errno = 0;
     number = strtoll(text, &end, 10);
     if (end == text || (*end != '\0' && strcmp(end, "L") != 0) || errno == ERANGE)
-        return pickle_fail(m, "a number cannot be read");
+        return pickle_fail(m, "invalid number");
     return push_integer(m, PICKLE_INTEGER, number);
 }
 
@@ -222,7 +222,7 @@ static int run_number(struct machine *m, int op)
 
 static int run_string(struct machine *m, int op)
 {
-    /* How many bytes give the length. */
+    /* Number of bytes that encode the length. */
     static const struct {
         int op, size;
     } rows[] = {{'T', 4},  {'U', 1},  {'X', 4},  {'B', 4}, {'C', 1}, {0x8c, 1},
@@ -240,7 +240,7 @@ static int run_string(struct machine *m, int op)
     if (rows[i].size == 0) {
         if (take_line(m, &text) < 0)
             return -1;
-        /* 'S' has quotes around it; escapes stay as they are. */
+        /* 'S' is quoted; escapes are left as they are. */
         if (op == 'S' && text.length >= 2)
             text = (struct pickle_text){text.at + 1, text.length - 2};
     } else {
@@ -254,8 +254,8 @@ static int run_string(struct machine *m, int op)
     return push(m, value) < 0 ? -1 : 1;
 }
 
-/* Put 'count' values from stack position 'first' on behind those of a list or dict, and take them
- * off the stack. An object's own items are of no interest. */
+/* Append 'count' values from stack position 'first' on to a list or dict, and pop them. An object's
+ * own items are ignored. */
 static int extend(struct machine *m, struct pickle_value *value, size_t first)
 {
     size_t count = m->stack.count - first;
@@ -272,13 +272,13 @@ static int extend(struct machine *m, struct pickle_value *value, size_t first)
                    count * sizeof(*value->items));
         value->count += count;
     } else if (value->type != PICKLE_OBJECT) {
-        return pickle_fail(m, "items are added to something that holds none");
+        return pickle_fail(m, "items are added to something that is not a container");
     }
     m->stack.count = first;
     return 1;
 }
 
-/* A new list or dict of the values from stack position 'first' on. */
+/* Create a list or dict of the values from stack position 'first' on. */
 static int collect(struct machine *m, enum pickle_type type, size_t first)
 {
     struct pickle_value *value = pickle_new(m, type);
@@ -300,7 +300,7 @@ static int collect_few(struct machine *m, size_t count)
     return collect(m, PICKLE_LIST, m->stack.count - count);
 }
 
-/* Add the newest 'count' values, or without a count all above the mark, to the one below. */
+/* Add the newest 'count' values, or without a count all above the mark, to the value below. */
 static int add_items(struct machine *m, size_t count)
 {
     size_t first = m->stack.count - count;
@@ -349,9 +349,9 @@ static int remember(struct machine *m, uint64_t number)
     struct pickle_value *value = top(m);
     size_t n = (size_t)number;
 
-    /* Numbers count the values of a pickle, of a byte at least each. */
+    /* Memo numbers count the values of a pickle, each of which takes at least a byte. */
     if (!value || number > m->at)
-        return value ? pickle_fail(m, "a number of the memo is too large") : -1;
+        return value ? pickle_fail(m, "a memo number is too large") : -1;
     if (n >= m->memo.count) {
         if (pickle_reserve(m, &m->memo.list, m->memo.count, &m->memo.room, n + 1 - m->memo.count) <
             0)
@@ -366,7 +366,7 @@ static int remember(struct machine *m, uint64_t number)
 static int recall(struct machine *m, uint64_t number)
 {
     if (number >= m->memo.count || !m->memo.list[number])
-        return pickle_fail(m, "the memo has no such value");
+        return pickle_fail(m, "the memo contains no such value");
     return push(m, m->memo.list[number]) < 0 ? -1 : 1;
 }
 
@@ -387,7 +387,7 @@ static int run_memo(struct machine *m, int op)
             return -1;
         number = strtoull(text, &end, 10);
         if (end == text || *end != '\0')
-            return pickle_fail(m, "a number cannot be read");
+            return pickle_fail(m, "invalid number");
     } else if (take_number(m, sizes[found - ops], &number) < 0) {
         return -1;
     }
@@ -412,7 +412,7 @@ static int push_stack_global(struct machine *m)
     if (!module)
         return -1;
     if (name->type != PICKLE_STRING || module->type != PICKLE_STRING)
-        return pickle_fail(m, "a name is no string");
+        return pickle_fail(m, "a name is not a string");
     return push_global(m, module->text, name->text);
 }
 
@@ -427,9 +427,9 @@ static struct pickle_value *ordered_dict(struct machine *m, const struct pickle_
 
         if (pair->type != PICKLE_LIST || pair->count != 2)
             continue;
-        /* Made from one list again and again they would outgrow the pickle. */
+        /* Repeatedly created from one list they would outgrow the pickle. */
         if (++m->copied > m->size) {
-            pickle_fail(m, "too many ordered dicts of the same pairs");
+            pickle_fail(m, "too many OrderedDicts of the same pairs");
             return NULL;
         }
         if (pickle_reserve(m, &value->items, value->count, &value->room, 2) < 0)
@@ -474,7 +474,7 @@ static int set_state(struct machine *m)
 
     if (!value)
         return -1;
-    /* What containers carry beside their items is of no interest. */
+    /* What containers carry besides their items is ignored. */
     if (value->type == PICKLE_OBJECT)
         value->state = state;
     return 1;
@@ -492,7 +492,7 @@ static int run_object(struct machine *m, int op)
     case 0x93:
         return push_stack_global(m);
     case 0x92:
-        if (!pickle_pop(m)) /* arguments by name */
+        if (!pickle_pop(m)) /* keyword arguments */
             return -1;
         /* fall through */
     case 'R':
@@ -528,7 +528,7 @@ static int run_stack(struct machine *m, int op)
     case 0x80:
         if (take_number(m, 1, &number) < 0)
             return -1;
-        return number > 5 ? pickle_fail(m, "its protocol is newer than 5") : 1;
+        return number > 5 ? pickle_fail(m, "its pickle protocol is newer than 5") : 1;
     case 0x95: /* the length of a frame */
         return take_number(m, 8, &number) < 0 ? -1 : 1;
     default:

@@ -13,15 +13,6 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Each value is written once: by the first tensor-parallel rank where all have it, and by the first
- * stage where the last one has a copy. */
-static int is_written(const struct parameter *p, const struct layout_position *at)
-{
-    if (p->class == CLASS_TIED)
-        return 0;
-    return at->tp == 0 || (p->class != CLASS_SHARED && p->class != CLASS_SHARED_RAW);
-}
-
 int pieces_create(struct pieces *pieces, const struct parameters *parameters,
                   const struct layout_position *at, int64_t shard, enum pieces_of of,
                   struct error *err)
@@ -33,16 +24,15 @@ int pieces_create(struct pieces *pieces, const struct parameters *parameters,
     for (int i = 0; i < parameters->count; i++) {
         const struct parameter *p = &parameters->list[i];
         const struct bucket *b = &parameters->buckets[parameters->tensors[p->tensor].bucket];
-        int64_t size = b->size / parameters->shards, low = b->first + shard * size;
+        struct range mine = bucket_shard(b, shard);
         int64_t rows = most(0, least(p->rows, p->true_rows - p->first_row));
-        int64_t first = most(p->offset, low);
-        int64_t last = least(p->offset + rows * p->cols, low + size);
+        struct range held = range_intersect((struct range){p->offset, rows * p->cols}, mine);
 
-        if (first >= last || (of == PIECES_WRITTEN && !is_written(p, at)))
+        if (held.count == 0 || (of == PIECES_WRITTEN && !class_is_owned(p->class, at)))
             continue;
-        pieces->list[pieces->count++] =
-            (struct piece){i, first - p->offset, last - first, b->shard_first + first - low};
-        pieces->elements += last - first;
+        pieces->list[pieces->count++] = (struct piece){i, held.first - p->offset, held.count,
+                                                       b->shard_first + held.first - mine.first};
+        pieces->elements += held.count;
     }
     return 0;
 }

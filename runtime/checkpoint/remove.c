@@ -14,10 +14,10 @@
 #define STATX_ATTR_MOUNT_ROOT 0x00002000
 #endif
 
-/* Through one directory, should its list never end. */
+/* Limit of passes through one directory, in case its list never ends. */
 enum { PASSES = 100 };
 
-/* What is removed: nothing of another device; a step is counted for each. */
+/* The removal: nothing of another device is removed; a step is counted for each file. */
 struct removal {
     dev_t device;
     atomic_int_fast64_t *moved;
@@ -25,7 +25,7 @@ struct removal {
 
 static int remove_tree(int at, const char *name, const struct removal *removal);
 
-/* Is something mounted there? A directory of the same file system tells by nothing else. */
+/* Is something mounted there? For a bind mount of the same file system there is no other sign. */
 static int is_mounted(int at, const char *name)
 {
     struct statx status;
@@ -39,7 +39,7 @@ static int is_dots(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* One pass through a directory; counts what is gone. Returns 0 or the first errno. */
+/* One pass through a directory; counts what was removed. Returns 0 or the first errno. */
 static int remove_entries(DIR *directory, const struct removal *removal, int *removed)
 {
     struct dirent *entry;
@@ -68,7 +68,7 @@ static int remove_below(int at, const char *name, const struct removal *removal)
             close(fd);
         return failed;
     }
-    /* A list that is read while it gets shorter may leave out some of it. */
+    /* A directory that is read while entries are removed may skip some of them. */
     for (int i = 0; i < PASSES && removed > 0; i++) {
         rewinddir(directory);
         failed = remove_entries(directory, removal, &removed);
@@ -77,8 +77,8 @@ static int remove_below(int at, const char *name, const struct removal *removal)
     return failed;
 }
 
-/* Remove what is called 'name' in the directory 'at', and go on behind what cannot be removed.
- * Returns 0 or the first errno. */
+/* Remove 'name' in the directory 'at', and continue after what cannot be removed. Returns 0 or the
+ * first errno. */
 static int remove_tree(int at, const char *name, const struct removal *removal)
 {
     struct stat status;

@@ -19,18 +19,18 @@ struct reshard {
     int *first; /* per tensor */
     float *const *arrays;
     int array_count;
-    const struct index_file *file; /* that is being read */
+    const struct index_file *file; /* the file being read */
 };
 
-/* Elements that follow each other both in the file, from number 'at' on over all its arrays, and
- * where they belong. */
+/* Elements that are contiguous both in the file, from index 'at' on over all its arrays, and at
+ * their destination. */
 struct run {
     struct want *want;
     int64_t at, count;
     float *to;
 };
 
-/* Returns other than 0 to hear of no more runs. */
+/* Returns nonzero to stop. */
 typedef int visit_function(void *context, const struct run *run);
 
 static int64_t least(int64_t a, int64_t b)
@@ -43,7 +43,7 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* The rows and columns that a saved piece's block and a parameter have in common. */
+/* The intersection of a saved piece's block with a parameter: rows and columns. */
 struct common {
     int64_t row, rows, col, cols;
 };
@@ -64,8 +64,8 @@ struct part {
     int64_t first, end;
 };
 
-/* Of 'count' elements that follow each other both in the saved block, from 'from' on, and in the
- * parameter, from 'to' on: those that are in the part and that our piece wants. */
+/* Given 'count' elements that are contiguous both in the saved block, from 'from' on, and in the
+ * parameter, from 'to' on: visit those that are in the part and that our piece needs. */
 static int visit_run(struct reshard *r, const struct part *part, struct want *w, int64_t from,
                      int64_t to, int64_t count, visit_function *visit, void *context)
 {
@@ -104,7 +104,7 @@ static int visit_want(struct reshard *r, const struct part *part, struct want *w
     return rc;
 }
 
-/* The piece of the file that element 'at' of each array is in. */
+/* The piece of the file that contains element 'at' of each array. */
 static int find_piece(const struct reshard *r, int64_t at)
 {
     int low = 0, high = r->file->pieces - 1;
@@ -120,7 +120,7 @@ static int find_piece(const struct reshard *r, int64_t at)
     return low;
 }
 
-/* Call 'visit' for all that is wanted of 'count' elements of the file from 'first' on. */
+/* Call 'visit' for everything that is needed of 'count' elements of the file from 'first' on. */
 static void visit_range(struct reshard *r, int64_t first, int64_t count, visit_function *visit,
                         void *context)
 {
@@ -145,14 +145,14 @@ static void visit_range(struct reshard *r, int64_t first, int64_t count, visit_f
     }
 }
 
-/* --- The blocks that are read ----------------------------------------------------------------- */
+/* --- Blocks to read -------------------------------------------------------------------------- */
 
 struct found {
     struct run run;
     int count;
 };
 
-/* One is enough to know that there are some, two that they go to several places. */
+/* One is enough to know that there are some, two that they have several destinations. */
 static int find_two(void *context, const struct run *run)
 {
     struct found *found = context;
@@ -194,7 +194,7 @@ static void take(void *context, int64_t first, int64_t count, const float *eleme
     visit_range(context, first, count, copy, &block);
 }
 
-/* Is there anything for us in a file? */
+/* Does a file contain anything for us? */
 static int is_needed(const struct reshard *r, const struct index_file *file)
 {
     for (int i = 0; i < file->pieces; i++) {
@@ -242,7 +242,7 @@ static int prepare(struct reshard *r, const struct parameters *parameters,
         int tensor = index_find(index, p->name);
 
         if (tensor < 0) {
-            error_set(err, "there is no tensor %s", p->name);
+            error_set(err, "tensor %s is missing", p->name);
             return CHECKPOINT_DAMAGED;
         }
         r->wants[i].parameter = p;
@@ -259,7 +259,7 @@ int reshard_read(const char *directory, const struct checkpoint_index *index,
 {
     struct reshard r = {directory, index, NULL, NULL, arrays, array_count, NULL};
     int rc = array_count <= index->arrays ? prepare(&r, parameters, pieces, err)
-                                          : error_set(err, "it holds no optimizer");
+                                          : error_set(err, "it contains no optimizer state");
 
     for (int i = 0; i < index->file_count && rc == 0; i++)
         rc = read_file(&r, &index->files[i], err);

@@ -1,12 +1,12 @@
-/* From the pieces of a checkpoint to those of this rank, whatever the layout of either. */
+/* From the pieces of a checkpoint to those of this rank, whatever the two layouts. */
 #ifndef MEGATRON_RESHARD_H
 #define MEGATRON_RESHARD_H
 
 #include "shard_file.h"
 
 /* Fill 'arrays' (of the shard's elements each, cleared by the caller) with the pieces of a rank,
- * from the checkpoint in 'directory' whose tensors are those of the rank's model. Every file that
- * holds some of them is opened once and read forwards, block by block. Returns 0,
+ * from the checkpoint in 'directory', which has the tensors of the rank's model. Every file that
+ * contains some of them is opened once and read forwards, block by block. Returns 0,
  * CHECKPOINT_DAMAGED, CHECKPOINT_UNREADABLE or -1. */
 int reshard_read(const char *directory, const struct checkpoint_index *index,
                  const struct parameters *parameters, const struct pieces *pieces,

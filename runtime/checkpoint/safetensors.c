@@ -16,12 +16,12 @@
 #define FILES_MOST   4096
 
 struct mapping {
-    char name[256]; /* in an index; "" for a file that is all */
+    char name[256]; /* name in an index; "" for a single file */
     void *memory;
     size_t bytes;
 };
 
-/* The part of a file that a tensor says to be its own. */
+/* The byte range that a tensor claims. */
 struct range {
     int64_t begin, end;
 };
@@ -63,7 +63,7 @@ static int add_tensor(struct safetensors *s, const struct safetensor *tensor, st
     return 0;
 }
 
-/* shape [n] or [m, n] of a member of the header. */
+/* shape [n] or [m, n] of a header entry. */
 static int read_shape(struct json_value value, int64_t *rows, int64_t *cols)
 {
     struct json_value shape, item;
@@ -84,7 +84,7 @@ static int read_shape(struct json_value value, int64_t *rows, int64_t *cols)
     return 0;
 }
 
-/* The members of one entry; 'range' is within the data. */
+/* Parse one entry; 'range' is within the data. */
 static int read_entry(struct safetensors *s, const char *name, struct json_value value,
                       const char *data, size_t bytes, struct range *range, struct error *err)
 {
@@ -97,22 +97,23 @@ static int read_entry(struct safetensors *s, const char *name, struct json_value
 
     if (json_member(value, "dtype", &item) < 0 || json_string(item, &type, &length) < 0 ||
         json_member(value, "data_offsets", &offsets) < 0 || json_iterate(offsets, &i) < 0)
-        return error_set(err, "tensor %.100s is not described", name);
+        return error_set(err, "the description of tensor %.100s is invalid", name);
     for (int k = 0; k < 2 && json_next(&i, NULL, NULL, &item); k++)
         if (json_integer(item, &bounds[k]) < 0)
-            return error_set(err, "tensor %.100s has wrong offsets", name);
+            return error_set(err, "tensor %.100s has invalid offsets", name);
     if (bounds[0] < 0 || bounds[1] < bounds[0] || (uint64_t)bounds[1] > bytes)
-        return error_set(err, "tensor %.100s lies outside of the file: it is cut or damaged", name);
+        return error_set(err, "tensor %.100s is outside the file: the file is truncated or damaged",
+                         name);
     *range = (struct range){bounds[0], bounds[1]};
     if (snprintf(tensor.name, sizeof(tensor.name), "%s", name) >= (int)sizeof(tensor.name))
-        return 0; /* nothing that anybody would look for */
+        return 0; /* nothing to look for */
     snprintf(tensor.kind, sizeof(tensor.kind), "%s", type);
-    /* A mask, a counter or the like: somebody may want to know that it is there. */
+    /* A mask, a counter or the like: keep it so that callers know it exists. */
     if (element_type(type, &tensor.type) < 0 || read_shape(value, &tensor.rows, &tensor.cols) < 0)
         return add_tensor(s, &tensor, err);
     if ((uint64_t)(bounds[1] - bounds[0]) !=
         (uint64_t)tensor.rows * (uint64_t)tensor.cols * type_size(tensor.type))
-        return error_set(err, "tensor %.100s has another size than its shape", name);
+        return error_set(err, "the size of tensor %.100s does not match its shape", name);
     tensor.data = data + bounds[0];
     return add_tensor(s, &tensor, err);
 }
@@ -126,7 +127,7 @@ static int by_begin(const void *a, const void *b)
     return x->end < y->end ? -1 : x->end > y->end;
 }
 
-/* Tensors share no bytes and leave none out: what the format demands. */
+/* Tensors must not overlap or leave gaps: the format demands it. */
 static int check_ranges(struct range *ranges, size_t count, size_t bytes, struct error *err)
 {
     int64_t at = 0;
@@ -156,7 +157,7 @@ static int read_entries(struct safetensors *s, struct json_value root, const cha
     if (!ranges)
         return error_set(err, "out of memory");
     if (json_iterate(root, &i) < 0 || json_type(root) != JSON_OBJECT)
-        rc = error_set(err, "the header is no object");
+        rc = error_set(err, "the header is not a JSON object");
     while (rc == 0 && json_next(&i, &name, &length, &value))
         if (strcmp(name, "__metadata__") != 0)
             rc = read_entry(s, name, value, data, bytes, &ranges[count++], err);
@@ -176,7 +177,7 @@ static int read_header(struct safetensors *s, const char *path, const char *file
     for (int k = 0; k < 8 && bytes >= 8; k++)
         length |= (uint64_t)(unsigned char)file[k] << (8 * k);
     if (bytes < 8 || length > bytes - 8 || length > HEADER_LIMIT)
-        return error_set(err, "%s is no safetensors file: its header does not fit", path);
+        return error_set(err, "%s is not a safetensors file: invalid header", path);
     json = json_read(file + 8, (size_t)length, err);
     if (!json)
         return error_prefix(err, "%s: header", path);
@@ -213,7 +214,7 @@ static int map_file(struct safetensors *s, const char *path, const char *name, s
     return read_header(s, path, memory, (size_t)status.st_size, err);
 }
 
-/* A file that an index names; hundreds of tensors name the same few. */
+/* Open a file that an index names; hundreds of tensors name the same few files. */
 static int map_named(struct safetensors *s, const char *directory, struct json_value value,
                      struct error *err)
 {
@@ -223,14 +224,14 @@ static int map_named(struct safetensors *s, const char *directory, struct json_v
 
     if (json_string(value, &name, &length) < 0 || length == 0 || strlen(name) != length ||
         length >= sizeof(s->files->name) || strchr(name, '/'))
-        return error_set(err, "it names a file that cannot be");
+        return error_set(err, "it contains an invalid file name");
     for (size_t i = s->file_count; i > 0; i--)
         if (strcmp(s->files[i - 1].name, name) == 0)
             return 0;
     if (s->file_count == FILES_MOST)
         return error_set(err, "it names more than %d files", FILES_MOST);
     if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= (int)sizeof(path))
-        return error_set(err, "%.60s...: too long a path", directory);
+        return error_set(err, "path too long: %.60s...", directory);
     return map_file(s, path, name, err);
 }
 
@@ -245,7 +246,7 @@ static int map_indexed(struct safetensors *s, const char *directory, const char 
     if (!json)
         return -1;
     if (json_member(json_root(json), "weight_map", &map) < 0 || json_iterate(map, &i) < 0)
-        rc = error_set(err, "it has no weight_map");
+        rc = error_set(err, "it contains no weight_map");
     while (rc == 0 && json_next(&i, NULL, NULL, &value))
         rc = map_named(s, directory, value, err);
     json_destroy(json);
@@ -257,18 +258,18 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct safetensor *)a)->name, ((const struct safetensor *)b)->name);
 }
 
-/* Of two by the same name, one would be chosen silently. */
+/* Of two with the same name, one would be chosen silently. */
 static int sort_tensors(struct safetensors *s, struct error *err)
 {
     if (s->count > 1)
         qsort(s->list, s->count, sizeof(*s->list), by_name);
     for (size_t i = 1; i < s->count; i++)
         if (by_name(&s->list[i - 1], &s->list[i]) == 0)
-            return error_set(err, "tensor %s is there twice", s->list[i].name);
+            return error_set(err, "tensor %s exists twice", s->list[i].name);
     return 0;
 }
 
-/* The whole file goes before an index, as in transformers. */
+/* The single file takes precedence over an index, as in transformers. */
 static int map_directory(struct safetensors *s, const char *path, struct error *err)
 {
     char whole[PATH_MAX], index[PATH_MAX];
@@ -276,7 +277,7 @@ static int map_directory(struct safetensors *s, const char *path, struct error *
     if (snprintf(whole, sizeof(whole), "%s/model.safetensors", path) >= (int)sizeof(whole) ||
         snprintf(index, sizeof(index), "%s/model.safetensors.index.json", path) >=
             (int)sizeof(index))
-        return error_set(err, "%.60s...: too long a path", path);
+        return error_set(err, "path too long: %.60s...", path);
     return access(whole, F_OK) < 0 && access(index, F_OK) == 0 ? map_indexed(s, path, index, err)
                                                                : map_file(s, whole, "", err);
 }

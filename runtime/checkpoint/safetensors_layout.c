@@ -57,7 +57,7 @@ int safetensors_layout_finish(struct safetensors_layout *layout, struct error *e
     layout->header = malloc(room);
     if (!layout->header)
         return error_set(err, "out of memory");
-    /* By name, as the library of the format writes tensors of one type. */
+    /* Sort by name, as the safetensors library does for tensors of one type. */
     if (layout->count > 1)
         qsort(layout->entries, layout->count, sizeof(*layout->entries), by_name);
     used += (size_t)snprintf(layout->header + used, room - used,

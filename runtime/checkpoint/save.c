@@ -47,7 +47,7 @@ static int write_index(struct checkpoint *c, struct error *err)
 
         if (file->elements != index.files[i].elements)
             rc = error_set_code(err, ERROR_RANK,
-                                "rank %d wrote %" PRId64 " elements, and %" PRId64 " were expected",
+                                "rank %d wrote %" PRId64 " elements, but %" PRId64 " were expected",
                                 i, file->elements, index.files[i].elements);
         index.files[i].data = file->data;
         index.files[i].bytes = file->bytes;
@@ -61,7 +61,7 @@ static int write_index(struct checkpoint *c, struct error *err)
     return rc;
 }
 
-/* For the next run there: how long before its end it has to save. */
+/* For the next run there: how long before its end it must save. */
 static void write_seconds(const struct checkpoint *c)
 {
     struct error ignored;
@@ -78,13 +78,13 @@ static int commit(struct checkpoint *c, struct error *err)
     if (write_index(c, err) < 0)
         return -1;
     moved_count(&c->moved);
-    /* Before what it saves could take the place of what it leaves behind. */
+    /* Before what it saves could replace what it leaves behind. */
     if (c->back_to >= 0 && directory_abandon(c->config.save, c->back_to, c->abandoned, err) < 0)
         return -1;
     c->back_to = -1;
     if (directory_commit(c->config.save, c->temporary, c->progress.iteration, &c->moved, err) < 0)
         return -1;
-    /* The checkpoint is there, whatever becomes of the old ones. */
+    /* The checkpoint is complete, whatever happens to the old ones. */
     atomic_store(&c->committed, 1);
     c->leftover.text[0] = '\0';
     if (c->config.keep_last > 0)
@@ -128,13 +128,13 @@ int checkpoint_start_thread(struct checkpoint *c, struct error *err)
     sigset_t all, before;
     int rc;
 
-    /* Signals are for the thread that trains. */
+    /* Signals are handled by the training thread. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     rc = pthread_create(&c->thread, NULL, run_thread, c);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0)
-        return error_set_errno(err, rc, "cannot start the thread that writes checkpoints");
+        return error_set_errno(err, rc, "cannot start the checkpoint writer thread");
     c->has_thread = 1;
     return 0;
 }
@@ -162,10 +162,10 @@ static void give_job(struct checkpoint *c, enum phase job)
 
 /* --- A save ---------------------------------------------------------------------------------- */
 
-/* Copy this rank's share to host memory, behind all work given so far. Weights and optimizer stay
- * as they are until the update of the next step, so their copies go beside its passes; the step's
- * state changes before that, and its few bytes are copied in the model's stream. Weights that other
- * ranks still send are not of this share. */
+/* Copy this rank's shard to host memory, after all work submitted so far. Weights and optimizer
+ * state do not change until the next update, so the copies overlap with the next step's passes; the
+ * step's counters change before that, so their few bytes are copied in the model's stream. Weights
+ * that other ranks are still sending are not part of this shard. */
 static void take_snapshot(struct checkpoint *c)
 {
     struct device_stream *stream = c->stream;
@@ -178,11 +178,11 @@ static void take_snapshot(struct checkpoint *c)
     device_event_follow(stream, c->stepped);
     for (int i = 0; i < p->bucket_count && !c->arrays.master; i++) {
         const struct bucket *b = &p->buckets[i];
-        int64_t size = b->size / p->shards;
+        struct range mine = bucket_shard(b, c->shard);
 
         device_copy(stream, c->snapshot + b->shard_first,
-                    (const float *)model_weights(c->model) + b->first + c->shard * size,
-                    (size_t)size * sizeof(float), COPY_TO_HOST);
+                    (const float *)model_weights(c->model) + mine.first,
+                    (size_t)mine.count * sizeof(float), COPY_TO_HOST);
     }
     if (c->arrays.master)
         device_copy(stream, c->snapshot, c->arrays.master, bytes, COPY_TO_HOST);
@@ -200,7 +200,7 @@ struct device_event *checkpoint_copied(const struct checkpoint *c)
     return c->copied;
 }
 
-/* Wait for the copies. They may go on after that, where they outlast the deadline. */
+/* Wait for the copies. If they exceed the deadline they may continue afterwards. */
 static int wait_for_copies(struct checkpoint *c, struct error *err)
 {
     int rc = device_event_wait(c->copied, c->parallel->comm->deadline, err);
@@ -218,8 +218,8 @@ int checkpoint_end_copies(struct checkpoint *c)
     return c->stuck ? -1 : 0;
 }
 
-/* Let the thread write as soon as the snapshot is complete. The device is for the caller's thread
- * alone. */
+/* Let the thread write as soon as the snapshot is complete. Only the caller's thread may use the
+ * device. */
 static int start_write(struct checkpoint *c, int wait, struct error *err)
 {
     if (!c->copying)
@@ -233,7 +233,7 @@ static int start_write(struct checkpoint *c, int wait, struct error *err)
     return 0;
 }
 
-/* The directory to write in: the leader names and makes it. */
+/* The temporary directory: the leader names and creates it. */
 static int make_temporary(struct checkpoint *c, struct error *err)
 {
     int64_t token = (int64_t)getpid() << 24 ^ (int64_t)time(NULL);
@@ -243,7 +243,7 @@ static int make_temporary(struct checkpoint *c, struct error *err)
                        c->progress.iteration, token) < 0)
         return -1;
     if (c->leads && mkdir(c->temporary, 0777) < 0)
-        return error_set_errno(err, errno, "cannot make %s", c->temporary);
+        return error_set_errno(err, errno, "cannot create %s", c->temporary);
     return 0;
 }
 
@@ -256,13 +256,14 @@ static void end_failed(struct checkpoint *c, const struct error *why)
     if (!c->leads)
         return;
     directory_remove(c->temporary, NULL, &ignored);
-    checkpoint_say(c, "WARNING: no checkpoint at iteration %" PRId64 ": %s; training goes on%s",
-                   c->progress.iteration, why->text,
-                   c->saved >= 0 ? ", and the one before it stays" : "");
+    checkpoint_warn(c,
+                    "cannot save a checkpoint at iteration %" PRId64 ": %s; training continues%s",
+                    c->progress.iteration, why->text,
+                    c->saved >= 0 ? ", and the previous checkpoint is kept" : "");
 }
 
-/* Wait for the save under way: a second copy of the model has no place in memory. Where saves take
- * longer than the steps between them, they are the time that the run takes. */
+/* Wait for the save in progress: there is no memory for a second copy. If saves take longer than
+ * the steps between them, they determine the duration of the run. */
 static int wait_for_last(struct checkpoint *c, int64_t iteration, struct error *err)
 {
     int64_t last = c->progress.iteration, steps = iteration - last;
@@ -277,13 +278,12 @@ static int wait_for_last(struct checkpoint *c, int64_t iteration, struct error *
     if (c->warned || c->failed || step <= 0 || waited < step)
         return 0;
     c->warned = 1;
-    checkpoint_say(c,
-                   "WARNING: training waited %.1f s at iteration %" PRId64 " for the checkpoint of "
-                   "iteration %" PRId64
-                   ", which took %.1f s to write; with --save-interval %.0f or "
-                   "above, or on a faster disk, it would not",
-                   waited, iteration, last, began + waited - c->began,
-                   ceil((began + waited - c->began) / step));
+    checkpoint_warn(
+        c,
+        "training waited %.1f s at iteration %" PRId64 " for the checkpoint of iteration %" PRId64
+        ", which took %.1f s to write; use --save-interval %.0f or more, or a faster disk",
+        waited, iteration, last, began + waited - c->began,
+        ceil((began + waited - c->began) / step));
     return 0;
 }
 
@@ -314,7 +314,7 @@ int checkpoint_save(struct checkpoint *c, const struct progress *progress, struc
     return c->config.async ? 0 : checkpoint_wait(c, err);
 }
 
-/* What this rank's thread has to say; waits a second at most, and only if asked. */
+/* The result of this rank's thread; waits up to a second, and only if asked. */
 static struct report report_of(struct checkpoint *c, int wait)
 {
     struct report report;
@@ -338,18 +338,18 @@ static void end_saved(struct checkpoint *c)
     c->seconds = seconds > c->seconds ? seconds : c->seconds;
     checkpoint_say(c,
                    "  successfully saved checkpoint from iteration %7" PRId64
-                   " to %s (%.3f s, the copy to save took %.3f s of them)",
+                   " to %s (%.3f s, of which the copy took %.3f s)",
                    c->progress.iteration, c->config.save, seconds, c->stalled);
     if (c->abandoned[0])
         checkpoint_say(c,
-                       "  the checkpoints after the one that the run went back to are in %s now; "
-                       "remove them when nobody needs them",
+                       "  the checkpoints after the one that the run went back to were moved to "
+                       "%s; remove them when they are no longer needed",
                        c->abandoned);
     if (c->leftover.text[0])
-        checkpoint_say(c, "WARNING: old checkpoints stay: %s", c->leftover.text);
+        checkpoint_warn(c, "cannot remove old checkpoints: %s", c->leftover.text);
 }
 
-/* One look at all ranks' threads. */
+/* Check the threads of all ranks once. */
 static int advance(struct checkpoint *c, int wait, struct error *err)
 {
     struct comm *comm = c->parallel->comm;
@@ -393,33 +393,31 @@ int checkpoint_poll(struct checkpoint *c, struct error *err)
     return c->phase == PHASE_NONE ? 0 : advance(c, 0, err);
 }
 
-/* What the thread does not get on with. */
+/* The thread makes no progress: give up. */
 static int give_up(struct checkpoint *c, enum phase job, double seconds, struct error *err)
 {
-    static const char remedy[] =
-        "look at its file system, or give more --distributed-timeout-minutes";
+    static const char remedy[] = "check its file system, or raise --distributed-timeout-minutes";
     int rank = c->parallel->comm->rank;
     int64_t iteration = c->progress.iteration;
 
     c->stuck = 1;
     if (job == PHASE_WRITE)
         return error_set_code(err, ERROR_RANK,
-                              "rank %d could write nothing of the checkpoint of iteration %" PRId64
+                              "rank %d has made no progress writing checkpoint %" PRId64
                               " for %.0f s: %s/rank_%05d.safetensors; %s",
                               rank, iteration, seconds, c->temporary, rank, remedy);
     if (!atomic_load(&c->committed))
         return error_set_code(err, ERROR_RANK,
-                              "rank %d could not give the checkpoint of iteration %" PRId64
-                              " its name for %.0f s: %s; %s",
+                              "rank %d has made no progress renaming checkpoint %" PRId64
+                              " for %.0f s: %s; %s",
                               rank, iteration, seconds, c->temporary, remedy);
-    return error_set_code(
-        err, ERROR_RANK,
-        "rank %d could remove nothing of old checkpoints in %s for %.0f s; that of "
-        "iteration %" PRId64 " is saved; %s",
-        rank, c->config.save, seconds, iteration, remedy);
+    return error_set_code(err, ERROR_RANK,
+                          "rank %d has made no progress removing old checkpoints in %s for %.0f s; "
+                          "checkpoint %" PRId64 " is saved; %s",
+                          rank, c->config.save, seconds, iteration, remedy);
 }
 
-/* A save may take its time, but no wait is longer than the deadline while nothing moves. */
+/* A save may take long, but no wait exceeds the deadline without progress. */
 static int check_moves(struct checkpoint *c, struct error *err)
 {
     int64_t moved = atomic_load(&c->moved);

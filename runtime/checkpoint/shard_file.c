@@ -13,8 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PAGE        4096
-#define FLUSH_BYTES ((int64_t)32 << 20) /* the disk is kept busy from this many bytes on */
+#define PAGE 4096
+#define FLUSH_BYTES \
+    ((int64_t)32 << 20) /* start writeback from this many bytes on, to keep the disk busy */
 
 static const char *const array_names[] = {"weight", "moment1", "moment2"};
 
@@ -23,7 +24,7 @@ struct writer {
     int fd;
     unsigned char *block;
     size_t used;
-    int64_t at, flushed; /* in the file */
+    int64_t at, flushed; /* offset in the file */
     uint64_t *sums;
     int64_t sum_count;
     atomic_int_fast64_t *moved;
@@ -127,9 +128,10 @@ static int write_all(struct writer *w, const char *header, size_t header_size,
 {
     struct checksum sum;
 
-    /* A full disk is noticed here rather than after minutes; not all file systems can tell. */
+    /* Notice a full disk here rather than after minutes; not all file systems support it. */
     if (fallocate(w->fd, 0, 0, file->bytes) < 0 && (errno == ENOSPC || errno == EFBIG))
-        return error_set_errno(err, errno, "%s needs %" PRId64 " bytes", w->path, file->bytes);
+        return error_set_errno(err, errno, "%s: cannot allocate %" PRId64 " bytes", w->path,
+                               file->bytes);
     if (write_bytes(w, header, header_size, err) < 0)
         return -1;
     for (int a = 0; a < array_count; a++)

@@ -15,15 +15,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Enough to keep a disk busy while some of them add up; ranks share a node, and some file systems
- * like few readers. */
+/* Enough to keep a disk busy while some threads compute checksums; ranks share a node, and some
+ * file systems prefer few readers. */
 enum { READERS = 4, PART = 256 << 10 };
 
 struct shard_reader {
     int fd;
     char path[PATH_MAX];
-    int64_t data, elements, bytes; /* bytes: of the arrays */
+    int64_t data, elements, bytes; /* size of the arrays in bytes */
     uint64_t *sums;
+    int unverified; /* the sums mean nothing here */
 };
 
 static int read_bytes(struct shard_reader *r, void *out, size_t count, int64_t at,
@@ -38,11 +39,11 @@ static int read_bytes(struct shard_reader *r, void *out, size_t count, int64_t a
         error_set_errno(err, number, "cannot read %s", r->path);
         return index_fault(number);
     }
-    error_set(err, "%s is cut short", r->path);
+    error_set(err, "%s is truncated", r->path);
     return CHECKPOINT_DAMAGED;
 }
 
-/* Header and numbers against what the index says. */
+/* Compare header and checksums with the index. */
 static int check_head(struct shard_reader *r, const struct index_file *file, int64_t blocks,
                       struct error *err)
 {
@@ -59,7 +60,7 @@ static int check_head(struct shard_reader *r, const struct index_file *file, int
         checksum_begin(&sum);
         checksum_add(&sum, header, (size_t)file->data);
         checksum_add(&sum, r->sums, (size_t)blocks * sizeof(*r->sums));
-        if (checksum_end(&sum) != file->checksum) {
+        if (checksum_end(&sum) != file->checksum && !r->unverified) {
             error_set(err, "%s is damaged: its header or its checksums changed", r->path);
             rc = CHECKPOINT_DAMAGED;
         }
@@ -81,7 +82,7 @@ static int open_reader(struct shard_reader *r, const struct index_file *file, st
         return index_fault(number);
     }
     if (file->bytes != r->data + r->bytes + 8 * blocks || status.st_size != file->bytes) {
-        error_set(err, "%s has %lld bytes, and %" PRId64 " are expected", r->path,
+        error_set(err, "%s has %lld bytes, but %" PRId64 " are expected", r->path,
                   (long long)status.st_size, file->bytes);
         return CHECKPOINT_DAMAGED;
     }
@@ -102,6 +103,7 @@ int shard_reader_open(struct shard_reader **reader, const char *directory,
     r->fd = -1;
     r->data = file->data;
     r->elements = file->elements;
+    r->unverified = file->unverified;
     r->bytes = file->elements * 4 * arrays;
     if (directory_path(r->path, err, "%s/%s", directory, file->name) < 0)
         return -1;
@@ -125,8 +127,7 @@ static size_t size_of_block(const struct shard_reader *r, int64_t number)
     return left < (int64_t)SHARD_BLOCK ? (size_t)left : SHARD_BLOCK;
 }
 
-/* Read a whole block to 'out', as it was written. Every part is added up while it is in the
- * processor's cache. */
+/* Read a whole block to 'out'. Each part is checksummed while it is in the CPU cache. */
 static int read_block(struct shard_reader *r, int64_t number, char *out, struct error *err)
 {
     int64_t first = number * (int64_t)SHARD_BLOCK;
@@ -142,24 +143,24 @@ static int read_block(struct shard_reader *r, int64_t number, char *out, struct 
             return rc;
         checksum_add(&sum, out + at, part);
     }
-    if (checksum_end(&sum) == r->sums[number])
+    if (checksum_end(&sum) == r->sums[number] || r->unverified)
         return 0;
-    error_set(err, "%s is damaged within bytes %" PRId64 " to %" PRId64, r->path, r->data + first,
+    error_set(err, "%s is damaged between bytes %" PRId64 " and %" PRId64, r->path, r->data + first,
               r->data + first + (int64_t)size - 1);
     return CHECKPOINT_DAMAGED;
 }
 
-/* What the threads share. */
+/* State shared by the threads. */
 struct reading {
     struct shard_reader *reader;
     const struct shard_sink *sink;
-    int64_t count; /* of blocks */
+    int64_t count; /* number of blocks */
     atomic_int_fast64_t next;
     atomic_int failed;
     struct {
         int rc;
         struct error err;
-    } ends[READERS]; /* of the threads */
+    } ends[READERS]; /* first error of the threads */
 };
 
 static int read_to_sink(struct reading *reading, int64_t number, char *block, struct error *err)
@@ -173,7 +174,8 @@ static int read_to_sink(struct reading *reading, int64_t number, char *block, st
 
     if (!sink->wants(sink->context, first, count, &to))
         return 0;
-    /* The disk is to go on while this thread adds up: ask for what it is likely to take next. */
+    /* Keep the disk busy while this thread computes checksums: prefetch what it is likely to read
+     * next. */
     posix_fadvise(r->fd, r->data + (number + READERS) * (int64_t)SHARD_BLOCK, SHARD_BLOCK,
                   POSIX_FADV_WILLNEED);
     rc = read_block(r, number, to ? (char *)to : block, err);
@@ -182,7 +184,7 @@ static int read_to_sink(struct reading *reading, int64_t number, char *block, st
     return rc;
 }
 
-/* One of the threads: takes block after block. */
+/* A thread: takes block after block. */
 static void read_some(void *context, int64_t thread)
 {
     struct reading *reading = context;
@@ -238,5 +240,10 @@ int shard_reader_verify(struct shard_reader *r, struct error *err)
 {
     static const struct shard_sink sink = {wants_all, take_none, NULL};
 
+    if (r->unverified)
+        return error_set(err,
+                         "%s has checksums of format version 1, which this version of megatron "
+                         "cannot check; load the checkpoint and save it again",
+                         r->path);
     return shard_reader_read(r, &sink, err);
 }

@@ -55,8 +55,8 @@ static int copy_file(const char *from, const char *directory, const char *name, 
     return rc;
 }
 
-/* What lies beside a tokenizer.json belongs to it: the tokens that begin and end a text. What an
- * earlier tokenizer left in 'to' goes. */
+/* Files next to a tokenizer.json belong to it: they name the tokens that begin and end a text.
+ * Remove what an earlier tokenizer left in 'to'. */
 static int copy_settings(const char *from, const char *to, struct error *err)
 {
     static const char *const names[] = {"tokenizer_config.json", "special_tokens_map.json"};
@@ -85,7 +85,7 @@ static int copy_model(const char *directory, const struct tokenizer_config *conf
 
     if (directory_path(folder, err, "%s", from) < 0)
         return -1;
-    /* A HuggingFaceTokenizer may be named by its folder. */
+    /* A HuggingFaceTokenizer may be given as a folder. */
     if (stat(from, &status) == 0 && S_ISDIR(status.st_mode)) {
         if (directory_path(within, err, "%s/%s", from, name) < 0)
             return -1;
@@ -127,7 +127,7 @@ int tokenizer_files_save(const char *directory, const struct tokenizer_config *c
 
 int tokenizer_files_copy(const char *from, const char *to, int own, struct error *err)
 {
-    /* generation_config.json has the numbers of the tokens at which texts end. */
+    /* generation_config.json lists the tokens that end a text. */
     static const char *const names[] = {"tokenizer.json",
                                         "tokenizer.model",
                                         "vocab.json",
@@ -152,7 +152,7 @@ int tokenizer_files_copy(const char *from, const char *to, int own, struct error
 
 /* --- Finding --------------------------------------------------------------------------------- */
 
-/* The path of a file in a directory, or NULL where there is none. */
+/* The path of a file in a directory, or NULL if it does not exist. */
 static const char *beside(const char *directory, const char *name, char path[PATH_MAX])
 {
     return directory_path(path, NULL, "%s/%s", directory, name) == 0 && access(path, R_OK) == 0
@@ -160,7 +160,7 @@ static const char *beside(const char *directory, const char *name, char path[PAT
                : NULL;
 }
 
-/* A member that names a file of the directory. 0 where there is no such member. */
+/* A member that names a file in the directory. 0 if there is no such member. */
 static int read_name(struct json_value root, const char *member, const char *directory,
                      char path[PATH_MAX], struct error *err)
 {
@@ -172,7 +172,8 @@ static int read_name(struct json_value root, const char *member, const char *dir
         return 0;
     if (json_string(value, &name, &length) < 0 || strlen(name) != length || strchr(name, '/') ||
         name[0] == '.' || !beside(directory, name, path))
-        return error_set(err, "%s: the file of \"%s\" is missing", directory, member);
+        return error_set_code(err, ERROR_USAGE, "%s: the file of \"%s\" is missing", directory,
+                              member);
     return 1;
 }
 
@@ -186,12 +187,12 @@ static int read_record(struct json_value root, const char *directory,
     int known = -1, model, vocab, merges;
 
     if (json_member(root, "type", &value) < 0 || json_string(value, &type, &length) < 0)
-        return error_set(err, "it names no type");
+        return error_set_code(err, ERROR_USAGE, "it contains no tokenizer type");
     for (int i = 0; i < (int)(sizeof(types) / sizeof(types[0])); i++)
         if (strcmp(type, types[i]) == 0)
             known = i;
     if (known < 0)
-        return error_set(err, "there is no tokenizer of type %.50s", type);
+        return error_set_code(err, ERROR_USAGE, "unknown tokenizer type %.50s", type);
     config->type = known;
     model = read_name(root, "model", directory, first, err);
     vocab = model == 0 ? read_name(root, "vocab", directory, first, err) : 0;

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The bytes of a storage, which tensors are views of. */
+/* The bytes of a storage; tensors are views of it. */
 struct storage {
     struct pickle_text key;
     enum torch_type type;
@@ -26,7 +26,7 @@ struct torch_file {
     const unsigned char *bytes;
     size_t size;
     struct zip *zip;
-    char folder[256]; /* of the archive's members, with its slash */
+    char folder[256]; /* prefix of the archive's members, with its slash */
     struct pickle *pickle;
     struct storage *storages; /* by key, each once */
     size_t storage_count;
@@ -68,7 +68,7 @@ static int type_of(const struct pickle_value *class, enum torch_type *type)
     return -1;
 }
 
-/* ("storage", class, key, place, elements, ...) */
+/* ("storage", class, key, location, elements, ...) */
 static int read_identity(const struct pickle_value *value, struct storage *storage)
 {
     const struct pickle_value *tuple = value->type == PICKLE_PERSISTENT ? value->arguments : NULL;
@@ -83,8 +83,7 @@ static int read_identity(const struct pickle_value *value, struct storage *stora
     return 0;
 }
 
-/* All storages that the pickle knows of. One of a kind that we do not know is found out when it is
- * wanted. */
+/* Collect all storages in the pickle. An unknown type is reported when it is used. */
 static int list_storages(struct torch_file *f, struct error *err)
 {
     const struct pickle_value *value;
@@ -120,7 +119,7 @@ static struct storage *find_storage(struct torch_file *f, struct pickle_text key
                : NULL;
 }
 
-/* --- The zip form ---------------------------------------------------------------------------- */
+/* --- Zip format ------------------------------------------------------------------------------ */
 
 static const struct zip_member *find_member(const struct torch_file *f, const char *name,
                                             struct pickle_text key)
@@ -141,12 +140,12 @@ static int open_zip(struct torch_file *f, struct error *err)
         return -1;
     member = zip_find_tail(f->zip, "/data.pkl");
     if (!member && zip_find_tail(f->zip, "/model_optim_rng.pt"))
-        return error_set(err, "it is an archive around a checkpoint; unpack it first");
+        return error_set(err, "it is an archive that contains a checkpoint; unpack it first");
     if (!member)
-        return error_set(err, "the archive has no data.pkl: torch.save did not write it");
+        return error_set(err, "the archive contains no data.pkl: it was not written by torch.save");
     length = member->length - strlen("data.pkl");
     if (length >= sizeof(f->folder))
-        return error_set(err, "the archive's folder has too long a name");
+        return error_set(err, "the archive's folder name is too long");
     memcpy(f->folder, member->name, length);
     if (zip_check(member, err) < 0)
         return -1;
@@ -155,7 +154,7 @@ static int open_zip(struct torch_file *f, struct error *err)
         return -1;
     member = find_member(f, "byteorder", (struct pickle_text){"", 0});
     if (member && (member->size != 6 || memcmp(member->data, "little", 6) != 0))
-        return error_set(err, "its numbers have their highest byte first");
+        return error_set(err, "it is big-endian, which is not supported");
     for (size_t i = 0; i < f->storage_count; i++) {
         struct storage *s = &f->storages[i];
 
@@ -166,9 +165,9 @@ static int open_zip(struct torch_file *f, struct error *err)
     return 0;
 }
 
-/* --- The stream ------------------------------------------------------------------------------ */
+/* --- Stream format --------------------------------------------------------------------------- */
 
-/* The pickle at 'at', which then is behind it. */
+/* Read the pickle at 'at' and advance 'at' past it. */
 static struct pickle *next_pickle(const struct torch_file *f, size_t *at, struct error *err)
 {
     size_t used = 0;
@@ -178,7 +177,7 @@ static struct pickle *next_pickle(const struct torch_file *f, size_t *at, struct
     return pickle;
 }
 
-/* A magic number, the version of the format, and what machine wrote it. */
+/* A magic number, the format version, and properties of the machine that wrote it. */
 static int read_stream_head(const struct torch_file *f, size_t *at, struct error *err)
 {
     static const char magic[] = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
@@ -189,7 +188,7 @@ static int read_stream_head(const struct torch_file *f, size_t *at, struct error
         struct pickle *pickle = next_pickle(f, at, err);
 
         if (!pickle)
-            return error_set(err, "torch.save did not write it");
+            return error_set(err, "it was not written by torch.save");
         value = pickle_root(pickle);
         if (i == 0)
             good = value->type == PICKLE_BIG && value->text.length == sizeof(magic) - 1 &&
@@ -200,14 +199,14 @@ static int read_stream_head(const struct torch_file *f, size_t *at, struct error
             good = value->type == PICKLE_BOOL && value->integer;
         pickle_destroy(pickle);
         if (!good)
-            return error_set(err, i == 0   ? "torch.save did not write it"
-                                  : i == 1 ? "its stream is of another version than 1001"
-                                           : "its numbers have their highest byte first");
+            return error_set(err, i == 0   ? "it was not written by torch.save"
+                                  : i == 1 ? "its stream version is not 1001"
+                                           : "it is big-endian, which is not supported");
     }
     return 0;
 }
 
-/* Behind a list of keys: of each storage the number of elements, and these. */
+/* After a list of keys: for each storage the number of elements, and the elements. */
 static int place_storages(struct torch_file *f, const struct pickle_value *keys, size_t at,
                           struct error *err)
 {
@@ -220,13 +219,13 @@ static int place_storages(struct torch_file *f, const struct pickle_value *keys,
         uint64_t elements = 0, size;
 
         if (!s || s->data)
-            return error_set(err, "storage %zu is not described", i);
+            return error_set(err, "the description of storage %zu is invalid", i);
         size = types[s->type].size;
         for (int k = 0; k < 8 && f->size - at >= 8; k++)
             elements |= (uint64_t)f->bytes[at + (size_t)k] << (8 * k);
         if (f->size - at < 8 || elements != (uint64_t)s->elements ||
             elements > (f->size - at - 8) / size)
-            return error_set(err, "storage %zu does not fit the file: it is cut or damaged", i);
+            return error_set(err, "storage %zu exceeds the file: it is truncated or damaged", i);
         s->data = f->bytes + at + 8;
         at += 8 + (size_t)(elements * size);
     }
@@ -271,7 +270,7 @@ static int open_path(struct torch_file *f, const char *path, struct error *err)
     close(fd);
     if (!f->mapped || f->mapped == MAP_FAILED) {
         f->mapped = NULL;
-        return error_set(err, "it is empty, no plain file or cannot be mapped into memory");
+        return error_set(err, "it is empty, not a regular file, or cannot be mapped into memory");
     }
     f->size = (size_t)status.st_size;
     return open_bytes(f, f->mapped, f->size, err);
@@ -322,16 +321,16 @@ const struct pickle_value *torch_file_root(const struct torch_file *f)
 
 /* --- Tensors --------------------------------------------------------------------------------- */
 
-/* What a value is that is no tensor, in words. */
+/* Describe a value that is not a tensor. */
 static int no_tensor(const struct pickle_value *value, struct error *err)
 {
     const struct pickle_value *callable =
         value && value->type == PICKLE_OBJECT ? value->callable : NULL;
 
     if (!callable || callable->type != PICKLE_GLOBAL)
-        return error_set(err, "it is no tensor");
+        return error_set(err, "it is not a tensor");
     return error_set(
-        err, "it is made by %.*s.%.*s, which is not known here, and nothing is run",
+        err, "it would be created by %.*s.%.*s, which is unknown; nothing is executed",
         (int)(callable->text.length < 60 ? callable->text.length : 60), callable->text.at,
         (int)(callable->name.length < 60 ? callable->name.length : 60), callable->name.at);
 }
@@ -353,7 +352,7 @@ int torch_is_tensor(const struct pickle_value *value)
     return 0;
 }
 
-/* The whole numbers of a tuple, none below 0. */
+/* Read the non-negative integers of a tuple. */
 static int read_sizes(const struct pickle_value *tuple, int64_t out[TORCH_DIMENSIONS])
 {
     if (!tuple || tuple->type != PICKLE_LIST || tuple->count > TORCH_DIMENSIONS)
@@ -366,7 +365,7 @@ static int read_sizes(const struct pickle_value *tuple, int64_t out[TORCH_DIMENS
     return (int)tuple->count;
 }
 
-/* The storage of a tensor with its data; the stream can have views of storages. */
+/* The storage of a tensor with its data; the stream format may contain views of storages. */
 static struct storage *resolve(struct torch_file *f, const struct pickle_value *value,
                                int64_t *first, int64_t *elements, struct error *err)
 {
@@ -375,12 +374,12 @@ static struct storage *resolve(struct torch_file *f, const struct pickle_value *
     int64_t range[TORCH_DIMENSIONS];
 
     if (!value || read_identity(value, &described) < 0) {
-        error_set(err, "its numbers are of an unknown kind");
+        error_set(err, "its data type is unknown");
         return NULL;
     }
     s = find_storage(f, described.key);
     if (!s || !s->data) {
-        error_set(err, "its data is missing or cut short");
+        error_set(err, "its data is missing or truncated");
         return NULL;
     }
     *first = 0;
@@ -396,7 +395,7 @@ static struct storage *resolve(struct torch_file *f, const struct pickle_value *
     }
     if (range[1] < 0 || range[2] < 0 || range[1] > s->elements ||
         range[2] > s->elements - range[1]) {
-        error_set(err, "its data lies outside of its storage");
+        error_set(err, "its data is outside its storage");
         return NULL;
     }
     *first = range[1];
@@ -440,12 +439,12 @@ int torch_file_tensor(struct torch_file *f, const struct pickle_value *value,
     if (!offset || offset->type != PICKLE_INTEGER || offset->integer < 0 ||
         tensor->dimensions < 0 ||
         read_sizes(pickle_item(arguments, 3), tensor->stride) != tensor->dimensions)
-        return error_set(err, "its shape is not described");
+        return error_set(err, "its shape is invalid");
     s = resolve(f, pickle_item(arguments, 0), &first, &elements, err);
     if (!s)
         return -1;
     if (reaches_out(tensor, offset->integer, elements))
-        return error_set(err, "its data lies outside of its storage");
+        return error_set(err, "its data is outside its storage");
     if (s->member && !s->checked && zip_check(s->member, err) < 0)
         return -1;
     s->checked = 1;

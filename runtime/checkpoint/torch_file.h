@@ -1,5 +1,5 @@
-/* Files of torch.save, in its zip form and in the stream before PyTorch 1.6: the pickle, and the
- * tensors it refers to, in the mapped file. Nothing in the file is run. */
+/* Files written by torch.save, in the zip format and in the stream format before PyTorch 1.6: the
+ * pickle, and the tensors it refers to, memory-mapped. Nothing in the file is executed. */
 #ifndef MEGATRON_TORCH_FILE_H
 #define MEGATRON_TORCH_FILE_H
 
@@ -20,7 +20,7 @@ enum torch_type {
 
 enum { TORCH_DIMENSIONS = 8 };
 
-/* A view of a part of the file; everything it can reach is within. */
+/* A view of a part of the file; everything it can reach is within the file. */
 struct torch_tensor {
     enum torch_type type;
     int dimensions;
@@ -39,14 +39,14 @@ void torch_file_destroy(struct torch_file *file);
 
 const struct pickle_value *torch_file_root(const struct torch_file *file);
 
-/* Would PyTorch make a tensor of it, of a kind that is known here or not? */
+/* Would PyTorch create a tensor from it, of a known type or not? */
 int torch_is_tensor(const struct pickle_value *value);
 
-/* The tensor that 'value' stands for; -1 where it stands for none or its data is damaged. */
+/* The tensor that 'value' describes; -1 if it is not a tensor or its data is damaged. */
 int torch_file_tensor(struct torch_file *file, const struct pickle_value *value,
                       struct torch_tensor *tensor, struct error *err);
 
-/* 'count' elements from (row, col) on of a matrix, or from 'col' on of a vector. */
+/* Read 'count' elements from (row, col) on of a matrix, or from 'col' on of a vector. */
 void torch_tensor_read(const struct torch_tensor *tensor, int64_t row, int64_t col, int64_t count,
                        float *out);
 

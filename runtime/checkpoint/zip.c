@@ -8,7 +8,7 @@
 #include <zlib.h>
 #endif
 
-/* Records and their sizes without the parts of varying length. */
+/* Records and their fixed sizes. */
 enum {
     LOCAL = 0x04034b50,
     LOCAL_SIZE = 30,
@@ -31,7 +31,7 @@ struct zip {
     size_t count;
 };
 
-/* Where the list of members lies. */
+/* Where the list of members is. */
 struct listing {
     uint64_t at, size, count;
 };
@@ -50,7 +50,7 @@ int zip_is(const void *bytes, size_t size)
     return size >= END_SIZE && (number(bytes, 4) == LOCAL || number(bytes, 4) == END);
 }
 
-/* The record at the end, behind which there may be a comment. */
+/* The record at the end, which may be followed by a comment. */
 static const unsigned char *find_end(const struct zip *z)
 {
     for (size_t back = END_SIZE; back <= z->size && back <= END_SIZE + COMMENT_MOST; back++) {
@@ -62,7 +62,7 @@ static const unsigned char *find_end(const struct zip *z)
     return NULL;
 }
 
-/* The larger record that archives of many or large members have before it. */
+/* The ZIP64 record before it, for many or large members. */
 static int read_end64(const struct zip *z, const unsigned char *end, struct listing *list,
                       struct error *err)
 {
@@ -86,19 +86,19 @@ static int read_end(const struct zip *z, struct listing *list, struct error *err
     const unsigned char *end = find_end(z);
 
     if (!end)
-        return error_set(err, "it is no whole archive: its end is missing");
+        return error_set(err, "it is not a complete zip archive: its end is missing");
     if (number(end + 4, 2) != 0 || number(end + 6, 2) != 0)
-        return error_set(err, "it is a part of an archive of several files");
+        return error_set(err, "it is part of a multi-file archive");
     *list = (struct listing){number(end + 16, 4), number(end + 12, 4), number(end + 10, 2)};
     if (read_end64(z, end, list, err) < 0)
         return -1;
     if (list->at > z->size || list->size > z->size - list->at ||
         list->count > list->size / ENTRY_SIZE)
-        return error_set(err, "the list of members lies outside of the archive");
+        return error_set(err, "the list of members is outside the archive");
     return 0;
 }
 
-/* Sizes that do not fit 32 bits stand in an extra field, in this order, if they are needed. */
+/* Sizes that do not fit into 32 bits are in an extra field, in this order, if needed. */
 static int read_extra(const unsigned char *extra, size_t length, uint64_t *const values[3])
 {
     static const uint64_t full = 0xFFFFFFFF;
@@ -122,7 +122,7 @@ static int read_extra(const unsigned char *extra, size_t length, uint64_t *const
     return 0;
 }
 
-/* Its data, by way of its own header. */
+/* Find its data, using its own header. */
 static int find_data(const struct zip *z, uint64_t at, uint64_t limit, struct zip_member *member)
 {
     const unsigned char *local;
@@ -142,7 +142,7 @@ static int find_data(const struct zip *z, uint64_t at, uint64_t limit, struct zi
     return 0;
 }
 
-/* The entry at 'at', of at most 'left' bytes; returns its size, or -1. */
+/* Read the entry at 'at', of at most 'left' bytes; returns its size, or -1. */
 static int64_t read_entry(struct zip *z, const struct listing *list, const unsigned char *at,
                           uint64_t left, struct error *err)
 {
@@ -169,7 +169,7 @@ static int64_t read_entry(struct zip *z, const struct listing *list, const unsig
         return error_set(err, "member %.*s is compressed; unpack the archive first", (int)length,
                          member->name);
     if (find_data(z, local, list->at, member) < 0)
-        return error_set(err, "member %.*s lies outside of the archive", (int)length, member->name);
+        return error_set(err, "member %.*s is outside the archive", (int)length, member->name);
     z->count++;
     return (int64_t)(ENTRY_SIZE + length + extra + comment);
 }
@@ -195,7 +195,7 @@ static int by_place(const void *a, const void *b)
     return x->data < y->data ? -1 : x->data > y->data;
 }
 
-/* No two may share bytes or a name. */
+/* No two members may share bytes or a name. */
 static int check_members(struct zip *z, struct error *err)
 {
     if (z->count > 1)
@@ -286,8 +286,7 @@ int zip_check(const struct zip_member *member, struct error *err)
     uLong crc = crc32_z(0, NULL, 0);
 
     if ((uint32_t)crc32_z(crc, member->data, member->size) != member->crc)
-        return error_set(err, "%.*s is damaged: its checksum is wrong", (int)member->length,
-                         member->name);
+        return error_set(err, "%.*s is damaged: wrong checksum", (int)member->length, member->name);
 #else
     (void)member;
     (void)err;

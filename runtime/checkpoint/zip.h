@@ -1,5 +1,5 @@
-/* Zip archives in memory: the list of members, each checked before it is given out. Members that
- * are compressed or encrypted are refused; PyTorch stores them as they are. */
+/* Zip archives in memory: the list of members, each checked before it is returned. Compressed or
+ * encrypted members are refused; PyTorch stores them uncompressed. */
 #ifndef MEGATRON_ZIP_H
 #define MEGATRON_ZIP_H
 
@@ -8,7 +8,7 @@
 #include "error.h"
 
 struct zip_member {
-    const char *name; /* 'length' characters, no NUL behind them */
+    const char *name; /* 'length' characters, not NUL-terminated */
     size_t length;
     const unsigned char *data;
     size_t size;
@@ -17,7 +17,7 @@ struct zip_member {
 
 struct zip;
 
-/* Do these bytes begin as an archive does? */
+/* Do these bytes begin like an archive? */
 int zip_is(const void *bytes, size_t size);
 
 /* The archive in 'bytes', which must outlive it. Returns NULL with 'err' set. Caller must destroy.
@@ -25,11 +25,11 @@ int zip_is(const void *bytes, size_t size);
 struct zip *zip_open(const void *bytes, size_t size, struct error *err);
 void zip_destroy(struct zip *zip);
 
-/* The member called 'name', or NULL; its first one whose name ends with 'tail'. */
+/* The member called 'name', or NULL; the first member whose name ends with 'tail'. */
 const struct zip_member *zip_find(const struct zip *zip, const char *name);
 const struct zip_member *zip_find_tail(const struct zip *zip, const char *tail);
 
-/* Does the member's data have the checksum that the archive has of it? */
+/* Does the member's data match the archive's checksum? */
 int zip_check(const struct zip_member *member, struct error *err);
 
 #endif

@@ -15,15 +15,15 @@ struct comm *comm_open(const char *name, const struct comm_options *options, str
     if (strcmp(name, "self") == 0)
         return self_comm_open(options, err);
     if (strcmp(name, "mpi") != 0 && strcmp(name, "nccl") != 0) {
-        error_set(err, "unknown communication %s; use self, mpi or nccl", name);
+        error_set(err, "unknown communication backend %s; use self, mpi or nccl", name);
         return NULL;
     }
     /* MPI's launchers tell its ranks themselves. */
     if (strcmp(name, "nccl") == 0 && options->port == 0) {
         error_set(err,
-                  "%d ranks on GPUs do not know where the first one is; start them by srun with "
-                  "the plugin (--megatron-tp and others), or give all of them MASTER_ADDR and "
-                  "MASTER_PORT (mpirun -x MASTER_ADDR=HOST -x MASTER_PORT=29500)",
+                  "cannot determine which node runs rank 0 of %d; start the ranks with srun and "
+                  "the plugin, or set MASTER_ADDR and MASTER_PORT for all of them (mpirun -x "
+                  "MASTER_ADDR=HOST -x MASTER_PORT=29500)",
                   options->size);
         return NULL;
     }

@@ -1,4 +1,5 @@
-/* A deadline on a call of a library that has none of its own. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A deadline for a library call that has none. */
 #ifndef MEGATRON_GUARD_H
 #define MEGATRON_GUARD_H
 
@@ -6,13 +7,13 @@
 
 struct guard;
 
-/* From now on the process has 'seconds' to call guard_end; else it ends with exit code 1 after
- * printing "megatron: " and the sentence. Nothing milder is possible: the thread is inside the
- * library and does not come back. Returns NULL with 'err' set where no thread can be had. */
+/* From now on the process has 'seconds' to call guard_end; otherwise it prints "megatron: " and the
+ * formatted text and ends with exit code 1 (last_resort.h): the calling thread is inside the
+ * library and does not return. Returns NULL with 'err' set if no thread can be started. */
 __attribute__((format(printf, 3, 4))) struct guard *guard_begin(double seconds, struct error *err,
                                                                 const char *format, ...);
 
-/* The call has come back. NULL is allowed. */
+/* The call has returned. NULL is allowed. */
 void guard_end(struct guard *guard);
 
 #endif

@@ -54,7 +54,7 @@ int launcher_barrier(struct error *err)
     if (fence)
         rc = fence(NULL, 0, &info, 1);
     if (rc != PMIX_SUCCESS)
-        return error_set(err, "the ranks could not meet after MPI started: PMIx error %d", (int)rc);
+        return error_set(err, "the PMIx fence after MPI_Init failed: PMIx error %d", (int)rc);
     return 0;
 }
 

@@ -1,7 +1,8 @@
-/* Communication of CPU ranks over MPI: the world and its groups, from their begin to their end;
- * what ranks do in them is in mpi_operations.c. Calls that MPI has only as blocking ones are
- * guarded: a rank that waits in them for ever ends with a sentence. MPI itself may never notice
- * that a rank is lost, with its slurmstepd or its node: TCP connections to rank 0 tell. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The MPI backend for CPU ranks: creating and destroying the world and its groups; collectives are
+ * in mpi_operations.c. Blocking MPI calls are guarded (guard.h): a rank that waits in them for too
+ * long prints a message and ends. MPI may never notice that a rank was lost with its slurmstepd or
+ * its node: the TCP connections to rank 0 (star.h) do. */
 #include "mpi_world.h"
 #include "guard.h"
 #include "launcher.h"
@@ -14,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { GRACE = 3 }; /* seconds that rank 0 has to end all ranks before another does */
+enum { GRACE = 3 }; /* seconds that rank 0 has to abort all ranks before another rank does */
 
 void mpi_fail(struct mpi_comm *comm, const char *format, ...)
 {
@@ -45,7 +46,7 @@ static struct comm_group *group_create(struct comm *base, const char *name, cons
         return NULL;
     }
     guard = guard_begin(base->deadline, err,
-                        "rank %d: making the %s groups of %d ranks was not done after %.0f s at "
+                        "rank %d: creating the %s groups of %d ranks timed out after %.0f s at "
                         "step %lld; another rank has ended or hangs",
                         base->rank, name, base->size, base->deadline, (long long)comm_step(base));
     if (!guard) {
@@ -60,7 +61,7 @@ static struct comm_group *group_create(struct comm *base, const char *name, cons
                         &group->comm);
     guard_end(guard);
     if (rc != MPI_SUCCESS) {
-        error_set(err, "MPI could not make the %s groups", name);
+        error_set(err, "MPI cannot create the %s groups", name);
         free(group);
         return NULL;
     }
@@ -71,15 +72,16 @@ static struct comm_group *group_create(struct comm *base, const char *name, cons
     return &group->base;
 }
 
-/* The run is over; a rank that cannot leave must still say so and end. */
+/* The run is over; a rank that hangs while it closes must still report that and end. */
 static struct guard *guard_at_end(const struct mpi_comm *comm)
 {
     struct error ignored;
 
-    return guard_begin(comm->base.deadline, &ignored,
-                       "rank %d: not all %d ranks met at the end within %.0f s; another rank has "
-                       "ended or hangs",
-                       comm->base.rank, comm->base.size, comm->base.deadline);
+    return guard_begin(
+        comm->base.deadline, &ignored,
+        "rank %d: not all of the %d ranks reached the end within %.0f s; another rank has "
+        "ended or hangs",
+        comm->base.rank, comm->base.size, comm->base.deadline);
 }
 
 static void group_destroy(struct comm_group *base)
@@ -87,7 +89,7 @@ static void group_destroy(struct comm_group *base)
     struct mpi_group *group = (struct mpi_group *)base;
     struct mpi_comm *comm = (struct mpi_comm *)base->comm;
 
-    /* Freeing waits for the others, who may be gone. */
+    /* Freeing waits for the other ranks, which may have ended. */
     if (group->comm != MPI_COMM_NULL && !comm->failed) {
         struct guard *guard = guard_at_end(comm);
 
@@ -110,8 +112,8 @@ static int check(struct comm *base, struct error *err)
     return -1;
 }
 
-/* Wait until who reads standard error has taken all of it, within a moment, and another moment for
- * its way on: mpirun forgets what is still with it when it ends the ranks. */
+/* Wait briefly until the reader of standard error has taken all of it, and a moment longer for
+ * mpirun to pass it on: it drops what it still holds when it ends the ranks. */
 static void drain_errors(void)
 {
     int left = 0;
@@ -132,12 +134,13 @@ static void abort_all(struct comm *base, const char *reason)
     struct guard *guard;
 
     fflush(stdout);
-    /* What goes wrong on all ranks is said by rank 0: the others have ended before their turn. */
+    /* A failure of all ranks is reported by rank 0: the others have ended before their turn. */
     if (base->rank > 0)
         nanosleep(&(struct timespec){GRACE, 0}, NULL);
-    fprintf(stderr, "megatron: rank %d ends all ranks: %s\n", base->rank, reason);
+    fprintf(stderr, "megatron: rank %d aborts all ranks: %s\n", base->rank, reason);
     drain_errors();
-    guard = guard_begin(10, &ignored, "rank %d: MPI did not end the ranks; this one ends alone",
+    guard = guard_begin(10, &ignored,
+                        "rank %d: MPI_Abort did not end the other ranks; this one exits alone",
                         base->rank);
     if (comm->star)
         star_abort(comm->star, reason);
@@ -152,7 +155,7 @@ static void close_comm(struct comm *base)
     struct mpi_comm *comm = (struct mpi_comm *)base;
     struct error ignored;
 
-    /* Finalizing waits for all ranks without end: only where they have all come this far. */
+    /* MPI_Finalize waits for all ranks without a deadline: only if all have come this far. */
     if (comm->started_mpi && !comm->failed &&
         comm_host_gather(base, NULL, NULL, 0, &ignored) == 0) {
         struct guard *guard = guard_at_end(comm);
@@ -173,8 +176,7 @@ static void on_lost(void *context, const char *text)
     mpi_fail(comm, "%s, at step %lld", text, (long long)comm_step(&comm->base));
 }
 
-/* Follow the other ranks. Where they cannot be reached the run goes without: the deadlines are
- * still there. */
+/* Watch the other ranks. If they cannot be reached the run continues without: deadlines remain. */
 static int watch_others(struct mpi_comm *comm, const struct comm_options *options,
                         struct error *err)
 {
@@ -191,18 +193,18 @@ static int start_mpi(const struct comm_options *options, int *started, struct er
 
     MPI_Initialized(&initialized);
     if (!initialized && launcher_missing()) {
-        error_set(err, "srun started the ranks without PMIx, by which MPI lets them meet; use "
-                       "`srun --mpi=pmix`, or MpiDefault=pmix in slurm.conf");
+        error_set(err, "srun started the ranks without PMIx, which MPI needs to connect them; use "
+                       "`srun --mpi=pmix`, or set MpiDefault=pmix in slurm.conf");
         if (options->rank > 0)
-            err->text[0] = '\0'; /* rank 0 says it */
+            err->text[0] = '\0'; /* rank 0 reports it */
         return -1;
     }
     if (!initialized) {
-        struct guard *guard =
-            guard_begin(options->deadline, err,
-                        "rank %d of %d: MPI did not start within %.0f s; another rank has ended, "
-                        "hangs or was not started",
-                        options->rank, options->size, options->deadline);
+        struct guard *guard = guard_begin(
+            options->deadline, err,
+            "rank %d of %d: MPI_Init did not return within %.0f s; another rank has ended, "
+            "hangs or was not started",
+            options->rank, options->size, options->deadline);
 
         if (!guard)
             return -1;
@@ -212,7 +214,7 @@ static int start_mpi(const struct comm_options *options, int *started, struct er
         guard_end(guard);
     }
     if (rc != MPI_SUCCESS)
-        return error_set(err, "MPI could not start");
+        return error_set(err, "cannot initialize MPI");
     if (met < 0)
         return -1;
     *started = !initialized;
@@ -220,10 +222,11 @@ static int start_mpi(const struct comm_options *options, int *started, struct er
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (rank != options->rank || size != options->size)
-        return error_set(err,
-                         "the environment says rank %d of %d, MPI says %d of %d; start the ranks "
-                         "with `srun --mpi=pmix` or mpirun",
-                         options->rank, options->size, rank, size);
+        return error_set(
+            err,
+            "the environment variables say rank %d of %d, but MPI says %d of %d; start the ranks "
+            "with `srun --mpi=pmix` or mpirun",
+            options->rank, options->size, rank, size);
     return 0;
 }
 

@@ -1,5 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What CPU ranks do together over MPI. Every operation is started without blocking and then asked
- * for with a deadline, within the stream it was given to or by the caller who waits. */
+ * for with a deadline, within the stream it was given to or by the waiting caller. */
 #include "mpi_world.h"
 #include "clock.h"
 
@@ -65,10 +66,10 @@ static int mpi_type(enum device_type type, MPI_Datatype *out)
     }
 }
 
-/* Ask once for all requests. Whoever waits yields and then sleeps, so that ranks may outnumber the
- * cores, and only its time counts: this rank's own work is no reason to give another up. Returns 1
- * when nothing more will come of it: they are 'done', failed with 'rc', or the deadline is over. A
- * rank that is lost meanwhile ends the wait, too. */
+/* Ask once for all requests. A waiting caller yields and then sleeps, so that ranks may outnumber
+ * the cores, and only its time counts: this rank's own work is no reason to give another up.
+ * Returns 1 when nothing more will come of it: they are 'done', failed with 'rc', or the deadline
+ * is over. A rank that is lost meanwhile ends the wait, too. */
 static int ask(const struct mpi_comm *comm, struct progress *p, int waits, int *rc, int *done)
 {
     double now;
@@ -109,12 +110,11 @@ static void report(struct mpi_group *group, enum kind kind, int rc, int done)
                  comm->base.rank, kind_names[kind], group->base.name, group->base.size,
                  (long long)comm_step(&comm->base), text);
     } else if (!done) {
-        mpi_fail(
-            comm,
-            "rank %d: %s in group %s of %d ranks was not done after %.0f s at step %lld; another "
-            "rank of the group has ended or hangs",
-            comm->base.rank, kind_names[kind], group->base.name, group->base.size,
-            comm->base.deadline, (long long)comm_step(&comm->base));
+        mpi_fail(comm,
+                 "rank %d: %s in group %s of %d ranks timed out after %.0f s at step %lld; another "
+                 "rank of the group has ended or hangs",
+                 comm->base.rank, kind_names[kind], group->base.name, group->base.size,
+                 comm->base.deadline, (long long)comm_step(&comm->base));
     }
 }
 
@@ -164,7 +164,7 @@ static int poll_call(void *operands, int waits)
         return 1;
     if (c->progress.count == 0) {
         if (mpi_type(c->type, &type) < 0 || c->count > INT32_MAX) {
-            mpi_fail(comm, "rank %d: %s of %zu elements in this type is beyond MPI",
+            mpi_fail(comm, "rank %d: %s of %zu elements of this type is larger than MPI allows",
                      comm->base.rank, kind_names[c->kind], c->count);
             return 1;
         }
@@ -190,7 +190,8 @@ static int start_exchange(struct exchange_call *c)
         const struct comm_message *m = &c->messages[i];
 
         if (mpi_type(m->type, &type) < 0 || m->count > INT32_MAX) {
-            mpi_fail(comm, "rank %d: a message of %zu elements in this type is beyond MPI",
+            mpi_fail(comm,
+                     "rank %d: a message of %zu elements of this type is larger than MPI allows",
                      comm->base.rank, m->count);
             return rc;
         }
@@ -290,10 +291,10 @@ static int wait_for_all(struct comm *base, int rc, const MPI_Request *request, s
         return 0;
     if (comm->failed)
         return comm_check(base, err);
-    mpi_fail(
-        comm,
-        "rank %d: not all %d ranks met within %.0f s at step %lld; another rank has ended or hangs",
-        base->rank, base->size, base->deadline, (long long)comm_step(base));
+    mpi_fail(comm,
+             "rank %d: not all of the %d ranks arrived within %.0f s at step %lld; another rank "
+             "has ended or hangs",
+             base->rank, base->size, base->deadline, (long long)comm_step(base));
     return comm_check(base, err);
 }
 

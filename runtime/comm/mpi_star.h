@@ -1,4 +1,5 @@
-/* The star of ranks that MPI has started. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The star of ranks that were started by MPI. */
 #ifndef MEGATRON_MPI_STAR_H
 #define MEGATRON_MPI_STAR_H
 

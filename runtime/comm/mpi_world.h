@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The world and the groups of the MPI backend; for mpi.c and mpi_operations.c only. */
 #ifndef MEGATRON_MPI_WORLD_H
 #define MEGATRON_MPI_WORLD_H
@@ -15,7 +16,7 @@ struct mpi_comm {
     atomic_int failed;
     pthread_mutex_t lock; /* of the failure */
     struct error failure;
-    int started_mpi; /* and so ends it */
+    int started_mpi; /* and therefore finalizes it */
     struct star *star;
     struct watch *watch;
 };
@@ -23,14 +24,14 @@ struct mpi_comm {
 struct mpi_group {
     struct comm_group base;
     MPI_Comm comm;
-    void *space; /* for results that cannot be made in place */
+    void *space; /* for results that cannot be computed in place */
     size_t space_bytes;
 };
 
-/* Keep the first failure for comm_check, and end the work of the device with it. Any thread. */
+/* Record the first failure for comm_check and make the device fail with it. From any thread. */
 __attribute__((format(printf, 2, 3))) void mpi_fail(struct mpi_comm *comm, const char *format, ...);
 
-/* Fill in what ranks do together: the operations in streams and those on the host. */
+/* Fill in the collectives of the backend: those in streams and those on the host. */
 void mpi_set_operations(struct mpi_comm *comm);
 
 #endif

@@ -47,7 +47,7 @@ static int settle(struct nccl_comm *comm, ncclComm_t nccl, ncclResult_t result, 
     double since = clock_now();
     char why[512];
 
-    /* Some calls (ncclCommSplit) return success while their work goes on. */
+    /* Some calls (ncclCommSplit) return success while their work continues. */
     if (result == ncclSuccess)
         result = ncclInProgress;
     while (result == ncclInProgress && !nccl_failure(comm, NULL)) {
@@ -55,7 +55,7 @@ static int settle(struct nccl_comm *comm, ncclComm_t nccl, ncclResult_t result, 
         if (result != ncclInProgress)
             break;
         if (clock_now() - since > comm->base.deadline) {
-            nccl_fail(comm, "rank %d: %s in group %s could not begin within %.0f s at step %lld",
+            nccl_fail(comm, "rank %d: %s in group %s could not start within %.0f s at step %lld",
                       comm->base.rank, what, group, comm->base.deadline,
                       (long long)comm_step(&comm->base));
             return -1;
@@ -82,7 +82,7 @@ static ncclDataType_t nccl_type(enum device_type type)
     return types[type];
 }
 
-/* The communicator of a group, for calls until 'leave'. NULL where there is nothing to do: in
+/* The communicator of a group, for calls until 'leave'. NULL if there is nothing to do: in
  * groups of one rank and after a failure. */
 static ncclComm_t enter(struct comm_group *base)
 {
@@ -240,7 +240,7 @@ static int cut(struct nccl_comm *comm, struct nccl_group *group, int color)
     }
     result = ncclCommSplit(comm->world, color, comm->base.rank, &group->comm, &config);
     pthread_mutex_unlock(&comm->calls);
-    if (settle(comm, comm->world, result, "the cut", name))
+    if (settle(comm, comm->world, result, "ncclCommSplit", name))
         return -1;
     return group->comm ? settle(comm, group->comm, ncclInProgress, "the start", name) : 0;
 }
@@ -404,7 +404,7 @@ static int join_world(struct nccl_comm *comm, struct error *err)
     _Static_assert(COUNT % STAR_NUMBERS == 0, "an id goes in whole rounds");
     memset(&id, 0, sizeof(id));
     if (comm->base.rank == 0 && (result = ncclGetUniqueId(&id)))
-        return error_set(err, "NCCL does not start: %s", ncclGetErrorString(result));
+        return error_set(err, "cannot initialize NCCL: %s", ncclGetErrorString(result));
     memcpy(numbers, &id, sizeof(id));
     for (int i = 0; i < COUNT && comm->base.rank != 0; i++)
         numbers[i] = INT64_MIN;

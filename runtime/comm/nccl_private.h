@@ -1,4 +1,5 @@
-/* What the files of communication over NCCL share. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the files of the NCCL backend. */
 #ifndef MEGATRON_NCCL_PRIVATE_H
 #define MEGATRON_NCCL_PRIVATE_H
 
@@ -16,7 +17,7 @@ struct nccl_group {
     ncclComm_t comm; /* NULL for fewer than two ranks */
 };
 
-/* A collective on its way. */
+/* A collective that is under way. */
 struct pending {
     cudaEvent_t event;
     const char *what;
@@ -32,36 +33,36 @@ struct nccl_comm {
     int device;
     pthread_t watchdog;
     int watching, stop;
-    /* Held in every call that takes a communicator: to ask one for errors also ends its work, which
-     * two threads must not do at once. Taken before 'lock'. */
+    /* Held in every call that takes a communicator: asking one for errors also completes its
+     * pending work, which two threads must not do at once. Taken before 'lock'. */
     pthread_mutex_t calls;
     pthread_mutex_t lock; /* of all below */
     int failed;
     struct error failure;
     struct nccl_group *groups[MAX_GROUPS];
     int group_count;
-    ncclComm_t retired[MAX_GROUPS]; /* of groups that are gone */
+    ncclComm_t retired[MAX_GROUPS]; /* of destroyed groups */
     int retired_count;
     struct pending pending[PENDING];
     uint64_t first, next; /* pending ones are first .. next - 1 */
 };
 
-/* Keep the first failure, tell this process and the others, and free kernels that wait for somebody
- * who will not come. */
+/* Record the first failure, tell this process and the other ranks, and abort kernels that wait for
+ * a rank that will not arrive. */
 __attribute__((format(printf, 2, 3))) void nccl_fail(struct nccl_comm *comm, const char *format,
                                                      ...);
 
-/* Returns -1 where anything has failed, with the first failure in 'err' unless that is NULL. */
+/* Returns -1 if anything has failed, with the first failure in 'err' unless that is NULL. */
 int nccl_failure(struct nccl_comm *comm, struct error *err);
 
-/* NCCL's words for a result, with the more exact ones that it may have beside them. */
+/* NCCL's text for a result, with its last error message if there is one. */
 void nccl_explain(ncclResult_t result, char *text, size_t size);
 
-/* Start the thread that looks after the collectives and the other ranks. */
+/* Start the thread that watches the collectives and the other ranks. */
 int nccl_start_watchdog(struct nccl_comm *comm, struct error *err);
 
-/* Let it follow what was just put on the stream; from one thread. A full list follows no more: it
- * is emptied faster than it fills unless something hangs already. */
+/* Let it watch what was just put on the stream; from one thread. A full list takes no more: it
+ * drains faster than it fills unless something already hangs. */
 void nccl_follow(struct nccl_group *group, cudaStream_t stream, const char *what);
 
 #endif

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A watchdog over the ranks that communicate by NCCL: it follows the collectives on their streams
  * and the connections to the other ranks, and aborts all communicators when one is missing. */
 #include "nccl_private.h"
@@ -29,7 +30,7 @@ static int take_communicators(struct nccl_comm *comm, ncclComm_t *taken)
     return count;
 }
 
-/* What waits for a rank that is gone, in NCCL or on the GPU, may never come back, and then main
+/* A call that waits for a lost rank, in NCCL or on the GPU, may never return, and then main()
  * cannot end this process. */
 static void *end_later(void *text)
 {
@@ -46,8 +47,8 @@ static void start_last_resort(const char *text)
         pthread_detach(thread);
 }
 
-/* Wait until nobody is in NCCL. After a failure nobody enters again; who does not leave waits for a
- * rank that is gone, and an abort is what frees them. */
+/* Wait until no thread is inside NCCL. After a failure none enters again; a thread that does not
+ * leave waits for a lost rank, and only an abort frees it. */
 static void await_leave(struct nccl_comm *comm)
 {
     struct timespec until = clock_after(CLOCK_REALTIME, LEAVE_SECONDS);
@@ -116,7 +117,7 @@ static int oldest(struct nccl_comm *comm, struct pending *copy, uint64_t *seen, 
     return waiting;
 }
 
-/* What this rank waits for, in 'group' or, if that is NULL, in any: behind a message, for people.
+/* What this rank waits for, in 'group' or, if that is NULL, in any: appended to a message.
  */
 static void say_waiting(struct nccl_comm *comm, const char *group, char *text, size_t size)
 {
@@ -145,7 +146,7 @@ void nccl_explain(ncclResult_t result, char *text, size_t size)
         snprintf(text + strlen(text), size - strlen(text), " (%.*s)", length, more);
 }
 
-/* The first communicator with an error of its own. Who is in NCCL just now looks for themselves. */
+/* The first communicator that reports an error. Threads inside NCCL check for themselves. */
 static ncclResult_t async_error(struct nccl_comm *comm, char *name, size_t size)
 {
     ncclResult_t result = ncclSuccess;
@@ -207,7 +208,7 @@ static void *watch(void *argument)
         }
         if (oldest(comm, &late, &seen, &since) && clock_now() - since > comm->base.deadline) {
             nccl_fail(comm,
-                      "rank %d: %s in group %s of %d ranks was not done after %.0f s at step %lld; "
+                      "rank %d: %s in group %s of %d ranks timed out after %.0f s at step %lld; "
                       "another rank of the group has ended or hangs",
                       comm->base.rank, late.what, late.group, late.size, comm->base.deadline,
                       (long long)late.step);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
 #include "rendezvous.h"
@@ -135,7 +136,7 @@ int rendezvous_listen(int port, const char *master, struct rendezvous_address *a
             close(fd);
         return -1;
     }
-    /* Both families have the port at the same place. */
+    /* IPv4 and IPv6 addresses have the port at the same offset. */
     address->port = ntohs(bound.sin6_port);
     if (getrandom(&address->token, sizeof(address->token), 0) < 0)
         address->token = (uint64_t)getpid();
@@ -145,7 +146,7 @@ int rendezvous_listen(int port, const char *master, struct rendezvous_address *a
     return fd;
 }
 
-/* Name the ranks that have not come. */
+/* Name the ranks that have not connected. */
 static int report_missing(const int *fds, int size, double deadline, struct error *err)
 {
     char names[256] = "";
@@ -159,8 +160,8 @@ static int report_missing(const int *fds, int size, double deadline, struct erro
         if (missing++ < 16)
             snprintf(names + used, sizeof(names) - used, " %d", rank);
     }
-    return error_set(err, "%d of %d ranks did not come within %.0f s:%s%s", missing, size, deadline,
-                     names, missing > 16 ? " ..." : "");
+    return error_set(err, "%d of %d ranks did not connect within %.0f s:%s%s", missing, size,
+                     deadline, names, missing > 16 ? " ..." : "");
 }
 
 int rendezvous_accept(int listener, int size, uint64_t token, double deadline, int *fds,
@@ -179,13 +180,13 @@ int rendezvous_accept(int listener, int size, uint64_t token, double deadline, i
         fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
         if (fd < 0 && (errno == EMFILE || errno == ENFILE))
             return error_set_errno(err, errno,
-                                   "rank 0 cannot hold a connection to each of %d ranks, %d have "
-                                   "come; raise the limit of open files (ulimit -Hn)",
+                                   "rank 0 cannot keep connections to %d ranks open, %d have "
+                                   "connected; raise the limit on open files (ulimit -Hn)",
                                    size, come + 1);
         if (fd < 0)
             continue;
         prepare(fd);
-        /* Anything may knock here; only ranks of this world know what to say. */
+        /* Anything may connect here; only ranks of this world know the token. */
         if (socket_receive(fd, &hello, sizeof(hello), clock_now() + HELLO_SECONDS) ||
             hello.kind != HELLO || hello.size != size || hello.token != token || hello.rank < 1 ||
             hello.rank >= size || fds[hello.rank - 1] >= 0 ||
@@ -203,7 +204,7 @@ int rendezvous_accept(int listener, int size, uint64_t token, double deadline, i
 
 /* --- The others ------------------------------------------------------------------------------ */
 
-/* Connect, but not for longer than a few seconds: an address may lead nowhere. */
+/* Try to connect for a few seconds only: an address may be unreachable. */
 static int connect_to(const struct addrinfo *a, double until)
 {
     double soon = clock_now() + CONNECT_SECONDS;
@@ -227,7 +228,7 @@ static int connect_to(const struct addrinfo *a, double until)
     return -1;
 }
 
-/* Say who we are, and hear that it is rank 0. */
+/* Identify ourselves, and check that the other end is rank 0. */
 static int greet(int fd, const struct rendezvous_hello *hello, double until)
 {
     double soon = clock_now() + WELCOME_SECONDS;
@@ -274,8 +275,8 @@ static int try_all(const struct rendezvous_address *address, const struct rendez
     return fd;
 }
 
-/* Thousands of ranks that wait for rank 0 must not keep name servers and its node busy, nor all
- * knock at once. */
+/* Thousands of ranks that wait for rank 0 must not overload name servers and its node, nor connect
+ * all at once. */
 static unsigned next_pause(unsigned milliseconds, int rank)
 {
     unsigned next = milliseconds + milliseconds / 4 + (unsigned)rank % 16;
@@ -300,8 +301,8 @@ int rendezvous_connect(int rank, int size, const struct rendezvous_address *addr
         fd = try_all(address, &hello, until);
     }
     if (fd < 0)
-        return error_set(err, "rank %d cannot reach rank 0 at %s port %d within %.0f s", rank,
-                         address->hosts, address->port, deadline);
+        return error_set(err, "rank %d could not connect to rank 0 at %s, port %d, within %.0f s",
+                         rank, address->hosts, address->port, deadline);
     prepare(fd);
     return fd;
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "star.h"
 #include "clock.h"
 #include "socket.h"
@@ -183,7 +184,7 @@ static int lost(const struct star *star, int i, int number, struct error *err)
     int peer = peer_of(star, i);
 
     if (number)
-        error_set_errno(err, number, "rank %d: no word from rank %d%s%s", star->rank, peer, on,
+        error_set_errno(err, number, "rank %d: lost contact with rank %d%s%s", star->rank, peer, on,
                         host);
     else
         error_set(err, "rank %d: rank %d%s%s has ended", star->rank, peer, on, host);
@@ -192,8 +193,8 @@ static int lost(const struct star *star, int i, int number, struct error *err)
     return STAR_LOST;
 }
 
-/* See what is there on connection i, without taking it. A mark goes when there is no more to be
- * seen behind it. */
+/* Look at what has arrived on connection i, without reading it. Its mark is cleared if there is
+ * nothing more. */
 static int look_at(struct star *star, int i, struct error *err)
 {
     char message[1 + REASON];
@@ -212,8 +213,8 @@ static int look_at(struct star *star, int i, struct error *err)
         error_set(err, "%s", message + 1);
         result = STAR_TOLD;
     } else if ((marks & ENDED) && (message[0] != DATA || star->rank == 0)) {
-        /* An abort that was cut in two, or data whose sender waited for the answer of rank 0. Such
-         * an answer itself can still be read. */
+        /* An incomplete abort message, or data whose sender waits for an answer of rank 0. Such an
+         * answer itself can still be read. */
         result = lost(star, i, 0, err);
     }
     if (keep) {
@@ -223,8 +224,7 @@ static int look_at(struct star *star, int i, struct error *err)
     return result;
 }
 
-/* Look at the connections that are marked, but not at number 'busy', in the middle of whose message
- * somebody is. */
+/* Look at the marked connections, except number 'busy', whose message is being read. */
 static int look(struct star *star, int busy, struct error *err)
 {
     int result = 0;
@@ -241,7 +241,7 @@ static int look(struct star *star, int busy, struct error *err)
     return result;
 }
 
-/* Mark the connections on which something has happened. Returns how many. */
+/* Mark the connections with events. Returns the number of events. */
 static int collect(struct star *star, int milliseconds)
 {
     struct epoll_event events[EVENTS];
@@ -266,8 +266,8 @@ static int collect(struct star *star, int milliseconds)
 
 /* --- Messages -------------------------------------------------------------------------------- */
 
-/* Receive from connection i. Whoever else ends meanwhile ends the wait: the rank that is waited for
- * may wait for that one, and never come. */
+/* Receive from connection i. The end of any other rank ends the wait, too: the rank that we wait
+ * for may be waiting for that one. */
 static int receive(struct star *star, int i, void *data, size_t bytes, double until,
                    struct error *err)
 {
@@ -295,7 +295,7 @@ static int receive(struct star *star, int i, void *data, size_t bytes, double un
     return 0;
 }
 
-/* A message of DATA from connection i; an abort in its place is the error. */
+/* Receive a DATA message from connection i; an abort message instead is returned as the error. */
 static int receive_data(struct star *star, int i, void *data, size_t bytes, double until,
                         struct error *err)
 {
@@ -356,7 +356,7 @@ int star_gather(struct star *star, const void *part, void *all, size_t bytes, do
     return result;
 }
 
-/* By way of rank 0, which all are connected to. */
+/* Through rank 0, to which all are connected. */
 static int collect_at(struct star *star, const void *part, void *all, size_t bytes, int root,
                       double until, struct error *err)
 {
@@ -392,7 +392,7 @@ int star_collect(struct star *star, const void *part, void *all, size_t bytes, i
     return result;
 }
 
-/* Through rank 0, which all are connected to. */
+/* Through rank 0, to which all are connected. */
 static int broadcast(struct star *star, void *data, size_t bytes, int root, double until,
                      struct error *err)
 {
@@ -463,7 +463,7 @@ int star_wait(struct star *star, double seconds, struct error *err)
     if (collect(star, (int)(seconds * 1000)) == EVENTS)
         while (collect(star, 0) == EVENTS)
             ;
-    /* Who reads messages now will see what there is to see, and the marks stay. */
+    /* A thread that reads messages now will look itself, and the marks stay. */
     if (!atomic_load(&star->marked) || pthread_mutex_trylock(&star->reading))
         return 0;
     result = look(star, -1, err);

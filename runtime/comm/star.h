@@ -1,5 +1,6 @@
-/* The ranks' line to rank 0: TCP connections on which they meet, exchange small things outside the
- * training loop, and learn that another rank has ended or that its node is gone (see rendezvous.h).
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A star of TCP connections between rank 0 and all other ranks. They exchange small data outside
+ * the training loop and detect that another rank has ended or its node is gone (see rendezvous.h).
  */
 #ifndef MEGATRON_STAR_H
 #define MEGATRON_STAR_H
@@ -12,24 +13,24 @@
 
 struct star;
 
-/* Meet: rank 0 listens on 'port', the others connect to 'master' (NULL: this node). Returns NULL
- * after 'deadline' seconds, saying which ranks were missing. Caller must destroy. */
+/* Rendezvous: rank 0 listens on 'port', the others connect to 'master' (NULL: this node). Returns
+ * NULL after 'deadline' seconds with an error that names the missing ranks. Caller must destroy. */
 struct star *star_create(int rank, int size, const char *master, int port, double deadline,
                          struct error *err);
 
-/* The same where rank 0 listens already, by rendezvous_listen, and has told the others its address.
- * 'listener' is rank 0's, and stays its own. */
+/* The same if rank 0 already listens (rendezvous_listen) and the others know its address.
+ * 'listener' is rank 0's socket, which stays open. */
 struct star *star_join(int rank, int size, const struct rendezvous_address *address, int listener,
                        double deadline, struct error *err);
 
-/* Says goodbye first, so that the others do not take the end for a failure. */
+/* Says goodbye first, so that the others do not see a failure. */
 void star_destroy(struct star *star);
 
 /* All ranks' 'bytes', in order, on every rank. */
 int star_gather(struct star *star, const void *part, void *all, size_t bytes, double deadline,
                 struct error *err);
 
-/* The same on rank 'root' alone; 'all' is for no other. */
+/* The same on rank 'root' only; others may pass NULL for 'all'. */
 int star_collect(struct star *star, const void *part, void *all, size_t bytes, int root,
                  double deadline, struct error *err);
 
@@ -37,25 +38,25 @@ int star_collect(struct star *star, const void *part, void *all, size_t bytes, i
 int star_broadcast(struct star *star, void *data, size_t bytes, int root, double deadline,
                    struct error *err);
 
-/* Each number becomes the greatest that any rank has in its place; at most STAR_NUMBERS. */
+/* Each number becomes its maximum over all ranks; at most STAR_NUMBERS. */
 #define STAR_NUMBERS 8
 int star_max(struct star *star, int64_t *numbers, int count, double deadline, struct error *err);
 
-/* Has another rank failed or vanished? Returns 0; STAR_LOST where one has ended without a word or
- * answers no more; STAR_TOLD where one has told why it fails; both with a sentence. Never waits.
- * From any thread; its cost does not grow with the ranks. */
+/* Has another rank failed or vanished? Returns 0; STAR_LOST if one has ended without goodbye or
+ * does not answer; STAR_TOLD if one has sent the reason of its failure; both with 'err' set. Never
+ * waits. From any thread; its cost does not grow with the number of ranks. */
 #define STAR_LOST (-1)
 #define STAR_TOLD (-2)
 int star_check(struct star *star, struct error *err);
 
-/* The same, but waits until there is such news, 'seconds' are over or star_wake is called. */
+/* The same, but waits for such an event, up to 'seconds' or until star_wake is called. */
 int star_wait(struct star *star, double seconds, struct error *err);
 void star_wake(struct star *star);
 
-/* Tell all other ranks that this one fails, and why. From any thread. */
+/* Tell all other ranks that this one failed, and why. From any thread. */
 void star_abort(struct star *star, const char *reason);
 
-/* How long a node may answer nothing before it counts as gone (RENDEZVOUS_SILENCE). */
+/* How many seconds a node may not answer before it counts as gone (RENDEZVOUS_SILENCE). */
 void star_set_silence(struct star *star, int seconds);
 
 #endif

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "watch.h"
 #include "clock.h"
 #include "last_resort.h"
@@ -6,12 +7,13 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* Who was told to end is being ended, too; only where that fails it speaks and ends by itself. */
+/* A rank that was told the reason is also being ended by the launcher; it reports and ends by
+ * itself only if that fails. */
 #define TOLD_SECONDS 5.0
-/* Rank 0 ends the others; without it the lowest rank that is left comes first. */
+/* Rank 0 ends the others; if it is lost, the lowest remaining rank comes first. */
 #define TURN_SECONDS  0.02
 #define TURNS_SECONDS 5.0
-/* From the call of 'lost' to the end of the process, at most. */
+/* From the call of 'lost' to the end of the process. */
 #define GRACE_SECONDS 10.0
 
 struct watch {
@@ -55,7 +57,8 @@ static void *follow(void *argument)
     watch->lost(watch->context, err.text);
     if (!pause_for(watch, GRACE_SECONDS))
         return NULL;
-    /* What waits for a rank that is gone may never come back, and main cannot end the process. */
+    /* A call that waits for a lost rank may never return, and then main() cannot end the process.
+     */
     last_resort(err.text);
 }
 

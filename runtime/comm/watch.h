@@ -1,5 +1,6 @@
-/* A thread that follows a star: when another rank is lost it says so once, and sees to it that this
- * process ends. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A thread that watches a star: if another rank is lost, it reports that once and makes sure that
+ * this process ends. */
 #ifndef MEGATRON_WATCH_H
 #define MEGATRON_WATCH_H
 
@@ -7,16 +8,15 @@
 
 struct watch;
 
-/* Follow 'star'. When a rank is lost, 'lost' is called once, from the thread, with a sentence; a
- * process that has not ended a little later ends with exit code 1. Rank 0 knows first, and the
- * others leave it a moment to speak for all. Returns NULL with 'err' set where no thread can be
- * had.
- */
+/* Watch 'star'. If a rank is lost, 'lost' is called once, from the thread, with the error text; if
+ * the process has not ended a few seconds later, it is ended with exit code 1. Rank 0 notices
+ * first, and the others give it a moment to report for all. Returns NULL with 'err' set if no
+ * thread can be started. */
 struct watch *watch_begin(struct star *star, int rank,
                           void (*lost)(void *context, const char *text), void *context,
                           struct error *err);
 
-/* Follow it no more. NULL is allowed. The star must still be there. */
+/* Stop watching. NULL is allowed. The star must still exist. */
 void watch_end(struct watch *watch);
 
 #endif

@@ -26,60 +26,63 @@ struct checkpoint_options {
 
 /* clang-format off */
 static const struct option options[] = {
-    {"format", OPTION_CHOICE, AT(format), 0, "the other side of import and export (hf)", "hf|megatron", 0, 0},
-    {"dtype", OPTION_CHOICE, AT(type), 0, "export: type of the numbers (fp32)", "fp32|bf16|fp16", 0, 0},
-    {"max-shard-size", OPTION_TEXT, AT(shard_size), "SIZE", "export: most bytes of a file, as in 5GB (50GB)", 0, 0, 0},
-    {"vocab-size", OPTION_INT, AT(vocabulary), "N", "import of megatron: entries without padding", 0, 1, INT32_MAX},
-    {"num-attention-heads", OPTION_INT, AT(heads), "N", "import of megatron: where the files do not tell", 0, 1, INT32_MAX},
-    {"iteration", OPTION_INT, AT(iteration), "N", "another one than the latest", 0, 0, INT64_MAX},
+    {"format", OPTION_CHOICE, AT(format), 0, "format to import from or export to (default: hf)", "hf|megatron", 0, 0},
+    {"dtype", OPTION_CHOICE, AT(type), 0, "export: data type of the weights (default: fp32)", "fp32|bf16|fp16", 0, 0},
+    {"max-shard-size", OPTION_TEXT, AT(shard_size), "SIZE", "export: maximum file size, for example 5GB (default: 50GB)", 0, 0, 0},
+    {"vocab-size", OPTION_INT, AT(vocabulary), "N", "import --format megatron: vocabulary size without padding", 0, 1, INT32_MAX},
+    {"num-attention-heads", OPTION_INT, AT(heads), "N", "import --format megatron: number of attention heads, if the checkpoint does not contain it", 0, 1, INT32_MAX},
+    {"iteration", OPTION_INT, AT(iteration), "N", "use this checkpoint instead of the latest", 0, 0, INT64_MAX},
     {"tensors", OPTION_FLAG, AT(tensors), 0, "inspect: list all tensors", 0, 0, 0},
-    {"all", OPTION_FLAG, AT(all), 0, "verify: all checkpoints of the directory", 0, 0, 0},
-    {"keep-last", OPTION_INT, AT(keep_last), "N", "prune: how many to keep", 0, 1, INT64_MAX},
+    {"all", OPTION_FLAG, AT(all), 0, "verify: check all checkpoints in the directory", 0, 0, 0},
+    {"keep-last", OPTION_INT, AT(keep_last), "N", "prune: number of checkpoints to keep", 0, 1, INT64_MAX},
     {0, 0, 0, 0, 0, 0, 0, 0},
 };
 /* clang-format on */
 
 static void print_usage(void)
 {
-    printf("Usage: megatron checkpoint inspect DIR [--iteration N] [--tensors]\n"
-           "       megatron checkpoint verify  DIR [--iteration N] [--all]\n"
-           "       megatron checkpoint prune   DIR --keep-last N\n"
-           "       megatron checkpoint import  FOLDER DIR [--format hf|megatron]\n"
-           "       megatron checkpoint export  DIR FOLDER [--dtype TYPE] [--max-shard-size SIZE]\n"
-           "Look into checkpoints, check them, remove old ones, exchange them.\n");
+    printf(
+        "Usage: megatron checkpoint inspect DIR [--iteration N] [--tensors]\n"
+        "       megatron checkpoint verify  DIR [--iteration N] [--all]\n"
+        "       megatron checkpoint prune   DIR --keep-last N\n"
+        "       megatron checkpoint import  FOLDER DIR [--format hf|megatron]\n"
+        "       megatron checkpoint export  DIR FOLDER [--dtype TYPE] [--max-shard-size SIZE]\n"
+        "Inspect, verify and prune checkpoints; import and export Hugging Face weights and import\n"
+        "Megatron-LM checkpoints.\n");
     options_print(options, stdout);
 }
 
-/* Iteration 'iteration' is not there: say who asked for it, and which ones are. */
-static int say_missing(const struct checkpoint_options *given, const char *directory,
-                       int64_t iteration, struct error *err)
+/* Iteration 'iteration' does not exist: say what asked for it, and list those that exist. */
+static int report_missing(const struct checkpoint_options *given, const char *directory,
+                          int64_t iteration, struct error *err)
 {
     enum { SHOWN = 8 };
-    char there[256] = "no other one";
+    char existing[256] = "no other checkpoint";
     int64_t *list;
     size_t count, used = 0;
 
     if (directory_list(directory, &list, &count, err) < 0)
         return -1;
     for (size_t i = 0; i < count && i < SHOWN; i++)
-        used += (size_t)snprintf(there + used, sizeof(there) - used, "%s%" PRId64, i ? ", " : "",
-                                 list[i]);
+        used += (size_t)snprintf(existing + used, sizeof(existing) - used, "%s%" PRId64,
+                                 i ? ", " : "", list[i]);
     if (count > SHOWN)
-        used += (size_t)snprintf(there + used, sizeof(there) - used, " and %zu older ones",
+        used += (size_t)snprintf(existing + used, sizeof(existing) - used, " and %zu older ones",
                                  count - SHOWN);
     if (count > 0)
-        snprintf(there + used, sizeof(there) - used, "; name one of them with --iteration");
+        snprintf(existing + used, sizeof(existing) - used, "; select one with --iteration");
     free(list);
     if (given->iteration >= 0)
-        return error_set(err, "%s holds no checkpoint of iteration %" PRId64 "; it holds %s",
-                         directory, iteration, there);
+        return error_set(
+            err, "%s does not contain a checkpoint of iteration %" PRId64 "; it contains %s",
+            directory, iteration, existing);
     return error_set(err,
-                     "%s/" LATEST " names iteration %" PRId64 ", whose folder iter_%07" PRId64
-                     " is missing; %s holds %s",
-                     directory, iteration, iteration, directory, there);
+                     "%s/" LATEST " names iteration %" PRId64 ", but iter_%07" PRId64
+                     " does not exist; %s contains %s",
+                     directory, iteration, iteration, directory, existing);
 }
 
-/* The directory of one checkpoint: DIR itself, its --iteration, or its latest. */
+/* The directory of one checkpoint: DIR itself, the one of --iteration, or the latest in DIR. */
 static int find_one(const struct checkpoint_options *given, const char *directory,
                     char path[PATH_MAX], struct error *err)
 {
@@ -92,13 +95,14 @@ static int find_one(const struct checkpoint_options *given, const char *director
     if (iteration < 0 && directory_newest(directory, -1, &iteration, err) < 0)
         return -1;
     if (iteration < 0)
-        return error_set(
-            err, "%s holds no checkpoint: it has neither " INDEX_NAME " nor an iter_* directory",
-            directory);
+        return error_set(err,
+                         "%s is not a checkpoint directory: it contains neither " INDEX_NAME
+                         " nor iter_* directories",
+                         directory);
     if (directory_path(path, err, "%s/iter_%07" PRId64, directory, iteration) < 0)
         return -1;
     if (access(path, F_OK) < 0 && errno == ENOENT)
-        return say_missing(given, directory, iteration, err);
+        return report_missing(given, directory, iteration, err);
     return 0;
 }
 
@@ -124,16 +128,17 @@ static void print_model(const struct model_config *m)
 {
     const struct model_shape *s = &m->shape;
 
-    printf("model:       %" PRId64 " layers, hidden %" PRId64 ", ffn %" PRId64 ", %" PRId64
-           " heads of %" PRId64 ", %" PRId64 " key heads, vocabulary %" PRId64 "\n",
+    printf("model:       %" PRId64 " layers, hidden size %" PRId64 ", ffn hidden size %" PRId64
+           ", %" PRId64 " attention heads of size %" PRId64 ", %" PRId64
+           " query groups, vocabulary %" PRId64 "\n",
            s->layers, s->hidden, s->ffn_hidden, s->heads, s->kv_channels, s->query_groups,
            s->vocabulary);
     printf("             %s, %s, %s, %s head, %s\n",
-           m->position == POSITION_LEARNED ? "learned positions"
+           m->position == POSITION_LEARNED ? "learned position embeddings"
            : m->position == POSITION_ROPE  ? "rope"
-                                           : "no positions",
+                                           : "no position embeddings",
            m->norm == NORM_RMS ? "RMSNorm" : "LayerNorm", m->swiglu ? "SwiGLU" : "GELU",
-           m->tied ? "tied" : "its own", m->linear_bias ? "biases" : "no biases");
+           m->tied ? "tied" : "untied", m->linear_bias ? "biases" : "no biases");
 }
 
 static int run_inspect(const struct checkpoint_options *given, const char *directory,
@@ -153,13 +158,13 @@ static int run_inspect(const struct checkpoint_options *given, const char *direc
            index.progress.iteration, index.progress.consumed, index.progress.consumed_valid);
     print_model(&index.model);
     printf("parameters:  %" PRId64 " in %d tensors, %s\n", elements_of(&index), index.tensor_count,
-           index.arrays > 1 ? "with the optimizer's state" : "without the optimizer's state");
+           index.arrays > 1 ? "with optimizer state" : "without optimizer state");
     printf("written by:  tp %" PRId64 ", cp %" PRId64 ", dp %" PRId64 ", pp %" PRId64
            " (any layout can load it)\n",
            index.layout.tp, index.layout.cp, index.layout.dp, index.layout.pp);
-    printf("files:       %d, together %.1f MB\n", index.file_count, (double)bytes_of(&index) / 1e6);
+    printf("files:       %d, %.1f MB in total\n", index.file_count, (double)bytes_of(&index) / 1e6);
     if (index.arrays > 1)
-        printf("state:       Adam's step %" PRId64 ", samples of the schedule %" PRId64
+        printf("state:       Adam step %" PRId64 ", scheduler samples %" PRId64
                ", loss scale %g, seed %" PRIu64 "\n",
                index.state.adam_step, index.state.scheduled_samples, index.state.loss_scale,
                index.state.seed);
@@ -170,7 +175,7 @@ static int run_inspect(const struct checkpoint_options *given, const char *direc
     return 0;
 }
 
-/* Every element of every tensor must be in some file. */
+/* Every element of every tensor must be stored in some file. */
 static int check_cover(const struct checkpoint_index *index, struct error *err)
 {
     for (int i = 0; i < index->tensor_count; i++) {
@@ -179,23 +184,24 @@ static int check_cover(const struct checkpoint_index *index, struct error *err)
         for (int p = index->tensors[i].first; p >= 0; p = index->pieces[p].next)
             left -= index->pieces[p].count;
         if (left != 0)
-            return error_set(err, "the pieces of tensor %s do not add up", index->tensors[i].name);
+            return error_set(err, "some elements of tensor %s are missing or stored twice",
+                             index->tensors[i].name);
     }
     return 0;
 }
 
-/* Damage is what the bytes tell; a file that cannot be read tells nothing. */
+/* Only wrong bytes prove damage; a file that cannot be read proves nothing. */
 static void print_fault(const char *path, int rc, const struct error *err)
 {
     if (rc == CHECKPOINT_DAMAGED)
         printf("%s: damaged: %s\n", path, err->text);
     else if (rc == CHECKPOINT_UNREADABLE)
-        printf("%s: not checked: %s; look at the disk or the file server, and verify it again on "
-               "another node\n",
+        printf("%s: not checked: %s; check the disk or file server, then verify again on another "
+               "node\n",
                path, err->text);
     else
-        printf("%s: not checked: %s; it may be whole: verify it again as a user, and on a node, "
-               "that can read it\n",
+        printf("%s: not checked: %s; it may be intact: verify again as a user and on a node that "
+               "can read it\n",
                path, err->text);
 }
 
@@ -215,7 +221,7 @@ static int verify_one(const char *path, struct error *err)
         shard_reader_close(reader);
     }
     if (rc == 0)
-        printf("%s: whole, %d files, %.1f MB\n", path, index.file_count,
+        printf("%s: intact, %d files, %.1f MB\n", path, index.file_count,
                (double)bytes_of(&index) / 1e6);
     else
         print_fault(path, rc, err);
@@ -244,11 +250,11 @@ static int run_verify(const struct checkpoint_options *given, const char *direct
             faults++;
     free(list);
     if (count == 0)
-        return error_set(err, "%s holds no checkpoint", directory);
+        return error_set(err, "%s contains no checkpoints", directory);
     return faults ? 1 : 0;
 }
 
-/* How many checkpoints come after the one that a run goes on from? */
+/* How many checkpoints are newer than the one a run resumes from? */
 static size_t count_later(const char *directory)
 {
     int64_t *list, latest = directory_latest(directory);
@@ -270,7 +276,7 @@ static int run_prune(const struct checkpoint_options *given, const char *directo
     int removed, held, rc;
 
     if (given->keep_last < 0)
-        return error_set(err, "prune needs --keep-last N");
+        return error_set_code(err, ERROR_USAGE, "prune needs --keep-last N");
     if (directory_prune(directory, given->keep_last, &removed, NULL, err) < 0)
         return -1;
     held = directory_lock(directory, &unlocked, &busy);
@@ -280,10 +286,11 @@ static int run_prune(const struct checkpoint_options *given, const char *directo
     printf("removed %d checkpoint%s from %s\n", removed, removed == 1 ? "" : "s", directory);
     later = count_later(directory);
     if (later > 0)
-        printf("%zu after that of iteration %" PRId64 ", which " LATEST " names, stay%s\n", later,
-               directory_latest(directory), later == 1 ? "s" : "");
+        printf("kept %zu checkpoint%s newer than iteration %" PRId64 ", which " LATEST " names\n",
+               later, later == 1 ? "" : "s", directory_latest(directory));
     if (held < 0 || unlocked.text[0])
-        printf("what is unfinished there stays: %s\n", held < 0 ? busy.text : unlocked.text);
+        printf("unfinished checkpoints were not removed: %s\n",
+               held < 0 ? busy.text : unlocked.text);
     if (held >= 0)
         close(held);
     return rc;
@@ -297,10 +304,10 @@ static int run_export(const struct checkpoint_options *given, const char *from, 
     int64_t bytes = HF_SHARD_BYTES;
 
     if (given->format != FORMAT_HF)
-        return error_set(err, "export writes --format hf only");
+        return error_set_code(err, ERROR_USAGE, "export supports --format hf only");
     if (given->shard_size &&
         parse_size("--max-shard-size", given->shard_size, 1000, 1, INT64_MAX, &bytes, err) < 0)
-        return -1;
+        return COMMAND_USAGE;
     if (find_one(given, from, path, err) < 0 ||
         convert_export_hf(path, to, types[given->type], bytes, err) < 0)
         return -1;
@@ -310,7 +317,7 @@ static int run_export(const struct checkpoint_options *given, const char *from, 
     return 0;
 }
 
-/* A folder without config.json is taken for the other kind more often than not. */
+/* If config.json is missing, the folder is usually a Megatron-LM checkpoint. */
 static int check_hf(const char *folder, struct error *err)
 {
     char path[PATH_MAX];
@@ -318,10 +325,9 @@ static int check_hf(const char *folder, struct error *err)
     if (directory_path(path, err, "%s/config.json", folder) < 0)
         return -1;
     if (access(path, F_OK) < 0)
-        return error_set_errno(err, errno,
-                               "cannot open %s (for a checkpoint of Megatron-LM give --format "
-                               "megatron)",
-                               path);
+        return error_set_errno(
+            err, errno, "cannot open %s (for a Megatron-LM checkpoint, add --format megatron)",
+            path);
     return 0;
 }
 
@@ -332,7 +338,9 @@ static int run_import(const struct checkpoint_options *given, const char *from, 
     char said[200] = "";
 
     if (given->format == FORMAT_HF && (given->heads > 0 || given->vocabulary > 0))
-        return error_set(err, "--num-attention-heads and --vocab-size are for --format megatron");
+        return error_set_code(
+            err, ERROR_USAGE,
+            "--num-attention-heads and --vocab-size can only be used with --format megatron");
     if (given->format == FORMAT_HF && check_hf(from, err) < 0)
         return -1;
     if ((given->format == FORMAT_HF ? convert_import_hf(from, to, err)
@@ -340,9 +348,9 @@ static int run_import(const struct checkpoint_options *given, const char *from, 
         return -1;
     if (given->format == FORMAT_HF && tokenizer_files_copy(from, to, 1, err) < 0)
         return -1;
-    printf("imported %s to %s; train from it with --load %s --finetune\n", from, to, to);
+    printf("imported %s to %s; to train from it: --load %s --finetune\n", from, to, to);
     if (*said)
-        printf("it was read as: %s\n", said);
+        printf("interpreted as: %s\n", said);
     return 0;
 }
 
@@ -354,11 +362,12 @@ static int run_action(const struct checkpoint_options *given, const struct optio
 
     if (strcmp(action, "inspect") != 0 && strcmp(action, "verify") != 0 &&
         strcmp(action, "prune") != 0 && !two)
-        return error_set(err, "unknown action %.50s; use inspect, verify, prune, import or export",
-                         action);
+        return error_set_code(err, ERROR_USAGE,
+                              "unknown action %.50s; use inspect, verify, prune, import or export",
+                              action);
     if (result->word_count != (two ? 3u : 2u))
-        return error_set(err, "%s takes %s", action,
-                         two ? "two directories, from and to" : "one directory");
+        return error_set_code(err, ERROR_USAGE, "%s takes %s", action,
+                              two ? "two directories: source and destination" : "one directory");
     if (strcmp(action, "inspect") == 0)
         return run_inspect(given, result->words[1], err);
     if (strcmp(action, "verify") == 0)

@@ -1,5 +1,4 @@
-/* megatron comm-test: collectives over the job's ranks, timed and checked, before anybody trains.
- */
+/* megatron comm-test: time and check collectives over the job's ranks before training starts. */
 #include "commands.h"
 #include "clock.h"
 #include "comm.h"
@@ -22,36 +21,37 @@ enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, SEND_RECEIVE, KINDS };
 static const char *const kind_names[] = {"all-reduce", "all-gather", "reduce-scatter",
                                          "send and receive"};
 
-/* One test under way. */
+/* One benchmark run. */
 struct bench {
     const struct settings *settings;
     struct device *device;
     struct device_stream *stream;
     struct comm *comm;
     struct comm_group *group;
-    float *from, *to; /* of the greatest size, on the device */
-    float *host;      /* of CHECKED elements */
-    float sum;        /* of what all ranks give as element 0 */
+    float *from, *to; /* device buffers of the largest size */
+    float *host;      /* host buffer of CHECKED elements */
+    float sum;        /* sum over all ranks of element 0 */
     int64_t wrong;
 };
 
-/* What ranks give repeats itself after so many elements: pieces that went astray show. */
+/* Each rank's data repeats with this period. It is a prime, so misplaced blocks are noticed. */
 enum { PERIOD = 251 };
-enum { CHECKED = (1 << 18) / PERIOD * PERIOD }; /* elements looked at, at either end of a result */
+enum { CHECKED = (1 << 18) / PERIOD * PERIOD }; /* elements compared at each end of a result */
 
 #define AT(member) offsetof(struct settings, member)
 
 static const struct option table[] = {
-    {"min-bytes", OPTION_BYTES, AT(min_bytes), "SIZE", "smallest size (8)", NULL, 4, INT64_MAX},
-    {"max-bytes", OPTION_BYTES, AT(max_bytes), "SIZE", "greatest size, as in 128M or 1G (1G)", NULL,
+    {"min-bytes", OPTION_BYTES, AT(min_bytes), "SIZE", "smallest message size (default: 8)", NULL,
      4, INT64_MAX},
-    {"iterations", OPTION_INT, AT(iterations), "N", "timed calls of each size (20)", NULL, 1,
+    {"max-bytes", OPTION_BYTES, AT(max_bytes), "SIZE",
+     "largest message size, for example 128M (default: 1G)", NULL, 4, INT64_MAX},
+    {"iterations", OPTION_INT, AT(iterations), "N", "timed calls per size (default: 20)", NULL, 1,
      100000},
-    {"warmup", OPTION_INT, AT(warmup), "N", "calls before them (5)", NULL, 0, 100000},
-    {"timeout-minutes", OPTION_INT, AT(timeout), "N", "deadline of every wait (10)", NULL, 1,
-     10000},
+    {"warmup", OPTION_INT, AT(warmup), "N", "warm-up calls per size (default: 5)", NULL, 0, 100000},
+    {"timeout-minutes", OPTION_INT, AT(timeout), "N", "timeout of every wait (default: 10)", NULL,
+     1, 10000},
     {"device", OPTION_CHOICE, AT(device), "auto|cpu|cuda",
-     "whose memory (cuda where there is a GPU)", "auto|cpu|cuda", 0, 0},
+     "device whose memory is used (default: cuda if the node has a GPU)", "auto|cpu|cuda", 0, 0},
     {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
 };
 
@@ -69,15 +69,15 @@ static int fill(struct bench *b, float *out, int64_t count, double value, struct
     return rc;
 }
 
-/* Elements one rank gives: gathers and scatters divide 'count' among the ranks. */
-static int64_t part_of(const struct bench *b, enum kind kind, int64_t count)
+/* Elements each rank contributes: all-gather and reduce-scatter divide 'count' among the ranks. */
+static int64_t elements_per_rank(const struct bench *b, enum kind kind, int64_t count)
 {
     return kind == ALL_GATHER || kind == REDUCE_SCATTER ? count / b->comm->size : count;
 }
 
 static void start(struct bench *b, enum kind kind, int64_t count)
 {
-    size_t part = (size_t)part_of(b, kind, count);
+    size_t part = (size_t)elements_per_rank(b, kind, count);
     int size = b->comm->size, rank = b->comm->rank;
     struct comm_message messages[2] = {
         {(rank + 1) % size, 1, b->from, part, TYPE_FP32},
@@ -102,41 +102,41 @@ static void start(struct bench *b, enum kind kind, int64_t count)
 
 static int finish(struct bench *b, struct error *err)
 {
-    /* A little later than comm, which can say which collective hangs. */
+    /* Slightly longer than comm's own timeout, because comm can name the collective that hangs. */
     return device_stream_wait(b->stream, 60.0 * (double)b->settings->timeout + 10, err) < 0 ||
                    comm_check(b->comm, err) < 0
                ? -1
                : 0;
 }
 
-/* What a rank gives as element i. To sums something small: fp32 holds those of 60,000 ranks exactly
- * then, in whatever order they are added up. */
-static float given(enum kind kind, int rank, int64_t i)
+/* Element i of a rank's input. Values to be summed are small: fp32 then holds the sum of 60,000
+ * ranks exactly, in any order of addition. */
+static float input_element(enum kind kind, int rank, int64_t i)
 {
     int64_t mine = kind == ALL_REDUCE || kind == REDUCE_SCATTER ? rank % 16 : rank;
 
     return (float)(mine + 1 + i % PERIOD);
 }
 
-/* What element i of the result must be. */
+/* The expected value of element i of the result. */
 static float expected(const struct bench *b, enum kind kind, int64_t part, int64_t i)
 {
     int size = b->comm->size, rank = b->comm->rank;
 
     if (kind == ALL_GATHER)
-        return given(kind, (int)(i / part), i % part);
+        return input_element(kind, (int)(i / part), i % part);
     if (kind == SEND_RECEIVE)
-        return given(kind, (rank + size - 1) % size, i);
+        return input_element(kind, (rank + size - 1) % size, i);
     if (kind == REDUCE_SCATTER)
         i += rank * part;
     return b->sum + (float)(size * (i % PERIOD));
 }
 
-/* This rank's elements. */
-static int give(struct bench *b, enum kind kind, float *out, int64_t count, struct error *err)
+/* Fill 'out' with this rank's input. */
+static int fill_input(struct bench *b, enum kind kind, float *out, int64_t count, struct error *err)
 {
     for (int64_t i = 0; i < CHECKED; i++)
-        b->host[i] = given(kind, b->comm->rank, i);
+        b->host[i] = input_element(kind, b->comm->rank, i);
     for (int64_t at = 0; at < count; at += CHECKED)
         device_copy(b->stream, out + at, b->host,
                     (size_t)(count - at < CHECKED ? count - at : CHECKED) * sizeof(float),
@@ -144,8 +144,8 @@ static int give(struct bench *b, enum kind kind, float *out, int64_t count, stru
     return finish(b, err);
 }
 
-static int look(struct bench *b, enum kind kind, int64_t part, int64_t first, int64_t count,
-                struct error *err)
+static int compare(struct bench *b, enum kind kind, int64_t part, int64_t first, int64_t count,
+                   struct error *err)
 {
     device_copy(b->stream, b->host, b->to + first, (size_t)count * sizeof(float), COPY_TO_HOST);
     if (finish(b, err) < 0)
@@ -155,26 +155,26 @@ static int look(struct bench *b, enum kind kind, int64_t part, int64_t first, in
     return 0;
 }
 
-/* One call on known data, into poisoned memory. */
+/* Check one call on known data; the output buffer is filled with NaN first. */
 static int check(struct bench *b, enum kind kind, int64_t count, struct error *err)
 {
-    int64_t part = part_of(b, kind, count);
+    int64_t part = elements_per_rank(b, kind, count);
     int64_t all = kind == ALL_GATHER ? part * b->comm->size : part;
     int64_t end = all < CHECKED ? all : CHECKED;
 
     b->sum = 0;
     for (int r = 0; r < b->comm->size; r++)
-        b->sum += given(kind, r, 0);
+        b->sum += input_element(kind, r, 0);
     if (fill(b, b->to, count, NAN, err) < 0 ||
-        give(b, kind, kind == ALL_REDUCE ? b->to : b->from, count, err) < 0)
+        fill_input(b, kind, kind == ALL_REDUCE ? b->to : b->from, count, err) < 0)
         return -1;
     start(b, kind, count);
-    if (finish(b, err) < 0 || look(b, kind, part, 0, end, err) < 0)
+    if (finish(b, err) < 0 || compare(b, kind, part, 0, end, err) < 0)
         return -1;
-    return all > end ? look(b, kind, part, all - end, end, err) : 0;
+    return all > end ? compare(b, kind, part, all - end, end, err) : 0;
 }
 
-/* Seconds of one call: the mean of this rank, the most of any rank. */
+/* Time of one call in seconds: averaged over the calls of a rank, then the maximum over ranks. */
 static int measure(struct bench *b, enum kind kind, int64_t count, double *seconds,
                    struct error *err)
 {
@@ -206,7 +206,7 @@ out:
     return rc;
 }
 
-/* Share of the algorithm's bandwidth that a link carries. */
+/* Bus bandwidth divided by algorithm bandwidth, as nccl-tests defines it. */
 static double bus_factor(enum kind kind, int size)
 {
     double n = size;
@@ -223,12 +223,12 @@ static int test_kind(struct bench *b, enum kind kind, struct error *err)
                "time (us)", "algbw (GB/s)", "busbw (GB/s)", "wrong");
     for (int64_t bytes = b->settings->min_bytes; bytes <= b->settings->max_bytes; bytes *= 2) {
         int64_t count = bytes / (int64_t)sizeof(float), before = b->wrong;
-        int64_t part = part_of(b, kind, count);
+        int64_t part = elements_per_rank(b, kind, count);
         double seconds = 0, rate;
 
         if (part == 0)
             continue;
-        /* What cannot be divided among the ranks is left out. */
+        /* Round down to a multiple of the number of ranks. */
         count = part == count ? count : part * b->comm->size;
         if (check(b, kind, count, err) < 0 || measure(b, kind, count, &seconds, err) < 0)
             return -1;
@@ -244,7 +244,8 @@ static int test_kind(struct bench *b, enum kind kind, struct error *err)
 
 static int open_bench(struct bench *b, const struct world *world, struct error *err)
 {
-    struct ranks_config config = {.device = (enum device_choice)b->settings->device};
+    struct ranks_config config = {.device = (enum device_choice)b->settings->device,
+                                  .cpu_option = "--device cpu"};
     int gpu = strcmp(ranks_device(config.device), "cuda") == 0;
     struct comm_options comm = {.rank = (int)world->rank,
                                 .size = (int)world->size,
@@ -337,10 +338,12 @@ static int run_comm_test(int argc, const char *const *argv, struct error *err)
                "Time and check collectives over the job's ranks, started by srun or mpirun.\n");
         options_print(table, stdout);
     } else if (rc == 0 && result.word_count > 0) {
-        rc = error_set(err, "unexpected word %s; options begin with two dashes", result.words[0]);
+        rc = error_set_code(err, ERROR_USAGE,
+                            "unexpected argument %s; options begin with two dashes",
+                            result.words[0]);
     } else if (rc == 0 && settings.min_bytes > settings.max_bytes) {
-        rc = error_set(err, "--min-bytes=%lld is above --max-bytes=%lld",
-                       (long long)settings.min_bytes, (long long)settings.max_bytes);
+        rc = error_set_code(err, ERROR_USAGE, "--min-bytes=%lld is greater than --max-bytes=%lld",
+                            (long long)settings.min_bytes, (long long)settings.max_bytes);
     }
     if (rc < 0)
         world_say_once(0, err);

@@ -9,22 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct words {
+struct data_options {
     int64_t document, limit;
     int ids;
     struct tokenizer_config tokenizer;
 };
 
-#define AT(field) offsetof(struct words, field)
+#define AT(field) offsetof(struct data_options, field)
 
 static const struct option table[] = {
     {"Inspect", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"document", OPTION_INT, AT(document), "N", "show document N (from 0), decoded", NULL, 0,
+    {"document", OPTION_INT, AT(document), "N", "show document N (the first is 0) as text", NULL, 0,
      INT64_MAX},
-    {"ids", OPTION_FLAG, AT(ids), NULL, "show its ids instead of its text", NULL, 0, 0},
-    {"limit", OPTION_INT, AT(limit), "N", "show N tokens of it at most (default: all)", NULL, 1,
+    {"ids", OPTION_FLAG, AT(ids), NULL, "show token ids instead of text", NULL, 0, 0},
+    {"limit", OPTION_INT, AT(limit), "N", "show at most N tokens (default: all)", NULL, 1,
      INT64_MAX},
-    TOKENIZER_OPTIONS(struct words, tokenizer),
+    TOKENIZER_OPTIONS(struct data_options, tokenizer),
     {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
 };
 
@@ -32,12 +32,13 @@ static void print_help(void)
 {
     printf("Usage: megatron data inspect PREFIX... [OPTION...]\n"
            "       megatron data verify PREFIX...\n"
-           "Look at .bin and .idx files; PREFIX is their name without .bin and .idx.\n");
+           "Inspect or verify .bin and .idx files. PREFIX is their name without .bin or .idx.\n");
     options_print(table, stdout);
-    printf("\nSee megatron-data(1).\n");
+    printf("\n"
+           "See megatron-data(1).\n");
 }
 
-/* Lengths of documents by powers of two. */
+/* Number of documents by length, in powers of two. */
 struct histogram {
     int64_t counts[64];
     int64_t documents, empty, shortest, longest, tokens;
@@ -64,10 +65,10 @@ static void add_length(struct histogram *histogram, int64_t length)
 
 enum { BATCH = 65536 };
 
-/* Documents and sequences are read side by side, a batch of each at a time. */
+/* Documents and sequences are read in parallel, one batch of each at a time. */
 struct cursor {
     const struct indexed *indexed;
-    int64_t sequences, first, have; /* lengths[] holds those from 'first' on */
+    int64_t sequences, first, have; /* lengths[] starts at sequence 'first' */
     int32_t lengths[BATCH];
 };
 
@@ -77,8 +78,10 @@ static int next_length(struct cursor *cursor, int64_t sequence, int64_t *length,
         cursor->first = sequence;
         cursor->have = cursor->sequences - sequence < BATCH ? cursor->sequences - sequence : BATCH;
         if (cursor->have <= 0)
-            return error_set(err, "%s: a document has sequences that are not there",
-                             indexed_prefix(cursor->indexed));
+            return error_set(
+                err,
+                "%s: a document refers to sequences that do not exist; the .idx file is damaged",
+                indexed_prefix(cursor->indexed));
         if (indexed_lengths(cursor->indexed, sequence, cursor->have, cursor->lengths, err) < 0)
             return -1;
     }
@@ -126,7 +129,7 @@ static void print_histogram(const struct histogram *histogram)
             most = histogram->counts[i] > most ? histogram->counts[i] : most;
             last = i;
         }
-    printf("  lengths of documents, in tokens:\n");
+    printf("  document lengths in tokens:\n");
     if (histogram->empty > 0)
         printf("    %20s %12" PRId64 "\n", "empty", histogram->empty);
     for (int i = 0; i <= last; i++) {
@@ -165,14 +168,14 @@ static int show_pair(const struct indexed *indexed, struct error *err)
     return 0;
 }
 
-static int print_tokens(const struct words *words, const struct tokenizer *tokenizer,
+static int print_tokens(const struct data_options *options, const struct tokenizer *tokenizer,
                         const int32_t *tokens, int64_t count, struct error *err)
 {
     struct text_buffer text = {0};
     int64_t *ids;
     int rc = 0;
 
-    if (words->ids) {
+    if (options->ids) {
         for (int64_t i = 0; i < count; i++)
             printf("%s%" PRId32, i ? " " : "", tokens[i]);
         printf("\n");
@@ -192,16 +195,18 @@ static int print_tokens(const struct words *words, const struct tokenizer *token
     return rc;
 }
 
-static int show_document(const struct indexed *indexed, const struct words *words,
+static int show_document(const struct indexed *indexed, const struct data_options *options,
                          const struct tokenizer *tokenizer, struct error *err)
 {
     const struct indexed_info *info = indexed_info(indexed);
-    int64_t ends[2], left = words->limit > 0 ? words->limit : INT64_MAX;
+    int64_t ends[2], left = options->limit > 0 ? options->limit : INT64_MAX;
 
-    if (words->document >= info->documents)
-        return error_set(err, "%s has %" PRId64 " documents; --document=%" PRId64 " is not there",
-                         indexed_prefix(indexed), info->documents, words->document);
-    if (indexed_documents(indexed, words->document, 2, ends, err) < 0)
+    if (options->document >= info->documents)
+        return error_set_code(err, ERROR_USAGE,
+                              "%s has %" PRId64 " documents; --document=%" PRId64
+                              " is out of range (the first is 0)",
+                              indexed_prefix(indexed), info->documents, options->document);
+    if (indexed_documents(indexed, options->document, 2, ends, err) < 0)
         return -1;
     for (int64_t sequence = ends[0]; sequence < ends[1] && left > 0; sequence++) {
         int64_t length = indexed_length(indexed, sequence, err), count;
@@ -216,7 +221,7 @@ static int show_document(const struct indexed *indexed, const struct words *word
         if (rc == 0 && indexed_tokens(indexed, sequence, 0, count, tokens, count, err) != count)
             rc = -1;
         if (rc == 0)
-            rc = print_tokens(words, tokenizer, tokens, count, err);
+            rc = print_tokens(options, tokenizer, tokens, count, err);
         free(tokens);
         if (rc < 0)
             return -1;
@@ -225,16 +230,16 @@ static int show_document(const struct indexed *indexed, const struct words *word
     return 0;
 }
 
-static int inspect(const char *prefix, const struct words *words, const struct tokenizer *tokenizer,
-                   struct error *err)
+static int inspect(const char *prefix, const struct data_options *options,
+                   const struct tokenizer *tokenizer, struct error *err)
 {
     struct indexed *indexed = indexed_open(prefix, err);
     int rc;
 
     if (!indexed)
         return -1;
-    rc = words->document >= 0 ? show_document(indexed, words, tokenizer, err)
-                              : show_pair(indexed, err);
+    rc = options->document >= 0 ? show_document(indexed, options, tokenizer, err)
+                                : show_pair(indexed, err);
     indexed_close(indexed);
     return rc;
 }
@@ -253,17 +258,17 @@ static int verify(const char *prefix, struct error *err)
     used = rc == 0 ? tokens * (int64_t)idx_dtype_size(info->dtype) : 0;
     if (rc == 0 && used != info->bin_size)
         rc = error_set(err,
-                       "%s.bin has %" PRId64 " bytes, of which %" PRId64 " belong to no "
-                       "sequence",
+                       "%s.bin has %" PRId64 " bytes, %" PRId64
+                       " of which belong to no sequence; the .bin and .idx files do not match",
                        prefix, info->bin_size, info->bin_size - used);
     if (rc == 0)
-        printf("%s: whole, %" PRId64 " documents, %" PRId64 " tokens\n", prefix, info->documents,
+        printf("%s: intact, %" PRId64 " documents, %" PRId64 " tokens\n", prefix, info->documents,
                tokens);
     indexed_close(indexed);
     return rc;
 }
 
-/* A name with its ending is as good as one without. */
+/* Accept the file name with or without its suffix. */
 static void strip_ending(const char *word, char *prefix, size_t size)
 {
     size_t length;
@@ -275,7 +280,7 @@ static void strip_ending(const char *word, char *prefix, size_t size)
         prefix[length - 4] = '\0';
 }
 
-/* All of them, also behind one that is not whole. */
+/* Verify all pairs, even after one failed. */
 static int verify_all(const struct options_result *result, struct error *err)
 {
     size_t bad = 0, count = result->word_count;
@@ -285,30 +290,33 @@ static int verify_all(const struct options_result *result, struct error *err)
 
         strip_ending(result->words[i], prefix, sizeof(prefix));
         if (verify(prefix, err) == 0) {
-            fflush(stdout); /* lines in their order, in a log too */
+            fflush(stdout); /* keep the order of lines when stdout and stderr go to one log */
             continue;
         }
         bad++;
         if (count > 1)
-            fprintf(stderr, "%s\n", err->text);
+            fprintf(stderr, "megatron data: %s\n", err->text);
     }
     if (bad > 0 && count > 1)
-        error_set(err, "%zu of %zu are not whole", bad, count);
+        error_set(err, "%zu of %zu are damaged or cannot be read", bad, count);
     return bad > 0 ? -1 : 0;
 }
 
-static int run_words(const char *verb, const struct words *words,
-                     const struct options_result *result, struct error *err)
+static int run_action(const char *verb, const struct data_options *options,
+                      const struct options_result *result, struct error *err)
 {
     struct tokenizer *tokenizer = NULL;
     int inspecting = strcmp(verb, "inspect") == 0, rc = 0;
 
     if (!inspecting && strcmp(verb, "verify") != 0)
-        return error_set(err, "%.100s is unknown; use inspect or verify", verb);
+        return error_set_code(err, ERROR_USAGE, "unknown action %.100s; use inspect or verify",
+                              verb);
     if (result->word_count == 0)
-        return error_set(err, "%s what? Name the files without .bin and .idx", verb);
-    if (inspecting && words->document >= 0 && !words->ids) {
-        tokenizer = tokenizer_create(&words->tokenizer, err);
+        return error_set_code(
+            err, ERROR_USAGE,
+            "%s needs at least one PREFIX: the name of a file pair without .bin or .idx", verb);
+    if (inspecting && options->document >= 0 && !options->ids) {
+        tokenizer = tokenizer_create(&options->tokenizer, err);
         if (!tokenizer)
             return -1;
     }
@@ -318,7 +326,7 @@ static int run_words(const char *verb, const struct words *words,
         char prefix[4096];
 
         strip_ending(result->words[i], prefix, sizeof(prefix));
-        rc = inspect(prefix, words, tokenizer, err);
+        rc = inspect(prefix, options, tokenizer, err);
     }
     tokenizer_destroy(tokenizer);
     return rc;
@@ -326,7 +334,7 @@ static int run_words(const char *verb, const struct words *words,
 
 static int run_data(int argc, const char *const *argv, struct error *err)
 {
-    struct words words = {.document = -1};
+    struct data_options options = {.document = -1};
     struct options_result result;
     const char *verb = argc > 0 ? argv[0] : "--help";
     int rc;
@@ -335,17 +343,17 @@ static int run_data(int argc, const char *const *argv, struct error *err)
         print_help();
         return 0;
     }
-    rc = options_parse(table, &words, argc - 1, argv + 1, &result, err);
+    rc = options_parse(table, &options, argc - 1, argv + 1, &result, err);
     if (rc == 0 && result.help)
         print_help();
     else if (rc == 0)
-        rc = run_words(verb, &words, &result, err);
+        rc = run_action(verb, &options, &result, err);
     options_result_clear(&result);
     return rc;
 }
 
 const struct command command_data = {
     .name = "data",
-    .summary = "look at .bin and .idx files and check them",
+    .summary = "inspect and verify .bin and .idx files",
     .run = run_data,
 };

@@ -9,39 +9,39 @@
 
 /* clang-format off */
 static const struct option options[] = {
-    {"load", OPTION_TEXT, AT(load), "DIR", "checkpoints, or a Hugging Face folder", 0, 0, 0},
+    {"load", OPTION_TEXT, AT(load), "DIR", "checkpoint directory or Hugging Face folder", 0, 0, 0},
 
     {"Prompts", OPTION_HEADING, 0, 0, 0, 0, 0, 0},
-    {"prompt", OPTION_TEXTS, AT(prompt), "TEXT", "a text to continue; may be given again", 0, 0, 0},
-    {"prompts", OPTION_LIST, AT(prompts), "TEXT ...", "several at once", 0, 0, 0},
-    {"prompt-file", OPTION_TEXT, AT(prompt_file), "FILE", "one text per line; -: standard input", 0, 0, 0},
+    {"prompt", OPTION_TEXTS, AT(prompt), "TEXT", "prompt to continue; can be repeated", 0, 0, 0},
+    {"prompts", OPTION_LIST, AT(prompts), "TEXT ...", "several prompts", 0, 0, 0},
+    {"prompt-file", OPTION_TEXT, AT(prompt_file), "FILE", "file with one prompt per line; - reads standard input", 0, 0, 0},
 
     {"Texts", OPTION_HEADING, 0, 0, 0, 0, 0, 0},
-    {"num-tokens-to-generate", OPTION_INT, AT(tokens), "N", "tokens to write behind each prompt (30)", 0, 1, INT32_MAX},
-    {"num-tokens", OPTION_INT, AT(tokens), "N", "the same", 0, 1, INT32_MAX},
-    {"out-seq-length", OPTION_INT, AT(out_seq_length), "N", "tokens of each text, with its prompt", 0, 1, INT32_MAX},
-    {"ignore-eod", OPTION_FLAG, AT(ignore_eod), 0, "write on behind the end of a document", 0, 0, 0},
-    {"eod-id", OPTION_INT, AT(eod_id), "N", "the token that ends a text (the tokenizer's)", 0, 0, INT32_MAX},
-    {"micro-batch-size", OPTION_INT, AT(texts), "N", "texts written side by side (8 at most)", 0, 1, 65536},
-    {"json", OPTION_FLAG, AT(json), 0, "a line of JSON for each text", 0, 0, 0},
+    {"num-tokens-to-generate", OPTION_INT, AT(tokens), "N", "number of tokens to generate per prompt (default: 30)", 0, 1, INT32_MAX},
+    {"num-tokens", OPTION_INT, AT(tokens), "N", "same as --num-tokens-to-generate", 0, 1, INT32_MAX},
+    {"out-seq-length", OPTION_INT, AT(out_seq_length), "N", "maximum sequence length, prompt included", 0, 1, INT32_MAX},
+    {"ignore-eod", OPTION_FLAG, AT(ignore_eod), 0, "continue after the end-of-document token", 0, 0, 0},
+    {"eod-id", OPTION_INT, AT(eod_id), "N", "token id that ends a text (default: the tokenizer's)", 0, 0, INT32_MAX},
+    {"micro-batch-size", OPTION_INT, AT(texts), "N", "prompts generated together (default: at most 8)", 0, 1, 65536},
+    {"json", OPTION_FLAG, AT(json), 0, "print one JSON object per line and prompt", 0, 0, 0},
 
     {"Sampling", OPTION_HEADING, 0, 0, 0, 0, 0, 0},
-    {"greedy", OPTION_FLAG, AT(greedy), 0, "the most likely token each time (default)", 0, 0, 0},
-    {"temperature", OPTION_REAL, AT(temperature), "X", "draw tokens; flatter above 1 (1.0; 0: greedy)", 0, 0, 0},
-    {"top-k", OPTION_INT, AT(top_k), "N", "from the N most likely ones (0: all)", 0, 0, INT32_MAX},
-    {"top-p", OPTION_REAL, AT(top_p), "X", "from the likeliest with probability X together (0: all)", 0, 0, 0},
-    {"seed", OPTION_INT, AT(seed), "N", "of the drawing (1234)", 0, 0, INT64_MAX},
+    {"greedy", OPTION_FLAG, AT(greedy), 0, "always take the most likely token (default)", 0, 0, 0},
+    {"temperature", OPTION_REAL, AT(temperature), "X", "sampling temperature (default: 1.0; 0 means greedy)", 0, 0, 0},
+    {"top-k", OPTION_INT, AT(top_k), "N", "sample from the N most likely tokens (default: 0, all)", 0, 0, INT32_MAX},
+    {"top-p", OPTION_REAL, AT(top_p), "X", "nucleus sampling: the most likely tokens with total probability X (default: 0, all)", 0, 0, 0},
+    {"seed", OPTION_INT, AT(seed), "N", "random seed of sampling (default: 1234)", 0, 0, INT64_MAX},
 
     TOKENIZER_OPTIONS(struct generate_options, tokenizer),
 
     {"Layout and device", OPTION_HEADING, 0, 0, 0, 0, 0, 0},
-    {"tensor-model-parallel-size", OPTION_INT, AT(tp), "N", "ranks that share each layer (1)", 0, 1, INT32_MAX},
-    {"pipeline-model-parallel-size", OPTION_INT, AT(pp), "N", "stages of layers (1)", 0, 1, INT32_MAX},
-    {"distributed-timeout-minutes", OPTION_REAL, AT(timeout_minutes), "X", "deadline of every wait (10)", 0, 0, 0},
-    {"bf16", OPTION_FLAG, AT(bf16), 0, "weights and activations in bfloat16 (GPU)", 0, 0, 0},
-    {"fp16", OPTION_FLAG, AT(fp16), 0, "in fp16 (GPU)", 0, 0, 0},
-    {"device", OPTION_CHOICE, AT(device), 0, "where to compute (cuda where there is a GPU)", "auto|cpu|cuda", 0, 0},
-    {"cpu-threads", OPTION_INT, AT(threads), "N", "threads of a CPU rank (its cores)", 0, 1, INT32_MAX},
+    {"tensor-model-parallel-size", OPTION_INT, AT(tp), "N", "degree of tensor model parallelism (default: 1)", 0, 1, INT32_MAX},
+    {"pipeline-model-parallel-size", OPTION_INT, AT(pp), "N", "degree of pipeline model parallelism (default: 1)", 0, 1, INT32_MAX},
+    {"distributed-timeout-minutes", OPTION_REAL, AT(timeout_minutes), "X", "timeout of distributed operations (default: 10)", 0, 0, 0},
+    {"bf16", OPTION_FLAG, AT(bf16), 0, "run in bfloat16 (GPU only)", 0, 0, 0},
+    {"fp16", OPTION_FLAG, AT(fp16), 0, "run in fp16 (GPU only)", 0, 0, 0},
+    {"device", OPTION_CHOICE, AT(device), 0, "device to compute on (default: cuda if the node has a GPU)", "auto|cpu|cuda", 0, 0},
+    {"cpu-threads", OPTION_INT, AT(threads), "N", "threads per CPU rank (default: its cores)", 0, 1, INT32_MAX},
     {0, 0, 0, 0, 0, 0, 0, 0},
 };
 /* clang-format on */
@@ -54,7 +54,9 @@ static int run(struct generate_options *given, const struct options_result *resu
     struct world world;
 
     if (result->word_count > 0) {
-        error_set(err, "unexpected word %.100s; a prompt is given with --prompt", result->words[0]);
+        error_set_code(err, ERROR_USAGE,
+                       "unexpected argument %.100s; use --prompt to pass a prompt",
+                       result->words[0]);
         return world_say_once(0, err);
     }
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -77,8 +79,9 @@ static int run_generate(int argc, const char *const *argv, struct error *err)
     rc = options_parse(options, &given, argc, argv, &result, err);
     if (rc == 0 && result.help) {
         printf("Usage: megatron generate --load DIR --prompt TEXT [OPTION...]\n"
-               "Continue texts with a trained model; one process, or one per rank under srun or "
-               "mpirun.\n\n");
+               "Generate text with a trained model, in one process or with one process per rank "
+               "(srun, mpirun).\n"
+               "\n");
         options_print(options, stdout);
     } else if (rc == 0) {
         rc = run(&given, &result, err);
@@ -93,6 +96,6 @@ static int run_generate(int argc, const char *const *argv, struct error *err)
 
 const struct command command_generate = {
     .name = "generate",
-    .summary = "continue texts with a trained model",
+    .summary = "generate text with a trained model",
     .run = run_generate,
 };

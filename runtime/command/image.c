@@ -1,18 +1,18 @@
 #include "config.h"
-#include "cache.h"
 #include "commands.h"
+#include "cpuset.h"
 #include "enroot.h"
-#include "files.h"
-#include "import.h"
+#include "image.h"
+#include "log.h"
 #include "option.h"
 #include "parse.h"
-#include "reference.h"
+#include "get.h"
+#include "file.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,24 +22,46 @@
 #include <time.h>
 #include <unistd.h>
 
-struct image_options {
-    const char *output, *cache, *arch, *max_size;
-    int64_t keep_days, timeout;
-};
+/* Free space that an import needs by default. */
+#define MIN_FREE ((int64_t)1000000000)
 
 #define AT(field) offsetof(struct image_options, field)
 static const struct option options[] = {
     {"cache", OPTION_TEXT, AT(cache), "DIR",
-     "the cache; default: MEGATRON_IMAGE_CACHE, else below ~/.cache", NULL, 0, 0},
-    {"output", OPTION_TEXT, AT(output), "FILE", "import: also put the image there", NULL, 0, 0},
-    {"arch", OPTION_TEXT, AT(arch), "NAME",
-     "import: for nodes that are x86_64, aarch64 or ppc64le, not for this machine", NULL, 0, 0},
-    {"timeout", OPTION_INT, AT(timeout), "SECONDS", "import: give up after so long (0: never)",
+     "cache directory (default: MEGATRON_IMAGE_CACHE, else below ~/.cache)", NULL, 0, 0},
+    {"timeout", OPTION_INT, AT(timeout), "SECONDS", "import, get: give up after SECONDS (0: never)",
      NULL, 0, 1 << 30},
-    {"keep-days", OPTION_INT, AT(keep_days), "N", "prune: remove what was not used for N days",
-     NULL, 0, 36500},
+    {"min-free", OPTION_TEXT, AT(min_free), "SIZE",
+     "import, get: refuse to import with less free space (default: 1G)", NULL, 0, 0},
+    {"processors", OPTION_INT, AT(processors), "N",
+     "import, get: CPUs to use (default: all that this process may use)", NULL, 1, 1 << 20},
+    {"arch", OPTION_TEXT, AT(arch), "NAME",
+     "import, get: image for x86_64, aarch64 or ppc64le (default: this machine)", NULL, 0, 0},
+    {"output", OPTION_TEXT, AT(output), "FILE", "import: also copy the image to FILE", NULL, 0, 0},
+    {"keep-days", OPTION_INT, AT(keep_days), "N", "prune: remove images not used for N days", NULL,
+     0, 36500},
     {"max-size", OPTION_TEXT, AT(max_size), "SIZE",
-     "prune: remove the longest unused until SIZE (500G, 2T) is left", NULL, 0, 0},
+     "prune: remove least recently used images down to SIZE (500G, 2T)", NULL, 0, 0},
+    {"Options of get, as the Slurm plugin passes them", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"shared-cache", OPTION_TEXT, AT(shared_cache), "DIR", "read-only cache for all users", NULL, 0,
+     0},
+    {"publisher", OPTION_TEXT, AT(publisher), "USER", "owner of the shared cache besides root",
+     NULL, 0, 0},
+    {"stage", OPTION_TEXT, AT(stage), "DIR", "copy the image to this directory of the node", NULL,
+     0, 0},
+    {"stage-max", OPTION_TEXT, AT(stage_max), "SIZE", "limit of all copies of this user", NULL, 0,
+     0},
+    {"job", OPTION_TEXT, AT(job), "NAME", "unique name of the job: look the image up once per job",
+     NULL, 0, 0},
+    {"step", OPTION_TEXT, AT(step), "NAME", "unique name of the job step", NULL, 0, 0},
+    {"nodes", OPTION_INT, AT(nodes), "N", "nodes of the step; one of them imports", NULL, 1,
+     1 << 24},
+    {"wait", OPTION_FLAG, AT(wait), NULL, "another node of the step imports; wait for it", NULL, 0,
+     0},
+    {"container", OPTION_TEXT, AT(container), "NAME",
+     "create the Enroot container megatron_NAME and print that name", NULL, 0, 0},
+    {"importer", OPTION_TEXT, AT(importer), "PROGRAM", "run `PROGRAM get URI` to get the image",
+     NULL, 0, 0},
     {NULL, 0, 0, NULL, NULL, NULL, 0, 0},
 };
 
@@ -48,9 +70,11 @@ extern char **environ;
 static void print_usage(void)
 {
     printf("Usage: megatron image import URI [-o FILE]   import an image into the cache\n"
-           "       megatron image list                   what is in the cache\n"
-           "       megatron image verify [KEY...]        is it whole\n"
-           "       megatron image prune [--keep-days N] [--max-size SIZE]\n\n"
+           "       megatron image list                   list the cached images\n"
+           "       megatron image verify [KEY...]        compare images with their checksums\n"
+           "       megatron image prune [--keep-days N] [--max-size SIZE]\n"
+           "       megatron image get URI [OPTION...]    import if needed, print the path\n"
+           "       megatron image release                remove what killed imports left\n\n"
            "URI is docker://[USER@][REGISTRY#]IMAGE[:TAG][@sha256:...], dockerd://IMAGE or "
            "podman://IMAGE.\n"
            "-o FILE is the same as --output FILE.\n"
@@ -61,19 +85,19 @@ static void print_usage(void)
 static void say_line(void *argument, const char *line)
 {
     (void)argument;
-    fprintf(stderr, "megatron image: %s\n", line);
+    log_note("%s", line);
 }
 
-static int open_cache(const struct image_options *given, struct image_cache *cache,
-                      struct error *err)
+int image_open_cache(const struct image_options *given, struct image_cache *cache,
+                     struct error *err)
 {
     char directory[2048], absolute[4096 + 2048];
     const char *named = given->cache ? given->cache : getenv("MEGATRON_IMAGE_CACHE");
 
-    /* The option may be relative, as paths of the command line are. */
+    /* On the command line the path may be relative. */
     if (given->cache && given->cache[0] && given->cache[0] != '/') {
         if (!getcwd(absolute, 4096))
-            return error_set_errno(err, errno, "cannot tell the current directory");
+            return error_set_errno(err, errno, "cannot determine the current directory");
         snprintf(absolute + strlen(absolute), 2048, "/%s", given->cache);
         named = absolute;
     }
@@ -85,19 +109,19 @@ static int open_cache(const struct image_options *given, struct image_cache *cac
 
 static int count_processors(void)
 {
-    cpu_set_t set;
+    struct cpuset set;
 
-    return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    return cpuset_of_thread(&set, NULL) == 0 ? cpuset_count(&set) : 1;
 }
 
-/* Before anything is imported: can the file be made? */
+/* Before the import: can the file be created? */
 static int check_output(const char *output, struct error *err)
 {
     char directory[4096];
     const char *slash = strrchr(output, '/');
 
     if (access(output, F_OK) == 0)
-        return error_set(err, "%.300s exists already; remove it or name another file", output);
+        return error_set(err, "%.300s already exists; remove it or choose another file", output);
     snprintf(directory, sizeof(directory), "%.*s", slash ? (int)(slash - output) : 1,
              slash ? output : ".");
     if (access(slash == output ? "/" : directory, W_OK | X_OK) < 0)
@@ -113,26 +137,29 @@ static void on_interrupt(int number)
     interrupted = 1;
 }
 
-/* An import that is interrupted leaves nothing. A second signal ends at once. What nohup(1) ignores
- * stays so; of children the end must be told. */
-static void catch_signals(void)
+/* Signals that nohup(1) ignores stay ignored. SIGCHLD must not be: this process waits for its
+ * children. */
+const stop_flag *image_catch_signals(int once)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-    const struct sigaction gently = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    const struct sigaction gently = {.sa_handler = on_interrupt,
+                                     .sa_flags = once ? (int)SA_RESETHAND : 0};
     struct sigaction before;
 
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
             sigaction(numbers[i], &gently, NULL);
     signal(SIGCHLD, SIG_DFL);
+    return &interrupted;
 }
 
-/* A copy of the image, which shares its blocks where the file system can do that. It is no link:
- * who changes the file must not change what the cache has under a digest. */
+/* Copy the image, sharing its blocks if the file system can. Not a hard link: changing the file
+ * must not change the cached image. */
 static int put_output(const char *path, const char *output, struct error *err)
 {
     char draft[4096];
     char buffer[1 << 16];
+    int64_t at = 0;
     ssize_t got;
     int from, to, rc = 0, shared;
 
@@ -148,8 +175,10 @@ static int put_output(const char *path, const char *output, struct error *err)
     while (rc == 0 && !shared && (got = read(from, buffer, sizeof(buffer))) != 0)
         if (is_stopped(&interrupted))
             rc = error_set(err, "the copy to %.300s " STOPPED, output);
-        else if (got < 0 ? errno != EINTR : bytes_write(to, buffer, (size_t)got) < 0)
+        else if (got < 0 ? errno != EINTR : file_write_at(to, buffer, (size_t)got, at) < 0)
             rc = error_set_errno(err, errno, "cannot copy to %.300s", output);
+        else
+            at += got > 0 ? got : 0;
     if (from >= 0)
         close(from);
     if (to >= 0 && (fsync(to) < 0 || close(to) < 0) && rc == 0)
@@ -161,53 +190,67 @@ static int put_output(const char *path, const char *output, struct error *err)
     return rc;
 }
 
+int image_prepare(const struct image_options *given, const char *uri,
+                  const struct image_cache *cache, struct image_reference *reference,
+                  struct image_request *request, struct error *err)
+{
+    const char *const added[] = {ENROOT_ANY_RUNTIME, NULL};
+
+    request->reference = reference;
+    request->cache = cache;
+    request->path = getenv("PATH");
+    request->temporary = enroot_temporary((const char *const *)environ);
+    request->min_free = MIN_FREE;
+    request->timeout = (double)given->timeout;
+    request->timeout_option = "--timeout";
+    request->patience = LEASE_SECONDS;
+    request->processors = given->processors > 0 ? (int)given->processors : count_processors();
+    request->say = say_line;
+    if (image_reference_parse("URI", uri, reference, err) < 0)
+        return -1;
+    if (given->min_free &&
+        parse_size("--min-free", given->min_free, 1000, 0, INT64_MAX, &request->min_free, err) < 0)
+        return -1;
+    if (given->arch) {
+        request->architecture = image_architecture(given->arch);
+        if (!request->architecture)
+            return error_set_code(err, ERROR_USAGE,
+                                  "--arch=%.50s is not x86_64, aarch64 or ppc64le", given->arch);
+    }
+    request->environment = enroot_environment((const char *const *)environ, added);
+    return request->environment ? 0 : error_set(err, "out of memory");
+}
+
+static int import_image(const struct image_request *request, const char *output, struct error *err)
+{
+    char key[IMAGE_KEY_SIZE], path[4096];
+
+    if (image_resolve(request, 1, key, err) < 0 ||
+        image_obtain(request, key, path, sizeof(path), err) < 0 ||
+        (output && put_output(path, output, err) < 0))
+        return -1;
+    printf("%s\n", output ? output : path);
+    return 0;
+}
+
 static int run_import(const struct image_options *given, const char *uri,
                       const struct image_cache *cache, struct error *err)
 {
     struct image_reference reference;
-    char key[IMAGE_KEY_SIZE], path[4096];
-    const char *const added[] = {ENROOT_ANY_RUNTIME, NULL};
-    const char **environment;
+    struct image_request request = {.stop = image_catch_signals(1)};
     int rc;
-    struct image_request request = {
-        .reference = &reference,
-        .cache = cache,
-        .path = getenv("PATH"),
-        .temporary = enroot_temporary((const char *const *)environ),
-        .timeout = (double)given->timeout,
-        .timeout_option = "--timeout",
-        .patience = 20,
-        .processors = count_processors(),
-        .say = say_line,
-        .stop = &interrupted,
-    };
 
-    if (image_reference_parse("URI", uri, &reference, err) < 0)
-        return -1;
-    if (reference.scheme == IMAGE_FILE)
-        return error_set(err, "%.300s is a file already; --megatron-image takes it as it is", uri);
     if (given->output && check_output(given->output, err) < 0)
         return -1;
-    if (given->arch) {
-        request.architecture = image_architecture(given->arch);
-        if (!request.architecture)
-            return error_set(err, "--arch=%.50s is not x86_64, aarch64 or ppc64le", given->arch);
-    }
-    environment = enroot_environment((const char *const *)environ, added);
-    if (!environment)
-        return error_set(err, "out of memory");
-    request.environment = environment;
-    catch_signals();
-    rc = image_resolve(&request, 1, key, err);
-    if (rc == 0)
-        rc = image_obtain(&request, key, path, sizeof(path), err);
-    free(environment);
-    if (rc < 0)
+    if (image_prepare(given, uri, cache, &reference, &request, err) < 0)
         return -1;
-    if (given->output && put_output(path, given->output, err) < 0)
-        return -1;
-    printf("%s\n", given->output ? given->output : path);
-    return 0;
+    if (reference.scheme == IMAGE_FILE)
+        rc = error_set_code(err, ERROR_USAGE,
+                            "%.300s is a file; use it with --megatron-image directly", uri);
+    else
+        rc = import_image(&request, given->output, err);
+    free((void *)request.environment);
+    return rc;
 }
 
 static int run_list(const struct image_entry *entries, size_t count)
@@ -247,14 +290,14 @@ static int run_verify(const struct image_entry *entries, size_t count, const cha
         checked++;
         if (image_entry_verify(&entries[i], err) < 0) {
             bad++;
-            fprintf(stderr, "megatron image: %s\n", err->text);
+            log_warning("%s", err->text);
         }
     }
     if (bad > 0)
         return error_set(err, "%zu of %zu images are damaged", bad, checked);
     if (checked == 0 && word_count > 0)
-        return error_set(err, "no image of that key is in the cache");
-    printf("%zu images are whole\n", checked);
+        return error_set(err, "the cache has no image with that key");
+    printf("%zu images are intact\n", checked);
     return 0;
 }
 
@@ -267,7 +310,7 @@ static int run_prune(const struct image_options *given, const struct options_res
     size_t removed = 0;
 
     if (!by_age && !given->max_size)
-        return error_set(err, "prune needs --keep-days N or --max-size SIZE");
+        return error_set_code(err, ERROR_USAGE, "prune needs --keep-days N or --max-size SIZE");
     if (given->max_size &&
         parse_size("--max-size", given->max_size, 1000, 0, INT64_MAX, &most, err) < 0)
         return -1;
@@ -284,7 +327,36 @@ static int run_prune(const struct image_options *given, const struct options_res
         removed++;
     }
     image_cache_sweep(cache);
-    printf("removed %zu images; %.1f MB are left\n", removed, (double)total / 1e6);
+    printf("removed %zu images; %.1f MB left\n", removed, (double)total / 1e6);
+    return 0;
+}
+
+/* The actions, and how many words each takes after its name. */
+static const struct {
+    const char *name;
+    size_t least, most;
+} actions[] = {
+    {"import", 1, 1}, {"list", 0, 0}, {"verify", 0, SIZE_MAX},
+    {"prune", 0, 0},  {"get", 1, 1},  {"release", 0, 0},
+};
+
+static int check_words(const char *action, const struct options_result *result, struct error *err)
+{
+    size_t words = result->word_count - 1, i = 0, count = sizeof(actions) / sizeof(actions[0]);
+
+    while (i < count && strcmp(actions[i].name, action) != 0)
+        i++;
+    if (i == count)
+        return error_set_code(err, ERROR_USAGE,
+                              "unknown action %.50s; use import, list, verify, prune, get or "
+                              "release",
+                              action);
+    if (words < actions[i].least || (actions[i].least == 1 && words > 1))
+        return error_set_code(err, ERROR_USAGE, "%s takes one image: docker://IMAGE[:TAG]", action);
+    /* `prune NAME` must not remove everything else. */
+    if (words > actions[i].most)
+        return error_set_code(err, ERROR_USAGE, "unexpected word %.100s; %s takes only options",
+                              result->words[1], action);
     return 0;
 }
 
@@ -297,27 +369,24 @@ static int run_action(const struct image_options *given, const struct options_re
     size_t count = 0;
     int rc;
 
-    /* Who names what to prune must not lose all else. */
-    if ((strcmp(action, "list") == 0 || strcmp(action, "prune") == 0) && result->word_count > 1)
-        return error_set(err, "unexpected word %.100s; %s takes only options", result->words[1],
-                         action);
-    if (open_cache(given, &cache, err) < 0)
+    if (check_words(action, result, err) < 0)
         return -1;
-    if (strcmp(action, "import") == 0) {
-        if (result->word_count != 2)
-            return error_set(err, "import takes one image: docker://IMAGE[:TAG]");
+    if (strcmp(action, "get") == 0)
+        return image_run_get(given, result->words[1], err);
+    if (strcmp(action, "release") == 0)
+        return image_run_release(given, err);
+    if (image_open_cache(given, &cache, err) < 0)
+        return -1;
+    if (strcmp(action, "import") == 0)
         return run_import(given, result->words[1], &cache, err);
-    }
     if (image_cache_list(&cache, &entries, &count, err) < 0)
         rc = -1;
     else if (strcmp(action, "list") == 0)
         rc = run_list(entries, count);
     else if (strcmp(action, "verify") == 0)
         rc = run_verify(entries, count, result->words + 1, result->word_count - 1, err);
-    else if (strcmp(action, "prune") == 0)
-        rc = run_prune(given, result, &cache, entries, count, err);
     else
-        rc = error_set(err, "unknown action %.50s; use import, list, verify or prune", action);
+        rc = run_prune(given, result, &cache, entries, count, err);
     free(entries);
     return rc;
 }
@@ -331,7 +400,7 @@ static int run_image(int argc, const char *const *argv, struct error *err)
 
     if (!words)
         return error_set(err, "out of memory");
-    /* As Enroot has it: -o. */
+    /* Enroot's short form of --output. */
     for (int i = 0; i < argc; i++)
         words[i] = strcmp(argv[i], "-o") == 0 ? "--output" : argv[i];
     rc = options_parse(options, &given, argc, words, &result, err);

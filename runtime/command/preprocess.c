@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-struct words {
+struct preprocess_options {
     struct option_list input, json_keys;
     int mode, append_eod, strict, overwrite, split_sentences, keep_newlines;
     const char *output_prefix, *lang;
@@ -18,95 +18,105 @@ struct words {
     struct tokenizer_config tokenizer;
 };
 
-#define AT(field) offsetof(struct words, field)
+#define AT(field) offsetof(struct preprocess_options, field)
 
 static const struct option table[] = {
     {"Input", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"input", OPTION_LIST, AT(input), "FILE...",
-     "files, globs, directories, or - for standard input; plain or .gz .xz .zst .bz2", NULL, 0, 0},
+     "input files, globs, directories, or - for standard input; may be .gz .xz .zst .bz2", NULL, 0,
+     0},
     {"json-keys", OPTION_LIST, AT(json_keys), "KEY...",
-     "members to take, one output each; a.b is member b of a (default: text)", NULL, 0, 0},
+     "keys to extract from JSON, one output each; a.b is key b inside a (default: text)", NULL, 0,
+     0},
     {"input-format", OPTION_CHOICE, AT(mode), "FORMAT",
-     "json (default); or text: lines, blank-lines, titles, files",
+     "json (default), or plain text: lines, blank-lines, titles, files",
      "json|lines|blank-lines|titles|files", 0, 0},
     {"max-line-bytes", OPTION_BYTES, AT(max_line), "SIZE",
-     "longer documents are skipped (default: 64M)", NULL, 1024, 1 << 30},
+     "skip documents larger than this (default: 64M)", NULL, 1024, 1 << 30},
     {"max-documents", OPTION_INT, AT(max_documents), "N", "stop after N documents", NULL, 1,
      INT64_MAX},
-    {"strict", OPTION_FLAG, AT(strict), NULL, "stop at the first broken document", NULL, 0, 0},
-    TOKENIZER_OPTIONS(struct words, tokenizer),
-    {"append-eod", OPTION_FLAG, AT(append_eod), NULL, "end each document with its end token", NULL,
-     0, 0},
+    {"strict", OPTION_FLAG, AT(strict), NULL, "stop at the first invalid document", NULL, 0, 0},
+    TOKENIZER_OPTIONS(struct preprocess_options, tokenizer),
+    {"append-eod", OPTION_FLAG, AT(append_eod), NULL,
+     "append an end-of-document token to each document", NULL, 0, 0},
     {"Output", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"output-prefix", OPTION_TEXT, AT(output_prefix), "PREFIX",
      "write PREFIX_KEY_document.bin and .idx", NULL, 0, 0},
     {"output-shards", OPTION_INT, AT(shards), "N",
-     "write N pairs of about equal size, PREFIX_00000-of-0000N_KEY_document", NULL, 1, 100000},
-    {"overwrite", OPTION_FLAG, AT(overwrite), NULL, "replace output that exists", NULL, 0, 0},
+     "write N file pairs of about equal size, PREFIX_00000-of-0000N_KEY_document", NULL, 1, 100000},
+    {"overwrite", OPTION_FLAG, AT(overwrite), NULL, "replace existing output", NULL, 0, 0},
     {"Work", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"workers", OPTION_INT, AT(workers), "N",
-     "threads per rank (default: the CPUs the rank may use)", NULL, 1, 4096},
+     "worker threads per rank (default: the CPUs available to the rank)", NULL, 1, 4096},
     {"log-interval", OPTION_INT, AT(log_interval), "N",
-     "documents between progress lines (default: 1000)", NULL, 1, INT64_MAX},
+     "documents between progress updates (default: 1000)", NULL, 1, INT64_MAX},
     {"chunk-bytes", OPTION_BYTES, AT(chunk), "SIZE",
-     "input per piece of work (default: by the size of the input)", NULL, 1, INT64_MAX},
+     "input bytes per unit of work (default: depends on the input size)", NULL, 1, INT64_MAX},
     {"lease", OPTION_INT, AT(lease), "SECONDS",
-     "take over work that another rank makes no progress with (default: 30)", NULL, 1, 86400},
+     "take over work on which another rank makes no progress for this long (default: 30)", NULL, 1,
+     86400},
     {"partitions", OPTION_INT, AT(partitions), "N",
-     "accepted; work is divided among all ranks and threads in any case", NULL, 1, 100000},
+     "accepted and ignored: work is always divided among all ranks and threads", NULL, 1, 100000},
     {"split-sentences", OPTION_FLAG, AT(split_sentences), NULL,
-     "refused: give lists of sentences instead", NULL, 0, 0},
-    {"keep-newlines", OPTION_FLAG, AT(keep_newlines), NULL, "accepted; newlines are always kept",
+     "not supported: pass lists of sentences instead", NULL, 0, 0},
+    {"keep-newlines", OPTION_FLAG, AT(keep_newlines), NULL,
+     "accepted and ignored: newlines are always kept", NULL, 0, 0},
+    {"lang", OPTION_TEXT, AT(lang), "NAME", "accepted and ignored: only used by --split-sentences",
      NULL, 0, 0},
-    {"lang", OPTION_TEXT, AT(lang), "NAME", "accepted; only meant for --split-sentences", NULL, 0,
-     0},
     {"keep-sequential-samples", OPTION_IGNORED, 0, NULL, NULL, NULL, 0, 0},
     {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
 };
 
 static void print_help(void)
 {
-    printf("Usage: megatron preprocess --input FILE... --output-prefix PREFIX [OPTION...]\n"
-           "Tokenize documents into Megatron's .bin and .idx files, with all ranks of a step.\n"
-           "Run again after an interruption, the same command goes on where it was.\n");
+    printf(
+        "Usage: megatron preprocess --input FILE... --output-prefix PREFIX [OPTION...]\n"
+        "Tokenize documents into Megatron's .bin and .idx files, using all ranks of the job step.\n"
+        "After an interruption, run the same command again: it continues where it stopped.\n");
     options_print(table, stdout);
-    printf("\nSee megatron-preprocess(1).\n");
+    printf("\n"
+           "See megatron-preprocess(1).\n");
 }
 
 static int check_keys(const struct option_list *keys, struct error *err)
 {
     if (keys->count > PART_KEYS)
-        return error_set(err, "--json-keys takes %d keys at most", PART_KEYS);
+        return error_set(err, "--json-keys takes at most %d keys", PART_KEYS);
     for (size_t i = 0; i < keys->count; i++) {
         if (keys->items[i][0] == '\0' || strchr(keys->items[i], '/'))
-            return error_set(err, "--json-keys: \"%.100s\" cannot be part of a file name",
+            return error_set(err, "--json-keys: \"%.100s\" cannot be used in a file name",
                              keys->items[i]);
         for (size_t k = 0; k < i; k++)
             if (strcmp(keys->items[i], keys->items[k]) == 0)
-                return error_set(err, "--json-keys: %.100s is given twice", keys->items[i]);
+                return error_set(err, "--json-keys: %.100s is given twice; drop one",
+                                 keys->items[i]);
     }
     return 0;
 }
 
-static int check_words(const struct words *words, const struct options_result *result,
-                       struct error *err)
+static int check_options(const struct preprocess_options *options,
+                         const struct options_result *result, struct error *err)
 {
     if (result->word_count > 0)
-        return error_set(err, "unexpected word %.100s; files are named after --input",
+        return error_set(err, "unexpected argument %.100s; use --input to name files",
                          result->words[0]);
-    if (words->input.count == 0)
-        return error_set(err, "--input is missing: the files to read");
-    if (!words->output_prefix || !words->output_prefix[0])
-        return error_set(err, "--output-prefix is missing: where to write");
-    if (words->output_prefix[strlen(words->output_prefix) - 1] == '/')
-        return error_set(err, "--output-prefix=%.200s is a directory; add the begin of a name",
-                         words->output_prefix);
-    if (words->split_sentences)
-        return error_set(err, "--split-sentences is not offered: split the texts before and give "
-                              "lists of sentences, which become one sequence each");
-    if (words->mode != RECORD_JSON && options_given(result, "json-keys"))
-        return error_set(err, "--json-keys has no meaning for text");
-    return check_keys(&words->json_keys, err);
+    if (options->input.count == 0)
+        return error_set(err, "--input is required: the files to read");
+    if (!options->output_prefix || !options->output_prefix[0])
+        return error_set(err,
+                         "--output-prefix is required: where to write the .bin and .idx files");
+    if (options->output_prefix[strlen(options->output_prefix) - 1] == '/')
+        return error_set(err,
+                         "--output-prefix=%.200s ends in a slash; add the beginning of a file name",
+                         options->output_prefix);
+    if (options->split_sentences)
+        return error_set(err, "--split-sentences is not supported; split the texts beforehand and "
+                              "pass lists of sentences, each of which becomes one sequence");
+    if (options->mode != RECORD_JSON && options_given(result, "json-keys"))
+        return error_set(
+            err,
+            "--json-keys cannot be used with plain-text input; drop it or use --input-format json");
+    return check_keys(&options->json_keys, err);
 }
 
 /* Progress goes to standard error, as Megatron's does. */
@@ -116,38 +126,38 @@ static void show_progress(const char *line, int replaces)
     fflush(stderr);
 }
 
-static int run_words(const struct words *words, struct error *err)
+static int run(const struct preprocess_options *options, struct error *err)
 {
     static const char *const text[] = {"text"};
-    int json_keys = words->json_keys.count > 0;
+    int json_keys = options->json_keys.count > 0;
     struct preprocess_config config = {
-        .inputs = words->input.items,
-        .input_count = words->input.count,
-        .keys = json_keys ? words->json_keys.items : text,
-        .key_count = json_keys ? words->json_keys.count : 1,
-        .mode = (enum record_mode)words->mode,
-        .output_prefix = words->output_prefix,
-        .tokenizer = words->tokenizer,
-        .append_eod = words->append_eod,
-        .strict = words->strict,
-        .overwrite = words->overwrite,
-        .threads = words->workers,
-        .log_interval = words->log_interval,
-        .max_documents = words->max_documents,
-        .max_line = words->max_line,
-        .shards = words->shards,
-        .chunk_bytes = words->chunk,
-        .lease = words->lease,
+        .inputs = options->input.items,
+        .input_count = options->input.count,
+        .keys = json_keys ? options->json_keys.items : text,
+        .key_count = json_keys ? options->json_keys.count : 1,
+        .mode = (enum record_mode)options->mode,
+        .output_prefix = options->output_prefix,
+        .tokenizer = options->tokenizer,
+        .append_eod = options->append_eod,
+        .strict = options->strict,
+        .overwrite = options->overwrite,
+        .threads = options->workers,
+        .log_interval = options->log_interval,
+        .max_documents = options->max_documents,
+        .max_line = options->max_line,
+        .shards = options->shards,
+        .chunk_bytes = options->chunk,
+        .lease = options->lease,
         .progress = show_progress,
         .terminal = isatty(STDERR_FILENO),
     };
     struct world world;
 
-    /* A limit on file sizes shall be an error of the write, not the end of the process. */
+    /* If RLIMIT_FSIZE is exceeded, the write fails with an error instead of killing the process. */
     signal(SIGXFSZ, SIG_IGN);
     if (world_read(&world, err) < 0)
         return -1;
-    /* Under a launcher a rank ends with it; by hand the shell may go. */
+    /* Under a launcher, end with it; if started by hand, keep running when the shell exits. */
     if (strcmp(world.source, "default") != 0 && world_die_with_parent(err) < 0)
         return -1;
     return preprocess(&config, &world, err);
@@ -155,17 +165,18 @@ static int run_words(const struct words *words, struct error *err)
 
 static int run_preprocess(int argc, const char *const *argv, struct error *err)
 {
-    struct words words = {.log_interval = 1000, .max_line = 64 << 20, .shards = 1, .lease = 30};
+    struct preprocess_options options = {
+        .log_interval = 1000, .max_line = 64 << 20, .shards = 1, .lease = 30};
     struct options_result result;
-    int rc = options_parse(table, &words, argc, argv, &result, err);
+    int rc = options_parse(table, &options, argc, argv, &result, err);
 
     if (rc == 0 && result.help)
         print_help();
     else if (rc == 0)
-        rc = check_words(&words, &result, err) < 0 ? -1 : run_words(&words, err);
+        rc = check_options(&options, &result, err) < 0 ? COMMAND_USAGE : run(&options, err);
     options_result_clear(&result);
-    free(words.input.items);
-    free(words.json_keys.items);
+    free(options.input.items);
+    free(options.json_keys.items);
     return rc;
 }
 

@@ -18,18 +18,19 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Beside the checkpoints: how many starts in a row ended at which iteration. */
+/* File next to the checkpoints: how many consecutive starts stopped at which iteration. */
 #define STARTS ".starts"
 
-/* Steps in a row that could not be launched before they count as starts. */
-enum { LAUNCHES = 20 };
+/* Consecutive failed launches before they count as starts. */
+enum { MAX_LAUNCHES = 20 };
 
-/* Seconds: between two starts without progress, and between two looks at a directory that is away.
- */
-enum { LONGEST_PAUSE = 300, LONGEST_LOOK = 60 };
+/* Maximum seconds between two starts without progress, and between two checks of a directory that
+ * is unavailable. */
+enum { LONGEST_PAUSE = 300, LONGEST_CHECK = 60 };
 
-/* Seconds of a job's time in which nothing is started any more; of a short one a tenth. */
-enum { LITTLE = 300 };
+/* Nothing is started if less than this many seconds (or a tenth of the time limit, if less) of the
+ * job remain. */
+enum { MARGIN = 300 };
 
 struct supervise_options {
     int64_t starts, pause;
@@ -38,9 +39,9 @@ struct supervise_options {
 /* clang-format off */
 static const struct option options[] = {
     {"starts", OPTION_INT, offsetof(struct supervise_options, starts), "N",
-     "starts in a row without a new checkpoint before it gives up (3)", 0, 1, 1000000},
+     "give up after this many consecutive restarts without a new checkpoint (default: 3)", 0, 1, 1000000},
     {"pause", OPTION_INT, offsetof(struct supervise_options, pause), "SECONDS",
-     "from a start to the next; four times more after each without a new checkpoint (15)", 0, 0, LONGEST_PAUSE},
+     "time between starts; four times longer after each start without a new checkpoint (default: 15)", 0, 0, LONGEST_PAUSE},
     {0, 0, 0, 0, 0, 0, 0, 0},
 };
 /* clang-format on */
@@ -49,17 +50,18 @@ static void print_usage(void)
 {
     printf(
         "Usage: megatron supervise [--starts N] [--pause SECONDS] -- srun ... megatron train ...\n"
-        "Start a training run, and start it again from its last checkpoint until it is done:\n"
-        "at once after a crash, by way of the queue where its job's time is over.\n");
+        "Run a training command and restart it from its last checkpoint until training is "
+        "finished:\n"
+        "immediately after a crash, or by requeueing the job when its time limit is near.\n");
     options_print(options, stdout);
 }
 
-/* Signals for this process come while it waits for a command. */
+/* Signals are received while waiting for a command. */
 struct signals {
     sigset_t waited, before;
-    int pass_on; /* outside of a job nobody else tells the run */
-    int came;    /* SIGTERM did */
-    int ended;   /* it did, and nothing is to be started again */
+    int pass_on;  /* outside a job nothing else forwards signals to the run */
+    int received; /* SIGTERM was received */
+    int stopped;  /* SIGTERM was received, and nothing must be started again */
 };
 
 static void signals_open(struct signals *s, int pass_on)
@@ -72,34 +74,34 @@ static void signals_open(struct signals *s, int pass_on)
     sigprocmask(SIG_BLOCK, &s->waited, &s->before);
 }
 
-/* In a job a signal is for the run, which Slurm sends it to, too; elsewhere it is passed on. */
+/* In a job, Slurm signals the run itself; elsewhere the signal is forwarded. */
 static void signals_take(struct signals *s, int number, pid_t run)
 {
-    s->came |= number == SIGTERM;
+    s->received |= number == SIGTERM;
     if (!s->pass_on || (number != SIGTERM && number != SIGUSR1))
         return;
-    s->ended |= number == SIGTERM;
+    s->stopped |= number == SIGTERM;
     if (run > 0)
         kill(run, number);
 }
 
-/* Sleep, unless SIGTERM comes. */
+/* Sleep until the time is over or SIGTERM is received. */
 static void signals_sleep(struct signals *s, int64_t seconds)
 {
     struct timespec second = {1, 0};
 
-    for (int number; seconds > 0 && !s->ended; seconds -= number < 0 && errno == EAGAIN) {
+    for (int number; seconds > 0 && !s->stopped; seconds -= number < 0 && errno == EAGAIN) {
         number = sigtimedwait(&s->waited, NULL, &second);
         signals_take(s, number, -1);
     }
 }
 
-/* Run a command and wait for it; its exit code as a shell has it. With 'output' (a pipe's end) that
- * is its standard output. */
+/* Run a command and wait for it; returns its exit code as a shell reports it. If 'output' is not
+ * negative, it becomes the command's standard output. */
 static int run_command(const char *const *words, int output, struct signals *signals,
                        struct error *err)
 {
-    pid_t pid = fork(), ended;
+    pid_t pid = fork(), waited;
     int status;
 
     if (pid < 0)
@@ -112,16 +114,17 @@ static int run_command(const char *const *words, int output, struct signals *sig
         fprintf(stderr, "megatron supervise: cannot start %s: %s\n", words[0], strerror(errno));
         _exit(127);
     }
-    while ((ended = waitpid(pid, &status, WNOHANG)) != pid) {
-        if (ended < 0 && errno != EINTR)
+    while ((waited = waitpid(pid, &status, WNOHANG)) != pid) {
+        if (waited < 0 && errno != EINTR)
             return error_set_errno(err, errno, "cannot wait for %s", words[0]);
         signals_take(signals, sigwaitinfo(&signals->waited, NULL), pid);
     }
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Seconds of a time as squeue writes it, [[days-]hours:]minutes:seconds; -1: no number. */
-static int64_t seconds_of(const char *text)
+/* Seconds of a time in squeue's format, [[days-]hours:]minutes:seconds; -1 if it is not a number.
+ */
+static int64_t parse_squeue_time(const char *text)
 {
     int64_t days = 0, parts[3] = {0}, count = 0;
     const char *dash = strchr(text, '-');
@@ -140,57 +143,56 @@ static int64_t seconds_of(const char *text)
     return 86400 * days + 3600 * parts[0] + 60 * parts[1] + parts[2];
 }
 
-enum answer { GO_ON, END, REQUEUE };
+enum answer { CONTINUE, END, REQUEUE };
 
-/* May something be started in the job in 'seconds'? A job that was cancelled or preempted is not
- * ours to requeue: only one that still runs. Where little of its time is left, a start would come
- * to nothing, and Slurm end the job for good. */
+/* May something be started in the job 'seconds' from now? A job that was cancelled or preempted
+ * must not be requeued, only one that is still running. If little of its time remains, a start
+ * would achieve nothing and Slurm would end the job for good. */
 static enum answer ask_job(const char *job, int64_t seconds, struct signals *signals)
 {
     const char *words[] = {"squeue", "-h", "-j", job, "-o", "%T %L %l", NULL};
     char text[128] = "", state[32] = "", left_text[32] = "", limit_text[32] = "";
     struct error ignored;
-    int64_t left, limit, little;
+    int64_t left, limit, margin;
     ssize_t got;
     int ends[2], code;
 
     if (!job)
-        return GO_ON;
+        return CONTINUE;
     if (pipe2(ends, O_CLOEXEC) < 0)
         return END;
-    /* A line fits the pipe, so that the order of wait and read does not matter. */
+    /* The line fits into the pipe's buffer, so waiting before reading cannot block. */
     code = run_command(words, ends[1], signals, &ignored);
     close(ends[1]);
     got = read(ends[0], text, sizeof(text) - 1);
     close(ends[0]);
     if (code != 0)
-        return GO_ON;
+        return CONTINUE;
     if (got <= 0 || sscanf(text, "%31s %31s %31s", state, left_text, limit_text) < 1 ||
         strcmp(state, "RUNNING") != 0)
         return END;
-    left = seconds_of(left_text);
-    limit = seconds_of(limit_text);
-    little = limit < 10 * LITTLE ? limit / 10 : LITTLE;
-    return left >= 0 && limit >= 0 && left - seconds < little ? REQUEUE : GO_ON;
+    left = parse_squeue_time(left_text);
+    limit = parse_squeue_time(limit_text);
+    margin = limit < 10 * MARGIN ? limit / 10 : MARGIN;
+    return left >= 0 && limit >= 0 && left - seconds < margin ? REQUEUE : CONTINUE;
 }
 
-/* Errors of a directory that stay as they are; what else may be wrong with a file system may pass.
- */
-static int is_lasting(int number)
+/* Directory errors that will not go away; any other file system error may be temporary. */
+static int is_permanent(int number)
 {
     return number == EACCES || number == ENOTDIR || number == ENAMETOOLONG || number == ELOOP;
 }
 
-/* As directory_newest. 'iteration' is that of the last look before; checkpoints that were there
- * then and are gone are on a file system that is not mounted now. */
-static int look(const char *save, int64_t *iteration, struct error *err)
+/* Like directory_newest. 'iteration' is the result of the last call; if checkpoints that existed
+ * then are gone, their file system is not mounted now. */
+static int find_visible(const char *save, int64_t *iteration, struct error *err)
 {
     int64_t found;
 
     if (directory_newest(save, -1, &found, err) < 0)
         return -1;
     if (found < 0 && *iteration >= 0) {
-        error_set(err, "the checkpoints in %s are gone", save);
+        error_set(err, "the checkpoints in %s have disappeared", save);
         errno = ENOENT;
         return -1;
     }
@@ -198,30 +200,30 @@ static int look(const char *save, int64_t *iteration, struct error *err)
     return 0;
 }
 
-/* The iteration of the newest checkpoint, -1: there is none. A file server that is away hides them,
- * and a run must not begin anew beside them: wait until it can be known. Returns GO_ON, what the
- * job answers where it does not go on until then, or -1. */
+/* The iteration of the newest checkpoint, or -1 if there is none. If a file server is unavailable
+ * its checkpoints cannot be seen, and the run must not start from scratch: wait until it answers.
+ * Returns CONTINUE, the job's answer if the job ends first, or -1. */
 static int find_newest(const char *save, const char *job, struct signals *signals,
                        int64_t *iteration, struct error *err)
 {
     int64_t pause = 1;
 
-    while (look(save, iteration, err) < 0) {
+    while (find_visible(save, iteration, err) < 0) {
         enum answer answer;
 
-        if (is_lasting(errno))
+        if (is_permanent(errno))
             return error_prefix(err, "--save");
         if (pause == 1) {
-            printf("megatron supervise: %s; waiting for them\n", err->text);
+            printf("megatron supervise: %s; waiting for the file system\n", err->text);
             fflush(stdout);
         }
         signals_sleep(signals, pause);
-        answer = signals->ended ? END : ask_job(job, 0, signals);
-        if (answer != GO_ON)
+        answer = signals->stopped ? END : ask_job(job, 0, signals);
+        if (answer != CONTINUE)
             return (int)answer;
-        pause = pause < LONGEST_LOOK / 2 ? 2 * pause : LONGEST_LOOK;
+        pause = pause < LONGEST_CHECK / 2 ? 2 * pause : LONGEST_CHECK;
     }
-    return GO_ON;
+    return CONTINUE;
 }
 
 static int run_once(const char *const *words, size_t count, const char *save, int64_t newest,
@@ -242,41 +244,41 @@ static int run_once(const char *const *words, size_t count, const char *save, in
     return code;
 }
 
-/* Starts in a row that ended at the same iteration. */
-struct idle {
+/* Consecutive starts that stopped at the same iteration. */
+struct stalled {
     int64_t iteration, starts;
 };
 
-/* The count is kept beside the checkpoints, too: a job that was requeued must go on counting. */
-static void read_idle(const char *save, struct idle *idle)
+/* The count is also kept next to the checkpoints, so that it survives a requeue. */
+static void read_stalled(const char *save, struct stalled *stalled)
 {
     char path[PATH_MAX];
     FILE *file;
 
-    *idle = (struct idle){-2, 0};
+    *stalled = (struct stalled){-2, 0};
     if (directory_path(path, NULL, "%s/" STARTS, save) < 0)
         return;
     file = fopen(path, "re");
     if (!file)
         return;
-    if (fscanf(file, "%18" SCNd64 " %18" SCNd64, &idle->iteration, &idle->starts) != 2)
-        *idle = (struct idle){-2, 0};
+    if (fscanf(file, "%18" SCNd64 " %18" SCNd64, &stalled->iteration, &stalled->starts) != 2)
+        *stalled = (struct stalled){-2, 0};
     fclose(file);
 }
 
-static void count_start(const char *save, int64_t iteration, struct idle *idle)
+static void count_start(const char *save, int64_t iteration, struct stalled *stalled)
 {
     char text[64];
     struct error ignored;
 
-    idle->starts = idle->iteration == iteration ? idle->starts + 1 : 1;
-    idle->iteration = iteration;
-    snprintf(text, sizeof(text), "%" PRId64 " %" PRId64 "\n", iteration, idle->starts);
-    /* Where the directory is not there yet, no job was requeued for it. */
+    stalled->starts = stalled->iteration == iteration ? stalled->starts + 1 : 1;
+    stalled->iteration = iteration;
+    snprintf(text, sizeof(text), "%" PRId64 " %" PRId64 "\n", iteration, stalled->starts);
+    /* If the directory does not exist yet, no job has been requeued for it. */
     directory_write(save, STARTS, text, strlen(text), &ignored);
 }
 
-static void forget(const char *save, const char *name)
+static void remove_file(const char *save, const char *name)
 {
     char path[PATH_MAX];
 
@@ -284,8 +286,9 @@ static void forget(const char *save, const char *name)
         unlink(path);
 }
 
-/* Does the command start this program, which says how far it came? Others need not. */
-static int is_ours(const char *const *words)
+/* Does the command run `megatron train`, which writes TRAIN_BEGUN and TRAIN_DONE? Others may not.
+ */
+static int runs_train(const char *const *words)
 {
     for (; words[0] && words[1]; words++) {
         const char *slash = strrchr(words[0], '/');
@@ -296,13 +299,13 @@ static int is_ours(const char *const *words)
     return 0;
 }
 
-/* Did the command end with 'code' before all ranks had met, by no fault of theirs? A slurmstepd
- * that was lost leaves its socket of PMIx on its node, and Slurm cannot launch there what has the
- * same number after a requeue: all steps up to the last one that was lost. srun then kills the
- * ranks of other nodes, or ends with 0. A rank that dies of another signal did so by itself. */
+/* Did the command end with 'code' before all ranks had connected, through no fault of theirs? A
+ * slurmstepd that was lost leaves its PMIx socket on its node, and after a requeue Slurm cannot
+ * launch steps with the same numbers there. srun then kills the ranks on other nodes, or exits with
+ * 0. A rank that dies of another signal failed by itself. */
 static int is_unlaunched(const char *const *words, const char *save, const char *job, int code)
 {
-    if (!is_ours(words))
+    if (!runs_train(words))
         return 0;
     if (code == 0)
         return !directory_has(save, TRAIN_DONE);
@@ -310,64 +313,70 @@ static int is_unlaunched(const char *const *words, const char *save, const char 
            !directory_has(save, TRAIN_BEGUN);
 }
 
-/* Put the job back into the queue. Slurm ends this process then. */
+/* Requeue the job. Slurm then ends this process. */
 static int requeue(const char *job, int code, struct signals *signals, struct error *err)
 {
     const char *words[] = {"scontrol", "requeue", job, NULL};
     int rc;
 
-    printf("megatron supervise: job %s goes back into the queue\n", job);
+    printf("megatron supervise: requeueing job %s\n", job);
     fflush(stdout);
-    signals->came = 0;
+    signals->received = 0;
     rc = run_command(words, -1, signals, err);
-    /* Slurm may end scontrol, too, before it has its answer. */
+    /* Slurm may also end scontrol before it gets its answer. */
     if (rc != 0 && rc <= 128)
-        return rc < 0 ? -1 : error_set(err, "scontrol requeue %s ended with code %d", job, rc);
-    for (int i = 0; i < 60 && !signals->came; i++)
+        return rc < 0 ? -1
+                      : error_set(err, "`scontrol requeue %s` failed with exit code %d", job, rc);
+    for (int i = 0; i < 60 && !signals->received; i++)
         signals_sleep(signals, 1);
     return code;
 }
 
-/* The run was not launched: is it to be launched anew, at once? The next step has a number of its
- * own, and nothing was tried with this one. */
-static int launch_anew(const char *command, const char *job, int code, struct signals *signals,
-                       int *launches)
+/* The run was not launched: launch it again at once? The next step has another number, and this
+ * attempt does not count. */
+static int relaunch(const char *command, const char *job, int code, struct signals *signals,
+                    int *launches)
 {
-    printf("megatron supervise: %s ended with code %d, but the run has not %s\n", command, code,
-           code == 0 ? "come to its end" : "begun");
+    printf("megatron supervise: %s exited with code %d, but the run did not %s\n", command, code,
+           code == 0 ? "finish" : "start");
     fflush(stdout);
-    if (++*launches > LAUNCHES || ask_job(job, 0, signals) == END)
+    if (++*launches > MAX_LAUNCHES || ask_job(job, 0, signals) == END)
         return 0;
     signals_sleep(signals, 1);
-    return !signals->ended;
+    return !signals->stopped;
 }
 
-/* Say and count the end of a start; -1 where there were too many without a new checkpoint. */
-static int count_end(const char *save, int code, int64_t iteration, int64_t most, struct idle *idle,
-                     struct error *err)
+/* Report and count the end of a start; -1 if there were too many without a new checkpoint. */
+static int count_end(const char *save, int code, int64_t iteration, int64_t most,
+                     struct stalled *stalled, struct error *err)
 {
-    count_start(save, iteration, idle);
-    printf("megatron supervise: the run ended with code %d; its last checkpoint is of iteration "
-           "%" PRId64 "\n",
-           code, iteration < 0 ? 0 : iteration);
+    count_start(save, iteration, stalled);
+    if (iteration < 0)
+        printf("megatron supervise: the run exited with code %d before its first checkpoint\n",
+               code);
+    else
+        printf("megatron supervise: the run exited with code %d; its last checkpoint is iteration "
+               "%" PRId64 "\n",
+               code, iteration);
     fflush(stdout);
-    if (idle->starts <= most)
+    if (stalled->starts <= most)
         return 0;
-    forget(save, STARTS); /* whoever starts it again has changed something */
-    return error_set(err,
-                     "%" PRId64 " starts in a row brought no new checkpoint in %s; look at the "
-                     "messages of the run above",
-                     idle->starts, save);
+    remove_file(save, STARTS); /* a user who starts it again has changed something */
+    return error_set(
+        err,
+        "%" PRId64
+        " consecutive starts saved no new checkpoint in %s; see the run's error messages above",
+        stalled->starts, save);
 }
 
-/* Seconds until the next start, of one that has begun 'lived' seconds ago. What ends starts one
- * after the other may be a file system or a network that is away for minutes. */
-static int64_t pause_after(const struct supervise_options *given, const struct idle *idle,
+/* Seconds until the next start; the last one began 'lived' seconds ago. Repeated failures may be
+ * caused by a file system or network that is down for minutes, so the pause grows. */
+static int64_t pause_after(const struct supervise_options *given, const struct stalled *stalled,
                            double lived)
 {
     int64_t pause = given->pause;
 
-    for (int64_t i = 1; i < idle->starts && pause < LONGEST_PAUSE; i++)
+    for (int64_t i = 1; i < stalled->starts && pause < LONGEST_PAUSE; i++)
         pause *= 4;
     if (pause > LONGEST_PAUSE)
         pause = LONGEST_PAUSE;
@@ -375,45 +384,45 @@ static int64_t pause_after(const struct supervise_options *given, const struct i
     return pause > 0 ? pause : given->pause > 0;
 }
 
-static void say_pause(int64_t seconds)
+static void report_pause(int64_t seconds)
 {
     if (seconds <= 1)
         return;
-    printf("megatron supervise: the next start is in %" PRId64 " s\n", seconds);
+    printf("megatron supervise: restarting in %" PRId64 " s\n", seconds);
     fflush(stdout);
 }
 
-/* End as the job answered, with the run's code. */
+/* End as the job's answer demands, with the run's exit code. */
 static int end_with(enum answer answer, const char *job, int code, struct signals *signals,
                     struct error *err)
 {
     return answer == REQUEUE ? requeue(job, code, signals, err) : code;
 }
 
-/* What follows a run that ended with 'code' after 'lived' seconds and is not done: GO_ON after a
- * pause, another answer, or -1 to give up. */
-static int follow(const struct supervise_options *given, const char *save, const char *job,
-                  int code, double lived, int64_t *newest, struct idle *idle,
-                  struct signals *signals, struct error *err)
+/* What to do after a run that stopped with 'code' after 'lived' seconds and is not finished:
+ * CONTINUE after a pause, another answer, or -1 to give up. */
+static int after_run(const struct supervise_options *given, const char *save, const char *job,
+                     int code, double lived, int64_t *newest, struct stalled *stalled,
+                     struct signals *signals, struct error *err)
 {
     int64_t pause;
     int answer = find_newest(save, job, signals, newest, err);
 
-    if (answer != GO_ON)
+    if (answer != CONTINUE)
         return answer;
-    if (count_end(save, code, *newest, given->starts, idle, err) < 0)
+    if (count_end(save, code, *newest, given->starts, stalled, err) < 0)
         return -1;
     if (code == TRAIN_ENDED_EARLY)
         return job && ask_job(job, 0, signals) != END ? REQUEUE : END;
-    pause = pause_after(given, idle, lived);
+    pause = pause_after(given, stalled, lived);
     answer = (int)ask_job(job, pause, signals);
     if (answer == REQUEUE)
-        printf("megatron supervise: too little of the job's time is left for another start\n");
-    if (answer != GO_ON)
+        printf("megatron supervise: not enough time left in this job for another start\n");
+    if (answer != CONTINUE)
         return answer;
-    say_pause(pause);
+    report_pause(pause);
     signals_sleep(signals, pause);
-    return signals->ended ? END : GO_ON;
+    return signals->stopped ? END : CONTINUE;
 }
 
 static int supervise(const struct supervise_options *given, const char *const *words, size_t count,
@@ -421,36 +430,39 @@ static int supervise(const struct supervise_options *given, const char *const *w
 {
     const char *save = words_value(words, "--save"), *job = getenv("SLURM_JOB_ID");
     struct signals signals;
-    struct idle idle;
+    struct stalled stalled;
     int64_t newest = -1;
     int launches = 0, answer, code = 1;
 
     if (!save)
-        return error_set(err, "the command saves no checkpoints to go on from; give it --save DIR");
+        return error_set_code(
+            err, ERROR_USAGE,
+            "the command does not save checkpoints to resume from; add --save DIR to it");
     signals_open(&signals, !job);
     for (int started = 0;; started = 1) {
         double began;
 
         answer = find_newest(save, job, &signals, &newest, err);
-        if (answer != GO_ON)
+        if (answer != CONTINUE)
             return answer < 0 ? -1 : end_with((enum answer)answer, job, code, &signals, err);
         if (!started)
-            read_idle(save, &idle);
-        forget(save, TRAIN_BEGUN);
-        forget(save, TRAIN_DONE);
+            read_stalled(save, &stalled);
+        remove_file(save, TRAIN_BEGUN);
+        remove_file(save, TRAIN_DONE);
         began = clock_now();
         code = run_once(words, count, save, newest, &signals, err);
-        if (!signals.ended && is_unlaunched(words, save, job, code)) {
-            if (launch_anew(words[0], job, code, &signals, &launches))
+        if (!signals.stopped && is_unlaunched(words, save, job, code)) {
+            if (relaunch(words[0], job, code, &signals, &launches))
                 continue;
             code = code == 0 ? 1 : code;
         } else {
             launches = 0;
         }
-        if (code <= 0 || code == EXIT_USAGE || code == 126 || code == 127 || signals.ended)
+        if (code <= 0 || code == EXIT_USAGE || code == 126 || code == 127 || signals.stopped)
             return code;
-        answer = follow(given, save, job, code, clock_now() - began, &newest, &idle, &signals, err);
-        if (answer != GO_ON)
+        answer = after_run(given, save, job, code, clock_now() - began, &newest, &stalled, &signals,
+                           err);
+        if (answer != CONTINUE)
             return answer < 0 ? -1 : end_with((enum answer)answer, job, code, &signals, err);
     }
 }
@@ -478,6 +490,6 @@ static int run_supervise(int argc, const char *const *argv, struct error *err)
 
 const struct command command_supervise = {
     .name = "supervise",
-    .summary = "start a training run again from its last checkpoint until it is done",
+    .summary = "restart a training run from its last checkpoint until it is finished",
     .run = run_supervise,
 };

@@ -1,4 +1,4 @@
-/* The words of a run that is started again and again. */
+/* The command line of a run that is restarted. */
 #ifndef MEGATRON_SUPERVISE_H
 #define MEGATRON_SUPERVISE_H
 
@@ -6,18 +6,18 @@
 
 #include "error.h"
 
-/* The value of an option among the words of a command; the last one counts. NULL: not there. */
+/* The value of an option on a command line; the last one counts. NULL: not given. */
 const char *words_value(const char *const *words, const char *name);
 
-/* The words of the command for a run that has a checkpoint of its own in 'save': it goes on from
- * that, or from that of the iteration 'step' (NULL: the newest), not from where it once began.
- * Caller must free; NULL: out of memory. */
+/* The command line for a run that has checkpoints in 'save': it resumes from the newest, or from
+ * iteration 'step' if that is not NULL, not from where it once started. Caller must free; NULL: out
+ * of memory. */
 const char **words_resumed(const char *const *words, size_t count, const char *save,
                            const char *step);
 
-/* Let 'step' be the iteration that the run is to go back to by --ckpt-step: as long as it has saved
- * nothing since that was first asked for. A file beside the checkpoints keeps that over a requeue.
- * NULL: none. Says what it decides. */
+/* Set 'step' to the iteration that --ckpt-step asks the run to go back to, or NULL. It applies only
+ * until the run saves its next checkpoint; a file next to the checkpoints remembers it across a
+ * requeue. Prints what it decides. */
 int words_step(const char *const *words, const char *save, const char **step, struct error *err);
 
 #endif

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Beside the checkpoints: the iteration that the run was to go back to, and the save before that.
- */
+/* File next to the checkpoints: the iteration that the run went back to, and the newest save before
+ * that. */
 #define STEP ".ckpt-step"
 
 const char *words_value(const char *const *words, const char *name)
@@ -28,8 +28,9 @@ const char *words_value(const char *const *words, const char *name)
     return value;
 }
 
-/* Does the checkpoint that the run goes on from have the optimizer? One that was imported, or saved
- * with --no-save-optim, has not. One that cannot be read is not to be gone on from without it. */
+/* Does the checkpoint that the run resumes from contain the optimizer state? An imported one, or
+ * one saved with --no-save-optim, does not. If it cannot be read, assume that it does: resuming
+ * without the state would be silent. */
 static int has_optimizer(const char *save, const char *step)
 {
     struct step_rules ignored_rules;
@@ -39,7 +40,8 @@ static int has_optimizer(const char *save, const char *step)
            0;
 }
 
-/* How many words, from the first of 'words' on, say where a run begins and not how it goes on? */
+/* How many words, beginning with words[0], select where a run starts and must not be repeated when
+ * it resumes? */
 static size_t beginning(const char *const *words, const char *save, const char *step)
 {
     static const char *const flags[] = {"--finetune", "--no-load-rng", "--no-load-optim"};
@@ -87,7 +89,8 @@ const char **words_resumed(const char *const *words, size_t count, const char *s
     return out;
 }
 
-/* Is --ckpt-step about the checkpoints in 'save'? With others a run began, once. */
+/* Does --ckpt-step refer to the checkpoints in 'save'? If --load names another directory, it does
+ * not. */
 static int is_own(const char *const *words, const char *save)
 {
     const char *load = words_value(words, "--load");
@@ -97,8 +100,8 @@ static int is_own(const char *const *words, const char *save)
     return !load || file_is_same(load, save);
 }
 
-/* What the file is to say: the iteration, and which save was the last one then, which its number
- * alone does not tell. */
+/* The file's content: the iteration, and the time of the newest save, because an iteration number
+ * alone can repeat. */
 static int make_note(char *note, size_t size, const char *save, const char *step, struct error *err)
 {
     struct stat status = {0};
@@ -113,7 +116,7 @@ static int make_note(char *note, size_t size, const char *save, const char *step
     return 0;
 }
 
-/* An empty text where there is no such file. */
+/* An empty text if there is no such file. */
 static int read_note(char *note, int size, const char *save, struct error *err)
 {
     char path[PATH_MAX];
@@ -154,8 +157,8 @@ int words_step(const char *const *words, const char *save, const char **step, st
     if (*step)
         printf("megatron supervise: the run goes back to iteration %s (--ckpt-step)\n", asked);
     else
-        printf("megatron supervise: --ckpt-step %s is left out: the run has saved since it went "
-               "back there; to go back again remove %s/" STEP "\n",
+        printf("megatron supervise: ignoring --ckpt-step %s: the run has saved checkpoints since "
+               "it went back there; to go back again, remove %s/" STEP "\n",
                asked, save);
     fflush(stdout);
     return 0;

@@ -1,4 +1,4 @@
-/* megatron tokenize, megatron detokenize: text to ids and back. */
+/* megatron tokenize and megatron detokenize: text to token ids and back. */
 #include "commands.h"
 #include "file.h"
 #include "option.h"
@@ -20,24 +20,23 @@ struct settings {
 static const struct option tokenize_options[] = {
     TOKENIZER_OPTIONS(struct settings, tokenizer),
     {"Text", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"lines", OPTION_FLAG, AT(lines), NULL, "every line of the input is a text of its own", NULL, 0,
-     0},
-    {"append-eod", OPTION_FLAG, AT(append_eod), NULL, "end each text with the end-of-document id",
-     NULL, 0, 0},
-    {"pieces", OPTION_FLAG, AT(pieces), NULL, "one id on a line, with its text", NULL, 0, 0},
-    {"count", OPTION_FLAG, AT(count), NULL, "print the number of ids instead of them", NULL, 0, 0},
+    {"lines", OPTION_FLAG, AT(lines), NULL, "treat each input line as a separate text", NULL, 0, 0},
+    {"append-eod", OPTION_FLAG, AT(append_eod), NULL,
+     "append the end-of-document token to each text", NULL, 0, 0},
+    {"pieces", OPTION_FLAG, AT(pieces), NULL, "print one id per line, with its text", NULL, 0, 0},
+    {"count", OPTION_FLAG, AT(count), NULL, "print only the number of ids", NULL, 0, 0},
     {0},
 };
 
 static const struct option detokenize_options[] = {
     TOKENIZER_OPTIONS(struct settings, tokenizer),
     {"Ids", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"lines", OPTION_FLAG, AT(lines), NULL, "the ids of every line are a text of its own", NULL, 0,
-     0},
+    {"lines", OPTION_FLAG, AT(lines), NULL, "treat the ids of each line as a separate text", NULL,
+     0, 0},
     {0},
 };
 
-/* What both commands work with. */
+/* State shared by both commands. */
 struct session {
     struct settings settings;
     struct tokenizer *tokenizer;
@@ -54,7 +53,7 @@ static int64_t id_at(const struct session *session, size_t at)
                                                       : ((const uint16_t *)session->ids.ids)[at];
 }
 
-/* A token's text with line ends and the like made visible. */
+/* Print a token's text with newlines and other control characters escaped. */
 static void print_piece(const struct session *session, int64_t id)
 {
     size_t length = 0;
@@ -101,7 +100,7 @@ static int tokenize_text(struct session *session, const char *text, size_t lengt
     return 0;
 }
 
-/* Decode all numbers of a text. */
+/* Decode all ids in a text. */
 static int detokenize_text(struct session *session, const char *text, size_t length,
                            struct error *err)
 {
@@ -119,7 +118,7 @@ static int detokenize_text(struct session *session, const char *text, size_t len
             continue;
         }
         if ((size_t)(text - word) >= sizeof(number))
-            return error_set(err, "\"%.*s...\" is no id", 31, word);
+            return error_set_code(err, ERROR_USAGE, "\"%.*s...\" is not a token id", 31, word);
         memcpy(number, word, (size_t)(text - word));
         number[text - word] = '\0';
         if (count == session->number_capacity) {
@@ -127,7 +126,7 @@ static int detokenize_text(struct session *session, const char *text, size_t len
             int64_t *numbers = realloc(session->numbers, capacity * sizeof(*numbers));
 
             if (!numbers)
-                return error_set(err, "out of memory for ids");
+                return error_set(err, "out of memory");
             session->numbers = numbers;
             session->number_capacity = capacity;
         }
@@ -147,7 +146,7 @@ static int detokenize_text(struct session *session, const char *text, size_t len
 typedef int text_function(struct session *session, const char *text, size_t length,
                           struct error *err);
 
-/* Each line without its end. */
+/* Call 'run' for each line, without its newline. */
 static int for_lines(struct session *session, const struct file_bytes *input, text_function *run,
                      struct error *err)
 {
@@ -176,7 +175,7 @@ static int for_input(struct session *session, text_function *run, struct error *
     return rc;
 }
 
-/* The ids of a command line are one text. */
+/* All ids on the command line form one text. */
 static int join_words(const struct options_result *result, struct text_buffer *out,
                       struct error *err)
 {
@@ -217,12 +216,13 @@ static int run_words(struct session *session, const struct options_result *resul
 
 static int open_session(struct session *session, int decode, struct error *err)
 {
-    /* A small cache: the texts of a terminal are short. */
+    /* A small cache, because texts typed at a terminal are short. */
     session->tokenizer = tokenizer_create(&session->settings.tokenizer, err);
     if (!session->tokenizer)
         return -1;
     if (session->settings.append_eod && tokenizer_eod(session->tokenizer) < 0)
-        return error_set(err, "--append-eod: the vocabulary has no end-of-document token");
+        return error_set_code(err, ERROR_USAGE,
+                              "--append-eod: the vocabulary has no end-of-document token; drop it");
     if (!decode)
         session->encoder = encoder_create(session->tokenizer, (size_t)4 << 20, err);
     return decode || session->encoder ? 0 : -1;
@@ -237,9 +237,9 @@ static int run_either(int argc, const char *const *argv, int decode, struct erro
 
     if (rc == 0 && result.help) {
         printf(decode ? "Usage: megatron detokenize [OPTION...] [ID...]\n"
-                        "Print the text of ids, given as words or on standard input.\n"
+                        "Print the text of token ids, given as arguments or on standard input.\n"
                       : "Usage: megatron tokenize [OPTION...] [TEXT...]\n"
-                        "Print the ids of texts, given as words or on standard input.\n");
+                        "Print the token ids of texts, given as arguments or on standard input.\n");
         options_print(table, stdout);
     } else if (rc == 0) {
         rc = open_session(&session, decode, err);

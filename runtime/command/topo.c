@@ -1,4 +1,5 @@
 #include "commands.h"
+#include "log.h"
 #include "option.h"
 #include "placement.h"
 #include "topo.h"
@@ -15,37 +16,39 @@ struct topo_options {
 
 #define AT(field) offsetof(struct topo_options, field)
 static const struct option table[] = {
-    {"The node", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"Node", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"topology", OPTION_TEXT, AT(topology), "FILE",
-     "hwloc XML of a node (default: this machine); also a file of --save", NULL, 0, 0},
+     "hwloc XML file of a node, or a file written by --save (default: this machine)", NULL, 0, 0},
     {"nccl-topology", OPTION_TEXT, AT(nccl_topology), "FILE",
-     "NCCL topology XML, merged into it: the switches that a virtual machine hides", NULL, 0, 0},
-    {"What is granted", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"tasks", OPTION_INT, AT(tasks), "N", "tasks on the node (default: one per GPU, at least 1)",
-     NULL, 1, 65536},
+     "NCCL topology XML to merge: adds PCIe switches that a virtual machine hides", NULL, 0, 0},
+    {"Allocation", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"tasks", OPTION_INT, AT(tasks), "N",
+     "number of tasks on the node (default: one per GPU, at least 1)", NULL, 1, 65536},
     {"gpus", OPTION_TEXT, AT(gpus), "LIST",
-     "GPUs: numbers in PCI order like 0-3,6, PCI addresses, all or none (default: all)", NULL, 0,
-     0},
-    {"gpus-per-task", OPTION_INT, AT(gpus_per_task), "N", "so many GPUs for each task", NULL, 1,
-     4096},
+     "allocated GPUs: numbers in PCI order such as 0-3,6, PCI addresses, all or none (default: "
+     "all)",
+     NULL, 0, 0},
+    {"gpus-per-task", OPTION_INT, AT(gpus_per_task), "N", "number of GPUs per task", NULL, 1, 4096},
     {"cpus", OPTION_TEXT, AT(cpus), "LIST",
-     "CPUs like 0-11,96-107 (default: all; of this machine, those this process may use)", NULL, 0,
-     0},
-    {"The placement", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"bind", OPTION_TEXT, AT(bind), "POLICY", "auto, none, gpu, numa, core or lists of CPUs", NULL,
+     "allocated CPUs, such as 0-11,96-107 (default: all; on this machine, those of this process)",
+     NULL, 0, 0},
+    {"Placement", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"bind", OPTION_TEXT, AT(bind), "POLICY",
+     "binding policy: auto, none, gpu, numa, core or lists of CPUs", NULL, 0, 0},
+    {"nics", OPTION_TEXT, AT(nics), "POLICY", "NIC policy: auto, none, all or lists of NICs", NULL,
      0, 0},
-    {"nics", OPTION_TEXT, AT(nics), "POLICY", "auto, none, all or lists of NICs", NULL, 0, 0},
     {"Output", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"json", OPTION_FLAG, AT(json), NULL, "print JSON: an array with one object per task", NULL, 0,
      0},
-    {"svg", OPTION_TEXT, AT(svg), "FILE", "draw the node, coloured by task (- is the output)", NULL,
+    {"svg", OPTION_TEXT, AT(svg), "FILE",
+     "draw the node, coloured by task, as SVG (- writes to standard output)", NULL, 0, 0},
+    {"save", OPTION_TEXT, AT(save), "FILE", "save the node's topology as used for placement", NULL,
      0, 0},
-    {"save", OPTION_TEXT, AT(save), "FILE", "write what placement knows of the node", NULL, 0, 0},
     {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
 };
 #undef AT
 
-enum { CPU_TEXT = 65536 }; /* the longest list of CPUs has half of that */
+enum { CPU_TEXT = 65536 }; /* twice the length of the longest possible CPU list */
 
 static void print_json_gpus(const struct placement_task *task)
 {
@@ -56,7 +59,7 @@ static void print_json_gpus(const struct placement_task *task)
                pci_format(&task->gpus[i].pci, pci));
 }
 
-/* Names of devices come from a file: quote what JSON must. */
+/* Device names come from a file: escape what JSON requires. */
 static void print_json_text(const char *text)
 {
     putchar('"');
@@ -81,7 +84,9 @@ static void print_json(const struct placement *placement, char *cpus)
     for (size_t t = 0; t < placement->task_count; t++) {
         const struct placement_task *task = &placement->tasks[t];
 
-        printf("%s\n  {\"task\":%zu,\"gpus\":[", t ? "," : "", t);
+        printf("%s\n"
+               "  {\"task\":%zu,\"gpus\":[",
+               t ? "," : "", t);
         print_json_gpus(task);
         printf("],\"nics\":[");
         for (size_t i = 0; i < task->nic_count; i++) {
@@ -97,7 +102,7 @@ static void print_json(const struct placement *placement, char *cpus)
     printf("\n]\n");
 }
 
-/* One cell of the table into 'text': a column's name for row -1. */
+/* Write one cell of the table to 'text'; row -1 is the heading. */
 enum column { COLUMN_TASK, COLUMN_GPU, COLUMN_NICS, COLUMN_NUMA, COLUMN_CPUS, COLUMNS };
 
 static void format_cell(const struct placement *placement, enum column column, long row, char *text)
@@ -167,7 +172,7 @@ static void print_table(const char *title, const struct topology *topology,
                 printf("%-*s%s", last ? 0 : (int)width[column], text, last ? "\n" : "  ");
         }
     for (size_t i = 0; i < placement->warning_count; i++)
-        printf("%snote: %s\n", i ? "" : "\n", placement->warnings[i]);
+        log_warning("%s", placement->warnings[i]);
 }
 
 static int write_svg(const char *path, const char *title, const struct topology *topology,
@@ -177,12 +182,12 @@ static int write_svg(const char *path, const char *title, const struct topology 
     int rc;
 
     if (!file)
-        return error_set_errno(err, errno, "%s cannot be written", path);
+        return error_set_errno(err, errno, "cannot write %s", path);
     rc = topo_draw(title, topology, placement, file, err);
     if (file == stdout)
         return rc;
     if (fclose(file) != 0 && rc == 0)
-        rc = error_set_errno(err, errno, "%s cannot be written", path);
+        rc = error_set_errno(err, errno, "cannot write %s", path);
     return rc;
 }
 
@@ -230,8 +235,9 @@ static int place(const struct topo_options *options, const struct topology *topo
     struct cpuset cpus;
     int rc;
 
-    if (options->cpus ? cpuset_parse("--cpus", options->cpus, &cpus, err) < 0
-                      : !options->topology && cpuset_of_thread(&cpus, err) < 0)
+    if (options->cpus && cpuset_parse("--cpus", options->cpus, &cpus, err) < 0)
+        return COMMAND_USAGE;
+    if (!options->cpus && !options->topology && cpuset_of_thread(&cpus, err) < 0)
         return -1;
     if (options->cpus || !options->topology)
         request.cpus = &cpus;
@@ -239,13 +245,13 @@ static int place(const struct topo_options *options, const struct topology *topo
     if (options->gpus) {
         gpus = placement_parse_gpus("--gpus", options->gpus, topology, &request.gpu_count, err);
         if (!gpus)
-            return -1;
+            return COMMAND_USAGE;
         request.gpus = gpus;
     }
     if (request.tasks == 0)
         request.tasks = request.gpu_count > 0 ? request.gpu_count : 1;
     placement = placement_create(topology, &request, err);
-    rc = placement ? print_placement(options, topology, placement, err) : -1;
+    rc = placement ? print_placement(options, topology, placement, err) : COMMAND_USAGE;
     placement_destroy(placement);
     free(gpus);
     return rc;
@@ -264,8 +270,9 @@ static int run_topo(int argc, const char *const *argv, struct error *err)
                "them.\n");
         options_print(table, stdout);
     } else if (rc == 0 && result.word_count > 0) {
-        rc = error_set(err, "unexpected argument %s; a file is named with --topology",
-                       result.words[0]);
+        rc = error_set_code(err, ERROR_USAGE,
+                            "unexpected argument %s; use --topology to name a file",
+                            result.words[0]);
     } else if (rc == 0) {
         topology = read_node(&options, err);
         rc = topology ? 0 : -1;

@@ -1,6 +1,6 @@
-/* A node as a picture: boxes for packages and NUMA nodes with their cores, beside them the PCI
- * switches with GPUs and NICs. Colours are tasks; what has none stays white. First all boxes are
- * made and measured from the inside out, then placed and drawn from the outside in. */
+/* Draw a node as SVG: boxes for packages and NUMA nodes with their cores, and beside them the PCI
+ * switches with GPUs and NICs. Each task has a colour; unassigned devices stay white. Boxes are
+ * created and measured from the inside out, then positioned and drawn from the outside in. */
 #include "topo.h"
 
 #include <math.h>
@@ -11,9 +11,9 @@ enum box_kind { BOX_PLACE, BOX_BRIDGE, BOX_CORES, BOX_DEVICE };
 
 struct box {
     enum box_kind kind;
-    int subject; /* number of the place or device; the place that the cores belong to */
+    int subject; /* index of the place or device; for cores, the place they belong to */
     int first_child, last_child, next;
-    int x, y, width, height; /* x and y within the parent */
+    int x, y, width, height; /* x and y relative to the parent */
 };
 
 struct drawing {
@@ -22,8 +22,8 @@ struct drawing {
     FILE *file;
     struct box *boxes;
     size_t count;
-    int *home;    /* of each core: the innermost place that has it */
-    int *task_of; /* tasks of the thing being drawn */
+    int *home;    /* for each core, the innermost place that contains it */
+    int *task_of; /* tasks that use the object being drawn */
     int task_count;
 };
 
@@ -35,7 +35,7 @@ enum {
     CPU_WIDTH = 30,
     CPU_HEIGHT = 15,
     CORE_GAP = 4,
-    PAGE = 1560, /* width at which rows end, as long as a single box is no wider */
+    PAGE = 1560, /* width at which rows wrap, unless a single box is wider */
     LEGEND_WIDTH = 225,
     LEGEND_HEIGHT = 22,
 };
@@ -56,7 +56,7 @@ static void put_text(FILE *file, const char *text)
     }
 }
 
-/* One light colour per task: hues in a circle, neighbours told apart by lightness too. */
+/* One light colour per task: hues around the circle, with neighbours differing in lightness too. */
 static const char *colour(const struct drawing *drawing, int task, char buffer[8])
 {
     double count = (double)drawing->placement->task_count;
@@ -102,7 +102,7 @@ static int child_count(const struct drawing *drawing, int box)
     return count;
 }
 
-/* Innermost places are last in the array. */
+/* Innermost places come last in the array. */
 static void find_homes(struct drawing *drawing)
 {
     const struct topology *topology = drawing->topology;
@@ -140,7 +140,7 @@ static size_t devices_below(const struct topology *topology, int place)
     return count;
 }
 
-/* Is all that is below a bridge below one other bridge? Such chains are drawn as one. */
+/* Is everything below a bridge also below a single other bridge? Such chains are drawn as one. */
 static int leads_on(const struct topology *topology, int place, size_t below)
 {
     for (size_t i = (size_t)place + 1; i < topology->place_count; i++)
@@ -149,7 +149,7 @@ static int leads_on(const struct topology *topology, int place, size_t below)
     return 0;
 }
 
-/* GPUs come first: bridges that lead to one before those that lead to NICs only. */
+/* GPUs first: bridges that lead to a GPU come before those that lead to NICs only. */
 static int rank_of(const struct drawing *drawing, int place)
 {
     const struct topology *topology = drawing->topology;
@@ -237,7 +237,7 @@ static int more_gpus(const struct drawing *drawing, const struct box *box)
     return gpus > 1;
 }
 
-/* Children side by side, in rows that end at 'limit'. */
+/* Place children side by side, in rows that wrap at 'limit'. */
 static void measure_rows(struct drawing *drawing, int box, int limit, int header)
 {
     struct box *self = &drawing->boxes[box];
@@ -252,7 +252,7 @@ static void measure_rows(struct drawing *drawing, int box, int limit, int header
             y += row + GAP;
             row = 0;
         }
-        /* Cores are above everything else, a GPU above the NICs of its switch. */
+        /* Cores are above everything else, a GPU is above the NICs of its switch. */
         alone = child->kind == BOX_CORES ||
                 (self->kind == BOX_BRIDGE && is_gpu(drawing, child) && !more_gpus(drawing, self));
         child->x = x;
@@ -266,7 +266,7 @@ static void measure_rows(struct drawing *drawing, int box, int limit, int header
     self->height = y + row + GAP;
 }
 
-/* Is a box the only one of its row? */
+/* Is a box the only one in its row? */
 static int is_alone(const struct drawing *drawing, int box)
 {
     int next = drawing->boxes[box].next;
@@ -274,7 +274,7 @@ static int is_alone(const struct drawing *drawing, int box)
     return drawing->boxes[box].x == GAP && (next < 0 || drawing->boxes[next].x == GAP);
 }
 
-/* A node of one NUMA node without packages has its box at the machine. */
+/* A machine with one NUMA node and no packages: the NUMA node is the machine's box. */
 static int is_drawn(const struct drawing *drawing, const struct box *box)
 {
     return box->subject != 0 || drawing->topology->numas[0].place == 0;
@@ -290,7 +290,7 @@ static void measure(struct drawing *drawing, int box, int limit)
     } else if (self->kind == BOX_CORES) {
         measure_cores(drawing, self);
     } else if (self->kind == BOX_BRIDGE) {
-        /* Two columns, or one where a column is all there is. */
+        /* Two columns, or one if there is nothing for the second. */
         int few = child_count(drawing, box) <= 3;
 
         for (int i = self->first_child; i >= 0; i = drawing->boxes[i].next)
@@ -305,7 +305,7 @@ static void measure(struct drawing *drawing, int box, int limit)
         measure_rows(drawing, box, limit, is_drawn(drawing, self) ? HEADER : GAP);
         if (self->width < 140)
             self->width = 140;
-        /* Packages below each other are of one width. */
+        /* Packages below each other get the same width. */
         for (int i = self->first_child; i >= 0; i = drawing->boxes[i].next)
             if (drawing->boxes[i].kind == BOX_PLACE && self->subject == 0 && is_alone(drawing, i))
                 drawing->boxes[i].width = self->width - 2 * GAP;
@@ -342,7 +342,7 @@ static void collect_cpu_tasks(struct drawing *drawing, int cpu)
 /* "task 0", "tasks 0-3". */
 static void format_tasks(const struct drawing *drawing, char *text, size_t size)
 {
-    struct cpuset tasks; /* numbers are numbers */
+    struct cpuset tasks; /* a set of numbers, here of tasks */
     int length;
 
     cpuset_clear(&tasks);
@@ -355,7 +355,7 @@ static void format_tasks(const struct drawing *drawing, char *text, size_t size)
     cpuset_format(&tasks, text + length, size - (size_t)length);
 }
 
-/* A rectangle with a stripe for each task collected; white for none. */
+/* Draw a rectangle with one stripe per collected task; white if there is none. */
 static void fill(const struct drawing *drawing, int x, int y, int width, int height, int radius)
 {
     char hex[8];
@@ -540,7 +540,7 @@ int topo_draw(const char *title, const struct topology *topology, const struct p
     struct drawing drawing = {.topology = topology, .placement = placement, .file = file};
     int rc = 0;
 
-    /* A place has a box and may have one for its cores, a device has one. */
+    /* A place has one box plus possibly one for its cores; a device has one. */
     drawing.boxes =
         calloc(2 * topology->place_count + topology->device_count, sizeof(*drawing.boxes));
     drawing.home = calloc(topology->core_count, sizeof(int));
@@ -553,7 +553,7 @@ int topo_draw(const char *title, const struct topology *topology, const struct p
         measure(&drawing, 0, PAGE);
         draw_page(&drawing, title);
         if (ferror(file))
-            rc = error_set(err, "the drawing cannot be written");
+            rc = error_set(err, "cannot write the drawing");
     }
     free(drawing.boxes);
     free(drawing.home);

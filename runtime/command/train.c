@@ -1,4 +1,5 @@
 #include "commands.h"
+#include "log.h"
 #include "train.h"
 
 #include <stdio.h>
@@ -8,13 +9,14 @@
 static void print_help(int evaluate)
 {
     if (evaluate)
-        printf(
-            "Usage: megatron evaluate --load DIR [OPTION...]\n"
-            "Loss and perplexity of a checkpoint, or of --load-hf, on validation and test data;\n"
-            "the same as `megatron train --skip-train`.\n");
+        printf("Usage: megatron evaluate --load DIR [OPTION...]\n"
+               "Compute loss and perplexity of a checkpoint (--load) or of Hugging Face weights "
+               "(--load-hf) on\n"
+               "validation and test data; the same as `megatron train --skip-train`.\n");
     else
-        printf("Usage: megatron train [OPTION...]\n"
-               "Train a GPT or Llama model; one process per rank, started by srun or mpirun.\n");
+        printf(
+            "Usage: megatron train [OPTION...]\n"
+            "Train a GPT or Llama model, with one process per rank started by srun or mpirun.\n");
     options_print(arguments_table, stdout);
 }
 
@@ -30,15 +32,16 @@ static void list_presets(void)
 
 static void note_ignored(const struct options_result *result)
 {
-    if (result->ignored_count == 0)
-        return;
-    printf("note: without meaning here:");
-    for (size_t i = 0; i < result->ignored_count; i++)
-        printf(" --%s", result->ignored[i]);
-    printf("\n");
+    char text[1024];
+    size_t used = 0;
+
+    for (size_t i = 0; i < result->ignored_count && used < sizeof(text); i++)
+        used += (size_t)snprintf(text + used, sizeof(text) - used, " --%s", result->ignored[i]);
+    if (used > 0)
+        log_note("ignored options:%s", text);
 }
 
-/* The options are wrong, on all ranks; of_node: what they name is not there on this node. */
+/* Report wrong options once; of_node: the problem is on this node, so report it once per node. */
 static int refuse(int of_node, struct error *err)
 {
     world_say_once(of_node, err);
@@ -50,7 +53,7 @@ static int run(struct arguments *arguments, const struct options_result *result,
     struct world world;
     int known = world_read(&world, err) == 0, rc;
 
-    /* Help is given in any environment. */
+    /* --help works in any environment. */
     if (result->help || (arguments->model && strcmp(arguments->model, "list") == 0)) {
         if (!known || world.rank == 0)
             result->help ? print_help(arguments->skip_train) : list_presets();
@@ -59,7 +62,7 @@ static int run(struct arguments *arguments, const struct options_result *result,
     if (!known)
         return -1;
     if (result->word_count > 0) {
-        error_set(err, "unexpected word %s; options begin with two dashes", result->words[0]);
+        error_set(err, "unexpected argument %s; options begin with two dashes", result->words[0]);
         return refuse(0, err);
     }
     if (arguments_derive(arguments, result, &world, err) < 0)
@@ -112,6 +115,6 @@ const struct command command_train = {
 
 const struct command command_evaluate = {
     .name = "evaluate",
-    .summary = "loss and perplexity of a checkpoint",
+    .summary = "compute loss and perplexity of a checkpoint",
     .run = run_evaluate,
 };

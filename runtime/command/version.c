@@ -7,7 +7,8 @@
 static int run_version(int argc, const char *const *argv, struct error *err)
 {
     if (argc > 0 && strcmp(argv[0], "--help") != 0 && strcmp(argv[0], "-h") != 0)
-        return error_set(err, "unexpected word %.100s; version takes none", argv[0]);
+        return error_set_code(err, ERROR_USAGE,
+                              "unexpected argument %.100s; version takes no arguments", argv[0]);
     printf("megatron %s\n", PACKAGE_VERSION);
     printf("built with:%s\n", MEGATRON_FEATURES);
     return 0;
@@ -15,6 +16,6 @@ static int run_version(int argc, const char *const *argv, struct error *err)
 
 const struct command command_version = {
     .name = "version",
-    .summary = "print the version and what this build can do",
+    .summary = "print the version and the features of this build",
     .run = run_version,
 };

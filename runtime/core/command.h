@@ -1,4 +1,5 @@
-/* A subcommand of `megatron`: what main() needs to know to offer and to call it. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A subcommand of `megatron`, as main() lists and calls it. */
 #ifndef MEGATRON_COMMAND_H
 #define MEGATRON_COMMAND_H
 

@@ -1,8 +1,7 @@
-/* JSON, read by simdjson behind a C interface. Texts are bounded in size (4 GB) and depth (256).
- *
- * One file, all C++ of it in json.cpp. Whole documents become a tree of values here; a reader of
- * many small texts adds its own calls beside these and may demand JSON_PADDING readable bytes
- * behind a text instead of a copy. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON, parsed by simdjson behind a C interface. Texts are limited in size (4 GB) and depth (256).
+ * Whole documents become a tree of values here; corpus/jsonl.h reads many small texts without a
+ * copy. */
 #ifndef MEGATRON_JSON_H
 #define MEGATRON_JSON_H
 
@@ -13,8 +12,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-#define JSON_PADDING 64
 
 enum json_type {
     JSON_NULL,
@@ -41,8 +38,8 @@ struct json_iterator {
     int is_object;
 };
 
-/* Read 'length' bytes as one JSON text; they are copied. Returns NULL with what is wrong in 'err'.
- * Without simdjson at configure time it always fails and says so. */
+/* Read 'length' bytes as one JSON text; they are copied. Returns NULL with 'err' set. Always
+ * fails if simdjson was missing at configure time. */
 struct json *json_read(const char *text, size_t length, struct error *err);
 
 /* The same for a file of at most 'limit' bytes; errors name the file. */
@@ -61,8 +58,8 @@ int json_integer(struct json_value value, int64_t *number);
 int json_real(struct json_value value, double *number);
 int json_bool(struct json_value value, int *flag);
 
-/* The member 'name' of an object (the first, if there are several). Returns 0, or -1 where 'value'
- * is no object or has no such member. */
+/* The member 'name' of an object (the first, if there are several). Returns 0, or -1 if
+ * 'value' is not an object or has no such member. */
 int json_member(struct json_value value, const char *name, struct json_value *member);
 
 /* Number of elements or members; 0 for other types. Counts by walking. */

@@ -19,12 +19,14 @@ static void deliver(enum log_level level, const char *format, va_list args)
     char text[2048];
 
     vsnprintf(text, sizeof(text), format, args);
-    if (current_handler)
+    if (current_handler) {
         current_handler(current_context, level, text);
-    else
-        /* On a terminal a progress line may be there: replace it. */
-        fprintf(stderr, "%smegatron: %s: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "",
-                level == LOG_LEVEL_WARNING ? "warning" : "note", text);
+        return;
+    }
+    fflush(stdout); /* if both go to one file, the message must not split a line */
+    /* On a terminal a progress line may be there: replace it. */
+    fprintf(stderr, "%smegatron: %s: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "",
+            level == LOG_LEVEL_WARNING ? "warning" : "note", text);
 }
 
 void log_note(const char *format, ...)

@@ -77,6 +77,7 @@ void *module_symbol(const char *file, const char *symbol, const char *what, stru
     }
     address = dlsym(handle, symbol);
     if (!address)
-        error_set(err, "%s: %s has no %s; it belongs to another version", what, path, symbol);
+        error_set(err, "%s: %s has no %s; it belongs to another version of megatron", what, path,
+                  symbol);
     return address;
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "option.h"
 #include "nearest.h"
 #include "parse.h"
@@ -10,7 +11,8 @@ struct cursor {
     const char *const *argv;
 };
 
-static int same_name(const char *name, const char *word, size_t length)
+/* Do the first 'length' characters match? '_' and '-' are the same. */
+static int same_letters(const char *name, const char *word, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
         char a = name[i] == '_' ? '-' : name[i], b = word[i] == '_' ? '-' : word[i];
@@ -18,15 +20,20 @@ static int same_name(const char *name, const char *word, size_t length)
         if (a != b || a == '\0')
             return 0;
     }
-    return name[length] == '\0';
+    return 1;
 }
 
-/* "wandb-*" stands for all names that begin so. */
+static int same_name(const char *name, const char *word, size_t length)
+{
+    return same_letters(name, word, length) && name[length] == '\0';
+}
+
+/* "wandb-*" matches all names that begin with "wandb-". */
 static int has_prefix(const char *name, const char *word, size_t length)
 {
     size_t size = strlen(name) - 1;
 
-    return name[size] == '*' && length > size && strncmp(name, word, size) == 0;
+    return name[size] == '*' && length > size && same_letters(name, word, size);
 }
 
 static const struct option *find_option(const struct option *table, const char *word, size_t length)
@@ -146,7 +153,7 @@ static int read_value(const struct option *row, void *target, const char *text, 
     case OPTION_TEXTS:
         return add_text((struct option_list *)slot, text, err);
     default:
-        /* A variable that is not set: "" would be the root directory with a name behind it. */
+        /* A variable that is not set: "" would be the root directory with a name after it. */
         if (!text[0] && row->argument && is_path(row->argument))
             return error_set(err, "--%s is empty; give a path, or leave it out", row->name);
         *(const char **)slot = text;
@@ -182,7 +189,7 @@ static int take_option(const struct option *row, void *target, const char *inlin
         free(words.items);
         return 0;
     case OPTION_RENAMED:
-        return error_set(err, "--%s has another name now: use --%s", row->name, row->help);
+        return error_set(err, "--%s was renamed; use --%s", row->name, row->help);
     default:
         break;
     }
@@ -203,20 +210,12 @@ static size_t count_rows(const struct option *table)
     return rows;
 }
 
-int options_parse(const struct option *table, void *target, int argc, const char *const *argv,
-                  struct options_result *result, struct error *err)
+static int parse_words(const struct option *table, void *target, int argc, const char *const *argv,
+                       struct options_result *result, struct error *err)
 {
     struct cursor cursor = {argc, 0, argv};
     int only_words = 0;
 
-    memset(result, 0, sizeof(*result));
-    result->table = table;
-    result->rows = count_rows(table);
-    result->given = calloc(result->rows + 1, 1);
-    result->words = calloc((size_t)argc + 1, sizeof(*result->words));
-    result->ignored = calloc((size_t)argc + 1, sizeof(*result->ignored));
-    if (!result->given || !result->words || !result->ignored)
-        return error_set(err, "out of memory");
     while (cursor.at < argc) {
         const char *word = argv[cursor.at++];
         const char *equals;
@@ -247,6 +246,24 @@ int options_parse(const struct option *table, void *target, int argc, const char
         result->given[row - table] = 1;
     }
     return 0;
+}
+
+int options_parse(const struct option *table, void *target, int argc, const char *const *argv,
+                  struct options_result *result, struct error *err)
+{
+    memset(result, 0, sizeof(*result));
+    result->table = table;
+    result->rows = count_rows(table);
+    result->given = calloc(result->rows + 1, 1);
+    result->words = calloc((size_t)argc + 1, sizeof(*result->words));
+    result->ignored = calloc((size_t)argc + 1, sizeof(*result->ignored));
+    if (!result->given || !result->words || !result->ignored)
+        return error_set(err, "out of memory");
+    if (parse_words(table, target, argc, argv, result, err) == 0)
+        return 0;
+    if (err)
+        err->code = ERROR_USAGE;
+    return -1;
 }
 
 int options_given(const struct options_result *result, const char *name)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Command lines by table: one row per option, a parser, and the --help text from the same rows. */
 #ifndef MEGATRON_OPTION_H
 #define MEGATRON_OPTION_H
@@ -8,7 +9,7 @@
 #include "error.h"
 
 enum option_type {
-    OPTION_HEADING, /* no option: 'name' is a heading in the help text */
+    OPTION_HEADING, /* not an option: 'name' is a heading in the help text */
     OPTION_FLAG,    /* int, set to 1 */
     OPTION_UNFLAG,  /* int, set to 0: for --no-... */
     OPTION_INT,     /* int64_t in [min, max] (any value if both are 0) */
@@ -18,8 +19,8 @@ enum option_type {
     OPTION_CHOICE,  /* int: number of the word within 'choices' ("a|b|c") */
     OPTION_LIST,    /* struct option_list: all words up to the next option */
     OPTION_TEXTS,   /* struct option_list: one word each time the option is given */
-    OPTION_IGNORED, /* accepted with its words, without meaning here; noted. A name that ends in *
-                       stands for all that begin so */
+    OPTION_IGNORED, /* accepted with its values and ignored, with a note. A name that ends in *
+                       matches all that begin this way */
     OPTION_RENAMED, /* refused: 'help' is the name to use instead */
 };
 
@@ -55,7 +56,7 @@ struct options_result {
  * whose name is NULL, into the struct at 'target'. Takes `--name value`, `--name=value`, and `--`
  * before words that begin with a dash; '_' and '-' in names are the same. Where an option is given
  * twice the last one wins (but see OPTION_TEXTS). Unknown names are answered with the nearest known
- * ones. Returns 0 or -1; 'result' must be cleared by the caller in both cases. */
+ * ones. Returns 0, or -1 with code ERROR_USAGE; 'result' must be cleared by the caller in both cases. */
 int options_parse(const struct option *table, void *target, int argc, const char *const *argv,
                   struct options_result *result, struct error *err);
 

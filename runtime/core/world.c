@@ -111,8 +111,8 @@ int world_read(struct world *world, struct error *err)
         return -1;
     if (version != CONTRACT_VERSION)
         return error_set(err,
-                         "the plugin speaks version %d of the contract, this program version %d; "
-                         "install the same release of both",
+                         "the plugin uses version %d of the environment contract and this program "
+                         "version %d; install the same release of both",
                          (int)version, CONTRACT_VERSION);
     if (source && read_ranks(source, world, err) < 0)
         return -1;
@@ -143,9 +143,9 @@ int world_die_with_parent(struct error *err)
     pid_t parent = getppid();
 
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
-        return error_set_errno(err, errno, "cannot ask for the parent's death signal");
+        return error_set_errno(err, errno, "cannot set the parent-death signal");
     /* The parent may have died before the call. In a pid namespace of one's own it reads as 0. */
     if (getppid() != parent)
-        return error_set(err, "the process that started this rank is gone");
+        return error_set(err, "the process that started this rank has ended");
     return 0;
 }

@@ -1,4 +1,5 @@
-/* bzip2: a stream of blocks of at most 900 kB, each of which stands for itself but begins at any
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bzip2: a stream of blocks of at most 900 kB, each of which is independent but begins at any
  * bit. A block is found by its 48-bit magic number and given to libbz2 as a stream of one block: a
  * stream header, the block's bits, the end mark and the block's own checksum as the stream's. So
  * any bzip2 file can be cut, made with one thread or many, and no file needs an index. */
@@ -90,7 +91,7 @@ static void put_bits(unsigned char *to, size_t at, uint64_t value, int count)
     }
 }
 
-/* Shift the block to a byte boundary and put the end mark behind its last bit. */
+/* Shift the block to a byte boundary and put the end mark after its last bit. */
 static size_t make_stream(struct bzip2 *bzip2, int64_t end_bit)
 {
     unsigned char *to = bzip2->bits + HEADER_SIZE;

@@ -1,4 +1,5 @@
-/* Inside of corpus/: what the files of the single codecs share. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For files of corpus/ only: shared by the codecs. */
 #ifndef MEGATRON_CORPUS_CODEC_H
 #define MEGATRON_CORPUS_CODEC_H
 

@@ -6,13 +6,13 @@ const char *document_fault_text(enum document_fault fault)
         [FAULT_NONE] = "fine",
         [FAULT_JSON] = "not valid JSON",
         [FAULT_UTF8] = "not valid UTF-8",
-        [FAULT_SURROGATE] = "half of a surrogate pair in a text",
+        [FAULT_SURROGATE] = "unpaired surrogate in a string",
         [FAULT_DEPTH] = "nested too deeply",
         [FAULT_OBJECT] = "not a JSON object",
         [FAULT_KEY] = "a key is missing",
-        [FAULT_TYPE] = "neither a string nor a list of strings under a key",
-        [FAULT_LENGTH] = "longer than --max-line-bytes",
-        [FAULT_IDS] = "not ids below the vocabulary's size with single spaces between them",
+        [FAULT_TYPE] = "value of a key is neither a string nor a list of strings",
+        [FAULT_LENGTH] = "line too long (see --max-line-bytes)",
+        [FAULT_IDS] = "not token ids below the vocabulary size, separated by single spaces",
     };
 
     return texts[fault];

@@ -150,8 +150,9 @@ static int add_directory(struct search *search, const char *path, int depth, str
     int count, rc = 0;
 
     if (depth > DEEPEST)
-        return error_set(err, "%s: directories nested deeper than %d; is a link leading back?",
-                         path, DEEPEST);
+        return error_set(
+            err, "%s: directories nested deeper than %d; is there a loop of symbolic links?", path,
+            DEEPEST);
     count = scandir(path, &names, visible, by_bytes);
     if (count < 0)
         return error_set_errno(err, errno, "cannot list directory %s", path);
@@ -178,7 +179,7 @@ static int add_path(struct search *search, const char *path, int depth, struct e
     if (stat(path, &status) < 0) {
         int number = errno;
 
-        /* A link that leads nowhere is no file of a directory. */
+        /* A link that leads nowhere is not a file of a directory. */
         if (depth > 0 && lstat(path, &status) == 0 && S_ISLNK(status.st_mode))
             return 0;
         return error_set_errno(err, number, "cannot read %s", path);
@@ -186,8 +187,8 @@ static int add_path(struct search *search, const char *path, int depth, struct e
     if (is_output(search, &status)) {
         if (depth > 0)
             return 0;
-        return error_set(err, "--input %s is what this run writes; choose another --output-prefix",
-                         path);
+        return error_set(
+            err, "--input %s is an output file of this run; choose another --output-prefix", path);
     }
     if (S_ISDIR(status.st_mode))
         return add_directory(search, path, depth, err);
@@ -213,7 +214,7 @@ static int add_word(struct search *search, const char *word, struct error *err)
     if (stat(word, &status) == 0 || !strpbrk(word, "*?[")) {
         rc = add_path(search, word, 0, err);
         if (rc == 0 && files->count == before)
-            return error_set(err, "directory %s holds no files", word);
+            return error_set(err, "directory %s contains no files", word);
         return rc;
     }
     rc = glob(word, 0, NULL, &found);

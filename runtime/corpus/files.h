@@ -1,4 +1,5 @@
-/* The input files of a corpus: what the user named, in the order in which it is read. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The input files of a corpus, in the order in which they are read. */
 #ifndef MEGATRON_CORPUS_FILES_H
 #define MEGATRON_CORPUS_FILES_H
 
@@ -19,13 +20,13 @@ struct corpus_files {
     size_t count;
 };
 
-/* Find what the 'count' 'words' name: files, globs, directories (every file below them whose name
- * does not begin with a dot, what is no file passed over), "-" for standard input. The order is the
- * words' own; what a glob or a directory stands for is sorted by bytes. Reads the first bytes of
- * each file to know its codec. A word that names nothing, a file that cannot be opened and one
- * whose codec is not in this build are errors. What a run with 'output_prefix' (may be NULL) writes
- * is no input of it: PREFIX.work and PREFIX_*_document.bin and .idx are passed over in directories
- * and globs, and an error where they are named. Caller must clear in both cases. */
+/* Find what the 'count' 'words' name: files, globs, directories (every regular file below them
+ * whose name does not begin with a dot), "-" for standard input. The order is that of the words;
+ * the files of a glob or a directory are sorted by bytes. Reads the first bytes of each file to
+ * detect its codec. A word that matches nothing, a file that cannot be opened and a codec that this
+ * build lacks are errors. Output files of a run with 'output_prefix' (may be NULL) are not input:
+ * PREFIX.work and PREFIX_*_document.bin and .idx are skipped in directories and globs, and an error
+ * if they are named. Caller must clear in both cases. */
 int corpus_files_find(struct corpus_files *files, const char *const *words, size_t count,
                       const char *output_prefix, struct error *err);
 void corpus_files_clear(struct corpus_files *files);

@@ -83,7 +83,7 @@ static int next_member(struct source *source, struct error *err)
         }
         if (have < 2 || bytes[0] != 0x1f || bytes[1] != 0x8b)
             return source_corrupt(source, "something else follows the gzip data", err);
-        /* Members that find_member passes over, cut short or of another program, are read here. */
+        /* Members that find_member skips, cut short or of another program, are read here. */
         if (source->boundary < 0 && source->end < source->size && input->position >= source->end &&
             bgzf_chain(input->fd, input->position, source->size))
             source->boundary = source->delivered;

@@ -34,7 +34,7 @@ struct wanted {
 struct text_room {
     std::unique_ptr<char[]> data;
     size_t size;
-    char *at; /* behind the last text */
+    char *at; /* after the last text */
 };
 
 struct jsonl {
@@ -127,7 +127,7 @@ static bool is_number(std::string_view text)
     return at == text.size();
 }
 
-/* A token that is neither string, list nor object, with the white space behind it. */
+/* A token that is neither string, list nor object, with the white space after it. */
 static bool scalar_is_valid(std::string_view token)
 {
     while (!token.empty() && strchr(" \t\r\n", token.back()) && token.back() != '\0')
@@ -136,7 +136,7 @@ static bool scalar_is_valid(std::string_view token)
            token == "Infinity" || token == "-Infinity" || is_number(token);
 }
 
-/* Does a line that is no object at least begin like another JSON value? */
+/* Does a line that is not an object at least begin like another JSON value? */
 static bool is_other_value(std::string_view line)
 {
     size_t first = line.find_first_not_of(" \t\r\n");
@@ -236,7 +236,7 @@ static document_fault walk_value(jsonl &state, value &from, const std::vector<pa
         return FAULT_DEPTH;
     switch (token[0]) {
     case '"':
-        /* A string that is not taken would be passed over together with a colon behind it. */
+        /* A string that is not taken would be skipped together with a colon after it. */
         if (from.get_raw_json_string().error())
             return FAULT_JSON;
         return escapes_are_valid(token) ? FAULT_NONE : FAULT_JSON;
@@ -338,7 +338,7 @@ static document_fault walk_object(jsonl &state, object &from, const std::vector<
     return FAULT_NONE;
 }
 
-/* Every text has room behind it for what is copied too much. */
+/* Every text has room after it for what is copied too much. */
 static bool make_room(text_room &room, size_t size)
 {
     size_t wanted = size + UNESCAPE_PADDING + simdjson::SIMDJSON_PADDING;

@@ -1,7 +1,8 @@
-/* One line of JSON -> the texts under the wanted keys.
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Extracts the texts of the wanted keys from one line of JSON.
  *
- * Reads what Python's json module reads: NaN, Infinity and numbers of any length are fine, of equal
- * keys the last one counts. The whole line is checked, not only the way to the keys. */
+ * Reads what Python's json module reads: NaN, Infinity and numbers of any length are accepted, and
+ * the last of equal keys counts. The whole line is validated, not only up to the keys. */
 #ifndef MEGATRON_CORPUS_JSONL_H
 #define MEGATRON_CORPUS_JSONL_H
 
@@ -13,18 +14,18 @@ extern "C" {
 
 #include "error.h"
 
-/* What can be wrong with a line. The order is that of the reasons in the closing summary. */
+/* What can be wrong with a line, in the order of the final summary. */
 enum document_fault {
     FAULT_NONE,
     FAULT_JSON,      /* not JSON, or more than one value */
     FAULT_UTF8,      /* not UTF-8 */
-    FAULT_SURROGATE, /* half of a surrogate pair in a text */
+    FAULT_SURROGATE, /* an unpaired surrogate in a string */
     FAULT_DEPTH,     /* nested deeper than JSONL_DEPTH */
-    FAULT_OBJECT,    /* JSON, but no object */
+    FAULT_OBJECT,    /* JSON, but not an object */
     FAULT_KEY,       /* a wanted key is missing */
-    FAULT_TYPE,      /* under a wanted key there is neither a string nor a list of strings */
+    FAULT_TYPE,      /* the value of a wanted key is neither a string nor a list of strings */
     FAULT_LENGTH,    /* longer than allowed (not found here) */
-    FAULT_IDS,       /* no text for a tokenizer that takes ids (not found here) */
+    FAULT_IDS,       /* not token ids, for a NullTokenizer (not found here) */
     FAULT_COUNT
 };
 
@@ -40,12 +41,12 @@ struct jsonl_text {
 
 struct jsonl;
 
-/* Look for 'count' keys. A key `a.b` is the member of that name, or else member b of member a. One
- * parser serves one thread. Returns NULL where memory or the JSON library is missing. */
+/* Look for 'count' keys. A key `a.b` is the member of that name, or else member b of member a. Use
+ * one parser per thread. Returns NULL if out of memory or without the JSON library. */
 struct jsonl *jsonl_create(const char *const *keys, size_t count, struct error *err);
 void jsonl_destroy(struct jsonl *jsonl);
 
-/* Parse the line at 'data'; JSONL_PADDING bytes behind it must be readable. The texts stay valid
+/* Parse the line at 'data'; JSONL_PADDING bytes after it must be readable. The texts stay valid
  * until the next call. */
 enum document_fault jsonl_parse(struct jsonl *jsonl, const char *data, size_t size);
 
@@ -53,10 +54,10 @@ enum document_fault jsonl_parse(struct jsonl *jsonl, const char *data, size_t si
  * none) for a list. */
 const struct jsonl_text *jsonl_texts(const struct jsonl *jsonl, size_t key, size_t *count);
 
-/* Give back the memory that a line of more than 1 MiB took. The texts are gone then. */
+/* Free the memory that a line of more than 1 MiB needed. Invalidates the texts. */
 void jsonl_trim(struct jsonl *jsonl);
 
-/* Which key was missing or no text, after FAULT_KEY or FAULT_TYPE. */
+/* The key that a FAULT_KEY or FAULT_TYPE concerns. */
 size_t jsonl_fault_key(const struct jsonl *jsonl);
 
 /* The names of the members of the line parsed last, for a message: "id, meta, text". */

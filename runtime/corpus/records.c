@@ -149,7 +149,7 @@ static int is_title(const char *line, size_t size)
            line[size - 1] == '=' && line[size - 2] == ' ' && line[size - 3] != '=';
 }
 
-/* How many bytes of 'data' are whole records, with more to come behind them. */
+/* How many bytes of 'data' are whole records, with more to come after them. */
 static size_t whole_records(enum record_mode mode, const char *data, size_t size)
 {
     const char *newline = size > 0 ? memrchr(data, '\n', size) : NULL;

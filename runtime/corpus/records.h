@@ -1,9 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Records (lines, or texts cut at blank lines or titles) of a list of file ranges, block by block.
  *
- * The range [begin, end) of a file owns the lines that begin behind its first byte, up to and
+ * The range [begin, end) of a file owns the lines that begin after its first byte, up to and
  * including the one that begins exactly at the end; the first range of a file also owns the line at
- * its first byte. So each line has one owner, whatever the ranges, and no range must know what the
- * byte before it is, which in a compressed file would mean decompressing the unit before. */
+ * its first byte. This way each line has one owner, whatever the ranges, and no range needs the
+ * byte before it, for which the previous unit of a compressed file would have to be decompressed.
+ */
 #ifndef MEGATRON_CORPUS_RECORDS_H
 #define MEGATRON_CORPUS_RECORDS_H
 
@@ -13,15 +15,14 @@
 #include "files.h"
 
 enum record_mode {
-    RECORD_JSON,  /* a line holds a JSON object */
+    RECORD_JSON,  /* a line is a JSON object */
     RECORD_LINE,  /* a line is a document */
     RECORD_BLANK, /* documents are separated by blank lines */
     RECORD_TITLE, /* a document begins with a line ` = Title = `, as in wikitext-103 */
     RECORD_FILE,  /* a file is a document */
 };
 
-/* May a file be read from its middle in this mode? Where records are recognised by more than the
- * line they are in, files stay whole. */
+/* Can a file be split in this mode? Not if recognizing a record takes more than its own line. */
 int record_mode_cuts(enum record_mode mode);
 
 struct segment {
@@ -29,7 +30,7 @@ struct segment {
     int64_t begin, end;
 };
 
-/* Bytes behind a block's data that may be read (not used) by what parses it. */
+/* Readable bytes after a block's data, for vectorized parsers. */
 enum { BLOCK_PADDING = 64 };
 
 struct record_block {
@@ -38,7 +39,7 @@ struct record_block {
     size_t segment;     /* number of the segment they belong to */
     int64_t first_line; /* number of the first line in its segment, from 0 */
     int64_t lines;      /* lines in the block */
-    int too_long;       /* the block stands for one record that is longer than allowed; no data */
+    int too_long;       /* the block represents one record that is too long; no data */
 };
 
 struct record_reader;
@@ -55,17 +56,17 @@ void record_reader_destroy(struct record_reader *reader);
  * Returns 1, 0 at the end, -1 on error. */
 int record_reader_next(struct record_reader *reader, struct record_block *block, struct error *err);
 
-/* Lines that segment number 'segment' owns; right once the reader has passed it. */
+/* The lines that segment number 'segment' owns; valid once the reader has passed it. */
 int64_t record_reader_lines(const struct record_reader *reader, size_t segment);
 
-/* Bytes of the segments passed so far, as they lie on disk; and memory held. */
+/* Bytes on disk of the segments read so far; and memory in use. */
 int64_t record_reader_passed(const struct record_reader *reader);
 size_t record_reader_memory(const struct record_reader *reader);
 
 void record_block_clear(struct record_block *block);
 
-/* Step through the records of 'block': '*at' begins with 0. Returns 1 with the record (line ends
- * cut off) and its line within the block, 0 behind the last one. Blank lines are passed over. */
+/* Step through the records of 'block': '*at' begins with 0. Returns 1 with the record (without line
+ * end) and its line within the block, or 0 after the last one. Blank lines are skipped. */
 struct record {
     const char *data;
     size_t size;

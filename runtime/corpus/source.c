@@ -202,7 +202,7 @@ static ssize_t plain_read(struct source *source, void *buffer, size_t size, stru
         if (count < 0)
             return error_set_errno(err, errno, "cannot read %s", source->path);
         if (count == 0 && source->size >= 0 && input->position < source->size)
-            return error_set(err, "%s became shorter while it was read", source->path);
+            return error_set(err, "%s was truncated while it was read", source->path);
         input->position += count;
         return count;
     }

@@ -1,11 +1,11 @@
-/* Bytes of an input file, decompressed, from any place where its format allows a start.
- *
- * A file is cut by byte ranges of what lies on disk. A format has units that can be decompressed on
- * their own: bytes of a plain file, blocks of xz and bzip2, frames of zstd, members of BGZF. The
- * range [begin, end) stands for the units that begin in it, so that neighbours agree on the cut
- * without talking to each other and without an index of the file. A unit that a search from the cut
- * would pass over, because it is damaged, belongs to the range before. A source goes on beyond its
- * range, for the line that straddles the cut, and says where its own part ended. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The decompressed bytes of an input file, from any position where its format allows a start.
+ * A file is split by byte ranges on disk. A format has units that can be decompressed
+ * independently: bytes of a plain file, blocks of xz and bzip2, frames of zstd, members of BGZF.
+ * The range [begin, end) contains the units that begin in it, so neighbouring ranges agree on the
+ * boundary without communication and without an index of the file. A damaged unit that a search
+ * from the boundary would skip belongs to the previous range. A source continues beyond its range,
+ * for the line that crosses the boundary, and reports where its own range ended. */
 #ifndef MEGATRON_CORPUS_SOURCE_H
 #define MEGATRON_CORPUS_SOURCE_H
 
@@ -20,7 +20,7 @@ enum codec {
     CODEC_XZ,
     CODEC_ZSTD,
     CODEC_BZIP2,
-    CODEC_UNKNOWN, /* found out by the first bytes when the source is opened */
+    CODEC_UNKNOWN, /* detected from the first bytes when the source is opened */
 };
 
 /* "plain", "gzip", "xz", ... */
@@ -32,15 +32,15 @@ int codec_built(enum codec codec);
 /* The codec that 'size' first bytes of a file show. */
 enum codec codec_of_bytes(const void *bytes, size_t size);
 
-/* Fails where 'bytes', the first of the file at 'path' when decompressed, are those of a tar
- * archive: its headers would pass for text, and what follows each on its line would be lost. */
+/* Fail if 'bytes', the first decompressed bytes of 'path', are those of a tar archive: its headers
+ * would be taken for text, and what follows each of them would be lost. */
 int source_check_tar(const char *path, const void *bytes, size_t size, struct error *err);
 
-/* Look at the first bytes of the file at 'path'. Fails where it cannot be read, where it is a tar
- * archive, or where its codec is not in this build; the error names the package to build with. */
+/* Detect the codec of the file at 'path' from its first bytes. Fails if it cannot be read, is a tar
+ * archive or has a codec that this build lacks; the error names the package to install. */
 int source_probe(const char *path, enum codec *codec, struct error *err);
 
-/* Can the file be started in its middle? Looks at its structure, never at all of it. */
+/* Can the file be split? Reads its structure, never all of it. */
 int source_can_cut(const char *path, enum codec codec, int64_t size);
 
 struct source;
@@ -54,8 +54,8 @@ struct source *source_open(const char *path, enum codec codec, int64_t size, int
                            int64_t end, struct error *err);
 void source_close(struct source *source);
 
-/* Read up to 'size' bytes. Returns how many; 0 at the end of the file, or at once where no unit
- * begins in the range; -1 on error: the file is truncated, corrupt or unreadable. */
+/* Read up to 'size' bytes. Returns how many; 0 at the end of the file, or if no unit begins in the
+ * range; -1 on error: the file is truncated, corrupt or unreadable. */
 ssize_t source_read(struct source *source, void *buffer, size_t size, struct error *err);
 
 /* Where in the bytes delivered since the open the first unit beyond the range begins; -1 as long as
@@ -65,7 +65,7 @@ int64_t source_boundary(const struct source *source);
 /* How far into the file on disk it has read. */
 int64_t source_position(const struct source *source);
 
-/* Bytes of memory that the decompressor holds, about. */
+/* Approximate memory use of the decompressor, in bytes. */
 size_t source_memory(const struct source *source);
 
 #endif

@@ -1,8 +1,9 @@
-/* The inside of a JSON string -> its text, as far as that is a matter of copying.
- *
- * The JSON library does the same one escape at a time, and starts anew behind each; line ends alone
- * make that a tenth of all work on a document. Here the backslashes of 64 bytes are found at once.
- * Whatever is more than one byte for another (\uXXXX) or no escape at all is left to the library.
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies the inside of a JSON string and replaces simple escapes.
+ * The JSON library handles one escape at a time; line ends alone make that a tenth of the work on a
+ * document. Here the backslashes of 64 bytes are found at once. Anything but an escape of one
+ * letter
+ * (\uXXXX, or an invalid one) is left to the library.
  */
 #ifndef MEGATRON_CORPUS_UNESCAPE_H
 #define MEGATRON_CORPUS_UNESCAPE_H
@@ -13,7 +14,7 @@
 extern "C" {
 #endif
 
-/* Bytes that may be read behind 'from' + 'size' and written behind what is returned. */
+/* Bytes that may be read after 'from' + 'size' and written after the result. */
 enum { UNESCAPE_PADDING = 64 };
 
 /* Copy 'size' bytes from 'from' to 'to' with escapes of one letter replaced, up to the first other

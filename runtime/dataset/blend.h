@@ -1,5 +1,6 @@
-/* How corpora are divided into training, validation and test data and mixed: the arithmetic of
- * Megatron-core, to the last bit, because rounding decides which sample comes next. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How corpora are split into training, validation and test data and blended: Megatron-core's
+ * arithmetic, to the last bit, because rounding decides which sample comes next. */
 #ifndef MEGATRON_BLEND_H
 #define MEGATRON_BLEND_H
 
@@ -9,7 +10,7 @@
 
 enum { SPLITS = 3 };
 
-/* The part of a corpus that a split takes, from 0 to 1. 'present' is 0 where it is empty. */
+/* The fraction of a corpus that a split gets, from 0 to 1. 'present' is 0 if it is empty. */
 struct split_range {
     double begin, end;
     int present;
@@ -18,7 +19,7 @@ struct split_range {
 /* Read a --split text such as "949,50,1" into the ranges of training, validation and test data. */
 int split_parse(const char *text, struct split_range ranges[SPLITS], struct error *err);
 
-/* The sequences [first, first + count) of 'sequences' that lie in 'range', rounded half to even. */
+/* The sequences [first, first + count) of 'sequences' that are in 'range', rounded half to even. */
 void split_bounds(const struct split_range *range, int64_t sequences, int64_t *first,
                   int64_t *count);
 
@@ -31,7 +32,7 @@ void blend_normalise(double *weights, size_t count);
 /* The words of --data-path: PREFIX..., or WEIGHT PREFIX WEIGHT PREFIX... */
 struct blend {
     const char **prefixes; /* the words themselves, not copied */
-    double *weights;       /* NULL where none were given */
+    double *weights;       /* NULL if none were given */
     size_t count;
 };
 
@@ -40,21 +41,22 @@ int blend_parse(const char *what, const char *const *words, size_t count, struct
                 struct error *err);
 void blend_clear(struct blend *blend);
 
-/* Samples to take of a part with normalised 'weight' of a blend of 'samples', and to build of it.
- */
+/* The samples that a corpus of normalised 'weight' contributes to a blend of 'samples', and the
+ * number to build for it. */
 int64_t blend_target(int64_t samples, double weight);
 int64_t blend_with_surplus(int64_t samples, double weight);
 
-/* Takes the blended order in pieces of up to BLEND_PIECE samples: 'corpus' is the part each comes
- * from, 'sample' its number there. Returns 0, or -1 to stop. */
+/* Receives the blended order in runs of up to BLEND_PIECE samples: 'corpus' is the corpus of each,
+ * 'sample' its number there. Returns 0, or -1 to stop. */
 enum { BLEND_PIECE = 65536 };
 typedef int blend_sink(void *arg, int64_t first, int64_t count, const int16_t *corpus,
                        const int64_t *sample, struct error *err);
 
-/* The order of 'samples' samples of 'count' corpora (at most 32766) with normalised 'weights': each
- * is taken where w * max(k, 1) - taken is largest, the first of equals. The product is rounded
- * before the difference, as Megatron's x86-64 build does it; its aarch64 build fuses the two and
- * orders some blends differently. 'taken' receives the samples per corpus. */
+/* The order of 'samples' samples of 'count' corpora (at most 32766) with normalised 'weights': the
+ * next one is taken from the corpus for which w * max(k, 1) - taken is largest, the first of
+ * equals. The product is rounded before the difference, as Megatron's x86-64 build does it; its
+ * aarch64 build fuses the two and orders some blends differently. 'taken' receives the samples per
+ * corpus. */
 int blend_order(const double *weights, size_t count, int64_t samples, int64_t *taken,
                 blend_sink *sink, void *arg, struct error *err);
 

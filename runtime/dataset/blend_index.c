@@ -1,6 +1,7 @@
 #include "config.h"
 #include "blend.h"
 #include "dataset_private.h"
+#include "checksum.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -36,7 +37,7 @@ static int check_taken(struct blend_work *work, struct error *err)
         if (work->taken[i] > work->sizes[i])
             return error_set(err,
                              "the %s blend takes %" PRId64 " samples of %s, which has %" PRId64
-                             "; the weights round too far off for so few samples",
+                             "; the weights cannot be rounded to so few samples",
                              dataset_split_name(dataset->split), work->taken[i],
                              indexed_prefix(dataset->parts[i].corpus), work->sizes[i]);
     return 0;
@@ -73,17 +74,13 @@ static char *describe(const struct blend_work *work)
     size_t size = 0, count = work->dataset->part_count;
     char *text = NULL;
     FILE *stream = open_memstream(&text, &size);
-    uint64_t hash = 14695981039346656037u;
-    const unsigned char *bytes =
-        work->weights ? (const unsigned char *)work->weights : (const unsigned char *)work->sizes;
+    const void *numbers = work->weights ? (const void *)work->weights : (const void *)work->sizes;
 
     if (!stream)
         return NULL;
-    fprintf(stream, "blend order 1\n%s\nsamples %" PRId64 "\nparts %zu\n",
+    fprintf(stream, "blend order 2\n%s\nsamples %" PRId64 "\nparts %zu\n",
             work->weights ? "weights" : "exhaustive", work->samples, count);
-    for (size_t i = 0; i < count * 8; i++)
-        hash = (hash ^ bytes[i]) * 1099511628211u;
-    fprintf(stream, "hash of all %016" PRIx64 "\n", hash);
+    fprintf(stream, "hash of all %016" PRIx64 "\n", checksum_of(numbers, count * 8));
     for (size_t i = 0; i < count && i < 256; i++) {
         if (work->weights)
             fprintf(stream, "%a\n", work->weights[i]);
@@ -108,8 +105,8 @@ static int decide(struct blend_work *work, const double *weights, int64_t wanted
         total += work->sizes[i];
         if (work->sizes[i] == 0)
             return error_set(err,
-                             "%s: its %s data is shorter than one sample; leave it out of the "
-                             "blend, or change --split",
+                             "%s: its %s data is shorter than one sample; drop it from the blend, "
+                             "or change --split",
                              indexed_prefix(work->dataset->parts[i].corpus),
                              dataset_split_name(work->dataset->split));
     }

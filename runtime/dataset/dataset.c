@@ -41,7 +41,7 @@ struct builder {
     size_t task_count;
     int threads; /* for each task */
     double deadline;
-    char own_cache[PATH_MAX]; /* in the temporary directory; "" where there is none */
+    char own_cache[PATH_MAX]; /* in the temporary directory; "" if there is none */
 };
 
 /* A directory in /tmp that belongs to this user and nobody else can write to. */
@@ -100,7 +100,7 @@ static int build_part(void *arg, int64_t i, struct error *err)
         task->dataset->split != DATASET_TRAIN)
         return 0;
     if (sequences == 0)
-        return error_set(err, "%s: there is nothing in it; tokenize it again, or leave it out",
+        return error_set(err, "%s: it contains no tokens; tokenize it again, or drop it",
                          task->prefix);
     if (request.count == 0)
         return error_set(err, "%s: none of its %" PRId64 " sequences is %s data; change --split%s",
@@ -239,8 +239,8 @@ static int allow_files(size_t tasks, struct error *err)
         return 0;
     if (wanted >= limit.rlim_max)
         return error_set(err,
-                         "%zu parts of the data need %zu open files, and %zu are allowed; raise "
-                         "the hard limit (ulimit -Hn), or join the files",
+                         "%zu parts of the data need %zu open files, but the limit is %zu; raise "
+                         "the hard limit (ulimit -Hn), or merge the files",
                          tasks, (size_t)wanted, (size_t)limit.rlim_max);
     wanted += limit.rlim_cur;
     limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
@@ -280,8 +280,8 @@ static int create_mock(const struct dataset_config *config, struct dataset *spli
 
     if (config->vocabulary < 2 || config->eod < 0 || config->eod >= config->vocabulary)
         return error_set(err,
-                         "--mock-data needs a vocabulary with an end of documents; %" PRId32
-                         " of %" PRId64 " is none",
+                         "--mock-data needs an end-of-document token; %" PRId32
+                         " is not in a vocabulary of %" PRId64,
                          config->eod, config->vocabulary);
     for (int i = 0; i < DATASET_SPLITS; i++) {
         if (config->samples[i] == 0)
@@ -335,7 +335,7 @@ int dataset_check(const struct dataset_config *config, struct error *err)
     int status;
 
     if (config->mock)
-        return 0;
+        return config->split ? split_parse(config->split, builder.ranges, err) : 0;
     status = read_paths(&builder, err);
     for (int i = 0; i < DATASET_SPLITS && status == 0; i++)
         if (config->samples[i] != 0 && builder.ranges[i].present)
@@ -413,7 +413,8 @@ int dataset_text(const struct dataset *dataset, int64_t i, int32_t *text, struct
     const char *split = dataset_split_name(dataset->split);
 
     if (i < 0 || i >= dataset->samples)
-        return error_set(err, "sample %" PRId64 " of the %s data asked for, there are %" PRId64, i,
+        return error_set(err,
+                         "sample %" PRId64 " of the %s data does not exist; there are %" PRId64, i,
                          split, dataset->samples);
     if (dataset->mock) {
         mock_text(dataset, i, text);

@@ -1,5 +1,6 @@
-/* Training data: which sample comes when, and its tokens. The order is Megatron-core's, sample by
- * sample; gpt_index.h and blend.h say how it comes about.
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Training data: the order of the samples and their tokens. The order is Megatron-core's, sample by
+ * sample; gpt_index.h and blend.h explain it.
  *
  *     struct dataset *splits[DATASET_SPLITS];
  *     dataset_create(&config, splits, &err);                 all ranks that need data, at once
@@ -20,25 +21,25 @@
 
 enum dataset_split { DATASET_TRAIN, DATASET_VALID, DATASET_TEST, DATASET_SPLITS };
 
-/* All that decides what the samples are. Texts are not copied; they are needed during
- * dataset_create only. */
+/* Everything that determines the samples. Strings are not copied; they are needed only during
+ * dataset_create. */
 struct dataset_config {
     /* --data-path: PREFIX, PREFIX PREFIX..., or WEIGHT PREFIX WEIGHT PREFIX..., divided by 'split';
-     * or one such list per split (--train-data-path and so on), which is then taken whole. */
+     * or one such list per split (--train-data-path and so on), which is then used whole. */
     struct option_list data_path;
     struct option_list split_path[DATASET_SPLITS];
     const char *split; /* "949,50,1"; NULL: Megatron's default, 969,30,1 */
     int mock;          /* --mock-data: made-up tokens, no files */
 
-    int64_t samples[DATASET_SPLITS]; /* wanted; 0: split is not needed; below 0: one epoch */
+    int64_t samples[DATASET_SPLITS]; /* wanted; 0: the split is not needed; negative: one epoch */
     int64_t sequence_length;
     int64_t vocabulary; /* tokens outside [0, vocabulary) are an error; 0: not checked */
-    int32_t eod;        /* the token behind each document */
+    int32_t eod;        /* the token at the end of each document */
     uint32_t seed;
     int eod_mask_loss, reset_position_ids, reset_attention_mask;
 
-    /* --data-cache-path. NULL: PREFIX/cache/GPTDataset_indices beside the data, or, where that
-     * cannot be written, a directory of this user's under $TMPDIR or /tmp (one build per node). */
+    /* --data-cache-path. NULL: PREFIX/cache/GPTDataset_indices beside the data or, if that is not
+     * writable, a directory of this user under $TMPDIR or /tmp (one build per node). */
     const char *cache_path;
     int threads; /* that build indices (--num-dataset-builder-threads); 0: one per CPU, up to 16 */
     double deadline; /* seconds to wait for another process that builds an index; 0: 600 */
@@ -46,55 +47,55 @@ struct dataset_config {
 
 struct dataset;
 
-/* Are the files there that dataset_create will open? Costs little: for a look before what takes
- * long. */
+/* Do the files exist that dataset_create will open? A cheap check before anything that takes long.
+ */
 int dataset_check(const struct dataset_config *config, struct error *err);
 
-/* Open the data of all splits, building and caching what indices are missing. splits[i] is NULL
- * where config->samples[i] is 0 or the split has no part of the data (for validation and test also
- * because there is too little of it). Returns 0, or -1 with 'err'
- * set and all of 'splits' NULL. Destroy each. */
+/* Open the data of all splits; missing indices are built and cached. splits[i] is NULL if
+ * config->samples[i] is 0 or the split has no data (validation and test: or too little). Returns 0,
+ * or -1 with 'err' set and all of 'splits' NULL; code ERROR_NO_CACHE means that no directory is
+ * writable for the indices. Destroy each. */
 int dataset_create(const struct dataset_config *config, struct dataset *splits[DATASET_SPLITS],
                    struct error *err);
 void dataset_destroy(struct dataset *dataset);
 
-/* Samples there are: at least as many as asked for, save for a blend without weights, which has at
- * most one epoch of each part. */
+/* The number of samples: at least as many as wanted, except for a blend without weights, which has
+ * at most one epoch of each corpus. */
 int64_t dataset_samples(const struct dataset *dataset);
 int64_t dataset_sequence_length(const struct dataset *dataset);
 
-/* Read the sequence_length + 1 tokens of sample 'i' (in the order of training). Any thread. */
+/* Read the sequence_length + 1 tokens of sample 'i' in training order. From any thread. */
 int dataset_text(const struct dataset *dataset, int64_t i, int32_t *text, struct error *err);
 
-/* Samples side by side, (micro_batch, sequence_length) each, in one caller's buffer. */
+/* A micro batch: arrays of (micro_batch, sequence_length) in one buffer of the caller. */
 struct batch {
     int64_t first; /* the number of its first sample; the others follow it */
     int32_t *tokens;
-    int32_t *labels;       /* the token behind each */
+    int32_t *labels;       /* the next token of each */
     float *loss_mask;      /* 0 at the end of a document with eod_mask_loss, else 1 */
     int32_t *position_ids; /* from 0 in each sample; with reset_position_ids in each document */
-    /* Where attention ends, for attention over packed documents: document_offsets[0] = 0 <
+    /* Document boundaries, for attention over packed documents: document_offsets[0] = 0 <
      * document_offsets[1] < ... < document_offsets[document_count] = micro_batch * sequence_length,
-     * counted over the whole batch. Documents are the samples, and with reset_attention_mask end
-     * behind each end-of-document token too. */
+     * counted over the whole batch. A document is a sample; with
+     * reset_attention_mask it also ends after each end-of-document token. */
     int32_t *document_offsets;
     int32_t document_count;
     int32_t longest_document;
     int slot; /* the loader's */
 };
 
-/* Bytes of a buffer for one batch, a multiple of 4096, or 0 if the shape is impossible. */
+/* Bytes of a buffer for one batch, a multiple of 4096, or 0 if the shape is too large. */
 size_t batch_size(int64_t micro_batch, int64_t sequence_length);
 
 /* Fill 'buffer' (aligned to 64 bytes) with samples [first, first + micro_batch) and let 'batch'
- * point into it. Data to validate or test on begins anew behind its end: a run that goes on with
- * another --eval-interval may have used more of it than it would have asked for. */
+ * point into it. Validation and test data start again at their end: a run that resumes with another
+ * evaluation interval may have used more of them than it would have requested. */
 int dataset_batch(const struct dataset *dataset, int64_t first, int64_t micro_batch, void *buffer,
                   struct batch *batch, struct error *err);
 
-/* Batches in the order of training, each ready before it is asked for. Data-parallel rank r of R
- * takes samples [r * m, (r + 1) * m) of each m * R in turn, from sample 'consumed' on: the order of
- * the samples is the same for every R, so a run may go on with another one. */
+/* Batches in training order, prefetched. Data-parallel rank r of R takes samples [r * m, (r + 1) *
+ * m) of each m * R in turn, starting at sample 'consumed': the order of the samples is the same for
+ * every R, so a run may resume with another one. */
 struct batch_loader_config {
     const struct dataset *dataset; /* must outlive the loader */
     int64_t consumed;
@@ -102,8 +103,8 @@ struct batch_loader_config {
     int rank, ranks;
     void *const *buffers; /* of batch_size() bytes, e.g. pinned by the device; the caller's */
     int buffer_count;     /* 2 or more: one is used while the others are filled */
-    int threads;          /* that fill; 0: 2 */
-    double deadline;      /* seconds that batch_loader_next waits at most; 0: 600 */
+    int threads;          /* that prefetch; 0: 2 */
+    double deadline;      /* the longest wait of batch_loader_next, in seconds; 0: 600 */
 };
 
 struct batch_loader;
@@ -111,18 +112,18 @@ struct batch_loader;
 struct batch_loader *batch_loader_create(const struct batch_loader_config *config,
                                          struct error *err);
 
-/* Stops the threads and waits for them; the buffers are free then. */
+/* Stop the threads and wait for them; then the buffers are no longer used. */
 void batch_loader_destroy(struct batch_loader *loader);
 
-/* The next batch. Returns -1 when the data is used up, cannot be read or does not come within the
+/* Get the next batch. Returns -1 if the data is exhausted, cannot be read or is not read within the
  * deadline. A failed loader stays failed. */
 int batch_loader_next(struct batch_loader *loader, struct batch *batch, struct error *err);
 
-/* Give a batch's buffer back, when what was started with it (a copy to a device) is done. Batches
- * are given back in the order they came. */
+/* Give back a batch's buffer when its copy to the device is done. Batches are given back in order.
+ */
 void batch_loader_release(struct batch_loader *loader, const struct batch *batch);
 
-/* Seconds that batch_loader_next has waited so far: 0 as long as loading keeps up. */
+/* Seconds that batch_loader_next has waited so far: 0 as long as prefetching keeps up. */
 double batch_loader_waited(const struct batch_loader *loader);
 
 #endif

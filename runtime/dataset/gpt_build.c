@@ -78,7 +78,7 @@ static int cut(struct work *work, int64_t entries, struct error *err)
     return 0;
 }
 
-/* Fill in what lies before each chunk. Returns the sum of all. */
+/* Fill in what is before each chunk. Returns the sum of all. */
 static int64_t add_up(struct work *work)
 {
     int64_t sum = 0;
@@ -326,7 +326,7 @@ static int build_sample_array(struct work *work, struct error *err)
         threads_loop(work->threads, work->chunk_count, sum_lengths, work, err) < 0)
         return -1;
     if (add_up(work) != plan->tokens)
-        return error_set(err, "%s.idx changes while it is read",
+        return error_set(err, "%s.idx changed while it was read",
                          indexed_prefix(work->request->corpus));
     if (cut(work, plan->documents, err) < 0 ||
         threads_loop(work->threads, work->chunk_count, sum_documents, work, err) < 0)

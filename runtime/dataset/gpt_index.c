@@ -119,7 +119,7 @@ static int read_shuffle(const struct index_file *index, int64_t at, int64_t *out
     return 0;
 }
 
-/* (document, offset) of sample 'at' and of the one behind it. */
+/* (document, offset) of sample 'at' and of the one after it. */
 static int read_bounds(const struct index_file *index, int64_t at, int64_t out[4],
                        struct error *err)
 {

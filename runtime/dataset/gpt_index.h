@@ -1,10 +1,10 @@
-/* The order of a GPT model's samples, as Megatron-core makes it. Three arrays decide it:
- *
- *   document   the numbers of the sequences, epoch behind epoch, shuffled
- *   sample     where in the stream of all these sequences each sample begins: (place in 'document',
- *              token within that sequence). Sample k begins at token k * S of the stream and takes
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The order of a GPT model's samples, as in Megatron-core. Three arrays define it:
+ *   document   the numbers of the sequences, one epoch after the other, shuffled
+ *   sample     where in the stream of all these sequences each sample begins: (index into
+ * 'document', token within that sequence). Sample k begins at token k * S of the stream and takes
  *              S + 1 tokens, so that the last token of each sample is the first of the next
- *   shuffle    which of these samples is the i-th to be trained on
+ *   shuffle    which of these samples is the i-th in training
  *
  * They are kept in a file of the index cache and read from there, 12 bytes per sample. */
 #ifndef MEGATRON_GPT_INDEX_H
@@ -22,23 +22,23 @@ struct gpt_request {
     const struct indexed *corpus;
     int64_t first, count; /* the sequences of this split */
     int64_t sequence_length;
-    int64_t samples; /* at least so many; below 0: as many as one epoch gives */
+    int64_t samples; /* at least this many; negative: as many as one epoch has */
     uint32_t seed;
 };
 
-/* How often the corpus must be gone through, and what that gives. */
+/* The number of epochs needed, and the sizes that follow from it. */
 struct gpt_plan {
     int64_t tokens; /* in one epoch */
     int64_t epochs;
     int64_t documents;  /* entries of the document array */
     int64_t samples;    /* entries of the shuffle array */
-    int64_t sans_final; /* samples of all epochs but the last, where that is shuffled by itself */
-    int separate;       /* ... which is so if less than 80 % of it is needed */
+    int64_t sans_final; /* samples of all epochs but the last, if that is shuffled separately */
+    int separate;       /* ... which happens if less than 80 % of it is needed */
     int sample_width;   /* bytes of a number in the sample array: 4 or 8 */
     int shuffle_width;  /* the same of the shuffle array */
 };
 
-/* Plan for a corpus of 'tokens' tokens in 'sequences' sequences. Returns -1 where it cannot be. */
+/* Plan for a corpus of 'tokens' tokens in 'sequences' sequences. Returns 0 or -1. */
 int gpt_plan(int64_t tokens, int64_t sequences, int64_t sequence_length, int64_t samples,
              struct gpt_plan *plan, struct error *err);
 
@@ -55,7 +55,7 @@ int index_threads(int wanted);
 /* Samples in an index. */
 int64_t gpt_index_samples(const struct index_file *index);
 
-/* Read the S + 1 tokens of the i-th sample to be trained on. */
+/* Read the S + 1 tokens of the i-th sample in training. */
 int gpt_index_text(const struct index_file *index, const struct indexed *corpus,
                    int64_t sequence_length, int64_t i, int32_t *text, struct error *err);
 

@@ -2,6 +2,7 @@
 /* Which process builds a file of the index cache, and how the others wait for it. */
 #include "config.h"
 #include "index_private.h"
+#include "checksum.h"
 #include "clock.h"
 #include "file.h"
 #include "heartbeat.h"
@@ -22,23 +23,12 @@ struct target {
     char directory[PATH_SIZE], path[PATH_SIZE + NAME_SIZE], lock[PATH_SIZE + NAME_SIZE + 8];
 };
 
-/* 128 bits of FNV-1a. */
-static void hash_text(const char *text, char hex[33])
-{
-    const unsigned __int128 prime = ((unsigned __int128)1 << 88) + 0x13b;
-    unsigned __int128 hash = ((unsigned __int128)0x6c62272e07bb0142u << 64) + 0x62b821756295c58du;
-
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * prime;
-    snprintf(hex, 33, "%016" PRIx64 "%016" PRIx64, (uint64_t)(hash >> 64), (uint64_t)hash);
-}
-
 static int find_target(const struct index_request *request, const char *directory,
                        struct target *target, struct error *err)
 {
     char hash[33], name[NAME_SIZE - 64];
 
-    hash_text(request->description, hash);
+    checksum_name(request->description, strlen(request->description), hash);
     if (snprintf(target->directory, PATH_SIZE, "%s", directory) >= PATH_SIZE - 1)
         return error_set(err, "%.64s...: the path of the index cache is too long", directory);
     snprintf(name, sizeof(name), "%s-%.80s.index", hash, request->kind);

@@ -62,8 +62,9 @@ static int read_all(const struct index_file *file, void *out, size_t size, int64
         return error_set_errno(err, errno, "%s: cannot read at offset %" PRId64, file->path,
                                offset);
     if ((size_t)got < size)
-        return error_set(err, "%s: nothing at offset %" PRId64 "; it was cut after it was opened",
-                         file->path, offset + got);
+        return error_set(
+            err, "%s: unexpected end at offset %" PRId64 "; it was truncated after it was opened",
+            file->path, offset + got);
     return 0;
 }
 
@@ -83,7 +84,8 @@ static int check_range(const struct index_file *file, int which, int64_t first, 
 
     if (first < 0 || count < 0 || first > entries || count > entries - first)
         return error_set(err,
-                         "%s: elements [%" PRId64 ", +%" PRId64 ") of array %d asked for, it has "
+                         "%s: elements [%" PRId64 ", +%" PRId64
+                         ") of array %d do not exist; it has "
                          "%" PRId64 "; if the file is damaged, remove it",
                          file->path, first, count, which, entries);
     return 0;
@@ -187,7 +189,7 @@ int index_writer_layout(struct index_writer *writer, const struct index_layout *
     if (place_arrays(&writer->file) < 0)
         return error_set(err, "%s: the index would be too large", writer->file.path);
     if (ftruncate(writer->file.fd, writer->file.size) < 0)
-        return error_set_errno(err, errno, "%s: cannot make it %" PRId64 " bytes long",
+        return error_set_errno(err, errno, "%s: cannot extend it to %" PRId64 " bytes",
                                writer->file.path, writer->file.size);
     return 0;
 }
@@ -223,7 +225,7 @@ int index_writer_finish(struct index_writer *writer, struct error *err)
     status = write_all(&writer->file, header, sizeof(*header), 0, err);
     free(header);
     if (status == 0 && fsync(writer->file.fd) < 0)
-        status = error_set_errno(err, errno, "%s: cannot bring it to the disk", writer->file.path);
+        status = error_set_errno(err, errno, "%s: cannot sync it to disk", writer->file.path);
     return status;
 }
 

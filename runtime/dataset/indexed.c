@@ -71,8 +71,8 @@ static int read_at(const struct file *file, void *out, size_t size, int64_t offs
                                offset);
     if ((size_t)got < size)
         return error_set(err,
-                         "%s: nothing at offset %" PRId64
-                         ", where %zu more bytes must be; it was cut after it was opened",
+                         "%s: unexpected end at offset %" PRId64
+                         ", %zu more bytes expected; it was truncated after it was opened",
                          file->path, offset + got, size - (size_t)got);
     return 0;
 }
@@ -102,12 +102,13 @@ static int check_counts(struct indexed *d, uint64_t sequences, uint64_t entries,
     uint64_t size;
 
     if (sequences > limit)
-        return error_set(err, "%s: offset %d: %" PRIu64 " sequences cannot be; the file is damaged",
+        return error_set(err,
+                         "%s: offset %d: %" PRIu64 " sequences are impossible; the file is damaged",
                          d->idx.path, IDX_SEQUENCES_AT, sequences);
     if (entries > limit || entries == 0)
         return error_set(err,
                          "%s: offset %d: %" PRIu64
-                         " entries in the document array cannot be; the file is damaged",
+                         " entries in the document array are impossible; the file is damaged",
                          d->idx.path, IDX_DOCUMENTS_AT, entries);
     size = IDX_HEADER_SIZE + sequences * (IDX_LENGTH_SIZE + IDX_POINTER_SIZE) +
            entries * IDX_DOCUMENT_SIZE;
@@ -116,7 +117,7 @@ static int check_counts(struct indexed *d, uint64_t sequences, uint64_t entries,
                          "%s: %" PRIu64 " sequences and %" PRIu64 " document entries need %" PRIu64
                          " bytes, the file has %" PRId64 "; it is %s",
                          d->idx.path, sequences, entries, size, d->idx.size,
-                         (uint64_t)d->idx.size < size ? "cut off" : "damaged");
+                         (uint64_t)d->idx.size < size ? "truncated" : "damaged");
     d->info.multimodal = sequences > 0 && (uint64_t)d->idx.size == size + sequences;
     d->info.sequences = (int64_t)sequences;
     d->info.documents = (int64_t)entries - 1;
@@ -128,7 +129,8 @@ static int read_header(struct indexed *d, struct error *err)
     unsigned char header[IDX_HEADER_SIZE];
 
     if (d->idx.size < IDX_HEADER_SIZE)
-        return error_set(err, "%s has %" PRId64 " bytes, less than the header of %d; it is cut off",
+        return error_set(err,
+                         "%s has %" PRId64 " bytes, less than the header of %d; it is truncated",
                          d->idx.path, d->idx.size, IDX_HEADER_SIZE);
     if (read_at(&d->idx, header, sizeof(header), 0, err) < 0)
         return -1;
@@ -136,12 +138,13 @@ static int read_header(struct indexed *d, struct error *err)
         return error_set(err, "%s: offset 0: not an index of tokens (it must begin with MMIDIDX)",
                          d->idx.path);
     if (get_u64(header + IDX_VERSION_AT) != IDX_VERSION)
-        return error_set(err, "%s: offset %d: version %" PRIu64 ", only %d is known", d->idx.path,
-                         IDX_VERSION_AT, get_u64(header + IDX_VERSION_AT), IDX_VERSION);
+        return error_set(err, "%s: offset %d: version %" PRIu64 " is not supported, only %d",
+                         d->idx.path, IDX_VERSION_AT, get_u64(header + IDX_VERSION_AT),
+                         IDX_VERSION);
     d->info.dtype = header[IDX_DTYPE_AT];
     d->token_size = idx_dtype_size(header[IDX_DTYPE_AT]);
     if (d->token_size == 0)
-        return error_set(err, "%s: offset %d: token type %d is unknown; known are 1 to 8",
+        return error_set(err, "%s: offset %d: token type %d is unknown; expected 1 to 8",
                          d->idx.path, IDX_DTYPE_AT, header[IDX_DTYPE_AT]);
     if (d->info.dtype == IDX_F32 || d->info.dtype == IDX_F64)
         return error_set(err, "%s: offset %d: token type %d (%s) cannot hold tokens", d->idx.path,
@@ -162,8 +165,7 @@ static int check_sequence(const struct indexed *d, int64_t sequence, int64_t poi
         length * (int64_t)d->token_size > d->bin.size - pointer)
         return error_set(err,
                          "%s: offset %" PRId64 ": sequence %" PRId64 " of %" PRId64
-                         " tokens at byte %" PRId64 " does not lie within the %" PRId64
-                         " bytes of %s",
+                         " tokens at byte %" PRId64 " is not within the %" PRId64 " bytes of %s",
                          d->idx.path, pointers_at(d) + sequence * IDX_POINTER_SIZE, sequence,
                          length, pointer, d->bin.size, d->bin.path);
     return 0;
@@ -246,7 +248,7 @@ static int read_array(const struct indexed *d, const char *what, int64_t at, siz
                       int64_t entries, int64_t first, int64_t count, void *out, struct error *err)
 {
     if (first < 0 || count < 0 || first > entries || count > entries - first)
-        return error_set(err, "%s: %s [%" PRId64 ", +%" PRId64 ") asked for, there are %" PRId64,
+        return error_set(err, "%s: %s [%" PRId64 ", +%" PRId64 ") do not exist; there are %" PRId64,
                          d->idx.path, what, first, count, entries);
     return read_at(&d->idx, out, (size_t)count * entry_size, at + first * (int64_t)entry_size, err);
 }
@@ -356,12 +358,12 @@ int64_t indexed_tokens(const struct indexed *indexed, int64_t sequence, int64_t 
     if (offset < 0 || offset > length || count > length - offset)
         return error_set(err,
                          "%s: tokens [%" PRId64 ", +%" PRId64 ") of sequence %" PRId64
-                         " asked for, it has %" PRId32,
+                         " do not exist; it has %" PRId32,
                          indexed->idx.path, offset, count, sequence, length);
     if (count < 0)
         count = length - offset < capacity ? length - offset : capacity;
     if (count > capacity)
-        return error_set(err, "%s: %" PRId64 " tokens asked for, there is room for %" PRId64,
+        return error_set(err, "%s: %" PRId64 " tokens do not fit into a buffer for %" PRId64,
                          indexed->idx.path, count, capacity);
     pointer += offset * (int64_t)indexed->token_size;
     return read_tokens(indexed, pointer, out, count, err) < 0 ? -1 : count;

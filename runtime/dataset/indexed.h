@@ -1,11 +1,10 @@
-/* A tokenized corpus on disk: PREFIX.idx and PREFIX.bin (idx_format.h says how they look).
- *
- * Everything is read with pread, nothing is mapped. Through a mapping a file that is cut while it
- * is read, or a file server that goes away, ends the process with SIGBUS; through pread both are an
- * error with the file's name and the offset. Both ways go through the same page cache, so that all
- * ranks of a node share one copy, and a sample needs microseconds of system calls.
- *
- * A struct indexed is never changed after it was opened: any number of threads may read from one.
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A tokenized corpus on disk: PREFIX.idx and PREFIX.bin (see idx_format.h).
+ * Everything is read with pread, nothing is mapped: with mmap, a file that is truncated while it is
+ * read or a file server that fails kills the process with SIGBUS; with pread both are errors that
+ * name the file and the offset. Both use the same page cache, so all ranks of a node share one
+ * copy, and a sample costs microseconds of system calls. A struct indexed does not change after it
+ * was opened: any number of threads may read from it.
  */
 #ifndef MEGATRON_INDEXED_H
 #define MEGATRON_INDEXED_H
@@ -16,7 +15,7 @@
 
 struct indexed;
 
-/* What the header says, and what the files' sizes are. */
+/* The contents of the header, and the sizes of the files. */
 struct indexed_info {
     enum idx_dtype dtype;
     int64_t sequences;
@@ -36,8 +35,8 @@ void indexed_close(struct indexed *indexed);
 const struct indexed_info *indexed_info(const struct indexed *indexed);
 const char *indexed_prefix(const struct indexed *indexed);
 
-/* Read 'count' entries from 'first' of one of the arrays. Returns 0, or -1 where the range lies
- * outside the array or the file cannot be read; what 'out' holds is then undefined. */
+/* Read 'count' entries from 'first' of one of the arrays. Returns 0, or -1 if the range is outside
+ * the array or the file cannot be read; then the contents of 'out' are undefined. */
 int indexed_lengths(const struct indexed *indexed, int64_t first, int64_t count, int32_t *out,
                     struct error *err);
 int indexed_pointers(const struct indexed *indexed, int64_t first, int64_t count, int64_t *out,
@@ -50,9 +49,9 @@ int indexed_documents(const struct indexed *indexed, int64_t first, int64_t coun
 int64_t indexed_length(const struct indexed *indexed, int64_t sequence, struct error *err);
 
 /* Read tokens [offset, offset + count) of 'sequence' as int32. A negative count means all up to the
- * sequence's end, but at most 'capacity'. Returns the number of tokens, or -1: the range does not
- * lie in the sequence, the sequence not in the .bin file, a token does not fit int32, or reading
- * failed. */
+ * sequence's end, but at most 'capacity'. Returns the number of tokens, or -1: the range is not
+ * within the sequence, the sequence not within the .bin file, a token does not fit int32, or
+ * reading failed. */
 int64_t indexed_tokens(const struct indexed *indexed, int64_t sequence, int64_t offset,
                        int64_t count, int32_t *out, int64_t capacity, struct error *err);
 

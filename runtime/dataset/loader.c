@@ -64,7 +64,7 @@ static void *fill(void *arg)
         pthread_mutex_lock(&loader->mutex);
         slot->state = status < 0 ? SLOT_FAILED : SLOT_READY;
         pthread_cond_signal(&loader->filled);
-        /* What comes behind a failed batch is never given. */
+        /* What comes after a failed batch is never given. */
         if (status < 0)
             break;
     }
@@ -186,10 +186,11 @@ int batch_loader_next(struct batch_loader *loader, struct batch *batch, struct e
         status = error_set(err, "all %d buffers of the loader are in use; release one", slots);
     else if ((loader->to_fill <= number || slot->state == SLOT_FILLING) &&
              wait_filled(loader, slot, number) < 0)
-        status = error_set(err,
-                           "sample %" PRId64 " did not come within %.0f s; is the file server "
-                           "of the data there?",
-                           first_sample(&loader->config, number), loader->config.deadline);
+        status =
+            error_set(err,
+                      "sample %" PRId64 " was not read within %.0f s; check the file system of "
+                      "the data",
+                      first_sample(&loader->config, number), loader->config.deadline);
     else if (slot->state == SLOT_FAILED)
         status = error_set(err, "%s", slot->err.text);
     if (status == 0) {

@@ -23,7 +23,7 @@ enum {
 };
 
 /* The swaps of a batch: j << OFFSET_BITS | top - i, those of region r at [first[r], first[r + 1]),
- * those within the batch behind all. */
+ * those within the batch after all. */
 struct batch_swaps {
     uint64_t top, bottom; /* i in (bottom, top] */
     uint64_t *swaps;
@@ -103,7 +103,7 @@ static void place(struct batch_swaps *batch, uint64_t top)
     batch->bottom = top >= LEAST ? top - BATCH : top;
 }
 
-/* Shuffle all but the first elements. Returns how many these are, -1 where memory is missing. */
+/* Shuffle all but the first elements. Returns how many these are, -1 if out of memory. */
 static int64_t shuffle_most(struct shuffle *s, int64_t count, int threads, struct error *err)
 {
     uint64_t top = (uint64_t)count - 1;

@@ -6,7 +6,7 @@
 #include "mt19937.h"
 
 /* The same as mt19937_shuffle_u32 and _i64, to the last bit of array and generator. Takes some 20
- * MiB of memory. Returns 0, or -1 where it cannot be had. */
+ * MiB of memory. Returns 0, or -1 if out of memory. */
 int shuffle_u32(struct mt19937 *rng, uint32_t *array, int64_t count, int threads,
                 struct error *err);
 int shuffle_i64(struct mt19937 *rng, int64_t *array, int64_t count, int threads, struct error *err);

@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-#define DEVICE_ABI       6   /* of this interface; a backend with another one is refused */
+#define DEVICE_ABI       7   /* of this interface; a backend with another one is refused */
 #define DEVICE_OPERANDS  512 /* bytes; no operands are larger */
 #define DEVICE_ALIGNMENT 256 /* bytes; of memory from device_allocate and of tensors in arenas */
 

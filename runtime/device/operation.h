@@ -1,15 +1,20 @@
-/* Every operation of training that a device does: its shape, which a plan is made of, and its
- * operands, which a run takes.
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every operation of training that a device performs: its shape, from which a plan is created, and
+ * its operands, which a run takes.
  *
  * - Matrices are row-major and dense unless strides are given. A row is one token; rows are ordered
- *   sample by sample: row = sample * sequence + position. Sequence parallelism cuts rows into
+ *   sample by sample: row = sample * sequence + position. Sequence parallelism splits rows into
  *   equal, consecutive parts.
- * - Weights are (out, in), as PyTorch has them. 'type' is the type of weights and activations;
- *   statistics, losses, main gradients, master weights and moments are fp32.
- * - Pointers are device memory, aligned to DEVICE_ALIGNMENT where they begin a tensor of an arena
- *   and at least to their element otherwise. Input and output may be the same only where said.
- * - Gradients of weights, biases and norms go straight into fp32 main gradients: with 'accumulate'
- *   0 the call overwrites them (first micro-batch, so nothing is ever cleared), with 1 it adds. */
+ * - Weights are (out, in), as in PyTorch. 'type' is the type of weights and activations; operands
+ *   that can have another one have a type of their own. Statistics, losses, main gradients, master
+ *   weights and moments are fp32. A device refuses types that it does not support when the plan is
+ *   created.
+ * - Pointers are device memory, aligned to DEVICE_ALIGNMENT if they are the start of a tensor in an
+ *   arena and at least to their element otherwise. Input and output may overlap only where a
+ * comment allows it.
+ * - Gradients of weights, biases and norms are written straight to fp32 main gradients: with
+ *   'accumulate' 0 the call overwrites them (first micro-batch, so nothing is ever cleared), with 1
+ *   it adds. */
 #ifndef MEGATRON_OPERATION_H
 #define MEGATRON_OPERATION_H
 
@@ -17,14 +22,41 @@
 #include <stdint.h>
 #include "step.h"
 
-enum device_type { TYPE_FP32, TYPE_BF16, TYPE_FP16, TYPE_FP64, TYPE_INT32, TYPE_INT64 };
+enum device_type {
+    TYPE_FP32,
+    TYPE_BF16,
+    TYPE_FP16,
+    TYPE_FP64,
+    TYPE_INT32,
+    TYPE_INT64,
+    TYPE_E4M3, /* fp8 with 4 bits of exponent: activations and weights */
+    TYPE_E5M2, /* fp8 with 5 bits of exponent: gradients */
+};
 
 static inline size_t type_size(enum device_type type)
 {
-    return type == TYPE_BF16 || type == TYPE_FP16    ? 2
-           : type == TYPE_FP64 || type == TYPE_INT64 ? 8
-                                                     : 4;
+    switch (type) {
+    case TYPE_E4M3:
+    case TYPE_E5M2:
+        return 1;
+    case TYPE_BF16:
+    case TYPE_FP16:
+        return 2;
+    case TYPE_FP64:
+    case TYPE_INT64:
+        return 8;
+    default:
+        return 4;
+    }
 }
+
+/* Scaling of an fp8 operand: an element is the value times *scale. A kernel that reads the operand
+ * divides by *scale; a kernel that writes it multiplies, saturates, and raises *amax to the largest
+ * absolute value before scaling. Both are fp32 in device memory, and NULL for all other types. */
+struct operand_scale {
+    const float *scale;
+    float *amax;
+};
 
 enum operation_kind {
     OPERATION_LINEAR_FORWARD,
@@ -53,19 +85,41 @@ enum operation_kind {
     OPERATION_COUNT,
 };
 
-enum activation { ACTIVATION_NONE, ACTIVATION_GELU }; /* GELU: the tanh form */
+enum activation {
+    ACTIVATION_NONE,
+    ACTIVATION_GELU_TANH, /* Megatron's and GPT-2's approximation by tanh */
+    ACTIVATION_GELU_ERF,  /* x * normal CDF(x): BERT and RoBERTa */
+};
 
 /* y = activation(x W^T + bias).
  * LINEAR_FORWARD: 'bias' and 'activation' are the epilogue; with save_pre the value before the
- *   activation is written to 'pre' too.
+ *   activation is also written to 'pre'.
  * LINEAR_DGRAD: dx = dy W. With 'activation' the result is multiplied by the activation's gradient
- *   at 'pre' (rows, in), the saved value of the layer that made x; with 'bias' the column sums of
- *   the result are that layer's bias gradient 'dbias' (in).
+ *   at 'pre' (rows, in), the saved value of the layer that produced x; with 'bias' the column sums
+ *   of the result are that layer's bias gradient 'dbias' (in).
  * LINEAR_WGRAD: dW = dy^T x; with 'bias' also dbias (out) = column sums of dy. 'activation' NONE.
  */
+struct linear_types {
+    enum device_type x, weight, y; /* of x and dx; of weight; of y and dy */
+    enum device_type pre;          /* of pre and bias */
+};
+
+/* The same type for all operands. */
+static inline struct linear_types linear_types(enum device_type type)
+{
+    struct linear_types types = {type, type, type, type};
+
+    return types;
+}
+
+static inline int linear_types_equal(const struct linear_types *types)
+{
+    return types->x == types->weight && types->x == types->y && types->x == types->pre;
+}
+
 struct linear_shape {
     int64_t rows, in, out;
-    enum device_type type; /* of all but the main gradients */
+    struct linear_types types;
     int bias;
     enum activation activation;
     int save_pre;
@@ -77,6 +131,7 @@ struct linear_forward_operands {
     const void *bias;   /* (out) */
     void *y;            /* (rows, out) */
     void *pre;          /* (rows, out) */
+    struct operand_scale x_scale, weight_scale, y_scale;
 };
 
 struct linear_dgrad_operands {
@@ -86,6 +141,7 @@ struct linear_dgrad_operands {
     void *dx;           /* (rows, in) */
     float *dbias;       /* (in) main gradient of the layer before */
     int accumulate;     /* of dbias */
+    struct operand_scale dy_scale, weight_scale, dx_scale;
 };
 
 struct linear_wgrad_operands {
@@ -94,18 +150,20 @@ struct linear_wgrad_operands {
     float *dweight; /* (out, in) main gradient */
     float *dbias;   /* (out) main gradient */
     int accumulate; /* of both */
+    struct operand_scale dy_scale, x_scale;
 };
 
-/* y = activation(x), to make an activation again that was not kept. */
+/* y = activation(x), to recompute an activation that was not kept. */
 struct activation_shape {
     int64_t count;
-    enum device_type type;
+    enum device_type type, y_type; /* of x; of y */
     enum activation activation;
 };
 
 struct activation_operands {
     const void *x;
     void *y;
+    struct operand_scale y_scale;
 };
 
 /* One step of the residual stream, all of it optional:
@@ -117,7 +175,7 @@ enum norm { NORM_NONE, NORM_LAYER, NORM_RMS };
 
 struct residual_norm_shape {
     int64_t rows, cols;
-    enum device_type type;
+    enum device_type type, y_type; /* of all but y; of y */
     enum norm norm;
     double epsilon;
     int input, bias, residual;
@@ -136,19 +194,20 @@ struct residual_norm_operands {
     const int64_t *row_index; /* (rows) number of each row in the global batch; for dropout */
     const struct step_state *state;
     uint32_t purpose;
+    struct operand_scale y_scale;
 };
 
-/* With d = dsum + norm'(dy): gradient of everything that went in.
- * dresidual = d; dx = dropout'(d); dbias = column sums of dx. Where dropout is 0, dx would equal
+/* With d = dsum + norm'(dy): the gradients of all inputs.
+ * dresidual = d; dx = dropout'(d); dbias = column sums of dx. If dropout is 0, dx would equal
  * dresidual: it is not written, and the caller uses dresidual. Without 'residual' in the shape
- * dresidual serves as scratch only. dsum NULL counts as 0 (the last norm of the model); dy is
+ * dresidual is scratch memory only. dsum NULL counts as 0 (the last norm of the model); dy is
  * unused with NORM_NONE. */
 struct residual_norm_backward_operands {
     const void *dy;           /* (rows, cols) */
     const void *dsum;         /* (rows, cols) gradient of sum by its other readers, or NULL */
-    const void *sum;          /* (rows, cols) as the forward left it */
+    const void *sum;          /* (rows, cols) of the forward pass */
     const void *weight;       /* (cols) */
-    const float *mean, *rstd; /* (rows) as the forward left them */
+    const float *mean, *rstd; /* (rows) of the forward pass */
     void *dresidual;          /* (rows, cols); may be the memory of dsum or dy */
     void *dx;                 /* (rows, cols); not the memory of dresidual */
     float *dweight, *dnorm_bias, *dbias; /* (cols) main gradients */
@@ -159,14 +218,19 @@ struct residual_norm_backward_operands {
 };
 
 /* Softmax attention of 'heads' query heads on 'kv_heads' key and value heads (query head h uses
- * h / (heads / kv_heads)). Element (sample b, row s, head h, channel c) of a tensor stands at
- * b * batch + s * row + h * head + c of its pointer, in elements; the pointer itself is as many
- * elements behind an aligned address as some samples, rows and heads take. Query s sits at position
- * s + kv_rows - q_rows among the keys; with 'causal' it sees keys up to itself, with 'documents'
- * only keys from document_start on.
- * With 'cached' (forward only, with 'causal' and without dropout) keys and values are those of a
- * cache with kv_rows places, and each query sits where 'positions' says. Places behind the largest
- * position of a sample are not looked at, but must hold finite numbers. */
+ * h / (heads / kv_heads)). Element (sample b, row s, head h, channel c) of a tensor is at offset
+ * b * batch + s * row + h * head + c of its pointer, in elements; the pointer itself is an aligned
+ * address plus a multiple of these strides.
+ *
+ * Which keys a query sees: query s is at position s + kv_rows - q_rows among the keys. With
+ * 'causal' it sees keys up to its own position, with 'documents' none before document_start, with
+ * 'ends' none from document_end on. Bidirectional attention within packed documents is 'documents'
+ * and 'ends' without 'causal'; padding at the end of a sample is 'ends' alone. Every query must see
+ * at least one key: a row of padding sees, for example, itself.
+ *
+ * With 'cached' (forward only, with 'causal', without dropout and 'ends') keys and values are those
+ * of a KV cache of kv_rows positions, and 'positions' has the position of each query. Entries after
+ * the largest position of a sample are not used, but must be finite numbers. */
 struct attention_stride {
     int64_t batch, row, head;
 };
@@ -176,7 +240,7 @@ struct attention_shape {
     enum device_type type;
     struct attention_stride q, kv, out; /* of q and dq; of k, v, dk, dv; of out and dout */
     double scale;                       /* of the scores, 1 / sqrt(head_size) usually */
-    int causal, documents, cached;
+    int causal, documents, ends, cached;
     /* Probability (sample, head, query, key) is dropped by element
      * ((sample * all_heads + first_head + head) * sequence + query) * sequence + key, where
      * sample and query come from row_index = sample * sequence + query position. */
@@ -192,7 +256,8 @@ struct attention_operands {
     const int64_t *row_index;      /* (batch, q_rows); for dropout */
     const struct step_state *state;
     uint32_t purpose;
-    const int32_t *positions; /* (batch, q_rows) place of each query; for 'cached' */
+    const int32_t *positions;    /* (batch, q_rows) position of each query; for 'cached' */
+    const int32_t *document_end; /* (batch, q_rows) one past the last key each query sees */
 };
 
 struct attention_backward_operands {
@@ -203,11 +268,12 @@ struct attention_backward_operands {
     const int64_t *row_index;
     const struct step_state *state;
     uint32_t purpose;
+    const int32_t *document_end;
 };
 
 /* Rotate, in place, the first 'rotary' channels of 'heads' heads of each row: channel c < rotary/2
  * pairs with c + rotary/2; (a, b) -> (a cos - b sin, b cos + a sin), with the sine's sign turned
- * for the gradient ('backward'). Query and key heads lie side by side, so one call does both. */
+ * for the gradient ('backward'). Query and key heads are adjacent, so one call rotates both. */
 struct rope_shape {
     int64_t rows, heads, head_size, rotary;
     int64_t row_stride; /* elements from one row to the next */
@@ -224,22 +290,24 @@ struct rope_operands {
 /* y = silu(gate) * up, where a row of x is (gate, up), 'cols' each. */
 struct swiglu_shape {
     int64_t rows, cols;
-    enum device_type type;
+    enum device_type type, y_type; /* of x and dy; of y and dx */
 };
 
 struct swiglu_operands {
     const void *x; /* (rows, 2 * cols) */
     void *y;       /* (rows, cols) */
+    struct operand_scale y_scale;
 };
 
 struct swiglu_backward_operands {
     const void *dy; /* (rows, cols) */
     const void *x;  /* (rows, 2 * cols) */
     void *dx;       /* (rows, 2 * cols); may be the memory of x */
+    struct operand_scale dx_scale;
 };
 
-/* out = table[index - first] where 0 <= index - first < table_rows, else 0; with 'second' also
- * + second_table[second_index]; with 'accumulate' in the shape + what 'out' held. */
+/* out = table[index - first] if 0 <= index - first < table_rows, else 0; with 'second' also
+ * + second_table[second_index]; with 'accumulate' in the shape + the previous value of 'out'. */
 struct embedding_shape {
     int64_t rows, cols;
     int64_t first, table_rows;
@@ -310,8 +378,9 @@ struct adam_shape {
 struct adam_operands {
     const float *grad;
     float *master, *moment1, *moment2;
-    void *weights; /* the copy kernels read; NULL where 'master' itself is it (fp32) */
+    void *weights; /* the copy that kernels read; NULL if that is 'master' itself (fp32) */
     const struct step_state *state;
+    struct operand_scale weights_scale;
 };
 
 /* *sum += sum of squares, in double precision, in an order fixed by 'count'. */
@@ -356,7 +425,7 @@ struct add_operands {
 };
 
 /* out[r] = x[index[r]]; rows with index < 0 become 0. With 'scatter' the other way: out[index[r]] =
- * x[r]; rows with index < 0 go nowhere, and no two may go to one place. */
+ * x[r]; rows with index < 0 are skipped, and no two rows may have the same index. */
 struct gather_rows_shape {
     int64_t rows, cols;
     enum device_type type;
@@ -370,8 +439,8 @@ struct gather_rows_operands {
     void *out; /* (rows, cols) */
 };
 
-/* Normal numbers: element (r, c) is number (first_row + r) * all_cols + first_col + c of
- * (seed, purpose, 0), times 'deviation'. rng.h says which. */
+/* Normally distributed numbers: element (r, c) is number (first_row + r) * all_cols + first_col + c
+ * of (seed, purpose, 0) as defined in rng.h, times 'deviation'. */
 struct normal_shape {
     int64_t rows, cols, first_row, first_col, all_cols;
     double deviation;
@@ -395,7 +464,7 @@ struct fill_operands {
 
 struct operation {
     enum operation_kind kind;
-    int head; /* of the model's head: for a profile */
+    int head; /* belongs to the model's head; for a profile */
     union {
         struct linear_shape linear;
         struct activation_shape activation;

@@ -1,6 +1,7 @@
 #include "generate.h"
 #include "checkpoint.h"
 #include "hf.h"
+#include "log.h"
 #include "output.h"
 #include "prompts.h"
 
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_TEXTS = 8 }; /* side by side, unless asked for more */
+enum { MOST_TEXTS = 8 }; /* texts generated together by default */
 
 struct generate {
     const struct generate_options *o;
@@ -18,9 +19,9 @@ struct generate {
     struct ranks ranks;
     struct prompts prompts;
     struct generator *generator;
-    int64_t texts; /* of a round, on each data-parallel rank */
+    int64_t texts; /* texts per round on each data-parallel rank */
     struct output output;
-    struct error trouble; /* of the output, while a round goes on */
+    struct error trouble; /* an output error during a round */
 };
 
 void generate_default(struct generate_options *o)
@@ -28,34 +29,34 @@ void generate_default(struct generate_options *o)
     memset(o, 0, sizeof(*o));
     o->tokens = 30;
     o->out_seq_length = o->texts = o->eod_id = o->top_k = -1;
-    o->temperature = o->top_p = NAN; /* which no option can be */
+    o->temperature = o->top_p = NAN; /* a value that no option can have */
     o->seed = 1234;
     o->timeout_minutes = 10;
 }
 
-/* --- What is asked for ------------------------------------------------------------------------ */
+/* --- Options --------------------------------------------------------------------------------- */
 
 static int check_options(const struct generate_options *o, int given[3], struct error *err)
 {
     given[0] = !isnan(o->temperature), given[1] = o->top_k != -1, given[2] = !isnan(o->top_p);
     if (!o->load)
-        return error_set(err, "--load is needed: a directory of checkpoints or a Hugging Face "
-                              "folder");
+        return error_set(err,
+                         "--load is required: a checkpoint directory or a Hugging Face folder");
     if (o->greedy && (given[0] || given[1] || given[2]))
-        return error_set(err, "--greedy excludes --temperature, --top-k and --top-p");
+        return error_set(err, "--greedy cannot be used with --temperature, --top-k or --top-p");
     if (given[0] && !(o->temperature >= 0 && o->temperature < 1e6))
-        return error_set(err, "--temperature=%g must be 0 or above", o->temperature);
+        return error_set(err, "--temperature=%g must be 0 or greater", o->temperature);
     if (given[2] && !(o->top_p >= 0 && o->top_p <= 1))
-        return error_set(err, "--top-p=%g must be from 0 to 1", o->top_p);
+        return error_set(err, "--top-p=%g must be between 0 and 1", o->top_p);
     if (o->bf16 && o->fp16)
-        return error_set(err, "--fp16 and --bf16 exclude each other; leave out one");
+        return error_set(err, "--fp16 and --bf16 cannot be used together; drop one");
     if (!(o->timeout_minutes > 0))
-        return error_set(err, "--distributed-timeout-minutes=%g must be above 0",
+        return error_set(err, "--distributed-timeout-minutes=%g must be greater than 0",
                          o->timeout_minutes);
     return 0;
 }
 
-/* Greedy unless an option of sampling is given. */
+/* Greedy unless a sampling option is given. */
 static struct sampling sampling_of(const struct generate_options *o, const int given[3])
 {
     return (struct sampling){
@@ -68,7 +69,7 @@ static struct sampling sampling_of(const struct generate_options *o, const int g
     };
 }
 
-/* tp and pp as asked for; all other ranks have texts of their own. */
+/* tp and pp as requested; the other ranks form data-parallel groups with texts of their own. */
 static int divide(struct generate *g, const struct world *world, struct layout *layout,
                   struct error *err)
 {
@@ -86,7 +87,7 @@ static int divide(struct generate *g, const struct world *world, struct layout *
     };
     if (layout_divide(layout, world->size, &layout_names_runtime, err) < 0)
         return -1;
-    shape.sequence = layout->tp; /* passes are cut to what tp divides */
+    shape.sequence = layout->tp; /* passes are padded to a multiple of tp */
     return layout_check_model(layout, &shape, 1, &layout_names_runtime, err);
 }
 
@@ -96,15 +97,17 @@ static int open_ranks(struct generate *g, const struct world *world, struct erro
     struct model_config *c = &g->origin.model;
     struct ranks_config config = {
         .device = (enum device_choice)o->device,
+        .cpu_option = "--device cpu",
         .threads = o->threads,
         .deadline = 60.0 * o->timeout_minutes,
     };
 
     if (divide(g, world, &config.layout, err) < 0) {
-        world_say_once(0, err);
-        return -1;
+        err->code = ERROR_USAGE;
+        return world_say_once(0, err);
     }
     c->type = config.type = o->bf16 ? TYPE_BF16 : o->fp16 ? TYPE_FP16 : TYPE_FP32;
+    config.type_option = o->bf16 ? "--bf16" : "--fp16";
     c->padded_vocabulary = vocabulary_padded(c->shape.vocabulary, 128, config.layout.tp);
     return ranks_open(&g->ranks, &config, world, err);
 }
@@ -114,7 +117,7 @@ static int open_ranks(struct generate *g, const struct world *world, struct erro
 
 static void say(const char *text)
 {
-    fprintf(stderr, "%s\n", text);
+    log_note("%s", text + strspn(text, " "));
 }
 
 static int load_checkpoint(struct generate *g, struct error *err)
@@ -149,7 +152,8 @@ static int create_generator(struct generate *g, const int given[3], struct error
         .vocabulary = p->vocabulary,
         .sampling = sampling_of(g->o, given),
         .stop_count = p->stop_count,
-        /* A little later than comm, which can say which collective hangs. */
+        /* Slightly longer than comm's own timeout, because comm can name the collective that hangs.
+         */
         .deadline = 60.0 * g->o->timeout_minutes + 10,
     };
 
@@ -175,7 +179,7 @@ static struct text *texts_of(struct generate *g, int64_t round, int64_t dp, int6
     return g->prompts.texts + (*count > 0 ? first : 0);
 }
 
-/* Rank 0 gets what the other data-parallel ranks have written: length, finish, ids of each. */
+/* Send the texts of other data-parallel ranks to rank 0: length, finish reason and ids of each. */
 static int collect(struct generate *g, int64_t round, struct error *err)
 {
     struct comm *comm = g->ranks.comm;
@@ -225,7 +229,7 @@ static void show(void *context)
 
     if (g->ranks.comm->rank == 0 && g->trouble.text[0] == '\0' &&
         output_show(&g->output, &g->trouble) < 0 && g->trouble.text[0] == '\0')
-        error_set(&g->trouble, "cannot show the text");
+        error_set(&g->trouble, "cannot write the text");
 }
 
 static int run_round(struct generate *g, int64_t round, struct error *err)
@@ -259,19 +263,19 @@ static void report(const struct generate *g)
 {
     struct generator_times t = generator_times(g->generator);
     int64_t written = 0, dp = g->ranks.parallel.layout.dp;
+    char groups[64] = "";
 
     if (g->ranks.comm->rank != 0)
         return;
     for (int64_t i = 0; i < g->prompts.count; i++)
         written += g->prompts.texts[i].length - g->prompts.texts[i].prompt;
-    fprintf(stderr,
-            "megatron generate: %" PRId64 " tokens written; prompts %.1f tokens/s (%.2f s), "
-            "texts %.1f tokens/s (%.2f s)",
-            written, (double)t.prompt_tokens / (t.prompt_seconds + 1e-9), t.prompt_seconds,
-            (double)t.tokens / (t.seconds + 1e-9), t.seconds);
     if (dp > 1)
-        fprintf(stderr, " on each of %" PRId64 " groups of ranks", dp);
-    fprintf(stderr, "\n");
+        snprintf(groups, sizeof(groups), " on each of %" PRId64 " data-parallel groups", dp);
+    log_note("%" PRId64
+             " tokens generated; prompts %.1f tokens/s (%.2f s), generation %.1f tokens/s "
+             "(%.2f s)%s",
+             written, (double)t.prompt_tokens / (t.prompt_seconds + 1e-9), t.prompt_seconds,
+             (double)t.tokens / (t.seconds + 1e-9), t.seconds, groups);
 }
 
 static int run(struct generate *g, const int given[3], struct error *err)
@@ -295,15 +299,13 @@ int generate_run(const struct generate_options *options, const struct world *wor
     struct generate g = {.o = options};
     int given[3], rc;
 
-    /* What is wrong on all ranks is said by the first, what is not there by that of each node. */
+    /* Wrong options are reported once, missing files once per node. */
     if (check_options(options, given, err) < 0) {
-        world_say_once(0, err);
-        return -1;
+        err->code = ERROR_USAGE;
+        return world_say_once(0, err);
     }
-    if (origin_read(&g.origin, options->load, err) < 0) {
-        world_say_once(1, err);
-        return -1;
-    }
+    if (origin_read(&g.origin, options->load, err) < 0)
+        return world_say_once(1, err);
     rc = open_ranks(&g, world, err);
     if (rc == 0)
         rc = run(&g, given, err);

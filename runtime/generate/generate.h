@@ -1,4 +1,4 @@
-/* `megatron generate`: from a directory of weights and prompts to texts. */
+/* `megatron generate`: from weights and prompts to texts. */
 #ifndef MEGATRON_GENERATE_H
 #define MEGATRON_GENERATE_H
 
@@ -17,14 +17,14 @@ struct generate_options {
     int bf16, fp16, device;
     int64_t threads, tp, pp;
     struct tokenizer_config tokenizer;
-    int tokenizer_given; /* by any option */
+    int tokenizer_given; /* a tokenizer option was given */
 };
 
-/* The values before the options are read. */
+/* Set the defaults before the options are parsed. */
 void generate_default(struct generate_options *options);
 
-/* Write the texts to standard output on rank 0, and how fast it went to standard error. Collective
- * over the world's ranks. Returns 0, or -1 with a sentence. */
+/* Write the texts to standard output on rank 0, and the throughput to standard error. Collective
+ * over the world's ranks. Returns 0 or -1. */
 int generate_run(const struct generate_options *options, const struct world *world,
                  struct error *err);
 

@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A model for one length of pass, and the batch on its way to it. */
+/* A model for one pass length, and the batch it receives. */
 struct window {
     struct model *model;
     struct model_batch batch; /* in host memory */
     void *host;
     size_t bytes;
-    int64_t tokens; /* of each text */
+    int64_t tokens; /* for each text */
 };
 
 struct generator {
@@ -19,13 +19,12 @@ struct generator {
     const struct parallel *parallel;
     struct device *device;
     struct device_stream *stream;
-    struct window step, prompt; /* of one token; of the last prompts */
-    int shards;
-    /* logits of this rank */
+    struct window step, prompt; /* model for one token; model for the last prompts */
+    /* this rank's logits */
     struct device_plan *widen;
     float *wide;
     float *logits; /* host */
-    /* candidates of this rank and of all, and the tokens picked: on the device and the host */
+    /* candidates of this rank and of all ranks, and the picked tokens: on device and host */
     int64_t width;
     struct candidate *offers, *all_offers, *host_offers;
     int32_t *picked, *host_picked;
@@ -37,8 +36,8 @@ static int64_t round_up(int64_t x, int64_t unit)
     return (x + unit - 1) / unit * unit;
 }
 
-/* Tokens of each text in a pass that takes 'tokens': few different lengths, little more than asked
- * for, and all rows together must be divisible by tp. */
+/* Number of tokens per text in a pass that needs 'tokens': few different lengths, little padding,
+ * and the total number of rows divisible by tp. */
 static int64_t window_for(const struct generator *g, int64_t tokens)
 {
     int64_t unit = 1;
@@ -77,7 +76,6 @@ static void clear_window(struct generator *g, struct window *w)
 static int create_model(struct generator *g, struct error *err)
 {
     struct model_config *c = &g->config.model;
-    const struct layout *layout = &g->parallel->layout;
     const int slots[] = {1};
 
     c->micro_batch = g->config.texts;
@@ -89,15 +87,14 @@ static int create_model(struct generator *g, struct error *err)
     c->chunks = 1;
     if (c->bucket_elements == 0)
         c->bucket_elements = 40000000;
-    g->shards = (int)(layout->dp * layout->cp);
-    g->step.model = model_create(c, g->parallel, g->device, slots, g->shards, err);
+    g->step.model = model_create(c, g->parallel, g->device, slots, err);
     if (!g->step.model)
         return -1;
     g->stream = model_stream(g->step.model);
     return prepare_window(g, &g->step, err);
 }
 
-/* Room for logits and candidates, on the stage with the head, and for tokens on all. */
+/* Allocate logits and candidates on the stage with the output layer, and tokens on all stages. */
 static int create_buffers(struct generator *g, struct error *err)
 {
     const struct model_sizes *z = model_sizes_of(g->step.model);
@@ -191,10 +188,10 @@ struct generator_times generator_times(const struct generator *g)
     return g->times;
 }
 
-/* --- A pass ---------------------------------------------------------------------------------- */
+/* --- A forward pass -------------------------------------------------------------------------- */
 
-/* The tokens of each text from 'from' on (its last one only, with 'last_only'), the rest of the
- * window being padding. Returns the longest text that takes part. */
+/* Write the tokens of each text from 'from' on (with 'last_only' only its last one); the rest of
+ * the window is padding. Returns the length of the longest text in this pass. */
 static int64_t fill_batch(struct generator *g, struct window *w, const struct text *texts,
                           int64_t count, int last_only)
 {
@@ -220,7 +217,7 @@ static int64_t fill_batch(struct generator *g, struct window *w, const struct te
     return longest;
 }
 
-/* Receive what the stage before made of this pass, or send on what this one has. */
+/* Receive the activations of the previous stage, or send this stage's to the next. */
 static void pass_on(struct generator *g, struct model *m, int send)
 {
     const struct model_sizes *z = model_sizes_of(m);
@@ -242,22 +239,21 @@ static int wait(struct generator *g, struct error *err)
     return comm_check(g->parallel->comm, err);
 }
 
-/* Candidates of this rank for all texts, from the logits in host memory. */
+/* Choose this rank's candidates for all texts from the logits in host memory. */
 static void make_offers(struct generator *g, const struct text *texts, int64_t count)
 {
     const struct model_sizes *z = model_sizes_of(g->step.model);
-    int64_t first = z->vocabulary * g->parallel->at.tp;
-    int64_t columns = g->config.vocabulary - first;
+    struct range tokens = range_vocabulary(&g->parallel->layout, &g->parallel->at,
+                                           g->config.model.padded_vocabulary, g->config.vocabulary);
 
-    columns = columns < 0 ? 0 : columns < z->vocabulary ? columns : z->vocabulary;
     for (int64_t t = 0; t < z->samples; t++)
         sampler_offer(&g->config.sampling, g->logits + t * z->vocabulary,
-                      t < count && texts[t].finish == FINISH_NOT ? columns : 0, first,
+                      t < count && texts[t].finish == FINISH_NOT ? tokens.count : 0, tokens.first,
                       t < count ? texts[t].number : 0, t < count ? texts[t].length : 0,
                       g->host_offers + t * g->width, g->width);
 }
 
-/* The candidates of all tensor-parallel ranks: (ranks, texts, width). */
+/* Gather the candidates of all tensor-parallel ranks: (ranks, texts, width). */
 static int gather_offers(struct generator *g, struct error *err)
 {
     size_t ranks = (size_t)g->parallel->layout.tp, count = (size_t)(g->config.texts * g->width);
@@ -271,7 +267,7 @@ static int gather_offers(struct generator *g, struct error *err)
     return wait(g, err);
 }
 
-/* Bring one text's candidates of all ranks side by side and pick. */
+/* Put one text's candidates of all ranks next to each other and pick a token. */
 static int64_t pick(struct generator *g, const struct text *text, int64_t t,
                     struct candidate *together)
 {
@@ -313,8 +309,8 @@ static int choose(struct generator *g, struct window *w, const struct text *text
         if (t < count && texts[t].finish == FINISH_NOT) {
             id = pick(g, &texts[t], t, together);
             if (id < 0)
-                rc = error_set(err, "the model gives no number for any token: its weights are "
-                                    "damaged, or too large for the type they are in");
+                rc = error_set(err, "the model's logits are NaN for every token: its weights are "
+                                    "damaged or overflow their data type");
         }
         g->host_picked[t] = (int32_t)id;
     }
@@ -322,7 +318,7 @@ static int choose(struct generator *g, struct window *w, const struct text *text
     return rc;
 }
 
-/* Every stage gets the tokens that the last one chose. */
+/* Send the tokens picked by the last stage to all stages. */
 static int share(struct generator *g, struct error *err)
 {
     size_t bytes = (size_t)g->config.texts * sizeof(int32_t);
@@ -350,7 +346,7 @@ static void append(struct generator *g, struct text *text, int32_t id)
         text->finish = FINISH_LENGTH;
 }
 
-/* One pass and one token for every text that is not finished. */
+/* One pass: generate one token for every unfinished text. */
 static int run_pass(struct generator *g, struct window *w, struct text *texts, int64_t count,
                     int last_only, struct error *err)
 {
@@ -383,7 +379,7 @@ static int64_t unfinished(const struct text *texts, int64_t count)
     return left;
 }
 
-/* The prompts of all texts in one pass. Its model is kept for others of about that length. */
+/* Run the prompts of all texts in one pass. The model is kept for prompts of similar length. */
 static int run_prompts(struct generator *g, struct text *texts, int64_t count, struct error *err)
 {
     int64_t longest = 1, tokens;

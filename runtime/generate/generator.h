@@ -1,5 +1,5 @@
-/* Texts written token by token by one model over all ranks of a layout: tensor parallelism divides
- * layers and logits, the stages of a pipeline pass activations on, and all ranks of a data-parallel
+/* Generates texts token by token with one model over all ranks of a layout: tensor parallelism
+ * divides layers and logits, pipeline stages pass activations on, and all ranks of a data-parallel
  * group have the same texts. */
 #ifndef MEGATRON_GENERATOR_H
 #define MEGATRON_GENERATOR_H
@@ -9,23 +9,23 @@
 
 enum finish { FINISH_NOT, FINISH_LENGTH, FINISH_STOP };
 
-/* One text: its prompt and what was written behind it. */
+/* One text: its prompt and the tokens generated after it. */
 struct text {
-    int32_t *ids;    /* room for 'limit' */
-    int64_t prompt;  /* tokens of the prompt, at least 1 */
-    int64_t length;  /* tokens so far; a token that ends the text is not kept */
-    int64_t limit;   /* tokens at most */
-    uint64_t number; /* for the random numbers of its sampling */
+    int32_t *ids;    /* capacity: 'limit' */
+    int64_t prompt;  /* number of prompt tokens, at least 1 */
+    int64_t length;  /* number of tokens so far; the token that ends the text is not kept */
+    int64_t limit;   /* maximum number of tokens */
+    uint64_t number; /* index for the random numbers of sampling */
     enum finish finish;
 };
 
 enum { STOPS = 8 };
 
 struct generator_config {
-    struct model_config model; /* its network, type and padded vocabulary; the rest is set here */
-    int64_t texts;             /* written side by side, at most */
-    int64_t longest;           /* text, in tokens */
-    int64_t vocabulary;        /* only tokens below this are written */
+    struct model_config model; /* model shape, type and padded vocabulary; the rest is set here */
+    int64_t texts;             /* maximum number of texts generated together */
+    int64_t longest;           /* maximum length of a text, in tokens */
+    int64_t vocabulary;        /* only token ids below this are generated */
     struct sampling sampling;
     int64_t stops[STOPS]; /* tokens that end a text */
     int stop_count;
@@ -34,25 +34,25 @@ struct generator_config {
 
 struct generator;
 
-/* Everything of a rank, with all memory but that of prompts. 'parallel' and 'device' must outlive
- * it. Caller must destroy. */
+/* Create everything a rank needs, with all memory except that of prompts. 'parallel' and 'device'
+ * must outlive it. Caller must destroy. */
 struct generator *generator_create(const struct generator_config *config,
                                    const struct parallel *parallel, struct device *device,
                                    struct error *err);
 void generator_destroy(struct generator *generator);
 
-/* The model, for a loader to fill its gradient arena; generator_start takes the weights from there.
- */
+/* The model, so that a loader can fill its gradient arena; generator_start takes the weights from
+ * there. */
 struct model *generator_model(struct generator *generator);
 int generator_start(struct generator *generator, struct error *err);
 
-/* Continue 'count' texts (at most config.texts) until all are finished. The prompts go through in
- * one pass. 'step' (or NULL) is called after each token of all texts. Collective over the ranks
+/* Continue 'count' texts (at most config.texts) until all are finished. The prompts are processed
+ * in one pass. 'step' (or NULL) is called after each token of all texts. Collective over the ranks
  * that have the same texts. */
 int generator_run(struct generator *generator, struct text *texts, int64_t count,
                   void (*step)(void *context), void *context, struct error *err);
 
-/* Seconds and tokens of all prompts, and of all passes behind them. */
+/* Seconds and tokens of all prompt passes, and of all passes after them. */
 struct generator_times {
     double prompt_seconds, seconds;
     int64_t prompt_tokens, tokens;

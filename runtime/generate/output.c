@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The text of ids 'from' .. 'to' - 1. */
+/* Decode ids 'from' .. 'to' - 1. */
 static int decode(const struct output *o, const struct text *text, int64_t from, int64_t to,
                   struct text_buffer *out, struct error *err)
 {
@@ -21,7 +21,7 @@ static int decode(const struct output *o, const struct text *text, int64_t from,
     return rc;
 }
 
-/* Bytes of the UTF-8 character at 'text', 0 where there is none. */
+/* Length in bytes of the UTF-8 character at 'text', 0 if it is invalid. */
 static size_t character(const unsigned char *text, size_t length)
 {
     size_t size = text[0] < 0x80                      ? 1
@@ -41,7 +41,7 @@ static size_t character(const unsigned char *text, size_t length)
     return size;
 }
 
-/* A string of JSON; what is no UTF-8 (a character cut in two, say) becomes U+FFFD. */
+/* Print a JSON string; invalid UTF-8 (such as a character cut in two) becomes U+FFFD. */
 static void print_string(FILE *stream, const char *data, size_t length)
 {
     const unsigned char *text = (const unsigned char *)data;
@@ -102,7 +102,8 @@ static int show_json(struct output *o, const struct text *text, struct error *er
     return rc;
 }
 
-/* The text so far is made anew each time, as what a token adds may depend on those before it. */
+/* Decode the whole text again after each token, because a token's text may depend on those before
+ * it. */
 static int show_text(struct output *o, const struct text *text, struct error *err)
 {
     struct text_buffer all = {0};

@@ -1,4 +1,4 @@
-/* Texts as people and programs read them. */
+/* Print texts for people, or as JSON for programs. */
 #ifndef MEGATRON_OUTPUT_H
 #define MEGATRON_OUTPUT_H
 
@@ -6,20 +6,20 @@
 #include "generator.h"
 #include "tokenizer.h"
 
-/* Texts of a round on their way out: the first that is not finished is shown as it grows. */
+/* The texts of one round being printed: the first unfinished one is shown as it grows. */
 struct output {
     const struct tokenizer *tokenizer;
     FILE *stream;
     int json;
     const struct text *texts;
     int64_t count;
-    int64_t at;     /* the text being shown */
-    size_t shown;   /* its bytes that are out */
+    int64_t at;     /* index of the text being shown */
+    size_t shown;   /* bytes of it that are printed */
     int begun;      /* it is being shown */
-    int64_t before; /* texts shown in rounds before */
+    int64_t before; /* texts shown in earlier rounds */
 };
 
-/* Show what is new; a text that is complete is followed by the next. Returns 0 or -1. */
+/* Print what is new; when a text is complete the next one follows. Returns 0 or -1. */
 int output_show(struct output *output, struct error *err);
 
 #endif

@@ -14,7 +14,7 @@
 #define JSON_LIMIT        ((size_t)16 << 20)
 #define MOST_PROMPT_BYTES ((size_t)4 << 30)
 
-/* Prompts as they are written; those of a file point into 'file'. */
+/* The prompts as given; those of a file point into 'file'. */
 struct lines {
     const char **items;
     size_t count;
@@ -34,7 +34,7 @@ static int add_line(struct lines *lines, const char *text, struct error *err)
     return 0;
 }
 
-/* What is behind a NUL would be lost in silence. */
+/* Text after a NUL byte would be lost silently. */
 static int check_text(const char *data, size_t length, const char *name, struct error *err)
 {
     const char *nul = memchr(data, '\0', length);
@@ -44,13 +44,14 @@ static int check_text(const char *data, size_t length, const char *name, struct 
         return 0;
     for (const char *at = data; (at = memchr(at, '\n', (size_t)(nul - at))); at++)
         line++;
-    return error_set(err,
-                     "%s is no text: there is a NUL byte in its line %zu; prompts must be UTF-8 "
-                     "(iconv -f UTF-16 -t UTF-8 makes that of UTF-16)",
-                     name, line);
+    return error_set_code(
+        err, ERROR_USAGE,
+        "%s is not a text file: line %zu contains a NUL byte; prompts must be UTF-8 "
+        "(convert UTF-16 with iconv -f UTF-16 -t UTF-8)",
+        name, line);
 }
 
-/* All of a file or of standard input, followed by a NUL. */
+/* Read a whole file or standard input, and append a NUL. */
 static char *read_all(const char *name, struct error *err)
 {
     int is_input = strcmp(name, "-") == 0, rc;
@@ -59,17 +60,19 @@ static char *read_all(const char *name, struct error *err)
 
     rc = is_input ? file_read_fd(STDIN_FILENO, called, MOST_PROMPT_BYTES, &bytes, err)
                   : file_read(name, MOST_PROMPT_BYTES, &bytes, err);
-    if (rc < 0)
+    if (rc < 0) {
         error_prefix(err, "--prompt-file");
-    else
+        err->code = ERROR_USAGE;
+    } else {
         rc = check_text(bytes.data, bytes.length, called, err);
+    }
     if (rc == 0)
         return bytes.data;
     file_bytes_clear(&bytes);
     return NULL;
 }
 
-/* One prompt per line; empty lines are none. */
+/* One prompt per line; empty lines are skipped. */
 static int read_file(struct lines *lines, const char *name, struct error *err)
 {
     char *rest, *line;
@@ -103,14 +106,15 @@ static int read_lines(struct lines *lines, const struct generate_options *o, str
     if (file && read_file(lines, file, err) < 0)
         return -1;
     if (lines->count == 0)
-        return error_set(err, "no prompt: give --prompt TEXT, --prompt-file FILE, or lines on "
-                              "standard input");
+        return error_set_code(
+            err, ERROR_USAGE,
+            "no prompt: use --prompt TEXT, --prompt-file FILE, or pass prompts on standard input");
     return 0;
 }
 
 /* --- The tokenizer --------------------------------------------------------------------------- */
 
-/* The path of a file beside the weights, or NULL where there is none. */
+/* The path of a file next to the weights, or NULL if it does not exist. */
 static const char *beside(const char *directory, const char *name, char path[PATH_MAX])
 {
     struct error ignored;
@@ -133,36 +137,40 @@ static struct tokenizer *open_tokenizer(const struct generate_options *o,
         known = tokenizer_files_find(o->load, &config, first, second, err);
     if (known < 0)
         return NULL;
-    /* A run that named no files had GPT-2's own. */
+    /* A run without tokenizer files used the built-in GPT-2 tokenizer. */
     if (!known && vocabulary != 50257) {
-        error_set(err,
-                  "%s has no tokenizer beside its weights (tokenizer.json, tokenizer.model, or "
-                  "vocab.json and merges.txt); name it with --tokenizer-type and its files",
-                  o->load);
+        error_set_code(
+            err, ERROR_USAGE,
+            "%s contains no tokenizer (tokenizer.json, tokenizer.model, or vocab.json and "
+            "merges.txt); use --tokenizer-type and the options for its files",
+            o->load);
         return NULL;
     }
     if (config.add_bos && config.add_specials) {
-        error_set(err, "--tokenizer-add-bos and --tokenizer-hf-include-special-tokens exclude each "
-                       "other");
+        error_set_code(err, ERROR_USAGE,
+                       "--tokenizer-add-bos and --tokenizer-hf-include-special-tokens cannot be "
+                       "used together; drop one");
         return NULL;
     }
-    config.add_bos = 0; /* put before the prompt below */
+    config.add_bos = 0; /* prepended to the prompt below */
     if (config.type == TOKENIZER_NULL && config.vocab_size <= 0)
         config.vocab_size = vocabulary - 1;
     tokenizer = tokenizer_create(&config, err);
     if (tokenizer && tokenizer_vocab_size(tokenizer) > vocabulary) {
-        error_set(err,
-                  "the tokenizer has %" PRId64 " tokens and the model in %s only %" PRId64
-                  ": it is another model's; name the right one with --tokenizer-type and its files",
-                  tokenizer_vocab_size(tokenizer), o->load, vocabulary);
+        error_set_code(
+            err, ERROR_USAGE,
+            "the tokenizer has %" PRId64 " tokens, but the model in %s has only %" PRId64
+            ": it belongs to another model; name the right one with --tokenizer-type and the "
+            "options for its files",
+            tokenizer_vocab_size(tokenizer), o->load, vocabulary);
         tokenizer_destroy(tokenizer);
         return NULL;
     }
     return tokenizer;
 }
 
-/* Does a text begin with the beginning-of-sequence token? As transformers does it: what
- * tokenizer_config.json says, else yes for Llamas. */
+/* Does a text begin with the beginning-of-sequence token? As in transformers: what
+ * tokenizer_config.json says, otherwise yes for Llama. */
 static int begins_with_bos(const struct generate_options *o, const struct origin *origin)
 {
     char path[PATH_MAX];
@@ -173,7 +181,7 @@ static int begins_with_bos(const struct generate_options *o, const struct origin
 
     if (o->tokenizer.add_bos)
         return 1;
-    if (o->tokenizer_given || o->tokenizer.add_specials) /* among those of the post-processor */
+    if (o->tokenizer_given || o->tokenizer.add_specials) /* one of the post-processor's tokens */
         return 0;
     if (beside(o->load, "tokenizer_config.json", path))
         json = json_read_file(path, JSON_LIMIT, &ignored);
@@ -196,7 +204,7 @@ static void add_stop(struct prompts *p, int64_t id)
         p->stops[p->stop_count++] = id;
 }
 
-/* "eos_token_id": a number or a list of them. */
+/* "eos_token_id": a number or a list of numbers. */
 static void add_stops_of(struct prompts *p, const char *directory, const char *name)
 {
     char path[PATH_MAX];
@@ -225,10 +233,10 @@ static int find_stops(struct prompts *p, const struct generate_options *o,
                       const struct origin *origin, struct error *err)
 {
     if (o->eod_id >= p->vocabulary)
-        return error_set(err,
-                         "--eod-id=%" PRId64 " is no token of the vocabulary and would end no "
-                         "text; use 0 to %" PRId64,
-                         o->eod_id, p->vocabulary - 1);
+        return error_set_code(err, ERROR_USAGE,
+                              "--eod-id=%" PRId64
+                              " is not in the vocabulary, so no text would end; use 0 to %" PRId64,
+                              o->eod_id, p->vocabulary - 1);
     if (o->ignore_eod)
         return 0;
     if (o->eod_id >= 0) {
@@ -246,7 +254,7 @@ static int find_stops(struct prompts *p, const struct generate_options *o,
 
 /* --- Tokens ---------------------------------------------------------------------------------- */
 
-/* How long the text may become. */
+/* The maximum length of a text. */
 static int64_t limit_of(const struct generate_options *o, int64_t prompt, int64_t positions)
 {
     int64_t limit = o->out_seq_length > 0 ? o->out_seq_length : prompt + o->tokens;
@@ -261,20 +269,23 @@ static int make_text(struct text *text, const struct generate_options *o, int64_
     int64_t count = (int64_t)ids->count + (first >= 0);
 
     if (count == 0)
-        return error_set(err, "prompt %zu is empty, and the tokenizer has no token to begin with",
-                         number + 1);
+        return error_set_code(err, ERROR_USAGE,
+                              "prompt %zu is empty, and the tokenizer has no token to start a text "
+                              "with; enter a prompt",
+                              number + 1);
     if (count >= positions)
-        return error_set(err,
-                         "prompt %zu has %" PRId64 " tokens and the model %" PRId64
-                         " positions, one of which must be left to write; shorten it",
-                         number + 1, count, positions);
+        return error_set_code(err, ERROR_USAGE,
+                              "prompt %zu has %" PRId64 " tokens, but the model supports %" PRId64
+                              " positions including the generated text; shorten the prompt",
+                              number + 1, count, positions);
     *text = (struct text){.prompt = count, .length = count, .number = number};
     text->limit = limit_of(o, count, positions);
     if (text->limit <= count)
-        return error_set(err,
-                         "--out-seq-length=%" PRId64 " leaves nothing to write: prompt %zu has "
-                         "%" PRId64 " tokens",
-                         o->out_seq_length, number + 1, count);
+        return error_set_code(err, ERROR_USAGE,
+                              "--out-seq-length=%" PRId64
+                              " leaves no room for generated tokens: prompt %zu has %" PRId64
+                              " tokens",
+                              o->out_seq_length, number + 1, count);
     text->ids = malloc((size_t)text->limit * sizeof(*text->ids));
     if (!text->ids)
         return error_set(err, "out of memory");
@@ -295,8 +306,9 @@ static int encode_lines(struct prompts *p, const struct generate_options *o,
     int rc = encoder ? 0 : -1;
 
     if (rc == 0 && o->tokenizer.add_bos && bos < 0)
-        rc = error_set(err, "--tokenizer-add-bos: the vocabulary has no beginning-of-sequence "
-                            "token");
+        rc = error_set_code(
+            err, ERROR_USAGE,
+            "--tokenizer-add-bos: the vocabulary has no beginning-of-sequence token; drop it");
     p->texts = calloc(lines->count, sizeof(*p->texts));
     if (!p->texts)
         rc = error_set(err, "out of memory");
@@ -305,7 +317,7 @@ static int encode_lines(struct prompts *p, const struct generate_options *o,
 
         ids.count = 0;
         rc = tokenizer_encode(encoder, lines->items[i], strlen(lines->items[i]), &ids, err);
-        /* Behind the end of a document another one begins. */
+        /* After the end-of-document token another document begins. */
         if (ids.count == 0 && bos < 0)
             first = tokenizer_eod(p->tokenizer);
         if (rc == 0)
@@ -318,7 +330,7 @@ static int encode_lines(struct prompts *p, const struct generate_options *o,
     return rc;
 }
 
-/* Rank 0's part. */
+/* What rank 0 does. */
 static int prepare(struct prompts *p, const struct generate_options *o, const struct origin *origin,
                    struct error *err)
 {
@@ -338,14 +350,14 @@ static int prepare(struct prompts *p, const struct generate_options *o, const st
     return rc;
 }
 
-/* --- To all ranks ----------------------------------------------------------------------------- */
+/* --- Broadcast ------------------------------------------------------------------------------- */
 
-/* What goes first: sizes of what follows, and all numbers. */
+/* Sent first: the sizes of what follows, and all numbers. */
 struct head {
     int64_t count, ids, vocabulary, stop_count, stops[STOPS];
 };
 
-/* Texts as numbers, one behind the other: prompt, limit, ids of the prompt. */
+/* Texts as numbers, one after the other: prompt length, limit, prompt ids. */
 static void pack(const struct prompts *p, int32_t *out)
 {
     for (int64_t t = 0; t < p->count; t++) {

@@ -4,11 +4,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* What of the logits decides. */
+/* How the next token is chosen. */
 enum rule {
-    RULE_GREEDY, /* the largest */
-    RULE_RACE,   /* all take part in the race; its winner is enough to know */
-    RULE_LIST,   /* some take part; which ones only all logits tell */
+    RULE_GREEDY, /* the largest logit */
+    RULE_RACE,   /* sample from all tokens; each rank only needs its own best score */
+    RULE_LIST,   /* sample from some tokens; all logits are needed to know which */
 };
 
 static enum rule rule_of(const struct sampling *s)
@@ -25,7 +25,7 @@ int64_t sampler_width(const struct sampling *s, int64_t columns)
     return s->top_k > 0 && s->top_k < columns ? s->top_k : columns;
 }
 
-/* A number in (0, 1) for one token of one place. */
+/* A random number in (0, 1) for one token at one position. */
 static double uniform(const struct sampling *s, uint64_t text, int64_t position, int64_t id)
 {
     uint64_t bits = rng_bits(s->seed, RNG_SAMPLING, (uint32_t)position, text << 32 | (uint64_t)id);
@@ -33,8 +33,9 @@ static double uniform(const struct sampling *s, uint64_t text, int64_t position,
     return ((double)(bits >> 11) + 0.5) * 0x1p-53;
 }
 
-/* Result of a token in the race if it is better than 'best', else 'best'. With x = logit / T it is
- * x - log(-log(u)); as -log(u) >= 1 - u, most tokens are seen to lose without a logarithm. */
+/* A token's score in the Gumbel-max trick if it is better than 'best', otherwise 'best'. With x =
+ * logit / T the score is x - log(-log(u)); because -log(u) >= 1 - u, most tokens are rejected
+ * without computing a logarithm. */
 static double race(const struct sampling *s, double logit, double best, uint64_t text,
                    int64_t position, int64_t id)
 {
@@ -56,8 +57,8 @@ static int compare(const void *a, const void *b)
     return before(a, b) ? -1 : before(b, a) ? 1 : 0;
 }
 
-/* A heap with the last of 'count' candidates in the order of before() on top: let number 'i' sink.
- */
+/* Sift element 'i' down a heap of 'count' candidates whose top is the last in the order of
+ * before(). */
 static void sink(struct candidate *heap, int64_t count, int64_t i)
 {
     for (;;) {
@@ -75,7 +76,7 @@ static void sink(struct candidate *heap, int64_t count, int64_t i)
     }
 }
 
-/* The 'width' largest of the logits, in any order. */
+/* The 'width' largest logits, in any order. */
 static void offer_list(const float *logits, int64_t count, int64_t first, struct candidate *out,
                        int64_t width)
 {
@@ -117,9 +118,9 @@ void sampler_offer(const struct sampling *s, const float *logits, int64_t count,
     }
 }
 
-/* Keep what top-p leaves of candidates whose probabilities are exp(x - largest) / total. Those
- * below (1 - p) / count have less than 1 - p together: without them enough is left, and what is
- * left is soon sorted. */
+/* Apply top-p to candidates with probabilities exp(x - largest) / total. Those with a probability
+ * below (1 - p) / count sum to less than 1 - p: dropping them first leaves enough, and little to
+ * sort. */
 static int64_t keep_nucleus(const struct sampling *s, struct candidate *c, int64_t count)
 {
     double largest = -INFINITY, total = 0, mass = 0;

@@ -1,144 +1,219 @@
-/* Attention of one layer. Context parallelism divides each sample into 2 * cp pieces of its
- * sequence; rank r has pieces r and 2*cp-1-r, so that all ranks have the same share of a causal
- * mask. Keys and values of all ranks are gathered, put in order of position, and each of the two
- * query pieces attends to the keys up to its own end. Without context parallelism there is one
- * piece, and keys and values stay where they are. */
-#include "model_private.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The attention block: the column-parallel projection to queries, keys and values, rotary
+ * positions, softmax attention of this rank's heads, and the row-parallel output projection. */
+#include "attention.h"
+#include "builder.h"
 #include "rng.h"
 
-static void *at(struct model *m, void *base, int64_t elements)
+#include <math.h>
+#include <stdlib.h>
+
+enum { QKV, QKV_BIAS, PROJECTION, PROJECTION_BIAS };
+
+static void add_parameters(struct builder *b, struct block *block)
 {
-    return (char *)base + (size_t)elements * type_size(m->config.type);
-}
-
-/* Keys and values of the whole sequences in scratch.kv: (batch, sequence, 2 * groups * size). */
-static void gather_kv(struct model *m, void *qkv)
-{
-    const struct model_sizes *z = &m->sizes;
-    struct scratch *s = &m->scratch;
-
-    run_gather_rows(
-        m->kv_pack, m->compute,
-        &(struct gather_rows_operands){at(m, qkv, z->attention), m->kv_identity, s->kv_part});
-    side_follows(m);
-    comm_all_gather(m->parallel->context, m->side, s->kv_part, s->kv_ranks,
-                    (size_t)(z->rows * z->kv), m->config.type);
-    compute_follows(m);
-    run_gather_rows(m->kv_order, m->compute,
-                    &(struct gather_rows_operands){s->kv_ranks, m->kv_by_position, s->kv});
-}
-
-/* Gradients of keys and values of both pieces -> this rank's columns of scratch.dqkv. */
-static void scatter_dkv(struct model *m)
-{
-    const struct model_sizes *z = &m->sizes;
-    struct scratch *s = &m->scratch;
-
-    run_add(m->dkv_add, m->compute, &(struct add_operands){s->dkv[0], s->dkv[1]});
-    run_gather_rows(m->kv_order, m->compute,
-                    &(struct gather_rows_operands){s->dkv[1], m->kv_by_rank, s->kv_ranks});
-    side_follows(m);
-    comm_reduce_scatter(m->parallel->context, m->side, s->kv_ranks, s->kv_part,
-                        (size_t)(z->rows * z->kv), m->config.type);
-    compute_follows(m);
-    run_gather_rows(
-        m->kv_unpack, m->compute,
-        &(struct gather_rows_operands){s->kv_part, m->kv_identity, at(m, s->dqkv, z->attention)});
-}
-
-/* Operands of one piece; those of the backward pass are added by its caller. */
-static struct attention_operands piece(struct model *m, struct slot *slot, int64_t global,
-                                       struct layer_memory *a, int64_t i)
-{
-    const struct model_sizes *z = &m->sizes;
-    int64_t rows = m->config.micro_batch * z->piece_rows * i;
-    void *k = z->pieces == 1 ? at(m, a->qkv, z->attention) : m->scratch.kv;
-
-    return (struct attention_operands){
-        .q = at(m, a->qkv, i * z->piece_rows * z->qkv),
-        .k = k,
-        .v = at(m, k, z->kv / 2),
-        .out = at(m, a->attention, i * z->piece_rows * z->attention),
-        .lse = a->lse + z->heads * rows,
-        .document_start = slot->batch.piece_document_start + rows,
-        .row_index = slot->batch.piece_row_index + rows,
-        .state = m->state,
-        .purpose = (uint32_t)(RNG_ATTENTION_DROPOUT + global),
+    const struct model_config *c = b->config;
+    int64_t h = c->shape.hidden, d = c->shape.kv_channels;
+    int64_t q = c->shape.heads * d, kv = c->shape.query_groups * d;
+    const struct parameter_spec weights[] = {
+        {"query.weight", q, h, SPLIT_ROWS, 0, c->init_std, 0},
+        {"key.weight", kv, h, SPLIT_ROWS, 1, c->init_std, 0},
+        {"value.weight", kv, h, SPLIT_ROWS, 2, c->init_std, 0},
     };
+    const struct parameter_spec biases[] = {
+        {"query.bias", 1, q, SPLIT_COLS, 0, 0, 0},
+        {"key.bias", 1, kv, SPLIT_COLS, 0, 0, 0},
+        {"value.bias", 1, kv, SPLIT_COLS, 0, 0, 0},
+    };
+    const struct parameter_spec projection = {"projection.weight",         h, q, SPLIT_COLS, 3,
+                                              builder_output_deviation(b), 0};
+    int *t = block->tensors;
+
+    t[QKV] = builder_tensor(b, CLASS_DIVIDED);
+    for (int i = 0; i < 3; i++)
+        builder_add(b, block, &weights[i]);
+    if (c->linear_bias || c->qkv_bias) {
+        t[QKV_BIAS] = builder_tensor(b, CLASS_RAW);
+        for (int i = 0; i < 3; i++)
+            builder_add(b, block, &biases[i]);
+    }
+    t[PROJECTION] = builder_matrix(b, block, &projection);
+    if (c->linear_bias)
+        t[PROJECTION_BIAS] = builder_vector(b, block, "projection.bias", h, 0);
+    block->bias = t[PROJECTION_BIAS];
+    block->dropout_purpose = (uint32_t)(RNG_PROJECTION_DROPOUT + block->number);
 }
 
-/* Keys and values of these tokens go to the layer's part of the cache; attention is on that. */
-static void attention_cached(struct model *m, struct slot *slot, int64_t layer,
-                             struct layer_memory *a)
+static void place(struct model *m, const struct block *block, void *memory, struct arena *arena,
+                  enum keep keep)
 {
     const struct model_sizes *z = &m->sizes;
-    void *k = at(m, m->cache, layer * z->samples * z->cache * z->kv);
+    struct attention_memory *a = memory;
+    size_t size = type_size(m->config.type);
 
-    run_gather_rows(
-        m->cache_put, m->compute,
-        &(struct gather_rows_operands){at(m, a->qkv, z->attention), slot->batch.place, k});
-    run_attention(m->cached[m->reached], m->compute,
-                  &(struct attention_operands){
-                      .q = a->qkv,
-                      .k = k,
-                      .v = at(m, k, z->kv / 2),
-                      .out = a->attention,
-                      .lse = a->lse,
-                      .state = m->state,
-                      .positions = slot->batch.positions,
-                  });
-}
-
-void attention_forward(struct model *m, struct slot *slot, int64_t tensors, int64_t global,
-                       struct layer_memory *a, int evaluate)
-{
-    struct device_plan **plans = evaluate ? m->attention_evaluate : m->attention[PASS_FORWARD];
-
-    if (m->config.cache > 0) {
-        attention_cached(m, slot, tensors, a);
+    (void)block;
+    if (keep == KEEP_INPUT || keep == KEEP_NOTHING)
         return;
-    }
-    if (m->sizes.pieces > 1)
-        gather_kv(m, a->qkv);
-    for (int64_t i = 0; i < m->sizes.pieces; i++) {
-        struct attention_operands operands = piece(m, slot, global, a, i);
-
-        run_attention(plans[i], m->compute, &operands);
-    }
+    a->qkv = arena_take(arena, z->rows * z->qkv, size);
+    a->out = arena_take(arena, z->rows * z->attention, size);
+    a->lse = arena_take(arena, z->rows * z->heads, sizeof(float));
 }
 
-void attention_backward(struct model *m, struct slot *slot, int64_t global, struct layer_memory *a)
+static void place_common(struct model *m, struct block *block, struct arena *arena)
 {
     const struct model_sizes *z = &m->sizes;
-    struct scratch *s = &m->scratch;
+    const struct model_config *c = &m->config;
+    struct attention_common *common = block->common;
+    const struct attention_common *base = m->base ? model_common(m->base, &attention_block) : NULL;
 
-    if (z->pieces > 1) {
-        gather_kv(m, a->qkv);
-        /* A piece gives no gradient to the keys behind its end. */
-        run_fill(m->dkv_clear, m->compute, &(struct fill_operands){s->dkv[0]});
-        run_fill(m->dkv_clear, m->compute, &(struct fill_operands){s->dkv[1]});
+    if (trains(m)) {
+        common->dqkv = arena_take(arena, z->rows * z->qkv, type_size(c->type));
+        common->dout = arena_take(arena, z->rows * z->attention, type_size(c->type));
     }
-    for (int64_t i = 0; i < z->pieces; i++) {
-        struct attention_operands o = piece(m, slot, global, a, i);
-        void *dk = z->pieces == 1 ? at(m, s->dqkv, z->attention) : s->dkv[i];
-
-        run_attention_backward(m->attention[PASS_BACKWARD][i], m->compute,
-                               &(struct attention_backward_operands){
-                                   .q = o.q,
-                                   .k = o.k,
-                                   .v = o.v,
-                                   .out = o.out,
-                                   .dout = at(m, s->dattention, i * z->piece_rows * z->attention),
-                                   .lse = o.lse,
-                                   .dq = at(m, s->dqkv, i * z->piece_rows * z->qkv),
-                                   .dk = dk,
-                                   .dv = at(m, dk, z->kv / 2),
-                                   .document_start = o.document_start,
-                                   .row_index = o.row_index,
-                                   .state = m->state,
-                                   .purpose = o.purpose,
-                               });
-    }
-    if (z->pieces > 1)
-        scatter_dkv(m);
+    attention_softmax_place(m, common, arena);
+    if (c->position != POSITION_ROPE)
+        return;
+    common->cosine =
+        base ? base->cosine : arena_take(arena, c->positions * z->rotary / 2, sizeof(float));
+    common->sine =
+        base ? base->sine : arena_take(arena, c->positions * z->rotary / 2, sizeof(float));
 }
+
+/* The rotation of channel pair 'i' per position, in radians. */
+static double rotation(const struct model_config *c, int64_t rotary, int64_t i)
+{
+    const struct rope_scaling *s = &c->rope_scaling;
+    double frequency = pow(c->shape.rotary_base, -2.0 * (double)i / (double)rotary);
+    double length = 2 * M_PI / frequency, smooth;
+
+    if (!s->used || length < s->original / s->high)
+        return frequency;
+    if (length > s->original / s->low)
+        return frequency / s->factor;
+    smooth = (s->original / length - s->low) / (s->high - s->low);
+    return (1 - smooth) * frequency / s->factor + smooth * frequency;
+}
+
+static int upload_rotations(struct model *m, struct attention_common *common, struct error *err)
+{
+    int64_t half = m->sizes.rotary / 2, count = m->config.positions * half;
+    float *table;
+    int rc = 0;
+
+    if (m->config.position != POSITION_ROPE || m->base)
+        return 0;
+    table = malloc((size_t)count * sizeof(*table));
+    if (!table)
+        return error_set(err, "out of memory");
+    for (int which = 0; which < 2 && rc == 0; which++) {
+        for (int64_t i = 0; i < count; i++) {
+            double angle = (double)(i / half) * rotation(&m->config, m->sizes.rotary, i % half);
+
+            table[i] = (float)(which ? sin(angle) : cos(angle));
+        }
+        rc = model_upload(m, which ? common->sine : common->cosine, table,
+                          (size_t)count * sizeof(*table), err);
+    }
+    free(table);
+    return rc;
+}
+
+static int prepare(struct model *m, struct block *block, struct error *err)
+{
+    const struct model_config *c = &m->config;
+    const struct model_sizes *z = &m->sizes;
+    struct attention_common *common = block->common;
+    struct planner p = {m->device, err, 0};
+    int bias = c->linear_bias || c->qkv_bias;
+    const struct linear_spec qkv = {
+        .rows = z->rows, .in = z->hidden, .out = z->qkv, .bias = bias, .wgrad_bias = bias};
+    const struct linear_spec projection = {.rows = z->rows, .in = z->attention, .out = z->hidden};
+    struct operation rope = {
+        .kind = OPERATION_ROPE,
+        .rope = {z->rows, z->heads + z->groups, z->head_size, z->rotary, z->qkv, c->type, 0}};
+
+    linear_plan(&p, m, &common->qkv, &qkv);
+    linear_plan(&p, m, &common->projection, &projection);
+    if (c->position == POSITION_ROPE)
+        planner_make(&p, &common->rope, &rope);
+    rope.rope.backward = 1;
+    if (c->position == POSITION_ROPE && trains(m))
+        planner_make(&p, &common->rope_backward, &rope);
+    if (p.failed || upload_rotations(m, common, err) < 0)
+        return -1;
+    return (trains(m) ? attention_softmax_prepare : attention_cache_prepare)(m, common, err);
+}
+
+static void release(void *shared)
+{
+    struct attention_common *common = shared;
+
+    linear_release(&common->qkv);
+    linear_release(&common->projection);
+    plan_destroy(common->rope);
+    plan_destroy(common->rope_backward);
+    attention_softmax_release(common);
+    attention_cache_release(common);
+}
+
+static struct column_parallel qkv_of(struct pass *p, struct block *block)
+{
+    return (struct column_parallel){norm_output(p, block->before), block->tensors[QKV],
+                                    block->tensors[QKV_BIAS]};
+}
+
+static void forward(struct pass *p, struct block *block)
+{
+    struct model *m = p->m;
+    const struct attention_common *common = block->common;
+    struct attention_memory *a = memory_of(p, block);
+    struct column_parallel qkv = qkv_of(p, block);
+
+    column_parallel_forward(m, &common->qkv, &qkv, a->qkv, NULL);
+    if (common->rope)
+        run_rope(common->rope, compute(m),
+                 &(struct rope_operands){a->qkv, p->slot->batch.positions, common->cosine,
+                                         common->sine});
+    common->attend(p, block);
+    row_parallel_forward(m, &common->projection, block->tensors[PROJECTION], a->out);
+}
+
+static void recompute(struct pass *p, struct block *block)
+{
+    if (p->m->config.recompute == RECOMPUTE_FULL)
+        forward(p, block);
+}
+
+static void backward(struct pass *p, struct block *block)
+{
+    struct model *m = p->m;
+    struct attention_common *common = block->common;
+    struct attention_memory *a = memory_of(p, block);
+    struct column_parallel qkv = qkv_of(p, block);
+    const struct row_parallel_gradient projection = {
+        .weight = block->tensors[PROJECTION], .x = a->out, .dpart = p->dx, .dx = common->dout};
+
+    row_parallel_backward(m, &common->projection, &projection, p->accumulate);
+    attention_softmax_backward(p, block);
+    if (common->rope)
+        run_rope(common->rope_backward, compute(m),
+                 &(struct rope_operands){common->dqkv, p->slot->batch.positions, common->cosine,
+                                         common->sine});
+    column_parallel_backward(m, &common->qkv, &qkv, common->dqkv,
+                             gradient(m, block->tensors[QKV_BIAS]), p->accumulate);
+    p->dy = m->scratch.dy;
+}
+
+const struct block_kind attention_block = {
+    .name = "attention",
+    .memory_size = sizeof(struct attention_memory),
+    .common_size = sizeof(struct attention_common),
+    .add_parameters = add_parameters,
+    .place = place,
+    .place_common = place_common,
+    .prepare = prepare,
+    .release = release,
+    .forward = forward,
+    .recompute = recompute,
+    .backward = backward,
+};

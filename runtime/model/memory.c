@@ -1,15 +1,16 @@
-/* Where every activation lies. One function lays everything out from a base address; run on no base
- * it only counts, so what --dry-run says is what a run takes. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The layout of all activations. One function lays everything out from a base address; without one
+ * it only counts, so a memory estimate equals what a run allocates. */
 #include "model_private.h"
 
-#include <stdlib.h>
+#include <string.h>
 
 struct arena {
     char *base;
     size_t used;
 };
 
-static void *take(struct arena *arena, int64_t elements, size_t size)
+void *arena_take(struct arena *arena, int64_t elements, size_t size)
 {
     size_t at = arena->used;
 
@@ -22,6 +23,7 @@ struct model_sizes model_sizes(const struct model_config *config, const struct l
 {
     const struct model_shape *shape = &config->shape;
     int64_t d = shape->kv_channels;
+    struct zigzag split = zigzag_split(shape->sequence, layout->cp);
     struct model_sizes z = {
         .rows = config->micro_batch * (shape->sequence / layout->cp),
         .sequence = shape->sequence / layout->cp,
@@ -33,19 +35,19 @@ struct model_sizes model_sizes(const struct model_config *config, const struct l
         .vocabulary = config->padded_vocabulary / layout->tp,
         .rotary = (int64_t)((double)d * config->rotary_percent) / 2 * 2,
         .layers = shape->layers / (layout->pp * config->chunks),
-        .pieces = layout->cp > 1 ? 2 : 1,
         .samples = config->micro_batch,
         .cache = config->cache,
     };
 
     z.part_rows = z.rows / layout->tp;
-    z.piece_rows = z.sequence / z.pieces;
+    z.slices = split.slices;
+    z.slice_rows = split.rows;
     z.attention = z.heads * d;
     z.kv = 2 * z.groups * d;
     z.qkv = z.attention + z.kv;
     z.fc1 = config->swiglu ? 2 * z.ffn : z.ffn;
     /* Logits of at most 1 GiB at a time, in equal parts of the rows: each part costs a pass over
-     * the gradient of the head's weight, and small ones leave a GPU idle. */
+     * the gradient of the head's weight, and small parts do not fill a GPU. */
     z.head_rows = config->cache > 0 ? z.samples : z.rows;
     while (z.head_rows % 2 == 0 &&
            z.head_rows * z.vocabulary * (int64_t)type_size(config->type) > (int64_t)1 << 30)
@@ -53,60 +55,27 @@ struct model_sizes model_sizes(const struct model_config *config, const struct l
     return z;
 }
 
-enum keep { KEEP_ALL, KEEP_INPUT, KEEP_COSTLY, KEEP_NOTHING };
-
-/* What a layer keeps by itself; the rest it borrows from 'shared'. */
-static void place_layer(const struct model *m, struct arena *arena, struct layer_memory *l,
-                        const struct layer_memory *shared, enum keep keep)
-{
-    const struct model_sizes *z = &m->sizes;
-    size_t size = type_size(m->config.type);
-    int64_t part = z->part_rows * z->hidden;
-
-    if (shared)
-        *l = *shared;
-    if (keep == KEEP_NOTHING)
-        return;
-    l->sum1 = take(arena, part, size);
-    if (keep == KEEP_INPUT)
-        return;
-    l->mean1 = take(arena, z->part_rows, sizeof(float));
-    l->rstd1 = take(arena, z->part_rows, sizeof(float));
-    l->qkv = take(arena, z->rows * z->qkv, size);
-    l->attention = take(arena, z->rows * z->attention, size);
-    l->lse = take(arena, z->rows * z->heads, sizeof(float));
-    l->sum2 = take(arena, part, size);
-    l->mean2 = take(arena, z->part_rows, sizeof(float));
-    l->rstd2 = take(arena, z->part_rows, sizeof(float));
-    l->pre = take(arena, z->rows * z->fc1, size);
-    if (keep == KEEP_COSTLY)
-        return;
-    l->y1 = take(arena, part, size);
-    l->y2 = take(arena, part, size);
-    l->activated = take(arena, z->rows * z->ffn, size);
-}
-
-/* All of a batch is one run of memory, copied to the device at once. */
+/* A batch is contiguous, so that one copy brings it to the device. */
 static void place_batch(const struct model_sizes *sizes, struct arena *arena, struct model_batch *b)
 {
     int64_t rows = sizes->rows;
 
-    b->tokens = take(arena, rows, sizeof(int32_t));
-    b->positions = take(arena, rows, sizeof(int32_t));
+    b->tokens = arena_take(arena, rows, sizeof(int32_t));
+    b->positions = arena_take(arena, rows, sizeof(int32_t));
     if (sizes->cache > 0) {
-        b->place = take(arena, rows, sizeof(int32_t));
-        b->last = take(arena, sizes->samples, sizeof(int32_t));
+        b->place = arena_take(arena, rows, sizeof(int32_t));
+        b->last = arena_take(arena, sizes->samples, sizeof(int32_t));
         return;
     }
-    b->targets = take(arena, rows, sizeof(int32_t));
-    b->document_start = take(arena, rows, sizeof(int32_t));
-    b->weight = take(arena, rows, sizeof(float));
-    b->row_index = take(arena, rows, sizeof(int64_t));
-    b->piece_row_index = b->row_index;
-    b->piece_document_start = b->document_start;
-    if (sizes->pieces > 1) {
-        b->piece_row_index = take(arena, rows, sizeof(int64_t));
-        b->piece_document_start = take(arena, rows, sizeof(int32_t));
+    b->targets = arena_take(arena, rows, sizeof(int32_t));
+    b->document_start = arena_take(arena, rows, sizeof(int32_t));
+    b->weight = arena_take(arena, rows, sizeof(float));
+    b->row_index = arena_take(arena, rows, sizeof(int64_t));
+    b->slice_row_index = b->row_index;
+    b->slice_document_start = b->document_start;
+    if (sizes->slices > 1) {
+        b->slice_row_index = arena_take(arena, rows, sizeof(int64_t));
+        b->slice_document_start = arena_take(arena, rows, sizeof(int32_t));
     }
 }
 
@@ -118,110 +87,114 @@ size_t model_batch_place(const struct model_sizes *sizes, void *base, struct mod
     return arena.used;
 }
 
-static void place_slot(const struct model *m, struct arena *arena, const struct chunk *chunk,
+/* What a block keeps between its passes. */
+static enum keep keep_of(const struct model *m, const struct block *block)
+{
+    const struct model_config *c = &m->config;
+
+    if (block->layer < 0)
+        return KEEP_ALL;
+    if (!trains(m))
+        return KEEP_NOTHING;
+    if (c->recompute == RECOMPUTE_NONE || block->layer >= c->recompute_layers)
+        return KEEP_ALL;
+    return c->recompute == RECOMPUTE_FULL ? KEEP_INPUT : KEEP_COSTLY;
+}
+
+/* The block keeps some memory by itself and shares the rest with other layers. */
+static void place_block(struct model *m, const struct block *block, void *memory,
+                        struct arena *arena)
+{
+    enum keep keep = keep_of(m, block);
+
+    for (int i = 0; i < m->shared_count && keep != KEEP_ALL; i++)
+        if (m->shared[i].kind == block->kind && m->shared[i].position == block->position)
+            memcpy(memory, m->shared[i].memory, block->kind->memory_size);
+    if (block->kind->place)
+        block->kind->place(m, block, memory, arena, keep);
+}
+
+static void place_slot(struct model *m, struct arena *arena, const struct chunk *chunk,
                        struct slot *slot)
 {
     const struct model_sizes *z = &m->sizes;
-    const struct model_config *c = &m->config;
-    size_t size = type_size(c->type);
 
     place_batch(z, arena, &slot->batch);
-    for (int64_t i = 0; i < z->layers; i++) {
-        int again = c->recompute != RECOMPUTE_NONE && i < c->recompute_layers;
-        enum keep keep = c->cache > 0                     ? KEEP_NOTHING
-                         : !again                         ? KEEP_ALL
-                         : c->recompute == RECOMPUTE_FULL ? KEEP_INPUT
-                                                          : KEEP_COSTLY;
-
-        place_layer(m, arena, &slot->layers[i], keep == KEEP_ALL ? NULL : &m->scratch.layer, keep);
-    }
-    slot->sum_out = take(arena, z->part_rows * z->hidden, size);
-    if (!chunk->first && c->cache == 0)
-        slot->gradient = take(arena, z->part_rows * z->hidden, size);
-    if (chunk->last) {
-        slot->y_out = take(arena, z->part_rows * z->hidden, size);
-        slot->mean = take(arena, z->part_rows, sizeof(float));
-        slot->rstd = take(arena, z->part_rows, sizeof(float));
-    }
-}
-
-/* What only backward passes use. */
-static void place_gradients(struct model *m, struct arena *arena)
-{
-    const struct model_sizes *z = &m->sizes;
-    struct scratch *s = &m->scratch;
-    size_t size = type_size(m->config.type);
-    int64_t part = z->part_rows * z->hidden;
-
-    s->d = take(arena, part, size);
-    s->dy = take(arena, part, size);
-    if (m->parallel->layout.pp > 1)
-        s->arrived_gradient = take(arena, part, size);
-    if (m->config.hidden_dropout > 0)
-        s->dx = take(arena, part, size);
-    s->dqkv = take(arena, z->rows * z->qkv, size);
-    s->dattention = take(arena, z->rows * z->attention, size);
-    s->dactivated = take(arena, z->rows * z->ffn, size);
+    for (int i = 0; i < chunk->block_count; i++)
+        place_block(m, &chunk->blocks[i], slot->memory[i], arena);
+    if (!chunk->first && trains(m))
+        slot->gradient = arena_take(arena, z->part_rows * z->hidden, type_size(m->config.type));
 }
 
 static void place_scratch(struct model *m, struct arena *arena)
 {
     const struct model_sizes *z = &m->sizes;
-    const struct model_config *c = &m->config;
     const struct layout *layout = &m->parallel->layout;
     struct scratch *s = &m->scratch;
-    size_t size = type_size(c->type);
+    size_t size = type_size(m->config.type);
+    int64_t part = z->part_rows * z->hidden;
 
     if (layout->tp > 1) {
-        s->whole1 = take(arena, z->rows * z->hidden, size);
-        s->whole2 = take(arena, z->rows * z->hidden, size);
+        s->whole1 = arena_take(arena, z->rows * z->hidden, size);
+        s->whole2 = arena_take(arena, z->rows * z->hidden, size);
     }
-    s->x = take(arena, z->part_rows * z->hidden, size);
+    s->x = arena_take(arena, part, size);
     if (layout->pp > 1)
-        s->arrived = take(arena, z->part_rows * z->hidden, size);
-    if (c->cache == 0)
-        place_gradients(m, arena);
-    if (m->parameters.head >= 0) {
-        s->logits = take(arena, z->head_rows * z->vocabulary, size);
-        s->partial = take(arena, 3 * z->head_rows, sizeof(float));
-        s->partials = take(arena, 3 * z->head_rows * layout->tp, sizeof(float));
-        if (c->cache > 0)
-            s->head_x = take(arena, z->head_rows * z->hidden, size);
-    }
-    if (z->pieces > 1) {
-        int64_t all = z->rows * layout->cp;
-
-        s->kv_part = take(arena, z->rows * z->kv, size);
-        s->kv_ranks = take(arena, all * z->kv, size);
-        s->kv = take(arena, all * z->kv, size);
-        s->dkv[0] = take(arena, all * z->kv, size);
-        s->dkv[1] = take(arena, all * z->kv, size);
-        m->kv_identity = take(arena, z->rows, sizeof(int32_t));
-        m->kv_by_position = take(arena, all, sizeof(int32_t));
-        m->kv_by_rank = take(arena, all, sizeof(int32_t));
-    }
-    if (c->recompute != RECOMPUTE_NONE || c->cache > 0)
-        place_layer(m, arena, &s->layer, NULL, KEEP_ALL);
-    if (c->position == POSITION_ROPE && !m->base) {
-        m->cosine = take(arena, c->positions * z->rotary / 2, sizeof(float));
-        m->sine = take(arena, c->positions * z->rotary / 2, sizeof(float));
-    }
-    for (int i = 0; i < MODEL_STAGED && c->cache == 0; i++) {
-        struct model_batch batch;
-
-        place_batch(z, arena, &batch);
-        m->staged[i] = batch.tokens;
-    }
-    m->state = take(arena, 1, sizeof(struct step_state));
+        s->arrived = arena_take(arena, part, size);
+    if (!trains(m))
+        return;
+    s->d = arena_take(arena, part, size);
+    s->dy = arena_take(arena, part, size);
+    if (layout->pp > 1)
+        s->arrived_gradient = arena_take(arena, part, size);
+    if (m->config.hidden_dropout > 0)
+        s->dx = arena_take(arena, part, size);
 }
 
-size_t model_place(struct model *model, char *base)
+static void place_commons(struct model *m, struct arena *arena)
+{
+    for (int i = 0; i < m->common_count; i++) {
+        struct block *block = m->commons[i].block;
+
+        if (block->kind->place_common)
+            block->kind->place_common(m, block, arena);
+    }
+}
+
+/* The memory of one whole layer, if layers do not keep theirs. */
+static void place_shared(struct model *m, struct arena *arena)
+{
+    if (m->config.recompute == RECOMPUTE_NONE && trains(m))
+        return;
+    for (int i = 0; i < m->shared_count; i++) {
+        const struct block like = {
+            .kind = m->shared[i].kind, .position = m->shared[i].position, .name = ""};
+
+        like.kind->place(m, &like, m->shared[i].memory, arena, KEEP_ALL);
+    }
+}
+
+static void place_staged(struct model *m, struct arena *arena)
+{
+    for (int i = 0; i < MODEL_STAGED && trains(m); i++) {
+        struct model_batch batch;
+
+        place_batch(&m->sizes, arena, &batch);
+        m->staged[i] = batch.tokens;
+    }
+}
+
+size_t model_place(struct model *m, char *base)
 {
     struct arena arena = {base, 0};
 
-    place_scratch(model, &arena);
-    for (int64_t c = 0; c < model->config.chunks; c++)
-        for (int i = 0; i < model->chunks[c].slot_count; i++)
-            place_slot(model, &arena, &model->chunks[c], &model->chunks[c].slots[i]);
+    place_scratch(m, &arena);
+    place_commons(m, &arena);
+    place_shared(m, &arena);
+    place_staged(m, &arena);
+    m->state = arena_take(&arena, 1, sizeof(struct step_state));
+    for (int64_t c = 0; c < m->config.chunks; c++)
+        for (int i = 0; i < m->chunks[c].slot_count; i++)
+            place_slot(m, &arena, &m->chunks[c], &m->chunks[c].slots[i]);
     return arena.used;
 }

@@ -1,7 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "model_private.h"
-#include "rng.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +26,7 @@ float *model_gradients(struct model *model)
 
 struct device_stream *model_stream(struct model *model)
 {
-    return model->compute;
+    return model->overlap.compute;
 }
 
 struct step_state *model_state(struct model *model)
@@ -35,43 +34,66 @@ struct step_state *model_state(struct model *model)
     return model->state;
 }
 
-static int create_chunks(struct model *m, const struct layout_position *at, const int *slots,
-                         struct error *err)
+static int create_slot(struct slot *slot, const struct chunk *chunk, struct error *err)
+{
+    slot->memory = calloc((size_t)chunk->block_count, sizeof(*slot->memory));
+    if (!slot->memory)
+        return error_set(err, "out of memory");
+    for (int i = 0; i < chunk->block_count; i++) {
+        slot->memory[i] = calloc(1, chunk->blocks[i].kind->memory_size + 1);
+        if (!slot->memory[i])
+            return error_set(err, "out of memory");
+    }
+    return 0;
+}
+
+static int create_chunk(struct model *m, int64_t number, int slots, struct error *err)
+{
+    const struct network *n = m->parameters.network;
+    struct chunk *chunk = &m->chunks[number];
+
+    chunk->first = model_chunk_first(m->parallel->at.pp, number);
+    chunk->last = model_chunk_last(&m->config, &m->parallel->layout, m->parallel->at.pp, number);
+    chunk->blocks = n->blocks + n->first[number];
+    chunk->block_count = n->first[number + 1] - n->first[number];
+    chunk->slots = calloc((size_t)slots, sizeof(*chunk->slots));
+    if (!chunk->slots)
+        return error_set(err, "out of memory");
+    chunk->slot_count = slots;
+    for (int i = 0; i < slots; i++)
+        if (create_slot(&chunk->slots[i], chunk, err) < 0)
+            return -1;
+    return 0;
+}
+
+static int create_chunks(struct model *m, const int *slots, struct error *err)
 {
     m->chunks = calloc((size_t)m->config.chunks, sizeof(*m->chunks));
     if (!m->chunks)
         return error_set(err, "out of memory");
-    for (int64_t c = 0; c < m->config.chunks; c++) {
-        struct chunk *chunk = &m->chunks[c];
-
-        chunk->first = model_chunk_first(at->pp, c);
-        chunk->last = model_chunk_last(&m->config, &m->parallel->layout, at->pp, c);
-        chunk->slot_count = slots[c];
-        chunk->slots = calloc((size_t)slots[c], sizeof(*chunk->slots));
-        if (!chunk->slots)
-            return error_set(err, "out of memory");
-        for (int i = 0; i < slots[c]; i++) {
-            chunk->slots[i].layers =
-                calloc((size_t)m->sizes.layers, sizeof(*chunk->slots[i].layers));
-            if (!chunk->slots[i].layers)
-                return error_set(err, "out of memory");
-        }
-    }
+    for (int64_t c = 0; c < m->config.chunks; c++)
+        if (create_chunk(m, c, slots[c], err) < 0)
+            return -1;
     return 0;
 }
 
 static void destroy_chunks(struct model *m)
 {
     for (int64_t c = 0; m->chunks && c < m->config.chunks; c++) {
-        for (int i = 0; m->chunks[c].slots && i < m->chunks[c].slot_count; i++)
-            free(m->chunks[c].slots[i].layers);
-        free(m->chunks[c].slots);
+        struct chunk *chunk = &m->chunks[c];
+
+        for (int i = 0; i < chunk->slot_count; i++) {
+            for (int b = 0; chunk->slots[i].memory && b < chunk->block_count; b++)
+                free(chunk->slots[i].memory[b]);
+            free(chunk->slots[i].memory);
+        }
+        free(chunk->slots);
     }
     free(m->chunks);
 }
 
 struct model *model_create_shell(const struct model_config *config, const struct parallel *parallel,
-                                 const int *slots, int shards, struct error *err)
+                                 const int *slots, struct error *err)
 {
     struct model *m = calloc(1, sizeof(*m));
 
@@ -82,9 +104,8 @@ struct model *model_create_shell(const struct model_config *config, const struct
     m->config = *config;
     m->parallel = parallel;
     m->sizes = model_sizes(config, &parallel->layout);
-    if (parameters_create(&m->parameters, config, &parallel->layout, &parallel->at, shards, err) <
-            0 ||
-        create_chunks(m, &parallel->at, slots, err) < 0) {
+    if (parameters_create(&m->parameters, config, &parallel->layout, &parallel->at, err) < 0 ||
+        create_chunks(m, slots, err) < 0 || model_create_commons(m, err) < 0) {
         model_destroy(m);
         return NULL;
     }
@@ -92,11 +113,11 @@ struct model *model_create_shell(const struct model_config *config, const struct
 }
 
 int model_plan_memory(const struct model_config *config, const struct layout *layout,
-                      const struct layout_position *at, const int *slots, int shards,
+                      const struct layout_position *at, const int *slots,
                       struct model_memory *memory, struct error *err)
 {
     struct parallel parallel = {.layout = *layout, .at = *at};
-    struct model *m = model_create_shell(config, &parallel, slots, shards, err);
+    struct model *m = model_create_shell(config, &parallel, slots, err);
     size_t shard;
 
     if (!m)
@@ -111,21 +132,7 @@ int model_plan_memory(const struct model_config *config, const struct layout *la
     return 0;
 }
 
-static double rotation(const struct model_config *c, int64_t rotary, int64_t i)
-{
-    const struct rope_scaling *s = &c->rope_scaling;
-    double frequency = pow(c->shape.rotary_base, -2.0 * (double)i / (double)rotary);
-    double length = 2 * M_PI / frequency, smooth;
-
-    if (!s->used || length < s->original / s->high)
-        return frequency;
-    if (length > s->original / s->low)
-        return frequency / s->factor;
-    smooth = (s->original / length - s->low) / (s->high - s->low);
-    return (1 - smooth) * frequency / s->factor + smooth * frequency;
-}
-
-static int upload(struct model *m, void *to, const void *from, size_t bytes, struct error *err)
+int model_upload(struct model *m, void *to, const void *from, size_t bytes, struct error *err)
 {
     void *host = device_host_allocate(m->device, bytes, err);
     int rc;
@@ -133,63 +140,9 @@ static int upload(struct model *m, void *to, const void *from, size_t bytes, str
     if (!host)
         return -1;
     memcpy(host, from, bytes);
-    device_copy(m->compute, to, host, bytes, COPY_TO_DEVICE);
-    rc = device_stream_wait(m->compute, 600, err);
+    device_copy(compute(m), to, host, bytes, COPY_TO_DEVICE);
+    rc = device_stream_wait(compute(m), 600, err);
     device_host_release(m->device, host);
-    return rc;
-}
-
-static int upload_rotations(struct model *m, struct error *err)
-{
-    int64_t half = m->sizes.rotary / 2, count = m->config.positions * half;
-    float *table;
-    int rc = 0;
-
-    if (m->config.position != POSITION_ROPE)
-        return 0;
-    table = malloc((size_t)count * sizeof(*table));
-    if (!table)
-        return error_set(err, "out of memory");
-    for (int which = 0; which < 2 && rc == 0; which++) {
-        for (int64_t i = 0; i < count; i++) {
-            double angle = (double)(i / half) * rotation(&m->config, m->sizes.rotary, i % half);
-
-            table[i] = (float)(which ? sin(angle) : cos(angle));
-        }
-        rc = upload(m, which ? m->sine : m->cosine, table, (size_t)count * sizeof(*table), err);
-    }
-    free(table);
-    return rc;
-}
-
-/* Gathered keys and values come as (rank, sample, piece, row); wanted is (sample, position). */
-static int upload_orders(struct model *m, struct error *err)
-{
-    const struct model_sizes *z = &m->sizes;
-    int64_t cp = m->parallel->layout.cp, all = z->rows * cp, sequence = m->config.shape.sequence;
-    int32_t *order;
-    int rc;
-
-    if (z->pieces == 1)
-        return 0;
-    order = malloc((size_t)all * 3 * sizeof(*order));
-    if (!order)
-        return error_set(err, "out of memory");
-    for (int64_t i = 0; i < all; i++) {
-        int64_t rank = i / z->rows, sample = i % z->rows / z->sequence, row = i % z->sequence;
-        int64_t number = row < z->piece_rows ? rank : 2 * cp - 1 - rank;
-        int64_t position = number * z->piece_rows + row % z->piece_rows;
-
-        order[i] = (int32_t)i;
-        order[all + sample * sequence + position] = (int32_t)i;
-        order[2 * all + i] = (int32_t)(sample * sequence + position);
-    }
-    rc = upload(m, m->kv_identity, order, (size_t)z->rows * sizeof(*order), err);
-    if (rc == 0)
-        rc = upload(m, m->kv_by_position, order + all, (size_t)all * sizeof(*order), err);
-    if (rc == 0)
-        rc = upload(m, m->kv_by_rank, order + 2 * all, (size_t)all * sizeof(*order), err);
-    free(order);
     return rc;
 }
 
@@ -211,7 +164,7 @@ static int create_arenas(struct model *m, struct error *err)
     return 0;
 }
 
-/* Padding between tensors is reduced and optimized with them: it must be 0 and stay so. */
+/* Padding between tensors is reduced and optimized with them: it must be 0 and stay 0. */
 static int clear_arenas(struct model *m, struct error *err)
 {
     struct operation op = {.kind = OPERATION_FILL, .fill = {m->parameters.elements, TYPE_FP32, 0}};
@@ -226,29 +179,25 @@ static int clear_arenas(struct model *m, struct error *err)
         plan_destroy(plan);
         return -1;
     }
-    run_fill(plan, m->compute, &(struct fill_operands){m->gradients});
-    run_fill(other, m->compute, &(struct fill_operands){m->weights});
-    rc = device_stream_wait(m->compute, 600, err);
+    run_fill(plan, compute(m), &(struct fill_operands){m->gradients});
+    run_fill(other, compute(m), &(struct fill_operands){m->weights});
+    rc = device_stream_wait(compute(m), 600, err);
     plan_destroy(plan);
     plan_destroy(other);
     return rc;
 }
 
 struct model *model_create(const struct model_config *config, const struct parallel *parallel,
-                           struct device *device, const int *slots, int shards, struct error *err)
+                           struct device *device, const int *slots, struct error *err)
 {
-    struct model *m = model_create_shell(config, parallel, slots, shards, err);
+    struct model *m = model_create_shell(config, parallel, slots, err);
 
     if (!m)
         return NULL;
     m->device = device;
-    m->compute = device_stream_create(device, 0, err);
-    m->side = m->compute ? device_stream_create(device, 1, err) : NULL;
-    m->compute_mark = m->side ? device_event_create(device, 0, err) : NULL;
-    m->side_mark = m->compute_mark ? device_event_create(device, 0, err) : NULL;
-    if (!m->side_mark || create_arenas(m, err) < 0 || clear_arenas(m, err) < 0 ||
-        model_create_cache(m, err) < 0 || upload_rotations(m, err) < 0 ||
-        upload_orders(m, err) < 0 || model_create_plans(m, err) < 0) {
+    if (overlap_create(&m->overlap, parallel, device, err) < 0 || create_arenas(m, err) < 0 ||
+        clear_arenas(m, err) < 0 || model_create_cache(m, err) < 0 ||
+        model_prepare_blocks(m, err) < 0) {
         model_destroy(m);
         return NULL;
     }
@@ -260,13 +209,9 @@ void model_destroy(struct model *m)
     if (!m)
         return;
     model_unregister(m);
-    model_destroy_plans(m);
-    if (!m->base) {
-        device_event_destroy(m->compute_mark);
-        device_event_destroy(m->side_mark);
-        device_stream_destroy(m->compute);
-        device_stream_destroy(m->side);
-    }
+    model_destroy_commons(m);
+    if (!m->base)
+        overlap_destroy(&m->overlap);
     if (m->device && !m->base) {
         device_release(m->device, m->weights);
         device_release(m->device, m->gradients);
@@ -301,10 +246,10 @@ static int initialize_one(struct model *m, const struct parameter *p, struct err
     if (!plan)
         return -1;
     if (p->deviation == 0)
-        run_fill(plan, m->compute, &(struct fill_operands){out});
+        run_fill(plan, compute(m), &(struct fill_operands){out});
     else
-        run_normal(plan, m->compute, &(struct normal_operands){out, m->config.seed, p->purpose});
-    rc = device_stream_wait(m->compute, 600, err);
+        run_normal(plan, compute(m), &(struct normal_operands){out, m->config.seed, p->purpose});
+    rc = device_stream_wait(compute(m), 600, err);
     plan_destroy(plan);
     return rc;
 }
@@ -318,8 +263,8 @@ int model_adopt(struct model *m, struct error *err)
 
     if (!plan)
         return -1;
-    run_convert(plan, m->compute, &(struct convert_operands){m->gradients, m->weights});
-    rc = device_stream_wait(m->compute, 600, err);
+    run_convert(plan, compute(m), &(struct convert_operands){m->gradients, m->weights});
+    rc = device_stream_wait(compute(m), 600, err);
     plan_destroy(plan);
     return rc;
 }
@@ -352,8 +297,9 @@ void *model_input(struct model *model)
 void *model_output(struct model *model, int chunk, int slot)
 {
     struct chunk *c = &model->chunks[chunk];
+    const struct pass pass = {.slot = &c->slots[slot]};
 
-    return c->last ? NULL : c->slots[slot].sum_out;
+    return c->last ? NULL : norm_stream(&pass, &c->blocks[c->block_count - 1]);
 }
 
 void *model_input_gradient(struct model *model, int chunk, int slot)

@@ -1,9 +1,10 @@
-/* The transformer of one rank: weights, memory of its micro-batches, forward and backward passes.
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The network of one rank: weights, memory of its micro-batches, forward and backward passes.
  *
- * A rank has one or more chunks (virtual pipeline stages). A slot holds what one micro-batch leaves
- * between its forward and its backward pass through one chunk; how many are needed the pipeline
- * schedule knows. All work goes to the model's compute stream (collectives of tensor and context
- * parallelism to its side stream, ordered by events); nothing waits. */
+ * A rank has one or more chunks (virtual pipeline stages). A slot holds what a micro-batch keeps
+ * between its forward and its backward pass through one chunk; the pipeline schedule determines how
+ * many are needed. All work is enqueued on the model's compute stream (collectives of tensor and
+ * context parallelism on a side stream, ordered by events); no call blocks. */
 #ifndef MEGATRON_MODEL_H
 #define MEGATRON_MODEL_H
 
@@ -18,18 +19,18 @@ struct model_batch {
     int32_t *document_start; /* first key each token sees, as a position of its whole sample */
     float *weight;           /* share of each token in the step's loss */
     int64_t *row_index;      /* sample * sequence + position over the global batch */
-    /* The same two by piece of the sequence: (pieces, samples, piece_rows). With one piece these
-     * are the arrays above. */
-    int64_t *piece_row_index;
-    int32_t *piece_document_start;
+    /* The same two by slice of the sequence (see zigzag_split): (slices, samples, slice_rows). With
+     * one slice these are the arrays above. */
+    int64_t *slice_row_index;
+    int32_t *slice_document_start;
     /* With config.cache instead of targets, documents, weights and row numbers: */
-    int32_t *place; /* row of the cache for the token's key and value, sample * cache + position;
-                       -1: none, the token is padding */
+    int32_t *place; /* row of the KV cache for the token, sample * cache + position; -1: none, the
+                       token is padding */
     int32_t *last;  /* (samples) row of the token whose logits are wanted */
 };
 
 /* Lay out a batch from 'base' (aligned to DEVICE_ALIGNMENT; NULL: only count) and return its bytes.
- * The batch of a slot is laid out the same way from its 'tokens' on, so one copy fills it. */
+ * The batch of a slot has the same layout, starting at its 'tokens', so that one copy fills it. */
 size_t model_batch_place(const struct model_sizes *sizes, void *base, struct model_batch *batch);
 
 /* Bytes of each arena of a rank. */
@@ -39,15 +40,15 @@ struct model_memory {
 
 struct model;
 
-/* What the rank at 'at' needs, with 'slots' slots for each chunk. Needs no device. */
+/* The memory of the rank at 'at', with 'slots' slots for each chunk. Needs no device. */
 int model_plan_memory(const struct model_config *config, const struct layout *layout,
-                      const struct layout_position *at, const int *slots, int shards,
+                      const struct layout_position *at, const int *slots,
                       struct model_memory *memory, struct error *err);
 
-/* Make the model with its plans and arenas: weights, main gradients and activations. 'parallel' and
- * 'device' must outlive it. Returns NULL with 'err' set. Caller must destroy. */
+/* Create the model with its plans and arenas: weights, main gradients and activations. 'parallel'
+ * and 'device' must outlive it. Returns NULL with 'err' set. Caller must destroy. */
 struct model *model_create(const struct model_config *config, const struct parallel *parallel,
-                           struct device *device, const int *slots, int shards, struct error *err);
+                           struct device *device, const int *slots, struct error *err);
 void model_destroy(struct model *model);
 
 const struct parameters *model_parameters_of(const struct model *model);
@@ -61,60 +62,58 @@ float *model_gradients(struct model *model);
 struct device_stream *model_stream(struct model *model);
 struct step_state *model_state(struct model *model);
 
-/* Fill the weights with their first random values, by way of the gradient arena, which then holds
- * them in fp32. */
+/* Initialize the weights at random, through the gradient arena, which then holds them in fp32. */
 int model_initialize(struct model *model, struct error *err);
 
-/* Take the weights from the gradient arena, where a loader has put them in fp32. */
+/* Take the weights from the gradient arena, into which a loader has put them in fp32. */
 int model_adopt(struct model *model, struct error *err);
 
-/* Where the batch of a slot lies; the caller fills it before model_forward. */
+/* The batch of a slot; the caller fills it before model_forward. */
 const struct model_batch *model_batch(struct model *model, int chunk, int slot);
 
-/* Room for a batch on its way to that of a slot, laid out like it; there are MODEL_STAGED. So one
- * can come from the host while the slot is in use. */
+/* A staging buffer for a batch, with the layout of a slot's batch; there are MODEL_STAGED. A batch
+ * can be copied from the host to it while the slot is in use. */
 #define MODEL_STAGED 2
 void *model_staged(struct model *model, int i);
 
-/* Activations that go from chunk to chunk: (part_rows, hidden) of config's type. Inputs of all
- * chunks arrive at one place, from where model_forward takes the one of its slot at once; it is
- * NULL with one stage. The output of the chunk that has the head is NULL. */
+/* Activations between chunks: (part_rows, hidden) of config's type. The inputs of all chunks arrive
+ * in one buffer, which model_forward copies first; it is NULL with one stage. The output of the
+ * chunk with the head is NULL. */
 void *model_input(struct model *model);
 void *model_output(struct model *model, int chunk, int slot);
-/* Their gradients. Those of outputs arrive at one place, too, and are there until the end of
- * model_backward. */
+/* Their gradients. Those of outputs also arrive in one buffer, which must not change until the end
+ * of model_backward. */
 void *model_input_gradient(struct model *model, int chunk, int slot);
 void *model_output_gradient(struct model *model);
 
-/* Tell the library that communicates of the memory it will see at every step: weights and
- * gradients, and what the tensor-parallel ranks exchange. Returns how much of it was taken, in
- * bytes. */
+/* Register the memory that every step communicates with the communication library: weights,
+ * gradients, and what the tensor-parallel ranks exchange. Returns the bytes that were registered.
+ */
 size_t model_register(struct model *model);
 
-/* Have 'use' called before a forward pass gives the first work to the stream that reads weights of
- * a layer of the chunk, from layer 0 on; with layer 0 those of embedding and head are meant too. */
+/* Have 'use' called before a forward pass enqueues the first operation that reads weights of a
+ * layer of the chunk, from layer 0 on; layer 0 includes embedding and head. */
 void model_on_use(struct model *model, void (*use)(void *context, int chunk, int64_t layer),
                   void *context);
 
 /* Forward pass of a slot's micro-batch. The chunk with the head adds to state->loss and, unless
- * 'evaluate', takes the head's gradients at once ('accumulate' as below), so that logits are never
- * kept. 'evaluate' also leaves out dropout. */
+ * 'evaluate', computes the head's gradients at once ('accumulate' as below), so that logits are
+ * never kept. 'evaluate' also disables dropout. */
 void model_forward(struct model *model, int chunk, int slot, int evaluate, int accumulate);
 
 /* --- Generation: models with config.cache, one chunk, one slot and no context parallelism ------
  */
 
-/* A model of the same weights and cache whose passes take 'window' tokens of each sample. The work
- * of both is done in the order in which it is given. 'base' must outlive it. Caller must destroy.
- */
+/* A model with the same weights and KV cache whose passes take 'window' tokens of each sample. Both
+ * use the same stream. 'base' must outlive it. Returns NULL with 'err' set. Caller must destroy. */
 struct model *model_create_window(struct model *base, int64_t window, struct error *err);
 
-/* Give the memory of the gradients back once the weights are adopted. */
+/* Free the gradients once the weights are adopted. */
 void model_release_gradients(struct model *model);
 
-/* Forward pass of the tokens in the slot's batch: their keys and values go to their places in the
- * cache, and they see those of their sample up to their own position. 'longest': all positions are
- * below it. The chunk with the head leaves the logits that the batch asks for. */
+/* Forward pass of the tokens in the slot's batch: their keys and values are written to the KV
+ * cache, and they attend to those of their sample up to their own position. All positions are below
+ * 'longest'. The chunk with the head computes the logits of the rows in batch->last. */
 void model_extend(struct model *model, int64_t longest);
 
 /* (samples, vocabulary) of config's type; NULL on ranks without the head. */
@@ -123,10 +122,10 @@ void *model_logits(struct model *model);
 /* --- Training ----------------------------------------------------------------------------------
  */
 
-/* Backward pass; gradients of weights are added to what is there, or replace it unless 'accumulate'
- * (the first micro-batch of a step). 'ready' (or NULL) is called when all gradients of a layer of
- * the chunk have been given to the stream, from the last layer to layer 0; with layer 0 those of
- * embedding and head are too. */
+/* Backward pass; with 'accumulate' gradients are added to the main gradients, without it (the first
+ * micro-batch of a step) they replace them. 'ready' (or NULL) is called when all gradients of a
+ * layer of the chunk have been enqueued, from the last layer to layer 0; layer 0 includes embedding
+ * and head. */
 void model_backward(struct model *model, int chunk, int slot, int accumulate,
                     void (*ready)(void *context, int chunk, int64_t layer), void *context);
 

@@ -1,4 +1,5 @@
-/* What network is trained, in which type, and how its steps are cut. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The network, its type, and how a step is split. */
 #ifndef MEGATRON_MODEL_CONFIG_H
 #define MEGATRON_MODEL_CONFIG_H
 
@@ -9,7 +10,7 @@
 enum position_kind { POSITION_LEARNED, POSITION_ROPE, POSITION_NONE };
 enum recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
 
-/* Llama 3.1's way to longer sequences: slow rotations are slowed down by 'factor'. */
+/* Llama 3.1's rope scaling for longer sequences: low frequencies are divided by 'factor'. */
 struct rope_scaling {
     int used;
     double factor, low, high, original;
@@ -26,44 +27,44 @@ struct model_config {
     double epsilon;
     int swiglu, tied;
     int linear_bias; /* of all linear layers */
-    int qkv_bias;    /* of the fused projection even without the others */
+    int qkv_bias;    /* of the QKV projection even without linear_bias */
     double hidden_dropout, attention_dropout;
     double init_std;
     enum device_type type;
     int64_t micro_batch;
     enum recompute recompute;
-    int64_t recompute_layers; /* of each chunk from its first on; the others keep everything */
-    int documents;            /* attention stays within documents */
+    int64_t recompute_layers; /* the first of each chunk; the others keep everything */
+    int documents;            /* attention is limited to the token's document */
     int64_t chunks;           /* virtual stages on each rank */
     int64_t bucket_elements;  /* of gradients that are reduced together, at least */
     uint64_t seed;
-    /* Of a model that generates: places for keys and values of each sample. 0: it trains.
-     * shape.sequence is then the tokens of each sample that one pass takes. */
+    /* Of a model that generates: positions of each sample in the KV cache; shape.sequence is then
+     * the number of tokens of each sample per pass. 0: the model trains. */
     int64_t cache;
 };
 
-/* The local part of everything that tensor and context parallelism divide. */
+/* This rank's part of everything that tensor and context parallelism split. */
 struct model_sizes {
     int64_t rows;      /* tokens of a micro-batch on this context-parallel rank */
-    int64_t part_rows; /* of these, this rank's part where sequence parallelism divides them */
+    int64_t part_rows; /* of these, this rank's part under sequence parallelism */
     int64_t sequence;  /* positions of a sample on this context-parallel rank */
     int64_t hidden, heads, groups, head_size, ffn, vocabulary;
     int64_t qkv;        /* columns of the fused projection */
     int64_t kv;         /* of these, the columns of keys and values */
-    int64_t pieces;     /* of each sample's sequence on this rank: 2 with context parallelism */
-    int64_t piece_rows; /* positions of a piece */
+    int64_t slices;     /* of each sample's sequence on this rank: 2 with context parallelism */
+    int64_t slice_rows; /* positions of a slice */
     int64_t attention;  /* columns of the attention's output */
     int64_t fc1;        /* columns of the first layer of the MLP: ffn, or twice that with SwiGLU */
     int64_t rotary;     /* rotated channels of a head */
     int64_t layers;     /* of a chunk */
-    int64_t head_rows;  /* tokens whose logits are held at a time */
+    int64_t head_rows;  /* tokens whose logits are computed at a time */
     int64_t samples;    /* of a micro-batch */
     int64_t cache;      /* config's */
 };
 
 struct model_sizes model_sizes(const struct model_config *config, const struct layout *layout);
 
-/* Layer number 'i' of chunk 'chunk' of the stage, counted over the whole model. */
+/* Number of layer 'i' of chunk 'chunk' of the stage, counted over the whole model. */
 static inline int64_t model_layer(const struct model_config *config, const struct layout *layout,
                                   int64_t stage, int64_t chunk, int64_t i)
 {

@@ -1,4 +1,5 @@
-#include "parameters.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "builder.h"
 #include "rng.h"
 
 #include <math.h>
@@ -7,17 +8,7 @@
 #include <string.h>
 
 #define ALIGNMENT   128  /* elements between the starts of tensors */
-#define OUTER_LAYER 8191 /* in the purpose of draws: what belongs to no layer */
-
-/* A build under way; any failure of memory is kept until the end. */
-struct builder {
-    struct parameters *p;
-    const struct model_config *config;
-    const struct layout *layout;
-    const struct layout_position *at;
-    int bucket, failed;
-    int64_t bucket_elements; /* so far */
-};
+#define OUTER_LAYER 8191 /* in the purpose of random draws: outside all layers */
 
 static void *grow(struct builder *b, void *items, int count, size_t size)
 {
@@ -32,7 +23,7 @@ static void *grow(struct builder *b, void *items, int count, size_t size)
     return more ? more : items;
 }
 
-static int begin_tensor(struct builder *b, enum parameter_class class)
+int builder_tensor(struct builder *b, enum parameter_class class)
 {
     struct parameters *p = b->p;
 
@@ -44,127 +35,88 @@ static int begin_tensor(struct builder *b, enum parameter_class class)
     return p->tensor_count++;
 }
 
-/* Add a piece to the tensor begun last. 'divided' says which dimension tensor parallelism cuts:
- * 0 rows, 1 columns, -1 none. */
-static void add_piece(struct builder *b, const char *name, int64_t layer, int kind, int64_t rows,
-                      int64_t cols, int divided, double deviation, double start)
+/* 'name' is that of the whole tensor. */
+static void add_named(struct builder *b, const struct block *block, const char *name,
+                      const struct parameter_spec *spec)
 {
     struct parameters *p = b->p;
-    int64_t tp = b->layout->tp;
-    struct parameter piece = {.rows = divided == 0 ? rows / tp : rows,
-                              .cols = divided == 1 ? cols / tp : cols,
-                              .all_rows = rows,
-                              .all_cols = cols,
-                              .true_rows = rows,
-                              .tensor = p->tensor_count - 1,
-                              .deviation = deviation,
-                              .start = start};
+    struct range rows = {0, spec->rows}, cols = {0, spec->cols};
+    int64_t layer = block->number < 0 ? OUTER_LAYER : block->number;
 
+    if (spec->split == SPLIT_ROWS)
+        rows = range_tensor(b->layout, b->at, spec->rows);
+    if (spec->split == SPLIT_COLS)
+        cols = range_tensor(b->layout, b->at, spec->cols);
     p->list = grow(b, p->list, p->count, sizeof(*p->list));
     if (b->failed)
         return;
-    piece.class = p->tensors[piece.tensor].class;
-    piece.first_row = divided == 0 ? piece.rows * b->at->tp : 0;
-    piece.first_col = divided == 1 ? piece.cols * b->at->tp : 0;
-    piece.purpose = (uint32_t)(RNG_INIT + (layer < 0 ? OUTER_LAYER : layer) * 8 + kind);
-    if (layer < 0)
-        snprintf(piece.name, sizeof(piece.name), "%s", name);
+    p->list[p->count] = (struct parameter){
+        .rows = rows.count,
+        .cols = cols.count,
+        .first_row = rows.first,
+        .first_col = cols.first,
+        .all_rows = spec->rows,
+        .all_cols = spec->cols,
+        .true_rows = spec->rows,
+        .tensor = p->tensor_count - 1,
+        .class = p->tensors[p->tensor_count - 1].class,
+        .deviation = spec->deviation,
+        .start = spec->start,
+        .purpose = (uint32_t)(RNG_INIT + layer * 8 + spec->draw),
+    };
+    snprintf(p->list[p->count].name, sizeof(p->list[p->count].name), "%s", name);
+    p->count++;
+    p->tensors[p->tensor_count - 1].elements += rows.count * cols.count;
+    p->tensors[p->tensor_count - 1].pieces++;
+    b->bucket_elements += rows.count * cols.count;
+}
+
+void builder_add(struct builder *b, const struct block *block, const struct parameter_spec *spec)
+{
+    char name[64];
+
+    if (block->number < 0)
+        snprintf(name, sizeof(name), "%s.%s", block->name, spec->name);
     else
-        snprintf(piece.name, sizeof(piece.name), "layers.%lld.%s", (long long)layer, name);
-    p->list[p->count++] = piece;
-    p->tensors[piece.tensor].elements += piece.rows * piece.cols;
-    p->tensors[piece.tensor].pieces++;
-    b->bucket_elements += piece.rows * piece.cols;
+        snprintf(name, sizeof(name), "layers.%lld.%s.%s", (long long)block->number, block->name,
+                 spec->name);
+    add_named(b, block, name, spec);
 }
 
-static int add_vector(struct builder *b, int used, const char *name, int64_t layer, int64_t size,
-                      int divided, double start)
+int builder_matrix(struct builder *b, const struct block *block, const struct parameter_spec *spec)
 {
-    int tensor;
+    int tensor = builder_tensor(b, CLASS_DIVIDED);
 
-    if (!used)
-        return -1;
-    tensor = begin_tensor(b, divided ? CLASS_RAW : CLASS_SHARED_RAW);
-    add_piece(b, name, layer, 0, 1, size, divided ? 1 : -1, 0, start);
+    builder_add(b, block, spec);
     return tensor;
 }
 
-static int add_matrix(struct builder *b, const char *name, int64_t layer, int kind, int64_t rows,
-                      int64_t cols, int divided, double deviation)
+int builder_vector(struct builder *b, const struct block *block, const char *name, int64_t size,
+                   double start)
 {
-    int tensor = begin_tensor(b, CLASS_DIVIDED);
+    int tensor = builder_tensor(b, CLASS_SHARED_RAW);
 
-    add_piece(b, name, layer, kind, rows, cols, divided, deviation, 0);
+    builder_add(b, block, &(struct parameter_spec){name, 1, size, SPLIT_NONE, 0, 0, start});
     return tensor;
 }
 
-static void add_attention(struct builder *b, struct layer_tensors *t, int64_t layer, double std,
-                          double deep)
+int builder_vocabulary(struct builder *b, const struct block *block, const char *name, int draw,
+                       enum parameter_class class)
 {
     const struct model_config *c = b->config;
-    int64_t h = c->shape.hidden, d = c->shape.kv_channels;
-    int64_t q = c->shape.heads * d, kv = c->shape.query_groups * d;
+    int tensor = builder_tensor(b, class);
 
-    t->qkv = begin_tensor(b, CLASS_DIVIDED);
-    add_piece(b, "attention.query.weight", layer, 0, q, h, 0, std, 0);
-    add_piece(b, "attention.key.weight", layer, 1, kv, h, 0, std, 0);
-    add_piece(b, "attention.value.weight", layer, 2, kv, h, 0, std, 0);
-    t->qkv_bias = -1;
-    if (c->linear_bias || c->qkv_bias) {
-        t->qkv_bias = begin_tensor(b, CLASS_RAW);
-        add_piece(b, "attention.query.bias", layer, 0, 1, q, 1, 0, 0);
-        add_piece(b, "attention.key.bias", layer, 0, 1, kv, 1, 0, 0);
-        add_piece(b, "attention.value.bias", layer, 0, 1, kv, 1, 0, 0);
-    }
-    t->projection = add_matrix(b, "attention.projection.weight", layer, 3, h, q, 1, deep);
-    t->projection_bias = add_vector(b, c->linear_bias, "attention.projection.bias", layer, h, 0, 0);
-}
-
-static void add_mlp(struct builder *b, struct layer_tensors *t, int64_t layer, double std,
-                    double deep)
-{
-    const struct model_config *c = b->config;
-    int64_t h = c->shape.hidden, f = c->shape.ffn_hidden;
-
-    t->fc1 = begin_tensor(b, CLASS_DIVIDED);
-    if (c->swiglu)
-        add_piece(b, "mlp.gate.weight", layer, 4, f, h, 0, std, 0);
-    add_piece(b, "mlp.up.weight", layer, 5, f, h, 0, std, 0);
-    t->fc1_bias = -1;
-    if (c->linear_bias) {
-        t->fc1_bias = begin_tensor(b, CLASS_RAW);
-        if (c->swiglu)
-            add_piece(b, "mlp.gate.bias", layer, 0, 1, f, 1, 0, 0);
-        add_piece(b, "mlp.up.bias", layer, 0, 1, f, 1, 0, 0);
-    }
-    t->fc2 = add_matrix(b, "mlp.down.weight", layer, 6, h, f, 1, deep);
-    t->fc2_bias = add_vector(b, c->linear_bias, "mlp.down.bias", layer, h, 0, 0);
-}
-
-static void add_layer(struct builder *b, struct layer_tensors *t, int64_t layer)
-{
-    const struct model_config *c = b->config;
-    double std = c->init_std, deep = std / sqrt(2.0 * (double)c->shape.layers);
-    int64_t h = c->shape.hidden;
-
-    t->norm1 = add_vector(b, 1, "norm1.weight", layer, h, 0, 1);
-    t->norm1_bias = add_vector(b, c->norm == NORM_LAYER, "norm1.bias", layer, h, 0, 0);
-    add_attention(b, t, layer, std, deep);
-    t->norm2 = add_vector(b, 1, "norm2.weight", layer, h, 0, 1);
-    t->norm2_bias = add_vector(b, c->norm == NORM_LAYER, "norm2.bias", layer, h, 0, 0);
-    add_mlp(b, t, layer, std, deep);
-}
-
-/* A table with one row per token of the padded vocabulary. */
-static int add_vocabulary(struct builder *b, const char *name, int kind, enum parameter_class class)
-{
-    int tensor = begin_tensor(b, class);
-
-    add_piece(b, name, -1, kind, b->config->padded_vocabulary, b->config->shape.hidden, 0,
-              b->config->init_std, 0);
+    add_named(b, block, name,
+              &(struct parameter_spec){name, c->padded_vocabulary, c->shape.hidden, SPLIT_ROWS,
+                                       draw, c->init_std, 0});
     if (!b->failed)
-        b->p->list[b->p->count - 1].true_rows = b->config->shape.vocabulary;
+        b->p->list[b->p->count - 1].true_rows = c->shape.vocabulary;
     return tensor;
+}
+
+double builder_output_deviation(const struct builder *b)
+{
+    return b->config->init_std / sqrt(2.0 * (double)b->config->shape.layers);
 }
 
 static void begin_bucket(struct builder *b, int64_t chunk, int64_t layer)
@@ -172,57 +124,43 @@ static void begin_bucket(struct builder *b, int64_t chunk, int64_t layer)
     struct parameters *p = b->p;
 
     /* Room was made for one bucket per layer. */
-    p->buckets[p->bucket_count].chunk = (int)chunk;
-    p->buckets[p->bucket_count].layer = layer;
+    p->buckets[p->bucket_count] = (struct bucket){.group = SHARD_GROUP_DATA,
+                                                  .shards = (int)shard_count(b->layout),
+                                                  .chunk = (int)chunk,
+                                                  .layer = layer};
     b->bucket = p->bucket_count++;
     b->bucket_elements = 0;
 }
 
-/* Layers fill buckets from the first on. The ends of the model go to a chunk's first bucket, which
- * is complete last. Where nothing is reduced one bucket is enough. */
-static void add_chunk(struct builder *b, int64_t chunk)
+/* Layers fill buckets from the first on. What is outside the layers goes to a chunk's first bucket,
+ * which is complete last. One bucket is enough if nothing is reduced. */
+static void add_chunk(struct builder *b, struct network *n, int64_t chunk)
 {
-    const struct model_config *c = b->config;
     struct parameters *p = b->p;
-    int64_t layers = c->shape.layers / (b->layout->pp * c->chunks), h = c->shape.hidden;
-    int last = model_chunk_last(c, b->layout, b->at->pp, chunk), first_bucket;
+    int first_bucket;
 
     begin_bucket(b, chunk, 0);
     first_bucket = b->bucket;
-    if (model_chunk_first(b->at->pp, chunk)) {
-        p->word = add_vocabulary(b, "embedding.word.weight", 0, CLASS_DIVIDED);
-        if (c->position == POSITION_LEARNED) {
-            p->position = begin_tensor(b, CLASS_SHARED);
-            add_piece(b, "embedding.position.weight", -1, 1, c->positions, h, -1, c->init_std, 0);
-        }
+    for (int i = n->first[chunk]; i < n->first[chunk + 1]; i++) {
+        struct block *block = &n->blocks[i];
+
+        if (block->layer < 0)
+            b->bucket = first_bucket;
+        else if (block->layer > 0 && block->position == 0 && p->buckets[b->bucket].shards > 1 &&
+                 b->bucket_elements >= b->config->bucket_elements)
+            begin_bucket(b, chunk, block->layer);
+        block->kind->add_parameters(b, block);
     }
-    for (int64_t i = 0; i < layers; i++) {
-        if (i > 0 && p->shards > 1 && b->bucket_elements >= c->bucket_elements)
-            begin_bucket(b, chunk, i);
-        add_layer(b, &p->layers[chunk * layers + i],
-                  model_layer(c, b->layout, b->at->pp, chunk, i));
-    }
-    b->bucket = first_bucket;
-    if (!last)
-        return;
-    p->final_norm = add_vector(b, 1, "final_norm.weight", -1, h, 0, 1);
-    p->final_norm_bias = add_vector(b, c->norm == NORM_LAYER, "final_norm.bias", -1, h, 0, 0);
-    if (!c->tied)
-        p->head = add_vocabulary(b, "head.weight", 2, CLASS_DIVIDED);
-    else if (p->word >= 0)
-        p->head = p->word;
-    else
-        p->head = add_vocabulary(b, "embedding.word.weight", 0, CLASS_TIED);
 }
 
 /* Offsets of all tensors, bucket by bucket and class by class. */
-static void place(struct builder *b)
+static void place_tensors(struct parameters *p)
 {
-    struct parameters *p = b->p;
-    int64_t at = 0, shard = 0, unit = (int64_t)ALIGNMENT * p->shards;
+    int64_t at = 0, shard = 0;
 
     for (int i = 0; i < p->bucket_count; i++) {
         struct bucket *bucket = &p->buckets[i];
+        int64_t unit = (int64_t)ALIGNMENT * bucket->shards;
 
         bucket->first = at;
         bucket->shard_first = shard;
@@ -242,7 +180,7 @@ static void place(struct builder *b)
         }
         at = bucket->first + (at - bucket->first + unit - 1) / unit * unit;
         bucket->size = at - bucket->first;
-        shard += bucket->size / p->shards;
+        shard += bucket_shard(bucket, 0).count;
     }
     p->elements = at;
     p->shard_elements = shard;
@@ -258,25 +196,25 @@ static void place(struct builder *b)
 }
 
 int parameters_create(struct parameters *parameters, const struct model_config *config,
-                      const struct layout *layout, const struct layout_position *at, int shards,
+                      const struct layout *layout, const struct layout_position *at,
                       struct error *err)
 {
     struct builder b = {parameters, config, layout, at, 0, 0, 0};
     size_t layers = (size_t)(config->shape.layers / layout->pp);
 
     memset(parameters, 0, sizeof(*parameters));
-    parameters->word = parameters->position = parameters->head = -1;
-    parameters->final_norm = parameters->final_norm_bias = -1;
-    parameters->shards = shards;
-    parameters->layers = calloc(layers, sizeof(*parameters->layers));
+    parameters->word = parameters->head = -1;
+    parameters->network = network_create(config, layout, at, err);
+    if (!parameters->network)
+        return -1;
     parameters->buckets = calloc(layers, sizeof(*parameters->buckets));
-    if (!parameters->layers || !parameters->buckets)
+    if (!parameters->buckets)
         return error_set(err, "out of memory");
     for (int64_t chunk = 0; chunk < config->chunks; chunk++)
-        add_chunk(&b, chunk);
+        add_chunk(&b, parameters->network, chunk);
     if (b.failed)
         return error_set(err, "out of memory");
-    place(&b);
+    place_tensors(parameters);
     return 0;
 }
 
@@ -285,6 +223,6 @@ void parameters_destroy(struct parameters *parameters)
     free(parameters->list);
     free(parameters->tensors);
     free(parameters->buckets);
-    free(parameters->layers);
+    network_destroy(parameters->network);
     memset(parameters, 0, sizeof(*parameters));
 }

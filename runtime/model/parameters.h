@@ -1,21 +1,34 @@
-/* The weights of one rank: which tensors there are, what part of the whole model each is, and where
- * it lies in the arenas. Weights, main gradients and (in shards) the optimizer's arrays all share
- * this one order. Needs no device: a plan for any rank can be made anywhere. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The weights of one rank: its tensors, their part of the whole model, and their offsets in the
+ * arenas. Weights, main gradients and (in shards) the optimizer's arrays all use this one order.
+ * Needs no device: the weights of any rank can be listed anywhere. */
 #ifndef MEGATRON_PARAMETERS_H
 #define MEGATRON_PARAMETERS_H
 
 #include "model_config.h"
+#include "ranges.h"
 
-/* Elements of an arena are ordered by bucket, within it by class: so the decayed elements are the
- * first of a bucket, and those that tensor-parallel ranks all have are side by side. */
+/* Elements of an arena are ordered by bucket, and within a bucket by class: the elements with
+ * weight decay come first, and those that are replicated over tensor-parallel ranks are adjacent.
+ */
 enum parameter_class {
-    CLASS_DIVIDED,    /* decayed, every tensor-parallel rank has its own part */
+    CLASS_DIVIDED,    /* with weight decay, split over tensor-parallel ranks */
     CLASS_TIED,       /* the last stage's copy of a tied embedding: not counted in norms */
-    CLASS_SHARED,     /* decayed, the same on all tensor-parallel ranks */
-    CLASS_SHARED_RAW, /* not decayed, the same on all tensor-parallel ranks */
-    CLASS_RAW,        /* not decayed, divided */
+    CLASS_SHARED,     /* with weight decay, replicated over tensor-parallel ranks */
+    CLASS_SHARED_RAW, /* without weight decay, replicated */
+    CLASS_RAW,        /* without weight decay, split */
     CLASS_COUNT,
 };
+
+/* Of the ranks that hold the same parameters of a class, does the one at 'at' count them in norms
+ * and write them to checkpoints? Each parameter is owned once among tensor-parallel ranks and
+ * stages. */
+static inline int class_is_owned(enum parameter_class class, const struct layout_position *at)
+{
+    if (class == CLASS_TIED)
+        return 0;
+    return at->tp == 0 || (class != CLASS_SHARED && class != CLASS_SHARED_RAW);
+}
 
 /* Rows first_row .. first_row + rows - 1 and columns first_col .. of a tensor of the whole model.
  * Vectors have one row. */
@@ -25,13 +38,13 @@ struct parameter {
     int64_t true_rows; /* rows from here on are padding of the vocabulary */
     int64_t offset;    /* first element in the arenas; dense */
     enum parameter_class class;
-    int tensor;       /* the fused tensor it is a piece of */
-    double deviation; /* of its first, normal values */
-    double start;     /* its first value where deviation is 0 */
+    int tensor;       /* the fused tensor it is a part of */
+    double deviation; /* standard deviation of its initial values */
+    double start;     /* its initial value if deviation is 0 */
     uint32_t purpose; /* of the random draw */
 };
 
-/* A tensor as kernels see it: one piece or several, one behind the other. */
+/* A tensor as kernels see it: one parameter or several, one after the other. */
 struct tensor {
     int64_t offset, elements;
     int bucket;
@@ -39,23 +52,21 @@ struct tensor {
     int first, pieces; /* among the parameters */
 };
 
-/* A run of the arena whose gradients are reduced together. Each data-parallel rank optimizes one
- * part of it. */
+/* Consecutive elements of the arena whose gradients are reduced together. Each rank of its group
+ * optimizes one shard of it (ZeRO-1). */
 struct bucket {
-    int64_t first, size;              /* size is a multiple of the number of parts */
+    enum shard_group group;
+    int shards;                       /* ranks of the group */
+    int64_t first, size;              /* size is a multiple of 'shards' */
     int64_t class_first[CLASS_COUNT]; /* where each class begins, from 'first' on */
     int64_t class_size[CLASS_COUNT];
     int64_t decayed;     /* elements from the start */
-    int64_t shard_first; /* where this rank's part lies in the shard arenas */
+    int64_t shard_first; /* first element of this rank's shard in the shard arenas */
     int chunk;           /* its gradients are complete when the backward pass of this chunk */
     int64_t layer;       /* is through this layer of it */
 };
 
-/* Tensors of one layer, as numbers in 'tensors'; -1 where the network has none. */
-struct layer_tensors {
-    int norm1, norm1_bias, qkv, qkv_bias, projection, projection_bias;
-    int norm2, norm2_bias, fc1, fc1_bias, fc2, fc2_bias;
-};
+struct network;
 
 struct parameters {
     struct parameter *list;
@@ -64,18 +75,22 @@ struct parameters {
     int tensor_count;
     struct bucket *buckets;
     int bucket_count;
-    struct layer_tensors *layers; /* of all chunks of this rank, chunk by chunk */
-    int word, position, head, final_norm, final_norm_bias; /* -1 where another rank has it */
-    int64_t elements;                                      /* of the arenas, with padding */
-    int64_t shard_elements; /* of this rank's share, over all buckets */
-    int64_t true_elements;  /* parameters of this rank as people count them */
-    int shards;             /* parts of each bucket */
+    struct network *network; /* the blocks that the tensors belong to */
+    int word, head;          /* tensors of the word table and the head; -1 if another rank has it */
+    int64_t elements;        /* of the arenas, with padding */
+    int64_t shard_elements;  /* of this rank's shards of all buckets */
+    int64_t true_elements;   /* parameters of this rank as people count them */
 };
 
-/* The weights of the rank at 'at'. 'shards': data-parallel ranks that divide the optimizer (1:
- * none). Returns 0 or -1; parameters_destroy in both cases. */
+/* Shard 'shard' of a bucket, as elements of the arenas. */
+static inline struct range bucket_shard(const struct bucket *bucket, int64_t shard)
+{
+    return shard_range((struct range){bucket->first, bucket->size}, bucket->shards, shard);
+}
+
+/* The weights of the rank at 'at'. Returns 0 or -1; parameters_destroy in both cases. */
 int parameters_create(struct parameters *parameters, const struct model_config *config,
-                      const struct layout *layout, const struct layout_position *at, int shards,
+                      const struct layout *layout, const struct layout_position *at,
                       struct error *err);
 void parameters_destroy(struct parameters *parameters);
 

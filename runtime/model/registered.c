@@ -1,4 +1,5 @@
-/* Memory that every step sends and receives, registered with the library that does it. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory that every step sends and receives, registered with the communication library. */
 #include "model_private.h"
 
 static size_t add(struct model *m, struct comm_group *group, void *memory, size_t bytes)

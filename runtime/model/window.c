@@ -1,8 +1,9 @@
-/* Generation: a cache of keys and values, and models of other lengths beside the one that has it.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Generation: the KV cache, and models whose passes take another number of tokens but share weights
+ * and cache with the first one. */
 #include "model_private.h"
 
-/* Attention multiplies what no token has written yet by 0: it must not be NaN. */
+/* Attention multiplies entries that no token has written yet by 0: they must not be NaN. */
 int model_create_cache(struct model *m, struct error *err)
 {
     const struct model_sizes *z = &m->sizes;
@@ -15,12 +16,12 @@ int model_create_cache(struct model *m, struct error *err)
         return 0;
     m->cache = device_allocate(m->device, (size_t)elements * type_size(m->config.type), err);
     if (!m->cache)
-        return error_prefix(err, "cache of keys and values");
+        return error_prefix(err, "KV cache");
     plan = plan_create(m->device, &op, err);
     if (!plan)
         return -1;
-    run_fill(plan, m->compute, &(struct fill_operands){m->cache});
-    rc = device_stream_wait(m->compute, 600, err);
+    run_fill(plan, compute(m), &(struct fill_operands){m->cache});
+    rc = device_stream_wait(compute(m), 600, err);
     plan_destroy(plan);
     return rc;
 }
@@ -32,25 +33,20 @@ struct model *model_create_window(struct model *base, int64_t window, struct err
     struct model *m;
 
     config.shape.sequence = window;
-    m = model_create_shell(&config, base->parallel, slots, base->parameters.shards, err);
+    m = model_create_shell(&config, base->parallel, slots, err);
     if (!m)
         return NULL;
     m->base = base;
     m->device = base->device;
-    m->compute = base->compute;
-    m->side = base->side;
-    m->compute_mark = base->compute_mark;
-    m->side_mark = base->side_mark;
+    m->overlap = base->overlap;
     m->weights = base->weights;
     m->cache = base->cache;
-    m->cosine = base->cosine;
-    m->sine = base->sine;
     m->activations = device_allocate(m->device, model_place(m, NULL), err);
     if (!m->activations)
         error_prefix(err, "activations of %lld tokens", (long long)m->sizes.rows);
     else
         model_place(m, m->activations);
-    if (!m->activations || model_create_plans(m, err) < 0) {
+    if (!m->activations || model_prepare_blocks(m, err) < 0) {
         model_destroy(m);
         return NULL;
     }
@@ -65,13 +61,11 @@ void model_release_gradients(struct model *m)
 
 void model_extend(struct model *m, int64_t longest)
 {
-    m->reached = 0;
-    while (m->reached < m->reaches - 1 && m->reach[m->reached] < longest)
-        m->reached++;
+    m->longest = longest;
     model_forward(m, 0, 0, 1, 0);
 }
 
 void *model_logits(struct model *m)
 {
-    return m->scratch.logits;
+    return m->logits;
 }

@@ -1,17 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "parallel.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Which of the four coordinates a kind of group runs through. */
+/* The coordinates that vary within a kind of group. */
 struct kind {
     const char *name;
     int tp, cp, dp, pp;
 };
 
-static int same(int runs, int64_t mine, int64_t other)
+static int same(int varies, int64_t mine, int64_t other)
 {
-    return runs || mine == other;
+    return varies || mine == other;
 }
 
 static struct comm_group *make_group(const struct parallel *p, const struct kind *kind,
@@ -55,7 +56,11 @@ int parallel_create(struct parallel *parallel, struct comm *comm, const struct l
 
     memset(parallel, 0, sizeof(*parallel));
     if (layout->tp * layout->cp * layout->dp * layout->pp != comm->size)
-        return error_set(err, "the layout is for another number of ranks than %d", comm->size);
+        return error_set(err,
+                         "tp %lld x cp %lld x dp %lld x pp %lld needs another number of ranks than "
+                         "the %d of this run",
+                         (long long)layout->tp, (long long)layout->cp, (long long)layout->dp,
+                         (long long)layout->pp, comm->size);
     parallel->comm = comm;
     parallel->layout = *layout;
     parallel->at = layout_position(layout, comm->rank);

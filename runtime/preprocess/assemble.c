@@ -158,22 +158,22 @@ static int file_of(struct assembly *assembly, size_t shard, size_t key, int kind
     return open_file(assembly, shard, key, kind, 0, err);
 }
 
-static int64_t tokens_in(const struct places *layout, size_t shard, size_t key)
+static int64_t tokens_in(const struct output_layout *layout, size_t shard, size_t key)
 {
     return layout->cuts[shard + 1].tokens[key] - layout->cuts[shard].tokens[key];
 }
 
-static int64_t sequences_in(const struct places *layout, size_t shard, size_t key)
+static int64_t sequences_in(const struct output_layout *layout, size_t shard, size_t key)
 {
     return layout->cuts[shard + 1].sequences[key] - layout->cuts[shard].sequences[key];
 }
 
-static int64_t documents_in(const struct places *layout, size_t shard)
+static int64_t documents_in(const struct output_layout *layout, size_t shard)
 {
     return layout->cuts[shard + 1].documents - layout->cuts[shard].documents;
 }
 
-static int64_t size_of(const struct places *layout, size_t shard, size_t key, int kind)
+static int64_t size_of(const struct output_layout *layout, size_t shard, size_t key, int kind)
 {
     if (kind == BIN)
         return tokens_in(layout, shard, key) * (int64_t)layout->id_size;
@@ -186,7 +186,7 @@ static int64_t size_of(const struct places *layout, size_t shard, size_t key, in
 static int write_header(struct assembly *assembly, size_t shard, size_t key, int fd,
                         struct error *err)
 {
-    const struct places *layout = assembly->layout;
+    const struct output_layout *layout = assembly->layout;
     unsigned char header[IDX_HEADER_SIZE];
     uint64_t version = IDX_VERSION, sequences = (uint64_t)sequences_in(layout, shard, key),
              documents = (uint64_t)documents_in(layout, shard) + 1;
@@ -221,8 +221,8 @@ static int size_file(struct assembly *assembly, size_t shard, size_t key, int ki
      * set space aside; others show it at the write. */
     if (size > 0 && fallocate(fd, 0, 0, size) < 0 &&
         (errno == ENOSPC || errno == EFBIG || errno == EDQUOT))
-        return error_set_errno(err, errno, "cannot set aside %lld bytes for %s", (long long)size,
-                               path);
+        return error_set_errno(err, errno, "cannot allocate %lld bytes of disk space for %s",
+                               (long long)size, path);
     if (ftruncate(fd, size) < 0)
         return error_set_errno(err, errno, "cannot write %s", path);
     return kind == IDX ? write_header(assembly, shard, key, fd, err) : 0;
@@ -276,8 +276,8 @@ static int write_columns(struct assembly *assembly, const struct columns *column
                          struct error *err)
 {
     const struct stretch *stretch = &columns->stretch;
-    const struct places *layout = assembly->layout;
-    const struct place *cut = &layout->cuts[stretch->shard];
+    const struct output_layout *layout = assembly->layout;
+    const struct position *cut = &layout->cuts[stretch->shard];
     int64_t sequences = sequences_in(layout, stretch->shard, stretch->key);
     int64_t sequence = stretch->begin.sequences[stretch->key] - cut->sequences[stretch->key];
     int64_t pointers_at = IDX_HEADER_SIZE + sequences * IDX_LENGTH_SIZE;
@@ -304,7 +304,7 @@ static int write_columns(struct assembly *assembly, const struct columns *column
                        path, err);
 }
 
-/* Stretches without tokens are written when they have so many entries. */
+/* Stretches without tokens are written when they have this many entries. */
 enum { ENTRIES_AT_ONCE = 65536 };
 
 /* Write a stretch, and begin another one. */
@@ -327,7 +327,7 @@ static int write_stretch(struct assembly *assembly, struct columns *columns, str
     return rc;
 }
 
-static size_t shard_of(const struct places *layout, int64_t document)
+static size_t shard_of(const struct output_layout *layout, int64_t document)
 {
     size_t shard = 0;
 
@@ -336,20 +336,20 @@ static size_t shard_of(const struct places *layout, int64_t document)
     return shard;
 }
 
-/* Copy one key's share of a block; 'place' is where it begins and is moved to where it ends. Where
- * its tokens are in their place already, the rest may wait in 'columns'. */
+/* Copy one key's share of a block; 'position' is where it begins and is moved to where it ends.
+ * Where its tokens are in their position already, the rest may wait in 'columns'. */
 static int copy_key(struct assembly *assembly, size_t key, const struct part_key *data,
-                    struct place *place, struct columns *columns, struct error *err)
+                    struct position *position, struct columns *columns, struct error *err)
 {
-    const struct places *layout = assembly->layout;
+    const struct output_layout *layout = assembly->layout;
     const unsigned char *tokens = data->tokens;
     size_t at = 0;
 
     if (columns_reserve(columns, data->entry_count) < 0)
         return error_set(err, "out of memory");
     while (at < data->entry_count) {
-        size_t shard = shard_of(layout, place->documents);
-        const struct place *cut = &layout->cuts[shard];
+        size_t shard = shard_of(layout, position->documents);
+        const struct position *cut = &layout->cuts[shard];
         struct stretch *stretch = &columns->stretch;
 
         if (shard == layout->shards)
@@ -359,10 +359,10 @@ static int copy_key(struct assembly *assembly, size_t key, const struct part_key
             return -1;
         if (columns->count == 0)
             *stretch =
-                (struct stretch){.shard = shard, .key = key, .tokens = tokens, .begin = *place};
-        while (at < data->entry_count && place->documents < cut[1].documents)
-            columns_add(columns, data->entries[at++], cut, layout->id_size, place);
-        stretch->token_count = place->tokens[key] - stretch->begin.tokens[key];
+                (struct stretch){.shard = shard, .key = key, .tokens = tokens, .begin = *position};
+        while (at < data->entry_count && position->documents < cut[1].documents)
+            columns_add(columns, data->entries[at++], cut, layout->id_size, position);
+        stretch->token_count = position->tokens[key] - stretch->begin.tokens[key];
         if (tokens)
             tokens += (size_t)stretch->token_count * layout->id_size;
         if ((tokens || columns->count >= ENTRIES_AT_ONCE) &&
@@ -372,7 +372,7 @@ static int copy_key(struct assembly *assembly, size_t key, const struct part_key
     return 0;
 }
 
-/* Add the tokens of one key's share of a block that lie in the output already to a checksum. */
+/* Add the tokens of one key's share of a block that are in the output already to a checksum. */
 static int sum_tokens(struct assembly *assembly, size_t key, const struct part_key *data,
                       int64_t token, uint64_t *sum, struct error *err)
 {
@@ -393,29 +393,29 @@ static int sum_tokens(struct assembly *assembly, size_t key, const struct part_k
     rc = disk_pread(fd, tokens, size, token * (int64_t)assembly->layout->id_size, path, err);
     close(fd);
     if (rc == 0)
-        *sum = checksum64(tokens, size, *sum);
+        *sum = checksum_seeded(tokens, size, *sum);
 done:
     free(tokens);
     return rc;
 }
 
-/* An earlier run has written a chunk's tokens to their place, and perhaps its node crashed before
- * they were on disk: are they there? Returns 0, 1 if not, -1. */
+/* An earlier run has written a chunk's tokens to their position, and perhaps its node crashed
+ * before they were on disk: are they there? Returns 0, 1 if not, -1. */
 static int check_tokens(struct assembly *assembly, size_t chunk, struct part_reader *part,
                         struct error *err)
 {
     const uint64_t *wanted = part_direct(part);
-    struct place place = assembly->layout->begins[chunk];
+    struct position position = assembly->layout->begins[chunk];
     struct part_key keys[PART_KEYS];
     uint64_t sums[PART_KEYS] = {0};
     int torn, rc;
 
     while ((rc = part_next(part, keys, &torn, err)) > 0)
         for (size_t k = 0; k < assembly->layout->keys; k++) {
-            rc = sum_tokens(assembly, k, &keys[k], place.tokens[k], &sums[k], err);
+            rc = sum_tokens(assembly, k, &keys[k], position.tokens[k], &sums[k], err);
             if (rc != 0)
                 return rc;
-            place.tokens[k] += (int64_t)keys[k].token_count;
+            position.tokens[k] += (int64_t)keys[k].token_count;
         }
     if (rc < 0)
         return torn ? 1 : -1;
@@ -424,7 +424,7 @@ static int check_tokens(struct assembly *assembly, size_t chunk, struct part_rea
 }
 
 /* Copy the blocks of a part. Returns 0, or -1, also where it is torn. */
-static int copy_keys(struct assembly *assembly, struct part_reader *part, struct place *place,
+static int copy_keys(struct assembly *assembly, struct part_reader *part, struct position *position,
                      struct columns *columns, int *torn, struct error *err)
 {
     size_t keys = assembly->layout->keys;
@@ -432,11 +432,11 @@ static int copy_keys(struct assembly *assembly, struct part_reader *part, struct
     int rc;
 
     while ((rc = part_next(part, data, torn, err)) > 0) {
-        int64_t documents = place->documents;
+        int64_t documents = position->documents;
 
         for (size_t k = 0; k < keys; k++) {
-            place->documents = documents;
-            if (copy_key(assembly, k, &data[k], place, &columns[k], err) < 0)
+            position->documents = documents;
+            if (copy_key(assembly, k, &data[k], position, &columns[k], err) < 0)
                 return -1;
         }
     }
@@ -448,32 +448,34 @@ static int copy_keys(struct assembly *assembly, struct part_reader *part, struct
 static int copy_blocks(struct assembly *assembly, size_t chunk, struct part_reader *part, int *torn,
                        struct error *err)
 {
-    const struct places *layout = assembly->layout;
+    const struct output_layout *layout = assembly->layout;
     struct columns *columns = calloc(layout->keys, sizeof(*columns));
-    struct place place = layout->begins[chunk], end = layout->begins[chunk + 1];
+    struct position position = layout->begins[chunk], end = layout->begins[chunk + 1];
     int rc;
 
     if (!columns)
         return error_set(err, "out of memory");
-    rc = copy_keys(assembly, part, &place, columns, torn, err);
+    rc = copy_keys(assembly, part, &position, columns, torn, err);
     for (size_t k = 0; k < layout->keys; k++)
         columns_clear(&columns[k]);
     free(columns);
-    if (rc == 0 && place.documents < end.documents &&
-        place.documents < layout->cuts[layout->shards].documents)
-        return error_set(err, "chunk %zu has other documents than it had; remove %s and run again",
-                         chunk, assembly->work->root);
+    if (rc == 0 && position.documents < end.documents &&
+        position.documents < layout->cuts[layout->shards].documents)
+        return error_set(
+            err,
+            "the documents of chunk %zu have changed since it was encoded; remove %s and run again",
+            chunk, assembly->work->root);
     return rc;
 }
 
 int assembly_copy(struct assembly *assembly, size_t chunk, struct error *err)
 {
-    const struct places *layout = assembly->layout;
+    const struct output_layout *layout = assembly->layout;
     struct job *job = &assembly->parts->jobs[chunk];
     char path[DISK_PATH];
     int torn, rc = -1;
-    struct part_reader *part = places_open_part(assembly->work, assembly->parts, chunk,
-                                                layout->keys, layout->id_size, &torn, err);
+    struct part_reader *part = output_layout_open_part(assembly->work, assembly->parts, chunk,
+                                                       layout->keys, layout->id_size, &torn, err);
 
     if (part && part_direct(part) && !job->made) {
         rc = check_tokens(assembly, chunk, part, err);
@@ -505,7 +507,7 @@ int assembly_sync(struct assembly *assembly, void (*moved)(void *context), void 
 static int finish_file(struct assembly *assembly, size_t shard, size_t key, int kind,
                        struct error *err)
 {
-    const struct places *layout = assembly->layout;
+    const struct output_layout *layout = assembly->layout;
     char draft[DISK_PATH], final[DISK_PATH], idx[DISK_PATH];
     const char *prefix = assembly->config->output_prefix, *name = assembly->config->keys[key];
     struct stat status;

@@ -31,10 +31,10 @@ static int encode_texts(struct block_encoder *with, struct block *block, size_t 
             return -1;
         /* The end of the document may follow. */
         if (tokens->count - before >= INT32_MAX)
-            return error_set(err,
-                             "a text has %zu tokens, more than an index can tell; choose less "
-                             "with --max-line-bytes",
-                             tokens->count - before);
+            return error_set(
+                err,
+                "a text has %zu tokens, more than an .idx file can count; lower --max-line-bytes",
+                tokens->count - before);
         if (tokens->count > before &&
             entry_list_add(entries, (int32_t)(tokens->count - before)) < 0)
             return error_set(err, "out of memory");

@@ -1,5 +1,5 @@
-/* Inside of preprocess/: a block of documents on its way from a chunk's reader to its part, and
- * what is done with it in between. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For files of preprocess/ only: a block of documents between a chunk's reader and its part. */
 #ifndef MEGATRON_PREPROCESS_BLOCK_H
 #define MEGATRON_PREPROCESS_BLOCK_H
 
@@ -10,7 +10,7 @@
 struct block {
     struct record_block records;
     struct part_data data;
-    size_t held;    /* memory that a long line has made it take; 0: as usual */
+    size_t held;    /* bytes that a long line needed; 0: as usual */
     int64_t number; /* within its chunk */
     int64_t faults[FAULT_COUNT];
     struct part_fault listed[PART_FAULTS]; /* the first ones */
@@ -25,12 +25,12 @@ struct block_encoder {
     const struct preprocess_config *config;
     const struct tokenizer *tokenizer;
     struct encoder *encoder;
-    struct jsonl *jsonl; /* NULL where documents are no JSON */
+    struct jsonl *jsonl; /* NULL if documents are not JSON */
     pthread_mutex_t
         *long_lock; /* of all threads: what a long line takes is several times its size */
 };
 
-/* Lines that are longer make a block large, and are dealt with by one thread at a time. */
+/* Longer lines make a block large and are handled by one thread at a time. */
 #define BLOCK_LONG_LINE ((size_t)1 << 20)
 
 /* Returns 0 or -1; 'cache' bounds the encoder's memory. */
@@ -39,11 +39,11 @@ int block_encoder_open(struct block_encoder *with, const struct preprocess_confi
                        struct error *err);
 void block_encoder_close(struct block_encoder *with);
 
-/* Encode all documents of a block. What is wrong with one of them is noted in the block. Returns 0,
- * or -1 when memory is out. */
+/* Encode all documents of a block. Faults of documents are recorded in the block. Returns 0, or -1
+ * if out of memory. */
 int block_encode(struct block_encoder *with, struct block *block, struct error *err);
 
-/* Empty it for another use, without what one huge document took. */
+/* Empty it for reuse, and free what a huge document needed. */
 void block_reset(struct block *block, size_t keys);
 void block_clear(struct block *block);
 

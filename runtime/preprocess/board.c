@@ -46,7 +46,7 @@ static int claim_path(const struct work *work, const struct board *board, size_t
                      number, generation);
 }
 
-static void note_entry(const struct work *work, struct board *board, const char *name)
+static void read_entry(const struct work *work, struct board *board, const char *name)
 {
     char launch[24], kind;
     size_t number;
@@ -86,7 +86,7 @@ int64_t board_scan(struct work *work, struct board *board, struct error *err)
         return error_set(err, "%s is gone: another run has taken over", work->base);
     pthread_mutex_lock(&board->lock);
     while ((entry = readdir(directory)))
-        note_entry(work, board, entry->d_name);
+        read_entry(work, board, entry->d_name);
     for (size_t i = 0; i < board->count; i++)
         left += !board->jobs[i].done;
     pthread_mutex_unlock(&board->lock);

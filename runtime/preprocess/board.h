@@ -1,5 +1,6 @@
-/* Which jobs of a kind are done, at work or free: read from the names in the work directory, where
- * a job is claimed by creating a file (work.h). */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which jobs of a kind are done, claimed or free, according to the file names in the work
+ * directory: a rank claims a job by creating a file there (work.h). */
 #ifndef MEGATRON_PREPROCESS_BOARD_H
 #define MEGATRON_PREPROCESS_BOARD_H
 
@@ -17,17 +18,17 @@ struct job {
     int16_t generation;       /* of the newest claim in this launch; -1: none */
     int64_t documents, bytes; /* of a finished chunk */
     int64_t seen;             /* size of the claim when last looked at */
-    double seen_at;           /* of one's own: when it was last touched */
+    double seen_at;           /* for our own claims: when last touched */
 };
 
-/* All jobs of one kind as this rank knows them. Safe for several threads. */
+/* All jobs of one kind as this rank sees them. Thread-safe. */
 struct board {
     enum job_kind kind;
     size_t count, cursor;
     struct job *jobs;
-    size_t *early; /* jobs to begin with, because they take long; or NULL */
+    size_t *early; /* jobs to start with because they take long; or NULL */
     size_t early_count, early_at;
-    double touched; /* all of one's own: when */
+    double touched; /* when all of our own claims were last touched */
     pthread_mutex_t lock;
 };
 
@@ -35,32 +36,33 @@ int board_init(struct board *board, enum job_kind kind, size_t count, size_t sta
                struct error *err);
 void board_clear(struct board *board);
 
-/* Read from the directory what is done and claimed. Returns the number of jobs not done, or -1. */
+/* Read the directory. Returns the number of jobs that are not done, or -1. */
 int64_t board_scan(struct work *work, struct board *board, struct error *err);
 
-/* How many chunks from the first on are done and have at least 'documents' together; 0 if the
- * chunks that are done without a gap have not. */
+/* The number of chunks, counted from the first and done without a gap, that together have at least
+ * 'documents'; 0 if there are too few. */
 size_t board_prefix(struct board *board, int64_t documents);
 
-/* Claim a job that nobody works at. Returns 1 with its number, 0 if there is none, -1. */
+/* Claim a free job. Returns 1 with its number, 0 if there is none, or -1. */
 int board_claim(struct work *work, struct board *board, size_t *number, struct error *err);
 
-/* Claim a job whose owner makes no progress. Returns like board_claim. */
+/* Take over a job whose owner makes no progress. Returns like board_claim. */
 int board_take_over(struct work *work, struct board *board, size_t *number, struct error *err);
 
-/* Show that the job goes on. For many small steps: only where the last time is a while ago. */
+/* A heartbeat: show that the job makes progress. The second call does so only if the last time was
+ * a while ago. */
 void board_touch(struct work *work, struct board *board, size_t number);
 void board_touch_often(struct work *work, struct board *board, size_t number);
 
-/* The same for all jobs of this process that are not done, where the last time is a while ago. */
+/* The same for all unfinished jobs of this process. */
 void board_touch_mine(struct work *work, struct board *board);
 
-/* Are all chunks before this one done? Not if there are fewer. */
+/* Are all chunks before this one done? No if there are fewer chunks. */
 int board_done_up_to(struct board *board, size_t number);
 
 int board_is_done(struct board *board, size_t number);
 
-/* The job is done, by this process. For a chunk: it has 'documents' and 'bytes'. */
+/* This process has done the job. A chunk has 'documents' and 'bytes'. */
 void board_done(struct board *board, size_t number, int64_t documents, int64_t bytes);
 
 #endif

@@ -5,38 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t mix(uint64_t a, uint64_t b)
-{
-    __uint128_t product = (__uint128_t)a * b;
-
-    return (uint64_t)product ^ (uint64_t)(product >> 64);
-}
-
-uint64_t checksum64(const void *data, size_t size, uint64_t seed)
-{
-    static const uint64_t keys[4] = {0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f, 0x165667b19e3779f9,
-                                     0xd6e8feb86659fd93};
-    uint64_t lanes[4] = {seed ^ keys[0], seed ^ keys[1], seed ^ keys[2], seed ^ keys[3]};
-    const unsigned char *bytes = data;
-    size_t left = size;
-
-    for (; left >= 64; left -= 64, bytes += 64) {
-        uint64_t words[8];
-
-        memcpy(words, bytes, 64);
-        for (int i = 0; i < 4; i++)
-            lanes[i] = mix(lanes[i] ^ words[2 * i], words[2 * i + 1] ^ keys[i]);
-    }
-    for (; left > 0; left -= left < 8 ? left : 8, bytes += 8) {
-        uint64_t word = 0;
-
-        memcpy(&word, bytes, left < 8 ? left : 8);
-        lanes[0] = mix(lanes[0] ^ word, keys[1]) + left;
-    }
-    return mix(lanes[0] ^ mix(lanes[1], keys[2]), lanes[2] ^ mix(lanes[3], keys[3])) ^
-           mix(size + 1, keys[0]);
-}
-
 void bytes_put(struct bytes *bytes, const void *data, size_t size)
 {
     if (bytes->failed)
@@ -115,7 +83,7 @@ static uint64_t seal(const struct bytes *bytes, size_t size)
     uint64_t magic = 0;
 
     memcpy(&magic, bytes->data, sizeof(magic));
-    return checksum64(bytes->data, size, magic);
+    return checksum_seeded(bytes->data, size, magic);
 }
 
 void bytes_begin(struct bytes *bytes, uint64_t magic)

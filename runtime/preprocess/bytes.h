@@ -1,20 +1,18 @@
-/* Bytes put together for a file and taken apart again, with a checksum that tells whole from torn.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Serialization of small files with a checksum, which detects incomplete ones. */
 #ifndef MEGATRON_PREPROCESS_BYTES_H
 #define MEGATRON_PREPROCESS_BYTES_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include "checksum.h"
 #include "error.h"
 
-/* 64 bits that tell whole data from torn. Not for use against people. */
-uint64_t checksum64(const void *data, size_t size, uint64_t seed);
-
-/* Bytes put together for a file, and taken apart again. */
+/* A buffer to write to ('put') or read from ('take'). */
 struct bytes {
     unsigned char *data;
     size_t size, capacity, at;
-    int failed; /* out of memory while putting, or beyond the end while taking */
+    int failed; /* out of memory in a put, or beyond the end in a take */
 };
 void bytes_put(struct bytes *bytes, const void *data, size_t size);
 void bytes_put_u64(struct bytes *bytes, uint64_t value);
@@ -25,9 +23,9 @@ uint64_t bytes_take_u64(struct bytes *bytes);
 char *bytes_take_text(struct bytes *bytes);
 void bytes_clear(struct bytes *bytes);
 
-/* Files of a magic number, the bytes put, and a checksum. To write one: begin, put, save (which
- * clears; 'first': a file that is there already stays). To read one: load, take, clear. Load
- * returns 0; 1 where there is no whole file of this kind; -1. */
+/* Files with a magic number, the bytes and a checksum. To write one: begin, put, save (which
+ * clears; 'first': an existing file stays). To read one: load, take, clear. Load returns 0; 1 if
+ * there is no complete file of this kind; or -1. */
 void bytes_begin(struct bytes *bytes, uint64_t magic);
 int bytes_save(struct bytes *bytes, const char *path, int first, struct error *err);
 int bytes_load(struct bytes *bytes, uint64_t magic, const char *path, struct error *err);

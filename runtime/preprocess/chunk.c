@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "chunk.h"
 #include "clock.h"
@@ -102,8 +103,8 @@ static int64_t lines_before(const struct encode *encode, const struct segment *s
     return lines;
 }
 
-/* A document was skipped: say so now, the first times. Where the line's number is far to fetch,
- * what is known of it is said, and the number at the end. */
+/* Report a skipped document now, for the first ones. If its line number is expensive to determine,
+ * report what is known, and the number at the end. */
 static void show_fault(struct encode *encode, struct chunk *chunk, struct part_fault *fault)
 {
     const struct plan *plan = encode->plan;
@@ -144,13 +145,14 @@ static int write_tokens(struct encode *encode, struct chunk *chunk, const struct
                         struct error *err)
 {
     for (size_t k = 0; chunk->direct && k < encode->config->key_count; k++)
-        if (front_write(encode->front, k, encode->front->place.tokens[k] + chunk->totals.tokens[k],
+        if (front_write(encode->front, k,
+                        encode->front->position.tokens[k] + chunk->totals.tokens[k],
                         &block->data.tokens[k], err) < 0)
             return -1;
     return part_append(chunk->part, &block->data, err);
 }
 
-/* With --max-documents: what is broken behind the last document of all that are wanted is not
+/* With --max-documents: what is broken after the last document of all that are wanted is not
  * counted. */
 static int drop_beyond(struct encode *encode, const struct chunk *chunk, struct block *block,
                        struct error *err)
@@ -228,7 +230,7 @@ int chunk_commit(struct encode *encode, struct chunk *chunk, struct block *block
         block->next = *at;
         *at = block;
     }
-    /* Whoever writes also writes what comes meanwhile; the others go on encoding. */
+    /* The thread that writes also writes what arrives meanwhile; the others continue encoding. */
     while (rc == 0 && !chunk->writing && chunk->placed && chunk->waiting &&
            chunk->waiting->number == chunk->next_write) {
         block = chunk->waiting;

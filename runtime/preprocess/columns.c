@@ -27,8 +27,8 @@ int columns_reserve(struct columns *columns, size_t more)
     return 0;
 }
 
-void columns_add(struct columns *columns, int32_t entry, const struct place *cut, size_t id_size,
-                 struct place *place)
+void columns_add(struct columns *columns, int32_t entry, const struct position *cut, size_t id_size,
+                 struct position *position)
 {
     struct stretch *stretch = &columns->stretch;
     size_t key = stretch->key;
@@ -37,13 +37,14 @@ void columns_add(struct columns *columns, int32_t entry, const struct place *cut
     if (ENTRY_TOKENS(entry) > 0) {
         columns->lengths[stretch->sequence_count] = ENTRY_TOKENS(entry);
         columns->pointers[stretch->sequence_count++] =
-            (place->tokens[key] - cut->tokens[key]) * (int64_t)id_size;
-        place->tokens[key] += ENTRY_TOKENS(entry);
-        place->sequences[key]++;
+            (position->tokens[key] - cut->tokens[key]) * (int64_t)id_size;
+        position->tokens[key] += ENTRY_TOKENS(entry);
+        position->sequences[key]++;
     }
     if (entry & ENTRY_LAST) {
-        columns->documents[stretch->document_count++] = place->sequences[key] - cut->sequences[key];
-        place->documents++;
+        columns->documents[stretch->document_count++] =
+            position->sequences[key] - cut->sequences[key];
+        position->documents++;
     }
 }
 

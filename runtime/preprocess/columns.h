@@ -1,18 +1,19 @@
-/* Inside of preprocess/: what of a part goes into one shard at once, on its way there. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For files of preprocess/ only: the data of a part that is written to one shard at once. */
 #ifndef MEGATRON_PREPROCESS_COLUMNS_H
 #define MEGATRON_PREPROCESS_COLUMNS_H
 
-#include "places.h"
+#include "output_layout.h"
 
-/* One key's share of one or several blocks. */
+/* One key's data of one or several blocks. */
 struct stretch {
     size_t shard, key;
-    const unsigned char *tokens; /* NULL: they are there */
+    const unsigned char *tokens; /* NULL: already in the output */
     int64_t token_count, sequence_count, document_count;
-    struct place begin; /* only documents and this key's counts are used */
+    struct position begin; /* only documents and this key's counts are used */
 };
 
-/* A stretch, and the arrays of the .idx file for it. All zero is an empty one. */
+/* A stretch and its arrays for the .idx file. All zero is empty. */
 struct columns {
     struct stretch stretch;
     int32_t *lengths;
@@ -20,13 +21,13 @@ struct columns {
     size_t count, capacity; /* entries */
 };
 
-/* Make room for 'more' entries behind those there. Returns 0, or -1 when memory is out. */
+/* Make room for 'more' further entries. Returns 0, or -1 if out of memory. */
 int columns_reserve(struct columns *columns, size_t more);
 
-/* Add an entry, for which there is room, to the stretch; its shard begins at 'cut'. 'place' is
- * moved behind it. */
-void columns_add(struct columns *columns, int32_t entry, const struct place *cut, size_t id_size,
-                 struct place *place);
+/* Append an entry, for which there is room, to the stretch, whose shard begins at 'cut'. Advances
+ * 'position'. */
+void columns_add(struct columns *columns, int32_t entry, const struct position *cut, size_t id_size,
+                 struct position *position);
 
 void columns_clear(struct columns *columns);
 

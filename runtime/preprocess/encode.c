@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "chunk.h"
 
@@ -9,7 +10,7 @@
 static const size_t memory_limit = (size_t)192 << 20;
 /* The caches of all threads' encoders together, and the most that is of use to one. */
 static const size_t caches_limit = (size_t)256 << 20, cache_limit = (size_t)24 << 20;
-/* At most so many work at one chunk of the front: they read and write one after the other. */
+/* At most this many work at one chunk of the front: they read and write one after the other. */
 enum { SHARING_THREADS = 8 };
 
 struct worker {
@@ -30,7 +31,7 @@ struct encode_team {
     size_t memory;        /* of their readers, about */
     size_t opening;       /* threads that are opening or closing a chunk */
     size_t fronting; /* chunks at the front that are open or being closed, one behind the other */
-    size_t behind;   /* the chunk behind the last of them */
+    size_t behind;   /* the chunk after the last of them */
     struct chunk *newest; /* the last of them, if it is open */
     int starting;         /* a thread is opening a chunk that may be at the front */
     size_t held;          /* by blocks of long lines in flight */
@@ -55,7 +56,7 @@ static int fail(struct encode_team *team, const struct error *err)
 }
 
 /* One block is always admitted; it ends without the help of others, because a chunk that waits for
- * its place is opened only when the one before it is read to its end (is_direct). */
+ * its position is opened only when the one before it is read to its end (is_direct). */
 static int has_room(const struct encode_team *team)
 {
     return (team->held == 0 && team->reading == 0) ||
@@ -96,7 +97,7 @@ static void free_blocks(struct encode_team *team, struct block *freed, size_t ke
     }
 }
 
-/* With the lock held: will the chunk's place be known as soon as what is being encoded now is
+/* With the lock held: will the chunk's position be known as soon as what is being encoded now is
  * written? Then it is at the front. */
 static int is_direct(const struct encode *encode, size_t number)
 {
@@ -245,7 +246,7 @@ static int read_block(struct encode *encode, struct chunk *chunk, struct block *
     chunk->reading = 0;
     if (rc > 0)
         block->number = chunk->next_read++;
-    /* Whether others have read so far that they met it is chance. */
+    /* Whether other threads have read far enough to find it is random. */
     if (rc < 0 && encode->config->max_documents > 0) {
         chunk->broken = 1;
         chunk->err = *err;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "front.h"
 
@@ -8,7 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* So much is written at a time. Past the page cache, addresses, places and sizes are whole units.
+/* So much is written at a time. Past the page cache, addresses, positions and sizes are whole
+ * units.
  */
 enum { BUFFER_SIZE = 1 << 20, UNIT = 4096, HUGE_PAGE = 2 << 20 };
 
@@ -144,7 +146,7 @@ static int hand_over(struct front *front, size_t key, struct error *err)
 
 /* --- Tokens ----------------------------------------------------------------------------------- */
 
-/* Write what is collected, and go on at the next unit. */
+/* Write what is collected, and continue at the next unit. */
 static int flush_file(struct front *front, size_t key, struct error *err)
 {
     struct front_file *file = &front->files[key];
@@ -156,7 +158,7 @@ static int flush_file(struct front *front, size_t key, struct error *err)
     return 0;
 }
 
-/* Go on at another place. */
+/* Go on at another position. */
 static int move_file(struct front *front, size_t key, int64_t at, struct error *err)
 {
     struct front_file *file = &front->files[key];
@@ -281,17 +283,18 @@ int front_pass(struct front *front, size_t chunk, struct error *err)
     if (!front_at(front, chunk))
         return 0;
     while (front->next < front->board->count && board_is_done(front->board, front->next)) {
-        part = places_open_part(front->work, front->board, front->next, front->keys, front->id_size,
-                                &torn, err);
-        /* Behind a chunk that was just made another one may wait for its place. */
+        part = output_layout_open_part(front->work, front->board, front->next, front->keys,
+                                       front->id_size, &torn, err);
+        /* Behind a chunk that was just made another one may wait for its position. */
         if (!part && (!torn || front->board->jobs[front->next].made))
             return -1;
-        /* Whoever makes the layout will find it and say so; until then nothing has a place. */
+        /* The rank that makes the layout will find and report it; until then nothing has a
+         * position. */
         if (!part) {
             front->next = front->board->count;
             return 0;
         }
-        place_add(&front->place, part_totals(part), front->keys);
+        position_add(&front->position, part_totals(part), front->keys);
         part_close(part);
         front->next++;
     }

@@ -1,23 +1,25 @@
-/* The front of the output: in a run of one rank, a chunk that is made when all before it are made
- * has its place already. Its tokens go straight there, into a file that becomes the output, and its
- * part holds the rest. Chunks that are made out of order are parts with tokens, copied at the end.
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The front of the output: with a single rank, the position of a chunk is known if all chunks
+ * before it are done. Its tokens are written straight to a file that becomes the output, and its
+ * part contains only the rest. Chunks that are encoded out of order become parts with tokens,
+ * copied at the end.
  *
- * The file is written past the page cache where the file system can: filling fresh pages costs more
- * than half of what it costs to read the input's JSON. A thread of its own does it, so that a slow
- * disk holds nobody up before it must. A part may be there before its tokens are on disk; its
- * checksum tells whoever goes on after a kill. */
+ * The file is written with O_DIRECT if the file system supports it: filling new pages of the page
+ * cache costs more than half as much as parsing the input's JSON. A separate thread writes, so that
+ * a slow disk does not block the encoders earlier than necessary. A part may exist before its
+ * tokens are on disk; its checksum shows that after a crash. */
 #ifndef MEGATRON_PREPROCESS_FRONT_H
 #define MEGATRON_PREPROCESS_FRONT_H
 
-#include "places.h"
+#include "output_layout.h"
 #include "preprocess.h"
 
-/* What is collected of one key, to be written at once. */
+/* The tokens of one key that are collected for the next write. */
 struct front_file {
-    int fd, direct; /* direct: it can be written past the page cache */
+    int fd, direct; /* direct: opened with O_DIRECT */
     char *buffer;
-    int64_t begin;     /* of the buffer in the file */
-    size_t from, fill; /* what is collected in it */
+    int64_t begin;     /* the buffer's offset in the file */
+    size_t from, fill; /* the filled range */
 };
 
 struct front {
@@ -25,11 +27,11 @@ struct front {
     struct board *board;
     size_t keys, id_size;
     int open;
-    size_t next;        /* the first chunk that is not made */
-    struct place place; /* where it begins */
+    size_t next;              /* the first chunk that is not done */
+    struct position position; /* where it begins */
     struct front_file files[PART_KEYS];
-    char *buffers; /* the memory of all of them, and of the one that is being written */
-    /* The thread that writes, and what it is to write: the size is 0 when that is done. */
+    char *buffers; /* the memory of all of them and of the one being written */
+    /* The writer thread and its task: a size of 0 means there is none. */
     pthread_t writer;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -43,24 +45,24 @@ struct front {
 /* The file that the tokens of a key go to. */
 int front_path(const struct work *work, size_t key, char *path, struct error *err);
 
-/* Begin behind the chunks that an earlier run has made. Where the places of chunks cannot be known
- * before the end (several ranks, --output-shards, --max-documents) it stays shut, and front_at is
+/* Start after the chunks that an earlier launch has done. If positions cannot be known before the
+ * end (several ranks, several shards, a limit on documents) the front stays closed and front_at is
  * never true. */
 int front_open(struct front *front, const struct preprocess_config *config, struct work *work,
                struct board *board, size_t id_size, struct error *err);
 void front_close(struct front *front);
 
-/* Is this the chunk whose place is known? */
+/* Is this the chunk whose position is known? */
 int front_at(const struct front *front, size_t chunk);
 
-/* Write tokens of 'key' that belong behind 'token' others; sooner or later. */
+/* Write tokens of 'key' that follow 'token' others, now or later. */
 int front_write(struct front *front, size_t key, int64_t token, const struct token_buffer *tokens,
                 struct error *err);
 
 /* Write all of it now. */
 int front_flush(struct front *front, struct error *err);
 
-/* A chunk is made: go on behind it and those after it that are made. */
+/* A chunk is done: advance past it and those after it that are done. */
 int front_pass(struct front *front, size_t chunk, struct error *err);
 
 #endif

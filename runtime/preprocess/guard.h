@@ -1,10 +1,11 @@
-/* A rank must not outlive the step it belongs to. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A rank must not outlive its job step. */
 #ifndef MEGATRON_PREPROCESS_GUARD_H
 #define MEGATRON_PREPROCESS_GUARD_H
 
-/* Find slurmstepd among the processes above this one and end this process when it ends, however
- * many shells and wrappers lie between. (When a slurmstepd is killed, Slurm lets its tasks live on;
- * PR_SET_PDEATHSIG sees only the direct parent.) Does nothing where there is none to be seen. */
+/* Find slurmstepd among the ancestors of this process and end this process when it ends, however
+ * many shells and wrappers are in between. (If a slurmstepd is killed, Slurm lets its tasks run on;
+ * PR_SET_PDEATHSIG covers only the direct parent.) Does nothing if there is no slurmstepd. */
 void guard_start(void);
 
 #endif

@@ -17,7 +17,7 @@
 /* More than any block can have; what a torn file may claim is bounded by it. */
 #define PAYLOAD_LIMIT ((uint64_t)1 << 34)
 #define PENDING_LIMIT ((size_t)256 << 10)
-/* Where blocks begin, behind magic, identity and chunk. Up to so many bytes of them are read at
+/* Where blocks begin, behind magic, identity and chunk. Up to this many bytes of them are read at
  * once. */
 #define BLOCKS_AT  ((int64_t)sizeof(uint64_t[3]))
 #define LOAD_LIMIT ((int64_t)1 << 20)
@@ -87,8 +87,8 @@ int part_check_keys(const char *const *keys, const char *path, const struct part
         others += i != FAULT_KEY ? totals->faults[i] : 0;
     if (end && totals->documents == 0 && totals->faults[FAULT_IDS] > 0)
         return error_set(err,
-                         "%s: none of %lld texts is made of ids, and a NullTokenizer takes nothing "
-                         "else; see --tokenizer-type",
+                         "%s: none of %lld texts consists of token ids, which NullTokenizer needs; "
+                         "see --tokenizer-type",
                          path, (long long)totals->faults[FAULT_IDS]);
     if (totals->leading < PART_JUDGED &&
         (!end || missing == 0 || totals->documents > 0 || others > missing))
@@ -173,7 +173,7 @@ int part_append(struct part_writer *writer, const struct part_data *data, struct
 
         keys[k] = (struct key_header){data->tokens[k].count, data->entries[k].count};
         if (writer->direct) {
-            writer->sums[k] = checksum64(data->tokens[k].ids, tokens, writer->sums[k]);
+            writer->sums[k] = checksum_seeded(data->tokens[k].ids, tokens, writer->sums[k]);
             tokens = 0;
         }
         parts[count++] = (struct iovec){data->tokens[k].ids, tokens};
@@ -185,7 +185,7 @@ int part_append(struct part_writer *writer, const struct part_data *data, struct
     parts[1] = (struct iovec){keys, writer->keys * sizeof(keys[0])};
     for (int i = 1; i < count; i++) {
         header.payload += parts[i].iov_len;
-        header.checksum = checksum64(parts[i].iov_base, parts[i].iov_len, header.checksum);
+        header.checksum = checksum_seeded(parts[i].iov_base, parts[i].iov_len, header.checksum);
     }
     return write_block(writer, parts, count, err);
 }
@@ -220,7 +220,7 @@ int part_finish(struct part_writer *writer, const struct part_totals *totals, co
     bytes_put(&bytes, lines, segments * 8);
     bytes_put_u64(&bytes, (uint64_t)writer->direct);
     bytes_put(&bytes, writer->sums, writer->keys * 8);
-    bytes_put_u64(&bytes, checksum64(bytes.data, bytes.size, 3));
+    bytes_put_u64(&bytes, checksum_seeded(bytes.data, bytes.size, 3));
     bytes_put_u64(&bytes, bytes.size);
     bytes_put_u64(&bytes, END_MAGIC);
     rc = bytes.failed ? error_set(err, "out of memory") : 0;
@@ -315,7 +315,8 @@ static int read_footer(struct part_reader *reader, uint64_t identity, uint64_t c
     part_rewind(reader);
     rc = disk_pread(reader->fd, bytes.data, bytes.size, reader->end, reader->path, err);
     if (rc == 0)
-        rc = checksum64(bytes.data, bytes.size, 3) != tail[0] || take_footer(reader, &bytes) < 0;
+        rc = checksum_seeded(bytes.data, bytes.size, 3) != tail[0] ||
+             take_footer(reader, &bytes) < 0;
     bytes_clear(&bytes);
     return rc;
 }
@@ -346,7 +347,7 @@ struct part_reader *part_open(const char *path, uint64_t identity, uint64_t chun
         return reader;
     if (rc > 0) {
         *torn = 1;
-        error_set(err, "%s is not whole", path);
+        error_set(err, "%s is incomplete", path);
     }
     part_close(reader);
     return NULL;
@@ -397,7 +398,7 @@ static int take_block(struct part_reader *reader, const struct block_header *hea
     if (header->payload < reader->keys * sizeof(*headers))
         return -1;
     at += reader->keys * sizeof(*headers);
-    sum = checksum64(headers, reader->keys * sizeof(*headers), 0);
+    sum = checksum_seeded(headers, reader->keys * sizeof(*headers), 0);
     for (size_t k = 0; k < reader->keys; k++) {
         size_t tokens, entries;
 
@@ -409,13 +410,13 @@ static int take_block(struct part_reader *reader, const struct block_header *hea
             return -1;
         keys[k].tokens = reader->direct ? NULL : at;
         keys[k].token_count = headers[k].tokens;
-        sum = checksum64(at, tokens, sum);
-        sum = checksum64(at + tokens, padded(tokens) - tokens, sum);
+        sum = checksum_seeded(at, tokens, sum);
+        sum = checksum_seeded(at + tokens, padded(tokens) - tokens, sum);
         at += padded(tokens);
         keys[k].entries = (const int32_t *)(const void *)at;
         keys[k].entry_count = headers[k].entries;
-        sum = checksum64(at, entries, sum);
-        sum = checksum64(at + entries, padded(entries) - entries, sum);
+        sum = checksum_seeded(at, entries, sum);
+        sum = checksum_seeded(at + entries, padded(entries) - entries, sum);
         at += padded(entries);
     }
     return at == end && sum == header->checksum ? 0 : -1;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "run.h"
 #include "clock.h"
@@ -70,7 +71,7 @@ static int strict_check(const struct run *run, struct error *err)
         faults += run->layout.faults[i];
     if (!run->config->strict || faults == 0)
         return 0;
-    return error_set(err, "%lld documents are broken, and --strict passes none over",
+    return error_set(err, "%lld documents are invalid, and --strict allows none",
                      (long long)faults);
 }
 
@@ -86,15 +87,15 @@ void run_drop_layout(struct run *run)
 {
     if (run->assembling)
         assembly_clear(&run->assembly);
-    places_clear(&run->layout);
+    output_layout_clear(&run->layout);
     run->assembling = 0;
 }
 
 /* Returns 0, 1 if chunks must be made again, -1. */
 static int make_layout(struct run *run, const char *path, struct error *err)
 {
-    int rc = places_make(&run->layout, run->config, &run->plan, run->tokenizer, &run->work,
-                         &run->parts, &run->single, err);
+    int rc = output_layout_make(&run->layout, run->config, &run->plan, run->tokenizer, &run->work,
+                                &run->parts, &run->single, err);
 
     if (rc == 0)
         rc = strict_check(run, err);
@@ -104,7 +105,7 @@ static int make_layout(struct run *run, const char *path, struct error *err)
     if (rc == 0 && !disk_exists(path))
         rc = assembly_create(&run->assembly, &run->single, err);
     if (rc == 0)
-        rc = places_write(&run->layout, path, err);
+        rc = output_layout_write(&run->layout, path, err);
     /* What counts is what lies there now, perhaps written by another rank. */
     run_drop_layout(run);
     return rc;
@@ -120,13 +121,14 @@ static int take_single(struct run *run, struct error *err)
     return rc == 0 ? board_take_over(&run->work, &run->single, &number, err) : rc;
 }
 
-/* Get the layout, made by whoever comes first. Returns 0, 1 to go back to the chunks, -1. */
+/* Get the layout, made by the first rank that gets here. Returns 0, 1 to go back to the chunks, or
+ * -1. */
 static int do_layout(struct run *run, const char *path, struct error *err)
 {
     double pause = 0.01;
 
     for (;;) {
-        int rc = places_read(&run->layout, path, err);
+        int rc = output_layout_read(&run->layout, path, err);
 
         if (rc < 0)
             return -1;

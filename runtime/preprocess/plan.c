@@ -50,7 +50,7 @@ static int64_t chunk_size(int64_t total, int64_t asked)
     return size < largest_chunk ? size : largest_chunk;
 }
 
-/* Where piece 'number' of so many begins: they differ by one byte at most, so that none is large.
+/* Where piece 'number' of this many begins: they differ by one byte at most, so that none is large.
  */
 static int64_t piece_begin(int64_t size, int64_t number, int64_t pieces)
 {
@@ -114,7 +114,7 @@ static int put_file(struct bytes *bytes, const char *path, struct error *err)
         return 0; /* a directory's or a built-in name; the tokenizer says what it thinks of it */
     if (rc < 0)
         return -1;
-    bytes_put_u64(bytes, checksum64(file.data, file.length, 0));
+    bytes_put_u64(bytes, checksum_seeded(file.data, file.length, 0));
     file_bytes_clear(&file);
     return 0;
 }
@@ -214,7 +214,7 @@ int plan_make(struct plan *plan, const struct preprocess_config *config,
         return error_set(err, "out of memory for the plan of %zu files", plan->files.count);
     rc = put_identity(&bytes, plan, config, tokenizer, err);
     bytes_put_u64(&bytes, (uint64_t)target);
-    plan->identity = checksum64(bytes.data, bytes.size, 1);
+    plan->identity = checksum_seeded(bytes.data, bytes.size, 1);
     bytes_clear(&bytes);
     return rc;
 }

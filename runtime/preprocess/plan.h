@@ -1,11 +1,12 @@
-/* The plan of a run: which files, cut into which chunks. Made once by rank 0 and read by all.
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plan of a run: the input files and how they are cut into chunks. Made once by rank 0 and read
+ * by all.
  *
- * A chunk is a list of file ranges, done by one rank at a time; its result depends on the plan and
- * on nothing else: not on the number of ranks or threads, not on who does it, not on when. So a
- * chunk can be done again by anyone, and doing one twice does no harm. The identity of the plan is
- * a checksum over all that the results depend on: options, tokenizer files and the special ids read
- * from them, names, sizes and times of the input. A run with another identity never meets the
- * chunks of this one. */
+ * A chunk is a list of file ranges (segments). Its result depends on the plan only: not on the
+ * number of ranks or threads, nor on which rank encodes it, nor when. Any rank can therefore repeat
+ * a chunk, and doing one twice does no harm. The identity of the plan is a hash of everything that
+ * the results depend on: options, tokenizer files and their special ids, names, sizes and times of
+ * the input. Runs with different identities never share chunks. */
 #ifndef MEGATRON_PREPROCESS_PLAN_H
 #define MEGATRON_PREPROCESS_PLAN_H
 
@@ -13,7 +14,7 @@
 #include "preprocess.h"
 #include "records.h"
 
-/* Up to so many files are each named when they are opened; more are only counted. */
+/* Up to this many files are named when they are opened; more are only counted. */
 enum { PLAN_NAMED_FILES = 64 };
 
 struct plan {
@@ -26,20 +27,19 @@ struct plan {
     int64_t input_bytes; /* on disk */
 };
 
-/* Look at the input and cut it; 'tokenizer' is the one of 'config'. Caller must clear in both
- * cases.
+/* Scan the input and cut it; 'tokenizer' is the one of 'config'. Caller must clear in both cases.
  */
 int plan_make(struct plan *plan, const struct preprocess_config *config,
               const struct tokenizer *tokenizer, struct error *err);
 void plan_clear(struct plan *plan);
 
 int plan_write(const struct plan *plan, const char *path, struct error *err);
-/* Returns 0; 1 where there is no whole plan at 'path'; -1 on error. */
+/* Returns 0; 1 if there is no complete plan at 'path'; -1 on error. */
 int plan_read(struct plan *plan, const char *path, struct error *err);
 
-/* The chunks that are one file which could not be cut, and much larger than the others: largest
- * first. Whoever begins with them ends no later than the rest. The caller frees '*list'. Returns
- * their number, or SIZE_MAX when memory is out. */
+/* The chunks that consist of one file which could not be cut and are much larger than the others,
+ * largest first: started first, they do not delay the end. The caller frees '*list'. Returns their
+ * number, or SIZE_MAX if out of memory. */
 size_t plan_large_chunks(const struct plan *plan, const struct preprocess_config *config,
                          size_t **list);
 

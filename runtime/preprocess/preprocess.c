@@ -73,7 +73,7 @@ static int begin(struct run *run, struct error *err)
         char plan_path[DISK_PATH];
         int same = 0;
 
-        /* Killed while the files got their names: go on. */
+        /* Killed while the files got their names: continue. */
         if (disk_path(plan_path, err, "%.4000s/plan", run->work.root) < 0)
             return -1;
         same = plan_read(&before, plan_path, NULL) == 0 && before.identity == run->plan.identity;
@@ -83,7 +83,7 @@ static int begin(struct run *run, struct error *err)
             return error_set(err, "%s exists; use --overwrite to replace it", path);
         }
     }
-    if (work_publish(&run->work, &run->plan, &resumed, err) < 0)
+    if (work_set_plan(&run->work, &run->plan, &resumed, err) < 0)
         return -1;
     if (resumed)
         printf("Resuming the run in %s\n", run->work.root);
@@ -202,7 +202,7 @@ static int run_all(struct run *run, struct error *err)
         if (begin(run, err) < 0)
             return -1;
         if (run->complete) {
-            printf("Complete already: %s\n", run->config->output_prefix);
+            printf("Already complete: %s\n", run->config->output_prefix);
             return run_goodbye(run, err);
         }
     } else {
@@ -248,7 +248,7 @@ static int follow(struct run *run, struct error *err)
     work_acknowledge(&run->work, !run->ending[0]);
     if (!run->ending[0])
         return 0;
-    return error_set(err, "stopped, because another rank failed: %s", run->ending);
+    return error_set(err, "stopped because another rank failed: %s", run->ending);
 }
 
 /* Did the others finish without this rank, which was slow to write to disk or to see the end, and
@@ -300,8 +300,8 @@ int preprocess(const struct preprocess_config *config, const struct world *world
 
         if (lost)
             error_set(err,
-                      "another run has taken over (or removed) %.2000s, so this one ends; give "
-                      "each run an --output-prefix of its own",
+                      "another run has taken over (or removed) %.2000s, so this one ends; use "
+                      "another --output-prefix for each run",
                       run.work.root);
 
         snprintf(message, sizeof(message), "%.400s (rank %lld)", err->text, (long long)world->rank);

@@ -1,10 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `megatron preprocess`: documents in, Megatron's .bin and .idx files out, by many ranks at once.
  *
- * Ranks share nothing but the file system of the output. Rank 0 makes a plan (plan.h). All ranks
- * turn chunks of it into part files (part.h, encode.h) in a work directory beside the output
- * (work.h), then copy the parts to their places in the final files (places.h, assemble.h), which
- * get their names by a rename at the very end. Nothing is done in an order that matters: who is
- * killed, when, and who takes over has no influence on the bytes. */
+ * Ranks share only the file system of the output. Words with a fixed meaning in this folder:
+ *     plan      which input files there are and how they are cut into chunks (plan.h)
+ *     segment   a byte range of one input file
+ *     chunk     a list of segments, the unit of work that a rank claims
+ *     block     a few hundred documents of a chunk, the unit of work of a thread (block.h)
+ *     part      the file that a chunk becomes: tokens and lengths of its documents (part.h)
+ *     layout    the position of every part in the final files (output_layout.h)
+ *     claim     a file which shows that a rank works on a job (board.h)
+ *     launch    one start of the program: all ranks of one srun
+ *     run       all launches that it takes to complete one output
+ *
+ * Rank 0 makes the plan. All ranks turn chunks into parts in a work directory beside the output
+ * (work.h), then copy the parts to their positions in the final files (assemble.h), which are
+ * renamed at the very end. No order matters: which rank is killed, when, and which one takes over
+ * does not influence the bytes of the output. */
 #ifndef MEGATRON_PREPROCESS_H
 #define MEGATRON_PREPROCESS_H
 
@@ -15,7 +26,7 @@
 #include "world.h"
 
 struct preprocess_config {
-    const char *const *inputs; /* words as corpus_files_find takes them */
+    const char *const *inputs; /* as corpus_files_find takes them */
     size_t input_count;
     const char *const *keys;
     size_t key_count;
@@ -28,16 +39,16 @@ struct preprocess_config {
     int64_t max_documents; /* 0: all */
     int64_t max_line;      /* bytes of the longest record */
     int64_t shards;        /* output files per key */
-    int64_t chunk_bytes;   /* 0: by the size of the input */
+    int64_t chunk_bytes;   /* 0: chosen by the size of the input */
     int64_t lease; /* seconds without progress after which another rank takes a chunk over */
-    /* Shows rank 0's progress to the user, from any thread. 'replaces': the line takes the place of
+    /* Shows rank 0's progress to the user, from any thread. 'replaces': the line replaces
      * the last one, which only happens if 'terminal' is set. */
     void (*progress)(const char *line, int replaces);
     int terminal; /* the user watches on a terminal */
 };
 
-/* Do this rank's part of the run, up to the end of the whole run. Prints Megatron's lines. Returns
- * 0 when the output is complete, -1 with 'err' set. */
+/* Do this rank's share of the work and wait for the others. Prints Megatron's lines on standard
+ * output. Returns 0 when the output is complete, or -1 with 'err' set. */
 int preprocess(const struct preprocess_config *config, const struct world *world,
                struct error *err);
 

@@ -137,7 +137,7 @@ void report_pause(struct report *report)
     report->line_open = 0;
 }
 
-static void show_faults(const struct places *layout)
+static void show_faults(const struct output_layout *layout)
 {
     int64_t all = 0;
 
@@ -150,9 +150,9 @@ static void show_faults(const struct places *layout)
                    document_fault_text((enum document_fault)i));
 }
 
-void report_end(struct report *report, const struct places *layout)
+void report_end(struct report *report, const struct output_layout *layout)
 {
-    const struct place *end = &layout->cuts[layout->shards];
+    const struct position *end = &layout->cuts[layout->shards];
     double elapsed = clock_now() - report->begin + 1e-9;
     double cores = (double)report->encode->threads * (double)report->work->world->size;
     int64_t tokens = 0;

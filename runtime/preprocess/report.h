@@ -1,9 +1,10 @@
-/* What users see while it runs and at the end. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What users see: progress and the final summary. */
 #ifndef MEGATRON_PREPROCESS_REPORT_H
 #define MEGATRON_PREPROCESS_REPORT_H
 
 #include "encode.h"
-#include "places.h"
+#include "output_layout.h"
 
 struct report {
     const struct preprocess_config *config;
@@ -11,7 +12,7 @@ struct report {
     struct encode *encode;
     const struct plan *plan;
     double begin;
-    int64_t before_documents, before_passed; /* by an earlier run that this one goes on with */
+    int64_t before_documents, before_passed; /* of an earlier launch that this one resumes */
     int64_t logged;                          /* documents at the last line */
     double logged_at, shared_at;
     int line_open; /* the last line on the terminal is a progress line */
@@ -19,16 +20,16 @@ struct report {
 
 void report_init(struct report *report);
 
-/* Called several times a second: share this rank's counts, and on rank 0 show those of all. */
+/* Called several times a second: share this rank's counts; rank 0 shows the sum of all. */
 void report_tick(struct report *report);
 
-/* Share this rank's counts now: when it has no more chunks to do. */
+/* Share this rank's counts now, when it has no more chunks. */
 void report_share(struct report *report);
 
-/* End the progress line, if there is one, before other output. */
+/* End the progress line, if any, before other output. */
 void report_pause(struct report *report);
 
-/* The closing summary. */
-void report_end(struct report *report, const struct places *layout);
+/* The final summary. */
+void report_end(struct report *report, const struct output_layout *layout);
 
 #endif

@@ -1,11 +1,12 @@
-/* Inside of preprocess/: one rank's run, and its phases. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For files of preprocess/ only: the state of one rank, and its phases. */
 #ifndef MEGATRON_PREPROCESS_RUN_H
 #define MEGATRON_PREPROCESS_RUN_H
 
 #include "assemble.h"
 #include "board.h"
 #include "encode.h"
-#include "places.h"
+#include "output_layout.h"
 #include "report.h"
 
 struct run {
@@ -16,13 +17,13 @@ struct run {
     struct encode encode;
     struct front front;
     struct board parts, copies, single; /* single: the layout, then the end */
-    struct places layout;
+    struct output_layout layout;
     struct assembly assembly;
     struct report report;
-    int complete;   /* it was, when this launch began */
-    int finished;   /* by this rank */
+    int complete;   /* the output was complete when this launch began */
+    int finished;   /* this rank has finished the run */
     int assembling; /* layout and assembly are in use */
-    int ended;      /* somebody else has ended the launch; with the monitor's lock */
+    int ended;      /* another rank has ended the launch; under the monitor's lock */
     char ending[512];
     pthread_t monitor;
     int monitoring;
@@ -31,25 +32,25 @@ struct run {
     pthread_mutex_t monitor_lock, redo_lock;
 };
 
-/* The chunks, the layout, the copies and the end, as far as others have not done them. Returns 0 or
- * -1; 0 also where another rank has ended the launch. */
+/* Chunks, layout, copies and the end, as far as other ranks have not done them. Returns 0 or -1;
+ * also 0 if another rank has ended the launch. */
 int run_phases(struct run *run, struct error *err);
 
-/* The phase that copies parts to their places, for run_phases. */
+/* The phase that copies parts to their positions, for run_phases. */
 int run_copies(struct run *run, struct error *err);
 
-/* All is done: tell the others, then clean up. */
+/* Everything is done: tell the others, then clean up. */
 int run_goodbye(struct run *run, struct error *err);
 
 void run_drop_layout(struct run *run);
 
-/* Has another rank ended the launch? Remembers how. */
+/* Has another rank ended the launch? Keeps its message. */
 int run_is_over(struct run *run);
 
-/* One step of waiting for others: shorter at first. */
+/* Wait a little for other ranks; the pauses grow. */
 void run_wait(const struct run *run, double *pause);
 
-/* In preprocess.c: the thread that shows progress ends. */
+/* In preprocess.c: end the thread that shows progress. */
 void run_stop_monitor(struct run *run);
 
 #endif

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "work.h"
 #include "clock.h"
@@ -40,7 +41,7 @@ static void name_launch(struct work *work)
         bytes_put_u64(&bytes, (uint64_t)now.tv_nsec);
     }
     snprintf(work->launch, sizeof(work->launch), "%016" PRIx64,
-             checksum64(bytes.data, bytes.size, 4));
+             checksum_seeded(bytes.data, bytes.size, 4));
     bytes_clear(&bytes);
 }
 
@@ -118,7 +119,7 @@ static void remove_leftovers(struct work *work)
         closedir(directory);
 }
 
-int work_publish(struct work *work, const struct plan *plan, int *resumed, struct error *err)
+int work_set_plan(struct work *work, const struct plan *plan, int *resumed, struct error *err)
 {
     char path[DISK_PATH], identity[24];
     struct plan before;
@@ -222,15 +223,15 @@ int work_await(struct work *work, struct plan *plan, struct error *err)
         }
         if (clock_now() - begin > START_SECONDS)
             return error_set(err,
-                             "rank %lld: rank 0 made no plan in %d s; did it fail, or is %s on no "
-                             "file system that all nodes share?",
+                             "rank %lld: rank 0 made no plan within %d s; did it fail, or is %s "
+                             "not on a file system that all nodes share?",
                              (long long)work->world->rank, START_SECONDS, work->root);
         clock_sleep(pause);
         pause = pause < 1 ? pause * 1.5 : 1;
     }
 }
 
-/* What 'path' says of the end. Returns 1; 0 where there is nothing, or not all of it yet. */
+/* What 'path' says of the end. Returns 1; 0 if there is nothing, or not all of it yet. */
 static int read_word(const char *path, char *message, size_t size)
 {
     struct file_bytes text;
@@ -377,7 +378,7 @@ static int is_word(const struct work *work, const char *name)
     return strncmp(name, "end-", 4) == 0 || strncmp(name, "ack-", 4) == 0;
 }
 
-/* The mark that all is done goes last: who is killed in here has nothing left to do but this. The
+/* The mark of completion is removed last: a launch after a kill in here only has to clean up. The
  * directory of the parts gets another name first, so that a rank that is late, or thought dead,
  * cannot put a file into it while it is emptied. */
 void work_remove(struct work *work)

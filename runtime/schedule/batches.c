@@ -1,17 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "batches.h"
 
 #include <stdlib.h>
 
-/* A micro-batch in host memory. */
-struct page {
+/* A micro-batch in pinned host memory. */
+struct host_batch {
     char *memory;
     struct model_batch batch;
-    struct device_event *copied; /* for the last chunk that needed it */
-    int64_t micro;               /* which it holds; -1: none */
+    struct device_event *copied; /* to the device, for the last chunk that needed it */
+    int64_t micro;               /* number of the micro-batch; -1: none */
 };
 
-/* Room in device memory. */
-struct room {
+/* A staging buffer in device memory. */
+struct staging {
     void *memory;
     struct device_event *filled, *emptied;
 };
@@ -24,41 +25,41 @@ struct batches {
     struct device_stream *compute, *copies;
     double deadline;
     size_t bytes;
-    struct page *pages;
-    int page_count;
-    struct room rooms[MODEL_STAGED];
+    struct host_batch *host;
+    int host_count;
+    struct staging staging[MODEL_STAGED];
     int64_t given;
 };
 
-static int create_pages(struct batches *b, struct error *err)
+static int create_host(struct batches *b, struct error *err)
 {
     const struct model_sizes *sizes = model_sizes_of(b->model);
 
-    b->pages = calloc((size_t)b->page_count, sizeof(*b->pages));
-    if (!b->pages)
+    b->host = calloc((size_t)b->host_count, sizeof(*b->host));
+    if (!b->host)
         return error_set(err, "out of memory");
-    for (int i = 0; i < b->page_count; i++) {
-        struct page *page = &b->pages[i];
+    for (int i = 0; i < b->host_count; i++) {
+        struct host_batch *host = &b->host[i];
 
-        b->bytes = model_batch_place(sizes, NULL, &page->batch);
-        page->memory = device_host_allocate(b->device, b->bytes, err);
-        page->copied = page->memory ? device_event_create(b->device, 0, err) : NULL;
-        if (!page->copied)
+        b->bytes = model_batch_place(sizes, NULL, &host->batch);
+        host->memory = device_host_allocate(b->device, b->bytes, err);
+        host->copied = host->memory ? device_event_create(b->device, 0, err) : NULL;
+        if (!host->copied)
             return -1;
-        model_batch_place(sizes, page->memory, &page->batch);
+        model_batch_place(sizes, host->memory, &host->batch);
     }
     return 0;
 }
 
-static int create_rooms(struct batches *b, struct error *err)
+static int create_staging(struct batches *b, struct error *err)
 {
     for (int i = 0; i < MODEL_STAGED; i++) {
-        struct room *room = &b->rooms[i];
+        struct staging *staging = &b->staging[i];
 
-        room->memory = model_staged(b->model, i);
-        room->filled = device_event_create(b->device, 0, err);
-        room->emptied = room->filled ? device_event_create(b->device, 0, err) : NULL;
-        if (!room->emptied)
+        staging->memory = model_staged(b->model, i);
+        staging->filled = device_event_create(b->device, 0, err);
+        staging->emptied = staging->filled ? device_event_create(b->device, 0, err) : NULL;
+        if (!staging->emptied)
             return -1;
     }
     return 0;
@@ -80,9 +81,9 @@ struct batches *batches_create(struct model *model, const struct model_config *c
     b->device = device;
     b->compute = model_stream(model);
     b->deadline = deadline;
-    b->page_count = ahead + 2;
+    b->host_count = ahead + 2;
     b->copies = device_stream_create(device, 1, err);
-    if (!b->copies || create_pages(b, err) < 0 || create_rooms(b, err) < 0) {
+    if (!b->copies || create_host(b, err) < 0 || create_staging(b, err) < 0) {
         batches_destroy(b);
         return NULL;
     }
@@ -96,29 +97,29 @@ void batches_destroy(struct batches *b)
 
     if (!b)
         return;
-    /* Host memory must not go under a copy. */
+    /* Host memory must not be freed while it is copied. */
     if (b->copies)
         device_stream_wait(b->copies, b->deadline, &ignored);
     for (int i = 0; i < MODEL_STAGED; i++) {
-        device_event_destroy(b->rooms[i].filled);
-        device_event_destroy(b->rooms[i].emptied);
+        device_event_destroy(b->staging[i].filled);
+        device_event_destroy(b->staging[i].emptied);
     }
     device_stream_destroy(b->copies);
-    for (int i = 0; b->pages && i < b->page_count; i++) {
-        device_event_destroy(b->pages[i].copied);
-        device_host_release(b->device, b->pages[i].memory);
+    for (int i = 0; b->host && i < b->host_count; i++) {
+        device_event_destroy(b->host[i].copied);
+        device_host_release(b->device, b->host[i].memory);
     }
-    free(b->pages);
+    free(b->host);
     free(b);
 }
 
 void batches_begin(struct batches *b)
 {
-    for (int i = 0; i < b->page_count; i++)
-        b->pages[i].micro = -1;
+    for (int i = 0; i < b->host_count; i++)
+        b->host[i].micro = -1;
 }
 
-/* First position of the document that each position of the batch lies in. */
+/* First position of the document that each position of the batch belongs to. */
 static void document_starts(const struct batch *batch, int64_t sequence, int64_t total,
                             int32_t *start)
 {
@@ -136,19 +137,19 @@ struct fill {
     const struct batch *batch;
     struct model_batch *out;
     int64_t first_sample; /* of the micro-batch within the global batch */
-    double share;         /* of a token that counts in the loss of the step */
+    double share;         /* of a token in the loss of the step */
     const int32_t *start;
 };
 
-/* Row 'row' of sample 'sample' on this rank is token 'position' of the sample. */
+/* Row 'row' of sample 'sample' on this rank holds token 'position' of the sample. */
 static void fill_row(const struct fill *f, int64_t sample, int64_t row, int64_t position)
 {
     const struct model_sizes *z = model_sizes_of(f->batches->model);
     int64_t sequence = f->batches->config->shape.sequence;
     int64_t samples = f->batches->config->micro_batch;
     int64_t from = sample * sequence + position, to = sample * z->sequence + row;
-    int64_t piece = row / z->piece_rows;
-    int64_t by_piece = (piece * samples + sample) * z->piece_rows + row % z->piece_rows;
+    int64_t slice = row / z->slice_rows;
+    int64_t by_slice = (slice * samples + sample) * z->slice_rows + row % z->slice_rows;
     struct model_batch *out = f->out;
 
     out->tokens[to] = f->batch->tokens[from];
@@ -157,18 +158,19 @@ static void fill_row(const struct fill *f, int64_t sample, int64_t row, int64_t 
     out->weight[to] = (float)(f->batch->loss_mask[from] * f->share);
     out->row_index[to] = (f->first_sample + sample) * sequence + position;
     out->document_start[to] = f->start[from];
-    out->piece_row_index[by_piece] = out->row_index[to];
-    out->piece_document_start[by_piece] = out->document_start[to];
+    out->slice_row_index[by_slice] = out->row_index[to];
+    out->slice_document_start[by_slice] = out->document_start[to];
 }
 
-/* 'micros' of the step, of which this is number 'micro'. */
+/* Micro-batch 'micro' of the 'micros' of the step. */
 static int fill_batch(const struct batches *b, int64_t micros, int64_t micro,
                       const struct batch *batch, struct model_batch *out, struct error *err)
 {
     const struct model_sizes *z = model_sizes_of(b->model);
     const struct layout *layout = &b->parallel->layout;
     int64_t samples = b->config->micro_batch, sequence = b->config->shape.sequence;
-    int64_t total = samples * sequence, cp = layout->cp, rank = b->parallel->at.cp;
+    int64_t total = samples * sequence;
+    struct zigzag split = zigzag_split(sequence, layout->cp);
     int32_t *start = calloc((size_t)total, sizeof(*start));
     double counted = 0;
     struct fill f = {b, batch, out, (micro * layout->dp + b->parallel->at.dp) * samples, 0, start};
@@ -178,56 +180,50 @@ static int fill_batch(const struct batches *b, int64_t micros, int64_t micro,
     document_starts(batch, sequence, total, start);
     for (int64_t i = 0; i < total; i++)
         counted += batch->loss_mask[i];
-    /* As Megatron: the mean of each micro-batch, then the mean of micro-batches. */
+    /* As in Megatron: the mean of each micro-batch, then the mean of micro-batches. */
     f.share = counted > 0 ? 1 / (counted * (double)(micros * layout->dp)) : 0;
     for (int64_t sample = 0; sample < samples; sample++)
-        for (int64_t row = 0; row < z->sequence; row++) {
-            int64_t number = row < z->piece_rows ? rank : 2 * cp - 1 - rank;
-
-            if (z->pieces == 1)
-                fill_row(&f, sample, row, row);
-            else
-                fill_row(&f, sample, row, number * z->piece_rows + row % z->piece_rows);
-        }
+        for (int64_t row = 0; row < z->sequence; row++)
+            fill_row(&f, sample, row, zigzag_position(&split, b->parallel->at.cp, row));
     free(start);
     return 0;
 }
 
-/* Micro-batch 'micro' in host memory: taken from the loader the first time it is needed. */
-static struct page *page_of(struct batches *b, const struct batches_run *run, int64_t micro,
-                            struct error *err)
+/* Micro-batch 'micro' in host memory; it is taken from the loader the first time it is needed. */
+static struct host_batch *host_batch_of(struct batches *b, const struct batches_run *run,
+                                        int64_t micro, struct error *err)
 {
-    struct page *page = &b->pages[micro % b->page_count];
+    struct host_batch *host = &b->host[micro % b->host_count];
     struct batch batch;
     int rc;
 
-    if (page->micro == micro)
-        return page;
-    if (device_event_wait(page->copied, b->deadline, err) < 0 ||
+    if (host->micro == micro)
+        return host;
+    if (device_event_wait(host->copied, b->deadline, err) < 0 ||
         batch_loader_next(run->loader, &batch, err) < 0)
         return NULL;
-    rc = fill_batch(b, run->micros, micro, &batch, &page->batch, err);
+    rc = fill_batch(b, run->micros, micro, &batch, &host->batch, err);
     batch_loader_release(run->loader, &batch);
-    page->micro = micro;
-    return rc < 0 ? NULL : page;
+    host->micro = micro;
+    return rc < 0 ? NULL : host;
 }
 
 int batches_give(struct batches *b, const struct batches_run *run, struct pipeline_item item,
                  int slot, struct error *err)
 {
-    struct page *page = page_of(b, run, item.micro, err);
-    struct room *room = &b->rooms[b->given % MODEL_STAGED];
+    struct host_batch *host = host_batch_of(b, run, item.micro, err);
+    struct staging *staging = &b->staging[b->given % MODEL_STAGED];
 
-    if (!page)
+    if (!host)
         return -1;
     b->given++;
-    device_event_follow(b->copies, room->emptied);
-    device_copy(b->copies, room->memory, page->memory, b->bytes, COPY_TO_DEVICE);
-    device_event_record(page->copied, b->copies);
-    device_event_record(room->filled, b->copies);
-    device_event_follow(b->compute, room->filled);
-    device_copy(b->compute, model_batch(b->model, item.chunk, slot)->tokens, room->memory, b->bytes,
-                COPY_ON_DEVICE);
-    device_event_record(room->emptied, b->compute);
+    device_event_follow(b->copies, staging->emptied);
+    device_copy(b->copies, staging->memory, host->memory, b->bytes, COPY_TO_DEVICE);
+    device_event_record(host->copied, b->copies);
+    device_event_record(staging->filled, b->copies);
+    device_event_follow(b->compute, staging->filled);
+    device_copy(b->compute, model_batch(b->model, item.chunk, slot)->tokens, staging->memory,
+                b->bytes, COPY_ON_DEVICE);
+    device_event_record(staging->emptied, b->compute);
     return 0;
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "engine.h"
 #include "batches.h"
 #include "messages.h"
@@ -8,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A step's numbers on their way to the device. */
-struct ticket {
+/* The numbers of a step in pinned host memory, from where they are copied to the device. */
+struct step_numbers {
     struct step_state *numbers; /* only its first two fields are used */
     struct device_event *copied;
 };
 
-enum { TICKETS = 4 };
+enum { STEPS_AHEAD = 4 };
 
 struct engine {
     struct engine_config config;
@@ -24,18 +25,18 @@ struct engine {
     struct optimizer *optimizer;
     struct device_stream *stream;
     int *slots;
-    struct recorder *recorder; /* NULL: every pass is given out operation by operation */
+    struct recorder *recorder; /* NULL: every pass is launched operation by operation */
     struct pipeline train, evaluate;
-    int64_t train_micros, evaluate_micros; /* what the lists were made for */
+    int64_t train_micros, evaluate_micros; /* micro-batches of these schedules */
     struct batches *batches;
     struct messages *messages;
-    struct ticket tickets[TICKETS];
+    struct step_numbers numbers[STEPS_AHEAD];
     struct step_state *report; /* host memory */
 };
 
-/* Steps of as many micro-batches as there are stages do not alternate forward and backward passes
- * where they are interleaved, and can need more slots than larger ones; from there on slots grow
- * with micro-batches. So the smallest and the largest step tell. */
+/* With an interleaved schedule, a step of as many micro-batches as stages does not alternate
+ * forward and backward passes and can need more slots than larger steps; beyond that, slots grow
+ * with the number of micro-batches. So the smallest and the largest step determine the maximum. */
 int engine_slots(const struct engine_config *config, const struct layout *layout, int64_t stage,
                  int *slots, struct error *err)
 {
@@ -65,20 +66,20 @@ int engine_slots(const struct engine_config *config, const struct layout *layout
     return 0;
 }
 
-static int create_tickets(struct engine *e, struct error *err)
+static int create_numbers(struct engine *e, struct error *err)
 {
-    for (int i = 0; i < TICKETS; i++) {
-        e->tickets[i].numbers = device_host_allocate(e->device, sizeof(struct step_state), err);
-        e->tickets[i].copied = device_event_create(e->device, 0, err);
-        if (!e->tickets[i].numbers || !e->tickets[i].copied)
+    for (int i = 0; i < STEPS_AHEAD; i++) {
+        e->numbers[i].numbers = device_host_allocate(e->device, sizeof(struct step_state), err);
+        e->numbers[i].copied = device_event_create(e->device, 0, err);
+        if (!e->numbers[i].numbers || !e->numbers[i].copied)
             return -1;
     }
     e->report = device_host_allocate(e->device, sizeof(*e->report), err);
     return e->report ? 0 : -1;
 }
 
-/* What goes in and out of the model beside its passes. */
-static int create_ways(struct engine *e, struct error *err)
+/* What moves data in and out of the model. */
+static int create_transfers(struct engine *e, struct error *err)
 {
     const struct model_config *config = &e->config.model;
 
@@ -87,19 +88,19 @@ static int create_ways(struct engine *e, struct error *err)
     e->messages = e->batches ? messages_create(e->model, e->parallel, e->device, config->type,
                                                (int)config->chunks, e->slots, err)
                              : NULL;
-    return e->messages ? create_tickets(e, err) : -1;
+    return e->messages ? create_numbers(e, err) : -1;
 }
 
 /* --- Passes ---------------------------------------------------------------------------------- */
 
-/* One pass, and all that it depends on. */
+/* One pass, and everything that determines its operations. */
 struct pass {
     struct engine *engine;
     struct pipeline_item item;
     int backward, evaluate, accumulate;
 };
 
-/* Numbers of the passes of 'chunk': so many for each of its slots. */
+/* Different passes of a slot: forward or backward, training or evaluation, accumulating or not. */
 enum { PASSES = 8 };
 
 static int pass_number(const struct pass *p)
@@ -108,7 +109,7 @@ static int pass_number(const struct pass *p)
            2 * p->evaluate + p->accumulate;
 }
 
-/* Passes that touch no stream but the model's can be recorded. */
+/* Passes that use no stream but the model's can be recorded. */
 static int create_recorder(struct engine *e, struct error *err)
 {
     const struct layout *layout = &e->parallel->layout;
@@ -134,13 +135,14 @@ static void run_pass(void *context)
         model_forward(model, chunk, slot, p->evaluate, p->accumulate);
 }
 
-/* In the last backward pass of a step: what is complete goes out while the rest is computed. */
+/* In the last backward pass of a step: complete gradients are reduced while the rest is computed.
+ */
 static void reduce_layer(void *context, int chunk, int64_t layer)
 {
     optimizer_reduce(context, chunk, layer);
 }
 
-/* 'last': the chunk's last backward pass of the step. */
+/* 'last': it is the chunk's last backward pass of the step. */
 static void do_pass(struct pass *p, int last)
 {
     struct engine *e = p->engine;
@@ -158,7 +160,6 @@ struct engine *engine_create(const struct engine_config *config, const struct pa
                              struct device *device, struct error *err)
 {
     struct engine *e = calloc(1, sizeof(*e));
-    int shards = parallel->data->size;
 
     if (!e) {
         error_set(err, "out of memory");
@@ -177,13 +178,13 @@ struct engine *engine_create(const struct engine_config *config, const struct pa
         engine_destroy(e);
         return NULL;
     }
-    e->model = model_create(&config->model, parallel, device, e->slots, shards, err);
+    e->model = model_create(&config->model, parallel, device, e->slots, err);
     if (e->model) {
         e->stream = model_stream(e->model);
         e->optimizer = optimizer_create(&config->optimizer, e->model, parallel, device,
                                         config->model.type, err);
     }
-    if (!e->optimizer || create_ways(e, err) < 0 || create_recorder(e, err) < 0) {
+    if (!e->optimizer || create_transfers(e, err) < 0 || create_recorder(e, err) < 0) {
         engine_destroy(e);
         return NULL;
     }
@@ -196,9 +197,9 @@ void engine_destroy(struct engine *e)
         return;
     messages_destroy(e->messages);
     batches_destroy(e->batches);
-    for (int i = 0; i < TICKETS; i++) {
-        device_event_destroy(e->tickets[i].copied);
-        device_host_release(e->device, e->tickets[i].numbers);
+    for (int i = 0; i < STEPS_AHEAD; i++) {
+        device_event_destroy(e->numbers[i].copied);
+        device_host_release(e->device, e->numbers[i].numbers);
     }
     device_host_release(e->device, e->report);
     recorder_destroy(e->recorder);
@@ -230,13 +231,13 @@ int engine_start(struct engine *e, int initialize, const struct step_state *resu
 
 /* --- Steps ----------------------------------------------------------------------------------- */
 
-/* What a run over micro-batches needs to know. */
+/* A run over the micro-batches of a step or an evaluation. */
 struct run {
     struct engine *engine;
     const struct pipeline *pipeline;
     struct batches_run batches;
     int evaluate;
-    int *left; /* per chunk: backward passes to come */
+    int *left; /* per chunk: backward passes that remain */
 };
 
 static int run_operation(struct run *run, const struct pipeline_operation *op, struct error *err)
@@ -300,19 +301,19 @@ static int run_micros(struct engine *e, const struct pipeline *p, struct batch_l
     return rc;
 }
 
-/* The numbers of this step, to where the kernels read them. */
+/* Copy the numbers of this step to the state in device memory that kernels read. */
 static int send_numbers(struct engine *e, int64_t iteration, int64_t samples, struct error *err)
 {
-    struct ticket *ticket = &e->tickets[iteration % TICKETS];
+    struct step_numbers *numbers = &e->numbers[iteration % STEPS_AHEAD];
     struct step_state *state = model_state(e->model);
 
-    if (device_event_wait(ticket->copied, e->config.deadline, err) < 0)
+    if (device_event_wait(numbers->copied, e->config.deadline, err) < 0)
         return -1;
-    ticket->numbers->iteration = iteration;
-    ticket->numbers->samples = samples;
-    device_copy(e->stream, state, ticket->numbers, offsetof(struct step_state, seed),
+    numbers->numbers->iteration = iteration;
+    numbers->numbers->samples = samples;
+    device_copy(e->stream, state, numbers->numbers, offsetof(struct step_state, seed),
                 COPY_TO_DEVICE);
-    device_event_record(ticket->copied, e->stream);
+    device_event_record(numbers->copied, e->stream);
     return 0;
 }
 

@@ -1,4 +1,5 @@
-/* One rank's part in training steps: micro-batches through the pipeline, gradients, update. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One rank's share of training steps: micro-batches through the pipeline, gradients, update. */
 #ifndef MEGATRON_ENGINE_H
 #define MEGATRON_ENGINE_H
 
@@ -9,10 +10,11 @@
 struct engine_config {
     struct model_config model;
     struct optimizer_config optimizer;
-    int64_t min_micros, max_micros; /* of one step on a data-parallel rank: the batch may grow */
-    int64_t eval_micros;            /* of an evaluation; 0: there is none */
-    double deadline;                /* of any single wait, in seconds */
-    int one_by_one; /* give every operation to the device by itself, each time: for a profile */
+    int64_t min_micros,
+        max_micros;      /* of one step on a data-parallel rank, with batch-size ramp-up */
+    int64_t eval_micros; /* of an evaluation; 0: there is none */
+    double deadline;     /* of any single wait, in seconds */
+    int one_by_one;      /* launch every operation by itself, without graphs; for a profile */
 };
 
 struct engine;
@@ -21,7 +23,8 @@ struct engine;
 int engine_slots(const struct engine_config *config, const struct layout *layout, int64_t stage,
                  int *slots, struct error *err);
 
-/* Everything of a rank, with all memory. 'parallel' and 'device' must outlive it. */
+/* Create everything that a rank needs for training and allocate its memory. 'parallel' and 'device'
+ * must outlive it. Returns NULL with 'err' set. Caller must destroy. */
 struct engine *engine_create(const struct engine_config *config, const struct parallel *parallel,
                              struct device *device, struct error *err);
 void engine_destroy(struct engine *engine);
@@ -29,12 +32,12 @@ void engine_destroy(struct engine *engine);
 struct model *engine_model(struct engine *engine);
 struct optimizer *engine_optimizer(struct engine *engine);
 
-/* Random weights, or those that a loader has put into the gradient arena in fp32; then the
- * optimizer's start. 'seed' is that of the random numbers of all steps. */
+/* Initialize the weights at random, or take those that a loader has put into the gradient arena in
+ * fp32; then start the optimizer. 'seed' is for the random numbers of all steps. */
 int engine_start(struct engine *engine, int initialize, const struct step_state *resumed,
                  uint64_t seed, struct error *err);
 
-/* Give one step to the device: 'micros' micro-batches from 'loader'. Does not wait for it, save for
+/* Enqueue one step of 'micros' micro-batches from 'loader'. Does not wait for its end, only for
  * data and for buffers that are still being copied. */
 int engine_step(struct engine *engine, struct batch_loader *loader, int64_t iteration,
                 int64_t micros, struct error *err);
@@ -44,8 +47,8 @@ int engine_step(struct engine *engine, struct batch_loader *loader, int64_t iter
 int engine_evaluate(struct engine *engine, struct batch_loader *loader, int64_t micros,
                     double *loss, struct error *err);
 
-/* The state after all steps given so far; waits for it and for the weights. 'reset' clears what the
- * log counts. */
+/* The state after all steps enqueued so far; waits for them and for the weights. 'reset' clears the
+ * counters of the log. */
 int engine_state(struct engine *engine, struct step_state *state, int reset, struct error *err);
 
 /* Euclidean norm of all parameters of the model, each counted once; waits. Collective. */

@@ -1,17 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "messages.h"
 
 #include <stdlib.h>
 
 enum direction { ACTIVATIONS, GRADIENTS, DIRECTIONS };
 
-/* One direction: its group is no other's, so that it never waits for the other one. */
-struct way {
+/* One direction. It has a group of its own, so that it never waits for the other one. */
+struct link {
     struct comm_group *group;
     struct device_stream *stream;
     struct device_event *passed;  /* the last pass of this direction */
-    struct device_event *arrived; /* what was received last */
-    struct device_event **sent;   /* per slot of all chunks: what was sent of it last */
-    struct device_event *settled; /* all of it */
+    struct device_event *arrived; /* the last message received */
+    struct device_event **sent;   /* per slot of all chunks: its last message sent */
+    struct device_event *settled; /* all messages */
 };
 
 struct messages {
@@ -20,25 +21,25 @@ struct messages {
     enum device_type type;
     const int *slots;
     int slot_count, stage, stages;
-    struct way ways[DIRECTIONS];
+    struct link links[DIRECTIONS];
 };
 
-static int create_way(struct messages *m, struct way *way, struct comm_group *group,
-                      struct device *device, struct error *err)
+static int create_link(struct messages *m, struct link *link, struct comm_group *group,
+                       struct device *device, struct error *err)
 {
-    way->group = group;
-    way->stream = device_stream_create(device, 1, err);
-    way->passed = way->stream ? device_event_create(device, 0, err) : NULL;
-    way->arrived = way->passed ? device_event_create(device, 0, err) : NULL;
-    way->settled = way->arrived ? device_event_create(device, 0, err) : NULL;
-    if (!way->settled)
+    link->group = group;
+    link->stream = device_stream_create(device, 1, err);
+    link->passed = link->stream ? device_event_create(device, 0, err) : NULL;
+    link->arrived = link->passed ? device_event_create(device, 0, err) : NULL;
+    link->settled = link->arrived ? device_event_create(device, 0, err) : NULL;
+    if (!link->settled)
         return -1;
-    way->sent = calloc((size_t)m->slot_count, sizeof(struct device_event *));
-    if (!way->sent)
+    link->sent = calloc((size_t)m->slot_count, sizeof(struct device_event *));
+    if (!link->sent)
         return error_set(err, "out of memory");
     for (int i = 0; i < m->slot_count; i++) {
-        way->sent[i] = device_event_create(device, 0, err);
-        if (!way->sent[i])
+        link->sent[i] = device_event_create(device, 0, err);
+        if (!link->sent[i])
             return -1;
     }
     return 0;
@@ -63,8 +64,8 @@ struct messages *messages_create(struct model *model, const struct parallel *par
     for (int c = 0; c < chunks; c++)
         m->slot_count += slots[c];
     if (m->stages > 1 &&
-        (create_way(m, &m->ways[ACTIVATIONS], parallel->pipeline, device, err) < 0 ||
-         create_way(m, &m->ways[GRADIENTS], parallel->upstream, device, err) < 0)) {
+        (create_link(m, &m->links[ACTIVATIONS], parallel->pipeline, device, err) < 0 ||
+         create_link(m, &m->links[GRADIENTS], parallel->upstream, device, err) < 0)) {
         messages_destroy(m);
         return NULL;
     }
@@ -74,15 +75,15 @@ struct messages *messages_create(struct model *model, const struct parallel *par
 void messages_destroy(struct messages *m)
 {
     for (int d = 0; m && d < DIRECTIONS; d++) {
-        struct way *way = &m->ways[d];
+        struct link *link = &m->links[d];
 
-        for (int i = 0; way->sent && i < m->slot_count; i++)
-            device_event_destroy(way->sent[i]);
-        device_event_destroy(way->passed);
-        device_event_destroy(way->arrived);
-        device_event_destroy(way->settled);
-        device_stream_destroy(way->stream);
-        free(way->sent);
+        for (int i = 0; link->sent && i < m->slot_count; i++)
+            device_event_destroy(link->sent[i]);
+        device_event_destroy(link->passed);
+        device_event_destroy(link->arrived);
+        device_event_destroy(link->settled);
+        device_stream_destroy(link->stream);
+        free(link->sent);
     }
     free(m);
 }
@@ -99,7 +100,7 @@ static struct comm_message message(const struct messages *m, int step, int send,
 void messages_exchange(struct messages *m, const struct pipeline_operation *op)
 {
     enum direction direction = op->kind == PIPELINE_ACTIVATIONS ? ACTIVATIONS : GRADIENTS;
-    struct way *way = &m->ways[direction];
+    struct link *link = &m->links[direction];
     int forward = direction == ACTIVATIONS ? 1 : -1, sends = op->send.micro >= 0;
     struct comm_message list[2] = {{0}};
     size_t count = 0;
@@ -111,39 +112,39 @@ void messages_exchange(struct messages *m, const struct pipeline_operation *op)
     if (op->receive.micro >= 0)
         list[count++] =
             message(m, -forward, 0, (forward > 0 ? model_input : model_output_gradient)(m->model));
-    device_event_follow(way->stream, way->passed);
-    comm_exchange(way->group, way->stream, list, count);
+    device_event_follow(link->stream, link->passed);
+    comm_exchange(link->group, link->stream, list, count);
     if (op->receive.micro >= 0)
-        device_event_record(way->arrived, way->stream);
+        device_event_record(link->arrived, link->stream);
     if (sends)
-        device_event_record(way->sent[pipeline_slot_of_all(m->slots, op->send)], way->stream);
+        device_event_record(link->sent[pipeline_slot_of_all(m->slots, op->send)], link->stream);
 }
 
-static struct way *way_of(struct messages *m, const struct pipeline_operation *pass)
+static struct link *link_of(struct messages *m, const struct pipeline_operation *pass)
 {
-    return &m->ways[pass->kind == PIPELINE_FORWARD ? ACTIVATIONS : GRADIENTS];
+    return &m->links[pass->kind == PIPELINE_FORWARD ? ACTIVATIONS : GRADIENTS];
 }
 
 void messages_await(struct messages *m, const struct pipeline_operation *pass)
 {
-    struct way *way = way_of(m, pass);
+    struct link *link = link_of(m, pass);
 
     if (m->stages == 1)
         return;
-    device_event_follow(m->compute, way->arrived);
-    device_event_follow(m->compute, way->sent[pipeline_slot_of_all(m->slots, pass->item)]);
+    device_event_follow(m->compute, link->arrived);
+    device_event_follow(m->compute, link->sent[pipeline_slot_of_all(m->slots, pass->item)]);
 }
 
 void messages_passed(struct messages *m, const struct pipeline_operation *pass)
 {
     if (m->stages > 1)
-        device_event_record(way_of(m, pass)->passed, m->compute);
+        device_event_record(link_of(m, pass)->passed, m->compute);
 }
 
 void messages_settle(struct messages *m)
 {
     for (int d = 0; d < DIRECTIONS && m->stages > 1; d++) {
-        device_event_record(m->ways[d].settled, m->ways[d].stream);
-        device_event_follow(m->compute, m->ways[d].settled);
+        device_event_record(m->links[d].settled, m->links[d].stream);
+        device_event_follow(m->compute, m->links[d].settled);
     }
 }

@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "optimizer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* One run of a bucket's part whose squares count in the norm. */
+/* Consecutive elements of a shard whose squares count in the gradient norm. */
 struct segment {
     struct device_plan *plan;
     int64_t first;       /* in the gradient arena */
@@ -17,12 +18,12 @@ struct optimizer {
     const struct parallel *parallel;
     struct device *device;
     enum device_type type;
-    int64_t shards, rank;
+    int64_t rank; /* number of this rank's shards */
     struct device_stream *stream, *reduce_stream;
     struct device_event *ready, *reduced;
-    struct device_event **gathered; /* one per bucket, where it is divided */
-    char *gathering;                /* per bucket: the model's stream has yet to follow */
-    struct device_event *held;      /* what the next update follows, NULL: nothing */
+    struct device_event **gathered; /* one per bucket; NULL if it has one shard */
+    char *gathering;                /* per bucket: the model's stream does not wait for it yet */
+    struct device_event *held;      /* what the next update waits for; NULL: nothing */
     char *memory;
     struct optimizer_shard shard;
     struct device_plan **adam; /* one per bucket */
@@ -31,28 +32,20 @@ struct optimizer {
     struct device_plan *phases[4];
 };
 
-/* This rank's part of a bucket, in the arenas. */
-static int64_t part_size(const struct optimizer *o, const struct bucket *bucket)
+/* This rank's shard of a bucket, in the arenas. */
+static struct range shard_of(const struct optimizer *o, const struct bucket *bucket)
 {
-    return bucket->size / o->shards;
+    return bucket_shard(bucket, o->rank);
 }
 
-static int64_t part_first(const struct optimizer *o, const struct bucket *bucket)
+static struct comm_group *group_of(const struct optimizer *o, const struct bucket *bucket)
 {
-    return bucket->first + o->rank * part_size(o, bucket);
+    return parallel_shard_group(o->parallel, bucket->group);
 }
 
 static int64_t clamp(int64_t x, int64_t low, int64_t high)
 {
     return x < low ? low : x > high ? high : x;
-}
-
-/* Does this rank count a class in the global norm? Every parameter must count once. */
-static int counts(const struct optimizer *o, enum parameter_class class)
-{
-    if (class == CLASS_TIED)
-        return 0;
-    return o->parallel->at.tp == 0 || class == CLASS_DIVIDED || class == CLASS_RAW;
 }
 
 static int add_segment(struct optimizer *o, const struct bucket *bucket, int64_t first,
@@ -64,7 +57,7 @@ static int add_segment(struct optimizer *o, const struct bucket *bucket, int64_t
     if (last <= first)
         return 0;
     segment->first = first;
-    segment->shard_first = bucket->shard_first + first - part_first(o, bucket);
+    segment->shard_first = bucket->shard_first + first - shard_of(o, bucket).first;
     segment->plan = plan_create(o->device, &op, err);
     if (!segment->plan)
         return -1;
@@ -72,14 +65,15 @@ static int add_segment(struct optimizer *o, const struct bucket *bucket, int64_t
     return 0;
 }
 
-/* Classes side by side that count become one segment. */
+/* Adjacent classes that count form one segment. */
 static int plan_segments(struct optimizer *o, const struct bucket *bucket, struct error *err)
 {
-    int64_t low = part_first(o, bucket), high = low + part_size(o, bucket), first = -1;
+    int64_t low = shard_of(o, bucket).first, high = low + shard_of(o, bucket).count, first = -1;
 
     for (int class = 0; class <= CLASS_COUNT; class ++) {
         int64_t at = class < CLASS_COUNT ? bucket->first + bucket->class_first[class] : high;
-        int counted = class < CLASS_COUNT && counts(o, (enum parameter_class) class);
+        int counted =
+            class < CLASS_COUNT && class_is_owned((enum parameter_class) class, &o->parallel->at);
 
         at = clamp(at, low, high);
         if (counted && first < 0)
@@ -103,8 +97,8 @@ static int create_plans(struct optimizer *o, struct error *err)
         return error_set(err, "out of memory");
     for (int i = 0; i < p->bucket_count; i++) {
         const struct bucket *bucket = &p->buckets[i];
-        int64_t size = part_size(o, bucket);
-        int64_t decayed = bucket->first + bucket->decayed - part_first(o, bucket);
+        int64_t size = shard_of(o, bucket).count;
+        int64_t decayed = bucket->first + bucket->decayed - shard_of(o, bucket).first;
         struct operation op = {.kind = OPERATION_ADAM,
                                .adam = {size, clamp(decayed, 0, size), o->config.rules.beta1,
                                         o->config.rules.beta2, o->config.epsilon, o->type}};
@@ -145,7 +139,9 @@ static int create_gathering(struct optimizer *o, struct error *err)
     o->gathering = calloc(count, 1);
     if (!o->gathered || !o->gathering)
         return error_set(err, "out of memory");
-    for (size_t i = 0; i < count && o->shards > 1; i++) {
+    for (size_t i = 0; i < count; i++) {
+        if (o->parameters->buckets[i].shards == 1)
+            continue;
         o->gathered[i] = device_event_create(o->device, 0, err);
         if (!o->gathered[i])
             return -1;
@@ -160,7 +156,7 @@ static void settle_bucket(struct optimizer *o, int i)
     o->gathering[i] = 0;
 }
 
-/* A layer's weights are about to be read: those of its bucket must be there. */
+/* A layer's weights are about to be read: its bucket must be complete. */
 static void use_layer(void *context, int chunk, int64_t layer)
 {
     struct optimizer *o = context;
@@ -200,8 +196,7 @@ struct optimizer *optimizer_create(const struct optimizer_config *config, struct
     o->parallel = parallel;
     o->device = device;
     o->type = type;
-    o->shards = o->parameters->shards;
-    o->rank = o->shards > 1 ? parallel->data->rank : 0;
+    o->rank = shard_number(&parallel->layout, &parallel->at);
     o->stream = model_stream(model);
     o->reduce_stream = device_stream_create(device, 1, err);
     o->ready = o->reduce_stream ? device_event_create(device, 0, err) : NULL;
@@ -278,8 +273,8 @@ int optimizer_start(struct optimizer *o, const struct step_state *resumed, uint6
         const struct bucket *bucket = &o->parameters->buckets[i];
 
         device_copy(o->stream, o->shard.master + bucket->shard_first,
-                    model_gradients(o->model) + part_first(o, bucket),
-                    (size_t)part_size(o, bucket) * sizeof(float), COPY_ON_DEVICE);
+                    model_gradients(o->model) + shard_of(o, bucket).first,
+                    (size_t)shard_of(o, bucket).count * sizeof(float), COPY_ON_DEVICE);
     }
     rc = device_stream_wait(o->stream, 600, err);
     device_host_release(o->device, host);
@@ -303,7 +298,7 @@ void optimizer_reset_log(struct optimizer *o)
     phase(o, STEP_RESET);
 }
 
-/* Parameters that all tensor-parallel ranks have saw only a part of the rows each. */
+/* Each tensor-parallel rank has gradients of replicated parameters from its own rows only. */
 static void reduce_shared(struct optimizer *o, const struct bucket *bucket)
 {
     int64_t first = bucket->class_first[CLASS_SHARED];
@@ -315,7 +310,7 @@ static void reduce_shared(struct optimizer *o, const struct bucket *bucket)
                         COMM_SUM);
 }
 
-/* The tensor whose gradient first and last stage add up, if it is this rank's; else -1. */
+/* The tensor whose gradient is summed over the first and the last stage; -1 on other stages. */
 static int tied_tensor(const struct optimizer *o)
 {
     const struct parameters *p = o->parameters;
@@ -330,15 +325,15 @@ static void reduce_bucket(struct optimizer *o, const struct bucket *bucket)
     float *gradients = model_gradients(o->model);
 
     reduce_shared(o, bucket);
-    if (o->shards > 1)
-        comm_reduce_scatter(o->parallel->data, o->reduce_stream, gradients + bucket->first,
-                            gradients + part_first(o, bucket), (size_t)part_size(o, bucket),
-                            TYPE_FP32);
+    if (bucket->shards > 1)
+        comm_reduce_scatter(group_of(o, bucket), o->reduce_stream, gradients + bucket->first,
+                            gradients + shard_of(o, bucket).first,
+                            (size_t)shard_of(o, bucket).count, TYPE_FP32);
 }
 
 int optimizer_overlaps(const struct optimizer *o)
 {
-    return o->shards > 1 || o->parallel->layout.tp > 1;
+    return o->parallel->data->size > 1 || o->parallel->layout.tp > 1;
 }
 
 void optimizer_reduce(struct optimizer *o, int chunk, int64_t layer)
@@ -350,7 +345,7 @@ void optimizer_reduce(struct optimizer *o, int chunk, int64_t layer)
 
         if (bucket->chunk != chunk || bucket->layer != layer)
             continue;
-        /* The tied one waits for the other end of the pipeline: only when all passes are done. */
+        /* The tied tensor needs the other end of the pipeline: it is reduced after all passes. */
         if (tied >= 0 && o->parameters->tensors[tied].bucket == i)
             continue;
         device_event_record(o->ready, o->stream);
@@ -388,9 +383,9 @@ static void update(struct optimizer *o)
     o->held = NULL;
     for (int i = 0; i < o->parameters->bucket_count; i++) {
         const struct bucket *bucket = &o->parameters->buckets[i];
-        char *mine = weights + (size_t)part_first(o, bucket) * size;
+        char *mine = weights + (size_t)shard_of(o, bucket).first * size;
         struct adam_operands operands = {
-            .grad = model_gradients(o->model) + part_first(o, bucket),
+            .grad = model_gradients(o->model) + shard_of(o, bucket).first,
             .master = o->shard.master ? o->shard.master + bucket->shard_first : (float *)mine,
             .moment1 = o->shard.moment1 + bucket->shard_first,
             .moment2 = o->shard.moment2 + bucket->shard_first,
@@ -399,12 +394,12 @@ static void update(struct optimizer *o)
         };
 
         run_adam(o->adam[i], o->stream, &operands);
-        if (o->shards == 1)
+        if (bucket->shards == 1)
             continue;
         device_event_record(o->ready, o->stream);
         device_event_follow(o->reduce_stream, o->ready);
-        comm_all_gather(o->parallel->data, o->reduce_stream, mine,
-                        weights + (size_t)bucket->first * size, (size_t)part_size(o, bucket),
+        comm_all_gather(group_of(o, bucket), o->reduce_stream, mine,
+                        weights + (size_t)bucket->first * size, (size_t)shard_of(o, bucket).count,
                         o->type);
         device_event_record(o->gathered[i], o->reduce_stream);
         o->gathering[i] = 1;
@@ -424,7 +419,7 @@ void optimizer_finish(struct optimizer *o)
         run_square_sum(o->segments[i].plan, o->stream,
                        &(struct square_sum_operands){
                            model_gradients(o->model) + o->segments[i].first, &state->norm_squared});
-    if (o->shards > 1)
+    if (o->parallel->data->size > 1)
         comm_all_reduce(o->parallel->data, o->stream, &state->loss, 1, TYPE_FP64, COMM_SUM);
     comm_all_reduce(o->parallel->world, o->stream, &state->norm_squared, 1, TYPE_FP64, COMM_SUM);
     phase(o, STEP_CLIP);

@@ -1,6 +1,7 @@
-/* Adam over the arenas, divided over the data-parallel ranks: gradients are reduce-scattered bucket
- * by bucket, each rank updates its part of every bucket, and the weights are gathered again while
- * the next step's forward pass is under way. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Adam with ZeRO-1 sharding: gradients are reduce-scattered bucket by bucket, each data-parallel
+ * rank updates its shard of every bucket, and the weights are all-gathered while the next step's
+ * forward pass runs. */
 #ifndef MEGATRON_OPTIMIZER_H
 #define MEGATRON_OPTIMIZER_H
 
@@ -13,10 +14,10 @@ struct optimizer_config {
     int tied; /* the head shares the embedding's weights */
 };
 
-/* This rank's part of the optimizer's state, each of 'elements' fp32 in device memory. Element i of
- * bucket b's part is element b->first + rank * (b->size / shards) + i of the arenas. */
+/* This rank's shards of the optimizer's state, each of 'elements' fp32 in device memory. Element
+ * b->shard_first + i is element bucket_shard(b, rank).first + i of the arenas. */
 struct optimizer_shard {
-    float *master; /* NULL where the weights themselves are fp32 */
+    float *master; /* NULL if the weights themselves are fp32 */
     float *moment1, *moment2;
     int64_t elements;
 };
@@ -29,35 +30,35 @@ struct optimizer *optimizer_create(const struct optimizer_config *config, struct
 void optimizer_destroy(struct optimizer *optimizer);
 
 /* Before the first step: take master weights from the gradient arena (where model_initialize or a
- * loader left them in fp32), clear the moments, and set the step's state. After a resume 'state'
- * says where to go on; NULL: from the start. */
+ * loader left them in fp32), clear the moments, and set the step's state: 'state' after a resume,
+ * otherwise NULL. */
 int optimizer_start(struct optimizer *optimizer, const struct step_state *state, uint64_t seed,
                     struct error *err);
 struct optimizer_shard optimizer_shard(struct optimizer *optimizer);
 
 /* The parts of a step, all on the model's stream. begin: before the first micro-batch. reduce: the
- * gradients of 'layer' of 'chunk' are complete. finish: reduce what is left, clip, update, gather.
- * The gathering goes on after it: forward passes wait for what they need (model_on_use). */
+ * gradients of 'layer' of 'chunk' are complete. finish: reduce the remaining buckets, clip, update,
+ * all-gather. Gathering continues after it returns: forward passes wait for the weights that they
+ * need (model_on_use). */
 void optimizer_begin(struct optimizer *optimizer);
 void optimizer_reduce(struct optimizer *optimizer, int chunk, int64_t layer);
 void optimizer_finish(struct optimizer *optimizer);
 
-/* Is there anything to reduce before optimizer_finish? */
+/* Can gradients be reduced before optimizer_finish? */
 int optimizer_overlaps(const struct optimizer *optimizer);
 
-/* The next update waits for 'event' as it is last recorded by then, and nothing before it does:
- * until there somebody reads the weights of this rank's part or the optimizer's state. The event
- * must last so long. */
+/* Let the next update, and nothing before it, wait for the last recording of 'event': until then a
+ * checkpoint reads this rank's shards. The event must exist until that update. */
 void optimizer_hold(struct optimizer *optimizer, struct device_event *event);
 
-/* Are weights being gathered that a forward pass has yet to wait for? */
+/* Are weights being gathered that the model's stream does not wait for yet? */
 int optimizer_gathers(const struct optimizer *optimizer);
 
-/* Let the model's stream wait until all weights are gathered: before anything but a forward pass
+/* Let the model's stream wait until all weights are gathered, before anything but a forward pass
  * reads them. */
 void optimizer_settle(struct optimizer *optimizer);
 
-/* Forget what the log counted. */
+/* Reset the counters of the log. */
 void optimizer_reset_log(struct optimizer *optimizer);
 
 /* Between steps: put the sum of squares of all weights into the state's norm_squared. */

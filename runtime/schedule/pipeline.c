@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline.h"
 
 #include <stdlib.h>
@@ -14,7 +15,7 @@ struct builder {
 
 static void push(struct builder *b, struct pipeline_operation op)
 {
-    /* Room for the longest list was made at the start. */
+    /* The list was allocated for the longest schedule. */
     if (b->out->count < b->room)
         b->out->list[b->out->count++] = op;
 }
@@ -31,7 +32,8 @@ static void exchange(struct builder *b, enum pipeline_kind kind, struct pipeline
         push(b, (struct pipeline_operation){kind, nothing, send, receive});
 }
 
-/* The k-th pass of a stage: groups of 'stages' micro-batches go through chunk after chunk. */
+/* The k-th pass of a stage: groups of 'stages' micro-batches pass through one chunk after another.
+ */
 static struct pipeline_item nth(const struct builder *b, int k, int backward)
 {
     const struct pipeline_shape *s = b->shape;
@@ -41,8 +43,8 @@ static struct pipeline_item nth(const struct builder *b, int k, int backward)
                                   k / group * s->stages + k % s->stages};
 }
 
-/* What crosses a border of the stage for its k-th pass: nothing where the model begins or ends, or
- * where there is no such pass. */
+/* What is exchanged with a neighbor for the k-th pass: nothing at the start and the end of the
+ * model, or if there is no such pass. */
 static struct pipeline_item from_prev(const struct builder *b, int k, int backward)
 {
     struct pipeline_item item = nth(b, k, backward);
@@ -65,9 +67,10 @@ static void forward(struct builder *b, int k)
     exchange(b, PIPELINE_ACTIVATIONS, to_next(b, k, 0), from_prev(b, k + 1, 0));
 }
 
-/* Interleaved, stages form a ring: a gradient that is sent and the next that is received must go
- * together. In a line that would be too early: the next one may be made of the output that this
- * stage has yet to send. */
+/* Interleaved stages form a ring: a gradient is sent together with receiving the next one. In a
+ * line that would be too early: the next gradient may depend on an output that this stage has yet
+ * to send.
+ */
 static int is_ring(const struct builder *b)
 {
     return b->shape->chunks > 1;
@@ -82,14 +85,14 @@ static void backward(struct builder *b, int k)
              is_ring(b) ? to_next(b, k + 1, 1) : nothing);
 }
 
-/* Forward passes before the first backward pass of those that alternate. */
+/* Warm-up: forward passes before forward and backward passes alternate. */
 static int warm_up(const struct builder *b)
 {
     const struct pipeline_shape *s = b->shape;
     int behind = s->stages - s->stage - 1;
     int passes = s->chunks == 1 ? behind : 2 * behind + (s->chunks - 1) * s->stages;
 
-    /* Interleaved, with as many micro-batches as stages, nothing is left to alternate. */
+    /* With an interleaved schedule and as many micro-batches as stages, nothing alternates. */
     if (s->forward_only || passes > b->total || (s->chunks > 1 && s->micros == s->stages))
         return b->total;
     return passes;
@@ -114,7 +117,7 @@ static void build(struct builder *b)
         backward(b, k);
 }
 
-/* Micro-batches of a chunk begin and end in order, so the slots needed are the most that are alive
+/* Micro-batches of a chunk start and finish in order, so as many slots are needed as are in flight
  * at once. */
 static int count_slots(const struct pipeline *p, int chunk, int forward_only)
 {
@@ -140,11 +143,11 @@ int pipeline_create(struct pipeline *pipeline, const struct pipeline_shape *shap
 
     memset(pipeline, 0, sizeof(*pipeline));
     if (shape->chunks > 1 && shape->micros % shape->stages != 0)
-        return error_set(err,
-                         "the interleaved schedule needs a number of micro-batches that is a "
-                         "multiple of --pipeline-model-parallel-size=%d, not %d; change "
-                         "--global-batch-size or --micro-batch-size",
-                         shape->stages, shape->micros);
+        return error_set_code(err, ERROR_USAGE,
+                              "the interleaved pipeline schedule needs a number of micro-batches "
+                              "that is a multiple of the %d pipeline stages, not %d; change the "
+                              "global or the micro-batch size",
+                              shape->stages, shape->micros);
     pipeline->list = calloc((size_t)b.room, sizeof(*pipeline->list));
     pipeline->slots = calloc((size_t)shape->chunks, sizeof(*pipeline->slots));
     if (!pipeline->list || !pipeline->slots)

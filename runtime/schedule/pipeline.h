@@ -1,12 +1,13 @@
-/* The order of work of one pipeline stage in one step: forward and backward passes of micro-batches
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The schedule of one pipeline stage in one step: forward and backward passes of micro-batches
  * through its chunks, and the exchanges of activations and gradients between them. A pure function
- * of the shape of the pipeline; all stages' lists together match message by message, also where
- * each exchange is waited for before anything behind it begins.
+ * of the shape of the pipeline. The schedules of all stages match message by message, even if each
+ * exchange is waited for before the next operation starts.
  *
- * Nobody needs to wait so: an exchange may begin once the passes of its direction before it are
- * done, and a pass needs the exchanges of its direction alone. What a pass needs then comes under
- * the pass of the other direction. It lands outside the memory of micro-batches, since that of the
- * one to come may still be in use. */
+ * Such waiting is not necessary: an exchange may start once the earlier passes of its direction are
+ * done, and a pass needs the exchanges of its direction alone. So messages overlap with passes of
+ * the other direction. They are received outside the memory of micro-batches, because that of the
+ * next micro-batch may still be in use. */
 #ifndef MEGATRON_PIPELINE_H
 #define MEGATRON_PIPELINE_H
 
@@ -19,13 +20,12 @@ enum pipeline_kind {
     PIPELINE_GRADIENTS,   /* an input's to the stage before, an output's from the next */
 };
 
-/* Which micro-batch of which chunk (of this stage) something is about; micro -1: nothing. */
+/* A micro-batch and a chunk of this stage; micro -1: none. */
 struct pipeline_item {
     int chunk, micro;
 };
 
-/* An exchange does both its messages at once. "Next" is the stage behind this one, the first stage
- * being behind the last. */
+/* An exchange sends and receives at once. The first stage follows the last one. */
 struct pipeline_operation {
     enum pipeline_kind kind;
     struct pipeline_item item;          /* of a pass */
@@ -43,14 +43,14 @@ struct pipeline_shape {
     int forward_only;
 };
 
-/* 1F1B, interleaved where chunks > 1 (micros must then be a multiple of stages). Returns 0 or -1;
+/* 1F1B, interleaved if chunks > 1 (micros must then be a multiple of stages). Returns 0 or -1;
  * pipeline_destroy in both cases. */
 int pipeline_create(struct pipeline *pipeline, const struct pipeline_shape *shape,
                     struct error *err);
 void pipeline_destroy(struct pipeline *pipeline);
 
-/* The slot of an item within its chunk, where each chunk has so many 'slots'; and its number among
- * those of all chunks. */
+/* The slot of an item within its chunk, given the number of slots of each chunk; and its number
+ * among the slots of all chunks. */
 static inline int pipeline_slot(const int *slots, struct pipeline_item item)
 {
     return item.micro % slots[item.chunk];

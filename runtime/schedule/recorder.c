@@ -1,11 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "recorder.h"
 
 #include <stdlib.h>
 
-/* The first run of a piece is not recorded: what is allocated and loaded then cannot be. */
+/* The first run is not captured: it may allocate memory and load kernels, which cannot be. */
 enum state { NEW, RUN, RECORDED, PLAIN };
 
-struct piece {
+struct sequence {
     enum state state;
     struct device_graph *graph;
 };
@@ -13,12 +14,12 @@ struct piece {
 struct recorder {
     struct device_stream *stream;
     int count;
-    struct piece pieces[];
+    struct sequence sequences[];
 };
 
 struct recorder *recorder_create(struct device_stream *stream, int count, struct error *err)
 {
-    struct recorder *r = calloc(1, sizeof(*r) + (size_t)count * sizeof(*r->pieces));
+    struct recorder *r = calloc(1, sizeof(*r) + (size_t)count * sizeof(*r->sequences));
 
     if (!r) {
         error_set(err, "out of memory");
@@ -32,35 +33,35 @@ struct recorder *recorder_create(struct device_stream *stream, int count, struct
 void recorder_destroy(struct recorder *r)
 {
     for (int i = 0; r && i < r->count; i++)
-        device_graph_destroy(r->pieces[i].graph);
+        device_graph_destroy(r->sequences[i].graph);
     free(r);
 }
 
-static void record(struct recorder *r, struct piece *piece, void (*run)(void *context),
+static void record(struct recorder *r, struct sequence *sequence, void (*run)(void *context),
                    void *context)
 {
-    struct error ignored; /* what cannot be recorded is run as it is */
+    struct error ignored; /* what cannot be captured is run directly */
 
-    piece->state = PLAIN;
+    sequence->state = PLAIN;
     if (device_graph_begin(r->stream, &ignored) < 0)
         return;
     run(context);
-    piece->graph = device_graph_end(r->stream, &ignored);
-    if (piece->graph)
-        piece->state = RECORDED;
+    sequence->graph = device_graph_end(r->stream, &ignored);
+    if (sequence->graph)
+        sequence->state = RECORDED;
 }
 
 void recorder_run(struct recorder *r, int number, void (*run)(void *context), void *context)
 {
-    struct piece *piece = &r->pieces[number];
+    struct sequence *sequence = &r->sequences[number];
 
-    if (piece->state == RUN)
-        record(r, piece, run, context);
-    if (piece->state == RECORDED) {
-        device_graph_launch(piece->graph, r->stream);
+    if (sequence->state == RUN)
+        record(r, sequence, run, context);
+    if (sequence->state == RECORDED) {
+        device_graph_launch(sequence->graph, r->stream);
         return;
     }
-    if (piece->state == NEW)
-        piece->state = r->stream->device->can_capture ? RUN : PLAIN;
+    if (sequence->state == NEW)
+        sequence->state = r->stream->device->can_capture ? RUN : PLAIN;
     run(context);
 }

@@ -261,7 +261,7 @@ int bpe_add_pair(struct bpe *bpe, uint32_t left, uint32_t right, struct error *e
     uint32_t joint = bpe_joint(bpe, left, right);
 
     if (joint == TRIE_NONE || joint >= bpe->token_count)
-        return error_set(err, "the two make a token that is not in the vocabulary");
+        return error_set(err, "the merged token is not in the vocabulary");
     if (next_rank(bpe, joint, err) < 0)
         return -1;
     return enter_pair(bpe, left, right, bpe->rank_count - 1) < 0 ? out_of_memory(err) : 0;

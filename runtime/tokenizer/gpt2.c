@@ -84,7 +84,7 @@ static int load_vocabulary(struct tokenizer *tokenizer, const char *path, struct
         }
         if (!bytes || json_integer(value, &id) < 0) {
             free(bytes);
-            error_set(err, "%s: the id of token \"%.40s\" is no whole number", path, name);
+            error_set(err, "%s: the id of token \"%.40s\" is not an integer", path, name);
             goto out;
         }
         failed = vocabulary_set(&tokenizer->vocabulary, id, bytes, count, kind, err);
@@ -168,7 +168,7 @@ static int find_end_of_text(struct tokenizer *tokenizer, const char *path, struc
     uint32_t id = trie_find(&tokenizer->bpe.trie, (const uint8_t *)name, sizeof(name) - 1);
 
     if (id == TRIE_NONE)
-        return error_set(err, "%s: there is no token %s, which ends documents", path, name);
+        return error_set(err, "%s: the end-of-document token %s is missing", path, name);
     tokenizer->eod = tokenizer->bos = tokenizer->eos = id;
     if (tokenizer->config.special_as_text)
         return 0;
@@ -183,8 +183,8 @@ int load_gpt2(struct tokenizer *tokenizer, struct error *err)
     const char *vocabulary = tokenizer->config.vocab_file, *merges = tokenizer->config.merge_file;
 
     if (!vocabulary != !merges)
-        return error_set(err, "--vocab-file and --merge-file go together; give both, or none for "
-                              "GPT-2's own");
+        return error_set(err, "--vocab-file and --merge-file must be used together; use both, or "
+                              "neither for GPT-2's files");
     if (!vocabulary) {
         if (locate_data("gpt2/vocab.json", own_vocabulary, sizeof(own_vocabulary), err) < 0 ||
             locate_data("gpt2/merges.txt", own_merges, sizeof(own_merges), err) < 0)

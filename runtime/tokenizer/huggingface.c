@@ -22,7 +22,7 @@ static int read_root(struct pipeline *pipeline, struct json_value root, struct e
     /* Cuts would make words of what is none. */
     if (tokenizer->bpe.whole_words && tokenizer->split.rule == SPLIT_CUTS)
         return error_set(err,
-                         "%s: model BPE with ignore_merges is not supported where no pattern "
+                         "%s: model BPE with ignore_merges is not supported without a pattern that "
                          "splits texts into words",
                          pipeline->path);
     if (tokenizer->model == MODEL_WORDPIECE) {

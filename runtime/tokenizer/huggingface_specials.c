@@ -70,14 +70,12 @@ static int check_normalized(const struct pipeline *pipeline, const char *text, s
          (pipeline->metaspace || !pipeline->marks_spaces)))
         return 0;
     if (!pipeline->tokenizer->composes)
-        return error_set(err,
-                         "%s: added token %.60s with normalized is not supported where there "
-                         "is a normalizer",
-                         pipeline->path, text);
+        return error_set(
+            err, "%s: added token %.60s with normalized is not supported if there is a normalizer",
+            pipeline->path, text);
     if (nfc_stays((const uint8_t *)text, length) < length)
         return error_set(err,
-                         "%s: added token %.60s with normalized is not supported: it is not in "
-                         "form C",
+                         "%s: added token %.60s with normalized is not supported: it is not in NFC",
                          pipeline->path, text);
     return 0;
 }

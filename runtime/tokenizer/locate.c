@@ -29,6 +29,6 @@ int locate_data(const char *name, char *path, size_t size, struct error *err)
     }
     if (there(path, size, PKGDATADIR, "", name))
         return 0;
-    return error_set(err, "%s is neither beside the program nor in %s; install megatron whole",
-                     name, PKGDATADIR);
+    return error_set(err, "%s is neither next to the program nor in %s; reinstall megatron", name,
+                     PKGDATADIR);
 }

@@ -22,19 +22,18 @@ int null_encode(const struct tokenizer *tokenizer, const char *text, size_t leng
         for (; at < length && text[at] != ' '; at++) {
             if (text[at] < '0' || text[at] > '9')
                 return error_set(err,
-                                 "NullTokenizer: byte %zu of the text is no digit; texts are "
-                                 "ids with single spaces between them",
+                                 "NullTokenizer: byte %zu of the text is not a digit; texts are "
+                                 "ids separated by single spaces",
                                  at);
             id = id * 10 + (text[at] - '0');
             if (id >= tokenizer->vocab_size)
-                return error_set(err, "NullTokenizer: the id at byte %zu is not below %lld", begin,
-                                 (long long)tokenizer->vocab_size);
+                return error_set(err, "NullTokenizer: the id at byte %zu is not less than %lld",
+                                 begin, (long long)tokenizer->vocab_size);
         }
         if (at == begin || at + 1 == length)
-            return error_set(err,
-                             "NullTokenizer: no id at byte %zu; texts are ids with single "
-                             "spaces between them",
-                             at);
+            return error_set(
+                err, "NullTokenizer: no id at byte %zu; texts are ids separated by single spaces",
+                at);
         if (out && token_buffer_reserve(out, 1, tokenizer->id_size) < 0)
             return error_set(err, "out of memory for token ids");
         if (out)

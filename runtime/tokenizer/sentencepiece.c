@@ -40,7 +40,7 @@ struct model {
 static int broken(const struct model *model, const struct protobuf *at, const char *what,
                   struct error *err)
 {
-    return error_set(err, "%s is no SentencePiece model: %s at byte %td", model->path, what,
+    return error_set(err, "%s is not a SentencePiece model: %s at byte %td", model->path, what,
                      at->at - at->start);
 }
 
@@ -130,9 +130,9 @@ static int enter_piece(struct model *model, const uint8_t *raw, size_t raw_lengt
         return error_set(err, "%s: piece %u is of type %s, which is not supported", model->path, id,
                          type == PIECE_UNUSED ? "UNUSED" : "unknown");
     if (raw_length == 0 || !utf8_valid(raw, raw_length))
-        return error_set(err, "%s: piece %u is empty or no UTF-8", model->path, id);
+        return error_set(err, "%s: piece %u is empty or not valid UTF-8", model->path, id);
     if (!isfinite(score))
-        return error_set(err, "%s: the score of piece %u is no number", model->path, id);
+        return error_set(err, "%s: the score of piece %u is not a number", model->path, id);
     text = malloc(raw_length);
     if (!text)
         return error_set(err, "out of memory for the vocabulary");
@@ -140,7 +140,7 @@ static int enter_piece(struct model *model, const uint8_t *raw, size_t raw_lengt
     if (type == PIECE_BYTE) {
         byte = byte_of_piece(raw, raw_length);
         if (byte < 0) {
-            error_set(err, "%s: piece %u stands for no byte", model->path, id);
+            error_set(err, "%s: piece %u is not a valid byte token", model->path, id);
             goto out;
         }
         text[0] = (uint8_t)byte;
@@ -148,7 +148,7 @@ static int enter_piece(struct model *model, const uint8_t *raw, size_t raw_lengt
         tokenizer->bpe.byte_ids[byte] = id;
     }
     if (type == PIECE_UNKNOWN && tokenizer->bpe.unknown_id != BPE_NONE) {
-        error_set(err, "%s: piece %u is a second one for unknown characters", model->path, id);
+        error_set(err, "%s: piece %u is a second unknown token", model->path, id);
         goto out;
     }
     if (type == PIECE_UNKNOWN)
@@ -193,7 +193,8 @@ static int read_piece(struct model *model, const struct protobuf_field *message,
             type = field.value;
     }
     if (rc < 0)
-        return error_set(err, "%s is no SentencePiece model: piece %zu is broken", model->path, id);
+        return error_set(err, "%s is not a SentencePiece model: piece %zu is invalid", model->path,
+                         id);
     if (id >= model->score_capacity) {
         size_t capacity = model->score_capacity * 2 + 1024;
         float *scores = realloc(model->scores, capacity * sizeof(*scores));
@@ -229,7 +230,7 @@ static int read_trainer(struct model *model, const struct protobuf_field *messag
         else if (field.type == PROTOBUF_BYTES && field.number == 47)
             model->eos = field;
     }
-    return rc < 0 ? broken(model, &state, "the trainer's part is broken", err) : 0;
+    return rc < 0 ? broken(model, &state, "invalid trainer_spec", err) : 0;
 }
 
 static int read_normalizer(struct model *model, const struct protobuf_field *message,
@@ -250,7 +251,7 @@ static int read_normalizer(struct model *model, const struct protobuf_field *mes
         else if (field.type == PROTOBUF_VARINT && field.number == 5)
             model->escapes = field.value != 0;
     }
-    return rc < 0 ? broken(model, &state, "the normaliser's part is broken", err) : 0;
+    return rc < 0 ? broken(model, &state, "invalid normalizer_spec", err) : 0;
 }
 
 /* The message's parts may come in any order: first everything but the pieces, then those. */
@@ -275,7 +276,7 @@ static int read_parts(struct model *model, const struct file_bytes *bytes, int p
         if (failed)
             return -1;
     }
-    return rc < 0 ? broken(model, &state, "a broken field", err) : 0;
+    return rc < 0 ? broken(model, &state, "an invalid field", err) : 0;
 }
 
 static int check_model(const struct model *model, struct error *err)
@@ -294,7 +295,7 @@ static int check_model(const struct model *model, struct error *err)
         if (bpe->byte_ids[byte] == BPE_NONE)
             return error_set(err, "%s: byte fallback without a piece <0x%02X>", model->path, byte);
     if (!model->byte_fallback && bpe->unknown_id == BPE_NONE)
-        return error_set(err, "%s: no piece for unknown characters", model->path);
+        return error_set(err, "%s: it has no unknown token", model->path);
     return 0;
 }
 

@@ -106,7 +106,7 @@ int template_read(struct json_value component, int64_t limit, struct around *bef
     }
     /* Where two of them add tokens, the second goes round each part of what the first has made. */
     if (before->count + after->count > 0)
-        return refuse(component, " behind another one that adds tokens", err);
+        return refuse(component, " after another one that adds tokens", err);
     if (type_is(component, "TemplateProcessing"))
         return read_template(component, limit, before, after, err);
     if (!type_is(component, "BertProcessing") && !type_is(component, "RobertaProcessing"))

@@ -23,7 +23,7 @@ static int enter_token(struct tokenizer *tokenizer, const char *text, size_t len
         return error_set(err, "out of memory for the vocabulary");
     count = base64_decode(text, length, bytes);
     if (count == SIZE_MAX)
-        rc = error_set(err, "\"%.*s\" is no base64", (int)(length < 40 ? length : 40), text);
+        rc = error_set(err, "\"%.*s\" is not valid base64", (int)(length < 40 ? length : 40), text);
     else
         rc = vocabulary_set(&tokenizer->vocabulary, id, bytes, count, VOCABULARY_TOKEN, err);
     free(bytes);
@@ -195,7 +195,7 @@ int load_tiktoken(struct tokenizer *tokenizer, struct error *err)
     const char *path = tokenizer->config.model;
 
     if (!path)
-        return error_set(err, "%s needs --tokenizer-model, the rank file",
+        return error_set(err, "%s needs --tokenizer-model, a tiktoken vocabulary file",
                          tokenizer_type_name((enum tokenizer_type)tokenizer->config.type));
     tokenizer->split = (struct split_options){.rule = SPLIT_LLAMA3, .digits = 3};
     if (read_file(tokenizer, err) < 0 || bpe_init(&tokenizer->bpe, BPE_BYTES, err) < 0)

@@ -123,13 +123,13 @@ static int set_around(struct tokenizer *tokenizer, struct error *err)
     const struct tokenizer_config *config = &tokenizer->config;
 
     if (config->add_specials && config->type != TOKENIZER_HUGGINGFACE)
-        return error_set(err, "--tokenizer-hf-include-special-tokens is for HuggingFaceTokenizer; "
-                              "for others there is --tokenizer-add-bos");
+        return error_set(err, "--tokenizer-hf-include-special-tokens can only be used with "
+                              "HuggingFaceTokenizer; for other tokenizers use --tokenizer-add-bos");
     if (!config->add_bos)
         return 0;
     if (config->add_specials)
         return error_set(err, "--tokenizer-add-bos and --tokenizer-hf-include-special-tokens "
-                              "exclude each other");
+                              "cannot be used together; drop one");
     if (tokenizer->bos < 0)
         return error_set(err, "--tokenizer-add-bos: the vocabulary has no beginning-of-sequence "
                               "token");

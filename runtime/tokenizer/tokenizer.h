@@ -37,7 +37,7 @@ struct tokenizer_config {
     const char *model;      /* the model, rank or JSON file of the other types */
     int64_t vocab_size;     /* NullTokenizer: number of ids without the end of document */
     int special_as_text;    /* special tokens within a text are plain text */
-    int add_bos;            /* put the beginning-of-sequence id before each text */
+    int add_bos;            /* prepend the beginning-of-sequence token to each text */
     int add_specials;       /* HuggingFaceTokenizer: put what its post-processor says around it */
 };
 
@@ -76,7 +76,7 @@ struct tokenizer_config {
          OPTION_TEXT,                                                                          \
          TOKENIZER_OPTION_AT(target, member, model),                                           \
          "FILE",                                                                               \
-         "model, rank file or tokenizer.json of the other types",                              \
+         "SentencePiece model, tiktoken file or tokenizer.json of the other types",            \
          NULL,                                                                                 \
          0,                                                                                    \
          0},                                                                                   \
@@ -84,7 +84,7 @@ struct tokenizer_config {
          OPTION_INT,                                                                           \
          TOKENIZER_OPTION_AT(target, member, vocab_size),                                      \
          "N",                                                                                  \
-         "number of ids of a NullTokenizer, end of document not counted",                      \
+         "number of ids of a NullTokenizer, without the end-of-document token",                \
          NULL,                                                                                 \
          1,                                                                                    \
          INT32_MAX - 1},                                                                       \
@@ -92,7 +92,7 @@ struct tokenizer_config {
          OPTION_FLAG,                                                                          \
          TOKENIZER_OPTION_AT(target, member, special_as_text),                                 \
          NULL,                                                                                 \
-         "a special token such as <|endoftext|> within a text is plain text",                  \
+         "treat special tokens in a text, such as <|endoftext|>, as plain text",               \
          NULL,                                                                                 \
          0,                                                                                    \
          0},                                                                                   \
@@ -100,13 +100,13 @@ struct tokenizer_config {
          OPTION_FLAG,                                                                          \
          TOKENIZER_OPTION_AT(target, member, add_specials),                                    \
          NULL,                                                                                 \
-         "put the special tokens of a HuggingFaceTokenizer's post-processor around each text", \
+         "add the special tokens of a HuggingFaceTokenizer's post-processor to each text",     \
          NULL,                                                                                 \
          0,                                                                                    \
          0},                                                                                   \
     {                                                                                          \
         "tokenizer-add-bos", OPTION_FLAG, TOKENIZER_OPTION_AT(target, member, add_bos), NULL,  \
-            "put the beginning-of-sequence id before each text", NULL, 0, 0                    \
+            "prepend the beginning-of-sequence token to each text", NULL, 0, 0                 \
     }
 
 struct tokenizer;

@@ -11,7 +11,7 @@ enum { MOST_HELD = 1 << 20 };
 struct append_file {
     int fd, lost;
     char *path, *held;
-    size_t size, written; /* bytes held, and how many of them are in the file */
+    size_t size, written; /* buffered bytes, and how many of them are in the file */
 };
 
 struct append_file *append_file_open(const char *path, int fresh, struct error *err)
@@ -58,8 +58,7 @@ int append_file_flush(struct append_file *file, struct error *err)
         if (wrote > 0)
             file->written += (size_t)wrote;
         else if (wrote == 0 || errno != EINTR)
-            return error_set_errno(err, wrote == 0 ? EIO : errno, "cannot write all of %s",
-                                   file->path);
+            return error_set_errno(err, wrote == 0 ? EIO : errno, "cannot write to %s", file->path);
     }
     file->size = file->written = 0;
     return 0;
@@ -73,9 +72,11 @@ int append_file_close(struct append_file *file, struct error *err)
         return 0;
     rc = append_file_flush(file, err);
     if (rc == 0 && file->lost)
-        rc = error_set(err, "some records of %s are lost", file->path);
+        rc = error_set(
+            err, "some records of %s were lost, because the file could not be written for too long",
+            file->path);
     if (close(file->fd) < 0 && rc == 0)
-        rc = error_set_errno(err, errno, "cannot write all of %s", file->path);
+        rc = error_set_errno(err, errno, "cannot write to %s", file->path);
     free(file->held);
     free(file->path);
     free(file);

@@ -1,5 +1,5 @@
-/* A file that grows by whole records. What a full disk did not take is held and tried again, so
- * that nothing is torn in the middle once there is room. */
+/* A file that grows by whole records. What cannot be written because the disk is full is buffered
+ * and tried again, so that no record is torn once there is space. */
 #ifndef MEGATRON_APPEND_FILE_H
 #define MEGATRON_APPEND_FILE_H
 
@@ -8,14 +8,14 @@
 
 struct append_file;
 
-/* Open 'path' for appending; with 'fresh' it must not be there yet. NULL with a sentence. */
+/* Open 'path' for appending; if 'fresh' is set the file must not exist. Returns NULL on error. */
 struct append_file *append_file_open(const char *path, int fresh, struct error *err);
 
-/* Hold a record for the next flush. */
+/* Buffer a record for the next flush. */
 void append_file_add(struct append_file *file, const void *record, size_t size);
 
-/* Write all that is held. Returns -1 where some of it could not be written; it is still held then,
- * unless it grew beyond a megabyte. */
+/* Write everything that is buffered. Returns -1 if some of it could not be written; it stays in the
+ * buffer, unless the buffer would exceed one megabyte. */
 int append_file_flush(struct append_file *file, struct error *err);
 
 /* Flush and free; -1 if anything was lost. 'file' may be NULL. */

@@ -1,8 +1,10 @@
 #include "arguments_private.h"
+#include "file.h"
 #include "json.h"
 #include "network.h"
 #include "ranks.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -51,7 +53,7 @@ void arguments_default(struct arguments *a)
     a->micro_batch_size = -1;
 }
 
-/* A preset fills in what the command line leaves open. */
+/* Take from the preset what the command line does not set. */
 static int apply_preset(struct arguments *a, const struct options_result *given, struct error *err)
 {
     const struct model_shape *shape;
@@ -74,7 +76,7 @@ static int apply_preset(struct arguments *a, const struct options_result *given,
     rows[6].value = &a->seq_length, rows[6].preset = shape->sequence;
     rows[7].value = &a->max_position_embeddings, rows[7].preset = shape->sequence;
     rows[8].value = &a->vocab_size, rows[8].preset = shape->vocabulary;
-    /* Sizes that follow from others do so again where these are not the preset's. */
+    /* Sizes derived from others are derived again if those do not come from the preset. */
     wider = a->hidden_size >= 0 && a->hidden_size != shape->hidden;
     headed = a->num_attention_heads >= 0 && a->num_attention_heads != shape->heads;
     for (int i = 0; i < 9; i++) {
@@ -107,10 +109,11 @@ static int need(int64_t value, const char *name, struct error *err)
 {
     return value > 0
                ? 0
-               : error_set(err, "--%s is needed (or --megatron-model, which names a model)", name);
+               : error_set(err, "--%s is required (or --megatron-model, which selects a preset)",
+                           name);
 }
 
-/* Sizes that follow from others. */
+/* Sizes derived from others. */
 static int derive_shape(struct arguments *a, struct error *err)
 {
     if (a->use_rotary)
@@ -121,13 +124,13 @@ static int derive_shape(struct arguments *a, struct error *err)
         need(a->seq_length, "seq-length", err) < 0)
         return -1;
     if (a->micro_batch_size < 0)
-        return error_set(err, "--micro-batch-size is needed: samples of one pass on a rank");
+        return error_set(err, "--micro-batch-size is required");
     if (a->kv_channels < 0) {
         if (a->hidden_size % a->num_attention_heads != 0)
             return error_set(err,
                              "--hidden-size=%" PRId64
-                             " is no multiple of --num-attention-heads=%" PRId64
-                             "; change one of them, or give --kv-channels",
+                             " is not a multiple of --num-attention-heads=%" PRId64
+                             "; change one of them or set --kv-channels",
                              a->hidden_size, a->num_attention_heads);
         a->kv_channels = a->hidden_size / a->num_attention_heads;
     }
@@ -146,15 +149,16 @@ static int derive_shape(struct arguments *a, struct error *err)
         a->max_position_embeddings = a->seq_length;
     if (a->max_position_embeddings < a->seq_length)
         return error_set(err,
-                         "--seq-length=%" PRId64 " is more than --max-position-embeddings=%" PRId64,
+                         "--seq-length=%" PRId64
+                         " is greater than --max-position-embeddings=%" PRId64 "; raise the latter",
                          a->seq_length, a->max_position_embeddings);
     if (a->vocab_size < 0)
-        return error_set(err, "--vocab-size is needed, or --megatron-model, or a tokenizer "
+        return error_set(err, "--vocab-size is required, or --megatron-model, or a tokenizer "
                               "(--vocab-file and --merge-file, or --tokenizer-model)");
     return 0;
 }
 
-/* A tokenizer that is named gives the size of the vocabulary and the end of document. */
+/* If a tokenizer is given, take the vocabulary size and the end-of-document token from it. */
 static int ask_tokenizer(struct arguments *a, const struct options_result *given, struct error *err)
 {
     static const char *const names[] = {"tokenizer-type", "tokenizer-model", "vocab-file",
@@ -179,7 +183,7 @@ static int ask_tokenizer(struct arguments *a, const struct options_result *given
     return 0;
 }
 
-/* Numbers that no run can mean. */
+/* Values that make no sense for any run. */
 static int check_numbers(const struct arguments *a, const struct options_result *given,
                          struct error *err)
 {
@@ -191,27 +195,31 @@ static int check_numbers(const struct arguments *a, const struct options_result 
     if (options_given(given, "lr") && a->lr < 0)
         return error_set(err, "--lr=%g must not be negative", a->lr);
     if (options_given(given, "lr") && a->min_lr > a->lr && !a->use_checkpoint_scheduler)
-        return error_set(err, "--min-lr=%g is above --lr=%g, and the rate would rise to it",
-                         a->min_lr, a->lr);
+        return error_set(
+            err,
+            "--min-lr=%g is greater than --lr=%g: the learning rate would rise; lower --min-lr",
+            a->min_lr, a->lr);
     if (a->min_lr < 0 || a->weight_decay < 0 || a->init_method_std < 0)
         return error_set(err,
                          "--min-lr=%g, --weight-decay=%g and --init-method-std=%g must not be "
                          "negative",
                          a->min_lr, a->weight_decay, a->init_method_std);
     if (a->epsilon <= 0)
-        return error_set(err, "--adam-eps=%g must be above 0", a->epsilon);
+        return error_set(err, "--adam-eps=%g must be greater than 0", a->epsilon);
     if (a->beta1 < 0 || a->beta1 >= 1 || a->beta2 < 0 || a->beta2 >= 1)
-        return error_set(err, "--adam-beta1=%g and --adam-beta2=%g must be at least 0 and below 1",
+        return error_set(err,
+                         "--adam-beta1=%g and --adam-beta2=%g must be at least 0 and less than 1",
                          a->beta1, a->beta2);
     if (a->clip_grad < 0)
-        return error_set(err, "--clip-grad=%g must not be negative; 0 clips nothing", a->clip_grad);
+        return error_set(err, "--clip-grad=%g must not be negative; 0 disables gradient clipping",
+                         a->clip_grad);
     if (a->norm_epsilon < 0)
         return error_set(err, "--norm-epsilon=%g must not be negative", a->norm_epsilon);
     if (a->rotary_base <= 0)
-        return error_set(err, "--rotary-base=%g must be above 0", a->rotary_base);
+        return error_set(err, "--rotary-base=%g must be greater than 0", a->rotary_base);
     if (parameters > 1e15)
         return error_set(err,
-                         "this network would have %.1e parameters; look at --num-layers, "
+                         "this model would have %.1e parameters; check --num-layers, "
                          "--hidden-size, --ffn-hidden-size, --kv-channels and --vocab-size",
                          parameters);
     return 0;
@@ -222,18 +230,18 @@ static int derive_model(struct arguments *a, struct error *err)
     struct model_config *m = &a->model_config;
 
     if (a->fp16 && a->bf16)
-        return error_set(err, "--fp16 and --bf16 exclude each other; leave out one");
+        return error_set(err, "--fp16 and --bf16 cannot be used together; drop one");
     if (a->hidden_dropout < 0 || a->hidden_dropout >= 1 || a->attention_dropout < 0 ||
         a->attention_dropout >= 1)
-        return error_set(err,
-                         "--hidden-dropout=%g and --attention-dropout=%g must be at least 0 and "
-                         "below 1",
-                         a->hidden_dropout, a->attention_dropout);
+        return error_set(
+            err,
+            "--hidden-dropout=%g and --attention-dropout=%g must be at least 0 and less than 1",
+            a->hidden_dropout, a->attention_dropout);
     if (a->rotary_percent <= 0 || a->rotary_percent > 1)
-        return error_set(err, "--rotary-percent=%g must be above 0 and at most 1",
+        return error_set(err, "--rotary-percent=%g must be greater than 0 and at most 1",
                          a->rotary_percent);
     *m = (struct model_config){
-        .shape = {.name = a->model ? a->model : "the network",
+        .shape = {.name = a->model ? a->model : "the model",
                   .family = a->swiglu ? MODEL_LLAMA : MODEL_GPT,
                   .layers = a->num_layers,
                   .hidden = a->hidden_size,
@@ -285,7 +293,7 @@ static int derive_recompute(struct arguments *a, struct error *err)
     m->recompute_layers = m->shape.layers;
     if (a->recompute_method == METHOD_BLOCK) {
         if (a->recompute_num_layers < 0)
-            return error_set(err, "--recompute-method block needs --recompute-num-layers");
+            return error_set(err, "--recompute-method block requires --recompute-num-layers");
         m->recompute_layers = a->recompute_num_layers;
     }
     return 0;
@@ -305,7 +313,7 @@ static int derive_layout(struct arguments *a, const struct world *world, struct 
     a->tp = a->layout.tp;
     a->pp = a->layout.pp;
     a->cp = a->layout.cp;
-    /* These are no choice here; the table of arguments tells what is. */
+    /* Always on here, whatever the options are; the printed arguments show the actual values. */
     a->sequence_parallel = a->layout.tp > 1;
     a->distributed_optimizer = a->overlap_grad_reduce = a->overlap_param_gather = 1;
     return 0;
@@ -320,7 +328,7 @@ static int check_layout(struct arguments *a, struct error *err)
         int64_t stage = m->shape.layers / a->layout.pp;
 
         if (a->layout.pp < 2)
-            return error_set(err, "--num-layers-per-virtual-pipeline-stage needs "
+            return error_set(err, "--num-layers-per-virtual-pipeline-stage requires "
                                   "--pipeline-model-parallel-size of 2 or more");
         if (m->shape.layers % a->layout.pp != 0 || stage % a->layers_per_virtual_stage != 0)
             return error_set(err,
@@ -333,23 +341,23 @@ static int check_layout(struct arguments *a, struct error *err)
         return -1;
     if (rows % a->layout.tp != 0)
         return error_set(err,
-                         "the %" PRId64 " tokens of a micro-batch are no multiple of "
-                         "--tensor-model-parallel-size=%" PRId64,
+                         "--micro-batch-size x --seq-length / --context-parallel-size = %" PRId64
+                         " is not a multiple of --tensor-model-parallel-size=%" PRId64,
                          rows, a->layout.tp);
     return 0;
 }
 
-/* An evaluation needs weights and none of the rest of a training run. */
+/* An evaluation needs weights, but none of the other training options. */
 static int derive_evaluation(struct arguments *a, struct error *err)
 {
     if (!a->skip_train)
         return 0;
     if (!a->load && !a->load_hf)
-        return error_set(err, "an evaluation needs --load or --load-hf, the weights to evaluate");
+        return error_set(err, "evaluation requires --load or --load-hf: the weights to evaluate");
     if (a->save || a->save_hf)
-        return error_set(err, "an evaluation saves nothing; leave out --save and --save-hf");
+        return error_set(err, "evaluation does not save anything; drop --save and --save-hf");
     if (a->eval_iters == 0)
-        return error_set(err, "an evaluation needs --eval-iters of 1 or more");
+        return error_set(err, "evaluation requires --eval-iters of 1 or more");
     a->finetune = a->load != NULL;
     if (a->train_iters < 0 && a->train_samples < 0)
         a->train_iters = 1;
@@ -360,7 +368,7 @@ static int derive_evaluation(struct arguments *a, struct error *err)
     return 0;
 }
 
-/* Is there data for what the run does? */
+/* Does the run have the data it needs? */
 static int names_data(const struct arguments *a)
 {
     return a->mock_data || a->data_path.count > 0 || a->train_data_path.count > 0 ||
@@ -370,13 +378,17 @@ static int names_data(const struct arguments *a)
 static int read_files(struct arguments *a, const struct options_result *given, struct error *err)
 {
     a->reads_files = 1;
-    if (ask_tokenizer(a, given, err) < 0 || network_from_weights(a, given, err) < 0)
+    errno = 0;
+    if (ask_tokenizer(a, given, err) < 0 || network_from_weights(a, given, err) < 0) {
+        if (!file_error_may_pass(errno))
+            err->code = ERROR_USAGE;
         return -1;
+    }
     a->reads_files = 0;
     return 0;
 }
 
-/* A device that is chosen by what a node has may differ from node to node. */
+/* With --device auto, the device may differ between nodes. */
 static int check_device(struct arguments *a, struct error *err)
 {
     const char *name = ranks_device((enum device_choice)a->device);
@@ -386,13 +398,14 @@ static int check_device(struct arguments *a, struct error *err)
     a->reads_files = a->device == DEVICE_AUTO;
     if (a->device == DEVICE_AUTO)
         return error_set(err,
-                         "this node has no NVIDIA GPU, and CPUs compute in fp32 only; ask for a "
-                         "node with GPUs, or leave out --%s",
+                         "this node has no NVIDIA GPU, and the CPU backend supports fp32 only; "
+                         "request a node with GPUs or drop --%s",
                          a->bf16 ? "bf16" : "fp16");
-    return error_set(err, "CPUs compute in fp32 only; leave out --%s", a->bf16 ? "bf16" : "fp16");
+    return error_set(err, "the CPU backend supports fp32 only; drop --%s",
+                     a->bf16 ? "bf16" : "fp16");
 }
 
-/* A build that could not read what it saves must say so before the first step. */
+/* A build without JSON cannot read what it saves; refuse before the first step. */
 static int check_json(const struct arguments *a, struct error *err)
 {
     struct json *json = a->save || a->load ? json_read("{}", 2, NULL) : NULL;
@@ -401,8 +414,8 @@ static int check_json(const struct arguments *a, struct error *err)
     if (json || (!a->save && !a->load))
         return 0;
     return error_set(err,
-                     "--%s: this build has no JSON and cannot read checkpoints; install "
-                     "libsimdjson-dev and configure it again",
+                     "--%s: this build has no JSON support and cannot read checkpoints; install "
+                     "libsimdjson-dev and rebuild",
                      a->load ? "load" : "save");
 }
 
@@ -410,7 +423,7 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
                      const struct world *world, struct error *err)
 {
     if (a->load && a->load_hf)
-        return error_set(err, "--load and --load-hf exclude each other; leave out one");
+        return error_set(err, "--load and --load-hf cannot be used together; drop one");
     if (derive_evaluation(a, err) < 0 || check_json(a, err) < 0)
         return -1;
     if (!a->model && world->model)
@@ -424,28 +437,30 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
     if (a->model_config.chunks > 1 &&
         a->global_batch_size / (a->micro_batch_size * a->layout.dp) % a->layout.pp != 0)
         return error_set(err,
-                         "the interleaved schedule needs a number of micro-batches that is a "
-                         "multiple of --pipeline-model-parallel-size=%" PRId64
+                         "the interleaved pipeline schedule requires the number of micro-batches "
+                         "to be a multiple of --pipeline-model-parallel-size=%" PRId64
                          "; change --global-batch-size",
                          a->layout.pp);
     if (a->timeout_minutes <= 0)
-        return error_set(err, "--distributed-timeout-minutes=%g must be above 0",
+        return error_set(err, "--distributed-timeout-minutes=%g must be greater than 0",
                          a->timeout_minutes);
     if (options_given(given, "exit-duration-in-mins") && a->exit_duration <= 0)
-        return error_set(err, "--exit-duration-in-mins=%g must be above 0", a->exit_duration);
+        return error_set(err, "--exit-duration-in-mins=%g must be greater than 0",
+                         a->exit_duration);
     if (a->save_interval > 0 && !a->save)
-        return error_set(err, "--save-interval needs --save, the directory to save in");
+        return error_set(err,
+                         "--save-interval requires --save, the directory to save checkpoints in");
     if (a->finetune && !a->load)
-        return error_set(err, "--finetune needs --load, the checkpoint to start from");
+        return error_set(err, "--finetune requires --load, the checkpoint to start from");
     if (a->mock_data && (a->data_path.count > 0 || a->train_data_path.count > 0))
-        return error_set(err, "--mock-data and --%sdata-path exclude each other; leave out one",
+        return error_set(err, "--mock-data and --%sdata-path cannot be used together; drop one",
                          a->data_path.count > 0 ? "" : "train-");
     if (check_device(a, err) < 0)
         return -1;
     if (a->eod_id < 0)
         a->eod_id = a->vocab_size - 1;
     if (!names_data(a) && !a->dry_run)
-        return error_set(err, "no data: give --data-path, --%s-data-path or --mock-data",
+        return error_set(err, "no data: use --data-path, --%s-data-path or --mock-data",
                          a->skip_train ? "valid" : "train");
     return 0;
 }

@@ -1,4 +1,4 @@
-/* What the command line of `megatron train` says, and what follows from it. */
+/* The command line of `megatron train`, and everything derived from it. */
 #ifndef MEGATRON_ARGUMENTS_H
 #define MEGATRON_ARGUMENTS_H
 
@@ -18,7 +18,8 @@ enum attention_backend {
     ATTENTION_LOCAL
 };
 
-/* The values of the options, by their names; -1 (or a negative number, or NULL) means not given. */
+/* The values of the options, named like the options; -1 (or another negative number, or NULL) means
+ * not given. */
 struct arguments {
     /* network */
     const char *model;
@@ -73,36 +74,35 @@ struct arguments {
     int device, attention_backend;
     int64_t threads, world_size;
     int random_order;
-    /* filled by arguments_derive */
-    int tokenizer_named;         /* by any option */
-    int reads_files;             /* it failed over what this node has, not over the options */
-    struct rope_scaling scaling; /* but for use and factor */
+    /* set by arguments_derive */
+    int tokenizer_named; /* a tokenizer option was given */
+    int reads_files; /* the error is about files or devices of this node, not about the options */
+    struct rope_scaling scaling; /* except 'used' and 'factor' */
     struct model_config model_config;
     struct layout layout;
     int64_t virtual_chunks;
     int64_t total_iterations, total_samples;
-    int64_t eval_samples[2]; /* to validate and to test on, as Megatron counts them */
+    int64_t eval_samples[2]; /* validation and test samples, counted as Megatron does */
     struct step_rules rules;
 };
 
 extern const struct option arguments_table[];
 
-/* The defaults, before the options are read. */
+/* Set the defaults, before the options are parsed. */
 void arguments_default(struct arguments *arguments);
 
-/* Check the values against each other and derive model, layout and schedules. 'given' tells what
- * stood on the command line, 'world' what the environment says. Returns 0, or -1 with what to
- * change. */
+/* Check the values against each other and derive model, layout and schedules. 'given' tells which
+ * options are on the command line, 'world' comes from the environment. Returns 0 or -1. */
 int arguments_derive(struct arguments *arguments, const struct options_result *given,
                      const struct world *world, struct error *err);
 
-/* Print all values as Megatron does at its start. */
+/* Print all values as Megatron does at startup. */
 void arguments_print(const struct arguments *arguments, FILE *stream);
 
-/* Global batch size of the step that begins after 'consumed' samples. */
+/* Global batch size of the step after 'consumed' samples. */
 int64_t batch_size_at(const struct arguments *arguments, int64_t consumed);
 
-/* Steps from there to the end of --train-samples. */
+/* Number of steps from 'consumed' samples to the end of --train-samples. */
 int64_t steps_left(const struct arguments *arguments, int64_t consumed);
 
 /* Floating-point operations of one sample, forward and backward. */

@@ -1,4 +1,4 @@
-/* How long a run is, how its batch grows, and how its learning rate moves. */
+/* The length of a run, its batch-size ramp-up and its learning-rate schedule. */
 #include "arguments_private.h"
 #include "origin.h"
 #include "parse.h"
@@ -17,24 +17,25 @@ static int check_rampup(struct arguments *a, int64_t unit, struct error *err)
     if (a->rampup.count == 0)
         return 0;
     if (interleaved)
-        unit *= a->layout.pp; /* as the whole batch */
+        unit *= a->layout.pp; /* as for the global batch size */
     if (a->rampup.count != 3)
         return error_set(err, "--rampup-batch-size takes START INCREMENT SAMPLES");
     for (int i = 0; i < 3; i++)
         if (parse_int64(names[i], a->rampup.items[i], 1, INT64_MAX, &values[i], err) < 0)
             return -1;
     if (a->train_samples < 0)
-        return error_set(err, "--rampup-batch-size needs --train-samples instead of --train-iters");
+        return error_set(err,
+                         "--rampup-batch-size requires --train-samples instead of --train-iters");
     if (values[0] > a->global_batch_size || (a->global_batch_size - values[0]) % values[1] != 0)
         return error_set(err,
-                         "--rampup-batch-size: START plus a number of INCREMENTs must give "
-                         "--global-batch-size=%" PRId64,
+                         "--rampup-batch-size: --global-batch-size=%" PRId64
+                         " must equal START plus a multiple of INCREMENT",
                          a->global_batch_size);
     if (values[0] % unit != 0 || values[1] % unit != 0)
         return error_set(err,
                          "--rampup-batch-size: START and INCREMENT must be multiples of "
-                         "micro-batch x data-parallel size%s = %" PRId64,
-                         interleaved ? " x pipeline stages" : "", unit);
+                         "micro-batch size x data-parallel size%s = %" PRId64,
+                         interleaved ? " x pipeline-parallel size" : "", unit);
     return 0;
 }
 
@@ -63,7 +64,7 @@ int64_t steps_left(const struct arguments *a, int64_t consumed)
         consumed += batch;
         steps++;
     }
-    /* What is left of a ramp that ends early is less than one of its steps. */
+    /* If the ramp-up ends early, the remainder is less than one of its steps. */
     if (consumed < a->train_samples)
         steps += (a->train_samples - consumed) / a->global_batch_size;
     return steps;
@@ -78,23 +79,23 @@ static int count_steps(struct arguments *a, struct error *err)
     if (a->global_batch_size % unit != 0)
         return error_set(err,
                          "--global-batch-size=%" PRId64
-                         " is no multiple of --micro-batch-size=%" PRId64
+                         " is not a multiple of --micro-batch-size=%" PRId64
                          " x data-parallel size %" PRId64,
                          a->global_batch_size, a->micro_batch_size, a->layout.dp);
     if ((a->train_iters < 0) == (a->train_samples < 0))
-        return error_set(err, "give either --train-iters or --train-samples");
+        return error_set(err, "use either --train-iters or --train-samples");
     if (check_rampup(a, unit, err) < 0)
         return -1;
     if (a->train_iters > 0) {
         a->total_iterations = a->train_iters;
         if (__builtin_mul_overflow(a->train_iters, a->global_batch_size, &a->total_samples))
-            return error_set(err, "--train-iters=%" PRId64 " are too many", a->train_iters);
+            return error_set(err, "--train-iters=%" PRId64 " is too large", a->train_iters);
         return 0;
     }
     a->total_samples = a->train_samples;
     a->total_iterations = steps_left(a, 0);
     if (a->total_iterations == 0)
-        return error_set(err, "--train-samples=%" PRId64 " is less than one step",
+        return error_set(err, "--train-samples=%" PRId64 " is less than one global batch",
                          a->train_samples);
     return 0;
 }
@@ -107,16 +108,17 @@ int arguments_length(struct arguments *a, struct error *err)
         return -1;
     if (__builtin_mul_overflow(a->eval_iters, a->global_batch_size, &test) ||
         __builtin_mul_overflow(a->total_iterations / a->eval_interval + 1, test, &valid))
-        return error_set(err,
-                         "--eval-iters=%" PRId64 " every --eval-interval=%" PRId64
-                         " steps are too many samples to validate on",
-                         a->eval_iters, a->eval_interval);
+        return error_set(
+            err,
+            "--eval-iters=%" PRId64 " every --eval-interval=%" PRId64
+            " steps needs too many validation samples; lower --eval-iters or raise --eval-interval",
+            a->eval_iters, a->eval_interval);
     a->eval_samples[0] = valid;
     a->eval_samples[1] = test;
     return 0;
 }
 
-/* The schedule of the checkpoint that the run goes on from, where it has one. */
+/* Take the learning-rate schedule of the checkpoint that the run resumes from, if it has one. */
 static int take_schedule(struct arguments *a, int *taken, struct error *err)
 {
     struct step_rules *r = &a->rules, theirs;
@@ -128,7 +130,7 @@ static int take_schedule(struct arguments *a, int *taken, struct error *err)
     if (*taken <= 0)
         return *taken;
     if (!a->skip_train && theirs.decay_samples <= 0)
-        return error_set(err, "the checkpoint in %s has no schedule", a->load);
+        return error_set(err, "the checkpoint in %s contains no learning-rate schedule", a->load);
     a->lr = r->lr = theirs.lr;
     a->min_lr = r->min_lr = theirs.min_lr;
     a->weight_decay = r->weight_decay = theirs.weight_decay;
@@ -138,7 +140,7 @@ static int take_schedule(struct arguments *a, int *taken, struct error *err)
     return 0;
 }
 
-/* The numbers of the schedule that options say, in samples. */
+/* Compute the schedule from the options, in samples. */
 static int count_samples(struct arguments *a, struct error *err)
 {
     struct step_rules *r = &a->rules;
@@ -146,14 +148,16 @@ static int count_samples(struct arguments *a, struct error *err)
     int by_samples = a->train_samples > 0;
 
     if (a->lr < 0)
-        return error_set(err, "--lr is needed");
+        return error_set(err, "--lr is required");
     if (by_samples && (a->lr_decay_iters > 0 || a->lr_warmup_iters > 0))
-        return error_set(err,
-                         "with --train-samples use --lr-decay-samples and --lr-warmup-samples");
+        return error_set(err, "--train-samples cannot be combined with --lr-decay-iters or "
+                              "--lr-warmup-iters; use --lr-decay-samples and --lr-warmup-samples");
     if (!by_samples && (a->lr_decay_samples > 0 || a->lr_warmup_samples > 0))
-        return error_set(err, "with --train-iters use --lr-decay-iters and --lr-warmup-iters");
+        return error_set(err, "--train-iters cannot be combined with --lr-decay-samples or "
+                              "--lr-warmup-samples; use --lr-decay-iters and --lr-warmup-iters");
     if (a->lr_warmup_fraction >= 0 && (a->lr_warmup_iters > 0 || a->lr_warmup_samples > 0))
-        return error_set(err, "--lr-warmup-fraction excludes --lr-warmup-iters and -samples");
+        return error_set(err, "--lr-warmup-fraction cannot be used with --lr-warmup-iters or "
+                              "--lr-warmup-samples; drop one");
     if (by_samples)
         r->decay_samples =
             (double)(a->lr_decay_samples > 0 ? a->lr_decay_samples : a->train_samples);
@@ -168,8 +172,8 @@ static int count_samples(struct arguments *a, struct error *err)
         r->warmup_samples = a->lr_warmup_iters > 0 ? batch * (double)a->lr_warmup_iters : 0;
     if (r->warmup_samples >= r->decay_samples && r->style != LR_CONSTANT)
         return error_set(err,
-                         "the warm-up (%.0f samples) is not shorter than the decay (%.0f samples); "
-                         "shorten --lr-warmup-* or lengthen --lr-decay-*",
+                         "the learning-rate warm-up (%.0f samples) must be shorter than the decay "
+                         "(%.0f samples); lower --lr-warmup-* or raise --lr-decay-*",
                          r->warmup_samples, r->decay_samples);
     return 0;
 }
@@ -179,9 +183,9 @@ int arguments_schedule(struct arguments *a, struct error *err)
     int taken;
 
     if (a->override_scheduler && a->use_checkpoint_scheduler)
-        return error_set(err, "--override-opt_param-scheduler and "
-                              "--use-checkpoint-opt_param-scheduler exclude each other; leave out "
-                              "one");
+        return error_set(err,
+                         "--override-opt_param-scheduler and --use-checkpoint-opt_param-scheduler "
+                         "cannot be used together; drop one");
     a->rules = (struct step_rules){
         .lr = a->lr,
         .min_lr = a->min_lr,

@@ -4,10 +4,10 @@
 
 #include "arguments.h"
 
-/* Steps of the run, from samples where these are given. */
+/* Compute the number of steps, from samples if those are given. */
 int arguments_length(struct arguments *arguments, struct error *err);
 
-/* The rules of a step: learning rate, weight decay, loss scale. */
+/* Fill in the step rules: learning rate, weight decay, loss scale. */
 int arguments_schedule(struct arguments *arguments, struct error *err);
 
 #endif

@@ -1,6 +1,7 @@
 #include "choices.h"
 #include "directory.h"
 #include "file.h"
+#include "log.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,15 +10,15 @@
 #include <unistd.h>
 
 #define CHOICES_NAME   "algorithms.txt"
-#define CHOICES_OTHERS "algorithms-%s.txt" /* of another kind of GPU, which it is for */
+#define CHOICES_OTHERS "algorithms-%s.txt" /* file with choices for another GPU model */
 
-enum { MOST_BYTES = 64 << 20 }; /* of a file that is not ours */
+enum { MOST_BYTES = 64 << 20 }; /* limit, because the file may be damaged */
 
-static const double DEADLINE = 600; /* seconds; comm has its own, shorter ones */
+static const double DEADLINE = 600; /* seconds; comm has its own, shorter timeouts */
 
 /* --- Texts ----------------------------------------------------------------------------------- */
 
-/* The line that begins at 'line': its key's length, and where the next one begins. */
+/* Length of the key of the line at 'line'; 'next' is the beginning of the following line. */
 static size_t split_line(const char *line, const char **next)
 {
     const char *end = strchr(line, '\n');
@@ -92,7 +93,7 @@ int choices_differ(const char *text, const char *other)
 
 enum { NAME_SIZE = 200 };
 
-/* The kind of GPU that a text is for, as its first line says. */
+/* The GPU model that a text is for: its first line. */
 static void read_name(const char *text, char name[NAME_SIZE])
 {
     if (sscanf(text, "for %199s", name) != 1 || strchr(name, '/'))
@@ -101,7 +102,7 @@ static void read_name(const char *text, char name[NAME_SIZE])
 
 /* --- Ranks ----------------------------------------------------------------------------------- */
 
-/* What moving texts between ranks takes: memory of the host and of the device. */
+/* Buffers for moving texts between ranks, on host and device. */
 struct mover {
     const struct parallel *parallel;
     struct device *device;
@@ -202,7 +203,8 @@ out:
     return merged;
 }
 
-/* A file's text, to free; NULL where there is none, or with a sentence where it cannot be read. */
+/* A file's text, which the caller frees. NULL if it does not exist, or, with an error, if it cannot
+ * be read. */
 static char *read_text(const char *path, struct error *err)
 {
     struct file_bytes file = {0};
@@ -215,7 +217,7 @@ static char *read_text(const char *path, struct error *err)
     return file.data;
 }
 
-/* What was kept in 'directory' for this device, or else for another one. */
+/* The choices saved in 'directory' for this device, or else for another one. */
 static char *find_kept(struct device *device, const char *directory, struct error *err)
 {
     char path[PATH_MAX], name[NAME_SIZE], own[NAME_SIZE], *text, *other;
@@ -262,8 +264,7 @@ int choices_restore(const struct parallel *parallel, struct device *device, cons
         *restored = text;
         text = NULL;
     } else if (why.text[0] && parallel->comm->rank == 0) {
-        fprintf(stderr, "megatron: warning: %s; the run goes on, but not with the same bits\n",
-                why.text);
+        log_warning("%s; the run continues, but results may not be bit-identical", why.text);
     }
 out:
     free(text);
@@ -271,17 +272,16 @@ out:
     return rc;
 }
 
-/* The names of choices tell the versions of libraries and kernels that a device's does not. */
+/* The names of choices contain library and kernel versions, which the device name does not. */
 static void warn_of_new(const char *agreed, const char *restored)
 {
     const char *line = find_difference(agreed, restored), *next;
 
     if (line)
-        fprintf(stderr,
-                "megatron: warning: " CHOICES_NAME " has no choice for %.*s that can be used: the "
-                "shapes are others, or cuDNN or this program is of another version; the run goes "
-                "on, but not with the same bits\n",
-                (int)split_line(line, &next), line);
+        log_warning(CHOICES_NAME
+                    " contains no usable algorithm for %.*s: the shapes, cuDNN or this "
+                    "program have changed; the run continues, but results may not be bit-identical",
+                    (int)split_line(line, &next), line);
 }
 
 int choices_agree(const struct parallel *parallel, struct device *device, const char *restored,
@@ -298,7 +298,7 @@ int choices_agree(const struct parallel *parallel, struct device *device, const 
     own = device->choices(device, err);
     if (!own || mover_open(&mover, parallel, device, err) < 0)
         goto out;
-    /* Layers differ from stage to stage, attention between context-parallel ranks. */
+    /* Layers differ between pipeline stages, attention between context-parallel ranks. */
     stages = merge_group(&mover, parallel->pipeline, own, err);
     agreed = stages ? merge_group(&mover, parallel->context, stages, err) : NULL;
     if (!agreed || spread(&mover, &agreed, err) < 0)
@@ -320,7 +320,7 @@ out:
     return rc;
 }
 
-/* Give what is kept for another device than 'text' another name. */
+/* Rename the saved choices if they are for another device than 'text'. */
 static int set_aside(const char *directory, const char *text, struct error *err)
 {
     char path[PATH_MAX], aside[PATH_MAX], name[NAME_SIZE], own[NAME_SIZE], *kept;

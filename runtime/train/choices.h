@@ -1,33 +1,33 @@
-/* Which of several ways to compute the same a device has chosen by timing, agreed between the
- * ranks and kept beside the checkpoints: a run in deterministic mode that is resumed, on whatever
- * node, computes with the same bits. */
+/* Algorithms that a device chose by timing (autotuning), agreed between the ranks and saved next to
+ * the checkpoints: a run in deterministic mode that is resumed on any node computes bit-identical
+ * results. */
 #ifndef MEGATRON_CHOICES_H
 #define MEGATRON_CHOICES_H
 
 #include "parallel.h"
 
-/* Lines "key value" of all texts, the first of each key, as a text to free; NULL without memory. */
+/* Merge the lines "key value" of all texts, keeping the first of each key. The caller frees the
+ * result; NULL: out of memory. */
 char *choices_merge(const char *const *texts, size_t count);
 
-/* Does 'text' choose otherwise than 'other' for any key that both have, or not at all? */
+/* Does 'text' differ from 'other' for any key of 'other', or lack it? */
 int choices_differ(const char *text, const char *other);
 
-/* Before any plan is made: let the devices of all ranks take what was chosen by the run that saved
- * in 'directory', if it kept anything; it is in 'restored' then, to free, else NULL. Where there is
- * nothing but choices of another kind of GPU they are left alone, and rank 0 says so. Collective.
- */
+/* Before any plan is made: make the devices of all ranks use the choices saved in 'directory', if
+ * any; 'restored' then holds them and the caller frees it, else it is NULL. If only choices for
+ * another GPU model exist they are not used, and rank 0 prints a warning. Collective. */
 int choices_restore(const struct parallel *parallel, struct device *device, const char *directory,
                     char **restored, struct error *err);
 
-/* After the plans are made: let all devices take the choices of the first rank of each stage, and
- * this one 'remember' them for later runs: one rank of each node is enough. 'again' is set on all
- * ranks if the plans of any must be made anew. With 'restored' (or NULL) rank 0 says if that was
- * not enough to choose by. Collective. */
+/* After the plans are made: make all devices use the choices of the first rank of each stage, and
+ * store them for later runs if 'remember' is set (one rank per node is enough). 'again' is set on
+ * all ranks if any rank must make its plans again. If 'restored' (or NULL) did not cover all
+ * choices, rank 0 prints a warning. Collective. */
 int choices_agree(const struct parallel *parallel, struct device *device, const char *restored,
                   int remember, int *again, struct error *err);
 
-/* Keep what rank 0 has chosen, which is what all have after choices_agree, in 'directory'. What was
- * kept there for another kind of GPU stays, under another name. */
+/* Save rank 0's choices, which all ranks share after choices_agree, in 'directory'. Choices saved
+ * there for another GPU model are renamed. */
 int choices_keep(const struct parallel *parallel, struct device *device, const char *directory,
                  struct error *err);
 

@@ -1,7 +1,7 @@
-/* TensorBoard's event files: records of (length, its checksum, data, its checksum), the data being
- * protocol buffers of type Event. Only what a scalar needs is written here, byte by byte. */
+/* TensorBoard event files: records of (length, checksum of it, data, checksum of it), where data is
+ * a protocol buffer of type Event. Only what scalars need is encoded here. */
 #include "append_file.h"
-#include "log.h"
+#include "event_file.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ struct bytes {
     size_t size;
 };
 
-/* CRC-32C, as the records want it. */
+/* CRC-32C, which the records use. */
 static void make_table(uint32_t table[256])
 {
     for (uint32_t i = 0; i < 256; i++) {
@@ -62,7 +62,7 @@ static void put_fixed(struct bytes *b, uint64_t bits, int count)
         put_byte(b, (unsigned)(bits >> (8 * i)) & 255);
 }
 
-/* Field 'number' with a run of bytes. */
+/* Field 'number' with a length-delimited value. */
 static void put_run(struct bytes *b, unsigned number, const void *data, size_t size)
 {
     put_varint(b, number << 3 | 2);
@@ -115,7 +115,7 @@ struct event_file *event_file_create(const char *directory, struct error *err)
     make_table(file->table);
     gethostname(host, sizeof(host) - 1);
     if (mkdir(directory, 0777) < 0 && errno != EEXIST) {
-        error_set_errno(err, errno, "--tensorboard-dir: cannot make %s", directory);
+        error_set_errno(err, errno, "--tensorboard-dir: cannot create %s", directory);
         free(file);
         return NULL;
     }

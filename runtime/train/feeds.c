@@ -1,7 +1,9 @@
 #include "feeds.h"
+#include "file.h"
 #include "plan.h"
 #include "train.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +14,21 @@ int feeds_check(const struct arguments *a, struct error *err)
     struct dataset_config config;
 
     plan_dataset(a, &config);
-    return dataset_check(&config, err);
+    errno = 0;
+    if (dataset_check(&config, err) == 0)
+        return 0;
+    if (!file_error_may_pass(errno))
+        err->code = ERROR_USAGE;
+    return -1;
+}
+
+static int create_splits(const struct dataset_config *config, struct feeds *feeds,
+                         struct error *err)
+{
+    if (dataset_create(config, feeds->splits, err) == 0)
+        return 0;
+    return err->code == ERROR_NO_CACHE ? error_append(err, "; choose one with --data-cache-path")
+                                       : -1;
 }
 
 static int open_splits(struct feeds *feeds, const struct arguments *a, struct comm *comm,
@@ -23,21 +39,20 @@ static int open_splits(struct feeds *feeds, const struct arguments *a, struct co
 
     plan_dataset(a, &config);
     config.seed = (uint32_t)seed;
-    /* One rank builds missing indices; the others then find them. */
-    if (comm->rank == 0 && dataset_create(&config, feeds->splits, err) < 0)
+    /* One rank builds missing indices; the others then load them. */
+    if (comm->rank == 0 && create_splits(&config, feeds, err) < 0)
         return -1;
     rc = comm_host_gather(comm, NULL, NULL, 0, err);
     if (rc == 0 && comm->rank != 0)
-        rc = dataset_create(&config, feeds->splits, err);
+        rc = create_splits(&config, feeds, err);
     for (int i = DATASET_VALID; i <= DATASET_TEST && rc == 0 && comm->rank == 0; i++)
         if (config.samples[i] != 0 && !feeds->splits[i] && config.data_path.count > 0)
-            printf(" > no %s data: --split leaves none for it\n",
+            printf(" > no %s data: --split assigns none to it\n",
                    i == DATASET_VALID ? "validation" : "test");
     return rc;
 }
 
-/* A run of --train-iters that goes on with another batch may come to the end of its data before its
- * own. */
+/* A run with --train-iters that is resumed with another batch size may run out of data early. */
 static int check_length(const struct feeds *feeds, const struct arguments *a,
                         const struct progress *progress, int64_t total, struct error *err)
 {
@@ -49,13 +64,12 @@ static int check_length(const struct feeds *feeds, const struct arguments *a,
     samples = dataset_samples(feeds->splits[DATASET_TRAIN]);
     if (left <= 0 || left <= samples - progress->consumed)
         return 0;
-    /* A blend and made-up data have what the run asks for and no more, whatever its length. */
+    /* A blend and mock data have exactly the requested number of samples. */
     error_set(err,
-              "the data is laid out for %" PRId64 " samples, and this run, which has used "
-              "%" PRId64 ", would need %" PRId64 " more; go on with the --global-batch-size "
-              "it began with%s",
+              "the dataset index covers %" PRId64 " samples; this run has consumed %" PRId64
+              " and needs %" PRId64 " more; resume with the original --global-batch-size%s",
               samples, progress->consumed, left,
-              samples > a->total_samples ? ", or give fewer --train-iters" : "");
+              samples > a->total_samples ? " or lower --train-iters" : "");
     return TRAIN_REFUSED;
 }
 
@@ -103,7 +117,7 @@ int feeds_open(struct feeds *feeds, const struct arguments *a, const struct para
         open_loader(feeds, DATASET_TEST, a, parallel, 0, err) < 0)
         return -1;
     if (!feeds->loaders[DATASET_TRAIN] && !a->skip_train)
-        return error_set(err, "there is no training data: --split leaves none for it");
+        return error_set(err, "no training data: --split assigns none to training");
     return 0;
 }
 

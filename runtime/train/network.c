@@ -9,13 +9,13 @@ enum { MOST_SEQUENCE = 4096 };
 
 enum kind { SIZE, REAL, FLAG, CHOICE };
 
-/* One option of the network: where its value is here, and what it is in the weights. */
+/* One model option: the value given here, and the value in the weights. */
 struct row {
     const char *name;
     enum kind kind;
     void *here;
     double there;
-    int loose; /* may be chosen otherwise */
+    int loose; /* may differ from the weights */
 };
 
 static double value_of(const struct row *row)
@@ -35,7 +35,7 @@ static void set(const struct row *row)
         *(int *)row->here = (int)row->there;
 }
 
-/* The word number 'number' of an option's choices. */
+/* Word 'number' of an option's choices. */
 static void choice(const char *name, int number, char *text, size_t size)
 {
     const char *word = "";
@@ -62,17 +62,17 @@ static int contradiction(const struct arguments *a, const struct row *row, int b
     }
     if (by_preset)
         return error_set(err,
-                         "--megatron-model %s has --%s %s, and the weights in %s have %s; leave it "
-                         "out, the network is taken from the weights",
+                         "--megatron-model %s sets --%s to %s, but the weights in %s have %s; drop "
+                         "it, the model configuration is taken from the weights",
                          a->model, row->name, here, directory, there);
     if (row->kind == FLAG)
         return error_set(err,
-                         "--%s is given, and the weights in %s are of a network without it; leave "
-                         "it out, the network is taken from the weights",
+                         "--%s does not match the weights in %s; drop it, the model configuration "
+                         "is taken from the weights",
                          row->name, directory);
     return error_set(err,
-                     "--%s=%s is given, and the weights in %s have %s; leave it out, the network "
-                     "is taken from the weights",
+                     "--%s=%s does not match the weights in %s, which have %s; drop it, the model "
+                     "configuration is taken from the weights",
                      row->name, here, directory, there);
 }
 
@@ -83,7 +83,7 @@ static int take_rows(struct arguments *a, const struct options_result *given, st
         struct row *row = &rows[i];
         int told = options_given(given, row->name) ||
                    (row->here == &a->norm_epsilon && options_given(given, "layernorm-epsilon"));
-        /* A preset sets sizes; those that nobody set are below 0. */
+        /* A preset sets sizes; sizes that were not set are negative. */
         int preset = !told && a->model && row->kind == SIZE && *(int64_t *)row->here >= 0 &&
                      strcmp(row->name, "vocab-size") != 0;
 
@@ -128,12 +128,12 @@ static int take(struct arguments *a, const struct options_result *given,
 
     if (a->use_rotary && c->position != POSITION_ROPE)
         return error_set(err,
-                         "--use-rotary-position-embeddings is given, and the weights in %s are of "
-                         "a network without it; leave it out",
+                         "--use-rotary-position-embeddings does not match the weights in %s, which "
+                         "have no rotary embeddings; drop it",
                          directory);
     if (take_rows(a, given, rows, sizeof(rows) / sizeof(rows[0]), directory, err) < 0)
         return -1;
-    /* What a folder can do at most is no length to train or to evaluate at. */
+    /* The maximum length of a Hugging Face model can be far too long to train or evaluate with. */
     if (a->load_hf && !options_given(given, "seq-length") && !a->model &&
         a->seq_length > MOST_SEQUENCE)
         a->seq_length = MOST_SEQUENCE;
@@ -154,20 +154,23 @@ int network_from_weights(struct arguments *a, const struct options_result *given
     struct origin origin;
     struct stat status;
 
-    /* A run that goes on is compared with its checkpoint when that is read. */
+    /* When a run is resumed, its options are compared with the checkpoint while loading it. */
     if (!a->skip_train && !a->load_hf)
         return 0;
-    /* A single safetensors file says nothing of its network. */
+    /* A single safetensors file does not contain the model configuration. */
     if (!a->load && stat(directory, &status) == 0 && S_ISREG(status.st_mode))
         return 0;
     if (origin_read(&origin, directory, err) < 0)
         return error_prefix(err, a->load ? "--load" : "--load-hf");
     if (!a->load && origin.kind != ORIGIN_HF)
-        return error_set(err, "--load-hf %s holds checkpoints; give it as --load", directory);
+        return error_set(
+            err, "--load-hf %s contains megatron checkpoints, not Hugging Face weights; use --load",
+            directory);
     if (tokens > origin.model.shape.vocabulary && !a->model)
         return error_set(err,
-                         "the tokenizer has %" PRId64 " tokens, and the weights in %s are of a "
-                         "network with %" PRId64,
+                         "the tokenizer has %" PRId64
+                         " tokens, but the model in %s has a vocabulary of only %" PRId64
+                         "; use the tokenizer the model was trained with",
                          tokens, directory, origin.model.shape.vocabulary);
     if (a->load && origin.kind == ORIGIN_HF) {
         a->load_hf = a->load;

@@ -1,4 +1,5 @@
 #include "outputs.h"
+#include "log.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -25,9 +26,9 @@ void outputs_close(struct outputs *outputs)
     struct error trouble;
 
     if (event_file_close(outputs->events, &trouble) < 0)
-        fprintf(stderr, "megatron: warning: %s\n", trouble.text);
+        log_warning("%s", trouble.text);
     if (append_file_close(outputs->metrics, &trouble) < 0)
-        fprintf(stderr, "megatron: warning: %s\n", trouble.text);
+        log_warning("%s", trouble.text);
     memset(outputs, 0, sizeof(*outputs));
 }
 
@@ -56,7 +57,7 @@ static void flush(struct outputs *outputs)
     if (outputs->metrics && append_file_flush(outputs->metrics, &trouble) < 0)
         rc = -1;
     if (rc < 0 && !outputs->warned)
-        fprintf(stderr, "megatron: warning: %s; training goes on\n", trouble.text);
+        log_warning("%s; training continues", trouble.text);
     outputs->warned = rc < 0;
 }
 
@@ -90,7 +91,7 @@ void outputs_evaluation(struct outputs *outputs, int64_t iteration, const char *
     int width;
 
     if (isnan(loss))
-        loss = NAN; /* without a sign */
+        loss = NAN; /* print "nan", never "-nan" */
     width = snprintf(text, sizeof(text),
                      " validation loss at %s | lm loss value: %.6E | lm loss PPL: %.6E | ", what,
                      loss, exp(loss > 20 ? 20 : loss));

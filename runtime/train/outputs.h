@@ -1,29 +1,30 @@
-/* Where the rank that prints puts the numbers of a run: standard output, an event file, lines of
- * JSON. */
+/* Where the logging rank writes the numbers of a run: standard output, TensorBoard, JSON lines. */
 #ifndef MEGATRON_OUTPUTS_H
 #define MEGATRON_OUTPUTS_H
 
 #include "append_file.h"
 #include "arguments.h"
-#include "log.h"
+#include "event_file.h"
+#include "log_line.h"
 
 struct outputs {
     struct event_file *events;   /* NULL without --tensorboard-dir */
     struct append_file *metrics; /* NULL without --metrics-file */
-    int warned;                  /* events or metrics could not be written */
+    int warned;                  /* a failed write was already reported */
 };
 
-/* Returns 0 or -1; outputs_close in both cases, and where all is zero. */
+/* Returns 0 or -1; call outputs_close in both cases. It accepts a zeroed struct. */
 int outputs_open(struct outputs *outputs, const struct arguments *a, struct error *err);
 
-/* Write what is still held; what is lost is said, and is no error. */
+/* Write what is still buffered; lost records are reported as a warning, not an error. */
 void outputs_close(struct outputs *outputs);
 
-/* The steps since the last line. A full disk costs lines of events and metrics, not the run: it is
- * said once, and what is held is tried again with the next line. */
+/* Log the steps since the last line. A full disk loses TensorBoard records and metrics, but does
+ * not end the run: it is reported once, and buffered records are tried again with the next line. */
 void outputs_steps(struct outputs *outputs, const struct log_line *line);
 
-/* The mean loss of an evaluation at 'what', after 'iteration' steps. */
+/* Log the mean loss of an evaluation; 'what' names it, 'iteration' is the number of steps so far.
+ */
 void outputs_evaluation(struct outputs *outputs, int64_t iteration, const char *what, double loss);
 
 #endif

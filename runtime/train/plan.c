@@ -1,4 +1,5 @@
 #include "plan.h"
+#include "log.h"
 #include "ranks.h"
 #include "train.h"
 
@@ -7,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Steps of a run that nobody would like to begin anew. */
+/* A run of this many steps or more should save checkpoints. */
 enum { LONG_RUN = 1000 };
 
-/* Micro-batches that a data-parallel rank takes of a global batch. */
+/* Micro-batches per data-parallel rank in a global batch. */
 static int64_t micros_of(const struct arguments *a, int64_t batch)
 {
     return batch / (a->micro_batch_size * a->layout.dp);
@@ -29,13 +30,14 @@ struct engine_config plan_engine(const struct arguments *a)
         .min_micros = micros_of(a, batch_size_at(a, 0)),
         .max_micros = micros_of(a, a->global_batch_size),
         .eval_micros = a->eval_iters > 0 ? micros_of(a, a->global_batch_size) : 0,
-        /* A little later than comm, which can say which collective hangs. */
+        /* Slightly longer than comm's own timeout, because comm can name the collective that hangs.
+         */
         .deadline = 60.0 * a->timeout_minutes + 10,
         .one_by_one = a->profile,
     };
 }
 
-/* Samples of each split, as Megatron asks for them. */
+/* Requested samples of each split, as Megatron computes them. */
 static void wanted_samples(const struct arguments *a, int64_t samples[DATASET_SPLITS])
 {
     samples[DATASET_TRAIN] = a->total_samples;
@@ -69,8 +71,8 @@ static double gib(size_t bytes)
     return (double)bytes / (1 << 30);
 }
 
-/* What one rank needs. In host memory: 'copy' of its share while a checkpoint is written; 'sums',
- * where MPI adds up the largest bucket of gradients before each rank gets its part. */
+/* Memory needs of one rank. In host memory: 'copy' is its shard while a checkpoint is written;
+ * 'sums' is the largest gradient bucket, which MPI reduces before each rank gets its part. */
 struct rank_plan {
     struct model_memory memory;
     int64_t parameters;
@@ -86,12 +88,15 @@ static size_t sums_of(const struct arguments *a, const struct parameters *p)
 {
     int64_t most = 0;
 
-    if (p->shards < 2 || strcmp(ranks_device((enum device_choice)a->device), "cpu") != 0)
+    if (strcmp(ranks_device((enum device_choice)a->device), "cpu") != 0)
         return 0;
-    for (int i = 0; i < p->bucket_count; i++)
-        if (p->buckets[i].size > most)
-            most = p->buckets[i].size;
-    return sizeof(float) * (size_t)(most + most / p->shards);
+    for (int i = 0; i < p->bucket_count; i++) {
+        int64_t both = p->buckets[i].size + bucket_shard(&p->buckets[i], 0).count;
+
+        if (p->buckets[i].shards > 1 && both > most)
+            most = both;
+    }
+    return sizeof(float) * (size_t)most;
 }
 
 static int rank_memory(const struct arguments *a, const struct layout_position *at,
@@ -99,18 +104,18 @@ static int rank_memory(const struct arguments *a, const struct layout_position *
 {
     struct engine_config engine = plan_engine(a);
     struct parameters p;
-    int shards = (int)(a->layout.dp * a->layout.cp), rc;
+    int rc;
     int *slots = calloc((size_t)a->model_config.chunks, sizeof(*slots));
 
     if (!slots)
         return error_set(err, "out of memory");
     rc = engine_slots(&engine, &a->layout, at->pp, slots, err);
     if (rc == 0)
-        rc = model_plan_memory(&a->model_config, &a->layout, at, slots, shards, &plan->memory, err);
+        rc = model_plan_memory(&a->model_config, &a->layout, at, slots, &plan->memory, err);
     free(slots);
     if (rc < 0)
         return -1;
-    rc = parameters_create(&p, &a->model_config, &a->layout, at, shards, err);
+    rc = parameters_create(&p, &a->model_config, &a->layout, at, err);
     plan->parameters = p.true_elements;
     plan->copy =
         a->save ? (a->save_optimizer ? 3 : 1) * sizeof(float) * (size_t)p.shard_elements : 0;
@@ -138,8 +143,8 @@ static void print_run(const struct arguments *a)
            samples[DATASET_TRAIN], samples[DATASET_VALID], samples[DATASET_TEST]);
     printf("setting training iterations to %" PRId64 "\n", a->total_iterations);
     if (a->save && a->save_interval <= 0 && a->total_iterations >= LONG_RUN && !a->skip_train)
-        printf("note: without --save-interval a checkpoint is saved at the end only; a run that is "
-               "killed begins anew\n");
+        log_note("without --save-interval, a checkpoint is saved only at the end; if the run is "
+                 "killed, it starts from scratch");
 }
 
 static void print_rank(const struct layout_position *at, const struct rank_plan *plan)
@@ -149,18 +154,18 @@ static void print_rank(const struct layout_position *at, const struct rank_plan 
     printf(" > number of parameters on (tensor, pipeline) model parallel rank (%" PRId64
            ", %" PRId64 "): %" PRId64 "\n",
            at->tp, at->pp, plan->parameters);
-    printf("   memory (GiB): weights %.3f, gradients %.3f, optimizer %.3f, activations %.3f, "
-           "together %.3f",
+    printf("   memory (GiB): weights %.3f, gradients %.3f, optimizer %.3f, activations %.3f, total "
+           "%.3f",
            gib(m->weights), gib(m->gradients), gib(m->optimizer), gib(m->activations),
            gib(device_total(m)));
     if (plan->sums > 0)
-        printf("; for sums over MPI %.3f", gib(plan->sums));
+        printf("; MPI reduction buffer %.3f", gib(plan->sums));
     if (plan->copy > 0)
-        printf("; for checkpoints in host memory %.3f", gib(plan->copy));
+        printf("; checkpoint copy in host memory %.3f", gib(plan->copy));
     printf("\n");
 }
 
-/* The ranks that differ: one of each tensor-parallel rank and stage. */
+/* Print the ranks that differ: each tensor-parallel rank of each pipeline stage. */
 static int print_ranks(const struct arguments *a, struct error *err)
 {
     for (int64_t pp = 0; pp < a->layout.pp; pp++)
@@ -195,8 +200,8 @@ int plan_advise(const struct arguments *a, struct error *err)
                                                                   : "";
 
     return error_set(err,
-                     "%s; use %s%s%smore ranks that share the model "
-                     "(--tensor-model-parallel-size, --pipeline-model-parallel-size)",
+                     "%s; use %s%s%smore model parallelism (--tensor-model-parallel-size, "
+                     "--pipeline-model-parallel-size)",
                      lack.text, smaller ? "a smaller --micro-batch-size, " : "", recompute,
                      smaller || recompute[0] ? "or " : "");
 }
@@ -213,7 +218,7 @@ int plan_print(const struct arguments *a, const struct world *world, struct devi
         return -1;
     m = plan.memory;
     total = device_total(&m);
-    /* Ranks on CPUs share the memory of their node, with the copies for checkpoints. */
+    /* CPU ranks share their node's memory, which also holds the checkpoint copies. */
     if (strcmp(device->name, "cpu") == 0) {
         there.available /= (size_t)world->local_size;
         total += plan.copy + plan.sums;
@@ -224,7 +229,7 @@ int plan_print(const struct arguments *a, const struct world *world, struct devi
         if (print_ranks(a, err) < 0)
             return -1;
         if (a->device == DEVICE_AUTO && strcmp(device->name, "cpu") == 0)
-            printf(" > this node has no NVIDIA GPU: computing on its CPUs, as with --device cpu\n");
+            printf(" > this node has no NVIDIA GPU: computing on the CPU (--device cpu)\n");
         printf("device %s (%s): %.3f GiB available, %.3f GiB planned on this rank\n", device->name,
                device->model, gib(there.available), gib(total));
         fflush(stdout);
@@ -232,8 +237,8 @@ int plan_print(const struct arguments *a, const struct world *world, struct devi
     if (total <= there.available)
         return 0;
     error_set(err,
-              "this rank needs %.2f GiB (weights %.2f, gradients %.2f, optimizer %.2f, "
-              "activations %.2f, copies for checkpoints and MPI %.2f), and %.2f GiB are available",
+              "this rank needs %.2f GiB (weights %.2f, gradients %.2f, optimizer %.2f, activations "
+              "%.2f, checkpoint copy and MPI buffer %.2f), but only %.2f GiB are available",
               gib(total), gib(m.weights), gib(m.gradients), gib(m.optimizer), gib(m.activations),
               gib(total - device_total(&m)), gib(there.available));
     return plan_advise(a, err);

@@ -1,12 +1,12 @@
 #include "profile.h"
 
 static const char *const names[PROFILE_PARTS] = {
-    [PROFILE_PRODUCTS] = "matrix products",
+    [PROFILE_PRODUCTS] = "matrix multiplications",
     [PROFILE_ATTENTION] = "attention",
     [PROFILE_NORMS] = "norms",
     [PROFILE_ACTIVATIONS] = "activations",
     [PROFILE_EMBEDDINGS] = "embeddings",
-    [PROFILE_HEAD] = "head and loss",
+    [PROFILE_HEAD] = "output layer and loss",
     [PROFILE_OPTIMIZER] = "optimizer",
     [PROFILE_REST] = "other operations",
 };
@@ -46,7 +46,7 @@ static enum profile_part part_of(const struct operation *o)
     }
 }
 
-/* As many as the model needs: masked scores of causal attention are not counted. */
+/* FLOPs that the model needs: masked scores of causal attention are not counted. */
 static double flops_of(const struct operation *o)
 {
     const struct attention_shape *a = &o->attention;
@@ -130,7 +130,7 @@ void profile_print(const struct profile *profile, FILE *stream)
 {
     double elapsed = profile->elapsed, known = 0;
 
-    fprintf(stream, "time of a step by part, mean of %lld:\n", (long long)profile->steps);
+    fprintf(stream, "time per step by category, mean of %lld steps:\n", (long long)profile->steps);
     for (int i = 0; i < PROFILE_PARTS; i++) {
         const struct profile_sum *sum = &profile->parts[i];
 
@@ -145,10 +145,10 @@ void profile_print(const struct profile *profile, FILE *stream)
             fprintf(stream, " %9.3f TB/s", 1e-12 * sum->bytes / sum->seconds);
         fprintf(stream, "\n");
     }
-    /* Operations of two streams may run side by side. */
-    print_part(profile, "gaps, copies and communication", elapsed > known ? elapsed - known : 0,
+    /* Operations on two streams may overlap. */
+    print_part(profile, "idle, copies and communication", elapsed > known ? elapsed - known : 0,
                stream);
     fprintf(stream, "\n");
-    print_part(profile, "together", elapsed, stream);
+    print_part(profile, "total", elapsed, stream);
     fprintf(stream, "\n");
 }

@@ -1,4 +1,4 @@
-/* --profile: the time of a step by part, from the operations that a device has timed. */
+/* --profile: the time of a step by category, from the operations timed by the device. */
 #ifndef MEGATRON_PROFILE_H
 #define MEGATRON_PROFILE_H
 
@@ -18,8 +18,7 @@ enum profile_part {
     PROFILE_PARTS,
 };
 
-/* What is done in 'seconds' by 'count' operations: arithmetic, and bytes that have to move at the
- * least. */
+/* Totals of one category: time, number of operations, FLOPs, and the minimum bytes they move. */
 struct profile_sum {
     double seconds, flops, bytes;
     int64_t count;
@@ -27,14 +26,15 @@ struct profile_sum {
 
 struct profile {
     struct profile_sum parts[PROFILE_PARTS];
-    double elapsed; /* seconds of the steps; what no part accounts for are gaps */
+    double
+        elapsed; /* wall-clock seconds of the steps; what no category accounts for is idle time */
     int64_t steps;
 };
 
 /* For device->profile_start: 'context' is a struct profile. */
 void profile_add(void *context, const struct operation *operation, double seconds);
 
-/* The mean of the steps. */
+/* Print the mean over the steps. */
 void profile_print(const struct profile *profile, FILE *stream);
 
 #endif

@@ -1,7 +1,12 @@
 #include "saving.h"
 #include "clock.h"
+#include "directory.h"
+#include "file.h"
+#include "index.h"
+#include "log.h"
 #include "tokenizer_files.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,16 +15,16 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Before the first save has shown how long one takes: seconds to allow for it, at least. */
+/* Seconds to allow for a save before the first one has been measured, at least. */
 #define FIRST_SAVE 60.0
 
-/* Seconds to wait before each further try of the last save. */
+/* Seconds to wait before each retry of the last save. */
 static const unsigned pauses[] = {5, 15, 45};
 
-/* Nanoseconds between the times at which ranks ask each other. */
+/* Nanoseconds between the times at which ranks agree. */
 #define PERIOD_NS INT64_C(1000000000)
 
-/* Set by SIGTERM and SIGUSR1 where --exit-signal-handler asks for it. */
+/* Set by SIGTERM and SIGUSR1 if --exit-signal-handler is given. */
 static volatile sig_atomic_t terminated;
 
 static void on_signal(int number)
@@ -34,8 +39,8 @@ static void say(const char *text)
     fflush(stdout);
 }
 
-/* Beside the checkpoints: the tokenizer that is named, or that of the weights to begin with. The
- * training does not need it, and goes on where it cannot be had. */
+/* Copy the tokenizer next to the checkpoints: the one given, or that of the initial weights.
+ * Training does not need it and continues if that fails. */
 static void save_tokenizer(const struct arguments *a)
 {
     const char *from = a->load_hf ? a->load_hf : a->load;
@@ -47,8 +52,53 @@ static void save_tokenizer(const struct arguments *a)
     else if (from)
         rc = tokenizer_files_copy(from, a->save, 1, &err);
     if (rc < 0)
-        fprintf(stderr, "megatron: warning: the tokenizer is not beside the checkpoints: %s\n",
-                err.text);
+        log_warning("cannot copy the tokenizer to the checkpoint directory: %s", err.text);
+}
+
+/* Do both directories contain the same checkpoint of the iteration that --load names? */
+static int is_same_run(const struct arguments *a)
+{
+    char paths[2][PATH_MAX];
+    struct file_bytes texts[2] = {{0}};
+    int64_t iteration = a->ckpt_step;
+    int same = 0;
+
+    if (iteration < 0 && directory_newest(a->load, -1, &iteration, NULL) < 0)
+        return 0;
+    if (iteration >= 0 &&
+        directory_path(paths[0], NULL, "%s/iter_%07" PRId64 "/" INDEX_NAME, a->load, iteration) ==
+            0 &&
+        directory_path(paths[1], NULL, "%s/iter_%07" PRId64 "/" INDEX_NAME, a->save, iteration) ==
+            0 &&
+        file_read(paths[0], (size_t)1 << 30, &texts[0], NULL) == 0 &&
+        file_read(paths[1], (size_t)1 << 30, &texts[1], NULL) == 0)
+        same = texts[0].length == texts[1].length &&
+               memcmp(texts[0].data, texts[1].data, texts[0].length) == 0;
+    file_bytes_clear(&texts[0]);
+    file_bytes_clear(&texts[1]);
+    return same;
+}
+
+int saving_check(const struct arguments *a, struct error *err)
+{
+    int64_t *list = NULL;
+    size_t count = 0;
+
+    if (!a->save || (a->load && file_is_same(a->load, a->save)))
+        return 0;
+    /* A directory that cannot be read is reported when it is prepared for saving. */
+    if (directory_list(a->save, &list, &count, NULL) < 0 || count == 0 ||
+        (a->load && !a->finetune && is_same_run(a))) {
+        free(list);
+        return 0;
+    }
+    error_set_code(err, ERROR_USAGE,
+                   "--save %s already contains checkpoints (the newest is of iteration %" PRId64
+                   "), which this run would overwrite; to resume from them use --load %s, "
+                   "otherwise use another directory for --save",
+                   a->save, list[0], a->save);
+    free(list);
+    return -1;
 }
 
 static int create(struct saving *s, struct engine *engine, const struct parallel *parallel,
@@ -89,7 +139,7 @@ static void watch_end(struct saving *s)
 
     s->began = s->agreed = clock_now();
     s->period = 1;
-    /* A job too short for its saves still gets to train half of its time. */
+    /* Even if a job is too short for its saves, at least half of its time goes to training. */
     if (s->world->job_end > 0)
         s->margin_most = ((double)s->world->job_end - (double)time(NULL)) / 2;
     if (!s->a->exit_signal_handler)
@@ -127,7 +177,7 @@ void saving_close(struct saving *s)
     s->checkpoint = NULL;
 }
 
-/* Must this rank end? Only it may know of a signal; clocks differ, too. */
+/* Must this rank exit? A signal may reach only one rank, and clocks differ. */
 static int must_end(const struct saving *s)
 {
     const struct arguments *a = s->a;
@@ -146,20 +196,21 @@ static int must_end(const struct saving *s)
     return (double)time(NULL) + margin > (double)s->world->job_end;
 }
 
-/* Is there anything that all ranks have to agree on? */
+/* Is there anything that all ranks must agree on? */
 static int watches(const struct saving *s)
 {
     return s->a->save || s->a->exit_duration > 0 || s->a->exit_signal_handler;
 }
 
-/* Ask all ranks whether one must end, and how long steps take on the slowest, which sets the time
- * until they are asked again. */
+/* Ask all ranks whether one of them must exit, and how long a step takes on the slowest, which
+ * determines when they are asked again. */
 static int agree_on_end(struct saving *s, int *end, struct error *err)
 {
     double taken = clock_now() - s->agreed, step = taken / (double)s->steps;
     int64_t numbers[2];
 
-    /* The first time holds all that comes before the first step, too: loading, indices, tuning. */
+    /* The first interval includes everything before the first step: loading, indices, autotuning.
+     */
     if (s->agreed > s->began) {
         s->longest_period = fmax(s->longest_period, taken);
         s->longest_step = fmax(s->longest_step, step);
@@ -171,7 +222,7 @@ static int agree_on_end(struct saving *s, int *end, struct error *err)
     *end |= numbers[0] != 0;
     s->period = numbers[1] < PERIOD_NS ? PERIOD_NS / (numbers[1] + 1) : 1;
     if (s->period > 2 * s->steps)
-        s->period = 2 * s->steps; /* the first steps say little */
+        s->period = 2 * s->steps; /* the first steps are not representative */
     s->steps = 0;
     s->agreed = clock_now();
     return 0;
@@ -183,7 +234,7 @@ int saving_due(const struct saving *s, const struct progress *progress)
            progress->iteration % s->a->save_interval == 0;
 }
 
-/* Begin to save, unless that is withheld: all ranks have come to that. */
+/* Start a save, unless saving is withheld, which all ranks agree on. */
 static int save(struct saving *s, const struct progress *progress, struct error *err)
 {
     if (!s->withheld) {
@@ -194,10 +245,9 @@ static int save(struct saving *s, const struct progress *progress, struct error 
         return 0;
     }
     if (s->comm->rank == s->comm->size - 1)
-        fprintf(stderr,
-                "megatron: warning: no checkpoint of iteration %lld is saved: the gradients of the "
-                "last steps were not finite, and it would not be better than the one before\n",
-                (long long)progress->iteration);
+        log_warning("not saving a checkpoint at iteration %lld: the gradients of the last steps "
+                    "were inf or NaN, so it would be no better than the previous checkpoint",
+                    (long long)progress->iteration);
     return 0;
 }
 
@@ -216,7 +266,7 @@ int saving_step(struct saving *s, const struct progress *progress, int *end, str
     return saving_due(s, progress) ? save(s, progress, err) : 0;
 }
 
-/* Wait before a save is tried again, if the job's time allows for that on all ranks; else 'over'.
+/* Wait before retrying a save if all ranks have enough time left in the job; otherwise set 'over'.
  */
 static int pause_before_save(struct saving *s, unsigned seconds, int *over, struct error *err)
 {
@@ -229,7 +279,7 @@ static int pause_before_save(struct saving *s, unsigned seconds, int *over, stru
     if (*over)
         return 0;
     if (s->comm->rank == s->comm->size - 1) {
-        printf("the last checkpoint is tried again in %u s\n", seconds);
+        printf("retrying the last checkpoint in %u s\n", seconds);
         fflush(stdout);
     }
     sleep(seconds);
@@ -243,7 +293,7 @@ int saving_end(struct saving *s, const struct progress *progress, struct error *
 
     if (!s->checkpoint || !s->a->save)
         return 0;
-    /* At the end there is nothing to hold up. */
+    /* At the end, waiting delays nothing. */
     if (checkpoint_wait(s->checkpoint, err) < 0)
         return -1;
     if (s->saved != progress->iteration &&
@@ -258,9 +308,8 @@ int saving_end(struct saving *s, const struct progress *progress, struct error *
             return -1;
     }
     if (checkpoint_failed(s->checkpoint))
-        return error_set(err,
-                         "the last checkpoint, of iteration %lld, could not be saved to %s; the "
-                         "warnings above say why",
-                         (long long)progress->iteration, s->a->save);
+        return error_set(
+            err, "cannot save the last checkpoint (iteration %lld) to %s; see the warnings above",
+            (long long)progress->iteration, s->a->save);
     return 0;
 }

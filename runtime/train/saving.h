@@ -1,4 +1,4 @@
-/* The checkpoints of a training run, and when it has to end. */
+/* The checkpoints of a training run, and when the run must end. */
 #ifndef MEGATRON_SAVING_H
 #define MEGATRON_SAVING_H
 
@@ -11,34 +11,39 @@ struct saving {
     struct comm *comm;
     struct optimizer *optimizer;
     struct checkpoint *checkpoint; /* NULL without --save and --load */
-    struct progress start;         /* where the run goes on */
-    uint64_t seed;                 /* of its data and random numbers */
-    int64_t saved;                 /* iteration of the last save begun */
-    int withheld;                  /* nothing is worth saving now */
+    struct progress start;         /* where the run resumes */
+    uint64_t seed;                 /* of its data order and random numbers */
+    int64_t saved;                 /* iteration of the last save that was started */
+    int withheld;                  /* the weights are not worth saving now */
     double began, margin_most;
-    int64_t steps, period; /* steps since the ranks last agreed, and from one time to the next */
-    double agreed, longest_period, longest_step; /* when they did; seconds, so far */
+    int64_t steps, period; /* steps since the ranks last agreed, and between two agreements */
+    double agreed, longest_period,
+        longest_step; /* time of the last agreement; longest interval and step so far */
 };
 
-/* Find and read the checkpoint that the options name and start the engine from it, or from what is
- * in the gradient arena (without 'initialize'), or from random weights. Returns 0,
- * CHECKPOINT_REFUSED as checkpoint_load does, or -1. */
+/* Would saving overwrite checkpoints of another run? --save may contain checkpoints only if the run
+ * resumes from them, or if it resumes from a checkpoint that --save contains, too. Returns 0, or -1
+ * with code ERROR_USAGE. */
+int saving_check(const struct arguments *a, struct error *err);
+
+/* Find and load the checkpoint that the options name and start the engine from it, from what is in
+ * the gradient arena (if 'initialize' is 0), or from random weights. Returns 0, CHECKPOINT_REFUSED
+ * like checkpoint_load, or -1. */
 int saving_open(struct saving *saving, const struct arguments *a, const struct world *world,
                 struct engine *engine, const struct parallel *parallel, struct device *device,
                 int initialize, struct error *err);
 void saving_close(struct saving *saving);
 
-/* Does saving_step save a checkpoint after this step? */
+/* Will saving_step save a checkpoint after this step? */
 int saving_due(const struct saving *saving, const struct progress *progress);
 
-/* After each step (and its evaluation): save if it is due, and say whether the run must 'end' here.
- * Ranks ask each other about once a second, not at every step: at thousands of ranks that would
- * show. */
+/* After each step (and its evaluation): save if due, and set 'end' if the run must end here. Ranks
+ * agree about once a second and not at every step, which would cost time on thousands of ranks. */
 int saving_step(struct saving *saving, const struct progress *progress, int *end,
                 struct error *err);
 
-/* At the end: save what is not saved yet and wait for it. A save that fails is tried again, for a
- * minute or as long as the job's time allows for; then it is an error. */
+/* At the end: save what has not been saved and wait for it. A failed save is retried for a minute,
+ * or as long as the job's time limit allows; then it is an error. */
 int saving_end(struct saving *saving, const struct progress *progress, struct error *err);
 
 #endif

@@ -3,7 +3,7 @@
 void standstill_look(struct standstill *standstill, const struct step_state *state,
                      const struct step_rules *rules, int64_t iteration)
 {
-    /* A loss scale that still falls may let the next step pass. */
+    /* While a dynamic loss scale still falls, the next step may succeed. */
     int scale_falls = rules->dynamic_scale && state->loss_scale > rules->min_scale;
 
     if (state->adam_step == standstill->adam_step && !scale_falls)

@@ -4,7 +4,9 @@
 #include "directory.h"
 #include "ending.h"
 #include "feeds.h"
+#include "file.h"
 #include "hf.h"
+#include "log.h"
 #include "outputs.h"
 #include "plan.h"
 #include "profile.h"
@@ -12,6 +14,7 @@
 #include "saving.h"
 #include "standstill.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -30,10 +33,10 @@ struct train {
     struct profile profile;
     struct saving saving;
     int64_t iteration, consumed, consumed_valid;
-    int64_t total; /* iterations, with the batch that the run goes on with */
+    int64_t total; /* number of iterations, with the batch size that the run resumes with */
     double began, interval_began;
     int64_t logged;    /* iteration of the last log line */
-    int64_t evaluated; /* and of the last evaluation */
+    int64_t evaluated; /* iteration of the last evaluation */
     struct standstill standstill;
 };
 
@@ -44,12 +47,13 @@ static int is_unfused(const struct arguments *a)
     return a->attention_backend == ATTENTION_UNFUSED || a->attention_backend == ATTENTION_LOCAL;
 }
 
-/* The rank's device and the other ranks. */
+/* Open this rank's device and connect the ranks. */
 static int open_ranks(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
     struct ranks_config config = {
         .device = (enum device_choice)a->device,
+        .cpu_option = "--device cpu",
         .type = a->model_config.type,
         .threads = a->threads,
         .deterministic = a->deterministic,
@@ -68,7 +72,8 @@ static int open_ranks(struct train *t, struct error *err)
     return rc < 0 ? -1 : ranks_check_health(t->device, t->world, err);
 }
 
-/* The engine; in deterministic mode one that computes as the run before and as all ranks do. */
+/* Create the engine; in deterministic mode, with the algorithms of the run before, equal on all
+ * ranks. */
 static int make_engine(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
@@ -93,7 +98,7 @@ static int make_engine(struct train *t, struct error *err)
     return t->engine ? 0 : -1;
 }
 
-/* --nccl-ub; what cannot be registered works as it does without. */
+/* --nccl-ub; memory that cannot be registered works as without it. */
 static void register_memory(struct train *t)
 {
     size_t taken = model_register(engine_model(t->engine));
@@ -103,12 +108,11 @@ static void register_memory(struct train *t)
     if (taken > 0)
         printf(" > %.3f GiB registered with NCCL on this rank\n", (double)taken / (1 << 30));
     else
-        fprintf(stderr, "megatron: warning: --nccl-ub: nothing to register here: it takes data or "
-                        "tensor parallel ranks on GPUs\n");
+        log_warning("--nccl-ub has no effect: it needs data- or tensor-parallel ranks on GPUs");
 }
 
-/* What is slower than need be, by the first rank that knows of it: mostly all do, and sometimes one
- * node alone. */
+/* Print performance advice on the first rank that has any: usually all have, sometimes only one
+ * node. */
 static int print_advice(const struct train *t, struct error *err)
 {
     const char *advice = t->device->advice.text;
@@ -119,10 +123,9 @@ static int print_advice(const struct train *t, struct error *err)
     if (first == 0 || first != own)
         return 0;
     if (t->comm->rank > 0)
-        fprintf(stderr, "megatron: warning: rank %d, %s: %s\n", t->comm->rank, t->device->model,
-                advice);
+        log_warning("rank %d, %s: %s", t->comm->rank, t->device->model, advice);
     else
-        fprintf(stderr, "megatron: warning: %s\n", advice);
+        log_warning("%s", advice);
     return 0;
 }
 
@@ -151,13 +154,37 @@ static int create_engine(struct train *t, struct error *err)
     return 0;
 }
 
-/* By these files `megatron supervise` knows a start that did not come so far. */
+/* These files tell `megatron supervise` how far a start got. */
 static int leave_mark(const struct train *t, const char *name, struct error *err)
 {
     if (!t->a->save || t->world->rank != 0)
         return 0;
     return directory_prepare(t->a->save, err) < 0 ? -1
                                                   : directory_write(t->a->save, name, "", 0, err);
+}
+
+/* Rank 0 checks what the options name before weights are created or loaded, which may take minutes.
+ * Returns 0, TRAIN_REFUSED on all ranks if no attempt can succeed, or -1 on rank 0. */
+static int check_paths(struct train *t, struct error *err)
+{
+    int64_t refused = 0;
+    int rc = 0;
+
+    if (t->comm->rank == 0) {
+        errno = 0;
+        if (t->a->save_hf && hf_save_check(t->a->save_hf, &t->a->model_config, err) < 0) {
+            err->code = file_error_may_pass(errno) ? ERROR_FAILURE : ERROR_USAGE;
+            rc = error_prefix(err, "--save-hf");
+        } else {
+            rc = saving_check(t->a, err) < 0 || feeds_check(t->a, err) < 0 ? -1 : 0;
+        }
+        refused = rc < 0 && err->code == ERROR_USAGE;
+        if (rc < 0 && !refused)
+            return -1;
+    }
+    if (comm_host_max(t->comm, &refused, 1, err) < 0)
+        return -1;
+    return refused ? TRAIN_REFUSED : 0;
 }
 
 static int set_up(struct train *t, struct error *err)
@@ -167,13 +194,11 @@ static int set_up(struct train *t, struct error *err)
 
     if (open_ranks(t, err) < 0)
         return -1;
-    leave_mark(t, TRAIN_BEGUN, &ignored); /* a place that cannot be written to is said below */
+    leave_mark(t, TRAIN_BEGUN, &ignored); /* an unwritable directory is reported below */
     t->prints = t->comm->rank == t->comm->size - 1;
-    if (t->a->save_hf && t->comm->rank == 0 &&
-        hf_save_check(t->a->save_hf, &t->a->model_config, err) < 0)
-        return error_prefix(err, "--save-hf");
-    if (t->comm->rank == 0 && feeds_check(t->a, err) < 0)
-        return -1;
+    rc = check_paths(t, err);
+    if (rc < 0)
+        return rc;
     if (plan_print(t->a, t->world, t->device, &t->parallel, t->comm->rank == 0, err) < 0)
         return -1;
     rc = create_engine(t, err);
@@ -187,7 +212,7 @@ static int set_up(struct train *t, struct error *err)
 
 /* --- Log ------------------------------------------------------------------------------------- */
 
-/* Nothing that a run without a step to take would still do is worth its GPUs. */
+/* A run that takes no more steps must not occupy its GPUs. */
 static int check_standstill(const struct train *t, int64_t limit, struct error *err)
 {
     int64_t steps = standstill_steps(&t->standstill, t->iteration);
@@ -195,9 +220,10 @@ static int check_standstill(const struct train *t, int64_t limit, struct error *
     if (steps < limit)
         return 0;
     return error_set(err,
-                     "no step was taken since iteration %" PRId64 ": the gradients of the last "
-                     "%" PRId64 " were not finite; go on from an earlier checkpoint (--ckpt-step) "
-                     "with a lower --lr, and look at the data behind it",
+                     "no optimizer step since iteration %" PRId64
+                     ": the gradients of the last %" PRId64
+                     " steps were inf or NaN; resume from an earlier checkpoint (--ckpt-step) with "
+                     "a lower --lr, and check the data after that iteration",
                      t->iteration - steps, steps);
 }
 
@@ -263,8 +289,8 @@ static struct progress progress_of(const struct train *t)
     return (struct progress){t->iteration, t->consumed, t->consumed_valid};
 }
 
-/* A step by itself, which is waited for: what other steps, evaluations and checkpoints take does
- * not count. */
+/* Profile a single step and wait for it, so that other steps, evaluations and checkpoints do not
+ * count. */
 static int profile_step(struct train *t, int64_t micros, struct error *err)
 {
     struct device *device = t->device;
@@ -284,7 +310,7 @@ static int profile_step(struct train *t, int64_t micros, struct error *err)
 static int give_step(struct train *t, int64_t micros, struct error *err)
 {
     int64_t first = t->saving.start.iteration;
-    /* The first step loads kernels and allocates: it counts only where there is no other. */
+    /* The first step loads kernels and allocates memory: it counts only if it is the only one. */
     int usual = t->iteration > first || t->total - first == 1;
 
     return t->a->profile && usual
@@ -315,7 +341,7 @@ static int take_step(struct train *t, struct error *err)
     return 0;
 }
 
-/* What came of it: the loss on the data held back. */
+/* After training: the loss on validation and test data. */
 static int evaluate_end(struct train *t, struct error *err)
 {
     char what[64];
@@ -330,7 +356,7 @@ static int evaluate_end(struct train *t, struct error *err)
                : 0;
 }
 
-/* Before a save: one of weights that take no step any more would only drive good ones out. */
+/* Before a save: weights that no longer change must not push out good checkpoints. */
 static int look_before_save(struct train *t, struct error *err)
 {
     struct step_state state;
@@ -342,14 +368,14 @@ static int look_before_save(struct train *t, struct error *err)
     return 0;
 }
 
-/* Evaluate between two steps, which counts neither as a step nor as its time. */
+/* Evaluate between two steps; this counts neither as a step nor towards the time of one. */
 static int evaluate_between(struct train *t, struct error *err)
 {
     struct step_state state;
     double before;
     char what[40];
 
-    if (engine_state(t->engine, &state, 0, err) < 0) /* the end of the steps so far */
+    if (engine_state(t->engine, &state, 0, err) < 0) /* end the interval of the steps so far */
         return -1;
     before = clock_now();
     snprintf(what, sizeof(what), "iteration %" PRId64, t->iteration);
@@ -401,12 +427,12 @@ static int loop(struct train *t, struct error *err)
     return 0;
 }
 
-/* --skip-train: the loss of what was loaded, on the data held back. */
+/* --skip-train: the loss of the loaded weights on validation and test data. */
 static int evaluate_only(struct train *t, struct error *err)
 {
     if (!t->feeds.loaders[DATASET_VALID] && !t->feeds.loaders[DATASET_TEST])
-        return error_set(err, "there is no data to evaluate on: --split leaves none for validation "
-                              "and test");
+        return error_set(err,
+                         "no data to evaluate on: --split assigns none to validation and test");
     if (t->feeds.loaders[DATASET_VALID] &&
         evaluate(t, DATASET_VALID, "the start for validation data", err) < 0)
         return -1;
@@ -422,9 +448,8 @@ static void report_profile(const struct train *t)
     if (t->profile.steps > 0)
         profile_print(&t->profile, stdout);
     else
-        fprintf(stderr,
-                "megatron: warning: --profile: no step but the first was taken, and that one "
-                "loads and allocates; let the run take more\n");
+        log_warning("--profile has nothing to report: only the first step was run, which includes "
+                    "one-time initialization; train for more iterations");
 }
 
 static void tear_down(struct train *t, int rc, const struct error *err)
@@ -448,9 +473,9 @@ int train_run(const struct arguments *arguments, const struct world *world, stru
         rc = (arguments->skip_train ? evaluate_only : loop)(&t, err);
     if (rc >= 0)
         report_profile(&t);
-    /* Without it the run is only started once more, to find that nothing is left to do. */
+    /* Without this file the run is only started once more, and finds that it is finished. */
     if (rc == 0 && leave_mark(&t, TRAIN_DONE, &trouble) < 0)
-        fprintf(stderr, "megatron: warning: %s\n", trouble.text);
+        log_warning("%s", trouble.text);
     if (rc == -1 && t.device && t.device->ran_out)
         plan_advise(arguments, err);
     if (rc == -1 && t.comm)

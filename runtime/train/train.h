@@ -5,22 +5,22 @@
 #include "arguments.h"
 #include "checkpoint.h"
 
-/* Exit code of a run that ended before its last step, saved where --save is given, and would go on
- * if started again (EX_TEMPFAIL of sysexits.h). */
+/* Exit code of a run that ended before its last iteration, saved a checkpoint if --save is given,
+ * and would continue if started again (EX_TEMPFAIL of sysexits.h). */
 #define TRAIN_ENDED_EARLY 75
 
-/* What a run leaves in the directory of --save when its ranks have met, and when it has come to its
- * end: a launcher may say that all went well where nothing ran. */
+/* Files that a run writes to the --save directory when all ranks are connected, and when it is
+ * finished: a launcher may report success although nothing ran. */
 #define TRAIN_BEGUN ".begun"
 #define TRAIN_DONE  ".done"
 
-/* All ranks found that these options do not go with the checkpoint: another start would not help.
- * Rank 0 has said so. */
+/* All ranks found that the options do not match the checkpoint or data: another attempt would fail,
+ * too. Rank 0 has printed the error. */
 #define TRAIN_REFUSED CHECKPOINT_REFUSED
 
-/* Train as 'arguments' (derived) say. Log lines go to standard output on the rank that prints them.
- * Returns 0 at the end of training, TRAIN_ENDED_EARLY, TRAIN_REFUSED, or -1 with a sentence, with
- * which other ranks are told to end. */
+/* Train as 'arguments' (derived) say. The logging rank writes log lines to standard output. Returns
+ * 0 at the end of training, TRAIN_ENDED_EARLY, TRAIN_REFUSED, or -1; other ranks are told to end
+ * with the same error. */
 int train_run(const struct arguments *arguments, const struct world *world, struct error *err);
 
 /* --dry-run: print the plan of all ranks. */

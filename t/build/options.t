@@ -1,5 +1,5 @@
 #!/bin/bash
-# configure: every part can be left out, a wrong directory is refused by name, the summary is true.
+# configure: every part can be disabled, a wrong directory is an error that names it, the summary is correct.
 . "$(dirname "$0")/../tap.sh"
 [ -x "$top/configure" ] || skip_all "no configure; run autoreconf -i"
 scratch=$(mktemp -d)
@@ -19,8 +19,8 @@ mkdir empty
 for part in $parts; do
     configure --with-"${part%:*}"="$scratch/empty"
     is "$rc $(tail -n 1 <<<"$out")" \
-        "1 configure: error: --with-${part%:*}=$scratch/empty: there is no $scratch/empty/${part#*:}" \
-        "--with-${part%:*}=DIR says what is not there"
+        "1 configure: error: --with-${part%:*}=$scratch/empty: $scratch/empty/${part#*:} does not exist" \
+        "--with-${part%:*}=DIR reports the missing file"
 done
 
 without=()
@@ -28,7 +28,7 @@ for part in $parts; do without+=(--without-"${part%:*}"); done
 configure "${without[@]}"
 is "$rc" 0 "configure without any part"
 is "$(sed -n '/^configure:$/,$p' <<<"$out" | grep -c yes)" 0 "the summary says so"
-unlike "$out" "missing" "what was left out on purpose is not called missing"
+unlike "$out" "built without" "parts that were disabled are not reported as missing"
 
 # Libraries of GPUs in directories of their own, where there is a toolkit.
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
@@ -56,7 +56,7 @@ like "$out" "zlib: no .gz input; install zlib1g-dev" "a missing part is listed w
 like "$out" "gz no," "and not counted"
 configure ac_cv_header_zlib_h=no --with-zlib
 is "$rc $(tail -n 1 <<<"$out")" \
-    "1 configure: error: --with-zlib: zlib was not found; install zlib1g-dev, or name its directory with --with-zlib=DIR" \
+    "1 configure: error: --with-zlib: cannot find zlib; install zlib1g-dev, or give its directory with --with-zlib=DIR" \
     "a part that was asked for must be there"
 configure --without-cuda --with-nccl
 like "$out" "need the CUDA toolkit" "NCCL without CUDA is refused"

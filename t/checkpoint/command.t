@@ -10,8 +10,8 @@ is "$rc" 0 "a run that saves" || diag "$(tail -n 5 <<<"$out")"
 check inspect run
 is "$rc" 0 "inspect"
 like "$out" '^iteration: +8, consumed samples 128 \(validation 32\)$' "iteration and samples"
-like "$out" '^model: +4 layers, hidden 32, ffn 128, 4 heads of 8, 4 key heads, vocabulary 300$' "the model"
-like "$out" '^parameters: +61504 in 68 tensors, with the optimizer' "parameters, without padding"
+like "$out" '^model: +4 layers, hidden size 32, ffn hidden size 128, 4 attention heads of size 8, 4 query groups, vocabulary 300$' "the model"
+like "$out" '^parameters: +61504 in 68 tensors, with optimizer state' "parameters, without padding"
 like "$out" '^written by: +tp 2, cp 1, dp 1, pp 1' "the layout"
 check inspect run --iteration 4 --tensors
 like "$out" '^iteration: +4, ' "another iteration"
@@ -24,14 +24,14 @@ like "$out" '^iteration: +8, ' "the newest where no file names the latest"
 mv latest_checkpointed_iteration.txt run
 check verify --all run
 is "$rc" 0 "verify"
-is "$(grep -c ': whole, 2 files' <<<"$out")" 4 "all are whole"
+is "$(grep -c ': intact, 2 files' <<<"$out")" 4 "all are whole"
 printf X | dd of=run/iter_0000004/rank_00001.safetensors bs=1 seek=60000 conv=notrunc status=none
 check verify run
 is "$rc" 0 "verify looks at the latest"
 check verify --all run
 is "$rc" 1 "a damaged one is an error"
-like "$out" 'iter_0000004: damaged: .*rank_00001.safetensors is damaged within bytes' "and is named"
-is "$(grep -c ': whole' <<<"$out")" 3 "the others are whole"
+like "$out" 'iter_0000004: damaged: .*rank_00001.safetensors is damaged between bytes' "and is named"
+is "$(grep -c ': intact' <<<"$out")" 3 "the others are whole"
 # A file that cannot be opened tells nothing of its bytes.
 while read -r file number sentence; do
     if ! command -v "${CC:-cc}" >/dev/null; then
@@ -42,11 +42,11 @@ while read -r file number sentence; do
         like "$out" "^run/iter_0000006: not checked: cannot open run/iter_0000006/$file.*: $sentence" "  and no damage"
     fi
 done <<'END'
-index EACCES Permission denied; it may be whole: verify it again as a user, and on a node, that can read it$
-rank_00001 EACCES Permission denied; it may be whole
-rank_00000 EMFILE Too many open files; it may be whole
-index EIO Input/output error; look at the disk or the file server, and verify it again on another node$
-rank_00001 EIO Input/output error; look at the disk
+index EACCES Permission denied; it may be intact: verify again as a user and on a node that can read it$
+rank_00001 EACCES Permission denied; it may be intact
+rank_00000 EMFILE Too many open files; it may be intact
+index EIO Input/output error; check the disk or file server, then verify again on another node$
+rank_00001 EIO Input/output error; check the disk
 END
 mv run/iter_0000006/rank_00001.safetensors away
 check verify --all run
@@ -84,10 +84,10 @@ if ! command -v "${CC:-cc}" >/dev/null; then
 elif ok "locks can be taken away" "${CC:-cc}" -shared -fPIC -o unlocked.so -xc - -ldl <<<"$unlocked"; then
     mkdir run/iter_0000009.tmp-1
     LD_PRELOAD=$scratch/unlocked.so train 1 --load run --save run
-    is "$rc $(grep -c 'WARNING: cannot lock files in run: No locks available: a second run' <<<"$out")" "0 1" \
+    is "$rc $(grep -c 'megatron: warning: cannot lock files in run: No locks available: another run' <<<"$out")" "0 1" \
         "no locks: the run says so" || diag "$(tail -n 3 <<<"$out")"
     try env "LD_PRELOAD=$scratch/unlocked.so" "$megatron" checkpoint prune run --keep-last 2
-    like "$out" 'what is unfinished there stays: cannot lock files in run' "  and so does prune"
+    like "$out" 'unfinished checkpoints were not removed: cannot lock files in run' "  and so does prune"
     ok "  and what is unfinished stays" rmdir run/iter_0000009.tmp-1
 fi
 # What comes after the one that a run goes on from was not saved by it, and is not its own to remove.
@@ -95,7 +95,7 @@ mkdir run/iter_000000{2,4}
 echo 6 >run/latest_checkpointed_iteration.txt
 check prune run --keep-last 2
 is "$(ls run | tr '\n' ' ')" "iter_0000004 iter_0000006 iter_0000008 latest_checkpointed_iteration.txt " "prune counts from the latest down"
-like "$out" '^1 after that of iteration 6, which latest_checkpointed_iteration.txt names, stays$' "  and says what stays"
+like "$out" '^kept 1 checkpoint newer than iteration 6, which latest_checkpointed_iteration.txt names$' "  and says what stays"
 rmdir run/iter_0000004
 echo 8 >run/latest_checkpointed_iteration.txt
 # A directory of the same file system that is mounted in a checkpoint tells by no number of its device.
@@ -129,12 +129,12 @@ train 1 --load run --finetune --exit-interval 1
 like "$imported" '^[0-9]' "with a loss"
 is "$imported" "$(sed -nE 's/.*lm loss: ([^ ]+) .*/\1/p' <<<"$out")" "which is that of the original"
 check import hf again
-like "$out" 'again holds checkpoints already' "no import over a run"
+like "$out" 'again already contains checkpoints' "no import over a run"
 mkdir released unnamed unnamed/iter_0000000
 echo release >released/latest_checkpointed_iteration.txt
 for place in released unnamed; do
     check import hf $place
-    like "$out" "$place holds checkpoints already" "nor over what is there without a number: $place"
+    like "$out" "$place already contains checkpoints" "nor over what is there without a number: $place"
 done
 is "$(cat released/latest_checkpointed_iteration.txt)" release "which stays as it was"
 check export run half --dtype bf16
@@ -152,7 +152,7 @@ check import hf-large large
 cp -r fitting kept
 for folder in kept fresh; do
     check export large $folder --dtype fp16
-    is "$rc $out" "1 megatron checkpoint: tensor layers.0.attention.query.bias holds -70000, which is beyond fp16 (65504 at most); export with --dtype bf16 or fp32" \
+    is "$rc $out" "1 megatron checkpoint: tensor layers.0.attention.query.bias contains -70000, which overflows fp16 (maximum 65504); export with --dtype bf16 or fp32" \
         "export of what fp16 cannot hold"
 done
 same kept fitting "  leaves an earlier export as it was"
@@ -170,16 +170,16 @@ bad() {
 }
 bad "an unknown action" 'unknown action look; use inspect' look run
 bad "no directory" 'inspect takes one directory' inspect
-bad "a directory that is none" 'nowhere holds no checkpoint' inspect nowhere
-bad "an iteration that is not there" 'run holds no checkpoint of iteration 5; it holds 8; name one of them' verify run --iteration 5
+bad "a directory that is none" 'nowhere is not a checkpoint directory' inspect nowhere
+bad "an iteration that is not there" 'run does not contain a checkpoint of iteration 5; it contains 8; select one' verify run --iteration 5
 mkdir -p gone/iter_00000{{02..10..2},{11..14}} && echo 100 >gone/latest_checkpointed_iteration.txt
 bad "a latest one that is not there" \
-    'gone/latest_checkpointed_iteration.txt names iteration 100, whose folder iter_0000100 is missing; gone holds 14, 13, 12, 11, 10, 8, 6, 4 and 1 older ones; name one of them with --iteration$' inspect gone
+    'gone/latest_checkpointed_iteration.txt names iteration 100, but iter_0000100 does not exist; gone contains 14, 13, 12, 11, 10, 8, 6, 4 and 1 older ones; select one with --iteration$' inspect gone
 rm -r gone/iter_*
-bad "a latest one where there is none" 'iter_0000100 is missing; gone holds no other one$' inspect gone
-bad "a folder without config.json" 'cannot open run/config.json .*give --format megatron' import run x
+bad "a latest one where there is none" 'iter_0000100 does not exist; gone contains no other checkpoint$' inspect gone
+bad "a folder without config.json" 'cannot open run/config.json .*add --format megatron' import run x
 mkdir odd && echo '{"model_type": "bert"}' >odd/config.json
-bad "another kind of model" 'model_type bert is neither gpt2 nor llama' import odd x
+bad "another kind of model" 'model_type bert is not supported; only gpt2 and llama are' import odd x
 cp -r hf cut && truncate -s 5000 cut/model.safetensors
 bad "a cut file" 'cut/model.safetensors' import cut x
 ok "a failed import leaves nothing" test ! -e x/iter_0000000

@@ -47,7 +47,7 @@ ends() {
     ok "$name: though a rank did not come back" test -e stays
 }
 ends 2 "a checkpoint that is not there" --load nowhere
-is "$(grep -c 'megatron: --load nowhere: there is no checkpoint' <<<"$out")" 1 "which is said once"
+is "$(grep -c 'megatron: --load nowhere contains no checkpoint' <<<"$out")" 1 "which is said once"
 ends 75 "a run that ends early" --exit-interval 1 --save run
 is "$(cat run/latest_checkpointed_iteration.txt)" 1 "and is saved"
 done_testing

@@ -35,18 +35,18 @@ ok "options of the network may be repeated" || diag "$(tail -n 3 <<<"$out")"
 while IFS='|' read -r options pattern; do
     # shellcheck disable=SC2086
     evaluate 1 --load run $options
-    is "$rc $(wc -l <<<"$out")" "1 1" "refused: $options"
+    is "$rc $(wc -l <<<"$out")" "2 1" "refused: $options"
     like "$out" "$pattern" "  and why"
 done <<'END'
---num-layers 6|--num-layers=6 is given, and the weights in run have 4; leave it out
---vocab-size 301|--vocab-size=301 is given, and the weights in run have 300
---normalization RMSNorm|--normalization=RMSNorm is given, and the weights in run have LayerNorm
---norm-epsilon 1e-6|--norm-epsilon=1e-06 is given, and the weights in run have 1e-05
---swiglu|--swiglu is given, and the weights in run are of a network without it
---disable-bias-linear|--disable-bias-linear is given, and the weights in run are of a network without it
---max-position-embeddings 64|--max-position-embeddings=64 is given, and the weights in run have 32
---tokenizer-type GPT2BPETokenizer|the tokenizer has 50257 tokens, and the weights in run are of a network with 300
---megatron-model 1.7B|--megatron-model 1.7B has --num-layers 24, and the weights in run have 4
+--num-layers 6|--num-layers=6 does not match the weights in run, which have 4; drop it
+--vocab-size 301|--vocab-size=301 does not match the weights in run, which have 300
+--normalization RMSNorm|--normalization=RMSNorm does not match the weights in run, which have LayerNorm
+--norm-epsilon 1e-6|--norm-epsilon=1e-06 does not match the weights in run, which have 1e-05
+--swiglu|--swiglu does not match the weights in run
+--disable-bias-linear|--disable-bias-linear does not match the weights in run
+--max-position-embeddings 64|--max-position-embeddings=64 does not match the weights in run, which have 32
+--tokenizer-type GPT2BPETokenizer|the tokenizer has 50257 tokens, but the model in run has a vocabulary of only 300
+--megatron-model 1.7B|--megatron-model 1.7B sets --num-layers to 24, but the weights in run have 4
 END
 # A training that begins with a folder's weights has the folder's network, too.
 begin=(--micro-batch-size 2 --global-batch-size 16 --lr 1e-3 --train-iters 1 --mock-data --log-interval 1 --eval-iters 0
@@ -55,10 +55,10 @@ try "$megatron" train "${begin[@]}" --load-hf hf
 like "$out" 'seq_length .* 32$' "train --load-hf: the network is taken from config.json" || diag "$out"
 like "$out" 'iteration +1/ ' "  and trained"
 try "$megatron" train "${begin[@]}" --load-hf hf --norm-epsilon 1e-6
-like "$out" '--norm-epsilon=1e-06 is given, and the weights in hf have 1e-05' "  an option that says otherwise is refused"
+like "$out" '--norm-epsilon=1e-06 does not match the weights in hf, which have 1e-05' "  an option that says otherwise is refused"
 try "$megatron" train "${begin[@]}" "${model[@]}" --seq-length 32 --vocab-size 300 --swiglu --save-hf out
-is "$rc" 1 "--save-hf of a network that Hugging Face does not have"
-like "$out" '--save-hf: Hugging Face has no such network' "  and why"
+is "$rc" 2 "--save-hf of a network that Hugging Face does not have"
+like "$out" '--save-hf: Hugging Face has no such model' "  and why"
 unlike "$out" 'iteration +1/' "  said before the training"
 try "$megatron" train "${begin[@]}" "${model[@]}" --seq-length 32 --vocab-size 300 --save-hf /dev/null/x
 like "$out" '--save-hf: cannot create the directory /dev/null/x' "--save-hf to a place that cannot be written to"
@@ -75,11 +75,11 @@ for split in valid test; do
     is "$rc $(grep -c 'lm loss value: [0-9.]*E' <<<"$out")" "0 1" "--$split-data-path alone" || diag "$(tail -n 3 <<<"$out")"
 done
 try "$megatron" evaluate --load run --device cpu
-like "$out" 'no data: give --data-path, --valid-data-path or --mock-data' "no data"
+like "$out" 'no data: use --data-path, --valid-data-path or --mock-data' "no data"
 evaluate 1 --load nowhere
-like "$out" '--load: there is no directory nowhere' "no directory"
+like "$out" '--load: directory nowhere does not exist' "no directory"
 evaluate 1
-like "$out" 'needs --load or --load-hf' "no weights"
+like "$out" 'requires --load or --load-hf' "no weights"
 evaluate 1 --load run --save x
-like "$out" 'an evaluation saves nothing' "no --save"
+like "$out" 'evaluation does not save anything' "no --save"
 done_testing

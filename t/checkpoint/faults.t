@@ -21,15 +21,15 @@ damaged() {
     rm -rf run && cp -r whole run && rm -rf run/iter_0000008 && echo 6 >run/latest_checkpointed_iteration.txt
     (cd run/iter_0000006 && eval "$2")
     train 1 --save run --load run
-    like "$out" "WARNING: checkpoint iter_0000006 is damaged: .*$3" "$1 is named"
+    like "$out" "warning: checkpoint iter_0000006 is damaged: .*$3" "$1 is named"
     like "$out" 'successfully loaded checkpoint from run at iteration 3' "$1: the one before it is used"
     same whole/iter_0000008 run/iter_0000008 "$1: the end is the same"
 }
-damaged "a flipped bit" "flip rank_00000.safetensors 100000" 'rank_00000.safetensors is damaged within'
+damaged "a flipped bit" "flip rank_00000.safetensors 100000" 'rank_00000.safetensors is damaged between'
 damaged "a cut file" "truncate -s 10000 rank_00000.safetensors" 'has 10000 bytes'
 damaged "a missing file" "rm rank_00000.safetensors" 'cannot open .*rank_00000.safetensors'
 damaged "a missing index" "rm index.json" 'cannot open .*index.json'
-damaged "a flipped bit of the index" "flip index.json 300" 'checksum is wrong'
+damaged "a flipped bit of the index" "flip index.json 300" 'wrong checksum'
 
 # What keeps a checkpoint from being read at the moment is no damage: to go back to the one before it would lose work.
 rm -rf run && cp -r whole run && rm -rf run/iter_0000008 && echo 6 >run/latest_checkpointed_iteration.txt
@@ -40,14 +40,14 @@ for file in index rank; do
         LD_PRELOAD=$scratch/closed.so train 1 --save run --load run
         is "$rc" 1 "it ends the run, which can be started again"
         like "$out" "megatron train: --load run/iter_0000006: cannot open .*$file.*: Too many open files in system" "  and is named"
-        unlike "$out" 'WARNING|iteration +4/' "  and no older one is taken"
+        unlike "$out" 'warning:|iteration +4/' "  and no older one is taken"
     fi
     # What a disk cannot read is lost.
     if ! command -v "${CC:-cc}" >/dev/null; then
         skip "a disk that fails: $file" "no compiler"
     elif ok "a disk can be made to fail: $file" closed "iter_0000006/$file" EIO; then
         LD_PRELOAD=$scratch/closed.so train 1 --load run
-        like "$out" "WARNING: checkpoint iter_0000006 is damaged: cannot open .*$file.*: Input/output error" "it is named"
+        like "$out" "warning: checkpoint iter_0000006 is damaged: cannot open .*$file.*: Input/output error" "it is named"
         like "$out" 'successfully loaded checkpoint from run at iteration 3' "  and the one before it is used"
     fi
 done
@@ -55,7 +55,7 @@ done
 for bad in iter_0000003 iter_0000006; do rm -rf run/$bad/index.json; done
 rm -rf run/iter_0000008
 train 1 --load run
-[ "$rc" -ne 0 ] && like "$out" 'run: no whole checkpoint is there; the last one tried: .*index.json' "none is whole"
+[ "$rc" -ne 0 ] && like "$out" 'run contains no intact checkpoint; the last one tried: .*index.json' "none is whole"
 
 # Unfinished saves are no checkpoints and go away.
 rm -rf run && cp -r whole run && cp -r run/iter_0000008 run/iter_0000009.tmp-1234
@@ -83,26 +83,26 @@ refused() {
     like "$out" "$text" "$name: what is wrong"
 }
 mkdir empty
-refused "a directory without checkpoints" 'empty: there is no checkpoint' --load empty
-refused "a single checkpoint" '--load whole/iter_0000008 is a single checkpoint; name the directory above it' --load whole/iter_0000008
+refused "a directory without checkpoints" 'empty contains no checkpoint' --load empty
+refused "a single checkpoint" '--load whole/iter_0000008 is a single checkpoint; use its parent directory' --load whole/iter_0000008
 mkdir folder && echo {} >folder/config.json
-refused "a Hugging Face folder" '--load folder is a Hugging Face folder; give it as --load-hf' --load folder
-refused "no checkpoint, and one is wanted" 'fresh: there is no checkpoint' --load fresh --save fresh --exit-on-missing-checkpoint
-refused "an iteration that is not there" 'whole: there is no checkpoint of iteration 5 \(--ckpt-step\)' --load whole --ckpt-step 5
-refused "nor where the run saves" 'whole: there is no checkpoint of iteration 5' --load whole --save whole --ckpt-step 5
+refused "a Hugging Face folder" '--load folder is a Hugging Face folder; use --load-hf' --load folder
+refused "no checkpoint, and one is wanted" 'fresh contains no checkpoint' --load fresh --save fresh --exit-on-missing-checkpoint
+refused "an iteration that is not there" 'whole contains no checkpoint of iteration 5 \(--ckpt-step\)' --load whole --ckpt-step 5
+refused "nor where the run saves" 'whole contains no checkpoint of iteration 5' --load whole --save whole --ckpt-step 5
 for place in iter_0000007/mp_rank_00_000 release/mp_rank_00; do
     rm -rf theirs && mkdir -p "theirs/$place" && touch "theirs/$place/model_optim_rng.pt"
-    refused "a checkpoint of Megatron-LM, $place" '--load: theirs holds a checkpoint of Megatron-LM; import it first' --load theirs
+    refused "a checkpoint of Megatron-LM, $place" '--load: theirs contains a Megatron-LM checkpoint; import it first' --load theirs
 done
 rm -rf theirs && mkdir -p theirs/iter_0000007 && touch theirs/iter_0000007/metadata.json
-refused "a distributed checkpoint of Megatron-LM" 'theirs holds a distributed checkpoint of Megatron-LM; let Megatron-LM write' --load theirs
+refused "a distributed checkpoint of Megatron-LM" 'theirs contains a distributed \(torch_dist\) Megatron-LM checkpoint; save it' --load theirs
 train 1 --load whole --ckpt-step 3
 like "$out" 'loaded checkpoint from whole at iteration 3' "--ckpt-step takes the one that it names"
-refused "no directory" 'nowhere: there is no checkpoint' --load nowhere
+refused "no directory" 'nowhere contains no checkpoint' --load nowhere
 code=1 refused "no directory to save in" 'cannot create the directory /dev/null/x' --save /dev/null/x
-refused "--save-interval alone" '--save-interval needs --save' --save-interval 5
+refused "--save-interval alone" '--save-interval requires --save' --save-interval 5
 refused "another model" \
-    'iter_0000008: it is of another model: hidden-size \(32, here 64\).*embedding.word.weight \(300 x 32, here 300 x 64\)' \
+    'iter_0000008: the checkpoint belongs to another model: hidden-size \(32, here 64\).*embedding.word.weight \(300 x 32, here 300 x 64\)' \
     --load whole --hidden-size 64
 refused "another number of heads" 'num-attention-heads \(4, here 2\)' --load whole --num-attention-heads 2
 refused "another learning rate" 'lr \(0.001, here 0.002\).*--override-opt_param-scheduler' \
@@ -118,7 +118,7 @@ is "$(grep -o 'learning rate: [^ ]*' <<<"$out")" "$rates" "--use-checkpoint-opt_
 like "$out" 'weight_decay .* 0.01$' "  and says so"
 train 1 --load fresh --save fresh --use-checkpoint-opt_param-scheduler --exit-interval 1
 is "$rc" 75 "--use-checkpoint-opt_param-scheduler at the first start" || diag "$(tail -n 3 <<<"$out")"
-refused "both" 'exclude each other; leave out one' --load whole --override-opt_param-scheduler --use-checkpoint-opt_param-scheduler
+refused "both" 'cannot be used together; drop one' --load whole --override-opt_param-scheduler --use-checkpoint-opt_param-scheduler
 train 1 --load run --finetune
 like "$out" 'iteration +1/ .*consumed samples: +16 .*learning rate: 5.0' "--finetune begins at 0"
 train 1 --load run --no-load-optim
@@ -134,7 +134,7 @@ for option in "" --no-load-optim; do
     kept=$(losses)
     train 1 --load run --save other --seed 4321 $option
     is "$(losses)" "$kept" "another --seed changes nothing in a run that goes on${option:+, $option}"
-    like "$out" 'WARNING: the run goes on with --seed 1234 of its checkpoint, not with 4321' "and that is said"
+    like "$out" 'warning: the run continues with --seed 1234 of its checkpoint, not with 4321' "and that is said"
     same anew/iter_0000008 other/iter_0000008 "and its end is the same"
     train 1 --load run --save third --seed 4321 --no-load-rng $option
     unlike "$out" "$(tail -n 1 <<<"$kept" | grep -o 'lm loss.*')" "with --no-load-rng it counts"
@@ -144,7 +144,7 @@ done
 train 1 --save light --no-save-optim
 ok "--no-save-optim saves a third" test "$(stat -c %s light/iter_0000008/rank_00000.safetensors)" -lt \
     $(($(stat -c %s whole/iter_0000008/rank_00000.safetensors) / 2))
-refused "a checkpoint without optimizer" 'saved without the optimizer; give --no-load-optim' --load light
+refused "a checkpoint without optimizer" 'saved without optimizer state; use --no-load-optim' --load light
 train 1 --load light --no-load-optim
 is "$rc" 0 "it loads with --no-load-optim"
 # Steps of 16 samples, then of 2: those left would need more data than there is. Fewer of them help where a corpus is
@@ -157,11 +157,11 @@ while read -r iters data remedy; do
         --eval-iters 0 --device cpu --cpu-threads 1 --override-opt_param-scheduler ${data//,/ })
     [ -d "changed$data" ] || try "$megatron" train "${small[@]}" --global-batch-size 16 --train-iters 6 --save "changed$data"
     try "$megatron" train "${small[@]}" --global-batch-size 2 --load "changed$data" --train-iters $iters
-    like "$out" "would need 108 more; go on with the --global-batch-size it began with$remedy\$" "$data: the way out" ||
+    like "$out" "needs 108 more; resume with the original --global-batch-size${remedy:+ $remedy}\$" "$data: the way out" ||
         diag "$(tail -n 3 <<<"$out")"
     is "$rc" 2 "$data: the code for options that do not go with the checkpoint"
 done <<'END'
-60 --data-path,corpus_text_document , or give fewer --train-iters
+60 --data-path,corpus_text_document or lower --train-iters
 60 --data-path,1,corpus_text_document,1,corpus_text_document
 60 --mock-data
 END
@@ -178,7 +178,7 @@ for batches in "16 6 2 18" "2 20 16 25"; do
 done
 for again in 1 2; do train 1 --save twice --exit-interval 4; done
 try "$megatron" checkpoint verify twice
-like "$out" 'iter_0000004: whole' "an iteration that is saved a second time replaces the first"
+like "$out" 'iter_0000004: intact' "an iteration that is saved a second time replaces the first"
 is "$(ls twice | tr '\n' ' ')" "iter_0000004 latest_checkpointed_iteration.txt " "and leaves nothing else"
 train 1 --save few --save-interval 1 --keep-last 2
 is "$(ls few | tr '\n' ' ')" "iter_0000007 iter_0000008 latest_checkpointed_iteration.txt " "--keep-last 2"
@@ -188,7 +188,7 @@ train 1 --save few --save-interval 2 --keep-last 3
 train 1 --save few --load few --ckpt-step 4 --save-interval 1 --keep-last 3 --exit-interval 5
 is "$(ls few | tr '\n' ' ')" "abandoned-1 iter_0000004 iter_0000005 latest_checkpointed_iteration.txt " "--ckpt-step 4 of 8"
 is "$(cat few/latest_checkpointed_iteration.txt)" 5 "  goes on from what it saves"
-like "$out" 'the checkpoints after the one that the run went back to are in few/abandoned-1 now' "  says where the others are"
+like "$out" 'the checkpoints after the one that the run went back to were moved to few/abandoned-1' "  says where the others are"
 train 1 --load few/abandoned-1
 like "$out" 'loaded checkpoint from few/abandoned-1 at iteration 8' "  from which another run can go on"
 train 1 --save few --load few --save-interval 1 --keep-last 3
@@ -200,7 +200,7 @@ rm -rf few
 train 1 --save few --exit-interval 4
 mkdir -p few/iter_0000004/hf/more && touch few/iter_0000004/hf/config.json
 train 1 --save few --load few --save-interval 1 --keep-last 2
-unlike "$out" 'WARNING' "a folder in a checkpoint that goes away"
+unlike "$out" 'warning:' "a folder in a checkpoint that goes away"
 is "$(ls few | tr '\n' ' ')" "iter_0000007 iter_0000008 latest_checkpointed_iteration.txt " "  goes with it"
 
 # Saves that are slower than the steps between them hold the run up; that is said once, with the way out.
@@ -223,7 +223,7 @@ int fsync(int fd)
 slowly() {
     local at=$1 began=$SECONDS pid
     shift
-    rm -f go log
+    rm -rf go log late
     LD_PRELOAD=$scratch/slow.so timeout 120 "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 --save late \
         --async-save "$@" >log 2>&1 &
     pid=$!
@@ -238,9 +238,9 @@ if ! command -v "${CC:-cc}" >/dev/null; then
     skip "saves that take longer than the steps between them" "no compiler"
 elif ok "a save can be made slow" "${CC:-cc}" -shared -fPIC -o slow.so -xc - <<<"$slow"; then
     slowly 4 --save-interval 2
-    is "$(grep -c '^WARNING: training waited [0-9.]* s at iteration 4 for the checkpoint of iteration 2' <<<"$out")" 1 \
+    is "$(grep -c '^megatron: warning: training waited [0-9.]* s at iteration 4 for the checkpoint of iteration 2' <<<"$out")" 1 \
         "saves that take longer than the steps between them are said once" || diag "$(grep -i checkpoint <<<"$out")"
-    like "$out" 'with --save-interval [0-9]+ or above' "with the interval that helps"
+    like "$out" 'use --save-interval [0-9]+ or more' "with the interval that helps"
     slowly 8 --save-interval 5
     is "$rc" 0 "a save that is under way at the end"
     unlike "$out" 'training waited' "at the end no training waits"
@@ -291,13 +291,13 @@ elif ok "a save can be made to hang" "${CC:-cc}" -shared -fPIC -o stuck.so -xc -
         STUCK_CALL=$call STUCK_PATH=$path LD_PRELOAD=$scratch/stuck.so train 2 $t 2 --save stuck --save-interval 2 \
             --distributed-timeout-minutes 0.1 ${options//,/ }
         is "$rc" 1 "a save that does not get on with $call $path ends the run, $options"
-        like "$out" ": $sentence; look at its file system, or give more --distributed-timeout-minutes" "  and is named"
+        like "$out" ": $sentence; check its file system, or raise --distributed-timeout-minutes" "  and is named"
     done 3<<'END'
-fsync /rank_00001 --keep-last,8 rank 1 could write nothing of the checkpoint of iteration 2 for [0-9]+ s: stuck/iter_0000002.tmp-.*/rank_00001.safetensors
-fsync /rank_00001 --async-save rank 1 could write nothing of the checkpoint of iteration 2 for [0-9]+ s: stuck/iter_0000002.tmp-.*/rank_00001.safetensors
-fsync /index.json --keep-last,8 rank 1 could not give the checkpoint of iteration 2 its name for [0-9]+ s: stuck/iter_0000002.tmp-[0-9a-f]+
-renameat2 iter_0000002 --async-save rank 1 could not give the checkpoint of iteration 2 its name for [0-9]+ s: stuck/iter_0000002.tmp-[0-9a-f]+
-unlinkat rank_00000 --keep-last,1 rank 1 could remove nothing of old checkpoints in stuck for [0-9]+ s; that of iteration 4 is saved
+fsync /rank_00001 --keep-last,8 rank 1 has made no progress writing checkpoint 2 for [0-9]+ s: stuck/iter_0000002.tmp-.*/rank_00001.safetensors
+fsync /rank_00001 --async-save rank 1 has made no progress writing checkpoint 2 for [0-9]+ s: stuck/iter_0000002.tmp-.*/rank_00001.safetensors
+fsync /index.json --keep-last,8 rank 1 has made no progress renaming checkpoint 2 for [0-9]+ s: stuck/iter_0000002.tmp-[0-9a-f]+
+renameat2 iter_0000002 --async-save rank 1 has made no progress renaming checkpoint 2 for [0-9]+ s: stuck/iter_0000002.tmp-[0-9a-f]+
+unlinkat rank_00000 --keep-last,1 rank 1 has made no progress removing old checkpoints in stuck for [0-9]+ s; checkpoint 4 is saved
 END
 fi
 
@@ -334,10 +334,10 @@ elif ok "a last save can be made to fail" "${CC:-cc}" -shared -fPIC -o hasty.so 
                 train 2 $t 2 --save late --save-interval $interval --async-save
             is "$rc $(cat late/latest_checkpointed_iteration.txt)" "$([ $failures = 2 ] && echo 0 8 || echo 1 $interval)" \
                 "a last save that fails $failures times, --save-interval $interval" || diag "$(tail -n 5 <<<"$out")"
-            is "$(grep -o 'tried again in [0-9]* s' <<<"$out" | grep -o '[0-9]*' | xargs)" "$([ $failures = 2 ] && echo 5 15 || echo 5 15 45)" \
+            is "$(grep -o 'retrying the last checkpoint in [0-9]* s' <<<"$out" | grep -o '[0-9]*' | xargs)" "$([ $failures = 2 ] && echo 5 15 || echo 5 15 45)" \
                 "  is tried again"
         done
-        like "$out" 'the last checkpoint, of iteration 8, could not be saved to late; the warnings above say why' "  or is an error"
+        like "$out" 'cannot save the last checkpoint \(iteration 8\) to late; see the warnings above' "  or is an error"
     done
     rm -rf late
     MEGATRON_JOB_END=$(($(date +%s) + 13)) FAILURES=1 LD_PRELOAD=$hasty_library train 1 --save late --save-interval 8
@@ -358,8 +358,8 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     if mount -t tmpfs -o size=1500k none small 2>/dev/null; then
         LD_PRELOAD=$hasty_library train 1 --save small --save-interval 4
         like "$out" 'successfully saved checkpoint from iteration +4' "the first one fits a small disk"
-        like "$out" 'WARNING: no checkpoint at iteration 8: .*No space left on device; training goes on' "the second does not"
-        like "$out" 'the last checkpoint, of iteration 8, could not be saved' "which is an error at the end only"
+        like "$out" 'warning: cannot save a checkpoint at iteration 8: .*No space left on device; training continues' "the second does not"
+        like "$out" 'cannot save the last checkpoint \(iteration 8\)' "which is an error at the end only"
         is "$(ls small | tr '\n' ' ')" "iter_0000004 latest_checkpointed_iteration.txt " "the good one stays"
         train 1 --load small --save small2
         same whole/iter_0000008 small2/iter_0000008 "and is whole"
@@ -367,7 +367,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
         mount -t tmpfs -o size=64k none small && head -c 65536 /dev/zero >small/full 2>/dev/null
         train 1 --metrics-file small/metrics --tensorboard-dir small
         is "$rc" 0 "no room for metrics and events: the run goes on"
-        is "$(grep -c 'warning: cannot write all of small/.*No space left on device; training goes on' <<<"$out")" 1 "which is said once"
+        is "$(grep -c 'warning: cannot write to small/.*No space left on device; training continues' <<<"$out")" 1 "which is said once"
         like "$out" 'iteration +8/ ' "to its end"
         umount small
         # What cannot be removed neither spoils a save nor keeps the next run from its start.
@@ -375,10 +375,10 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
         train 1 --save few --exit-interval 4
         mkdir few/iter_0000004/busy && mount -t tmpfs none few/iter_0000004/busy && touch few/iter_0000004/busy/theirs
         train 1 --save few --load few --save-interval 1 --keep-last 2
-        is "$rc $(grep -c 'WARNING: no checkpoint' <<<"$out")" "0 0" "an old checkpoint that cannot be removed"
-        like "$out" 'WARNING: old checkpoints stay: cannot remove few/iter_0000004' "  is said"
+        is "$rc $(grep -c 'warning: cannot save a checkpoint' <<<"$out")" "0 0" "an old checkpoint that cannot be removed"
+        like "$out" 'warning: cannot remove old checkpoints: cannot remove few/iter_0000004' "  is said"
         train 1 --save few --load few
-        like "$out" 'WARNING: what an unfinished save left stays: cannot remove few/iter_0000004' "  and so at the next start"
+        like "$out" 'warning: cannot remove files of an unfinished save: cannot remove few/iter_0000004' "  and so at the next start"
         is "$rc" 0 "  which goes on"
         ok "  what is mounted there stays" test -e few/iter_0000004.tmp-removed-0/busy/theirs
         mkdir -p few/iter_00000{10..29}.tmp-1
@@ -400,7 +400,7 @@ else
     skip "directories that cannot be written to, small and busy disks" "needs root and setpriv"
 fi
 out=$(ulimit -f 100; LD_PRELOAD=$hasty_library "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 --save limit --save-interval 4 2>&1)
-like "$out" 'WARNING: no checkpoint at iteration 4: .*File too large; training goes on' "a limit on the size of files"
+like "$out" 'warning: cannot save a checkpoint at iteration 4: .*File too large; training continues' "a limit on the size of files"
 like "$out" 'iteration +8/ ' "the run goes on all the same"
 
 # Signals, and the end of the job.
@@ -415,7 +415,7 @@ stopped() {
         mkdir run/iter_9999999.tmp-1
         try "$megatron" checkpoint prune run --keep-last 5
         is "$rc" 0 "prune beside a run that saves" || diag "$out"
-        like "$out" 'what is unfinished there stays: another run is saving to run' "  leaves what may be the run's"
+        like "$out" 'unfinished checkpoints were not removed: another run is saving to run' "  leaves what may be the run's"
         ok "  where it is" rmdir run/iter_9999999.tmp-1
     fi
     [ "$1" != TERM ] || code=1 refused "a second run in the same directory" \

@@ -60,7 +60,7 @@ same_as llama-hf "a Llama with groups of queries, tp 2, pp 2"
 make version=3 names=core
 same_as llama-hf "a Llama of Megatron core"
 check inspect run
-like "$out" '2 key heads, vocabulary 300' "it is the same model"
+like "$out" '2 query groups, vocabulary 300' "it is the same model"
 train 1 "${llama[@]}" --load run --finetune --exit-interval 1
 is "$rc" 75 "training starts from it" || diag "$(tail -n 3 <<<"$out")"
 
@@ -71,16 +71,23 @@ refused() {
     shift 2
     rm -rf run
     check import --format megatron "${path:-from}" run "$@"
-    [ "$rc" = 1 ] && [ ! -e run/iter_0000000 ]
+    [ "$rc" = "${code:-1}" ] && [ ! -e run/iter_0000000 ]
     ok "$name is an error that leaves nothing"
     like "$out" "$text" "$name: what is wrong"
 }
 make args=0
-refused "a number of heads that nobody knows" 'give --num-attention-heads'
-refused "too large a vocabulary" 'vocabulary has 384 entries, and 385' --num-attention-heads 4 --vocab-size 385
+code=2 refused "a number of heads that nobody knows" 'add --num-attention-heads N \(hidden size 32\)'
+# Also where heads of 64 channels would fit: guessing 3 heads of a model with 6 would give another model.
+train 1 --save wide --exit-interval 1 --hidden-size 192 --num-attention-heads 6
+check export wide wide-hf
+hf=wide-hf make args=0
+code=2 refused "a number of heads that could be guessed" 'add --num-attention-heads N \(hidden size 192\)'
+same_as wide-hf "with the number of heads" --num-attention-heads 6
+make args=0
+refused "too large a vocabulary" 'vocabulary has 384 entries, but --vocab-size is 385' --num-attention-heads 4 --vocab-size 385
 make
 check import --format megatron from padded
-like "$out" '4 heads, vocabulary 384' "without --vocab-size all rows count"
+like "$out" '4 attention heads, vocabulary 384' "without --vocab-size all rows count"
 make evil=os.system
 check import --format megatron from evil --vocab-size 300
 is "$rc" 0 "a global in a part that nobody needs is no error"
@@ -88,28 +95,28 @@ ok "and is not called" test ! -e pwned
 make form=stream
 pt=from/release/mp_rank_00/model_optim_rng.pt
 perl -0777 -pi -e 's/torch\._utils\n_rebuild_tensor_v2\n/posix\nsystem\n/g' $pt
-refused "a tensor that would be made by another global" 'made by posix.system, which is not known here, and nothing is run'
+refused "a tensor that would be made by another global" 'created by posix.system, which is unknown; nothing is executed'
 ok "which is not called" test ! -e pwned
 make && printf X | dd of=$pt bs=1 seek=100000 conv=notrunc status=none
-refused "a flipped byte of an archive" 'is damaged: its checksum is wrong'
+refused "a flipped byte of an archive" 'is damaged: wrong checksum'
 make && truncate -s 100000 $pt
-refused "a cut archive" 'no whole archive'
+refused "a cut archive" 'not a complete zip archive'
 make form=stream && truncate -s 100000 $pt
-refused "a cut stream" 'storage [0-9]+ does not fit the file'
+refused "a cut stream" 'storage [0-9]+ exceeds the file'
 make tp=2 && rm -r from/release/mp_rank_01
-refused "a missing rank" 'is [0-9]+ x [0-9]+, and [0-9]+ x [0-9]+ is expected'
+refused "a missing rank" 'is [0-9]+ x [0-9]+, but [0-9]+ x [0-9]+ is expected'
 make tp=2 pp=2 && rm -r from/release/mp_rank_01_000
 refused "a missing rank of a grid" 'has 3 mp_rank directories'
 make pp=2 && rm -r from/release/mp_rank_00_001
-refused "a missing stage" 'it holds 2 layers of 4'
+refused "a missing stage" 'it contains 2 of 4 layers'
 while read -r say text; do
     make say=$say
     refused "$say" "$text" --vocab-size 300
 done <<'ARGUMENTS'
 qk_l2_norm:bool:1 it was trained with qk_l2_norm, which is not supported
 no_rope_freq:list:1,1,0 it was trained with no_rope_freq, which is not supported
-window_size:list:128,0 it was trained with window_size, which is not supported
-softmax_type:str:learnable another softmax_type than vanilla
+window_size:list:128,0 it was trained with window_size \(sliding-window attention\), which is not supported
+softmax_type:str:learnable a softmax_type other than vanilla
 position_embedding_type:str:yarn its position_embedding_type is not supported
 mtp_num_layers:int:1 it was trained with mtp_num_layers
 ARGUMENTS
@@ -119,27 +126,27 @@ for say in window_size:list:-1,0 softmax_type:str:vanilla no_rope_freq:none posi
 done
 hf=llama-hf
 make version=3 say=rotary_percent:real:0.4
-refused "a pair that is cut in two" 'rotary_percent of 0.4 leaves an odd number of 8 channels' --vocab-size 300
+refused "a pair that is cut in two" 'rotary_percent of 0.4 results in an odd number of 8 channels' --vocab-size 300
 hf=gpt-hf
 make more=lm_head/dense.weight
-refused "a BERT" 'tensor lm_head/dense.weight has no place in a GPT model' --vocab-size 300
+refused "a BERT" 'unknown tensor lm_head/dense.weight in the GPT model' --vocab-size 300
 make more=decoder.layers.0.self_attention.q_layernorm.weight names=core args=0 version=3
-refused "norms of queries" 'tensor decoder.layers.0.self_attention.q_layernorm.weight has no place' --num-attention-heads 4
+refused "norms of queries" 'unknown tensor decoder.layers.0.self_attention.q_layernorm.weight' --num-attention-heads 4
 make more=decoder.layers.9.mlp.linear_fc2.weight names=core args=0 version=3
-refused "a layer apart" 'tensor decoder.layers.9.mlp.linear_fc2.weight has no place' --num-attention-heads 4
+refused "a layer apart" 'unknown tensor decoder.layers.9.mlp.linear_fc2.weight' --num-attention-heads 4
 make more=decoder.layers.0.mlp.linear_fc1._extra_state names=core version=3
 same_as gpt-hf "a state of others"
 make version=7
 refused "another version" 'checkpoint_version is 7'
 echo "hello" >$pt
-refused "some other file" 'torch.save did not write it'
+refused "some other file" 'it was not written by torch.save'
 (cd from && perl -MIO::Compress::Zip=zip -e 'zip ["release/mp_rank_00/model_optim_rng.pt"] => "outer.zip"' 2>/dev/null)
 [ ! -e from/outer.zip ] || path=from/outer.zip refused "an archive around it" 'unpack'
 rm -rf from && mkdir from
-refused "an empty directory" 'from holds no checkpoint of Megatron-LM'
+refused "an empty directory" 'from is not a Megatron-LM checkpoint'
 path=nowhere refused "no directory" 'cannot open nowhere'
 check export gpt x --format megatron
-like "$out" 'export writes --format hf only' "no export to it"
+like "$out" 'export supports --format hf only' "no export to it"
 check import gpt-hf x --vocab-size 5
-like "$out" 'are for --format megatron' "no hints for Hugging Face"
+like "$out" 'can only be used with --format megatron' "no hints for Hugging Face"
 done_testing

@@ -90,13 +90,13 @@ for what in "${losses[@]}"; do
     hit "$what"
     rm -f "${sockets[@]}"
 done
-like "$(cat "$log")" 'srun ended with code [0-9]+, but the run has not' "steps that could not be launched were launched anew"
+like "$(cat "$log")" 'srun exited with code [0-9]+, but the run did not' "steps that could not be launched were launched anew"
 kills=("a rank killed" "a slurmstepd killed" "a node lost")
 for ((round = 0; round < ${ROUNDS:-0}; round++)); do
     sleep $((RANDOM % 3)).$((RANDOM % 10))
     hit "${kills[RANDOM % 3]}" "$((RANDOM % 2 + 1))"
 done
-grep -q 'goes back into the queue' "$log"
+grep -q 'requeueing job' "$log"
 ok "SIGTERM saved and requeued the job"
 as_user scancel "$job"
 ended() { [ -z "$(state)$(ranks)" ]; }
@@ -119,10 +119,10 @@ bad() {
         "$work/quick.sbatch" "${options[@]}" "$@"
 }
 bad --save "$work/run" --hidden-size 64
-is "$rc $(grep -c 'it is of another model: hidden-size (32, here 64)' "$work/bad.log")" "2 1" \
+is "$rc $(grep -c 'the checkpoint belongs to another model: hidden-size (32, here 64)' "$work/bad.log")" "2 1" \
     "a checkpoint of another model ends the job at once" || diag "$(cat "$work/bad.log")"
 rm "$work/bad.log"
 bad --save "$work/bad" --metrics-file "$work/missing/file"
 is "$rc" 1 "a run that cannot start ends" || diag "$out"
-like "$(cat "$work/bad.log")" '4 starts in a row brought no new checkpoint' "after a few tries" || diag "$(cat "$work/bad.log")"
+like "$(cat "$work/bad.log")" '4 consecutive starts saved no new checkpoint' "after a few tries" || diag "$(cat "$work/bad.log")"
 done_testing

@@ -45,7 +45,7 @@ is "$(grep -c 'the run goes back to iteration 40 (--ckpt-step)' <<<"$out")" 2 " 
 echo 0 >codes
 try "$megatron" supervise --pause 0 -- ./run --load save --ckpt-step=40 --save save
 is "$(grep '^words:' <<<"$out")" "words: --save save --load save" "  and a later start of the job does not go back again"
-like "$out" '--ckpt-step 40 is left out: the run has saved since .* remove save/.ckpt-step' "  which is said"
+like "$out" 'ignoring --ckpt-step 40: the run has saved checkpoints since .* remove save/.ckpt-step' "  which is said"
 echo 0 >codes
 try "$megatron" supervise --pause 0 -- ./run --ckpt-step 60 --save save
 is "$(grep '^words:' <<<"$out")" "words: --save save --load save --ckpt-step 60" "  but to another one"
@@ -87,7 +87,7 @@ elif ok "a file server can be made to go away" "${CC:-cc}" -shared -fPIC -o away
     try env LD_PRELOAD="$work/away.so" "$megatron" supervise --pause 0 -- ./leaving --load-hf x --save save
     is "$rc" 0 "a crash while the file server is away"
     is "$(grep '^words:' <<<"$out" | sed -n 2p)" "words: --save save --load save" "  does not begin anew" || diag "$out"
-    is "$(grep -c 'cannot read save/latest_checkpointed_iteration.txt: Stale file handle; waiting for them' <<<"$out")" 1 "  which is said once"
+    is "$(grep -c 'cannot read save/latest_checkpointed_iteration.txt: Stale file handle; waiting for the file system' <<<"$out")" 1 "  which is said once"
     codes 0
     touch away
     (sleep 2; rm away) &
@@ -105,7 +105,7 @@ chmod +x unmounting
 codes "1 10" "1 20" 0
 try "$megatron" supervise --pause 0 -- ./unmounting --load-hf x --save save
 is "$(grep '^words:' <<<"$out" | sed -n 3p)" "words: --save save --load save" "nor does a crash while it is not mounted" || diag "$out"
-like "$out" 'the checkpoints in save are gone; waiting for them' "  which is said"
+like "$out" 'the checkpoints in save have disappeared; waiting for the file system' "  which is said"
 codes 0
 touch file
 try "$megatron" supervise --pause 0 -- ./run --save file/save
@@ -118,7 +118,7 @@ cp run megatron
 try "$megatron" supervise --pause 0 --starts 1 -- ./megatron train --save save
 is "$rc" 0 "a launcher that ends well without a run"
 is "$(grep -c '^words:' <<<"$out")" 3 "is started again, and that is no start without progress"
-like "$out" 'ended with code 0, but the run has not come to its end' "and that is said"
+like "$out" 'exited with code 0, but the run did not finish' "and that is said"
 codes killed137 killed143 nothing killed137 0
 mkdir save
 touch save/.begun
@@ -129,7 +129,7 @@ in_job=(env SLURM_JOB_ID=1 "PATH=$work/bin:$PATH")
 try "${in_job[@]}" "$megatron" supervise --pause 0 --starts 1 -- ./megatron train --save save
 is "$rc" 0 "a launcher that kills what has not begun"
 is "$(grep -c '^words:' <<<"$out")" 5 "is started again, too"
-like "$out" 'ended with code 137, but the run has not begun' "and that is said"
+like "$out" 'exited with code 137, but the run did not start' "and that is said"
 codes 137 137 0
 try "${in_job[@]}" "$megatron" supervise --pause 0 --starts 1 -- ./megatron train --save save
 is "$rc" 1 "one that is killed after it has begun counts as started"
@@ -165,7 +165,7 @@ is "$rc" 75 "ended early outside of a job: its code"
 codes 1 1 1 1 1 1
 try "$megatron" supervise --pause 0 --starts 1 -- ./run --save save
 is "$rc" 1 "without progress it gives up"
-like "$out" '2 starts in a row brought no new checkpoint in save' "and says so"
+like "$out" '2 consecutive starts saved no new checkpoint in save' "and says so"
 ok "and a start by hand counts anew" test ! -e save/.starts
 # An outage of minutes is not to use up all starts: the pauses grow, by a clock that does not wait.
 quick='#define _GNU_SOURCE
@@ -185,11 +185,11 @@ if ! command -v "${CC:-cc}" >/dev/null; then
 elif ok "pauses can be left out" "${CC:-cc}" -shared -fPIC -o quick.so -xc - -ldl <<<"$quick"; then
     codes 1 1 1 1 1 1
     try env LD_PRELOAD="$work/quick.so" "$megatron" supervise --starts 4 -- ./run --save save
-    like "$rc $(grep -oE 'next start is in [0-9]+' <<<"$out" | grep -oE '[0-9]+' | xargs)" \
+    like "$rc $(grep -oE 'restarting in [0-9]+' <<<"$out" | grep -oE '[0-9]+' | xargs)" \
         '^1 1[0-5] (5[0-9]|60) 2[34][0-9] (29[0-9]|300)$' "pauses without progress"
     codes "1 10" "1 20" "1 30" 1 0
     try env LD_PRELOAD="$work/quick.so" "$megatron" supervise --pause 20 -- ./run --save save
-    like "$rc $(grep -oE 'next start is in [0-9]+' <<<"$out" | grep -oE '[0-9]+' | xargs)" \
+    like "$rc $(grep -oE 'restarting in [0-9]+' <<<"$out" | grep -oE '[0-9]+' | xargs)" \
         '^0 (1[0-9]|20) (1[0-9]|20) (1[0-9]|20) (7[0-9]|80)$' "  and with it"
 fi
 codes "1 10" "1 20" "1 30" 0
@@ -207,7 +207,7 @@ try "$megatron" supervise --pause 0 -- "${small[@]}" --hidden-size 8 --train-ite
 is "$rc" 0 "a run"
 try "$megatron" supervise --pause 0 -- "${small[@]}" --hidden-size 16 --train-iters 4
 is "$rc" 2 "a checkpoint of another model: the code for wrong options"
-is "$(grep -c 'it is of another model: hidden-size (8, here 16)' <<<"$out")" 1 "is refused once"
+is "$(grep -c 'the checkpoint belongs to another model: hidden-size (8, here 16)' <<<"$out")" 1 "is refused once"
 # A run that began without another's optimizer and seed goes on with its own, if that is saved.
 printf '#!/bin/bash\necho "words: $*"\nexec "$@"\n' >shown
 chmod +x shown
@@ -224,7 +224,8 @@ done
 try "$megatron" supervise --pause 0 -- ./nothing --save save
 is "$rc" 127 "a command that cannot be started"
 try "$megatron" supervise --pause 0 -- ./run
-like "$out" 'give it --save DIR' "no --save"
+is "$rc" 2 "no --save: a usage error"
+like "$out" 'add --save DIR' "no --save"
 # SIGTERM for this process alone, as a pod gets it: the run is told, and is not started again.
 cat >long <<'EOT'
 #!/bin/bash
@@ -246,6 +247,6 @@ for signal in TERM USR1; do
     wait $pid
     rc=$?
     [ $signal = TERM ] && expected="143 started told" || expected="75 started asked"
-    is "$rc $(grep -v '^megatron supervise: the run ended' said | tr '\n' ' ')" "$expected " "SIG$signal is passed on"
+    is "$rc $(grep -v '^megatron supervise: the run exited' said | tr '\n' ' ')" "$expected " "SIG$signal is passed on"
 done
 done_testing

@@ -26,7 +26,7 @@ ok $? "sizes as nccl-tests takes them, by 1024"
 ok $? "a size of an unknown unit is refused"
 
 "$megatron" comm-test --min-bytes 16 --max-bytes 8 >"$out" 2>&1
-[ $? -ne 0 ] && grep -q 'min-bytes=16 is above --max-bytes=8' "$out"
+[ $? -eq 2 ] && grep -q "min-bytes=16 is greater than --max-bytes=8" "$out"
 ok $? "sizes the wrong way round are refused"
 
 "$megatron" comm-test --device cpu --max-bytes 4000000000000000000 >"$out" 2>&1

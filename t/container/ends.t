@@ -53,7 +53,7 @@ for node in n1 n2 n3; do t/cluster node $node mkdir /dev/here; done
 printf '%s\n' n1 n1 n1 n2 n2 n3 n3 n4 >"$home/hosts"
 job env SLURM_HOSTFILE="$home/hosts" srun -m arbitrary -n8 "$image" --megatron-workdir=/dev/here sh -c 'pwd; exec sleep 600'
 ok "one task of eight that does not start fails the step" test "$rc" -ne 0 -a "$rc" -ne 124
-is "$(grep -c 'error: megatron: n4: the directory /dev/here cannot be entered in the container: No such file or directory' <<<"$out")" 1 "its reason is said once"
+is "$(grep -c 'error: megatron: n4: cannot change to the directory /dev/here in the container: No such file or directory' <<<"$out")" 1 "its reason is said once"
 is "$(grep megatron <<<"$out" | wc -l)" 1 "and no more"
 unlike "$out" '[Mm]unge|[Aa]uth' "nor anything of the way it is told to the others"
 clean "a task that does not start"

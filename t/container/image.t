@@ -8,7 +8,7 @@ enter=$MEGATRON_BUILD/t/container/enter
 [ -x "$enter" ] || skip_all "$enter is not built"
 registry_up
 image() { ordinary "$megatron" image "$@" 2>&1; }
-imports() { grep -c "^megatron image: importing ${registry}[a-z]*:[0-9]$" <<<"$1"; }
+imports() { grep -c "^megatron: note: importing ${registry}[a-z]*:[0-9]$" <<<"$1"; }
 
 out=$(image import "${registry}small:1"); rc=$?
 is "$rc" 0 "an image is imported"
@@ -19,18 +19,18 @@ is "$(imports "$(image import "${registry}small:1")")" 0 "once"
 registry_down
 out=$(image import "${registry}small:1"); rc=$?
 is "$rc" 0 "with the registry down what was imported is used"
-like "$out" 'using the image it was the last time' "and that is said"
+like "$out" 'warning: .*; using the image that the name meant last time' "with a warning"
 out=$(image import "${registry}other:1"); rc=$?
 is "$rc" 1 "with the registry down nothing new comes"
-like "$out" 'is the registry running' "with the remedy"
+like "$out" 'check that the registry is running' "with the remedy"
 registry_again
-like "$(image import "${registry}small:2")" '404 Not Found; is the image.s name and tag right' "no such tag"
+like "$(image import "${registry}small:2")" '404 Not Found; check the image.s name and tag' "no such tag"
 like "$(image list)" "${registry}small:1" "the list names the origin"
-like "$(image verify)" '1 images are whole' "verify"
+like "$(image verify)" '1 images are intact' "verify"
 printf X | dd of="$path" bs=1 seek=5000 conv=notrunc 2>/dev/null
 out=$(image verify); rc=$?
 is "$rc" 1 "a damaged image"
-like "$out" 'is damaged: its checksum is not the recorded one' "is named"
+like "$out" 'is damaged: its checksum differs from the recorded one' "is named"
 truncate -s 5000 "$path"
 out=$(image import "${registry}small:1"); rc=$?
 is "$rc" 0 "a truncated image is imported again"
@@ -48,9 +48,9 @@ done
 like "$(image prune --max-size 99999P)" 'max-size=99999P is out of range' "nor to more than can be counted"
 for action in list prune; do
     out=$(image $action --max-size 0 small); rc=$?
-    is "$rc $out" "1 megatron image: unexpected word small; $action takes only options" "$action of a word"
+    is "$rc $out" "2 megatron image: unexpected word small; $action takes only options" "$action of a word"
 done
-like "$(image prune --max-size 0)" 'removed 1 images; 0.0 MB are left' "prune"
+like "$(image prune --max-size 0)" 'removed 1 images; 0.0 MB left' "prune"
 ordinary ln -s "$cache" "$home/link"
 like "$(image list --cache "$home/link")" 'is not a directory but a symbolic link; name the directory' "a cache that is a link"
 out=$(cd "$home" && image list --cache ./relative); rc=$?
@@ -93,10 +93,10 @@ image prune --max-size 0 >/dev/null
 
 # A first image needs as much as its layers at least; the next of a name is taken to be as large as the last.
 if [ "$(id -u)" = 0 ] && mkdir "$registry_dir/little" && mount -t tmpfs -o size=3M,mode=700,uid=65534 tmpfs "$registry_dir/little" 2>/dev/null; then
-    little() { ordinary MEGATRON_IMAGE_CACHE="$registry_dir/little" "$megatron" image import "${registry}small:1" 2>&1; }
+    little() { ordinary MEGATRON_IMAGE_CACHE="$registry_dir/little" "$megatron" image import --min-free "${1-1M}" "${registry}small:1" 2>&1; }
     head -c 2500000 /dev/zero >"$registry_dir/little/ballast"
     out=$(little)
-    like "$out" "needs [0-9.]+ [kM]B in the image cache, and [0-9.]+ [kM]B are free in $registry_dir/little" "too little room for a first image is said"
+    like "$out" "needs at least [0-9.]+ [kM]B in the image cache, but $registry_dir/little has [0-9.]+ [kM]B free; run" "too little room for a first image is said"
     is "$(imports "$out")" 0 "before its import"
     rm "$registry_dir/little/ballast"
     out=$(little)
@@ -107,8 +107,8 @@ if [ "$(id -u)" = 0 ] && mkdir "$registry_dir/little" && mount -t tmpfs -o size=
     mv "${last%.sqsh}.info" "$(sed "s/sha256-./sha256-$digit/" <<<"${last%.sqsh}").info"
     room=$(df --output=avail -k "$registry_dir/little" | tail -n 1)
     head -c $(((room - 200) * 1024)) /dev/zero >"$registry_dir/little/ballast"
-    out=$(little)
-    like "$out" "needs [0-9.]+ [kM]B in the image cache, and [0-9.]+ [kM]B are free in $registry_dir/little" "too little room is said before the import"
+    out=$(little 1k)
+    like "$out" "needs at least [0-9.]+ [kM]B in the image cache, but $registry_dir/little has [0-9.]+ [kM]B free; run" "too little room is said before the import"
     is "$(imports "$out")" 0 "which does not begin"
     umount "$registry_dir/little"
 else
@@ -146,7 +146,7 @@ image prune --max-size 0 >/dev/null
 rm -f "$cache"/names/*
 out=$(image import "${registry}small:1"); rc=$?
 is "$rc" 1 "a registry refuses strangers"
-like "$out" 'refused the user; put the registry.s credentials into .credentials in ENROOT_CONFIG_PATH' "with the remedy"
+like "$out" 'denied access; add credentials for the registry to .credentials in ENROOT_CONFIG_PATH' "with the remedy"
 ordinary mkdir -p "$home/.config/enroot"
 echo "machine 127.0.0.1 login ada password secret" | ordinary tee "$home/.config/enroot/.credentials" >/dev/null
 out=$(image import "${registry}small:1"); rc=$?
@@ -184,4 +184,8 @@ touch "$registry_dir/seen"
 wait $!
 for i in {1..600}; do [ -z "$(left)" ] && break; sleep 0.1; done
 is "$(left)" "" "nothing outlives its container"
+# The man page has the options that --help has.
+page=$top/runtime/command/megatron-image.1
+is "$("$megatron" image --help | grep -oE '^ +--[a-z-]+' | tr -d ' ' | grep -v -e --help | sort | xargs)" \
+    "$(sed -n '/^\.It Fl/s/.*/&/p' "$page" | grep -oE 'Fl -[a-z-]+' | sed 's/Fl -/--/' | sort -u | xargs)" "the man page is complete"
 done_testing

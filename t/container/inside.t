@@ -54,7 +54,7 @@ printf 'echo "what do you want?" >&2\nexit 3\n' >"$root/etc/rc"
 mksquashfs "$root" "$registry_dir/stubborn.sqsh" -quiet -no-progress -all-root >/dev/null
 job srun -n1 --megatron-image="$registry_dir/stubborn.sqsh" --megatron-entrypoint true
 is "$rc" 1 "an entry point that does not execute its arguments"
-like "$out" 'failed .*: what do you want[?]; its entry point must end by executing its arguments' "with what it said, and the remedy"
+like "$out" 'failed .*: what do you want[?]; the image.s entry point must execute its arguments' "with what it said, and the remedy"
 
 # What hooks of the host are told of GPUs. (NVIDIA's own needs a driver.)
 job env ENROOT_RUNTIME_PATH=/tmp "$enroot_path/enroot" info
@@ -91,7 +91,7 @@ chmod -R a+rX "$registry_dir/root"
 cluster_down
 image_cluster_up --nodes 2 --gpus 0 --plugin-args "$image_arguments topology=$top/t/topologies/p5.48xlarge.xml sysroot=$registry_dir/root"
 job srun -N2 -n2 --megatron-tp=1 true
-like "$out" '^megatron: n1: 1 EFA device.* no libfabric' "the host has no libfabric"
+like "$out" '^megatron: n1: warning: 1 EFA device.* no libfabric' "the host has no libfabric"
 job srun -N2 -n2 "$image" true
 is "$rc:$(grep -c libfabric <<<"$out")" 0:0 "which is not said of an image"
 done_testing

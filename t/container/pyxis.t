@@ -53,7 +53,7 @@ for order in before behind; do
     is "$(cut -d'|' -f5,6 <<<"$lines" | sort -u | wc -l):$(cut -d'|' -f6 <<<"$lines" | sort -u)" 1:4 "one place to meet, one size of the world"
     job srun -n1 --megatron-image="$image" --container-image="$image" true
     is "$rc" 1 "$order Pyxis: not both"
-    like "$out" 'both ask for an image' "which is said"
+    like "$out" 'cannot be used together' "which is said"
     job srun -n1 --megatron-image="$image" pwd
     is "$rc:$out" 0:/usr/src "$order Pyxis: --megatron-image alone"
     job srun -n1 -w n1 hostname

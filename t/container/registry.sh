@@ -112,22 +112,11 @@ start_registry() {
     [ "$(id -u)" != 0 ] || { user=(setpriv --reuid=65534 --regid=65534 --clear-groups); chown 65534:65534 "$1/home"; }
     if [ -z "${MEGATRON_TEST_ENROOT-}" ]; then
         cp t/container/enroot "$1/bin/enroot"
-        # The part of a registry that tells how large its layers are.
-        cat >"$1/bin/curl" <<'S'
-#!/bin/bash
-while [ $# -gt 1 ]; do
-    [ "$1" != -o ] || file=$2
-    [ "$1" != -I ] || exit 0
-    shift
-done
-echo "{\"layers\": [{\"size\": $(du -sb "$ENROOT_STANDIN_REGISTRY/${1#http://here/v2/}" | cut -f1)}]}" >"$file"
-S
-        chmod 755 "$1/bin/curl"
         registry=docker://here#
         multi_digest=sha256:$(printf '%064d' 8)
         enroot_path=$1/bin
         # The stand-in mounts nothing.
-        image_arguments="enroot_path=$enroot_path:/usr/sbin:/usr/bin:/sbin:/bin image_fuse=none"
+        image_arguments="enroot_path=$enroot_path:/usr/sbin:/usr/bin:/sbin:/bin image_fuse=none image_min_free=100k"
         return
     fi
     registry_port=$((20000 + RANDOM % 10000))
@@ -138,7 +127,7 @@ S
     printf '#!/bin/sh\nsleep "${ENROOT_STANDIN_DELAY:-0}"\nexec "%s/enroot-mksquashovlfs" "$@"\n' "$MEGATRON_TEST_ENROOT" >"$1/bin/enroot-mksquashovlfs"
     chmod 755 "$1/bin/enroot-mksquashovlfs"
     enroot_path=$1/bin
-    image_arguments="enroot_path=$enroot_path:/usr/sbin:/usr/bin:/sbin:/bin"
+    image_arguments="enroot_path=$enroot_path:/usr/sbin:/usr/bin:/sbin:/bin image_min_free=100k"
     printf 'version: 0.1\nstorage:\n  filesystem: {rootdirectory: %s/store}\nhttp: {addr: 127.0.0.1:%s}\n' "$1" "$registry_port" >"$1/registry.yml"
     registry_again
     push_images "$1" && push_list "$1"

@@ -37,7 +37,7 @@ job srun -n1 -w n1 --megatron-image="$image" --megatron-container-name=kept cat 
 is "$out" one "a container that is kept"
 job srun -n1 -w n1 --megatron-image="${registry}none:1" --megatron-container-name=kept cat /usr/src/kept
 is "$rc:$(tail -n 1 <<<"$out")" 0:one "whatever the image"
-like "$out" "the container kept was made from $image, and stays so" "which is said"
+like "$out" "warning: using the existing container kept, created from $image" "with a warning"
 job srun -n2 -c2 --megatron-image="$image" --megatron-bind=auto sh -c 'echo $MEGATRON_CPUS'
 is "$(sort -u <<<"$out" | wc -l)" 2 "placement in an image"
 # The hook for EFA, on a node that has such a device.
@@ -94,12 +94,12 @@ if [ -z "${MEGATRON_TEST_ENROOT-}" ]; then
     # A kept container stays as it is; what is known of its name by now is said.
     rm "$registry_dir/registry/small/1/etc/moved"
     job srun -n1 -w n1 --megatron-image="${registry}small:1" --megatron-container-name=old true
-    unlike "$out" 'was made from' "a container of this very image"
+    unlike "$out" 'existing container' "a container of this very image"
     as_user touch "$registry_dir/registry/small/1/etc/moved"
     job srun -n1 --megatron-image="${registry}small:1" true
     job srun -n1 -w n1 --megatron-image="${registry}small:1" --megatron-container-name=old ls /etc/moved
     is "$rc" 1 "a kept container does not follow a tag that moves"
-    like "$out" "the container old was made from an older ${registry}small:1, and stays so; .enroot remove megatron_old" "which is said"
+    like "$out" "warning: using the existing container old, created from an older ${registry}small:1; .*enroot remove megatron_old" "with a warning"
     rm "$registry_dir/registry/small/1/etc/moved"
 else
     skip "a tag that moves during a job" "needs the stand-in's registry"
@@ -129,22 +129,22 @@ refused() {
 }
 refused 'srun: error: megatron: --megatron-mounts needs --megatron-image' "mounts without an image" --megatron-mounts=/tmp:/x true
 refused 'srun: error: megatron: --megatron-image=ubuntu is neither a path nor' "a bare name" --megatron-image=ubuntu true
-refused 'srun: error: megatron: .*the character \$ in an image' "a path that Enroot would evaluate" --megatron-image='/tmp/$(id).sqsh' true
+refused 'srun: error: megatron: .*the character \$ in the name of an image' "a path that Enroot would evaluate" --megatron-image='/tmp/$(id).sqsh' true
 refused 'srun: error: megatron: .*the target /x is given twice' "a target twice" --megatron-image="$image" --megatron-mounts=/tmp:/x,/usr:/x true
 job env PYXIS_CONTAINER_IMAGE=x srun -n1 --megatron-image="$image" true
-like "$out" 'both ask for an image' "not when Pyxis is asked for one too"
+like "$out" 'cannot be used together' "not when Pyxis is asked for one too"
 refused 'megatron: n[1-4]: --megatron-mounts: cannot mount /nowhere: No such file' "a source that is missing" --megatron-image="${registry}small:1" --megatron-mounts=/nowhere:/x true
 unlike "$out" 'importing' "before anything is imported"
 refused 'megatron: n[1-4]: --megatron-image: cannot open /nowhere.sqsh' "a file that is missing" --megatron-image=/nowhere.sqsh true
 echo text >"$home/text"
 refused 'is not a squashfs image' "a file that is no image" --megatron-image="$home/text" true
-refused '404 Not Found; is the image.s name and tag right' "no such image" --megatron-image="${registry}none:1" true
+refused '404 Not Found; check the image.s name and tag' "no such image" --megatron-image="${registry}none:1" true
 is "$(grep -c '404 Not Found' <<<"$out")" 1 "said by one node"
-refused 'cannot be entered in the container' "no such working directory" --megatron-image="${registry}small:1" --megatron-workdir=/nowhere true
+refused 'cannot change to the directory .* in the container' "no such working directory" --megatron-image="${registry}small:1" --megatron-workdir=/nowhere true
 unlike "$out" '[Mm]unge|auth' "and nothing else"
 is "$(ls "$cache/work")" "" "nothing is left of any of it"
 registry_down
-refused 'is the registry running' "a registry that is down" --megatron-image="${registry}other:1" true
+refused 'check that the registry is running' "a registry that is down" --megatron-image="${registry}other:1" true
 job srun -n1 --megatron-image="${registry}small:1" true
 is "$rc" 0 "what is cached starts all the same"
 registry_again

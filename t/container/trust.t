@@ -53,7 +53,7 @@ chmod 755 "$admin"
 mkdir -m 777 "$registry_dir/others"
 job env MEGATRON_IMAGE_CACHE="$registry_dir/others" srun -n1 --megatron-image="${registry}bare:1" /bin/pwd
 is "$rc" 1 "a cache of somebody else's is refused"
-like "$out" 'belongs to user 0|others may write' "by name"
+like "$out" 'belongs to user 0|other users can write' "by name"
 job srun -n1 --megatron-image="${registry}small:1" true
 mode=$(stat -c %a "$home/.cache/megatron/images" "$home"/.cache/megatron/images/*.sqsh | sort -u | tr '\n' ' ')
 is "$mode" "600 700 " "nobody else can read a user's images"
@@ -80,7 +80,7 @@ is "$(unfinished)" "" "nothing is left of its work"
 install -d -m 2770 -o "$(as_user id -u)" -g $group "$lab/open"
 job env MEGATRON_IMAGE_CACHE="$lab/open" srun -n1 --megatron-image="${registry}bare:1" true
 is "$rc" 1 "a cache that the group may write to is refused"
-like "$out" "others may write to $lab/open; .chmod go-w" "with the remedy"
+like "$out" "other users can write to the image cache $lab/open; run .chmod go-w" "with the remedy"
 rm -rf "$stage"/*
 
 # What names stand for, as the publisher last heard it, while the registry is down: from root or the named
@@ -92,12 +92,12 @@ registry_down
 fresh
 job srun -n1 --megatron-image="${registry}small:1" pwd
 is "$rc:$(tail -n 1 <<<"$out"):$(imports)" 0:/usr/src:0 "with the registry down an administrator's image starts by name"
-like "$out" 'using the image it was the last time' "which is said"
+like "$out" 'using the image that the name meant last time' "with a warning"
 chown 65534 "$admin"/names/*
 fresh
 job srun -n1 --megatron-image="${registry}small:1" pwd
 is "$rc" 1 "not by a name that somebody else wrote down"
-like "$out" 'is the registry running' "but the registry is asked"
+like "$out" 'check that the registry is running' "but the registry is asked"
 chown root "$admin"/names/*
 registry_again
 install -d -m 755 -o 65534 "$registry_dir/published" "$registry_dir/publisher"
@@ -109,7 +109,7 @@ registry_down
 fresh
 job srun -n1 --megatron-image="${registry}small:1" pwd
 is "$rc:$(tail -n 1 <<<"$out"):$(imports)" 0:/usr/src:0 "an image and a name of a publisher's that is not root"
-like "$out" 'using the image it was the last time' "which is said"
+like "$out" 'using the image that the name meant last time' "with a warning"
 chown "$(as_user id -u)" "$registry_dir"/published/names/*
 fresh
 job srun -n1 --megatron-image="${registry}small:1" pwd

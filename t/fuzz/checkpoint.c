@@ -63,7 +63,7 @@ static void try_tensors(struct checkpoint_index *index)
     if (index->model.shape.layers < 1 || index->model.shape.layers > 8 ||
         index_check_model(index, &index->model, &err) < 0)
         return;
-    if (parameters_create(&p, &index->model, &one, &at, 1, &err) == 0 &&
+    if (parameters_create(&p, &index->model, &one, &at, &err) == 0 &&
         p.shard_elements < 1 << 20) {
         values = calloc((size_t)p.shard_elements + 1, sizeof(*values));
         if (values && pieces_create(&pieces, &p, &at, 0, PIECES_HELD, &err) == 0) {
@@ -235,7 +235,7 @@ static void try_megatron(const uint8_t *data, size_t size)
     const struct model_shape *s = &megatron_source_model(source)->shape;
     if (s->layers <= 8 && s->hidden <= 256 && s->ffn_hidden <= 1024 && s->vocabulary <= 4096 &&
         s->heads * s->kv_channels <= 1024 && megatron_source_model(source)->positions <= 4096) {
-        if (parameters_create(&p, megatron_source_model(source), &one, &at, 1, &err) == 0)
+        if (parameters_create(&p, megatron_source_model(source), &one, &at, &err) == 0)
             for (int i = 0; i < p.count; i++) {
                 values = malloc((size_t)(p.list[i].rows * p.list[i].cols) * sizeof(*values));
                 err.text[0] = '\0';

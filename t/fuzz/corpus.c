@@ -3,7 +3,7 @@
 #include "fuzz.h"
 #include "tokenizer.h"
 #include "jsonl.h"
-#include "places.h"
+#include "output_layout.h"
 #include "records.h"
 
 #include <string.h>
@@ -121,7 +121,7 @@ static uint64_t read_records(const struct corpus_files *files, const struct segm
 
         sum = block.too_long ? sum * 31 + 1 : sum;
         while (!block.too_long && record_next(mode, &block, &cursor, &record))
-            sum = checksum64(record.data, record.size, sum);
+            sum = checksum_seeded(record.data, record.size, sum);
     }
     if (rc < 0 && err.text[0] == '\0')
         abort();
@@ -164,7 +164,7 @@ static void try_file(const uint8_t *data, size_t size)
 static void try_work(const uint8_t *data, size_t size)
 {
     struct plan plan;
-    struct places layout;
+    struct output_layout layout;
     struct part_reader *part;
     struct part_key keys[PART_KEYS];
     struct error err = {.text = ""};
@@ -173,8 +173,8 @@ static void try_work(const uint8_t *data, size_t size)
     put(data, size);
     if (plan_read(&plan, path, &err) == 0)
         plan_clear(&plan);
-    if (places_read(&layout, path, &err) == 0)
-        places_clear(&layout);
+    if (output_layout_read(&layout, path, &err) == 0)
+        output_layout_clear(&layout);
     part = part_open(path, 1, 0, 1, 2, &torn, &err);
     while (part && part_next(part, keys, &torn, &err) > 0)
         ;

@@ -51,7 +51,7 @@ for net in gpt llama; do
     generate 1 --load $net "${numbers[@]}" "${texts[@]}" --top-k 1 --temperature 2
     is "$out" "$expected" "$net: top-k 1 is greedy"
 done
-like "$said" '^megatron generate: 72 tokens written; .* tokens/s' "the speed is said on standard error"
+like "$said" '^megatron: note: 72 tokens generated; .* tokens/s' "the speed is said on standard error"
 
 # Where texts end.
 generate 1 --load gpt "${numbers[@]}" --prompt '5 6' --json --ignore-eod
@@ -135,38 +135,38 @@ refused() {
     local pattern=$1 name=$2
     shift 2
     generate 1 "$@"
-    is "$rc $(wc -l <<<"$said")" "1 1" "$name" && like "$said" "$pattern" "  and why" || diag "$said"
+    is "$rc $(wc -l <<<"$said")" "${code:-2} 1" "$name" && like "$said" "$pattern" "  and why" || diag "$said"
 }
 mkdir -p empty theirs/iter_0000001/mp_rank_00
-refused '--load is needed' "no --load" --prompt x
-refused 'there is no directory nowhere' "no directory" --load nowhere --prompt x
-refused 'empty holds no checkpoint \(iter_\*\) and is no Hugging Face folder' "no weights" --load empty --prompt x
-refused 'theirs holds a checkpoint of Megatron-LM; import it first' "weights to import first" --load theirs --prompt x
-refused 'gpt/iter_0000008 is a single checkpoint; name the directory above' "one checkpoint" --load gpt/iter_0000008 --prompt x
-refused 'no prompt: give --prompt' "no prompt" --load gpt "${numbers[@]}"
-refused 'gpt has no tokenizer beside its weights' "no tokenizer" --load gpt --prompt x
-refused 'tokenizer has 50257 tokens and the model in gpt only 300' "another tokenizer" --load gpt --prompt x \
+refused '--load is required' "no --load" --prompt x
+refused 'directory nowhere does not exist' "no directory" --load nowhere --prompt x
+refused 'empty contains neither checkpoints \(iter_\*\) nor Hugging Face weights' "no weights" --load empty --prompt x
+refused 'theirs contains a Megatron-LM checkpoint; import it first' "weights to import first" --load theirs --prompt x
+refused 'gpt/iter_0000008 is a single checkpoint; use its parent directory' "one checkpoint" --load gpt/iter_0000008 --prompt x
+refused 'no prompt: use --prompt' "no prompt" --load gpt "${numbers[@]}"
+refused 'gpt contains no tokenizer ' "no tokenizer" --load gpt --prompt x
+refused 'tokenizer has 50257 tokens, but the model in gpt has only 300' "another tokenizer" --load gpt --prompt x \
     --tokenizer-type GPT2BPETokenizer
-refused 'exclude each other' "two ways to begin a text" --load begun --prompt a --tokenizer-add-bos \
+refused 'cannot be used together' "two ways to begin a text" --load begun --prompt a --tokenizer-add-bos \
     --tokenizer-hf-include-special-tokens
 rm named/merges.txt
 refused 'the file of "merges" is missing' "a tokenizer that lost a file" --load named --prompt x
 echo '{"type": "Other"}' >named/megatron_tokenizer.json
-refused 'there is no tokenizer of type Other' "an unknown one" --load named --prompt x
-refused 'prompt 2 has 32 tokens and the model 32 positions' "a prompt that is too long" --load gpt "${numbers[@]}" \
+refused 'unknown tokenizer type Other' "an unknown one" --load named --prompt x
+refused 'prompt 2 has 32 tokens, but the model supports 32 positions' "a prompt that is too long" --load gpt "${numbers[@]}" \
     --prompt 1 --prompt "$(seq -s ' ' 32)"
-refused 'leaves nothing to write' "a text that is too short" --load gpt "${numbers[@]}" --prompt '1 2 3' --out-seq-length 3
-refused '--top-p=2 must be from 0 to 1' "a share above 1" --load gpt "${numbers[@]}" --prompt 1 --top-p 2
+refused 'leaves no room for generated tokens' "a text that is too short" --load gpt "${numbers[@]}" --prompt '1 2 3' --out-seq-length 3
+refused '--top-p=2 must be between 0 and 1' "a share above 1" --load gpt "${numbers[@]}" --prompt 1 --top-p 2
 for x in -3 -1; do
-    refused "--temperature=$x must be 0 or above" "a temperature of $x" --load gpt "${numbers[@]}" --prompt 1 --temperature $x
-    refused "--top-p=$x must be from 0 to 1" "a probability of $x" --load gpt "${numbers[@]}" --prompt 1 --top-p $x
+    refused "--temperature=$x must be 0 or greater" "a temperature of $x" --load gpt "${numbers[@]}" --prompt 1 --temperature $x
+    refused "--top-p=$x must be between 0 and 1" "a probability of $x" --load gpt "${numbers[@]}" --prompt 1 --top-p $x
 done
-refused '--eod-id=300 is no token of the vocabulary and would end no text; use 0 to 299$' "an end that never comes" \
+refused '--eod-id=300 is not in the vocabulary, so no text would end; use 0 to 299$' "an end that never comes" \
     --load gpt "${numbers[@]}" --prompt 1 --eod-id 300
 printf '1 2\n3\0 4\n5 6\n' >binary
-refused 'binary is no text: there is a NUL byte in its line 2; prompts must be UTF-8' "prompts with a NUL byte" --load gpt \
+refused 'binary is not a text file: line 2 contains a NUL byte; prompts must be UTF-8' "prompts with a NUL byte" --load gpt \
     "${numbers[@]}" --prompt-file binary
-refused '--greedy excludes' "greedy and not" --load gpt "${numbers[@]}" --prompt 1 --greedy --top-k 3
+refused '--greedy cannot be used with' "greedy and not" --load gpt "${numbers[@]}" --prompt 1 --greedy --top-k 3
 refused '--tensor-model-parallel-size=2 does not divide 1 tasks' "a layout of more ranks than there are" --load gpt "${numbers[@]}" --prompt 1 $t 2
 # What is wrong on all ranks is said once.
 while IFS='|' read -r words text; do
@@ -177,14 +177,15 @@ while IFS='|' read -r words text; do
     done)
     is "$said" "megatron generate: $text" "three ranks with $words"
 done <<EOT
---load gpt $t 3|--tensor-model-parallel-size=3 does not divide the 4 attention heads of the weights; use 1, 2 or 4
---load gpt --top-p 2|--top-p=2 must be from 0 to 1
---load nowhere|there is no directory nowhere
+--load gpt $t 3|--tensor-model-parallel-size=3 does not divide the 4 attention heads of the model; use 1, 2 or 4
+--load gpt --top-p 2|--top-p=2 must be between 0 and 1
+--load nowhere|directory nowhere does not exist
 EOT
-refused 'leave out --bf16' "a type the device lacks" --load gpt "${numbers[@]}" --prompt 1 --bf16
-refused 'unexpected word hello; a prompt is given with --prompt' "a word" --load gpt hello
+generate 1 --load gpt "${numbers[@]}" --prompt 1 --bf16
+is "$rc $said" "2 megatron generate: the cpu device supports fp32 only; drop --bf16" "a type that the device does not support"
+refused 'unexpected argument hello; use --prompt to pass a prompt' "a word" --load gpt hello
 rm gpt-hf/model.safetensors
-refused 'gpt-hf' "a folder without its tensors" --load gpt-hf "${numbers[@]}" --prompt 1
+code=1 refused 'gpt-hf' "a folder without its tensors" --load gpt-hf "${numbers[@]}" --prompt 1
 
 # The newest checkpoint is damaged: the one before it is used.
 truncate -s 100 gpt/iter_0000008/index.json

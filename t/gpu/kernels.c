@@ -50,23 +50,23 @@ static void gelu(const void *all)
 {
     const struct work *w = all;
 
-    kernel_gelu(NULL, TYPE_BF16, ROWS * w->cols, w->x, w->y);
+    kernel_activation(NULL, ACTIVATION_GELU_TANH, TYPE_BF16, ROWS * w->cols, w->x, w->y);
 }
 
 static void sums(const void *all)
 {
     const struct work *w = all;
 
-    kernel_column_sums(NULL, TYPE_BF16, ROWS, w->cols, w->x, NULL, NULL, w->out, 0, w->workspace,
-                       w->processors);
+    kernel_column_sums(NULL, ACTIVATION_NONE, TYPE_BF16, ROWS, w->cols, w->x, NULL, NULL, w->out, 0,
+                       w->workspace, w->processors);
 }
 
 static void gelu_gradient_and_sums(const void *all)
 {
     const struct work *w = all;
 
-    kernel_column_sums(NULL, TYPE_BF16, ROWS, w->cols, w->x, w->pre, w->y, w->out, 0, w->workspace,
-                       w->processors);
+    kernel_column_sums(NULL, ACTIVATION_GELU_TANH, TYPE_BF16, ROWS, w->cols, w->x, w->pre, w->y,
+                       w->out, 0, w->workspace, w->processors);
 }
 
 static void softmax(const void *all)

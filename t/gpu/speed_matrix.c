@@ -14,10 +14,10 @@ void measure_linear(const char *name, int64_t rows, int64_t in, int64_t out, int
     char text[64];
 
     begin();
-    now = (struct operation){.kind = OPERATION_LINEAR_FORWARD,
-                             .linear = {rows, in, out, TYPE_BF16, bias && gelu_out >= 0,
-                                        gelu_out > 0 ? ACTIVATION_GELU : ACTIVATION_NONE,
-                                        gelu_out > 0}};
+    now = (struct operation){
+        .kind = OPERATION_LINEAR_FORWARD,
+        .linear = {rows, in, out, linear_types(TYPE_BF16), bias && gelu_out >= 0,
+                   gelu_out > 0 ? ACTIVATION_GELU_TANH : ACTIVATION_NONE, gelu_out > 0}};
     s[0] = input(rows * in, 1, 0);
     s[1] = input(in * out, 0.02, 0);
     s[2] = input(out, 0.1, 0);
@@ -28,8 +28,8 @@ void measure_linear(const char *name, int64_t rows, int64_t in, int64_t out, int
 
     begin();
     now = (struct operation){.kind = OPERATION_LINEAR_DGRAD,
-                             .linear = {rows, in, out, TYPE_BF16, gelu_in,
-                                        gelu_in ? ACTIVATION_GELU : ACTIVATION_NONE, 0}};
+                             .linear = {rows, in, out, linear_types(TYPE_BF16), gelu_in,
+                                        gelu_in ? ACTIVATION_GELU_TANH : ACTIVATION_NONE, 0}};
     s[0] = input(rows * out, 1, 0);
     s[1] = input(in * out, 0.02, 0);
     s[2] = gelu_in ? input(rows * in, 1, 0) : -1;
@@ -39,9 +39,9 @@ void measure_linear(const char *name, int64_t rows, int64_t in, int64_t out, int
     measure(text, run_now, make_now, 0, flops, times, 5e-3, check);
 
     begin();
-    now = (struct operation){
-        .kind = OPERATION_LINEAR_WGRAD,
-        .linear = {rows, in, out, TYPE_BF16, bias && gelu_out == 0, ACTIVATION_NONE, 0}};
+    now = (struct operation){.kind = OPERATION_LINEAR_WGRAD,
+                             .linear = {rows, in, out, linear_types(TYPE_BF16),
+                                        bias && gelu_out == 0, ACTIVATION_NONE, 0}};
     s[0] = input(rows * out, 1, 0);
     s[1] = input(rows * in, 1, 0);
     s[2] = output(in * out, 1);
@@ -60,35 +60,28 @@ static void *channel(int slot, int64_t offset)
 
 static void run_attention_now(struct device_plan *made)
 {
-    struct attention_operands o = {channel(s[0], 0),
-                                   channel(s[0], k_offset),
-                                   channel(s[0], v_offset),
-                                   p(s[1]),
-                                   p(s[2]),
-                                   p(s[5]),
-                                   NULL,
-                                   NULL,
-                                   0,
-                                   NULL};
+    struct attention_operands o = {.q = channel(s[0], 0),
+                                   .k = channel(s[0], k_offset),
+                                   .v = channel(s[0], v_offset),
+                                   .out = p(s[1]),
+                                   .lse = p(s[2]),
+                                   .document_start = p(s[5])};
 
     run_attention(made, stream, &o);
 }
 
 static void run_attention_backward_now(struct device_plan *made)
 {
-    struct attention_backward_operands o = {channel(s[0], 0),
-                                            channel(s[0], k_offset),
-                                            channel(s[0], v_offset),
-                                            p(s[1]),
-                                            p(s[3]),
-                                            p(s[2]),
-                                            channel(s[4], 0),
-                                            channel(s[4], k_offset),
-                                            channel(s[4], v_offset),
-                                            p(s[5]),
-                                            NULL,
-                                            NULL,
-                                            0};
+    struct attention_backward_operands o = {.q = channel(s[0], 0),
+                                            .k = channel(s[0], k_offset),
+                                            .v = channel(s[0], v_offset),
+                                            .out = p(s[1]),
+                                            .dout = p(s[3]),
+                                            .lse = p(s[2]),
+                                            .dq = channel(s[4], 0),
+                                            .dk = channel(s[4], k_offset),
+                                            .dv = channel(s[4], v_offset),
+                                            .document_start = p(s[5])};
 
     run_attention_backward(made, stream, &o);
 }
@@ -225,21 +218,37 @@ void measure_attention_dropout(const struct model *m, int64_t rows)
     f = plan(&forward);
     g = plan(&backward);
     run_attention(f, stream,
-                  &(struct attention_operands){channel(s[0], 0), channel(s[0], k_offset), p(ones),
-                                               p(s[1]), p(s[2]), NULL, NULL, p(s[5]), 7, NULL});
+                  &(struct attention_operands){.q = channel(s[0], 0),
+                                               .k = channel(s[0], k_offset),
+                                               .v = p(ones),
+                                               .out = p(s[1]),
+                                               .lse = p(s[2]),
+                                               .state = p(s[5]),
+                                               .purpose = 7});
     out = fetch(p(s[1]), TYPE_BF16, rows * m->hidden);
     for (int64_t i = 0; i < rows * m->hidden; i++)
         mean += out[i] / (double)(rows * m->hidden);
     device_host_release(device, out);
     run_attention(f, stream,
-                  &(struct attention_operands){channel(s[0], 0), channel(s[0], k_offset),
-                                               channel(s[0], v_offset), p(s[1]), p(s[2]), NULL,
-                                               NULL, p(s[5]), 7, NULL});
+                  &(struct attention_operands){.q = channel(s[0], 0),
+                                               .k = channel(s[0], k_offset),
+                                               .v = channel(s[0], v_offset),
+                                               .out = p(s[1]),
+                                               .lse = p(s[2]),
+                                               .state = p(s[5]),
+                                               .purpose = 7});
     run_attention_backward(g, stream,
-                           &(struct attention_backward_operands){
-                               channel(s[0], 0), channel(s[0], k_offset), channel(s[0], v_offset),
-                               p(s[1]), p(s[3]), p(s[2]), channel(s[4], 0), channel(s[4], k_offset),
-                               channel(s[4], v_offset), NULL, NULL, p(s[5]), 7});
+                           &(struct attention_backward_operands){.q = channel(s[0], 0),
+                                                                 .k = channel(s[0], k_offset),
+                                                                 .v = channel(s[0], v_offset),
+                                                                 .out = p(s[1]),
+                                                                 .dout = p(s[3]),
+                                                                 .lse = p(s[2]),
+                                                                 .dq = channel(s[4], 0),
+                                                                 .dk = channel(s[4], k_offset),
+                                                                 .dv = channel(s[4], v_offset),
+                                                                 .state = p(s[5]),
+                                                                 .purpose = 7});
     out = fetch(p(s[1]), TYPE_BF16, rows * m->hidden);
     dout = fetch(p(s[3]), TYPE_BF16, rows * m->hidden);
     qkv = fetch(p(s[0]), TYPE_BF16, rows * width);

@@ -315,11 +315,11 @@ struct device_plan *make_now(void)
     case OPERATION_LINEAR_FORWARD:
     case OPERATION_LINEAR_DGRAD:
     case OPERATION_LINEAR_WGRAD:
-        operation.linear.type = type();
+        operation.linear.types = linear_types(type());
         break;
     case OPERATION_RESIDUAL_NORM:
     case OPERATION_RESIDUAL_NORM_BACKWARD:
-        operation.residual_norm.type = type();
+        operation.residual_norm.type = operation.residual_norm.y_type = type();
         break;
     case OPERATION_ATTENTION:
     case OPERATION_ATTENTION_BACKWARD:
@@ -330,7 +330,7 @@ struct device_plan *make_now(void)
         break;
     case OPERATION_SWIGLU:
     case OPERATION_SWIGLU_BACKWARD:
-        operation.swiglu.type = type();
+        operation.swiglu.type = operation.swiglu.y_type = type();
         break;
     case OPERATION_EMBEDDING:
     case OPERATION_EMBEDDING_BACKWARD:
@@ -355,16 +355,19 @@ void run_now(struct device_plan *made)
     case OPERATION_LINEAR_FORWARD:
         run_linear_forward(
             made, stream,
-            &(struct linear_forward_operands){p(s[0]), p(s[1]), p(s[2]), p(s[3]), p(s[4])});
+            &(struct linear_forward_operands){
+                .x = p(s[0]), .weight = p(s[1]), .bias = p(s[2]), .y = p(s[3]), .pre = p(s[4])});
         break;
     case OPERATION_LINEAR_DGRAD:
         run_linear_dgrad(
             made, stream,
-            &(struct linear_dgrad_operands){p(s[0]), p(s[1]), p(s[2]), p(s[3]), p(s[4]), 0});
+            &(struct linear_dgrad_operands){
+                .dy = p(s[0]), .weight = p(s[1]), .pre = p(s[2]), .dx = p(s[3]), .dbias = p(s[4])});
         break;
     case OPERATION_LINEAR_WGRAD:
         run_linear_wgrad(made, stream,
-                         &(struct linear_wgrad_operands){p(s[0]), p(s[1]), p(s[2]), p(s[3]), 0});
+                         &(struct linear_wgrad_operands){
+                             .dy = p(s[0]), .x = p(s[1]), .dweight = p(s[2]), .dbias = p(s[3])});
         break;
     case OPERATION_RESIDUAL_NORM:
         run_residual_norm(made, stream,
@@ -400,11 +403,12 @@ void run_now(struct device_plan *made)
         run_rope(made, stream, &(struct rope_operands){p(s[0]), p(s[1]), p(s[2]), p(s[3])});
         break;
     case OPERATION_SWIGLU:
-        run_swiglu(made, stream, &(struct swiglu_operands){p(s[0]), p(s[1])});
+        run_swiglu(made, stream, &(struct swiglu_operands){.x = p(s[0]), .y = p(s[1])});
         break;
     case OPERATION_SWIGLU_BACKWARD:
-        run_swiglu_backward(made, stream,
-                            &(struct swiglu_backward_operands){p(s[0]), p(s[1]), p(s[2])});
+        run_swiglu_backward(
+            made, stream,
+            &(struct swiglu_backward_operands){.dy = p(s[0]), .x = p(s[1]), .dx = p(s[2])});
         break;
     case OPERATION_EMBEDDING:
         run_embedding(made, stream,
@@ -425,7 +429,12 @@ void run_now(struct device_plan *made)
         break;
     case OPERATION_ADAM:
         run_adam(made, stream,
-                 &(struct adam_operands){p(s[0]), p(s[1]), p(s[2]), p(s[3]), p(s[4]), p(s[5])});
+                 &(struct adam_operands){.grad = p(s[0]),
+                                         .master = p(s[1]),
+                                         .moment1 = p(s[2]),
+                                         .moment2 = p(s[3]),
+                                         .weights = p(s[4]),
+                                         .state = p(s[5])});
         break;
     case OPERATION_SQUARE_SUM:
         run_square_sum(made, stream, &(struct square_sum_operands){p(s[0]), p(s[1])});

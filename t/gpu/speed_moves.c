@@ -34,8 +34,8 @@ static void measure_norm(const struct model *m, int64_t rows, double dropout, in
 {
     int64_t cols = m->hidden;
     enum norm norm = m->llama ? NORM_RMS : NORM_LAYER;
-    struct residual_norm_shape shape = {rows, cols,      TYPE_BF16, norm,   1e-5,
-                                        1,    !m->llama, 1,         dropout};
+    struct residual_norm_shape shape = {rows, cols, TYPE_BF16, TYPE_BF16, norm,
+                                        1e-5, 1,    !m->llama, 1,         dropout};
     double bytes = (double)(rows * cols) * 2, times = dropout > 0 ? 0 : 2.0 * (double)m->layers;
     struct key key;
 
@@ -100,7 +100,8 @@ void measure_llama_parts(const struct model *m, int64_t rows, int check)
     measure("rope", run_now, make_now, 2 * turned, 0, 2.0 * (double)m->layers, 5e-3, check);
 
     begin();
-    now = (struct operation){.kind = OPERATION_SWIGLU, .swiglu = {rows, m->ffn, TYPE_BF16}};
+    now = (struct operation){.kind = OPERATION_SWIGLU,
+                             .swiglu = {rows, m->ffn, TYPE_BF16, TYPE_BF16}};
     s[0] = input(rows * 2 * m->ffn, 1, 0);
     s[1] = output(rows * m->ffn, 0);
     measure("swiglu", run_now, make_now, 3 * bytes, 0, (double)m->layers, 5e-3, check);

@@ -19,7 +19,7 @@ for row in "${rows[@]}"; do
     is "$rc $(xargs <<<"$out")" "0 $ids" "the ids of document $n"
 done
 try "$megatron" data inspect d_text_document --document 3
-like "$out" '^megatron data: d_text_document has 3 documents; --document=3 is not there$' "one that is not there"
+like "$out" '^megatron data: d_text_document has 3 documents; --document=3 is out of range \(the first is 0\)$' "one that is not there"
 printf '{"text":"Hello, \\u00e9t\\u00e9!"}\n' >e.jsonl
 try "$megatron" preprocess --input e.jsonl --output-prefix e --append-eod
 try "$megatron" data inspect e_text_document --document 0
@@ -29,10 +29,10 @@ is "$out" "Hello," "two tokens of it"
 
 try "$megatron" data verify d_text_document e_text_document.idx
 is "$rc" 0 "verify"
-like "$out" '^d_text_document: whole, 3 documents, 8 tokens$' "a whole pair"
+like "$out" '^d_text_document: intact, 3 documents, 8 tokens$' "a whole pair"
 try "$megatron" data verify nowhere d_text_document nothing e_text_document
-is "$rc $(grep -c ': whole, ' <<<"$out") $(grep -c '^no[a-z]*\.idx: cannot open' <<<"$out") $(tail -n 1 <<<"$out")" \
-    "1 2 2 megatron data: 2 of 4 are not whole" "verify goes on behind what is not whole" || diag "$out"
+is "$rc $(grep -c ': intact, ' <<<"$out") $(grep -c '^megatron data: no[a-z]*\.idx: cannot open' <<<"$out") $(tail -n 1 <<<"$out")" \
+    "1 2 2 megatron data: 2 of 4 are damaged or cannot be read" "verify goes on behind what is not whole" || diag "$out"
 for damage in 'truncate -s -2 d_text_document.bin' 'truncate -s +2 d_text_document.bin' \
     'truncate -s -1 d_text_document.idx' 'dd of=d_text_document.idx bs=1 seek=34 conv=notrunc status=none' \
     'rm d_text_document.bin'; do
@@ -44,5 +44,6 @@ for damage in 'truncate -s -2 d_text_document.bin' 'truncate -s +2 d_text_docume
     cp keep/d_* .
 done
 try "$megatron" data verfiy x
-like "$out" '^megatron data: verfiy is unknown; use inspect or verify$' "an unknown word"
+like "$out" '^megatron data: unknown action verfiy; use inspect or verify$' "an unknown action"
+is "$rc" 2 "  is a usage error"
 done_testing

@@ -64,7 +64,7 @@ try in_cluster srun -w n2 hostname
 is "$out" n2 "it runs jobs again"
 in_cluster srun -w n3 sleep 100 &
 srun=$!
-ok "a slurmstepd dies" wait_until 5 "$cluster" kill-stepd n3
+ok "a slurmstepd dies" wait_until 30 "$cluster" kill-stepd n3
 kill -KILL $srun
 wait 2>/dev/null
 
@@ -132,8 +132,8 @@ fi
 try "$cluster" up --nodes many
 is "$rc $out" "1 t/cluster: --nodes many is not a number" "a wrong number is named"
 try "$cluster" up --plugin "$scratch/none.so"
-like "$out" "build first" "a missing plugin is said"
+like "$out" "build first" "a missing plugin is reported"
 try "$cluster" run --dir "$scratch" true
-like "$out" "no cluster is there" "a directory that is none"
+like "$out" "no cluster is running" "a directory without a cluster is refused"
 is "$(grep -c megatron-cluster /proc/self/mounts)" 0 "no mount is visible outside"
 done_testing

@@ -44,7 +44,7 @@ for client in "srun -n2" "sbatch -n2" "salloc -n2"; do
     refused "$name: out of range" "--megatron-pp=0 " $client --megatron-pp=0 "$command"
     refused "$name: an unknown model" "did you mean llama3-8b" $client --megatron-model=llama3-8 "$command"
     refused "$name: an unknown policy" "--megatron-bind=gpus" $client --megatron-bind=gpus "$command"
-    refused "$name: a switch with another word" "--megatron-show=maybe is neither" $client --megatron-show=maybe "$command"
+    refused "$name: a switch with another word" "--megatron-show=maybe: use yes or no" $client --megatron-show=maybe "$command"
     refused "$name: the layout does not divide the tasks" \
         "--megatron-tp=3 does not divide 2 tasks; use 3 tasks" $client --megatron-tp=3 "$command"
     refused "$name: the model cannot be divided so" \
@@ -106,7 +106,7 @@ is "$(grep -c 'megatron: n1: --megatron-tp=2 does not divide 3 tasks per node; u
 is "$(grep -c 'spank' <<<"$out")" 0 "and none of Slurm's about the plugin"
 try as_user srun -N2 --ntasks-per-node=4 --gpus-per-node=4 --distribution=cyclic --megatron-tp=4 sleep 30
 [ "$rc" -ne 0 ]; ok "groups that --distribution tears apart"
-is "$(grep -c 'megatron: n1: 2 of the 4 ranks of the tensor-parallel group of rank 0 are on this node; use --distribution=block' <<<"$out")" 1 "one line with the remedy"
+is "$(grep -c 'megatron: n1: only 2 of the 4 ranks in the tensor-parallel group of rank 0 run on this node; use --distribution=block' <<<"$out")" 1 "one line with the remedy"
 try as_user srun -N2 --ntasks-per-node=4 --gpus-per-node=4 --distribution=cyclic --megatron-tp=1 true
 is "$rc" 0 "without groups any distribution will do"
 try as_user srun -N2 --ntasks-per-node=4 --distribution=cyclic --megatron-tp=4 true

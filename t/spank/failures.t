@@ -17,7 +17,7 @@ others() {
 }
 
 # --- callbacks ------------------------------------------------------------------------------------
-said="plugstack.conf has fail=%s, which is for tests only"
+said="plugstack.conf has the test hook fail=%s; remove it"
 for where in local:init local:init_post_opt; do
     plugstack fail=$where
     try as_user srun -n2 --megatron-tp=2 echo ran
@@ -112,7 +112,7 @@ is "$out" $'x\nx' "but one that says no"
 plugstack off
 try as_user srun -n2 --megatron-tp=3 bash -c 'echo x$MEGATRON_RANK'
 is "$rc" 0 "off: options have no effect"
-like "$out" "megatron: switched off by plugstack.conf" "off: which is said"
+like "$out" "megatron: warning: the plugin is switched off in plugstack.conf" "off: which is said"
 plugstack off=checks
 try as_user srun -n3 --megatron-tp=2 true
 is "$rc" 0 "off=checks"
@@ -127,8 +127,8 @@ is "$(grep -c 'CPUs [0-9,-]* (left alone)' <<<"$out")" 2 "off=bind"
 plugstack client-version=0.0.9
 try as_user srun -w n1 -n2 --megatron-tp=2 echo ran
 is "$rc" 0 "another version in srun is no failure"
-like "$out" "megatron: n1: srun has version 0.0.9 of the plugin \(for Slurm [0-9.]+\), this node [0-9.]+ \(for Slurm [0-9.]+\)" "but is said"
-is "$(grep -c 'srun has version' <<<"$out")" 1 "once for a node"
+like "$out" "megatron: n1: warning: plugin version 0.0.9 \(for Slurm [0-9.]+\) on the submit host, [0-9.]+ \(for Slurm [0-9.]+\) here" "but a warning is printed"
+is "$(grep -c 'warning: plugin version' <<<"$out")" 1 "once for a node"
 plugstack topology=/nonexistent.xml run=/nonexistent/run
 try as_user srun -w n1 -n2 --megatron-tp=2 echo ran
 like "$out" "megatron: n1: .*/nonexistent.xml" "a topology that is not there fails the step"

@@ -21,7 +21,8 @@ for name in tp pp cp bind import-timeout; do
     case $text in *"default is $value."* | *"It Cm $value"*"The default."*) true ;; *) false ;; esac
     ok "--megatron-$name: the page has the default $value"
 done
-arguments=$(sed -n '/argument_names\[\]/,/};/p' "$top/spank/settings.c" | grep -o '"[a-z_-]*"' | tr -d '"' | sort)
+arguments=$(sed -n '/argument_table\[\]/,/};/s/^ *{"\([a-z_-]*\)", read_.*/\1/p' "$top/spank/config.c" | sort)
+ok "the table of arguments has $(wc -l <<<"$arguments") rows" test "$(wc -l <<<"$arguments")" -gt 10
 section=$(sed -n '/^\.Sh ARGUMENTS/,/^\.Sh FILES/p' "$page")
 missing=
 for name in $arguments; do
@@ -33,13 +34,13 @@ is "$missing" "" "the page names all $(wc -l <<<"$arguments") arguments of plugs
 names=$(sed -n '/define CONTRACT_VARIABLES/,/^$/s/.*X(\([A-Z_]*\), .*/MEGATRON_\1/p' "$top/lib/contract.h" | sort)
 is "$(sed -n 's/^\.It Ev \(MEGATRON_[A-Z_]*\) .*/\1/p' "$contract" | sort)" "$names" "megatron-contract(7) has the variables of the header"
 if command -v mandoc >/dev/null; then
-    for file in "$page" "$contract"; do
+    for file in "$page" "$contract" "$top/container/megatron-importer.7"; do
         is "$(mandoc -T lint -W warning "$file" 2>&1)" "" "$(basename "$file") is well formed"
     done
 else
     skip "the pages are well formed" "no mandoc"
 fi
-ok "the pages are installed" test -f "$MEGATRON_INST/share/man/man8/spank_megatron.8" -a -f "$MEGATRON_INST/share/man/man7/megatron-contract.7"
+ok "the pages are installed" test -f "$MEGATRON_INST/share/man/man8/spank_megatron.8" -a -f "$MEGATRON_INST/share/man/man7/megatron-importer.7" -a -f "$MEGATRON_INST/share/man/man7/megatron-contract.7"
 like "$(cat "$MEGATRON_INST/share/megatron/plugstack.conf.d/megatron.conf")" "^required /.*/spank_megatron.so$" "the line for plugstack.conf is installed"
 
 # What the plugin shows to the process that loads it.

@@ -23,7 +23,7 @@ for policy in auto none numa core 0-3 0/4; do
     is "$rc" 0 "--megatron-bind=$policy"
 done
 try as_user srun -N1 -n2 --megatron-bind=0-7/0-7 true
-is "$rc $(grep -c 'megatron: n[12]: some CPUs listed for task [01] are not granted and are left out$' <<<"$out")" "0 2" \
+is "$rc $(grep -c 'megatron: n[12]: some CPUs listed for task [01] are not allocated to this step and are ignored$' <<<"$out")" "0 2" \
     "--megatron-bind with CPUs that the step has not says so" || diag "$out"
 try as_user srun -N1 -n2 --exclusive -c4 --megatron-bind=0-7/0-7 true
 is "$rc $out" "0 " "and nothing where it has them"
@@ -42,15 +42,15 @@ is "$(grep -cE '^n[12]: megatron [0-9.]+ for Slurm [0-9.]+, 2 tasks, meeting at 
 try as_user srun -n1 --megatron-show sh -c 'echo the task >&2'
 is "$(tail -n 1 <<<"$out")" "the task" "before the tasks start"
 try as_user srun -n2 --megatron-verbose --cpu-bind=none true
-like "$out" "megatron: n[12]: CPUs are left as --cpu-bind or --hint chose them" "--megatron-verbose says what is left alone"
+like "$out" "megatron: n[12]: CPUs are bound as --cpu-bind or --hint asks" "--megatron-verbose says what is left alone"
 try as_user srun -n2 --megatron-verbose --megatron-tp=1 env MEGATRON_X=1 true
 is "$rc" 0 "--megatron-verbose with nothing to say"
 try as_user env MASTER_PORT=1234 MEGATRON_TP=7 NCCL_IB_HCA=mine srun -n2 --megatron-tp=2 --megatron-verbose \
     bash -c 'echo $MASTER_PORT $MEGATRON_MASTER_PORT $MEGATRON_TP $NCCL_IB_HCA'
 like "$out" "^1234 1234 7 mine$" "what the user exported stays"
-like "$out" "the variables of the job count, not the options that were checked: MEGATRON_TP.*; unset them" "and is said"
+like "$out" "warning: variables of the job override the options that were checked: MEGATRON_TP.*; unset them" "with a warning"
 try as_user env MEGATRON_TP=7 srun -N2 -n2 --megatron-tp=2 true
-is "$(grep -c 'megatron: n1: the variables of the job count, not the options that were checked: MEGATRON_TP; unset them' <<<"$out")" 1 \
+is "$(grep -c 'megatron: n1: warning: variables of the job override the options that were checked: MEGATRON_TP; unset them' <<<"$out")" 1 \
     "once, also where nobody asked, since the layout was checked" || diag "$out"
 try as_user env MASTER_PORT=1234 NCCL_IB_HCA=mine srun -n2 --megatron-tp=2 true
 is "$out" "" "which other variables are not"

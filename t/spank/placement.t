@@ -38,7 +38,7 @@ for node in n1 n2; do
     first=$(grep -n "^$node: megatron" <<<"$out" | cut -d: -f1)
     is "$(sed -n "$first,$((first + 4))p" <<<"$out" | grep -c "^$node: ")" 5 "the block of $node is in one piece"
 done
-unlike "$out" "memory is left" "no word about memory unless asked"
+unlike "$out" "cannot bind memory" "no word about memory unless asked"
 
 if grep -q . /proc/self/numa_maps 2>/dev/null; then
     try as_user srun -N1 -n2 -c 96 --gres=gpu:8 --megatron-tp=2 bash -c '[ $SLURM_PROCID = 1 ] || grep -c " bind:0 " /proc/self/numa_maps'
@@ -77,7 +77,7 @@ like "$out" "^1 gpu= pci= " "a step without GPUs in a job with some: none given"
 try as_user srun -N1 -n2 -c 4 --gpus-per-task=1 --megatron-tp=2 --megatron-verbose bash -c "$mine"
 like "$out" "^0 gpu=0 pci=0000:ca:00.0 " "--gpus-per-task: Slurm's choice stays"
 like "$out" "^1 gpu=0 pci=0000:b9:00.0 .* visible=6 " "--gpus-per-task: numbered as CUDA will"
-like "$out" "GPUs are left as Slurm gave them" "--gpus-per-task: which is said"
+like "$out" "GPUs are used as Slurm assigned them" "--gpus-per-task: which is said"
 try as_user srun -N1 -n2 -c 4 --gres=gpu:8 --gpu-bind=map_gpu:4,2 --megatron-tp=2 bash -c "$mine"
 like "$out" "^0 gpu=0 pci=0000:86:00.0 .* visible=3 " "--gpu-bind"
 try as_user srun -N1 -n2 -c 96 --gres=gpu:8 --cpu-bind=map_cpu:5,60 --megatron-tp=2 bash -c "$mine"
@@ -93,7 +93,7 @@ EOT
 try_batch as_user "$script"
 like "$out" "^0 gpu=[0-9,]+ .* cpus=60 " "SLURM_CPU_BIND in a job: as the option"
 like "$out" "^1 gpu=[0-9,]+ .* cpus=5 " "SLURM_CPU_BIND in a job: for each task"
-like "$out" "n1: CPUs are left as --cpu-bind or --hint chose them" "SLURM_HINT in a job: also"
+like "$out" "n1: CPUs are bound as --cpu-bind or --hint asks" "SLURM_HINT in a job: also"
 try as_user srun -N1 -n2 -c 4 --gres=gpu:2 --megatron-bind=none bash -c "$mine"
 is "$(sed -n 's/.*cpus=\([^ ]*\) .*/\1/p' <<<"$out" | sort -u | wc -l)" 2 "--megatron-bind=none: CPUs as Slurm bound them"
 try as_user srun -N1 -n2 -c 4 --gres=gpu:2 --megatron-nics=none bash -c "$mine"
@@ -106,8 +106,8 @@ try as_user env CUDA_DEVICE_ORDER=FASTEST_FIRST srun -N1 -n2 --gres=gpu:2 --mega
 like "$out" "visible=0,1 order=FASTEST_FIRST" "an order of the user's is left alone, and Slurm's list with it"
 try as_user srun -N2 -n2 --gres=gpu:8 --megatron-tp=1 bash -c 'echo $NCCL_SOCKET_IFNAME'
 like "$out" "^\^docker,lo,veth$" "EFA: NCCL's sockets stay off docker's bridges"
-like "$out" "^megatron: n1: 2 EFA devices, but no libfabric: NCCL will use TCP" "a silent fallback to TCP is said"
-like "$out" "^megatron: n1: only [0-9]+ KiB of memory may be locked, too little for RDMA" "so is a small limit of locked memory"
+like "$out" "^megatron: n1: warning: 2 EFA devices, but no libfabric: NCCL will use TCP" "a silent fallback to TCP is said"
+like "$out" "^megatron: n1: warning: only [0-9]+ KiB of memory can be locked, too little for RDMA" "so is a small limit of locked memory"
 is "$(grep -c '^megatron: n2' <<<"$out")" 0 "by one node for all"
 
 # --- one discovery ----------------------------------------------------------------------------------

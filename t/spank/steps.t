@@ -71,7 +71,7 @@ listener=$LISTEN_PID
 read -r -u "${LISTEN[0]}" line
 try as_user srun -N2 -n2 --mpi=none --resv-ports=2 --megatron-tp=1 sleep 30
 kill "$listener"
-like "$out" "megatron: port 190[01][0-9] of n1, where the ranks were to meet, is taken by another program; start the step again" \
+like "$out" "megatron: the rendezvous port 190[01][0-9] is in use on n1; start the step again" \
     "a busy port that was not srun's choice is said"
 [ "$rc" -ne 0 ]; ok "and ends the step"
 cluster_down

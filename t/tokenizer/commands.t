@@ -54,7 +54,7 @@ fails "tokenize: cannot open $work/none: No such file or directory" \
 fails "tokenize: BertWordPieceCase needs --vocab-file, BERT's vocab.txt" \
     tokenize --tokenizer-type BertWordPieceCase a
 fails "tokenize: NullTokenizer needs --vocab-size" tokenize --tokenizer-type NullTokenizer 1
-fails "tokenize: --vocab-file and --merge-file go together; give both, or none for GPT-2's own" \
+fails "tokenize: --vocab-file and --merge-file must be used together; use both, or neither for GPT-2's files" \
     tokenize --vocab-file x a
 "$megatron" tokenize --help | grep -q -- '--tokenizer-model FILE'
 ok "--help"

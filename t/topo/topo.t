@@ -63,16 +63,16 @@ like "$(head -n 1 <<<"$out")$(tail -n 1 "$scratch/p5.svg")" '^\[</svg>$' "a pict
 try "$megatron" topo
 is "$rc" 0 "this machine"
 
-# Errors: one line, what to do, exit status 1.
+# Errors: one line, what to do, exit status 2 (or $code, if a file cannot be used).
 refused() {
     local name=$1 wanted=$2
     shift 2
     try "$megatron" topo "$@"
-    is "$rc $(wc -l <<<"$out")" "1 1" "$name: one line, exit status 1"
+    is "$rc $(wc -l <<<"$out")" "${code:-2} 1" "$name: one line and the exit status"
     like "$out" "^megatron topo: .*$wanted" "$name: what is wrong"
 }
-refused "no such file" "cannot open /nonexistent: No such file" --topology /nonexistent
-refused "a folder" "is not a file" --topology /
+code=1 refused "no such file" "cannot open /nonexistent: No such file" --topology /nonexistent
+refused "a folder" "is not a regular file" --topology /
 echo "<topology><broken" >"$scratch/broken.xml"
 refused "a broken file" "broken.xml is not an hwloc XML file" --topology "$scratch/broken.xml"
 : >"$scratch/empty.xml"
@@ -83,12 +83,17 @@ refused "a policy that is none" "use auto, none, gpu" --topology "$p5" --bind so
 refused "an option that is none" "did you mean --topology" --topolgy "$p5"
 refused "a word too many" "--topology" "$p5"
 refused "no task" "out of range" --topology "$p5" --tasks 0
-: >"$scratch/libhwloc.so.15"
+chmod 755 "$scratch" && : >"$scratch/libhwloc.so.15"
 out=$(LD_LIBRARY_PATH=$scratch "$megatron" topo --topology "$p5" 2>&1)
-like "$out" "^megatron topo: libhwloc.so.15 cannot be opened: .*; install libhwloc15 on the compute nodes$" "hwloc is missing"
+like "$out" "^megatron topo: cannot load libhwloc.so.15: .*; install libhwloc15 on the compute nodes$" "hwloc is missing"
 "$megatron" topo --topology "$p5" --save "$scratch/p5" >"$scratch/table"
 LD_LIBRARY_PATH=$scratch "$megatron" topo --topology "$scratch/p5" --json >/dev/null
 ok "a saved file needs no hwloc"
+
+# The picture in the README is what the program draws.
+"$megatron" topo --topology "$p5" --tasks 8 --svg "$scratch/p5.svg" >/dev/null
+ok "doc/p5.48xlarge.svg is current" cmp "$top/doc/p5.48xlarge.svg" "$scratch/p5.svg" ||
+    diag "update it: megatron topo --topology t/topologies/p5.48xlarge.xml --tasks 8 --svg doc/p5.48xlarge.svg"
 
 # The man page has the options that --help has.
 page=$top/runtime/command/megatron-topo.1

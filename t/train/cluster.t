@@ -55,7 +55,7 @@ else
     skip "  and under mpirun" "no mpirun"
 fi
 try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --save /dev/null/x
-like "$out" 'rank 0 ends all ranks: --save: cannot create the directory /dev/null/x' "what goes wrong later ends all ranks"
+like "$out" 'rank 0 aborts all ranks: --save: cannot create the directory /dev/null/x' "what goes wrong later ends all ranks"
 unlike "$out" 'MPI_ABORT' "without words of MPI's"
 try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --dry-run
 is "$(grep -c 'using world size: 4' <<<"$out")" 1 "one rank prints a plan"
@@ -106,7 +106,7 @@ ended "a killed rank ends the run"
 
 hit kill_rank STOP
 ended "a rank that hangs ends the run"
-like "$out" 'rank [0-9]+: .* in group [a-z]+ of [0-9]+ ranks was not done after 6 s at step [0-9]+' \
+like "$out" 'rank [0-9]+: .* in group [a-z]+ of [0-9]+ ranks timed out after 6 s at step [0-9]+' \
     "with rank, group, operation and step"
 
 # Slurm does not notice this; the ranks do, long before the deadline of their waits.

@@ -34,7 +34,7 @@ if "${machine[@]}" none none true 2>/dev/null; then
     options=()
     train "${machine[@]}" none none
     is "$rc" 0 "without a GPU CPUs compute"
-    like "$out" '^ > this node has no NVIDIA GPU: computing on its CPUs' "  which is said"
+    like "$out" '^ > this node has no NVIDIA GPU: computing on the CPU' "  which is said"
     like "$out" '^device cpu ' "  by the device, too"
     options=(--device cpu)
     train "${machine[@]}" 0x030200 none
@@ -42,7 +42,7 @@ if "${machine[@]}" none none true 2>/dev/null; then
     unlike "$out" 'no NVIDIA GPU' "  without more words"
     options=(--bf16)
     train "${machine[@]}" none none
-    is "$rc $out" "1 megatron train: this node has no NVIDIA GPU, and CPUs compute in fp32 only; ask for a node with GPUs, or leave out --bf16" \
+    is "$rc $out" "1 megatron train: this node has no NVIDIA GPU, and the CPU backend supports fp32 only; request a node with GPUs or drop --bf16" \
         "a type that takes GPUs"
     options=()
     # A controller of sound, which GPUs have beside them, is none.
@@ -98,7 +98,7 @@ if [ -f "$module/device_cuda.so" ]; then
         like "$out" "GPU 0 .Fake GPU. has compute capability 7\\.5, and this program's kernels need 8\\.0; ask for another GPU; or compute on the CPUs" \
             "a GPU that it cannot be built for"
         train "${gpu[@]}" FAKE_CODE=999
-        like "$out" "GPU 0 \\(Fake GPU\\) does not load this program's kernels: unknown error" "another reason in its own words"
+        like "$out" "GPU 0 \\(Fake GPU\\) cannot load this program's kernels: unknown error" "another reason in its own words"
         train "${gpu[@]}" FAKE_MOST=1
         like "$out" '^megatron train: GPU 0 \(Fake GPU\) has 0\.03 of its 80\.00 GiB left, and 0\.03 GiB are needed; nvidia-smi shows .*' \
             "a GPU that others fill"
@@ -134,15 +134,15 @@ if [ -f "$module/device_cuda.so" ]; then
             like "$out" '^megatron train: this rank needs ' "  which training does not end at"
         }
         health "a GPU in good health" ""
-        health "one that is hot" "its clocks are lowered because it is hot (software limit); look at the cooling" FAKE_REASONS=32
+        health "one that is hot" "its clocks are lowered because it is hot (software limit); check the cooling" FAKE_REASONS=32
         try "${gpu[@]}" FAKE_REASONS=32 env MEGATRON_LIBRARY_DIR="$module" "$megatron" comm-test --device cuda
         like "$out" '^megatron: warning: rank 0, Fake GPU: its clocks are lowered because it is hot' "  which comm-test says, too"
         health "memory that the driver itself may have taken" "" FAKE_USED=2
-        health "memory that others hold" "3.0 of its 80.0 GiB are in use by other processes; look at nvidia-smi" FAKE_USED=3
+        health "memory that others hold" "3.0 of its 80.0 GiB are in use by other processes; check nvidia-smi" FAKE_USED=3
         rm "$scratch/health/libnvidia-ml.so.1"
         echo no library >"$scratch/health/libnvidia-ml.so.1"
         health "nothing that tells its health" \
-            "its health is not checked: $scratch/health/libnvidia-ml.so.1: file too short; install the driver's package that has this library, or let the container have it (NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
+            "its health is not checked: $scratch/health/libnvidia-ml.so.1: file too short; install the driver package with this library, or make it available in the container (NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
         options=(--device cuda)
     else
         skip "a GPU without code, and one without memory" "t/unit/runtime/device/cuda/fake_gpu.so cannot be built here"

@@ -30,17 +30,17 @@ like "$out" 'exiting program at iteration 1$' "--exit-interval"
 
 # --- Memory of ranks on CPUs: MPI adds up gradients in a copy of its own.
 try "$megatron" train "${small[@]}" --dry-run --world-size 2 --hidden-size 512 --vocab-size 8000
-like "$out" 'together [0-9.]+; for sums over MPI 0\.0[1-9][0-9]$' "memory of data-parallel ranks on CPUs"
+like "$out" 'total [0-9.]+; MPI reduction buffer 0\.0[1-9][0-9]$' "memory of data-parallel ranks on CPUs"
 try "$megatron" train "${small[@]}" --dry-run --hidden-size 512 --vocab-size 8000
-unlike "$out" 'over MPI' "  and of one rank"
+unlike "$out" 'MPI' "  and of one rank"
 
 # --- Memory that is not there after all. (With sanitizers a limit of address space stops the program itself.)
 # shellcheck disable=SC2016
 limited=(bash -c 'ulimit -v 800000; exec "$@"' limited)
 if "${limited[@]}" "$megatron" --version >/dev/null 2>&1; then
     try "${limited[@]}" "$megatron" train "${small[@]}" --seq-length 1024 --micro-batch-size 256
-    is "$rc $(grep ^megatron <<<"$out" | sed 's/ 1\.[0-9]* GiB / 1.X GiB /')" \
-        "1 megatron train: activations: this process cannot get 1.X GiB of memory more; use a smaller --micro-batch-size, --recompute-granularity full, or more ranks that share the model (--tensor-model-parallel-size, --pipeline-model-parallel-size)" \
+    is "$rc $(grep ^megatron <<<"$out" | sed 's/ 1\.[0-9]* GiB/ 1.X GiB/')" \
+        "1 megatron train: activations: cannot allocate another 1.X GiB; use a smaller --micro-batch-size, --recompute-granularity full, or more model parallelism (--tensor-model-parallel-size, --pipeline-model-parallel-size)" \
         "memory that runs out: for what, how much, what to do"
 else
     skip "memory that runs out" "this build does not start with little address space"
@@ -55,23 +55,23 @@ like "$out" 'GiB available, .* GiB planned' "memory planned against available"
 
 # --- The time of a step by part: what is known and the gaps make up the whole.
 try "$megatron" train "${small[@]}" --swiglu --train-iters 6 --profile
-like "$out" 'time of a step by part, mean of 5:' "--profile counts the steps after the first"
-for part in 'matrix products .* TFLOP/s' 'attention .* TFLOP/s' 'norms .* TB/s' 'activations .* TB/s' 'embeddings .* TB/s' \
-    'head and loss .* TFLOP/s' 'optimizer .* TB/s' 'gaps, copies and communication .* %'; do
+like "$out" 'time per step by category, mean of 5 steps:' "--profile counts the steps after the first"
+for part in 'matrix multiplications .* TFLOP/s' 'attention .* TFLOP/s' 'norms .* TB/s' 'activations .* TB/s' 'embeddings .* TB/s' \
+    'output layer and loss .* TFLOP/s' 'optimizer .* TB/s' 'idle, copies and communication .* %'; do
     like "$out" "^  $part\$" "--profile: ${part%% .*}"
 done
-is "$(awk '/^  together/ { whole = $2 } /^  [a-z].* ms / && !/together/ { sub(/ ms .*/, ""); sum += $NF } END { print (sum > 0.99 * whole && sum < 1.01 * whole) }' <<<"$out")" 1 \
+is "$(awk '/^  total/ { whole = $2 } /^  [a-z].* ms / && !/^  total/ { sub(/ ms .*/, ""); sum += $NF } END { print (sum > 0.99 * whole && sum < 1.01 * whole) }' <<<"$out")" 1 \
     "--profile: the parts make up the step"
 operations() { sed -n 's/^  \([a-z ]*[a-z]\) .* \([0-9]* operations\).*/\1: \2/p' <<<"$out"; }
 few=$(operations)
-like "$few" '^matrix products: 24 operations$' "--profile: two layers of four products in three directions"
+like "$few" '^matrix multiplications: 24 operations$' "--profile: two layers of four products in three directions"
 try "$megatron" train "${small[@]}" --swiglu --train-iters 6 --profile --eval-iters 5 --eval-interval 2 --split 80,10,10
 like "$out" 'validation loss at iteration 4' "with evaluations in between"
 is "$(operations)" "$few" "--profile: a step has as many operations, evaluations do not count"
 try "$megatron" train "${small[@]}" --exit-interval 1 --profile
-like "$out" 'warning: --profile: no step but the first' "--profile of a run that ends after its first step"
+like "$out" 'warning: --profile has nothing to report: only the first step' "--profile of a run that ends after its first step"
 try "$megatron" train "${small[@]}" --train-iters 1 --profile
-like "$out" 'time of a step by part, mean of 1:' "--profile of a single step"
+like "$out" 'time per step by category, mean of 1 steps:' "--profile of a single step"
 
 # --- Help
 is "$("$megatron" help train)" "$("$megatron" train --help)" "megatron help COMMAND"
@@ -79,21 +79,26 @@ try "$megatron" help trian
 is "$rc $out" "2 megatron: unknown command trian; did you mean train?" "  of an unknown one"
 is "$("$megatron" --version)" "$("$megatron" version)" "megatron --version"
 try "$megatron" version extra
-is "$rc $out" "1 megatron version: unexpected word extra; version takes none" "  with a word too many"
+is "$rc $out" "2 megatron version: unexpected argument extra; version takes no arguments" "  with a word too many"
 
 # --- What is missing or does not fit is named
 try "$megatron" train --megatron-model 1.7B --mock-data --train-iters 1 --lr 1e-3 --device cpu
-is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: --micro-batch-size is needed: samples of one pass on a rank" "a model without a batch"
+is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: --micro-batch-size is required" "a model without a batch"
 try "$megatron" train "${small[@]}" --dry-run --world-size 2 --num-layers 3 --pipeline-model-parallel-size 2
-like "$out" '--pipeline-model-parallel-size=2 does not divide the 3 layers of the network; use 1 or 3$' "a network without a name"
+like "$out" '--pipeline-model-parallel-size=2 does not divide the 3 layers of the model; use 1 or 3$' "a network without a name"
 data=()
 for word in "${small[@]}"; do [ "$word" = --mock-data ] || data+=("$word"); done
 try "$megatron" train "${data[@]}" --data-path "$scratch/nope"
-is "$rc $(grep ^megatron <<<"$out")" "1 megatron train: $scratch/nope.idx: cannot open: No such file or directory" "data that is not there"
+is "$rc $(grep ^megatron <<<"$out")" "2 megatron: $scratch/nope.idx: cannot open: No such file or directory" "data that is not there"
 unlike "$out" "number of parameters" "  before weights are made or read"
 try "$megatron" train "${data[@]}" --data-path 1 "$scratch/nope" x "$scratch/nope"
-like "$out" '^megatron train: --data-path: "x" is not a weight' "a weight that is none"
+like "$out" '^megatron: --data-path: "x" is not a weight' "a weight that is none"
 unlike "$out" "number of parameters" "  as early"
+is "$rc" 2 "  as a usage error"
+try "$megatron" train "${small[@]}" --split 99,2,a
+is "$rc $(grep ^megatron <<<"$out")" "2 megatron: --split=99,2,a: give up to three numbers, such as 949,50,1" "a split that is none"
+try "$megatron" train "${small[@]}" --tokenizer-type Llama2Tokenizer --tokenizer-model "$scratch/nope"
+is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: cannot open $scratch/nope: No such file or directory" "a tokenizer that is not there"
 try "$megatron" train "${small[@]}" --save "" --save-interval 1
 is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: --save is empty; give a path, or leave it out" "--save of a variable that is not set"
 
@@ -101,7 +106,7 @@ is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: --save is empty; give a 
 while IFS='|' read -r options count; do
     # shellcheck disable=SC2086
     try "$megatron" train "${small[@]}" --exit-interval 1 $options
-    is "$(grep -c '^note: without --save-interval a checkpoint is saved at the end only' <<<"$out")" "$count" "a note for ${options//$scratch\//}"
+    is "$(grep -c '^megatron: note: without --save-interval, a checkpoint is saved only at the end' <<<"$out")" "$count" "a note for ${options//$scratch\//}"
 done <<EOT
 --train-iters 5000 --save $scratch/long1|1
 --train-iters 5000 --save $scratch/long2 --save-interval 1000|0
@@ -119,10 +124,10 @@ try "$megatron" train "${blown[@]}" --train-iters 20 --lr 1e-3
 is "$rc" 0 "a run goes well for 20 steps"
 try "$megatron" train "${blown[@]}" --train-iters 400 --lr 1e30 --clip-grad 0 --override-opt_param-scheduler
 is "$rc" 1 "one that blows up for good ends"
-like "$out" 'megatron train: no step was taken since iteration 30: the gradients of the last 100 were not finite; go on from an earlier checkpoint \(--ckpt-step\) with a lower --lr' \
+like "$out" 'megatron train: no optimizer step since iteration 30: the gradients of the last 100 steps were inf or NaN; resume from an earlier checkpoint \(--ckpt-step\) with a lower --lr' \
     "and says why and what to do"
 like "$out" '^ iteration      130/' "after a hundred steps in vain"
-like "$out" 'warning: no checkpoint of iteration 40 is saved' "it saves nothing meanwhile"
+like "$out" 'warning: not saving a checkpoint at iteration 40' "it saves nothing meanwhile"
 ok "the last good checkpoint is still there" test -e "$scratch/blown/iter_0000020"
 try "$megatron" train "${blown[@]}" --train-iters 45 --lr 1e30 --clip-grad 0 --override-opt_param-scheduler
 is "$rc" 1 "a run that ends so is not done"
@@ -133,7 +138,7 @@ like "$out" '^ iteration       30/ .*number of skipped iterations:   0 ' "with s
 
 # --- Batch size ramp-up, evaluation, JSON
 try "$megatron" train "${small[@]}" --train-iters 1 --train-samples 40
-like "$out" 'give either --train-iters or --train-samples' "steps or samples, not both"
+like "$out" 'use either --train-iters or --train-samples' "steps or samples, not both"
 ramp=("${small[@]}")
 unset 'ramp[12]' 'ramp[13]'
 try "$megatron" train "${ramp[@]}" --train-samples 40 --global-batch-size 8 --rampup-batch-size 2 2 12 \
@@ -152,17 +157,20 @@ for size in 8 4; do
         --num-layers-per-virtual-pipeline-stage 1 --train-samples 40 --global-batch-size 16 --rampup-batch-size $size $size 12
     is "$rc" $((size == 8 ? 0 : 2)) "interleaved stages, $((size / 2)) micro-batches of 4 stages at first"
 done
-like "$out" 'multiples of micro-batch x data-parallel size x pipeline stages = 8$' "  and what it must be"
+like "$out" 'multiples of micro-batch size x data-parallel size x pipeline-parallel size = 8$' "  and what it must be"
 
 # --- The seeds' flags without meaning here, old names, nearest names, impossible combinations
 try "$megatron" train "${small[@]}" --use-mcore-models --transformer-impl local --use-flash-attn --no-masked-softmax-fusion \
     --no-rope-fusion --no-position-embedding --wandb-project x --wandb-entity y --optimizer adam --dataloader-type single --num-workers 2 --distributed-backend nccl --DDP-impl local
 is "$rc" 0 "flags without meaning are accepted"
-like "$out" '^note: without meaning here: --use-mcore-models' "with a note"
+like "$out" '^megatron: note: ignored options: --use-mcore-models' "with a note"
 try "$megatron" train "${small[@]}" --cross-entropy-loss-fusion --manual-gc --empty-unused-memory-level 1 --manual-gc-interval 10 \
     --no-check-for-nan-in-loss-and-grad --grad-reduce-in-bf16 --no-mmap-bin-files --profile-step-start 4 --profile-step-end 6 \
     --dist-ckpt-strictness log_all --ckpt-fully-parallel-save --tp-comm-overlap --auto-detect-ckpt-format
 is "$rc" 0 "those of Megatron-LM's newer examples, too" || diag "$out"
+try "$megatron" train "${small[@]}" --wandb_project x --train_iters 1 --manual_gc_interval 10 --tp_comm_overlap_cfg f --use_flash-attn
+is "$rc" 0 "every option takes _ for -" || diag "$out"
+like "$out" '^megatron: note: ignored options: --wandb-\* --manual-gc-\* --tp-comm-overlap-\* --use-flash-attn$' "also one that a pattern matches"
 like "$("$megatron" train --help)" '^  --tokenizer-type .*\|NullTokenizer$' "--help shows long choices in full"
 while IFS='|' read -r options text; do
     try "$megatron" train "${small[@]}" $options
@@ -170,36 +178,36 @@ while IFS='|' read -r options text; do
     like "$out" "$text" "with what to do"
 done <<'EOT'
 --batch-size 4|use --micro-batch-size
---lr 1e-4 --min-lr 1e-3|--min-lr=0.001 is above --lr=0.0001
+--lr 1e-4 --min-lr 1e-3|--min-lr=0.001 is greater than --lr=0.0001
 --weight-decay -1|--weight-decay=-1 .* must not be negative
---adam-eps 0|--adam-eps=0 must be above 0
---hidden-dropout 1|--hidden-dropout=1 and --attention-dropout=0.1 must be at least 0 and below 1
+--adam-eps 0|--adam-eps=0 must be greater than 0
+--hidden-dropout 1|--hidden-dropout=1 and --attention-dropout=0.1 must be at least 0 and less than 1
 --model-parallel-size 4|use --tensor-model-parallel-size
 --hiden-size 4|did you mean --hidden-size
 --num-layer 4|did you mean --num-layers or --num-layers-per-virtual-pipeline-stage\?
---global-batch-size 3|no multiple of --micro-batch-size=2
---fp16 --bf16|exclude each other
---bf16|CPUs compute in fp32 only; leave out --bf16
+--global-batch-size 3|not a multiple of --micro-batch-size=2
+--fp16 --bf16|cannot be used together; drop one
+--bf16|the CPU backend supports fp32 only; drop --bf16
 --tensor-model-parallel-size 2|does not divide 1 tasks
---num-attention-heads 5|no multiple of --num-attention-heads=5
---hidden-dropout 1|below 1
---lr-warmup-iters 4|not shorter than the decay
---max-position-embeddings 8|more than --max-position-embeddings=8
+--num-attention-heads 5|not a multiple of --num-attention-heads=5
+--hidden-dropout 1|less than 1
+--lr-warmup-iters 4|must be shorter than the decay
+--max-position-embeddings 8|greater than --max-position-embeddings=8
 --megatron-model gpt3-1T|unknown model
---num-layers-per-virtual-pipeline-stage 1|needs --pipeline-model-parallel-size of 2
+--num-layers-per-virtual-pipeline-stage 1|requires --pipeline-model-parallel-size of 2
 --optimizer sgd|--optimizer=sgd is unknown; use adam
 --dataloader-type cyclic|--dataloader-type=cyclic is unknown; use single
 --lr -1|--lr=-1 must not be negative
---adam-beta2 1|must be at least 0 and below 1
+--adam-beta2 1|must be at least 0 and less than 1
 --clip-grad -1|--clip-grad=-1 must not be negative
 --norm-epsilon -1|--norm-epsilon=-1 must not be negative
---rotary-base 0|--rotary-base=0 must be above 0
+--rotary-base 0|--rotary-base=0 must be greater than 0
 --hidden-size 4294967296|--hidden-size=4294967296
---hidden-size 2000000000|would have [0-9.e+]+ parameters; look at --num-layers
---train-iters 9000000000000000000|are too many
---eval-iters 9000000000000000000|too many samples to validate on
---eval-iters 5000000000000000000 --train-iters 4000000000 --eval-interval 1|too many samples to validate on
---data-path x|--mock-data and --data-path exclude each other
+--hidden-size 2000000000|would have [0-9.e+]+ parameters; check --num-layers
+--train-iters 9000000000000000000|--train-iters=9000000000000000000 is too large
+--eval-iters 9000000000000000000|too many validation samples
+--eval-iters 5000000000000000000 --train-iters 4000000000 --eval-interval 1|too many validation samples
+--data-path x|--mock-data and --data-path cannot be used together; drop one
 EOT
 try "$megatron" train "${small[@]}" --metrics-file /nonexistent/x
 is "$rc" 1 "a file that cannot be written is another matter"

@@ -1,6 +1,6 @@
-/* Softmax attention. A block of queries meets all keys it can see: one product, a softmax over
- * whole rows, a second product. The backward pass makes the probabilities again from the
- * log-sum-exp. */
+/* Softmax attention. A block of queries is multiplied with all keys it can see, followed by a
+ * softmax over whole rows and a second product. The backward pass recomputes the probabilities from
+ * the log-sum-exp. */
 #include "cpu.h"
 #include "gemm.h"
 #include "math.h"
@@ -25,17 +25,20 @@ struct attention {
     atomic_int_fast64_t next;
 };
 
-/* The key behind the last one that 'query' of sample 'batch' sees. */
-static int64_t sees_to(const struct attention *a, int64_t batch, int64_t query)
+/* One past the last key that 'query' of sample 'batch' sees. */
+static int64_t visible_end(const struct attention *a, int64_t batch, int64_t query)
 {
     const struct attention_shape *s = a->shape;
+    int64_t end = s->causal ? query + s->kv_rows - s->q_rows + 1 : s->kv_rows;
 
     if (s->cached)
         return a->o.positions[batch * s->q_rows + query] + 1;
-    return s->causal ? query + s->kv_rows - s->q_rows + 1 : s->kv_rows;
+    if (s->ends && a->o.document_end[batch * s->q_rows + query] < end)
+        return a->o.document_end[batch * s->q_rows + query];
+    return end;
 }
 
-/* Queries 'first' .. 'first + rows - 1' of one head and the keys 0 .. 'keys - 1' they can see. */
+/* Queries 'first' .. 'first + rows - 1' of one head; the keys that they see are below 'keys'. */
 struct block {
     int64_t batch, head, first, rows, keys;
     const float *q, *k, *v;
@@ -51,8 +54,8 @@ static struct block block_at(const struct attention *a, int64_t batch, int64_t h
     if (b.first + b.rows > s->q_rows)
         b.rows = s->q_rows - b.first;
     for (int64_t row = 0; row < b.rows; row++)
-        if (sees_to(a, batch, first + row) > b.keys)
-            b.keys = sees_to(a, batch, first + row);
+        if (visible_end(a, batch, first + row) > b.keys)
+            b.keys = visible_end(a, batch, first + row);
     b.q = (const float *)a->o.q + batch * s->q.batch + head * s->q.head + first * s->q.row;
     b.k = (const float *)a->o.k + kv;
     b.v = (const float *)a->o.v + kv;
@@ -67,7 +70,9 @@ static void visible(const struct attention *a, const struct block *b, int64_t ro
     int64_t query = b->first + row;
 
     *from = s->documents ? a->o.document_start[b->batch * s->q_rows + query] : 0;
-    *to = sees_to(a, b->batch, query);
+    *to = visible_end(a, b->batch, query);
+    /* A query without keys is not allowed, but must not write outside its row either. */
+    *from = *from < *to ? *from : *to;
 }
 
 /* p (rows, keys) = scale * q k^T */
@@ -141,7 +146,7 @@ static void forward_block(struct attention *a, int64_t i, float *p, void *space)
          s->out.row, space);
 }
 
-/* Probabilities of one query from its scores: p, and with dropout in 'dropped' what met v. */
+/* Probabilities of one query from its scores: p, and with dropout in 'dropped' those after it. */
 static void remake_row(const struct attention *a, const struct block *b, int64_t row, float *p,
                        float *dropped)
 {
@@ -266,8 +271,16 @@ static void work_backward(struct cpu_plan *plan, const void *operands)
     const struct attention_backward_operands *b = operands;
     const struct attention_shape *s = &plan->operation.attention;
     struct attention a = {
-        .o = {b->q, b->k, b->v, (void *)b->out, (float *)b->lse, b->document_start, b->row_index,
-              b->state, b->purpose, NULL},
+        .o = {.q = b->q,
+              .k = b->k,
+              .v = b->v,
+              .out = (void *)b->out,
+              .lse = (float *)b->lse,
+              .document_start = b->document_start,
+              .row_index = b->row_index,
+              .state = b->state,
+              .purpose = b->purpose,
+              .document_end = b->document_end},
         .dout = b->dout,
         .dq = b->dq,
         .dk = b->dk,
@@ -285,13 +298,16 @@ int cpu_plan_attention(struct cpu_plan *plan, struct error *err)
     size_t floats = (size_t)(3 * block_rows(s) * s->kv_rows), parts;
 
     if (s->type != TYPE_FP32)
-        return error_set(err, "the CPU device computes in fp32 only; leave out --bf16 and --fp16");
+        return cpu_refuse_type(err);
     if (s->kv_rows < s->q_rows || s->heads % s->kv_heads != 0)
         return error_set(err, "attention of %lld queries on %lld keys, %lld heads on %lld",
                          (long long)s->q_rows, (long long)s->kv_rows, (long long)s->heads,
                          (long long)s->kv_heads);
-    if (s->cached && (plan->operation.kind != OPERATION_ATTENTION || !s->causal || s->dropout > 0))
-        return error_set(err, "attention on a cache is causal, forward and without dropout");
+    if (s->cached &&
+        (plan->operation.kind != OPERATION_ATTENTION || !s->causal || s->ends || s->dropout > 0))
+        return error_set(err,
+                         "attention on a KV cache must be causal, forward, without dropout and "
+                         "without document ends");
     plan->work = plan->operation.kind == OPERATION_ATTENTION ? work_forward : work_backward;
     parts = (size_t)threads_count(plan->threads);
     return cpu_workspace(plan, parts * floats * sizeof(float), err);

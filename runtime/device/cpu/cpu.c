@@ -50,6 +50,11 @@ static int cpu_memory(struct device *device, struct device_memory *memory, struc
     return cpu_memory_under("", memory, err);
 }
 
+int cpu_refuse_type(struct error *err)
+{
+    return error_set_code(err, ERROR_USAGE, "the CPU device supports fp32 only");
+}
+
 static int cpu_supports(struct device *device, enum device_type type)
 {
     (void)device;
@@ -65,8 +70,7 @@ static void *cpu_allocate(struct device *device, size_t bytes, struct error *err
     void *memory = NULL;
 
     if (posix_memalign(&memory, alignment, bytes ? bytes : DEVICE_ALIGNMENT) != 0) {
-        error_set(err, "this process cannot get %.2f GiB of memory more",
-                  (double)bytes / (1 << 30));
+        error_set(err, "cannot allocate another %.2f GiB", (double)bytes / (1 << 30));
         if (device)
             device->ran_out = 1;
         return NULL;

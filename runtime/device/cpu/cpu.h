@@ -58,6 +58,9 @@ int cpu_plan_embedding(struct cpu_plan *plan, struct error *err);
 int cpu_plan_cross_entropy(struct cpu_plan *plan, struct error *err);
 int cpu_plan_optimizer(struct cpu_plan *plan, struct error *err);
 
+/* The error of a plan whose operands are not all fp32. Returns -1. */
+int cpu_refuse_type(struct error *err);
+
 /* plan->workspace = 'bytes' of zeros, freed with the plan. */
 int cpu_workspace(struct cpu_plan *plan, size_t bytes, struct error *err);
 

@@ -110,7 +110,7 @@ int cpu_plan_cross_entropy(struct cpu_plan *plan, struct error *err)
     const struct cross_entropy_shape *shape = &plan->operation.cross_entropy;
 
     if (shape->type != TYPE_FP32)
-        return error_set(err, "the CPU device computes in fp32 only; leave out --bf16 and --fp16");
+        return cpu_refuse_type(err);
     if (plan->operation.kind == OPERATION_CROSS_ENTROPY_PARTIAL) {
         plan->work = work_partial;
         return 0;

@@ -35,9 +35,12 @@ static void activation_part(void *context, int64_t i)
 
     if (shape->activation == ACTIVATION_NONE)
         memmove(y + first, x + first, (size_t)(last - first) * sizeof(*y));
+    else if (shape->activation == ACTIVATION_GELU_TANH)
+        for (int64_t e = first; e < last; e++)
+            y[e] = gelu_tanh(x[e]);
     else
         for (int64_t e = first; e < last; e++)
-            y[e] = gelu(x[e]);
+            y[e] = gelu_erf(x[e]);
 }
 
 static void work_activation(struct cpu_plan *plan, const void *operands)
@@ -171,6 +174,12 @@ static void work_fill(struct cpu_plan *plan, const void *operands)
             ((float *)o->out)[i] = (float)shape->value;
 }
 
+/* The type of both operands; a type that is refused if they differ. */
+static enum device_type one_type(enum device_type from, enum device_type to)
+{
+    return from == to ? to : TYPE_BF16;
+}
+
 int cpu_plan_elementwise(struct cpu_plan *plan, struct error *err)
 {
     const struct operation *op = &plan->operation;
@@ -179,7 +188,7 @@ int cpu_plan_elementwise(struct cpu_plan *plan, struct error *err)
     switch (op->kind) {
     case OPERATION_ACTIVATION:
         plan->work = work_activation;
-        type = op->activation.type;
+        type = one_type(op->activation.type, op->activation.y_type);
         break;
     case OPERATION_ROPE:
         plan->work = work_rope;
@@ -188,7 +197,7 @@ int cpu_plan_elementwise(struct cpu_plan *plan, struct error *err)
     case OPERATION_SWIGLU:
     case OPERATION_SWIGLU_BACKWARD:
         plan->work = work_swiglu;
-        type = op->swiglu.type;
+        type = one_type(op->swiglu.type, op->swiglu.y_type);
         break;
     case OPERATION_ADD:
         plan->work = work_add;
@@ -196,7 +205,7 @@ int cpu_plan_elementwise(struct cpu_plan *plan, struct error *err)
         break;
     case OPERATION_CONVERT:
         plan->work = work_convert;
-        type = op->convert.from == op->convert.to ? op->convert.to : TYPE_BF16;
+        type = one_type(op->convert.from, op->convert.to);
         break;
     case OPERATION_NORMAL:
         plan->work = work_normal;
@@ -207,6 +216,6 @@ int cpu_plan_elementwise(struct cpu_plan *plan, struct error *err)
         break;
     }
     if (type != TYPE_FP32)
-        return error_set(err, "the CPU device computes in fp32 only; leave out --bf16 and --fp16");
+        return cpu_refuse_type(err);
     return 0;
 }

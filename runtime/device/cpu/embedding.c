@@ -114,7 +114,7 @@ int cpu_plan_embedding(struct cpu_plan *plan, struct error *err)
         return 0;
     }
     if (shape->type != TYPE_FP32)
-        return error_set(err, "the CPU device computes in fp32 only; leave out --bf16 and --fp16");
+        return cpu_refuse_type(err);
     if (shape->rows > INT32_MAX || shape->table_rows > INT32_MAX)
         return error_set(err, "an embedding of %lld rows is too large for the CPU device",
                          (long long)shape->table_rows);

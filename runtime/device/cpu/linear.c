@@ -1,5 +1,5 @@
-/* Matrix products: a part of the result per thread, the epilogue on the same part while
- * it is in the cache. */
+/* Matrix products: each thread computes a part of the result and applies the epilogue while that
+ * part is in the cache. */
 #include "cpu.h"
 #include "gemm.h"
 #include "math.h"
@@ -21,10 +21,30 @@ struct product {
     int by_columns; /* parts are columns of C instead of rows */
     const float *bias;
     float *pre;             /* where the value before the activation goes, or NULL */
-    const float *activated; /* multiply by the activation's derivative at these values */
+    const float *saved_pre; /* multiply by the activation's derivative at these values, or NULL */
     enum activation activation;
     void *workspace;
 };
+
+static void activate(enum activation activation, float *c, int64_t cols)
+{
+    if (activation == ACTIVATION_GELU_TANH)
+        for (int64_t i = 0; i < cols; i++)
+            c[i] = gelu_tanh(c[i]);
+    else if (activation == ACTIVATION_GELU_ERF)
+        for (int64_t i = 0; i < cols; i++)
+            c[i] = gelu_erf(c[i]);
+}
+
+static void differentiate(enum activation activation, const float *pre, float *c, int64_t cols)
+{
+    if (activation == ACTIVATION_GELU_TANH)
+        for (int64_t i = 0; i < cols; i++)
+            c[i] *= gelu_tanh_derivative(pre[i]);
+    else
+        for (int64_t i = 0; i < cols; i++)
+            c[i] *= gelu_erf_derivative(pre[i]);
+}
 
 static void epilogue(const struct product *p, int64_t row, int64_t rows, int64_t col, int64_t cols)
 {
@@ -36,15 +56,10 @@ static void epilogue(const struct product *p, int64_t row, int64_t rows, int64_t
                 c[i] += p->bias[col + i];
         if (p->pre)
             memcpy(p->pre + r * p->n + col, c, (size_t)cols * sizeof(*c));
-        if (p->activated) {
-            const float *at = p->activated + r * p->n + col;
-
-            for (int64_t i = 0; i < cols; i++)
-                c[i] *= gelu_derivative(at[i]);
-        } else if (p->activation == ACTIVATION_GELU) {
-            for (int64_t i = 0; i < cols; i++)
-                c[i] = gelu(c[i]);
-        }
+        if (p->saved_pre)
+            differentiate(p->activation, p->saved_pre + r * p->n + col, c, cols);
+        else
+            activate(p->activation, c, cols);
     }
 }
 
@@ -119,7 +134,8 @@ static void work_dgrad(struct cpu_plan *plan, const void *operands)
         .b = o->weight,
         .ldb = shape->in,
         .c = o->dx,
-        .activated = shape->activation == ACTIVATION_GELU ? o->pre : NULL,
+        .saved_pre = shape->activation != ACTIVATION_NONE ? o->pre : NULL,
+        .activation = shape->activation,
     };
 
     product_run(plan, &p);
@@ -153,8 +169,8 @@ int cpu_plan_linear(struct cpu_plan *plan, struct error *err)
 {
     const struct linear_shape *shape = &plan->operation.linear;
 
-    if (shape->type != TYPE_FP32)
-        return error_set(err, "the CPU device computes in fp32 only; leave out --bf16 and --fp16");
+    if (shape->types.x != TYPE_FP32 || !linear_types_equal(&shape->types))
+        return cpu_refuse_type(err);
     if (shape->rows > INT32_MAX || shape->in > INT32_MAX || shape->out > INT32_MAX)
         return error_set(err, "a matrix of %lld x %lld x %lld is too large", (long long)shape->rows,
                          (long long)shape->in, (long long)shape->out);

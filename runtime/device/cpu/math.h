@@ -37,18 +37,52 @@ static inline float fast_tanh(float x)
     return (e - 1.0f) / (e + 1.0f);
 }
 
-/* GELU in its tanh form, and its derivative. */
-static inline float gelu(float x)
+/* GELU approximated by tanh, and its derivative. */
+static inline float gelu_tanh(float x)
 {
     return 0.5f * x * (1.0f + fast_tanh(0.79788456f * (x + 0.044715f * x * x * x)));
 }
 
-static inline float gelu_derivative(float x)
+static inline float gelu_tanh_derivative(float x)
 {
     float t = fast_tanh(0.79788456f * (x + 0.044715f * x * x * x));
 
     return 0.5f * (1.0f + t) +
            0.5f * x * (1.0f - t * t) * 0.79788456f * (1.0f + 3.0f * 0.044715f * x * x);
+}
+
+/* The normal distribution's upper tail at |x| divided by 'density' = exp(-x^2 / 2): t * p(t) with
+ * t = 1 / (1 + 0.32 |x|), fitted to a relative error of 4e-8. */
+static inline float normal_tail(float x)
+{
+    float t = 1.0f / (1.0f + 0.32f * (x < 0.0f ? -x : x));
+    float p = -0.02116033f;
+
+    p = p * t + 0.09579441f;
+    p = p * t - 0.14747394f;
+    p = p * t + 0.06615558f;
+    p = p * t - 0.00990659f;
+    p = p * t + 0.05885731f;
+    p = p * t + 0.08778353f;
+    p = p * t + 0.11462783f;
+    p = p * t + 0.12766065f;
+    p = p * t + 0.12766153f;
+    return p * t;
+}
+
+/* The exact GELU, x times the normal distribution function of x, and its derivative. */
+static inline float gelu_erf(float x)
+{
+    float tail = normal_tail(x) * fast_exp(-0.5f * x * x);
+
+    return x * (x < 0.0f ? tail : 1.0f - tail);
+}
+
+static inline float gelu_erf_derivative(float x)
+{
+    float density = fast_exp(-0.5f * x * x), tail = normal_tail(x) * density;
+
+    return (x < 0.0f ? tail : 1.0f - tail) + x * density * 0.39894228f;
 }
 
 static inline float sigmoid(float x)

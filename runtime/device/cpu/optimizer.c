@@ -126,8 +126,7 @@ int cpu_plan_optimizer(struct cpu_plan *plan, struct error *err)
     case OPERATION_ADAM:
         plan->work = work_adam;
         if (plan->operation.adam.type != TYPE_FP32)
-            return error_set(err,
-                             "the CPU device computes in fp32 only; leave out --bf16 and --fp16");
+            return cpu_refuse_type(err);
         return 0;
     case OPERATION_SQUARE_SUM:
         plan->work = work_square_sum;

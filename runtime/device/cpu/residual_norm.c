@@ -261,8 +261,8 @@ int cpu_plan_residual_norm(struct cpu_plan *plan, struct error *err)
     const struct residual_norm_shape *shape = &plan->operation.residual_norm;
     int64_t blocks = (shape->rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
 
-    if (shape->type != TYPE_FP32)
-        return error_set(err, "the CPU device computes in fp32 only; leave out --bf16 and --fp16");
+    if (shape->type != TYPE_FP32 || shape->y_type != TYPE_FP32)
+        return cpu_refuse_type(err);
     if (!shape->input && !shape->residual)
         return error_set(err, "a step of the residual stream needs an input or a residual");
     if (plan->operation.kind == OPERATION_RESIDUAL_NORM) {

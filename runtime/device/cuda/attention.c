@@ -227,12 +227,13 @@ static void flash_forward_work(struct cuda_plan *plan, struct cuda_stream *strea
     struct cuda_device *device = cuda_device_of(plan);
     struct attention *attention = plan->parts;
     int64_t *seed = workspace;
+    struct flash_bounds bounds = {o->document_start, o->document_end};
     struct error err;
 
     if (shape_of(plan)->dropout > 0)
         kernel_draw_seed(stream->native, shape_of(plan), o->state, o->purpose, o->row_index, seed);
     cudnnSetStream(device->cudnn, stream->native);
-    if (flash_forward(attention->flash, o->q, o->k, o->v, o->out, o->lse, seed, o->document_start,
+    if (flash_forward(attention->flash, o->q, o->k, o->v, o->out, o->lse, seed, bounds,
                       (char *)workspace + DEVICE_ALIGNMENT, &err))
         cuda_fail_text(device, err.text);
 }
@@ -244,13 +245,14 @@ static void flash_backward_work(struct cuda_plan *plan, struct cuda_stream *stre
     struct cuda_device *device = cuda_device_of(plan);
     struct attention *attention = plan->parts;
     int64_t *seed = workspace;
+    struct flash_bounds bounds = {o->document_start, o->document_end};
     struct error err;
 
     if (shape_of(plan)->dropout > 0)
         kernel_draw_seed(stream->native, shape_of(plan), o->state, o->purpose, o->row_index, seed);
     cudnnSetStream(device->cudnn, stream->native);
     if (flash_backward(attention->flash, o->q, o->k, o->v, o->out, o->lse, o->dout, o->dq, o->dk,
-                       o->dv, seed, o->document_start, (char *)workspace + DEVICE_ALIGNMENT, &err))
+                       o->dv, seed, bounds, (char *)workspace + DEVICE_ALIGNMENT, &err))
         cuda_fail_text(device, err.text);
 }
 
@@ -287,14 +289,13 @@ static int try_flash(struct cuda_plan *plan, struct error *why)
         .dropout = s->dropout,
         .causal = s->causal,
         .documents = s->documents,
+        .ends = s->ends,
         .deterministic = device->deterministic,
     };
 
     if (s->head_size % 8)
         return error_set(why, "heads have %" PRId64 " channels; multiples of 8 avoid it",
                          s->head_size);
-    if (s->documents && !s->causal)
-        return error_set(why, "documents are masked, but not what follows");
     /* Both directions must drop the same: either the library does both, or we do. */
     if (s->dropout > 0) {
         struct flash *other = cuda_flash(device, &shape, !back, why);
@@ -343,8 +344,13 @@ int cuda_plan_attention(struct cuda_plan *plan, struct error *err)
     struct attention *attention;
     struct error why;
 
-    if (s->cached && (plan->base.kind != OPERATION_ATTENTION || !s->causal || s->dropout > 0))
-        return error_set(err, "attention on a cache is causal, forward and without dropout");
+    if (s->cached &&
+        (plan->base.kind != OPERATION_ATTENTION || !s->causal || s->ends || s->dropout > 0))
+        return error_set(err,
+                         "attention on a KV cache must be causal, forward, without dropout and "
+                         "without document ends");
+    if (type_size(s->type) == 1)
+        return error_set(err, "the CUDA device has no attention in fp8");
     attention = calloc(1, sizeof(*attention));
     if (!attention)
         return error_set(err, "out of memory");

@@ -44,11 +44,11 @@ static int lack(struct cuda_device *device, size_t bytes, struct error *err)
     device->base.ran_out = 1;
     if (cudaMemGetInfo(&available, &total)) {
         cudaGetLastError();
-        return error_set(err, "GPU %d (%s) has no memory left", device->index, device->base.model);
+        return error_set(err, "GPU %d (%s) is out of memory", device->index, device->base.model);
     }
     return error_set(err,
                      "GPU %d (%s) has %.2f of its %.2f GiB left, and %.2f GiB are needed; "
-                     "nvidia-smi shows whether other processes have the rest",
+                     "nvidia-smi shows whether other processes use the rest",
                      device->index, device->base.model, (double)available / (1 << 30),
                      (double)total / (1 << 30), (double)bytes / (1 << 30));
 }
@@ -87,7 +87,7 @@ static int memory_call(struct device *base, struct device_memory *memory, struct
 
     (void)base;
     if (status)
-        return error_set(err, "cannot ask the GPU for its memory: %s", cudaGetErrorString(status));
+        return error_set(err, "cannot query the memory of the GPU: %s", cudaGetErrorString(status));
     return 0;
 }
 
@@ -100,14 +100,14 @@ static int health_call(struct device *base, char *text, size_t size, struct erro
     size_t used, taken;
 
     if (cudaDeviceGetPCIBusId(bus, sizeof(bus), device->index) || memory_call(base, &memory, err))
-        return error_set(err, "GPU %d (%s) does not answer", device->index, base->model);
+        return error_set(err, "GPU %d (%s) does not respond", device->index, base->model);
     if (nvml_check(NULL, bus, device->local_rank == 0, text, size, err))
         return -1;
     used = strlen(text);
     taken = memory.total - memory.available;
     if (taken > CONTEXT_BYTES)
         snprintf(text + used, size - used,
-                 "%.1f of its %.1f GiB are in use by other processes; look at nvidia-smi\n",
+                 "%.1f of its %.1f GiB are in use by other processes; check nvidia-smi\n",
                  (double)taken / (1 << 30), (double)memory.total / (1 << 30));
     return 0;
 }
@@ -129,7 +129,7 @@ static void *allocate(struct device *device, size_t bytes, struct error *err)
     }
     if (status) {
         cudaGetLastError();
-        error_set(err, "cannot get %.2f GiB of GPU memory: %s", (double)bytes / (1 << 30),
+        error_set(err, "cannot allocate %.2f GiB of GPU memory: %s", (double)bytes / (1 << 30),
                   cudaGetErrorString(status));
         return NULL;
     }
@@ -150,8 +150,8 @@ static void *host_allocate(struct device *device, size_t bytes, struct error *er
     (void)device;
     if (status) {
         cudaGetLastError();
-        error_set(err, "cannot get %.2f GiB of pinned host memory: %s", (double)bytes / (1 << 30),
-                  cudaGetErrorString(status));
+        error_set(err, "cannot allocate %.2f GiB of pinned host memory: %s",
+                  (double)bytes / (1 << 30), cudaGetErrorString(status));
         return NULL;
     }
     return memory;
@@ -320,12 +320,13 @@ static int find_gpu(const struct device_options *options, struct error *err)
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     if (driver == 0 && access("/proc/driver/nvidia/version", F_OK) == 0)
-        return error_set(err, "the NVIDIA driver is loaded on this node, but its library "
-                              "libcuda.so.1 is not found; install it, or let the image have it "
-                              "(NVIDIA_DRIVER_CAPABILITIES=compute,utility)");
+        return error_set(err,
+                         "the NVIDIA driver is loaded on this node, but its library "
+                         "libcuda.so.1 is not found; install it, or make it available in the image "
+                         "(NVIDIA_DRIVER_CAPABILITIES=compute,utility)");
     if (driver == 0)
-        return error_set(err, "no NVIDIA driver is loaded on this node; load it, ask for a node "
-                              "with GPUs, or compute on the CPUs with --device cpu");
+        return error_set(
+            err, "no NVIDIA driver is loaded on this node; load it, or request a node with GPUs");
     if (status == cudaErrorInsufficientDriver)
         return error_set(err,
                          "the NVIDIA driver of this node supports CUDA %d.%d, this program needs "
@@ -335,8 +336,8 @@ static int find_gpu(const struct device_options *options, struct error *err)
         return error_set(err, "no GPU can be used on this node: %s", cudaGetErrorString(status));
     if (options->index >= count || count == 0)
         return error_set(err,
-                         "GPU %d was asked for, but this process sees %d; check "
-                         "CUDA_VISIBLE_DEVICES and --gpus",
+                         "GPU %d was requested, but this process sees %d GPUs; check "
+                         "CUDA_VISIBLE_DEVICES and srun's --gpus",
                          options->index, count);
     return options->index >= 0 ? options->index : options->local_rank % count;
 }
@@ -351,7 +352,7 @@ static int check_code(struct cuda_device *device, const struct cudaDeviceProp *p
         return 0;
     cudaGetLastError();
     if (status != cudaErrorNoKernelImageForDevice && status != cudaErrorInvalidDeviceFunction)
-        return error_set(err, "GPU %d (%s) does not load this program's kernels: %s", device->index,
+        return error_set(err, "GPU %d (%s) cannot load this program's kernels: %s", device->index,
                          device->base.model, cudaGetErrorString(status));
     if (properties->major < LEAST_MAJOR)
         return error_set(err,
@@ -397,11 +398,11 @@ static int open_libraries(struct cuda_device *device, const struct device_option
     cudnnStatus_t cudnn;
 
     if (cublasLtCreate(&device->gemm.handle))
-        return error_set(err, "cuBLASLt does not start on GPU %d (%s)", device->index,
+        return error_set(err, "cannot initialize cuBLASLt on GPU %d (%s)", device->index,
                          device->base.model);
     cudnn = cudnnCreate(&device->cudnn);
     if (cudnn)
-        return error_set(err, "cuDNN %zu does not start on GPU %d (%s): %s", cudnnGetVersion(),
+        return error_set(err, "cannot initialize cuDNN %zu on GPU %d (%s): %s", cudnnGetVersion(),
                          device->index, device->base.model, cudnnGetErrorString(cudnn));
     snprintf(name, sizeof(name), "tuning%d-%s-%d-cublaslt%zu", TUNING_METHOD, device->base.model,
              device->processors, cublasLtGetVersion());

@@ -1,3 +1,8 @@
+/* cuDNN's graphs through its C interface (backend descriptors), not through cudnn-frontend. That is
+ * a set of C++ headers which neither Debian nor the CUDA toolkit has (PyPI's nvidia-cudnn-frontend
+ * does), so a build would need one more download; it covers all of cuDNN where we need one kind of
+ * graph, attention; and it picks and caches plans itself, which tuning.h does here for all kernels
+ * alike. The 400 lines below set descriptors, ask the heuristic and run plans. */
 #include "cudnn_graph.h"
 
 #include <stdbool.h>
@@ -5,7 +10,7 @@
 #include <string.h>
 
 enum {
-    MAX_TENSORS = 64,
+    MAX_TENSORS = 96,
     MAX_OPERATIONS = 64,
     MAX_CANDIDATES = 16,
     MAX_DESCRIPTORS = MAX_TENSORS + 2 * MAX_OPERATIONS + MAX_CANDIDATES + 4,
@@ -331,6 +336,12 @@ struct cudnn_graph *cudnn_graph_create(cudnnHandle_t handle, const char *name,
 
     if (!graph) {
         error_set(err, "out of memory");
+        return NULL;
+    }
+    if (tensor_count > MAX_TENSORS) {
+        error_set(err, "the graph of %s has %d tensors; at most %d are supported", name,
+                  tensor_count, MAX_TENSORS);
+        free(graph);
         return NULL;
     }
     graph->handle = handle;

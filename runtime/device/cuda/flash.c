@@ -72,6 +72,9 @@ enum row {
     P_SCALED,
     DP_KEPT,
     DP_SCALED,
+    END,
+    BEFORE_END,
+    IN_BOUNDS,
     ROW_COUNT,
 };
 
@@ -142,6 +145,11 @@ static int shifted(const struct flash_shape *shape)
     return shape->causal && shape->queries != shape->keys;
 }
 
+static int is_masked(const struct flash_shape *shape)
+{
+    return shape->causal || shape->documents || shape->ends;
+}
+
 static void fill_common(struct graph_tensor *t, const struct flash *flash)
 {
     const struct flash_shape *shape = &flash->shape;
@@ -156,6 +164,15 @@ static void fill_common(struct graph_tensor *t, const struct flash *flash)
         fill_scores(t, shape, ROW, MASKED);
         t[ROW].type = t[COLUMN].type = CUDNN_DATA_INT32;
         t[VISIBLE].type = CUDNN_DATA_BOOLEAN;
+    }
+    if (!shape->causal && is_masked(shape)) {
+        fill_scores(t, shape, COLUMN, COLUMN);
+        t[COLUMN].type = CUDNN_DATA_INT32;
+    }
+    if (shape->ends) {
+        t[END] = tensor(GRAPH_MEMORY, CUDNN_DATA_INT32, shape->batch, 1, shape->queries, 1);
+        fill_scores(t, shape, BEFORE_END, IN_BOUNDS);
+        t[BEFORE_END].type = CUDNN_DATA_BOOLEAN;
     }
     if (shape->documents) {
         t[START] = tensor(GRAPH_MEMORY, CUDNN_DATA_INT32, shape->batch, 1, shape->queries, 1);
@@ -173,7 +190,7 @@ static void fill_common(struct graph_tensor *t, const struct flash *flash)
         fill_scores(t, shape, KEPT, KEPT);
         fill_scores(t, shape, P_KEPT, P_SCALED);
     }
-    if (shape->causal || flash->padded)
+    if (is_masked(shape) || flash->padded)
         t[MINUS_INFINITY] = tensor(GRAPH_SCALAR, FLOAT, 1, 1, 1, 1);
     if (flash->padded) {
         t[QUERIES] = t[KEYS] = tensor(GRAPH_MEMORY, CUDNN_DATA_INT32, shape->batch, 1, 1, 1);
@@ -306,6 +323,7 @@ static int mask_padding(struct graph_operation **next, int scores)
     return PADDED;
 }
 
+/* Keys after the query become minus infinity. */
 static int mask_causal(struct graph_operation **next, const struct flash *flash, int scores)
 {
     int row = ROW;
@@ -320,11 +338,29 @@ static int mask_causal(struct graph_operation **next, const struct flash *flash,
     }
     pointwise(next, CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, row, COLUMN, VISIBLE);
     choose(next, VISIBLE, scores, MINUS_INFINITY, MASKED);
-    if (!flash->shape.documents)
-        return MASKED;
-    pointwise(next, CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, COLUMN, START, STARTED);
-    choose(next, STARTED, MASKED, MINUS_INFINITY, IN_DOCUMENT);
-    return IN_DOCUMENT;
+    return MASKED;
+}
+
+/* Keys that a query does not see become minus infinity. Returns the row with the result. */
+static int mask_keys(struct graph_operation **next, const struct flash *flash, int scores)
+{
+    const struct flash_shape *shape = &flash->shape;
+
+    if (shape->causal)
+        scores = mask_causal(next, flash, scores);
+    else if (is_masked(shape))
+        generate_index(next, FLOAT, scores, COLUMN, 3);
+    if (shape->documents) {
+        pointwise(next, CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, COLUMN, START, STARTED);
+        choose(next, STARTED, scores, MINUS_INFINITY, IN_DOCUMENT);
+        scores = IN_DOCUMENT;
+    }
+    if (shape->ends) {
+        pointwise(next, CUDNN_POINTWISE_CMP_LT, CUDNN_DATA_BOOLEAN, COLUMN, END, BEFORE_END);
+        choose(next, BEFORE_END, scores, MINUS_INFINITY, IN_BOUNDS);
+        scores = IN_BOUNDS;
+    }
+    return scores;
 }
 
 /* The order of operations is the one cuDNN's pattern matcher knows. */
@@ -337,8 +373,7 @@ static void forward_operations(struct graph_operation *next, const struct flash 
     pointwise(&next, CUDNN_POINTWISE_MUL, FLOAT, S, SCALE, SCALED);
     if (flash->padded)
         scores = mask_padding(&next, scores);
-    if (flash->shape.causal)
-        scores = mask_causal(&next, flash, scores);
+    scores = mask_keys(&next, flash, scores);
     reduce(&next, CUDNN_REDUCE_TENSOR_MAX, scores, MAXIMUM);
     pointwise(&next, CUDNN_POINTWISE_SUB, FLOAT, scores, MAXIMUM, SHIFTED);
     pointwise(&next, CUDNN_POINTWISE_EXP, FLOAT, SHIFTED, NO, EXPONENT);
@@ -372,8 +407,7 @@ static void backward_operations(struct graph_operation *next, const struct flash
         scores = mask_padding(&next, scores);
     pointwise(&next, CUDNN_POINTWISE_SUB, FLOAT, scores, LSE, LESS_LSE);
     scores = LESS_LSE;
-    if (flash->shape.causal)
-        scores = mask_causal(&next, flash, scores);
+    scores = mask_keys(&next, flash, scores);
     pointwise(&next, CUDNN_POINTWISE_EXP, FLOAT, scores, NO, EXPONENT);
     if (dropped) {
         pointwise(&next, CUDNN_POINTWISE_MUL, FLOAT, EXPONENT, KEPT, P_KEPT);
@@ -507,9 +541,10 @@ size_t flash_workspace(const struct flash *flash)
 }
 
 static void common_pointers(void **pointers, const struct flash *flash, const int64_t *seed,
-                            const int32_t *start)
+                            struct flash_bounds bounds)
 {
-    pointers[START] = (void *)start;
+    pointers[START] = (void *)bounds.start;
+    pointers[END] = (void *)bounds.end;
     pointers[SEED] = (void *)seed;
     pointers[OFFSET] = (void *)(seed + 1);
     pointers[KEPT_SCALE] = (void *)&flash->kept_scale;
@@ -535,7 +570,7 @@ static int ours_failed(struct error *err)
 }
 
 int flash_forward(const struct flash *flash, const void *q, const void *k, const void *v, void *o,
-                  float *lse, const int64_t *seed, const int32_t *start, void *workspace,
+                  float *lse, const int64_t *seed, struct flash_bounds bounds, void *workspace,
                   struct error *err)
 {
     void *pointers[ROW_COUNT] = {NULL};
@@ -543,11 +578,11 @@ int flash_forward(const struct flash *flash, const void *q, const void *k, const
 
     if (!flash->graph) {
         if (cudnnGetStream(flash->handle, &stream) ||
-            hopper_attention(stream, &flash->shape, q, k, v, o, lse, start, workspace))
+            hopper_attention(stream, &flash->shape, q, k, v, o, lse, bounds.start, workspace))
             return ours_failed(err);
         return 0;
     }
-    common_pointers(pointers, flash, seed, start);
+    common_pointers(pointers, flash, seed, bounds);
     pointers[Q] = (void *)q;
     pointers[KT] = (void *)k;
     pointers[V] = (void *)v;
@@ -558,7 +593,8 @@ int flash_forward(const struct flash *flash, const void *q, const void *k, const
 
 int flash_backward(const struct flash *flash, const void *q, const void *k, const void *v,
                    const void *o, const float *lse, const void *d_o, void *dq, void *dk, void *dv,
-                   const int64_t *seed, const int32_t *start, void *workspace, struct error *err)
+                   const int64_t *seed, struct flash_bounds bounds, void *workspace,
+                   struct error *err)
 {
     void *pointers[ROW_COUNT] = {NULL};
     char *space = workspace;
@@ -567,11 +603,11 @@ int flash_backward(const struct flash *flash, const void *q, const void *k, cons
     if (!flash->graph) {
         if (cudnnGetStream(flash->handle, &stream) ||
             hopper_attention_gradient(stream, &flash->shape, q, k, v, o, lse, d_o, dq, dk, dv,
-                                      start, workspace))
+                                      bounds.start, workspace))
             return ours_failed(err);
         return 0;
     }
-    common_pointers(pointers, flash, seed, start);
+    common_pointers(pointers, flash, seed, bounds);
     pointers[Q] = (void *)q;
     pointers[KT] = (void *)k;
     pointers[VT] = (void *)v;

@@ -27,7 +27,8 @@ struct flash_shape {
     float scale;
     double dropout;    /* of the probabilities, by the library's own numbers */
     int causal;        /* query i sees keys 0 .. i + keys - queries */
-    int documents;     /* with 'causal': a query sees no key before its 'start' */
+    int documents;     /* a query sees no key before its 'start' */
+    int ends;          /* a query sees no key from its 'end' on */
     int deterministic; /* the gradient; it costs cuDNN batch * heads * queries * keys * 2 bytes */
 };
 
@@ -46,16 +47,22 @@ void flash_destroy(struct flash *flash);
 /* Bytes of workspace for a run. */
 size_t flash_workspace(const struct flash *flash);
 
+/* Which keys each query sees, [batch][queries]: from 'start' on and before 'end'. NULL if the shape
+ * has no 'documents' or 'ends'. Every query sees at least one key. */
+struct flash_bounds {
+    const int32_t *start, *end;
+};
+
 /* They run on the stream of the handle.
- * With dropout 'seed' is two 64-bit numbers on the device, the same for both directions; with
- * documents 'start' [batch][queries] is the first key each query sees.
+ * With dropout 'seed' is two 64-bit numbers on the device, the same for both directions.
  * 'lse' [batch][heads][queries] receives the log of the sum of exponentials of the scaled scores.
  */
 int flash_forward(const struct flash *flash, const void *q, const void *k, const void *v, void *o,
-                  float *lse, const int64_t *seed, const int32_t *start, void *workspace,
+                  float *lse, const int64_t *seed, struct flash_bounds bounds, void *workspace,
                   struct error *err);
 int flash_backward(const struct flash *flash, const void *q, const void *k, const void *v,
                    const void *o, const float *lse, const void *d_o, void *dq, void *dk, void *dv,
-                   const int64_t *seed, const int32_t *start, void *workspace, struct error *err);
+                   const int64_t *seed, struct flash_bounds bounds, void *workspace,
+                   struct error *err);
 
 #endif

@@ -18,7 +18,7 @@ struct scratch {
     char *q, *k, *v, *o, *d_o, *dq, *dk, *dv;
     float *lse;
     int64_t *seed;
-    int32_t *start;
+    int32_t *start, *end;
     char *workspace;
     void *all;
 };
@@ -33,10 +33,11 @@ static int run_trial(void *argument)
 {
     const struct trial *t = argument;
     const struct scratch *s = t->scratch;
+    struct flash_bounds bounds = {s->start, s->end};
 
     return t->backward ? flash_backward(t->flash, s->q, s->k, s->v, s->o, s->lse, s->d_o, s->dq,
-                                        s->dk, s->dv, s->seed, s->start, s->workspace, NULL)
-                       : flash_forward(t->flash, s->q, s->k, s->v, s->o, s->lse, s->seed, s->start,
+                                        s->dk, s->dv, s->seed, bounds, s->workspace, NULL)
+                       : flash_forward(t->flash, s->q, s->k, s->v, s->o, s->lse, s->seed, bounds,
                                        s->workspace, NULL);
 }
 
@@ -73,6 +74,7 @@ static size_t place(struct scratch *s, const struct flash_shape *shape, int back
     s->lse = (float *)take(&at, rows * sizeof(float));
     s->seed = (int64_t *)take(&at, 2 * sizeof(int64_t));
     s->start = (int32_t *)take(&at, (size_t)(shape->batch * shape->queries) * sizeof(int32_t));
+    s->end = (int32_t *)take(&at, (size_t)(shape->batch * shape->queries) * sizeof(int32_t));
     s->workspace = take(&at, workspace);
     return (size_t)(at - base);
 }
@@ -99,6 +101,8 @@ static int scratch_create(struct scratch *s, struct cuda_device *device,
     }
     place(s, shape, backward, workspace, s->all);
     cudaMemsetAsync(s->lse, 0, (size_t)(s->workspace - (char *)s->lse), device->gemm.stream);
+    /* All bits of the ends but a few: beyond every key. */
+    cudaMemsetAsync(s->end, 0x3f, (size_t)(s->workspace - (char *)s->end), device->gemm.stream);
     kernel_noise(device->gemm.stream, type, ((char *)s->lse - (char *)s->all) / 2, s->all);
     return 0;
 }
@@ -113,10 +117,10 @@ static void make_key(const struct flash_shape *s, int backward, int ours, char *
         snprintf(version, sizeof(version), ":ours%d", HOPPER_ATTENTION_VERSION);
     snprintf(key, size,
              "flash%d:%zu:%" PRId64 ":%" PRId64 ":%" PRId64 ":%" PRId64 ":%" PRId64 ":%" PRId64
-             ":%" PRId64 ":%" PRId64 ":%d:%d:%d:%d:%d%s",
+             ":%" PRId64 ":%" PRId64 ":%d:%d:%d:%d:%d%s%s",
              backward, cudnnGetVersion(), s->batch, s->heads, s->groups, s->queries, s->keys,
              s->width, s->q.position, s->k.position, (int)s->type, s->dropout > 0, s->causal,
-             s->documents, s->deterministic, version);
+             s->documents, s->deterministic, s->ends ? ":ends" : "", version);
 }
 
 /* A kernel and its number. */

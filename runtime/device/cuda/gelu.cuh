@@ -1,4 +1,4 @@
-/* GELU as Megatron computes it, by tanh. */
+/* GELU: approximated by tanh, as in Megatron and GPT-2, and exact, as in BERT and RoBERTa. */
 #ifndef MEGATRON_GELU_CUH
 #define MEGATRON_GELU_CUH
 
@@ -19,7 +19,7 @@ template <int N> __device__ inline void gelu_sigmoids(const float *x, float *s)
 }
 
 /* x = gelu(x) */
-template <int N> __device__ inline void gelu(float *x)
+template <int N> __device__ inline void gelu_tanh(float *x)
 {
     float s[N];
 
@@ -30,7 +30,7 @@ template <int N> __device__ inline void gelu(float *x)
 }
 
 /* y *= gelu'(x) */
-template <int N> __device__ inline void gelu_gradient(const float *x, float *y)
+template <int N> __device__ inline void gelu_tanh_gradient(const float *x, float *y)
 {
     float s[N];
 
@@ -42,6 +42,23 @@ template <int N> __device__ inline void gelu_gradient(const float *x, float *y)
         /* s + x s (1 - s) times 2 du/dx */
         y[i] *= s[i] + (xs - xs * s[i]) * (1.5957691f + 0.21406444f * x[i] * x[i]);
     }
+}
+
+/* x = x * normal CDF(x). erfcf keeps the relative precision of the left tail. */
+template <int N> __device__ inline void gelu_erf(float *x)
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        x[i] *= 0.5f * erfcf(-0.70710678f * x[i]);
+}
+
+/* y *= CDF(x) + x * density(x) */
+template <int N> __device__ inline void gelu_erf_gradient(const float *x, float *y)
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        y[i] *=
+            0.5f * erfcf(-0.70710678f * x[i]) + x[i] * 0.39894228f * __expf(-0.5f * x[i] * x[i]);
 }
 
 #endif

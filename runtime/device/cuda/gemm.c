@@ -220,10 +220,9 @@ static int search(struct gemm *gemm, const struct gemm_operands *scratch, const 
     /* Then all times since are wrong, too, and what is in the file must stay there. */
     if (cudaStreamSynchronize(gemm->context->stream)) {
         gemm->context->broken = 1;
-        return error_set(err,
-                         "an algorithm that was tried for the product %s broke down on the "
-                         "GPU; start again%s",
-                         key, around ? ": it will be left out" : "");
+        return error_set(
+            err, "an algorithm that was tried for the product %s crashed on the GPU; start again%s",
+            key, around ? "; it will be skipped" : "");
     }
     if (failed)
         return error_set(err, "none of cuBLASLt's kernels for the product %s runs", key);

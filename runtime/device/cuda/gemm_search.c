@@ -1,6 +1,7 @@
-/* The search for the fastest algorithm of a product. With an epilogue the library's heuristic
- * misses good ones, which differ in one attribute from those it offers. A brief look at many, then
- * a contest of a few. */
+/* The search for the fastest algorithm of a matrix product. For products with an epilogue the
+ * library's heuristic misses good algorithms that differ in one attribute from those it offers, the
+ * neighbours. A brief look at many, then a contest of a few. t/gpu/neighbours measures what the
+ * neighbours gain per model. */
 #include "gemm_private.h"
 
 #include <string.h>

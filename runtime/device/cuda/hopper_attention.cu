@@ -83,6 +83,8 @@ extern "C" int hopper_attention_fits(const struct flash_shape *s)
 {
     const int64_t most = INT32_MAX / 4;
 
+    if (s->ends || (s->documents && !s->causal))
+        return 0;
     if (s->width != WIDTH || s->dropout > 0 || !(s->scale > 0) ||
         (s->type != CUDNN_DATA_BFLOAT16 && s->type != CUDNN_DATA_HALF))
         return 0;

@@ -20,16 +20,17 @@ void kernel_residual_norm_backward(cudaStream_t stream, const struct residual_no
                                    const struct residual_norm_backward_operands *operands,
                                    float *workspace, int processors);
 
-/* y = gelu(x); may be in place. */
-void kernel_gelu(cudaStream_t stream, enum device_type type, int64_t count, const void *x, void *y);
+/* y = activation(x), not ACTIVATION_NONE; may be in place. */
+void kernel_activation(cudaStream_t stream, enum activation activation, enum device_type type,
+                       int64_t count, const void *x, void *y);
 
-/* Column sums of a (rows, cols) matrix, added to or written to 'out'. With 'pre', x is first turned
- * into x * gelu'(pre) and written to 'y' (which may be x); without it 'y' is not used. 'out' NULL:
- * no sums. */
+/* Column sums of a (rows, cols) matrix, added to or written to 'out'. With an activation, x is
+ * first multiplied by the activation's derivative at 'pre' and written to 'y' (which may be x);
+ * with ACTIVATION_NONE 'pre' and 'y' are NULL. 'out' NULL: no sums. */
 size_t kernel_column_sums_workspace(int64_t rows, int64_t cols, int processors);
-void kernel_column_sums(cudaStream_t stream, enum device_type type, int64_t rows, int64_t cols,
-                        const void *x, const void *pre, void *y, float *out, int accumulate,
-                        float *workspace, int processors);
+void kernel_column_sums(cudaStream_t stream, enum activation activation, enum device_type type,
+                        int64_t rows, int64_t cols, const void *x, const void *pre, void *y,
+                        float *out, int accumulate, float *workspace, int processors);
 
 /* out[i] (+)= x[i]; for sums that a library left in 'type'. */
 void kernel_add_to_fp32(cudaStream_t stream, enum device_type type, int64_t count, const void *x,

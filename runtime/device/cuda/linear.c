@@ -62,13 +62,13 @@ static void forward(struct cuda_plan *plan, struct cuda_stream *stream, void *wo
     const struct linear_forward_operands *o = operands;
     const struct linear_shape *s = shape_of(plan);
     struct linear *linear = plan->parts;
-    int gelu = s->activation == ACTIVATION_GELU && linear->variant == SPLIT;
-    struct gemm_operands g = {o->weight, o->x, gelu && s->save_pre ? o->pre : o->y, (void *)o->bias,
-                              o->pre};
+    int apart = s->activation != ACTIVATION_NONE && linear->variant == SPLIT;
+    struct gemm_operands g = {o->weight, o->x, apart && s->save_pre ? o->pre : o->y,
+                              (void *)o->bias, o->pre};
 
     check(plan, gemm_run(linear->gemm, stream->native, &g, 0, workspace));
-    if (gelu)
-        kernel_gelu(stream->native, s->type, s->rows * s->out, g.d, o->y);
+    if (apart)
+        kernel_activation(stream->native, s->activation, s->types.y, s->rows * s->out, g.d, o->y);
 }
 
 static int make_forward(struct cuda_plan *plan, struct linear *linear, const struct scratch *t,
@@ -82,9 +82,9 @@ static int make_forward(struct cuda_plan *plan, struct linear *linear, const str
                                .lda = s->in,
                                .ldb = s->in,
                                .ldd = s->out,
-                               .type = s->type,
-                               .out = s->type,
-                               .bias_type = s->type,
+                               .type = s->types.x,
+                               .out = s->types.x,
+                               .bias_type = s->types.x,
                                .epilogue = s->bias ? GEMM_BIAS : GEMM_PLAIN};
     struct gemm_operands scratch = {0};
 
@@ -110,8 +110,8 @@ static void split_dgrad(struct cuda_plan *plan, struct cuda_stream *stream, void
     struct gemm_operands g = {o->weight, o->dy, o->dx, NULL, NULL};
 
     check(plan, gemm_run(linear->gemm, stream->native, &g, 0, workspace));
-    kernel_column_sums(stream->native, s->type, s->rows, s->in, o->dx, o->pre, o->dx,
-                       s->bias ? o->dbias : NULL, o->accumulate, sums,
+    kernel_column_sums(stream->native, s->activation, s->types.x, s->rows, s->in, o->dx, o->pre,
+                       o->dx, s->bias ? o->dbias : NULL, o->accumulate, sums,
                        cuda_device_of(plan)->processors);
 }
 
@@ -126,7 +126,7 @@ static void dgrad(struct cuda_plan *plan, struct cuda_stream *stream, void *work
     struct gemm_operands g = {o->weight, o->dy, o->dx, space, (void *)o->pre};
     float *sums = (float *)space;
 
-    if (linear->variant == SPLIT && s->activation == ACTIVATION_GELU) {
+    if (linear->variant == SPLIT && s->activation != ACTIVATION_NONE) {
         split_dgrad(plan, stream, workspace, o);
         return;
     }
@@ -138,8 +138,8 @@ static void dgrad(struct cuda_plan *plan, struct cuda_stream *stream, void *work
     if (linear->variant == FUSED)
         kernel_add_to_fp32(stream->native, linear->sum_type, s->in, space, o->dbias, o->accumulate);
     else
-        kernel_column_sums(stream->native, s->type, s->rows, s->in, o->dx, NULL, NULL, o->dbias,
-                           o->accumulate, sums, device->processors);
+        kernel_column_sums(stream->native, ACTIVATION_NONE, s->types.x, s->rows, s->in, o->dx, NULL,
+                           NULL, o->dbias, o->accumulate, sums, device->processors);
 }
 
 static int make_dgrad(struct cuda_plan *plan, struct linear *linear, const struct scratch *t,
@@ -154,8 +154,8 @@ static int make_dgrad(struct cuda_plan *plan, struct linear *linear, const struc
                                .lda = s->in,
                                .ldb = s->out,
                                .ldd = s->in,
-                               .type = s->type,
-                               .out = s->type,
+                               .type = s->types.x,
+                               .out = s->types.x,
                                .bias_type = linear->sum_type,
                                .epilogue = GEMM_PLAIN};
     struct gemm_operands scratch = {0};
@@ -191,8 +191,9 @@ static void wgrad(struct cuda_plan *plan, struct cuda_stream *stream, void *work
         kernel_add_to_fp32(stream->native, linear->sum_type, s->out, space, o->dbias,
                            o->accumulate);
     else
-        kernel_column_sums(stream->native, s->type, s->rows, s->out, o->dy, NULL, NULL, o->dbias,
-                           o->accumulate, (float *)space, cuda_device_of(plan)->processors);
+        kernel_column_sums(stream->native, ACTIVATION_NONE, s->types.y, s->rows, s->out, o->dy,
+                           NULL, NULL, o->dbias, o->accumulate, (float *)space,
+                           cuda_device_of(plan)->processors);
 }
 
 static int make_wgrad(struct cuda_plan *plan, struct linear *linear, const struct scratch *t,
@@ -207,7 +208,7 @@ static int make_wgrad(struct cuda_plan *plan, struct linear *linear, const struc
                                .lda = s->in,
                                .ldb = s->out,
                                .ldd = s->in,
-                               .type = s->type,
+                               .type = s->types.x,
                                .out = TYPE_FP32,
                                .bias_type = linear->sum_type,
                                .epilogue = linear->variant == FUSED ? GEMM_BGRADB : GEMM_PLAIN};
@@ -230,13 +231,13 @@ static int possible(const struct cuda_plan *plan, enum variant variant)
 
     if (variant == SPLIT)
         return 1;
-    if (s->type == TYPE_FP32 || s->in % 8 || s->out % 8)
+    if (s->types.x == TYPE_FP32 || s->in % 8 || s->out % 8)
         return 0;
     switch (plan->base.kind) {
     case OPERATION_LINEAR_FORWARD:
-        return variant == FUSED && s->activation == ACTIVATION_GELU;
+        return variant == FUSED && s->activation == ACTIVATION_GELU_TANH;
     case OPERATION_LINEAR_DGRAD:
-        return s->activation == ACTIVATION_GELU && (variant == FUSED || s->bias);
+        return s->activation == ACTIVATION_GELU_TANH && (variant == FUSED || s->bias);
     default:
         return variant == FUSED && s->bias;
     }
@@ -267,7 +268,7 @@ static int make_variant(struct cuda_plan *plan, enum variant variant, struct lin
         return 0;
     if (variant != FUSED || cuda_device_of(plan)->gemm.broken)
         return -1;
-    linear->sum_type = shape_of(plan)->type;
+    linear->sum_type = shape_of(plan)->types.x;
     return make(plan, linear, scratch, err);
 }
 
@@ -288,15 +289,18 @@ static int run_trial(void *argument)
     trial->linear->on_trial = 1;
     trial->linear->failed = 0;
     if (plan->base.kind == OPERATION_LINEAR_FORWARD) {
-        struct linear_forward_operands o = {t->x, t->weight, t->bias, t->y, t->pre};
+        struct linear_forward_operands o = {
+            .x = t->x, .weight = t->weight, .bias = t->bias, .y = t->y, .pre = t->pre};
 
         plan->work(plan, &stream, t->workspace, &o);
     } else if (plan->base.kind == OPERATION_LINEAR_DGRAD) {
-        struct linear_dgrad_operands o = {t->y, t->weight, t->pre, t->x, t->dbias, 0};
+        struct linear_dgrad_operands o = {
+            .dy = t->y, .weight = t->weight, .pre = t->pre, .dx = t->x, .dbias = t->dbias};
 
         plan->work(plan, &stream, t->workspace, &o);
     } else {
-        struct linear_wgrad_operands o = {t->y, t->x, t->dweight, t->dbias, 0};
+        struct linear_wgrad_operands o = {
+            .dy = t->y, .x = t->x, .dweight = t->dweight, .dbias = t->dbias};
 
         plan->work(plan, &stream, t->workspace, &o);
     }
@@ -310,7 +314,7 @@ static int scratch_create(struct cuda_plan *plan, struct scratch *t)
 {
     const struct linear_shape *s = shape_of(plan);
     struct cuda_device *device = cuda_device_of(plan);
-    size_t size = type_size(s->type), wide = (size_t)(s->in > s->out ? s->in : s->out);
+    size_t size = type_size(s->types.x), wide = (size_t)(s->in > s->out ? s->in : s->out);
     size_t x = cuda_align((size_t)(s->rows * s->in) * size);
     size_t y = cuda_align((size_t)(s->rows * s->out) * size);
     size_t pre = plan->base.kind == OPERATION_LINEAR_DGRAD ? x : y;
@@ -339,8 +343,8 @@ static int scratch_create(struct cuda_plan *plan, struct scratch *t)
     t->bias = at += dweight;
     t->dbias = (float *)(at += vector);
     t->workspace = at + vector;
-    kernel_noise(device->gemm.stream, s->type, (int64_t)((x + y + pre + weight) / size), t->all);
-    kernel_noise(device->gemm.stream, s->type, (int64_t)(vector / size), t->bias);
+    kernel_noise(device->gemm.stream, s->types.x, (int64_t)((x + y + pre + weight) / size), t->all);
+    kernel_noise(device->gemm.stream, s->types.x, (int64_t)(vector / size), t->bias);
     return 0;
 }
 
@@ -349,7 +353,7 @@ static void make_key(const struct cuda_plan *plan, char *key, size_t size)
     const struct linear_shape *s = shape_of(plan);
 
     snprintf(key, size, "linear%d:%" PRId64 ":%" PRId64 ":%" PRId64 ":%d:%d:%d:%d",
-             (int)plan->base.kind, s->rows, s->in, s->out, (int)s->type, s->bias,
+             (int)plan->base.kind, s->rows, s->in, s->out, (int)s->types.x, s->bias,
              (int)s->activation, s->save_pre);
 }
 
@@ -436,7 +440,7 @@ static int choose(struct cuda_plan *plan, struct linear *linear, const struct sc
 /* Make the variant that was found before, with the product that it was found with. */
 static int recall(struct cuda_plan *plan, struct linear *linear)
 {
-    const enum device_type sum_types[] = {TYPE_FP32, shape_of(plan)->type};
+    const enum device_type sum_types[] = {TYPE_FP32, shape_of(plan)->types.x};
     const char *known;
     enum variant variant;
     char key[256];
@@ -481,10 +485,15 @@ static void destroy(struct cuda_plan *plan)
 
 int cuda_plan_linear(struct cuda_plan *plan, struct error *err)
 {
-    struct linear *linear = calloc(1, sizeof(*linear));
+    struct linear *linear;
     struct scratch scratch = {0};
     int result;
 
+    if (!linear_types_equal(&shape_of(plan)->types) || type_size(shape_of(plan)->types.x) == 1)
+        return error_set(err,
+                         "the CUDA device needs one type, fp32, bf16 or fp16, for all operands of "
+                         "a linear layer");
+    linear = calloc(1, sizeof(*linear));
     if (!linear)
         return error_set(err, "out of memory");
     plan->parts = linear;

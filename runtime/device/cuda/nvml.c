@@ -10,8 +10,8 @@ enum { NVML_SUCCESS = 0, NVML_GPU_IS_LOST = 15, NVML_MISMATCH = 18 };
 enum { NVML_UNCORRECTED = 1, NVML_SINCE_START = 0, NVML_MAX_LINKS = 18 };
 
 #define UNCHECKED "its health is not checked: "
-#define GET_LIBRARY                                                                       \
-    "; install the driver's package that has this library, or let the container have it " \
+#define GET_LIBRARY                                                                          \
+    "; install the driver package with this library, or make it available in the container " \
     "(NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
 
 struct calls {
@@ -93,7 +93,8 @@ static void *open_library(const char *name, struct calls *calls, struct notes *n
     missing = find_calls(handle, calls);
     if (!missing)
         return handle;
-    note(notes, UNCHECKED "%.100s has no %s, it is not the driver's" GET_LIBRARY, name, missing);
+    note(notes, UNCHECKED "%.100s has no %s, it is not the driver's library" GET_LIBRARY, name,
+         missing);
     dlclose(handle);
     return NULL;
 }
@@ -108,16 +109,16 @@ static void check_memory_errors(const struct calls *calls, void *gpu, struct not
         errors > 0)
         note(notes,
              "%llu memory errors that ECC could not correct since the driver was loaded; reset the "
-             "GPU (nvidia-smi --gpu-reset), and drain the node if they come back",
+             "GPU (nvidia-smi --gpu-reset), and drain the node if they recur",
              errors);
     if (!calls->remapped_rows ||
         calls->remapped_rows(gpu, &corrected, &uncorrected, &pending, &failed) != NVML_SUCCESS)
         return;
     if (failed)
-        note(notes, "it has no spare memory rows left for broken ones; drain the node and have the "
+        note(notes, "it has no spare memory rows left for faulty ones; drain the node and have the "
                     "GPU replaced");
     else if (pending)
-        note(notes, "broken memory rows wait for a reset to be replaced; reset the GPU "
+        note(notes, "faulty memory rows will be replaced at the next reset; reset the GPU "
                     "(nvidia-smi --gpu-reset) when the node is free");
 }
 
@@ -128,9 +129,9 @@ static void check_clocks(const struct calls *calls, void *gpu, struct notes *not
         unsigned long long bit;
         const char *text;
     } reasons[] = {
-        {0x20, "its clocks are lowered because it is hot (software limit); look at the cooling"},
-        {0x40, "its clocks are lowered because it is hot (hardware limit); look at the cooling"},
-        {0x80, "its clocks are lowered by the power brake; look at the node's power supplies"},
+        {0x20, "its clocks are lowered because it is hot (software limit); check the cooling"},
+        {0x40, "its clocks are lowered because it is hot (hardware limit); check the cooling"},
+        {0x80, "its clocks are lowered by the power brake; check the node's power supplies"},
     };
     const unsigned long long slowdown = 0x8;
     unsigned long long now = 0;
@@ -145,7 +146,7 @@ static void check_clocks(const struct calls *calls, void *gpu, struct notes *not
         }
     }
     if ((now & slowdown) && !named)
-        note(notes, "its clocks are lowered by the hardware (heat or power); look at nvidia-smi -q "
+        note(notes, "its clocks are lowered by the hardware (heat or power); check nvidia-smi -q "
                     "-d PERFORMANCE");
 }
 
@@ -164,8 +165,8 @@ static void check_links(const struct calls *calls, void *gpu, struct notes *note
     }
     if (up > 0 && down > 0)
         note(notes,
-             "%u of its %u NVLinks are down (the first is link %u); collectives will be slow, look "
-             "at nvidia-smi nvlink --status",
+             "%u of its %u NVLinks are down (the first is link %u); collectives will be slow; "
+             "check nvidia-smi nvlink --status",
              down, up + down, first);
 }
 
@@ -183,7 +184,7 @@ static int check_gpu(const struct calls *calls, const char *bus, struct notes *n
                          "replace it",
                          bus);
     if (status != NVML_SUCCESS) {
-        note(notes, UNCHECKED "NVML does not find the GPU at %s: %.100s; look at nvidia-smi", bus,
+        note(notes, UNCHECKED "NVML cannot find the GPU at %s: %.100s; check nvidia-smi", bus,
              calls->error_string(status));
         return 0;
     }
@@ -216,7 +217,7 @@ int nvml_check(const char *library, const char *bus, int first, char *text, size
         rc = error_set(err, "the NVIDIA driver in the kernel and its libraries are of different "
                             "versions; reboot the node or load the new driver");
     } else {
-        note(&notes, UNCHECKED "NVML does not start: %.100s; look at nvidia-smi",
+        note(&notes, UNCHECKED "cannot initialize NVML: %.100s; check nvidia-smi",
              calls.error_string(status));
     }
     dlclose(handle);

@@ -32,8 +32,8 @@ static void work_activation(struct cuda_plan *plan, struct cuda_stream *stream, 
     const struct activation_operands *o = operands;
 
     (void)workspace;
-    if (s->activation == ACTIVATION_GELU)
-        kernel_gelu(STREAM, s->type, s->count, o->x, o->y);
+    if (s->activation != ACTIVATION_NONE)
+        kernel_activation(STREAM, s->activation, s->type, s->count, o->x, o->y);
     else if (o->x != o->y)
         cudaMemcpyAsync(o->y, o->x, (size_t)s->count * type_size(s->type), cudaMemcpyDeviceToDevice,
                         STREAM);
@@ -114,12 +114,36 @@ static size_t workspace_of(const struct cuda_plan *plan)
     }
 }
 
+/* Would a kernel have to write another type than it reads, or compute in fp8? */
+static int has_mixed_types(const struct operation *op)
+{
+    switch (op->kind) {
+    case OPERATION_ACTIVATION:
+        return op->activation.type != op->activation.y_type || type_size(op->activation.type) == 1;
+    case OPERATION_RESIDUAL_NORM:
+    case OPERATION_RESIDUAL_NORM_BACKWARD:
+        return op->residual_norm.type != op->residual_norm.y_type ||
+               type_size(op->residual_norm.type) == 1;
+    case OPERATION_SWIGLU:
+    case OPERATION_SWIGLU_BACKWARD:
+        return op->swiglu.type != op->swiglu.y_type || type_size(op->swiglu.type) == 1;
+    case OPERATION_FILL:
+        return type_size(op->fill.type) == 1 && op->fill.value != 0;
+    default:
+        return 0;
+    }
+}
+
 int cuda_plan_kernel(struct cuda_plan *plan, struct error *err)
 {
     const struct operation *operation = &plan->operation;
 
     if ((unsigned)operation->kind >= OPERATION_COUNT || !works[operation->kind])
-        return error_set(err, "the CUDA device does not know operation %d", operation->kind);
+        return error_set(err, "the CUDA device has no kernel for operation %d", operation->kind);
+    if (has_mixed_types(operation))
+        return error_set(err,
+                         "the CUDA device needs one type, fp32, bf16 or fp16, for all operands "
+                         "of a norm or an activation");
     plan->work = works[operation->kind];
     plan->workspace = workspace_of(plan);
     return 0;

@@ -13,7 +13,8 @@ unsigned blocks_for(int64_t vectors)
     return (unsigned)divide_up(vectors, THREADS);
 }
 
-template <typename T> __global__ void gelu_kernel(const T *x, T *y, int64_t count, bool wide)
+template <typename T, activation ACTIVATION>
+__global__ void activation_kernel(const T *x, T *y, int64_t count, bool wide)
 {
     const int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * VECTOR;
     float v[VECTOR];
@@ -21,7 +22,10 @@ template <typename T> __global__ void gelu_kernel(const T *x, T *y, int64_t coun
     if (i >= count)
         return;
     load_vector(x + i, v, count - i, wide);
-    gelu<VECTOR>(v);
+    if (ACTIVATION == ACTIVATION_GELU_TANH)
+        gelu_tanh<VECTOR>(v);
+    else
+        gelu_erf<VECTOR>(v);
     store_vector(y + i, v, count - i, wide);
 }
 
@@ -30,12 +34,13 @@ template <typename T> __global__ void gelu_kernel(const T *x, T *y, int64_t coun
 constexpr int SUM_WARPS = 8;
 constexpr int SUM_COLUMNS = WARP * VECTOR;
 
-template <typename T, bool GELU>
+template <typename T, activation ACTIVATION>
 __global__ void __launch_bounds__(SUM_WARPS *WARP)
     column_sums(const T *x, const T *pre, T *y, float *partial, int64_t rows, int64_t cols,
                 int64_t rows_per_block, bool wide)
 {
-    constexpr int SUM_ROWS = GELU ? 2 : 4;
+    constexpr bool DIFFERENTIATES = ACTIVATION != ACTIVATION_NONE;
+    constexpr int SUM_ROWS = DIFFERENTIATES ? 2 : 4;
     __shared__ float shared[SUM_WARPS][SUM_COLUMNS];
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     const int64_t c = (int64_t)blockIdx.x * SUM_COLUMNS + lane * VECTOR, count = cols - c;
@@ -54,21 +59,24 @@ __global__ void __launch_bounds__(SUM_WARPS *WARP)
                 const bool valid = row + r * SUM_WARPS < last;
 
                 v[r] = load_packed(x + at, valid ? count : 0, wide);
-                if (GELU)
+                if (DIFFERENTIATES)
                     p[r] = load_packed(pre + at, valid ? count : 0, wide);
             }
 #pragma unroll
             for (int r = 0; r < SUM_ROWS; r++) {
                 float now[VECTOR];
 
-                if (GELU) {
+                if (DIFFERENTIATES) {
                     const int64_t at = (row + r * SUM_WARPS) * cols + c;
                     const bool valid = row + r * SUM_WARPS < last;
                     float before[VECTOR];
 
                     unpack(v[r], now);
                     unpack(p[r], before);
-                    gelu_gradient<VECTOR>(before, now);
+                    if (ACTIVATION == ACTIVATION_GELU_TANH)
+                        gelu_tanh_gradient<VECTOR>(before, now);
+                    else
+                        gelu_erf_gradient<VECTOR>(before, now);
                     v[r] = pack<T>(now);
                     store_packed(y + at, v[r], valid ? count : 0, wide);
                 }
@@ -370,13 +378,18 @@ template <typename T> __global__ void noise(T *out, int64_t count)
 
 } // namespace
 
-extern "C" void kernel_gelu(cudaStream_t stream, enum device_type type, int64_t count,
-                            const void *x, void *y)
+extern "C" void kernel_activation(cudaStream_t stream, enum activation activation,
+                                  enum device_type type, int64_t count, const void *x, void *y)
 {
     const unsigned blocks = blocks_for(divide_up(count, VECTOR));
+    const bool wide = is_wide(x) && is_wide(y);
 
-    WITH_TYPE(type, (gelu_kernel<<<blocks, THREADS, 0, stream>>>((const T *)x, (T *)y, count,
-                                                                 is_wide(x) && is_wide(y))));
+    if (activation == ACTIVATION_GELU_TANH)
+        WITH_TYPE(type, (activation_kernel<T, ACTIVATION_GELU_TANH>
+                         <<<blocks, THREADS, 0, stream>>>((const T *)x, (T *)y, count, wide)));
+    else
+        WITH_TYPE(type, (activation_kernel<T, ACTIVATION_GELU_ERF>
+                         <<<blocks, THREADS, 0, stream>>>((const T *)x, (T *)y, count, wide)));
 }
 
 extern "C" size_t kernel_column_sums_workspace(int64_t rows, int64_t cols, int processors)
@@ -384,9 +397,10 @@ extern "C" size_t kernel_column_sums_workspace(int64_t rows, int64_t cols, int p
     return (size_t)sum_blocks(rows, cols, processors) * (size_t)cols * sizeof(float);
 }
 
-extern "C" void kernel_column_sums(cudaStream_t stream, enum device_type type, int64_t rows,
-                                   int64_t cols, const void *x, const void *pre, void *y,
-                                   float *out, int accumulate, float *workspace, int processors)
+extern "C" void kernel_column_sums(cudaStream_t stream, enum activation activation,
+                                   enum device_type type, int64_t rows, int64_t cols, const void *x,
+                                   const void *pre, void *y, float *out, int accumulate,
+                                   float *workspace, int processors)
 {
     const int blocks = sum_blocks(rows, cols, processors);
     const dim3 grid((unsigned)divide_up(cols, SUM_COLUMNS), (unsigned)blocks);
@@ -394,13 +408,17 @@ extern "C" void kernel_column_sums(cudaStream_t stream, enum device_type type, i
     const bool wide = cols % VECTOR == 0 && is_wide(x) && is_wide(pre) && is_wide(y);
     float *partial = out ? workspace : NULL;
 
-    if (pre)
-        WITH_TYPE(type, (column_sums<T, true><<<grid, SUM_WARPS * WARP, 0, stream>>>(
-                            (const T *)x, (const T *)pre, (T *)y, partial, rows, cols,
-                            rows_per_block, wide)));
+#define SUMS(kind)                                                                                 \
+    WITH_TYPE(type, (column_sums<T, kind><<<grid, SUM_WARPS * WARP, 0, stream>>>(                  \
+                        (const T *)x, (const T *)pre, (T *)y, partial, rows, cols, rows_per_block, \
+                        wide)))
+    if (activation == ACTIVATION_GELU_TANH)
+        SUMS(ACTIVATION_GELU_TANH);
+    else if (activation == ACTIVATION_GELU_ERF)
+        SUMS(ACTIVATION_GELU_ERF);
     else
-        WITH_TYPE(type, (column_sums<T, false><<<grid, SUM_WARPS * WARP, 0, stream>>>(
-                            (const T *)x, NULL, NULL, partial, rows, cols, rows_per_block, wide)));
+        SUMS(ACTIVATION_NONE);
+#undef SUMS
     if (out)
         kernel_add_shares(stream, workspace, {{out, NULL, NULL}}, 1, blocks, cols, accumulate);
 }
@@ -532,6 +550,10 @@ extern "C" void kernel_fill(cudaStream_t stream, const fill_shape *s, const fill
         break;
     case TYPE_FP32:
         fill<<<blocks, THREADS, 0, stream>>>((float *)o->out, (float)s->value, s->count);
+        break;
+    case TYPE_E4M3:
+    case TYPE_E5M2: /* plans have no other value */
+        cudaMemsetAsync(o->out, 0, (size_t)s->count, stream);
         break;
     case TYPE_FP64:
         fill<<<blocks, THREADS, 0, stream>>>((double *)o->out, s->value, s->count);

@@ -1,4 +1,8 @@
-/* Rows in the order of their indices. */
+/* Rows in the order of their indices.
+ *
+ * Not by CUB's radix sort: it sorts keys and rows of one length known on the host, pass by pass over
+ * all of them, and where each index starts takes another kernel; here three kernels that overlap
+ * (launch_early) do all of it. t/gpu/sort checks that both agree, and times them. */
 #ifndef MEGATRON_RUNS_CUH
 #define MEGATRON_RUNS_CUH
 

@@ -37,7 +37,8 @@ struct mask {
 };
 
 __device__ inline mask visible(const attention_shape &s, const int32_t *document_start,
-                               const int32_t *positions, int64_t sample, int64_t query)
+                               const int32_t *document_end, const int32_t *positions,
+                               int64_t sample, int64_t query)
 {
     int first = 0, end = (int)s.kv_rows;
 
@@ -45,6 +46,8 @@ __device__ inline mask visible(const attention_shape &s, const int32_t *document
         end = min(positions[sample * s.q_rows + query] + 1, end);
     else if (s.causal)
         end = (int)(query + s.kv_rows - s.q_rows + 1);
+    if (s.ends)
+        end = min(document_end[sample * s.q_rows + query], end);
     if (s.documents)
         first = document_start[sample * s.q_rows + query];
     return {first, max(end - first, 0)};
@@ -193,7 +196,7 @@ __global__ void __launch_bounds__(MOST_THREADS)
 {
     const int64_t query = blockIdx.x, head = blockIdx.y;
     const int64_t base = (head * s.q_rows + query) * pitch;
-    const mask m = visible(s, o.document_start, o.positions, sample, query);
+    const mask m = visible(s, o.document_start, o.document_end, o.positions, sample, query);
     const auto drop = dropout_of<ALIGNED>(s, o, sample, head, query);
     const float scale = (float)s.scale * LOG2_E;
     const int end = WHOLE ? 1 : pitch;                        /* of where parts begin */
@@ -251,7 +254,7 @@ __global__ void __launch_bounds__(THREADS)
     const int64_t query = blockIdx.x, head = blockIdx.y;
     const int64_t row = (sample * s.heads + head) * s.q_rows + query;
     const int64_t base = (head * s.q_rows + query) * pitch;
-    const mask m = visible(s, o.document_start, nullptr, sample, query);
+    const mask m = visible(s, o.document_start, o.document_end, nullptr, sample, query);
     const auto drop = dropout_of<ALIGNED>(s, o, sample, head, query);
     const float scale = (float)s.scale, lse = o.lse[row] * LOG2_E, share = delta[row];
 

@@ -50,7 +50,7 @@ static struct device_stream *stream_create(struct device *device, int high_prior
     status = cudaStreamCreateWithPriority(&stream->native, cudaStreamNonBlocking,
                                           high_priority ? highest : lowest);
     if (status) {
-        error_set(err, "cannot make a stream: %s", cudaGetErrorString(status));
+        error_set(err, "cannot create a stream: %s", cudaGetErrorString(status));
         free(stream);
         return NULL;
     }
@@ -159,7 +159,7 @@ static struct device_event *event_create(struct device *device, int timing, stru
     status = cudaEventCreateWithFlags(&event->native,
                                       timing ? cudaEventDefault : cudaEventDisableTiming);
     if (status) {
-        error_set(err, "cannot make an event: %s", cudaGetErrorString(status));
+        error_set(err, "cannot create an event: %s", cudaGetErrorString(status));
         free(event);
         return NULL;
     }

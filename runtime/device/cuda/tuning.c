@@ -223,9 +223,9 @@ int tuning_take(struct tuning *tuning, const char *text, int keep, struct error 
     int length;
 
     if (sscanf(text, "%511s %511s%n", key, value, &length) != 2 || strcmp(key, "for") != 0)
-        return error_set(err, "what was chosen before cannot be read");
+        return error_set(err, "the saved choices of algorithms cannot be parsed");
     if (strcmp(value, tuning->name) != 0)
-        return error_set(err, "algorithms were chosen for %s before, and this is %s", value,
+        return error_set(err, "the saved choices of algorithms are for %s, and this is %s", value,
                          tuning->name);
     while (sscanf(text += length, "%511s %511s%n", key, value, &length) == 2) {
         struct entry *entry;

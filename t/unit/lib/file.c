@@ -161,9 +161,22 @@ static void test_loop(void)
     is_int(threads_loop(4, 0, count_task, NULL, NULL), 0, "no tasks");
 }
 
+static void test_may_pass(void)
+{
+    static const struct {
+        int number, passes;
+    } rows[] = {{ENOENT, 0}, {ENOTDIR, 0}, {EACCES, 0}, {EISDIR, 0}, {0, 0},
+                {EIO, 1},    {ESTALE, 1},  {ENOSPC, 1}, {EMFILE, 1}, {ENOMEM, 1}};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        ok(file_error_may_pass(rows[i].number) == rows[i].passes, "%s: %s",
+           strerror(rows[i].number), rows[i].passes ? "may pass" : "stays");
+}
+
 int main(void)
 {
     scratch_make();
+    test_may_pass();
     test_write();
     test_write_fails();
     test_directories();

@@ -166,7 +166,7 @@ static const struct {
     {"efa uverbs bare plugin", 2, 0, "libfabric has no provider efa"},
     {"efa uverbs provider", 2, 0, "no libnccl-net"},
     {"efa provider plugin", 2, 0, "no /dev/infiniband/uverbs"},
-    {"efa uverbs provider plugin memlock", 2, 0, "only 64 KiB of memory may be locked"},
+    {"efa uverbs provider plugin memlock", 2, 0, "only 64 KiB of memory can be locked"},
     {"mlx5 uverbs verbs", 0, 1, NULL},
     {"mlx5 uverbs", 0, 1, "1 RDMA devices, but no libibverbs"},
     {"mlx5 verbs", 0, 1, "no /dev/infiniband/uverbs"},

@@ -12,7 +12,7 @@
 #include "deadline.h"
 #include "note.h"
 #include "place.h"
-#include "rendezvous.h"
+#include "rendezvous_port.h"
 #include "request.h"
 #include "share.h"
 #include "tap.h"
@@ -68,7 +68,7 @@ static void test_notes(void)
 
 static void test_ports(void)
 {
-    struct rendezvous step = {.cluster = "c", .low = 20480, .high = 30719};
+    struct rendezvous_step step = {.cluster = "c", .low = 20480, .high = 30719};
     static unsigned char seen[65536];
     int clashes = 0, outside = 0;
 
@@ -348,10 +348,11 @@ static const struct {
      "0 0000:20:00.0 MIG-GPU-aaaaaaaa-0000-0000-0000-000000000000/1/0;"
      "0 0000:90:00.0 MIG-GPU-cccccccc-0000-0000-0000-000000000000/1/0",
      NULL, NULL},
-    {"GPUs that the driver does not know", "8,9", "8,9", 0, "  ;  ", NULL, "GPU 8 of Slurm's list"},
+    {"GPUs that the driver does not know", "8,9", "8,9", 0, "  ;  ", NULL,
+     "GPU 8 assigned by Slurm is unknown"},
     {"none", "", "", 0, "  ;  ", NULL, NULL},
     {"a MIG instance that does not name its GPU", "0", "MIG-12345678-0000-0000-0000-000000000000",
-     0, "  ;  ", NULL, "MIG-12345678-0000-0000-0000-000000000000 does not say on which GPU it is"},
+     0, "  ;  ", NULL, "the GPU of MIG-12345678-0000-0000-0000-000000000000 is unknown"},
     {"the same, where only one GPU can be opened", "0", "MIG-1234;MIG-5678", 0,
      "0 0000:40:00.0 MIG-1234;0 0000:40:00.0 MIG-5678", "2", NULL},
     {"a device cgroup of each task, both lists counted from 0", "0", "0", WISH_GPU_BIND,
@@ -362,9 +363,10 @@ static const struct {
      "1,2", NULL},
     {"the same with --gpu-bind=none", "", "", 0, "0 0000:40:00.0 ;1 0000:90:00.0 ", "1,2", NULL},
     {"a device cgroup that is wider than the list", "1", "1", WISH_GPU_BIND, "  ;  ", "1,2",
-     "task 0 can open the GPUs 1,2, and which of them the list 1 means is not certain"},
-    {"the user's list within a device cgroup", "", "1", 0, "  ;  ", "1,2", "the list 1 means"},
-    {"a list that was too long", "0,1", "?", 0, "  ;  ", NULL, "GPU ? of Slurm's list"},
+     "task 0 can open GPUs 1,2, so the list 1 is ambiguous"},
+    {"the user's list within a device cgroup", "", "1", 0, "  ;  ", "1,2",
+     "the list 1 is ambiguous"},
+    {"a list that was too long", "0,1", "?", 0, "  ;  ", NULL, "GPU ? assigned by Slurm"},
     {"the job's GPUs, of which the step has none", "0,1", "", 0, "  ;  ", "", NULL},
 };
 
@@ -428,7 +430,7 @@ static void test_places(const char *topology)
                "GPU-aaaaaaaa-0000-0000-0000-000000000000,GPU-bbbbbbbb-0000-0000-0000-000000000000",
                "by names for containers, whose tools do not count device files");
         if (places[i].warning)
-            ok(strstr(notes.warnings, places[i].warning) != NULL, "%s: which is said",
+            ok(strstr(notes.warnings, places[i].warning) != NULL, "%s: a warning is printed",
                places[i].name);
         else
             ok(!notes.warnings[0], "%s: without a warning", places[i].name);

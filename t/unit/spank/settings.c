@@ -50,10 +50,10 @@ static const struct {
     {"", "tp=", "--megatron-tp"},
     {"", "tp=8x", "--megatron-tp"},
     {"", "tp=0 tp=4", NULL}, /* the last value wins */
-    {"", "show=maybe", "--megatron-show=maybe is neither yes nor no"},
+    {"", "show=maybe", "--megatron-show=maybe: use yes or no"},
     {"", "show=", NULL},
     {"", "show=(null)", NULL},
-    {"", "off=perhaps", "--megatron-off=perhaps is neither yes nor no"},
+    {"", "off=perhaps", "--megatron-off=perhaps: use yes or no"},
     {"", "bind=sideways", "--megatron-bind=sideways"},
     {"", "nics=!", "--megatron-nics=!"},
     {"", "model=llama2-7", "did you mean llama2-7b"},
@@ -66,17 +66,17 @@ static const struct {
     {"", "container-name=x", "--megatron-container-name needs --megatron-image"},
     {"", "image=/i.sqsh mounts=/a:/b:fast", "unknown mount flag"},
     {"", "image=/i.sqsh workdir=here", "--megatron-workdir=here is not an absolute path"},
-    {"", "image=/i.sqsh container-env=A;B", "names of variables are separated by commas"},
-    {"", "image=/i.sqsh readonly=perhaps", "--megatron-readonly=perhaps is neither yes nor no"},
+    {"", "image=/i.sqsh container-env=A;B", "separate the names of variables by commas"},
+    {"", "image=/i.sqsh readonly=perhaps", "--megatron-readonly=perhaps: use yes or no"},
     {"", "image=/i.sqsh import-timeout=0", "--megatron-import-timeout"},
     {"", "image=/i.sqsh import-timeout=soon", "--megatron-import-timeout=soon"},
     {"", "image=/i.sqsh container-name=my-1.0_a+b", NULL},
     {"", "image=/i.sqsh container-name=a/b", "use letters, digits"},
-    {"", "image=/i.sqsh container-name=.a", "a name begins with a letter or a digit"},
-    {"", "image=/i.sqsh container-name=_a", "a name begins with a letter or a digit"},
-    {"", "image=/i.sqsh container-name=+a", "a name begins with a letter or a digit"},
-    {"", "image=/i.sqsh container-name=", "a name begins with a letter or a digit"},
-    {"", "image=/i.sqsh container-name=a.draft.b", ".draft. is for containers that are being made"},
+    {"", "image=/i.sqsh container-name=.a", "a name must begin with a letter or a digit"},
+    {"", "image=/i.sqsh container-name=_a", "a name must begin with a letter or a digit"},
+    {"", "image=/i.sqsh container-name=+a", "a name must begin with a letter or a digit"},
+    {"", "image=/i.sqsh container-name=", "a name must begin with a letter or a digit"},
+    {"", "image=/i.sqsh container-name=a.draft.b", "a name must not contain .draft."},
     {"container-name=x", "image=/i.sqsh", "'container-name=x' is unknown"},
     {"tp=lots", "show", "plugstack.conf: tp"},
     {"bind=sideways", "show", "plugstack.conf: bind"},
@@ -85,14 +85,35 @@ static const struct {
     {"topologie=/x", "tp=2", "did you mean topology?"},
     {"topology=x", "tp=2", "'topology=x' needs an absolute path"},
     {"topology", "tp=2", "'topology' needs an absolute path"},
-    {"off=bind,noses", "tp=2", "names no part"},
-    {"ports=5", "tp=2", "no range of ports"},
+    {"off=bind,noses", "tp=2", "is not a part of the plugin"},
+    {"ports=5", "tp=2", "not a range of ports"},
     {"ports=30000-30010", "tp=2", "64 or more ports"},
     {"ports=20000-21000 off=memory run=/run/x sysroot=/r always=no", "tp=2", NULL},
-    {"always=perhaps", "tp=2", "neither always=yes nor always=no"},
+    {"always=perhaps", "tp=2", "'always=perhaps' is neither yes nor no"},
     {"fail=x", "tp=2", "fail=CONTEXT:CALLBACK"},
+    {"fale=x", "tp=2", "'fale=x' is unknown; see spank_megatron(8)"},
+    {"client-versio=x", "tp=2", "is unknown; see spank_megatron(8)"},
+    {"image_stag=/x", "tp=2", "did you mean image_stage"},
+    {"image_stage_max=1.5T image_min_free=500M importer=/x/y", "tp=2", NULL},
+    {"image_stage_max=1.5TiB", "tp=2", NULL},
+    {"image_stage_max=lots", "tp=2", "is not a size such as 500G or 1.5T"},
+    {"image_stage_max=0", "tp=2", "is not a size such as 500G or 1.5T"},
+    {"image_min_free", "tp=2", "is not a size such as 500G or 1.5T"},
+    {"importer=relative", "tp=2", "needs an absolute path"},
+    {"image_publisher=no-such-user", "tp=2", "is not a user"},
+    {"image_fuse=fuse", "tp=2", "is neither the path of a device nor none"},
     {"tp", "tp=2", "'tp' needs a value"},
 };
+
+static void test_sizes(void)
+{
+    struct config config;
+
+    configure(&config, "image_stage_max=1.5T image_min_free=64MiB");
+    is_int(config.image_stage_max, 1500000000000, "image_stage_max=1.5T");
+    is_int(config.image_min_free, 64 << 20, "image_min_free=64MiB");
+    config_clear(&config);
+}
 
 static void test_table(void)
 {
@@ -228,6 +249,7 @@ static void test_checks(void)
 int main(void)
 {
     test_table();
+    test_sizes();
     test_values();
     test_long_value();
     test_used();

@@ -122,7 +122,7 @@ static const struct {
     int optional; /* allocations that may fail without an error: warnings */
 } calls[] = {
     {"reading a node", read_text, 0},           {"placing by GPU", place_auto, 0},
-    {"placing by core", place_core, 2},         {"placing by lists", place_lists, 0},
+    {"placing by core", place_core, 4},         {"placing by lists", place_lists, 0},
     {"placing within a list", place_within, 0}, {"checking a value", check_values, 0},
     {"reading a list of GPUs", parse_gpus, 0},
 };

@@ -48,6 +48,24 @@ static int granted(const struct trial *trial, size_t core, struct cpuset *set)
     return !cpuset_is_empty(set);
 }
 
+/* No two tasks share a hardware thread while there is one for each of them; with fewer, no thread
+ * is idle. */
+static void check_threads(struct trial *trial)
+{
+    size_t threads = (size_t)cpuset_count(&trial->cpus);
+
+    for (int cpu = cpuset_next(&trial->cpus, -1); cpu >= 0; cpu = cpuset_next(&trial->cpus, cpu)) {
+        size_t users = 0;
+
+        for (size_t t = 0; t < trial->placement->task_count; t++)
+            users += (size_t)cpuset_has(&trial->placement->tasks[t].cpus, cpu);
+        if (users > 1 && threads >= trial->request.tasks)
+            broken(trial, "%zu tasks share CPU %d, and there are %zu", users, cpu, threads);
+        if (users == 0 && threads < trial->request.tasks)
+            broken(trial, "CPU %d of %zu is idle", cpu, threads);
+    }
+}
+
 static void check_cpus(struct trial *trial)
 {
     size_t cores = 0;
@@ -76,12 +94,14 @@ static void check_cpus(struct trial *trial)
             if (!cpuset_overlap(cpus, &set))
                 continue;
             users++;
-            if (!cpuset_within(&set, cpus))
+            if (!cpuset_within(&set, cpus) && cores >= trial->request.tasks)
                 broken(trial, "task %zu has a part of core %zu", t, core);
         }
         if (users > 1 && cores >= trial->request.tasks && !shares_numa)
             broken(trial, "%zu tasks share core %zu, and there are %zu cores", users, core, cores);
     }
+    if (!shares_numa)
+        check_threads(trial);
 }
 
 static void check_numa(struct trial *trial)
@@ -378,7 +398,7 @@ static void test_node(const char *name, int real, size_t most)
 int main(void)
 {
     const char *seed = getenv("MEGATRON_SEED"), *trials = getenv("MEGATRON_TRIALS");
-    size_t most = trials ? strtoul(trials, NULL, 10) : 500; /* of each node */
+    size_t most = trials ? strtoul(trials, NULL, 10) : (size_t)repetitions(500); /* of each node */
     struct topology *first = read_node(own_nodes[0], 0);
 
     if (!first)

@@ -130,15 +130,15 @@ void test_node_facts(void)
        "the node's list of NICs");
     ok(placement && placement->warning_count == 1 &&
            strcmp(placement->warnings[0], "16 tasks share 8 GPUs") == 0,
-       "sharing is said");
+       "a warning about sharing");
     placement_destroy(placement);
     request.tasks = 2;
     request.cpus = &cpus;
     cpuset_parse("", "0-3", &cpus, NULL);
     placement = placement_create(topology, &request, NULL);
     ok(placement && placement->warning_count == 1 &&
-           strstr(placement->warnings[0], "1 of 2 tasks run away from their GPUs"),
-       "distance is said");
+           strstr(placement->warnings[0], "1 of 2 tasks are not on their GPU's NUMA node"),
+       "a warning about the distance");
     placement_destroy(placement);
     request.cpus = NULL;
     request.tasks = 1;

@@ -169,34 +169,34 @@ static void test_configs(void)
         {LLAMA(ROPE(LLAMA3 ",\"high_freq_factor\":4,\"original_max_position_embeddings\":8")),
          "(accepted)"},
         {LLAMA(ROPE(LLAMA3 ",\"high_freq_factor\":4")),
-         IN "original_max_position_embeddings of the rotations is missing or not above 0"},
+         IN "rope_scaling: original_max_position_embeddings is missing or not greater than 0"},
         {LLAMA(ROPE(LLAMA3 ",\"original_max_position_embeddings\":8")),
-         IN "high_freq_factor of the rotations is missing or not above 0"},
+         IN "rope_scaling: high_freq_factor is missing or not greater than 0"},
         {LLAMA(ROPE("\"rope_type\":\"llama3\",\"factor\":\"8\"")), IN "factor must be a number"},
         {LLAMA(ROPE("\"rope_type\":\"yarn\"")),
-         IN "rope_scaling of type yarn is not supported; llama3 is"},
-        {LLAMA(ROPE("\"rope_type\":null,\"factor\":2")), IN "rope_type must be a text"},
+         IN "rope_scaling of type yarn is not supported; only llama3 is"},
+        {LLAMA(ROPE("\"rope_type\":null,\"factor\":2")), IN "rope_type must be a string"},
         {LLAMA(ROPE("\"type\":\"default\",\"partial_rotary_factor\":0.5")),
          IN "partial_rotary_factor 0.5 is not supported"},
         {LLAMA(",\"partial_rotary_factor\":0.5"), IN "partial_rotary_factor 0.5 is not supported"},
         {LLAMA(",\"rope_theta\":\"500000\""), IN "rope_theta must be a number"},
         {LLAMA(",\"rope_theta\":0"),
-         IN "the base of its rotations is not above 0, or its epsilon is below 0"},
+         IN "rope_theta must be greater than 0, and the norm epsilon must not be negative"},
         {LLAMA(",\"rms_norm_eps\":\"1e-5\""), IN "rms_norm_eps must be a number"},
         {LLAMA(",\"attention_bias\":\"yes\""), IN "attention_bias must be true or false"},
-        {LLAMA(",\"attention_bias\":true"), IN "a Llama with biases is not supported"},
+        {LLAMA(",\"attention_bias\":true"), IN "Llama with biases is not supported"},
         {LLAMA(",\"tie_word_embeddings\":null"), IN "tie_word_embeddings must be true or false"},
         {LLAMA(",\"head_dim\":3"),
-         IN "its heads have 3 channels, which cannot be rotated in pairs"},
-        {LLAMA(",\"hidden_act\":null"), IN "hidden_act must be a text"},
+         IN "its head size of 3 is odd and cannot be used with rotary embeddings"},
+        {LLAMA(",\"hidden_act\":null"), IN "hidden_act must be a string"},
         {LLAMA(",\"quantization_config\":{\"quant_method\":\"fp8\"}"),
          IN "quantized weights (quantization_config) are not supported"},
         {LLAMA(",\"tie_word_embeddings\":true"),
-         "in: lm_head.weight is another matrix than model.embed_tokens.weight, and config.json "
-         "says "
+         "in: lm_head.weight differs from model.embed_tokens.weight, but config.json says "
          "that they are tied; set tie_word_embeddings to false if the model has both"},
-        {"{\"model_type\":\"mistral\"}", IN "model_type mistral is neither gpt2 nor llama"},
-        {"{\"model_type\":7}", IN "model_type must be a text"},
+        {"{\"model_type\":\"mistral\"}",
+         IN "model_type mistral is not supported; only gpt2 and llama are"},
+        {"{\"model_type\":7}", IN "model_type must be a string"},
     };
 
     write_tensors("in/model.safetensors", llama, NULL, &(struct given){0});
@@ -226,33 +226,31 @@ static void test_tensors(void)
          llama,
          "lm_head.weight",
          {"lm_head.weight", "F8_E4M3", 5, 4, 1},
-         "tensor lm_head.weight is of type F8_E4M3 or has other dimensions than a matrix; F32, "
-         "BF16 "
-         "and F16 are supported"},
+         "tensor lm_head.weight has type F8_E4M3 or is not a matrix or vector; F32, BF16 and F16 "
+         "are supported"},
         {LLAMA(""),
          llama,
          NULL,
          {"model.layers.0.self_attn.q_proj.bias", "F32", 0, 4, 1},
-         "in: tensor model.layers.0.self_attn.q_proj.bias has no place in the model that "
+         "in: tensor model.layers.0.self_attn.q_proj.bias does not belong to the model that "
          "config.json describes"},
         {LLAMA(""),
          llama,
          NULL,
          {"model.layers.0.self_attn.q_norm.weight", "BF16", 0, 2, 1},
-         "in/model.safetensors: tensor model.layers.0.self_attn.q_norm.weight has another size "
-         "than "
-         "its shape"},
+         "in/model.safetensors: the size of tensor model.layers.0.self_attn.q_norm.weight does not "
+         "match its shape"},
         {LLAMA(""),
          llama,
          NULL,
          {"model.layers.1.mlp.up_proj.weight", "F32", 6, 4, 1},
-         "in: tensor model.layers.1.mlp.up_proj.weight has no place in the model that config.json "
-         "describes"},
+         "in: tensor model.layers.1.mlp.up_proj.weight does not belong to the model that "
+         "config.json describes"},
         {LLAMA(""),
          llama,
          NULL,
          {"lm_head.bias", "F32", 0, 5, 1},
-         "in: tensor lm_head.bias has no place in the model that config.json describes"},
+         "in: tensor lm_head.bias does not belong to the model that config.json describes"},
         {LLAMA(""),
          llama,
          NULL,
@@ -263,21 +261,21 @@ static void test_tensors(void)
          llama,
          NULL,
          {"model.norm.weight", "F32", 0, 4, 3},
-         "in: tensor model.norm.weight is there twice"},
+         "in: tensor model.norm.weight exists twice"},
         {GPT2(""), gpt2, NULL, {0}, "(accepted)"},
         {GPT2(""), gpt2, NULL, {"lm_head.weight", "F32", 5, 4, 1}, "(accepted)"},
         {GPT2(""),
          gpt2,
          NULL,
          {"lm_head.weight", "F32", 5, 4, 7},
-         "in: lm_head.weight is another matrix than transformer.wte.weight, and config.json says "
+         "in: lm_head.weight differs from transformer.wte.weight, but config.json says "
          "that they are tied; set tie_word_embeddings to false if the model has both"},
         {GPT2(""),
          gpt2,
          NULL,
          {"h.0.crossattention.c_attn.weight", "F32", 4, 8, 1},
-         "in: tensor h.0.crossattention.c_attn.weight has no place in the model that config.json "
-         "describes"},
+         "in: tensor h.0.crossattention.c_attn.weight does not belong to the model that "
+         "config.json describes"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -300,7 +298,7 @@ static void test_index(void)
     write_text("in/model.safetensors.index.json",
                "{\"weight_map\":{\"model.norm.weight\":\"first.safetensors\","
                "\"lm_head.weight\":\"second.safetensors\"}}");
-    is(import(), "in: tensor lm_head.weight is there twice", "a tensor in two files");
+    is(import(), "in: tensor lm_head.weight exists twice", "a tensor in two files");
     write_text("in/model.safetensors.index.json",
                "{\"weight_map\":{\"model.norm.weight\":\"first.safetensors\"}}");
     is(import(), "(accepted)", "one file by an index");

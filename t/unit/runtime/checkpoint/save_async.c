@@ -74,7 +74,7 @@ static int open_rank(struct rank *r, const char *directory, int random_order, ui
 
     if (ranks_open(&r->ranks, &ranks, &world, err) < 0)
         return -1;
-    r->model = model_create(&gpt, &r->ranks.parallel, r->ranks.device, slots, 1, err);
+    r->model = model_create(&gpt, &r->ranks.parallel, r->ranks.device, slots, err);
     if (!r->model)
         return -1;
     r->optimizer =

@@ -9,8 +9,8 @@ static void test_refused(void)
         struct comm_options options;
         const char *part; /* of the error */
     } rows[] = {
-        {"gloo", {.size = 2}, "unknown communication gloo; use self, mpi or nccl"},
-        {"nccl", {.size = 8}, "8 ranks on GPUs do not know where the first one is"},
+        {"gloo", {.size = 2}, "unknown communication backend gloo; use self, mpi or nccl"},
+        {"nccl", {.size = 8}, "cannot determine which node runs rank 0 of 8"},
         {"nccl", {.size = 2, .master = "host"}, "MASTER_ADDR and MASTER_PORT"},
     };
 

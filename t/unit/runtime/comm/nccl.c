@@ -233,21 +233,21 @@ static const struct scene scenes[] = {
     {"a rank that is killed", DIES,
      "rank 0: rank 1 on * has ended, at step 7, in all-reduce in group tensor of 2 ranks", NULL},
     {"a collective that hangs", HANGS,
-     "rank 0: all-reduce in group tensor of 2 ranks was not done after 1 s at step 7; another rank "
+     "rank 0: all-reduce in group tensor of 2 ranks timed out after 1 s at step 7; another rank "
      "of the group has ended or hangs",
-     "rank 0: all-reduce in group tensor of 2 ranks was not done after 1 s at step 7; another rank "
+     "rank 0: all-reduce in group tensor of 2 ranks timed out after 1 s at step 7; another rank "
      "of the group has ended or hangs"},
     {"one that hangs before a stream that is full", FULL,
-     "rank 0: all-reduce in group tensor of 2 ranks was not done after 1 s at step 7; another rank "
+     "rank 0: all-reduce in group tensor of 2 ranks timed out after 1 s at step 7; another rank "
      "of the group has ended or hangs",
-     "rank 0: all-reduce in group tensor of 2 ranks was not done after 1 s at step 7; another rank "
+     "rank 0: all-reduce in group tensor of 2 ranks timed out after 1 s at step 7; another rank "
      "of the group has ended or hangs"},
     {"a group that does not come about", CUT,
-     "rank 0: the cut in group tensor could not begin within 1 s at step 0",
-     "rank 0: the cut in group tensor could not begin within 1 s at step 0"},
+     "rank 0: ncclCommSplit in group tensor could not start within 1 s at step 0",
+     "rank 0: ncclCommSplit in group tensor could not start within 1 s at step 0"},
     {"one that does not begin", STUCK,
-     "rank 0: all-reduce in group tensor could not begin within 1 s at step 7",
-     "rank 0: all-reduce in group tensor could not begin within 1 s at step 7"},
+     "rank 0: all-reduce in group tensor could not start within 1 s at step 7",
+     "rank 0: all-reduce in group tensor could not start within 1 s at step 7"},
     {"one that is refused", REFUSED,
      "rank 0: all-reduce in group tensor failed at step 7: another error (two ranks on one GPU)",
      "rank 0: all-reduce in group tensor failed at step 7: another error (two ranks on one GPU)"},

@@ -148,7 +148,7 @@ static int few_files(int rank)
         return 0;
     star = star_create(rank, SIZE, NULL, port, 2, &err);
     if (rank == 0)
-        return !star && strstr(err.text, "raise the limit of open files") != NULL;
+        return !star && strstr(err.text, "raise the limit on open files") != NULL;
     star_destroy(star); /* of those that came in time */
     return 1;
 }
@@ -166,7 +166,7 @@ static int play(enum ending ending, int rank)
         return few_files(rank);
     star = star_create(rank, SIZE, NULL, port, ending == ABSENT ? 4 : 10, &err);
     if (ending == ABSENT)
-        return rank == 0 ? !star && strstr(err.text, "1 of 5 ranks did not come") &&
+        return rank == 0 ? !star && strstr(err.text, "1 of 5 ranks did not connect") &&
                                strstr(err.text, ": 3")
                          : 1;
     if (!star)
@@ -294,7 +294,7 @@ static int play_silence(void)
     kill(other, SIGKILL);
     if (news != STAR_LOST)
         diag("%d: %s", news, err.text);
-    return news == STAR_LOST && strstr(err.text, "rank 0: no word from rank 1") != NULL;
+    return news == STAR_LOST && strstr(err.text, "rank 0: lost contact with rank 1") != NULL;
 }
 
 static void silent_node(void)

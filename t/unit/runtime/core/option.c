@@ -25,6 +25,7 @@ static const struct option table[] = {
     {"data-path", OPTION_LIST, AT(list), "PATH...", "a list", 0, 0, 0},
     {"prompt", OPTION_TEXTS, AT(list), "TEXT", "one of several", 0, 0, 0},
     {"use-flash-attn", OPTION_IGNORED, 0, 0, 0, 0, 0, 0},
+    {"wandb-*", OPTION_IGNORED, 0, 0, 0, 0, 0, 0},
     {"batch-size", OPTION_RENAMED, 0, 0, "micro-batch-size", 0, 0, 0},
     {0, 0, 0, 0, 0, 0, 0, 0},
 };
@@ -41,7 +42,7 @@ static int parse(const char *const *argv)
     options_result_clear(&result);
     memset(&target, 0, sizeof(target));
     target.dash = 1;
-    err.text[0] = '\0';
+    err = (struct error){.text = ""};
     while (argv[argc])
         argc++;
     return options_parse(table, &target, argc, argv, &result, &err);
@@ -69,6 +70,9 @@ static void test_values(void)
            strcmp(target.list.items[0], "--a") == 0 && strcmp(target.list.items[1], "b") == 0,
        "one word each time");
     ok(PARSE("--use-flash-attn", "--number", "3") == 0 && result.ignored_count == 1, "ignored");
+    ok(PARSE("--wandb-project", "x", "--wandb_entity=y", "--flag") == 0 &&
+           result.ignored_count == 2 && target.flag,
+       "all names that match a pattern are ignored, with _ for - too");
     ok(PARSE("--", "--flag") == 0 && result.word_count == 1 && !target.flag, "words after --");
     ok(PARSE("--help", "--nonsense") == 0 && result.help, "help ends the reading");
 }
@@ -92,15 +96,17 @@ static void test_errors(void)
         {{"--style", "square"}, "--style=square is unknown; use linear|cosine|constant"},
         {{"--flag=1"}, "--flag takes no value"},
         {{"--data-path", "--flag"}, "--data-path needs a value"},
-        {{"--batch-size", "4"}, "--batch-size has another name now: use --micro-batch-size"},
+        {{"--batch-size", "4"}, "--batch-size was renamed; use --micro-batch-size"},
         {{"--save", ""}, "--save is empty; give a path, or leave it out"},
         {{"--save="}, "--save is empty; give a path, or leave it out"},
         {{"-n"}, "unknown option -n; options begin with two dashes"},
+        {{"--wandb"}, "unknown option --wandb; --help lists all"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         ok(parse(rows[i].argv) == -1, "%s is refused", rows[i].argv[0]);
         is(err.text, rows[i].text, "with the sentence");
+        is_int(err.code, ERROR_USAGE, "as a usage error");
     }
 }
 

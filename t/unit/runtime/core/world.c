@@ -110,7 +110,7 @@ int main(void)
          NULL,
          0,
          0,
-         "the plugin speaks version 99 of the contract, this program version 1; install the same "
+         "the plugin uses version 99 of the environment contract and this program version 1; install the same "
          "release of both"},
         {{"MEGATRON_TP=0"}, NULL, 0, 0, "MEGATRON_TP=0 is out of range; use 1 to 2147483647"},
     };

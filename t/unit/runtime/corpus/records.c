@@ -120,7 +120,8 @@ static void test_cuts(const char *name, const char *path, const char *expected, 
     }
     ok(source_can_cut(path, files.items[0].codec, files.items[0].size) == must_cut,
        "%s can%s be cut", name, must_cut ? "" : "not");
-    for (int round = 0; round < 12 && good; round++) {
+    /* A file that cannot be cut is read as a whole; only the size of the buffer varies. */
+    for (int round = 0; round < repetitions(must_cut ? 12 : 4) && good; round++) {
         struct segment segments[16];
         size_t count = must_cut && round > 0 ? 1 + random_below(15) : 1;
         int64_t size = files.items[0].size;
@@ -517,7 +518,7 @@ static void test_files(void)
         {{"d/z*"}, "no file matches d/z*"},
         {{"d/none"}, "cannot read d/none: No such file or directory"},
         {{"-", "d"}, "standard input must be the only input"},
-        {{"empty"}, "directory empty holds no files"},
+        {{"empty"}, "directory empty contains no files"},
         {{"/dev/null"}, "/dev/null is neither a file nor a directory; use --input - for a pipe"},
     };
 

@@ -208,7 +208,7 @@ static void test_cut_later(void)
     ok(truncate(index_file_path(file), 8192 + 100) == 0 &&
            index_file_read(file, 0, 3, 1, &number, &err) == 0 && number == 9,
        "a file that is cut while it is used: what is left");
-    ok(index_file_read(file, 0, 500, 1, &number, &err) == -1 && strstr(err.text, "was cut"),
+    ok(index_file_read(file, 0, 500, 1, &number, &err) == -1 && strstr(err.text, "was truncated"),
        "and an error where it ends");
     index_file_close(file);
 }

@@ -50,28 +50,29 @@ static const struct {
     int cut, late;
     const char *text;
 } hostile[] = {
-    {"empty", 0, 0, 0, 0, 0, ".idx has 0 bytes, less than the header of 34; it is cut off"},
-    {"header cut", 0, 0, 0, 33, 0, ".idx has 33 bytes, less than the header of 34; it is cut off"},
+    {"empty", 0, 0, 0, 0, 0, ".idx has 0 bytes, less than the header of 34; it is truncated"},
+    {"header cut", 0, 0, 0, 33, 0,
+     ".idx has 33 bytes, less than the header of 34; it is truncated"},
     {"magic", 3, 1, 'x', -1, 0,
      ".idx: offset 0: not an index of tokens (it must begin with MMIDIDX)"},
     {"magic's last zero", 8, 1, 1, -1, 0,
      ".idx: offset 0: not an index of tokens (it must begin with MMIDIDX)"},
-    {"version", 9, 8, 2, -1, 0, ".idx: offset 9: version 2, only 1 is known"},
-    {"type 0", 17, 1, 0, -1, 0, ".idx: offset 17: token type 0 is unknown; known are 1 to 8"},
-    {"type 9", 17, 1, 9, -1, 0, ".idx: offset 17: token type 9 is unknown; known are 1 to 8"},
+    {"version", 9, 8, 2, -1, 0, ".idx: offset 9: version 2 is not supported, only 1"},
+    {"type 0", 17, 1, 0, -1, 0, ".idx: offset 17: token type 0 is unknown; expected 1 to 8"},
+    {"type 9", 17, 1, 9, -1, 0, ".idx: offset 17: token type 9 is unknown; expected 1 to 8"},
     {"type float", 17, 1, 7, -1, 0, ".idx: offset 17: token type 7 (float32) cannot hold tokens"},
     {"sequences overflow", 18, 8, INT64_MAX, -1, 0,
-     ".idx: offset 18: 9223372036854775807 sequences cannot be; the file is damaged"},
+     ".idx: offset 18: 9223372036854775807 sequences are impossible; the file is damaged"},
     {"sequences wrap", 18, 8, INT64_C(0x5555555555555556), -1, 0,
-     ".idx: offset 18: 6148914691236517206 sequences cannot be; the file is damaged"},
+     ".idx: offset 18: 6148914691236517206 sequences are impossible; the file is damaged"},
     {"sequences negative", 18, 8, -1, -1, 0,
-     ".idx: offset 18: 18446744073709551615 sequences cannot be; the file is damaged"},
+     ".idx: offset 18: 18446744073709551615 sequences are impossible; the file is damaged"},
     {"no document entry", 26, 8, 0, -1, 0,
-     ".idx: offset 26: 0 entries in the document array cannot be; the file is damaged"},
+     ".idx: offset 26: 0 entries in the document array are impossible; the file is damaged"},
     {"more sequences than bytes", 18, 8, 7, -1, 0,
-     ".idx: 7 sequences and 7 document entries need 174 bytes, the file has 162; it is cut off"},
+     ".idx: 7 sequences and 7 document entries need 174 bytes, the file has 162; it is truncated"},
     {"cut", 0, 0, 0, 161, 0,
-     ".idx: 6 sequences and 7 document entries need 162 bytes, the file has 161; it is cut off"},
+     ".idx: 6 sequences and 7 document entries need 162 bytes, the file has 161; it is truncated"},
     {"longer", 0, 0, 0, 163, 0,
      ".idx: 6 sequences and 7 document entries need 162 bytes, the file has 163; it is damaged"},
     {"first document", DOCUMENTS, 8, 1, -1, 0,
@@ -80,14 +81,14 @@ static const struct {
      ".idx: offset 154: the last document ends at sequence 5 of 6"},
     {"last length negative", 34 + 20, 4, -1, -1, 0, ".idx: offset 54: sequence 5 has length -1"},
     {"last pointer far", POINTERS + 40, 8, INT64_MAX, -1, 0,
-     ".idx: offset 98: sequence 5 of 6 tokens at byte 9223372036854775807 does not lie within the "
+     ".idx: offset 98: sequence 5 of 6 tokens at byte 9223372036854775807 is not within the "
      "62 bytes of "},
     {"length negative", 34 + 4, 4, -7, -1, 1, ".idx: offset 38: sequence 1 has length -7"},
     {"length too large", 34 + 4, 4, INT32_MAX, -1, 1,
-     ".idx: offset 66: sequence 1 of 2147483647 tokens at byte 10 does not lie within the 62 bytes "
+     ".idx: offset 66: sequence 1 of 2147483647 tokens at byte 10 is not within the 62 bytes "
      "of "},
     {"pointer negative", POINTERS + 8, 8, -2, -1, 1,
-     ".idx: offset 66: sequence 1 of 7 tokens at byte -2 does not lie within the 62 bytes of "},
+     ".idx: offset 66: sequence 1 of 7 tokens at byte -2 is not within the 62 bytes of "},
     {"pointer moved", POINTERS + 8, 8, 8, -1, 1,
      ".idx: offset 66: sequence 1 begins at byte 8, the one before it ends at 10"},
     {"documents out of order", DOCUMENTS + 16, 8, 0, -1, 1,
@@ -141,10 +142,10 @@ static void test_bin(void)
     ok(truncate(scratch_path("b.bin"), 30) == 0, "and cut then");
     ok(indexed_tokens(d, 1, 0, -1, out, TOKENS, &err) == 7, "what is left can be read");
     ok(indexed_tokens(d, 3, 0, -1, out, TOKENS, &err) == -1, "what is gone cannot");
-    snprintf(
-        expected, sizeof(expected),
-        "%s: nothing at offset 30, where 12 more bytes must be; it was cut after it was opened",
-        scratch_path("b.bin"));
+    snprintf(expected, sizeof(expected),
+             "%s: unexpected end at offset 30, 12 more bytes expected; it was truncated after it "
+             "was opened",
+             scratch_path("b.bin"));
     is(err.text, expected, "with the sentence");
     ok(truncate(scratch_path("b.idx"), 40) == 0 && indexed_length(d, 5, &err) == -1,
        "the same for the .idx file");

@@ -234,8 +234,9 @@ static void test_end(void)
         batch_loader_release(loading.loader, &batch);
     }
     is_int(got, samples, "all samples come");
-    snprintf(expected, sizeof(expected), "sample %lld of the train data asked for, there are %lld",
-             (long long)samples, (long long)samples);
+    snprintf(expected, sizeof(expected),
+             "sample %lld of the train data does not exist; there are %lld", (long long)samples,
+             (long long)samples);
     is(err.text, expected, "then an error");
     ok(batch_loader_next(loading.loader, &batch, &err) == -1, "which stays");
     ok(batch_loader_waited(loading.loader) < 30, "no deadline was waited for");
@@ -300,7 +301,8 @@ static void test_failing_file(void)
         status = batch_loader_next(loading.loader, &batch, &err);
         batch_loader_release(loading.loader, &batch);
     }
-    ok(status == -1 && strstr(err.text, "a.bin: nothing at offset "), "an error, not a signal");
+    ok(status == -1 && strstr(err.text, "a.bin: unexpected end at offset "),
+       "an error, not a signal");
     unload(&loading);
     dataset_destroy(dataset);
     make_corpora();
@@ -328,7 +330,8 @@ static void test_config_errors(void)
          {.split = "1", .split_path = {{&a, 1}}, .sequence_length = 8}},
         {"needs a number of samples",
          {.data_path = {both, 2}, .samples = {-1}, .sequence_length = 8}},
-        {"--mock-data needs a vocabulary", {.mock = 1, .samples = {1}, .sequence_length = 8}},
+        {"--mock-data needs an end-of-document token",
+         {.mock = 1, .samples = {1}, .sequence_length = 8}},
     };
 
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -417,7 +420,7 @@ static void test_many_parts(void)
         low.rlim_max = 64;
         setrlimit(RLIMIT_NOFILE, &low);
         status = dataset_create(&config, splits, &err);
-        _exit(status == -1 && strstr(err.text, "need 600 open files, and 64 are allowed") ? 0 : 1);
+        _exit(status == -1 && strstr(err.text, "need 600 open files, but the limit is 64") ? 0 : 1);
     }
     ok(wait(&status) > 0 && status == 0, "where that cannot be changed it is said");
     setrlimit(RLIMIT_NOFILE, &before);

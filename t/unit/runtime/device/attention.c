@@ -5,16 +5,30 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Where the document of a position of sample 'b' begins. */
+static const int64_t starts[] = {2, 5, 70, 71, 140, 330, 395}; /* of documents in sample 0 */
+enum { STARTS = sizeof(starts) / sizeof(*starts) };
+
+/* First position of the document that 'position' of sample 'b' belongs to. */
 static int64_t document_of(int64_t b, int64_t position)
 {
-    static const int64_t starts[] = {2, 5, 70, 71, 140, 330, 395};
     int64_t found = 0;
 
-    for (size_t i = 0; i < sizeof(starts) / sizeof(*starts); i++)
+    for (int i = 0; i < STARTS; i++)
         if (starts[i] + 3 * b <= position)
             found = starts[i] + 3 * b;
     return found;
+}
+
+/* One past the last key that a query at 'position' of sample 'b' sees: the end of its document, or
+ * without documents the length of the sample, the rest being padding. */
+static int64_t end_of(const struct attention_shape *s, int64_t b, int64_t position)
+{
+    if (!s->documents)
+        return s->kv_rows - s->kv_rows / 3 - b;
+    for (int i = 0; i < STARTS; i++)
+        if (starts[i] + 3 * b > position && starts[i] + 3 * b < s->kv_rows)
+            return starts[i] + 3 * b;
+    return s->kv_rows;
 }
 
 /* Queries, keys and values side by side. */
@@ -42,7 +56,7 @@ static struct attention_shape shape_of(int64_t batch, int64_t q_rows, int64_t kv
     };
 }
 
-/* The row of each query over all samples, and where its document begins. */
+/* The row of each query over all samples, and the bounds of its document. */
 static void place_queries(struct attention_test *t)
 {
     const struct attention_shape *s = &t->shape;
@@ -50,14 +64,17 @@ static void place_queries(struct attention_test *t)
 
     t->rows = malloc((size_t)n * sizeof(*t->rows));
     t->start = malloc((size_t)n * sizeof(*t->start));
+    t->end = malloc((size_t)n * sizeof(*t->end));
     for (int64_t i = 0; i < n; i++) {
         int64_t position = i % s->q_rows + s->kv_rows - s->q_rows;
 
         t->rows[i] = (3 + i / s->q_rows) * s->kv_rows + position;
         t->start[i] = (int32_t)document_of(i / s->q_rows, position);
+        t->end[i] = (int32_t)end_of(s, i / s->q_rows, position);
     }
     t->operands.row_index = upload(t->rows, (size_t)n * sizeof(*t->rows));
     t->operands.document_start = upload(t->start, (size_t)n * sizeof(*t->start));
+    t->operands.document_end = upload(t->end, (size_t)n * sizeof(*t->end));
 }
 
 static struct attention_test begin(struct attention_shape s)
@@ -84,8 +101,12 @@ static struct attention_test begin(struct attention_shape s)
         .purpose = 0x20001,
     };
     place_queries(&t);
-    t.reference = (struct attention_case){
-        .shape = s, .q = t.q.v, .k = t.kv.v + t.k_at, .v = t.kv.v + t.v_at, .start = t.start};
+    t.reference = (struct attention_case){.shape = s,
+                                          .q = t.q.v,
+                                          .k = t.kv.v + t.k_at,
+                                          .v = t.kv.v + t.v_at,
+                                          .start = t.start,
+                                          .end = t.end};
     t.forward = plan(&op);
     return t;
 }
@@ -95,8 +116,9 @@ static void end(struct attention_test *t)
     plan_destroy(t->forward);
     device_release(device, (void *)t->operands.row_index);
     device_release(device, (void *)t->operands.document_start);
+    device_release(device, (void *)t->operands.document_end);
     device_release(device, (void *)t->operands.state);
-    free(t->rows), free(t->start);
+    free(t->rows), free(t->start), free(t->end);
     tensor_free(&t->q), tensor_free(&t->kv), tensor_free(&t->out), tensor_free(&t->dout);
     tensor_free(&t->dq), tensor_free(&t->dkv), tensor_free(&t->lse);
 }
@@ -209,6 +231,7 @@ static void check_backward(struct attention_test *t)
         .dk = (char *)t->dkv.d + t->k_at * type_size(type),
         .dv = (char *)t->dkv.d + t->v_at * type_size(type),
         .document_start = o->document_start,
+        .document_end = o->document_end,
         .row_index = o->row_index,
         .state = o->state,
         .purpose = o->purpose,
@@ -243,6 +266,19 @@ static void test_attention(int64_t batch, int64_t q_rows, int64_t kv_rows, int64
     struct attention_shape s = shape_of(batch, q_rows, kv_rows, heads, kv_heads, size, causal);
 
     s.documents = documents;
+    s.dropout = dropout;
+    check_attention(s);
+}
+
+/* Keys that end before the sequence does: bidirectional packing with 'documents', padding without
+ * them. */
+static void test_attention_ends(int64_t batch, int64_t rows, int64_t heads, int64_t kv_heads,
+                                int64_t size, int causal, int documents, double dropout)
+{
+    struct attention_shape s = shape_of(batch, rows, rows, heads, kv_heads, size, causal);
+
+    s.documents = documents;
+    s.ends = 1;
     s.dropout = dropout;
     check_attention(s);
 }
@@ -404,4 +440,23 @@ void attention_dropout_cases(void)
     test_attention(1, 2, 8208, 1, 1, 100, 1, 0, 0.1);
     test_attention(1, 2, 8203, 1, 1, 100, 1, 0, 0.1);
     test_attention(1, 2, 16400, 1, 1, 100, 1, 1, 0);
+}
+
+void attention_end_cases(void)
+{
+    test_attention_ends(2, 9, 2, 1, 8, 0, 1, 0);
+    test_attention_ends(2, 9, 2, 2, 8, 0, 0, 0);
+    test_attention_ends(2, 9, 2, 2, 8, 1, 0, 0);
+    test_attention_ends(1, 9, 2, 2, 8, 1, 1, 0);
+    test_attention_ends(2, 128, 2, 2, 64, 0, 1, 0);
+    test_attention_ends(2, 128, 4, 2, 64, 0, 0, 0);
+    test_attention_ends(1, 400, 2, 2, 64, 0, 1, 0);
+    test_attention_ends(1, 384, 2, 2, 64, 1, 1, 0);
+    test_attention_ends(2, 200, 2, 2, 64, 0, 0, 0);
+    test_attention_ends(1, 256, 2, 1, 128, 0, 1, 0);
+    test_attention_ends(1, 130, 2, 2, 128, 1, 0, 0);
+    test_attention_ends(1, 130, 2, 2, 25, 0, 1, 0);
+    test_attention(1, 128, 128, 2, 2, 64, 0, 1, 0);
+    test_attention_ends(2, 128, 2, 2, 64, 0, 1, 0.25);
+    test_attention_ends(2, 130, 2, 1, 64, 0, 0, 0.1);
 }

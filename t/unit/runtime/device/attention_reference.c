@@ -15,15 +15,18 @@ struct query {
 static struct query query_at(const struct attention_case *c, int64_t b, int64_t h, int64_t i)
 {
     const struct attention_shape *s = &c->shape;
+    int64_t last = s->cached   ? c->positions[b * s->q_rows + i]
+                   : s->causal ? i + s->kv_rows - s->q_rows
+                               : s->kv_rows - 1;
 
+    if (s->ends && c->end[b * s->q_rows + i] - 1 < last)
+        last = c->end[b * s->q_rows + i] - 1;
     return (struct query){
         .q = b * s->q.batch + i * s->q.row + h * s->q.head,
         .out = b * s->out.batch + i * s->out.row + h * s->out.head,
         .kv = b * s->kv.batch + h / (s->heads / s->kv_heads) * s->kv.head,
         .first = s->documents ? c->start[b * s->q_rows + i] : 0,
-        .last = s->cached   ? c->positions[b * s->q_rows + i]
-                : s->causal ? i + s->kv_rows - s->q_rows
-                            : s->kv_rows - 1,
+        .last = last,
         .number = (b * s->heads + h) * s->q_rows + i,
     };
 }

@@ -41,6 +41,9 @@ int main(void)
     step_cases();
     wide_attention_cases();
     attention_dropout_cases();
+    attention_end_cases();
+    linear_erf_cases();
+    activation_cases();
     device_stream_destroy(stream);
     device_close(device);
     return done_testing();

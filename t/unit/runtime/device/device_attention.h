@@ -10,6 +10,7 @@ struct attention_case {
     struct attention_shape shape;
     const double *q, *k, *v;
     const int32_t *start;     /* (batch, q_rows) first key each query sees, of 'documents' */
+    const int32_t *end;       /* (batch, q_rows) one past the last key it sees, of 'ends' */
     const int32_t *positions; /* (batch, q_rows) place of each query, of 'cached' */
     const double *keep;       /* (batch, heads, q_rows, kv_rows) what dropout multiplies the
                                  probabilities with; NULL: there is none */
@@ -42,7 +43,7 @@ struct attention_test {
     size_t k_at, v_at; /* where keys and values begin in a row */
     struct tensor q, kv, out, dout, dq, dkv, lse;
     int64_t *rows;
-    int32_t *start;
+    int32_t *start, *end;
     struct device_plan *forward;
     struct attention_operands operands; /* of the forward direction */
     struct attention_case reference;

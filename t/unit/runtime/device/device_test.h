@@ -35,6 +35,9 @@ struct tensor tensor_as(enum device_type as, int64_t n, double scale, double off
 struct tensor tensor(int64_t n, double scale);
 void tensor_free(struct tensor *t);
 
+/* As many rows as it takes to fill a GPU; fewer on the CPU, which works row by row. */
+int64_t gpu_rows(int64_t rows);
+
 /* Write 'values' to the device. What the reference computes with stays as it is. */
 void tensor_put(const struct tensor *t, const double *values);
 
@@ -72,7 +75,7 @@ struct probe {
 };
 
 /* Elements that finite differences are taken of. */
-enum { FEW = 2500 };
+enum { FEW = 1000 };
 
 /* The gradient by 'x', which 'forward' reads through its context; to be freed. */
 double *difference(const struct probe *probe, double *x, int64_t n);
@@ -83,7 +86,7 @@ void gradient_agrees(const struct probe *probe, struct tensor *x, const struct t
 void gradient_added(const struct probe *probe, struct tensor *x, const struct tensor *got,
                     const char *name);
 
-double gelu_reference(double x);
+double activation_reference(enum activation activation, double x);
 
 /* Factor of an element in the step of state_on_device(): 0 where it is dropped. */
 double dropout_reference(double p, uint32_t purpose, uint64_t element);
@@ -99,5 +102,8 @@ void element_cases(void);
 void step_cases(void);
 void wide_attention_cases(void);
 void attention_dropout_cases(void);
+void attention_end_cases(void);
+void linear_erf_cases(void);
+void activation_cases(void);
 
 #endif

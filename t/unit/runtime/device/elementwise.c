@@ -6,6 +6,57 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* From one tail to the other, each value within the rounding of the type. */
+static void wide_activations(void)
+{
+    enum { COUNT = 2001 };
+    struct tensor x = tensor(COUNT, 1), y = tensor(COUNT, 9);
+    double e[COUNT], size[COUNT];
+
+    for (int i = 0; i < COUNT; i++)
+        x.v[i] = (i - COUNT / 2) * 0.0078125; /* exact in bf16 up to 2, in fp16 up to 8 */
+    for (int i = 0; i < COUNT; i++)
+        x.v[i] = type == TYPE_FP32 ? x.v[i] : (int)(x.v[i] * 16) / 16.0;
+    tensor_put(&x, x.v);
+    for (int kind = ACTIVATION_GELU_TANH; kind <= ACTIVATION_GELU_ERF; kind++) {
+        struct operation op = {.kind = OPERATION_ACTIVATION,
+                               .activation = {COUNT, type, type, (enum activation)kind}};
+        struct device_plan *p = plan(&op);
+
+        run_activation(p, stream, &(struct activation_operands){.x = x.d, .y = y.d});
+        for (int i = 0; i < COUNT; i++) {
+            e[i] = activation_reference((enum activation)kind, x.v[i]);
+            size[i] = fmax(fabs(x.v[i]), least_of(type));
+        }
+        agree_each(&y, e, size, "activation, far from 0");
+        plan_destroy(p);
+    }
+    tensor_free(&x), tensor_free(&y);
+}
+
+/* Types that a device does not support are refused when the plan is created. */
+static void refused_types(void)
+{
+    struct operation ops[] = {
+        {.kind = OPERATION_LINEAR_FORWARD,
+         .linear = {16, 16, 16, {TYPE_E4M3, TYPE_E4M3, type, type}, 0, ACTIVATION_NONE, 0}},
+        {.kind = OPERATION_LINEAR_WGRAD,
+         .linear = {16, 16, 16, linear_types(TYPE_E5M2), 0, ACTIVATION_NONE, 0}},
+        {.kind = OPERATION_ACTIVATION, .activation = {16, type, TYPE_E4M3, ACTIVATION_GELU_ERF}},
+        {.kind = OPERATION_RESIDUAL_NORM,
+         .residual_norm = {16, 16, type, TYPE_E4M3, NORM_RMS, 1e-5, 1, 0, 0, 0}},
+        {.kind = OPERATION_SWIGLU, .swiglu = {16, 16, type, TYPE_E4M3}},
+    };
+
+    for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++) {
+        struct error err = {.text = ""};
+        struct device_plan *p = plan_create(device, &ops[i], &err);
+
+        ok(!p && err.text[0], "fp8 operands are refused (%s)", err.text);
+        plan_destroy(p);
+    }
+}
+
 void element_cases(void)
 {
     struct operation op = {.kind = OPERATION_ADD, .add = {1000, type}};
@@ -23,14 +74,16 @@ void element_cases(void)
     agree(&y, e, "add");
     plan_destroy(p);
 
-    op = (struct operation){.kind = OPERATION_ACTIVATION,
-                            .activation = {1000, type, ACTIVATION_GELU}};
-    p = plan(&op);
-    run_activation(p, stream, &(struct activation_operands){x.d, y.d});
-    for (int i = 0; i < 1000; i++)
-        e[i] = gelu_reference(x.v[i]);
-    agree(&y, e, "activation");
-    plan_destroy(p);
+    for (int kind = ACTIVATION_GELU_TANH; kind <= ACTIVATION_GELU_ERF; kind++) {
+        op = (struct operation){.kind = OPERATION_ACTIVATION,
+                                .activation = {1000, type, type, (enum activation)kind}};
+        p = plan(&op);
+        run_activation(p, stream, &(struct activation_operands){.x = x.d, .y = y.d});
+        for (int i = 0; i < 1000; i++)
+            e[i] = activation_reference((enum activation)kind, x.v[i]);
+        agree(&y, e, "activation");
+        plan_destroy(p);
+    }
 
     op = (struct operation){.kind = OPERATION_FILL, .fill = {110, type, 1.5}};
     p = plan(&op);
@@ -88,4 +141,10 @@ void element_cases(void)
     plan_destroy(p);
     device_release(device, index_d), device_release(device, places_d);
     tensor_free(&x), tensor_free(&y), tensor_free(&z);
+}
+
+void activation_cases(void)
+{
+    wide_activations();
+    refused_types();
 }

@@ -8,8 +8,8 @@
 struct linear_case {
     int64_t rows, in, out;
     const double *x, *weight, *bias;
-    int gelu_out; /* activation after */
-    int gelu_in;  /* x is activated first */
+    enum activation out_activation; /* after the product */
+    enum activation in_activation;  /* of x, before it */
 };
 
 static void linear_reference(void *context, double *y)
@@ -23,28 +23,31 @@ static void linear_reference(void *context, double *y)
             for (int64_t i = 0; i < c->in; i++) {
                 double x = c->x[r * c->in + i];
 
-                sum += (c->gelu_in ? gelu_reference(x) : x) * c->weight[o * c->in + i];
+                sum += activation_reference(c->in_activation, x) * c->weight[o * c->in + i];
             }
-            y[r * c->out + o] = c->gelu_out ? gelu_reference(sum) : sum;
+            y[r * c->out + o] = activation_reference(c->out_activation, sum);
         }
 }
 
-static void test_linear_forward(int64_t rows, int64_t in, int64_t out, int bias, int activation)
+static void test_linear_forward(int64_t rows, int64_t in, int64_t out, int bias,
+                                enum activation activation)
 {
     struct operation op = {.kind = OPERATION_LINEAR_FORWARD,
-                           .linear = {rows, in, out, type, bias,
-                                      activation ? ACTIVATION_GELU : ACTIVATION_NONE, activation}};
+                           .linear = {rows, in, out, linear_types(type), bias, activation,
+                                      activation != ACTIVATION_NONE}};
     struct tensor x = tensor(rows * in, 1), w = tensor(out * in, 0.3), b = tensor(out, 1);
     struct tensor y = tensor(rows * out, 9), pre = tensor(rows * out, 9);
     struct linear_case c = {rows, in, out, x.v, w.v, bias ? b.v : NULL, activation, 0};
     struct device_plan *p = plan(&op);
     double *expected = malloc((size_t)(rows * out) * sizeof(double));
 
-    run_linear_forward(p, stream, &(struct linear_forward_operands){x.d, w.d, b.d, y.d, pre.d});
+    run_linear_forward(p, stream,
+                       &(struct linear_forward_operands){
+                           .x = x.d, .weight = w.d, .bias = b.d, .y = y.d, .pre = pre.d});
     linear_reference(&c, expected);
     agree(&y, expected, "linear forward");
     if (activation) {
-        c.gelu_out = 0;
+        c.out_activation = ACTIVATION_NONE;
         linear_reference(&c, expected);
         agree(&pre, expected, "linear forward, before the activation");
     }
@@ -53,18 +56,21 @@ static void test_linear_forward(int64_t rows, int64_t in, int64_t out, int bias,
     tensor_free(&x), tensor_free(&w), tensor_free(&b), tensor_free(&y), tensor_free(&pre);
 }
 
-static double gelu_slope(double x)
+static double gelu_slope(enum activation activation, double x)
 {
     double t = tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
 
+    if (activation == ACTIVATION_GELU_ERF)
+        return 0.5 * erfc(-x / sqrt(2)) + x * exp(-x * x / 2) / sqrt(2 * M_PI);
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
 }
 
 /* Sizes that kernels for whole tiles take; too many elements to take differences of. */
-static void test_linear_tiles(int64_t rows, int64_t in, int64_t out, int bias, int accumulate)
+static void test_linear_tiles(int64_t rows, int64_t in, int64_t out, int bias, int accumulate,
+                              enum activation activation)
 {
     struct operation op = {.kind = OPERATION_LINEAR_DGRAD,
-                           .linear = {rows, in, out, type, bias, ACTIVATION_GELU, 0}};
+                           .linear = {rows, in, out, linear_types(type), bias, activation, 0}};
     struct tensor x = tensor(rows * in, 2), w = tensor(out * in, 0.1), dy = tensor(rows * out, 1);
     struct tensor dx = tensor(rows * in, 9), before = tensor_as(TYPE_FP32, in, 1, 0);
     struct device_plan *p = plan(&op);
@@ -78,11 +84,16 @@ static void test_linear_tiles(int64_t rows, int64_t in, int64_t out, int bias, i
     for (int64_t i = 0; i < in && accumulate; i++)
         sums[i] = before.v[i];
     for (int64_t i = 0; i < rows * in; i++) {
-        expected[i] *= gelu_slope(x.v[i]);
+        expected[i] *= gelu_slope(activation, x.v[i]);
         sums[i % in] += expected[i];
     }
     run_linear_dgrad(p, stream,
-                     &(struct linear_dgrad_operands){dy.d, w.d, x.d, dx.d, before.d, accumulate});
+                     &(struct linear_dgrad_operands){.dy = dy.d,
+                                                     .weight = w.d,
+                                                     .pre = x.d,
+                                                     .dx = dx.d,
+                                                     .dbias = before.d,
+                                                     .accumulate = accumulate});
     agree(&dx, expected, "linear dgrad in tiles");
     if (bias)
         agree(&before, sums, "linear dgrad in tiles, bias gradient of the layer before");
@@ -91,14 +102,14 @@ static void test_linear_tiles(int64_t rows, int64_t in, int64_t out, int bias, i
     tensor_free(&x), tensor_free(&w), tensor_free(&dy), tensor_free(&dx), tensor_free(&before);
 }
 
-static void test_linear_backward(int64_t rows, int64_t in, int64_t out, int activation,
+static void test_linear_backward(int64_t rows, int64_t in, int64_t out, enum activation activation,
                                  int accumulate)
 {
     struct operation dgrad = {.kind = OPERATION_LINEAR_DGRAD,
-                              .linear = {rows, in, out, type, activation,
-                                         activation ? ACTIVATION_GELU : ACTIVATION_NONE, 0}};
+                              .linear = {rows, in, out, linear_types(type),
+                                         activation != ACTIVATION_NONE, activation, 0}};
     struct operation wgrad = {.kind = OPERATION_LINEAR_WGRAD,
-                              .linear = {rows, in, out, type, 1, ACTIVATION_NONE, 0}};
+                              .linear = {rows, in, out, linear_types(type), 1, ACTIVATION_NONE, 0}};
     struct tensor x = tensor(rows * in, 1), w = tensor(out * in, 0.3), b = tensor(out, 1);
     struct tensor dy = tensor(rows * out, 1), dx = tensor(rows * in, 9);
     struct tensor dw = tensor_as(TYPE_FP32, out * in, 1, 0), db = tensor_as(TYPE_FP32, out, 1, 0);
@@ -109,7 +120,12 @@ static void test_linear_backward(int64_t rows, int64_t in, int64_t out, int acti
     double *sums = calloc((size_t)in, sizeof(double)), *expected = difference(&probe, x.v, x.n);
 
     run_linear_dgrad(pd, stream,
-                     &(struct linear_dgrad_operands){dy.d, w.d, x.d, dx.d, before.d, accumulate});
+                     &(struct linear_dgrad_operands){.dy = dy.d,
+                                                     .weight = w.d,
+                                                     .pre = x.d,
+                                                     .dx = dx.d,
+                                                     .dbias = before.d,
+                                                     .accumulate = accumulate});
     agree(&dx, expected, "linear dgrad");
     for (int64_t i = 0; i < rows * in; i++)
         sums[i % in] += expected[i];
@@ -118,9 +134,11 @@ static void test_linear_backward(int64_t rows, int64_t in, int64_t out, int acti
     if (activation)
         agree(&before, sums, "linear dgrad, bias gradient of the layer before");
     /* The weight gradient takes the activated x as it is. */
-    c.gelu_in = 0;
-    run_linear_wgrad(pw, stream,
-                     &(struct linear_wgrad_operands){dy.d, x.d, dw.d, db.d, accumulate});
+    c.in_activation = ACTIVATION_NONE;
+    run_linear_wgrad(
+        pw, stream,
+        &(struct linear_wgrad_operands){
+            .dy = dy.d, .x = x.d, .dweight = dw.d, .dbias = db.d, .accumulate = accumulate});
     (accumulate ? gradient_added : gradient_agrees)(&probe, &w, &dw, "linear wgrad");
     (accumulate ? gradient_added : gradient_agrees)(&probe, &b, &db, "linear bias gradient");
     plan_destroy(pd), plan_destroy(pw);
@@ -132,19 +150,29 @@ static void test_linear_backward(int64_t rows, int64_t in, int64_t out, int acti
 void linear_cases(void)
 {
     for (int64_t rows = 1; rows <= 4; rows++) /* few rows take another way on CPUs */
-        test_linear_forward(rows, 40, 53, 1, 1);
-    test_linear_backward(2, 24, 40, 1, 1);
-    test_linear_forward(256, 256, 512, 1, 1);
-    test_linear_forward(512, 320, 256, 0, 1);
-    test_linear_tiles(256, 512, 256, 1, 1);
-    test_linear_tiles(768, 256, 320, 1, 0);
-    test_linear_tiles(256, 256, 384, 0, 0);
-    test_linear_forward(5, 24, 32, 1, 1);
-    test_linear_forward(17, 8, 40, 1, 0);
-    test_linear_forward(64, 64, 128, 0, 0);
-    test_linear_forward(7, 13, 11, 1, 1);
-    test_linear_backward(7, 13, 11, 1, 1);
-    test_linear_backward(5, 16, 8, 1, 0);
-    test_linear_backward(9, 8, 24, 1, 1);
-    test_linear_backward(16, 24, 8, 0, 1);
+        test_linear_forward(rows, 40, 53, 1, ACTIVATION_GELU_TANH);
+    test_linear_backward(2, 24, 40, ACTIVATION_GELU_TANH, 1);
+    test_linear_forward(256, 256, 512, 1, ACTIVATION_GELU_TANH);
+    test_linear_forward(512, 320, 256, 0, ACTIVATION_GELU_TANH);
+    test_linear_tiles(256, 512, 256, 1, 1, ACTIVATION_GELU_TANH);
+    test_linear_tiles(768, 256, 320, 1, 0, ACTIVATION_GELU_TANH);
+    test_linear_tiles(256, 256, 384, 0, 0, ACTIVATION_GELU_TANH);
+    test_linear_forward(5, 24, 32, 1, ACTIVATION_GELU_TANH);
+    test_linear_forward(17, 8, 40, 1, ACTIVATION_NONE);
+    test_linear_forward(64, 64, 128, 0, ACTIVATION_NONE);
+    test_linear_forward(7, 13, 11, 1, ACTIVATION_GELU_TANH);
+    test_linear_backward(7, 13, 11, ACTIVATION_GELU_TANH, 1);
+    test_linear_backward(5, 16, 8, ACTIVATION_GELU_TANH, 0);
+    test_linear_backward(9, 8, 24, ACTIVATION_GELU_TANH, 1);
+    test_linear_backward(16, 24, 8, ACTIVATION_NONE, 1);
+}
+
+void linear_erf_cases(void)
+{
+    test_linear_forward(5, 24, 32, 1, ACTIVATION_GELU_ERF);
+    test_linear_forward(256, 256, 512, 0, ACTIVATION_GELU_ERF);
+    test_linear_backward(7, 13, 11, ACTIVATION_GELU_ERF, 1);
+    test_linear_backward(9, 8, 24, ACTIVATION_GELU_ERF, 0);
+    test_linear_tiles(256, 512, 256, 1, 1, ACTIVATION_GELU_ERF);
+    test_linear_tiles(256, 256, 384, 0, 0, ACTIVATION_GELU_ERF);
 }

@@ -33,8 +33,12 @@ static void test_adam(int64_t count, int64_t decayed, int separate, int skip)
         e1[i] = a;
     }
     run_adam(p, stream,
-             &(struct adam_operands){grad.d, master.d, m1.d, m2.d, separate ? weights.d : NULL,
-                                     state_d});
+             &(struct adam_operands){.grad = grad.d,
+                                     .master = master.d,
+                                     .moment1 = m1.d,
+                                     .moment2 = m2.d,
+                                     .weights = separate ? weights.d : NULL,
+                                     .state = state_d});
     agree(&master, skip ? master.v : e, skip ? "a skipped step changes nothing" : "Adam");
     agree(&m1, skip ? m1.v : e1, "first moment");
     if (separate)

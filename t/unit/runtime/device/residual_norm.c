@@ -139,9 +139,18 @@ static void test_residual_norm(struct residual_norm_shape shape, int accumulate)
         index[r] = 1000 + 7 * r;
     index_d = upload(index, (size_t)rows * sizeof(*index));
     run_residual_norm(forward, stream,
-                      &(struct residual_norm_operands){x.d, bias.d, residual.d, sum.d, weight.d,
-                                                       norm_bias.d, y.d, mean.d, rstd.d, index_d,
-                                                       state, 0x30002});
+                      &(struct residual_norm_operands){.x = x.d,
+                                                       .bias = bias.d,
+                                                       .residual = residual.d,
+                                                       .sum = sum.d,
+                                                       .weight = weight.d,
+                                                       .norm_bias = norm_bias.d,
+                                                       .y = y.d,
+                                                       .mean = mean.d,
+                                                       .rstd = rstd.d,
+                                                       .row_index = index_d,
+                                                       .state = state,
+                                                       .purpose = 0x30002});
     norm_reference(&c, expected);
     if (shape.input)
         agree(&sum, expected, "residual stream");
@@ -183,6 +192,7 @@ void norm_cases(void)
             struct residual_norm_shape s = {.rows = 5,
                                             .cols = 24,
                                             .type = type,
+                                            .y_type = type,
                                             .norm = norm,
                                             .epsilon = 1e-5,
                                             .input = (flags & 1) != 0,
@@ -194,11 +204,11 @@ void norm_cases(void)
             s.dropout = 0.3;
             test_residual_norm(s, flags & 2);
         }
-    test_residual_norm((struct residual_norm_shape){130, 40, type, NORM_LAYER, 1e-5, 1, 1, 1, 0},
-                       0);
+    test_residual_norm(
+        (struct residual_norm_shape){130, 40, type, type, NORM_LAYER, 1e-5, 1, 1, 1, 0}, 0);
     /* Odd lengths, and lengths around the limits of kernels that hold a row. */
     for (int norm = NORM_LAYER; norm <= NORM_RMS; norm++) {
-        struct residual_norm_shape s = {3, 37, type, norm, 1e-5, 1, 1, 1, 0.2};
+        struct residual_norm_shape s = {3, 37, type, type, norm, 1e-5, 1, 1, 1, 0.2};
 
         test_residual_norm(s, 0);
         s.cols = 264;
@@ -217,7 +227,7 @@ void norm_cases(void)
         test_residual_norm(s, 0);
         s.rows = 2, s.cols = 8200;
         test_residual_norm(s, 0);
-        s.rows = 2600, s.cols = 512;
+        s.rows = gpu_rows(2600), s.cols = 512;
         test_residual_norm(s, 0);
         s.dropout = 0.1, s.cols = 520;
         test_residual_norm(s, 1);
@@ -230,18 +240,19 @@ void norm_cases(void)
         /* So little that nothing is dropped. */
         s.dropout = 5e-6, s.cols = 1024;
         test_residual_norm(s, 0);
-        s.dropout = 0, s.rows = 1600, s.cols = 2056;
+        s.dropout = 0, s.rows = gpu_rows(1600), s.cols = 2056;
         test_residual_norm(s, 0);
         /* Wider than what a block holds. */
         s.rows = 3, s.cols = 16384;
         test_residual_norm(s, 1);
         s.dropout = 0.2, s.cols = 8203;
         test_residual_norm(s, 0);
-        s.rows = norm == NORM_RMS ? 270 : 5, s.cols = 8208;
+        s.rows = norm == NORM_RMS ? gpu_rows(270) : 5, s.cols = 8208;
         test_residual_norm(s, 1);
     }
     for (int odd = 0; odd < 2; odd++) {
-        struct residual_norm_shape s = {3000, 520 + odd, type, NORM_NONE, 1e-5, 1, 1, 1, 0};
+        struct residual_norm_shape s = {gpu_rows(3000), 520 + odd, type, type, NORM_NONE,
+                                        1e-5,           1,         1,    1,    0};
 
         test_residual_norm(s, 0);
         s.dropout = 0.2, s.rows = 41;

@@ -23,7 +23,7 @@ static struct model *create(const struct model_config *config)
 {
     const int slots[] = {1};
     struct error err;
-    struct model *m = model_create(config, &parallel, device, slots, 1, &err);
+    struct model *m = model_create(config, &parallel, device, slots, &err);
 
     if (!m || model_initialize(m, &err) < 0)
         bail(&err);

@@ -59,7 +59,7 @@ static void check_places(const struct parameters *p)
         int64_t used = 0;
 
         check(bucket->first == end, "buckets are not side by side");
-        check(bucket->size % p->shards == 0, "a bucket that cannot be divided");
+        check(bucket->size % bucket->shards == 0, "a bucket that cannot be divided");
         check(bucket->shard_first == shard, "shards are not side by side");
         for (int c = 0; c < CLASS_COUNT; c++) {
             check(bucket->class_first[c] == used, "classes are not side by side");
@@ -69,7 +69,7 @@ static void check_places(const struct parameters *p)
         }
         check(used <= bucket->size, "classes leave their bucket");
         end += bucket->size;
-        shard += bucket->size / p->shards;
+        shard += bucket->size / bucket->shards;
     }
     check(end == p->elements && shard == p->shard_elements, "sizes of the arenas");
     for (int t = 0; t < p->tensor_count; t++) {
@@ -108,7 +108,7 @@ static void test(const struct model_config *config, struct layout layout, int64_
     many.bucket_elements = bucket_elements;
     many.padded_vocabulary = vocabulary_padded(config->shape.vocabulary, 16, layout.tp);
     one.padded_vocabulary = one.shape.vocabulary;
-    check(parameters_create(&whole.p, &one, &alone, &origin, 1, &err) == 0, "the whole model");
+    check(parameters_create(&whole.p, &one, &alone, &origin, &err) == 0, "the whole model");
     whole.held = calloc((size_t)whole.p.count, sizeof(*whole.held));
     for (int i = 0; i < whole.p.count; i++)
         whole.held[i] = calloc((size_t)(whole.p.list[i].rows * whole.p.list[i].cols), 1);
@@ -117,9 +117,7 @@ static void test(const struct model_config *config, struct layout layout, int64_
             struct layout_position at = {.tp = tp, .pp = pp};
             struct parameters p;
 
-            check(parameters_create(&p, &many, &layout, &at, (int)(layout.dp * layout.cp), &err) ==
-                      0,
-                  "a rank");
+            check(parameters_create(&p, &many, &layout, &at, &err) == 0, "a rank");
             check_places(&p);
             count_rank(&whole, &p, tp == 0);
             parameters_destroy(&p);

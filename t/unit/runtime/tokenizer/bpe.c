@@ -270,7 +270,7 @@ static void test_words(void)
 
 int main(int argc, char **argv)
 {
-    int rounds = argc > 1 ? atoi(argv[1]) : 80;
+    int rounds = argc > 1 ? atoi(argv[1]) : repetitions(80);
 
     if (argc > 2)
         state ^= strtoull(argv[2], NULL, 10) * 0x9E3779B97F4A7C15u;

@@ -55,8 +55,8 @@ static void test_refusals(void)
          "\"type\":\"BPE\"," SMALL "}}",
          "tokenizer.json: added token <m> with single_word is not supported"},
         {"{" METASPACE ",\"model\":{\"type\":\"BPE\",\"ignore_merges\":true," SMALL "}}",
-         "tokenizer.json: model BPE with ignore_merges is not supported where no pattern splits "
-         "texts into words"},
+         "tokenizer.json: model BPE with ignore_merges is not supported without a pattern "
+         "that splits texts into words"},
         {"{" METASPACE "}", "tokenizer.json: there is no \"model\""},
         {"[]", "tokenizer.json: should be an object"},
     };
@@ -186,8 +186,7 @@ static void test_composed(void)
          "257 258 195 169 257"},
         {TOKEN(257, "e\u0301", false), "e\u0301\u00E9", "257 195 169"},
         {TOKEN(257, "e\u0301", true), "",
-         "tokenizer.json: added token e\u0301 with normalized is not supported: it is not in form "
-         "C"},
+         "tokenizer.json: added token e\u0301 with normalized is not supported: it is not in NFC"},
     };
     struct tokenizer_config config = {.type = TOKENIZER_HUGGINGFACE};
     static char text[10000];
@@ -231,7 +230,7 @@ static void test_post_processor(void)
          "3 4 2"},
         {"{\"type\":\"Sequence\",\"processors\":[" TEMPLATE(SPECIAL("x") "," TEXT) "," TEMPLATE(
              SPECIAL("x") "," TEXT) "]}",
-         "tokenizer.json: post_processor TemplateProcessing behind another one that adds tokens is "
+         "tokenizer.json: post_processor TemplateProcessing after another one that adds tokens is "
          "not supported"},
         {TEMPLATE(SPECIAL("y") "," TEXT),
          "tokenizer.json: post_processor: the id of a special token is not in the vocabulary"},
@@ -259,7 +258,8 @@ static void test_post_processor(void)
         is(ids_of(config, "ab"), rows[i].ids, rows[i].ids);
     }
     is(refusal((struct tokenizer_config){.add_specials = 1}),
-       "--tokenizer-hf-include-special-tokens is for HuggingFaceTokenizer; for others there is "
+       "--tokenizer-hf-include-special-tokens can only be used with HuggingFaceTokenizer; for "
+       "other tokenizers use "
        "--tokenizer-add-bos",
        "it is for tokenizer.json only");
 }

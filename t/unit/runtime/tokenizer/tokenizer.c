@@ -171,10 +171,10 @@ static void test_null(void)
     } rows[] = {
         {"", ""},
         {"0 1 99999 100000", "0 1 99999 100000"},
-        {"1  2", "NullTokenizer: no id at byte 2; texts are ids with single spaces between them"},
-        {"1 x", "NullTokenizer: byte 2 of the text is no digit; texts are ids with single spaces "
-                "between them"},
-        {"100001", "NullTokenizer: the id at byte 0 is not below 100001"},
+        {"1  2", "NullTokenizer: no id at byte 2; texts are ids separated by single spaces"},
+        {"1 x", "NullTokenizer: byte 2 of the text is not a digit; texts are ids separated by "
+                "single spaces"},
+        {"100001", "NullTokenizer: the id at byte 0 is not less than 100001"},
     };
     struct tokenizer *tokenizer =
         create((struct tokenizer_config){.type = TOKENIZER_NULL, .vocab_size = 100000});
@@ -244,7 +244,7 @@ static void test_round_trip(const char *name, struct tokenizer_config config)
     int good = encoder != NULL;
 
     mprotect(memory + most, page, PROT_NONE);
-    for (int round = 0; round < 3000 && good; round++) {
+    for (int round = 0; round < repetitions(3000) && good; round++) {
         size_t length = draw_text(draft, most);
         char *text = (char *)memory + most - length;
 

@@ -11,10 +11,9 @@ static void test_gpt2(void)
     } rows[] = {
         {"\"ab\":256,\"<|endoftext|>\":257", "#version: 0.2\na b\n", "(accepted)"},
         {"\"ab\":256,\"<|endoftext|>\":257", "a b\r\n", "(accepted)"},
-        {"\"ab\":256", "a b\n",
-         "vocab.json: there is no token <|endoftext|>, which ends documents"},
+        {"\"ab\":256", "a b\n", "vocab.json: the end-of-document token <|endoftext|> is missing"},
         {"\"ab\":256,\"<|endoftext|>\":257", "a b\na c\n",
-         "merges.txt, line 2: the two make a token that is not in the vocabulary"},
+         "merges.txt, line 2: the merged token is not in the vocabulary"},
         {"\"<|endoftext|>\":256", "\nab c\n",
          "merges.txt, line 2: token \"ab\" is not in the vocabulary"},
         {"\"<|endoftext|>\":256", "a\n",
@@ -25,8 +24,8 @@ static void test_gpt2(void)
         {"\"ab\":-1", "", "vocab.json: token \"ab\": id -1 is outside 0 to 2097150"},
         {"\"ab\":99999999999", "",
          "vocab.json: token \"ab\": id 99999999999 is outside 0 to 2097150"},
-        {"\"ab\":\"x\"", "", "vocab.json: the id of token \"ab\" is no whole number"},
-        {"\"ab\":1.5", "", "vocab.json: the id of token \"ab\" is no whole number"},
+        {"\"ab\":\"x\"", "", "vocab.json: the id of token \"ab\" is not an integer"},
+        {"\"ab\":1.5", "", "vocab.json: the id of token \"ab\" is not an integer"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -46,7 +45,7 @@ static void test_gpt2(void)
        "cannot open nowhere: No such file or directory", "no file");
     ok(strstr(refusal((struct tokenizer_config){.vocab_file = write_text("vocab.json", "{\"a\":"),
                                                 .merge_file = path_of("merges.txt")}),
-              "vocab.json: is no valid JSON") != NULL,
+              "vocab.json: is not valid JSON") != NULL,
        "cut JSON");
 }
 
@@ -56,14 +55,14 @@ static void test_ranks(void)
         const char *text, *sentence;
     } rows[] = {
         {"", "ranks: the vocabulary has no token for byte 0x00"},
-        {"YQ== 0\nYQ 1\n", "ranks, line 2: \"YQ\" is no base64"},
-        {"YQ== 0\n!Q== 1\n", "ranks, line 2: \"!Q==\" is no base64"},
+        {"YQ== 0\nYQ 1\n", "ranks, line 2: \"YQ\" is not valid base64"},
+        {"YQ== 0\n!Q== 1\n", "ranks, line 2: \"!Q==\" is not valid base64"},
         {"YQ== 0\nYg== 0\n", "ranks, line 2: id 0 is given twice"},
         {"YQ==\n", "ranks, line 1: should be a token in base64, a space and its rank"},
         {"YQ== x\n", "ranks, line 1: should end with a rank"},
         {"YQ== 99999999999999999999\n", "ranks, line 1: should end with a rank"},
         {"[{\"rank\":1}]", "ranks: item 0 should hold \"rank\": 0 and \"token_bytes\""},
-        {"[{\"rank\":0,\"token_bytes\":\"*\"}]", "ranks: item 0: \"*\" is no base64"},
+        {"[{\"rank\":0,\"token_bytes\":\"*\"}]", "ranks: item 0: \"*\" is not valid base64"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
@@ -238,7 +237,7 @@ static void test_json(void)
     json_destroy(json);
     memset(deep, '[', sizeof(deep) / 2);
     memset(deep + sizeof(deep) / 2, ']', sizeof(deep) / 2);
-    ok(json_read(deep, sizeof(deep), &err) == NULL && strstr(err.text, "is no valid JSON"),
+    ok(json_read(deep, sizeof(deep), &err) == NULL && strstr(err.text, "is not valid JSON"),
        "2048 levels are too deep: %s", err.text);
     ok(json_read("\"\xFF\"", 3, &err) == NULL, "no UTF-8: %s", err.text);
     ok(json_read("", 0, &err) == NULL, "nothing: %s", err.text);

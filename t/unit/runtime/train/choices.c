@@ -159,7 +159,7 @@ static void test_others(struct parallel *parallel, struct device *device)
     catch_begin();
     restore(parallel, device, "", "choices of another GPU are no error");
     is(catch_end(),
-       "megatron: warning: these are not for us; the run goes on, but not with the same bits\n",
+       "megatron: warning: these are not for us; the run continues, but results may not be bit-identical\n",
        "but are spoken of");
     is(chosen, "for us\na 1\n", "and not taken");
     is_int(choices_keep(parallel, device, directory, &err), 0, "the new ones are kept");
@@ -202,7 +202,7 @@ static void test_new(struct parallel *parallel, struct device *device)
         choices_agree(parallel, device, rows[i].restored, 0, &again, &err);
         said = catch_end();
         snprintf(words, sizeof(words),
-                 "megatron: warning: algorithms.txt has no choice for %s that",
+                 "megatron: warning: algorithms.txt contains no usable algorithm for %s:",
                  rows[i].key ? rows[i].key : "");
         ok(rows[i].key ? strstr(said, words) != NULL : !said[0], "row %zu of new choices", i);
     }

@@ -295,9 +295,11 @@ void cuda_fail_text(struct cuda_device *device, const char *text)
     fake.failures++;
 }
 
-void kernel_gelu(cudaStream_t stream, enum device_type type, int64_t count, const void *x, void *y)
+void kernel_activation(cudaStream_t stream, enum activation activation, enum device_type type,
+                       int64_t count, const void *x, void *y)
 {
     (void)stream;
+    (void)activation;
     (void)type;
     (void)count;
     (void)x;
@@ -312,11 +314,12 @@ size_t kernel_column_sums_workspace(int64_t rows, int64_t cols, int processors)
     return (size_t)cols * sizeof(float);
 }
 
-void kernel_column_sums(cudaStream_t stream, enum device_type type, int64_t rows, int64_t cols,
-                        const void *x, const void *pre, void *y, float *out, int accumulate,
-                        float *workspace, int processors)
+void kernel_column_sums(cudaStream_t stream, enum activation activation, enum device_type type,
+                        int64_t rows, int64_t cols, const void *x, const void *pre, void *y,
+                        float *out, int accumulate, float *workspace, int processors)
 {
     (void)stream;
+    (void)activation;
     (void)type;
     (void)rows;
     (void)cols;

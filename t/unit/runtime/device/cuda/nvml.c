@@ -20,7 +20,7 @@ static void test_reports(const char *library)
         {"no links at all", {{NULL}}, 0, 0, ""},
         {"idle and at its power limit", {{"FAKE_REASONS", "5"}}, 0, 0, ""},
         {"memory errors", {{"FAKE_ECC", "3"}}, 0, 1, "3 memory errors"},
-        {"a reset is due", {{"FAKE_PENDING", "1"}}, 0, 1, "wait for a reset"},
+        {"a reset is due", {{"FAKE_PENDING", "1"}}, 0, 1, "at the next reset"},
         {"no spare rows", {{"FAKE_FAILED", "1"}, {"FAKE_PENDING", "1"}}, 0, 1, "replaced"},
         {"heat", {{"FAKE_REASONS", "72"}}, 0, 1, "hardware limit"},
         {"heat and the power brake", {{"FAKE_REASONS", "160"}}, 0, 2, "power brake"},
@@ -35,13 +35,13 @@ static void test_reports(const char *library)
          {{"FAKE_INIT", "9"}},
          0,
          1,
-         "its health is not checked: NVML does not start: Driver Not Loaded; look at nvidia-smi\n"},
+         "its health is not checked: cannot initialize NVML: Driver Not Loaded; check nvidia-smi\n"},
         {"a GPU that CUDA alone finds",
          {{"FAKE_HANDLE", "6"}},
          0,
          1,
-         "its health is not checked: NVML does not find the GPU at 0000:53:00.0: Not Found; "
-         "look at nvidia-smi\n"},
+         "its health is not checked: NVML cannot find the GPU at 0000:53:00.0: Not Found; "
+         "check nvidia-smi\n"},
         {"kernel and libraries differ", {{"FAKE_INIT", "18"}}, -1, 0, "different versions"},
         {"a lost GPU", {{"FAKE_HANDLE", "15"}}, -1, 0, "fallen off the bus"},
     };
@@ -67,8 +67,8 @@ static void test_reports(const char *library)
 
 static void test_libraries(void)
 {
-    static const char remedy[] = "; install the driver's package that has this library, or let the "
-                                 "container have it (NVIDIA_DRIVER_CAPABILITIES=compute,utility)\n";
+    static const char remedy[] = "; install the driver package with this library, or make it "
+                                 "available in the container (NVIDIA_DRIVER_CAPABILITIES=compute,utility)\n";
     static const struct {
         const char *name, *library, *why;
     } rows[] = {
@@ -76,7 +76,7 @@ static void test_libraries(void)
          "/nonexistent/libnvidia-ml.so.1: cannot open shared object file: No such file or "
          "directory"},
         {"a library that is another one", "libm.so.6",
-         "libm.so.6 has no nvmlInit_v2, it is not the driver's"},
+         "libm.so.6 has no nvmlInit_v2, it is not the driver's library"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {

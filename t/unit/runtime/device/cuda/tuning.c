@@ -348,7 +348,7 @@ static void test_text(void)
     tuning_destroy(two);
     two = tuning_open(NULL, "other");
     is_int(tuning_take(two, text, 0, &err), -1, "but not for another GPU");
-    is(err.text, "algorithms were chosen for rows before, and this is other", "which is said");
+    is(err.text, "the saved choices of algorithms are for rows, and this is other", "which is said");
     ok(!tuning_get(two, "b"), "nothing of it is taken then");
     is_int(tuning_take(two, "b 2\n", 0, &err), -1, "nor is a text of unknown origin");
     is_int(tuning_take(two, "", 0, &err), -1, "or an empty one");

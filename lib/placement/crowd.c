@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* More tasks than cores: cores are shared, hardware threads only if there are too few of them. */
+#include "plan.h"
+
+#include <stdlib.h>
+
+/* The granted CPUs of a core, in order. Returns how many. */
+static size_t threads_of(const struct plan *plan, const struct plan_core *core, int *cpus)
+{
+    const struct topology_core *at = &plan->topology->cores[core->core];
+    size_t count = 0;
+
+    for (int k = 0; k < at->cpu_count; k++)
+        if (cpuset_has(&plan->cpus, plan->topology->cpus[at->first_cpu + k])) {
+            if (cpus)
+                cpus[count] = plan->topology->cpus[at->first_cpu + k];
+            count++;
+        }
+    return count;
+}
+
+size_t plan_threads(const struct plan *plan, const struct plan_core *core)
+{
+    return threads_of(plan, core, NULL);
+}
+
+/* How many of 'tasks' run on each core: one each, then one more on the cores with a thread to
+ * spare, then evenly. Each round adds at most one task to a core, spread over the row. */
+static void share_tasks(const struct plan *plan, const struct plan_core *cores, size_t core_count,
+                        size_t tasks, size_t *shares)
+{
+    for (size_t round = 0; tasks > 0; round++) {
+        size_t open = 0, seen = 0, given = 0;
+
+        for (size_t i = 0; i < core_count; i++)
+            open += shares[i] == round && plan_threads(plan, &cores[i]) > round;
+        if (open == 0) /* every thread has a task */
+            break;
+        for (size_t i = 0; i < core_count; i++) {
+            if (shares[i] != round || plan_threads(plan, &cores[i]) <= round)
+                continue;
+            /* Of the open cores take as many as there are tasks, at equal distances. */
+            if (tasks >= open || (seen + 1) * tasks / open > seen * tasks / open) {
+                shares[i]++;
+                given++;
+            }
+            seen++;
+        }
+        tasks -= given;
+    }
+    for (size_t i = 0; tasks > 0; i = (i + 1) % core_count, tasks--)
+        shares[i]++;
+}
+
+/* Tasks of one core: each its own threads, or, if there are too few, one that is shared. */
+static void share_threads(struct plan *plan, const int *cpus, size_t threads, const size_t *tasks,
+                          size_t count)
+{
+    for (size_t k = 0; k < count; k++) {
+        struct cpuset *set = &plan->result->tasks[tasks[k]].cpus;
+
+        if (threads < count)
+            cpuset_add(set, cpus[k * threads / count]);
+        for (size_t i = k * threads / count; threads >= count && i < (k + 1) * threads / count; i++)
+            cpuset_add(set, cpus[i]);
+    }
+}
+
+int plan_crowd(struct plan *plan, const struct plan_core *cores, size_t core_count,
+               const size_t *tasks, size_t count, struct error *err)
+{
+    size_t *shares = calloc(core_count, sizeof(*shares)), next = 0;
+    int *cpus = calloc(plan->topology->cpu_count, sizeof(*cpus));
+    int rc = shares && cpus ? 0 : error_set(err, "out of memory");
+
+    if (rc == 0)
+        share_tasks(plan, cores, core_count, count, shares);
+    for (size_t i = 0; rc == 0 && i < core_count; i++) {
+        size_t threads = threads_of(plan, &cores[i], cpus);
+
+        share_threads(plan, cpus, threads, tasks + next, shares[i]);
+        next += shares[i];
+    }
+    free(shares);
+    free(cpus);
+    return rc;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hwloc XML files, read in a child process. hwloc's XML reader dereferences NULL on damaged files
+ * (hwloc_bitmap_compare_first, hwloc_insert_object_by_parent in 2.9), and the plugin reads them as
+ * root in slurmd. The child has no privileges, and hands the topology over as our own text, which
+ * is checked as any file is. */
+#include "config.h"
+#include "build.h"
+
+#ifdef HAVE_HWLOC
+#include "hwloc_api.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TIMEOUT_SECONDS = 60, TEXT_MAX = 64 << 20, NOBODY = 65534 };
+
+/* The child's answer begins with this, or is a topology. */
+static const char error_mark[] = "error ";
+
+static int drop_privileges(void)
+{
+    const struct rlimit no_core = {0, 0}, cpu = {TIMEOUT_SECONDS, TIMEOUT_SECONDS};
+
+    setrlimit(RLIMIT_CORE, &no_core);
+    setrlimit(RLIMIT_CPU, &cpu);
+    if (geteuid() != 0)
+        return 0;
+    return setgroups(0, NULL) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
+                   setresuid(NOBODY, NOBODY, NOBODY) < 0
+               ? -1
+               : 0;
+}
+
+static void read_in_child(const char *name, const char *text, size_t size, int answer)
+{
+    FILE *stream = fdopen(answer, "w");
+    struct topology *topology;
+    struct error err = {.text = ""};
+
+    /* The library may be where only root can read. */
+    (void)dlopen(HWLOC_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (!stream || drop_privileges() < 0)
+        _exit(1);
+    /* hwloc prints a page about files that it dislikes; one sentence is enough. */
+    setenv("HWLOC_HIDE_ERRORS", "2", 1);
+    topology = topology_read_hwloc(name, text, size, &err);
+    if (topology)
+        topology_write_text(topology, stream);
+    else
+        fprintf(stream, "%s%d %s", error_mark, err.code, err.text);
+    _exit(fclose(stream) == 0 ? 0 : 1);
+}
+
+/* Read all of the child's answer until the deadline. Returns its length, or -1. */
+static ssize_t read_answer(int from, char **answer)
+{
+    struct pollfd ready = {.fd = from, .events = POLLIN};
+    struct timespec now, end;
+    size_t length = 0, room = 0;
+
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec += TIMEOUT_SECONDS;
+    *answer = NULL;
+    for (;;) {
+        ssize_t got;
+
+        if (length + 1 >= room) {
+            char *grown = realloc(*answer, room = room ? 2 * room : 65536);
+
+            if (!grown || room > TEXT_MAX)
+                return -1;
+            *answer = grown;
+        }
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if (now.tv_sec >= end.tv_sec)
+            return -1;
+        if (poll(&ready, 1, 1000) <= 0)
+            continue;
+        got = read(from, *answer + length, room - length - 1);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            (*answer)[length] = '\0';
+            return got < 0 ? -1 : (ssize_t)length;
+        }
+        length += (size_t)got;
+    }
+}
+
+static struct topology *take_answer(const char *name, const char *answer, ssize_t length,
+                                    int status, struct error *err)
+{
+    size_t mark = sizeof(error_mark) - 1;
+    char *sentence;
+    int code;
+
+    if (WIFSIGNALED(status))
+        error_set_code(err, ERROR_USAGE,
+                       "%s is damaged: hwloc crashed while reading it (signal %d); export it again "
+                       "with `lstopo FILE.xml`",
+                       name, WTERMSIG(status));
+    else if (length < 1)
+        error_set(err, "hwloc cannot read %s: no result within %d seconds", name, TIMEOUT_SECONDS);
+    else if (strncmp(answer, error_mark, mark) != 0)
+        return topology_from_text(name, answer, (size_t)length, err);
+    else {
+        code = (int)strtol(answer + mark, &sentence, 10);
+        error_set_code(err, code == ERROR_USAGE ? ERROR_USAGE : ERROR_FAILURE, "%s", sentence + 1);
+    }
+    return NULL;
+}
+
+struct topology *topology_from_hwloc(const char *name, const char *text, size_t size,
+                                     struct error *err)
+{
+    struct topology *topology;
+    char *answer = NULL;
+    ssize_t length;
+    int ends[2], status = 0;
+    pid_t child;
+
+    if (pipe2(ends, O_CLOEXEC) < 0) {
+        error_set_errno(err, errno, "cannot read %s", name);
+        return NULL;
+    }
+    child = fork();
+    if (child == 0) {
+        close(ends[0]);
+        read_in_child(name, text, size, ends[1]);
+    }
+    close(ends[1]);
+    if (child < 0) {
+        error_set_errno(err, errno, "cannot read %s: cannot start a process", name);
+        close(ends[0]);
+        return NULL;
+    }
+    length = read_answer(ends[0], &answer);
+    close(ends[0]);
+    if (length < 0)
+        kill(child, SIGKILL);
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    topology = take_answer(name, answer, length, length < 0 ? 0 : status, err);
+    free(answer);
+    return topology;
+}
+#endif

@@ -1,0 +1,94 @@
+#include "announce.h"
+#include "file.h"
+#include "clock.h"
+#include "files.h"
+#include "shared_file.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* There may be a thousand waiting nodes, and the one that imports says how far it is: so be terse.
+ */
+enum { FIRST_WORD = 20, NEXT_WORDS = 300 };
+
+int announcement_open(struct announcement *announcement, const struct image_cache *cache,
+                      const char *step, struct error *err)
+{
+    if (strchr(step, '/') || snprintf(announcement->path, sizeof(announcement->path),
+                                      "%s/work/step-%s.lease", cache->directory, step) >= 3000)
+        return error_set(err, "the name %.100s of the step cannot be used as a file name", step);
+    return 0;
+}
+
+int announcement_begin(struct announcement *announcement, int alone, struct error *err)
+{
+    struct lease_watch watch = {0};
+
+    /* No other step has this name: who holds it is of this step, and dies with it. */
+    return lease_take(&announcement->lease, announcement->path, alone ? 0 : HUGE_VAL, &watch, err);
+}
+
+void announcement_beat(struct announcement *announcement)
+{
+    (void)lease_beat(&announcement->lease);
+}
+
+void announcement_end(struct announcement *announcement)
+{
+    lease_release(&announcement->lease);
+}
+
+/* A sign of life: the contents of the lease's file, "" where there is none. */
+static void read_sign(const struct announcement *announcement, char *sign, size_t size)
+{
+    char directory[4096];
+
+    small_file_read(announcement->path, sign, size);
+    snprintf(directory, sizeof(directory), "%s", announcement->path);
+    *strrchr(directory, '/') = '\0';
+    file_refresh_directory(directory);
+}
+
+/* All nodes together look about a hundred times a second, if there are not over 512. */
+static double longest_pause(int nodes)
+{
+    double seconds = nodes / 128.0;
+
+    return seconds < 0.5 ? 0.5 : seconds > 4 ? 4 : seconds;
+}
+
+int announcement_wait(const struct announcement *announcement, const struct announcement_wait *wait,
+                      struct error *err)
+{
+    char sign[LEASE_TEXT_SIZE], line[256];
+    struct lease_watch watch = {0};
+    double begun = clock_now(), said = begun;
+    double pause = 0.02, most = longest_pause(wait->nodes), silence = FIRST_WORD;
+
+    while (!wait->look(wait->argument)) {
+        read_sign(announcement, sign, sizeof(sign));
+        if (is_stopped(wait->stop))
+            return error_set(err, STOPPED);
+        if (lease_silence(&watch, sign, wait->patience) > wait->patience)
+            return error_set(err,
+                             "the node that imports the image has sent no heartbeat for %.0f "
+                             "seconds; check that all nodes share the directory of %.300s",
+                             wait->patience, announcement->path);
+        if (wait->timeout > 0 && clock_now() - begun > wait->timeout)
+            return error_set(err,
+                             "timed out after %.0f s waiting for another node to import the image",
+                             wait->timeout);
+        if (clock_now() - said > silence) {
+            said = clock_now();
+            silence = NEXT_WORDS;
+            snprintf(line, sizeof(line), "waiting for %.*s to import the image (%.0f s)",
+                     sign[0] ? (int)strcspn(sign, ",") : 12, sign[0] ? sign : "another node",
+                     said - begun);
+            wait->say(wait->argument, line);
+        }
+        clock_sleep_about(pause);
+        pause = pause * 1.5 < most ? pause * 1.5 : most;
+    }
+    return 0;
+}

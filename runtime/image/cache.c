@@ -1,0 +1,390 @@
+#include "cache.h"
+#include "file.h"
+#include "cache_private.h"
+#include "checksum.h"
+#include "files.h"
+#include "shared_file.h"
+#include "squashfs.h"
+#include "sweep.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { DAY = 86400 };
+
+static int join(char *path, size_t size, const char *directory, const char *name,
+                const char *ending)
+{
+    int length = snprintf(path, size, "%s/%s%s", directory, name, ending);
+
+    return length < 0 || (size_t)length >= size ? -1 : 0;
+}
+
+int image_cache_default(const char *named, const char *cache_home, const char *home,
+                        char *directory, size_t size, struct error *err)
+{
+    int length;
+
+    if (named && named[0])
+        length = snprintf(directory, size, "%s", named);
+    else if (cache_home && cache_home[0] == '/')
+        length = snprintf(directory, size, "%s/megatron/images", cache_home);
+    else if (home && home[0] == '/')
+        length = snprintf(directory, size, "%s/.cache/megatron/images", home);
+    else
+        return error_set(
+            err, "cannot choose an image cache: neither MEGATRON_IMAGE_CACHE nor HOME is set");
+    if (length < 0 || (size_t)length >= size || directory[0] != '/')
+        return error_set(
+            err, "MEGATRON_IMAGE_CACHE must be an absolute path of less than 2,000 characters");
+    return 0;
+}
+
+/* Nobody but 'owner' and root may decide what is in 'path'. */
+static int check_directory(const char *path, uid_t owner, int sticky_will_do, struct error *err)
+{
+    struct stat info;
+
+    if (lstat(path, &info) < 0)
+        return error_set_errno(err, errno, "cannot use the image cache %.300s", path);
+    if (!S_ISDIR(info.st_mode))
+        return error_set(err, "the image cache %.300s is not a directory%s", path,
+                         S_ISLNK(info.st_mode)
+                             ? " but a symbolic link; name the directory that it points to"
+                             : "");
+    if (info.st_uid != owner && info.st_uid != 0)
+        return error_set(err, "the image cache %.300s belongs to user %u; only %s may own it", path,
+                         (unsigned)info.st_uid, owner ? "you or its publisher" : "root");
+    if ((info.st_mode & 022) && !(sticky_will_do && (info.st_mode & S_ISVTX)))
+        return error_set(
+            err, "other users can write to the image cache %.300s; run `chmod go-w` on it", path);
+    return 0;
+}
+
+int image_cache_open(struct image_cache *cache, const char *directory, struct error *err)
+{
+    static const char *const parts[] = {"names", "jobs", "work"};
+    char path[4096];
+
+    cache->owner = geteuid();
+    cache->writable = 1;
+    snprintf(cache->directory, sizeof(cache->directory), "%s", directory);
+    /* Whose it is is known before anything is made in it. */
+    if (shared_directory_create(directory, "MEGATRON_IMAGE_CACHE", err) < 0 ||
+        check_directory(directory, cache->owner, 0, err) < 0)
+        return -1;
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        if (join(path, sizeof(path), directory, parts[i], "") < 0 ||
+            shared_directory_create(path, "MEGATRON_IMAGE_CACHE", err) < 0)
+            return -1;
+    if (access(path, W_OK) < 0)
+        return error_set_errno(err, errno,
+                               "cannot write to the image cache %.300s; set MEGATRON_IMAGE_CACHE "
+                               "to a directory that you can write to",
+                               directory);
+    return 0;
+}
+
+int image_cache_open_shared(struct image_cache *cache, const char *directory, uid_t publisher,
+                            struct error *err)
+{
+    char path[2048];
+
+    cache->owner = publisher;
+    cache->writable = 0;
+    snprintf(cache->directory, sizeof(cache->directory), "%s", directory);
+    if (check_directory(directory, publisher, 0, err) < 0)
+        return -1;
+    snprintf(path, sizeof(path), "%s", directory);
+    for (char *slash = strrchr(path, '/'); slash; slash = strrchr(path, '/')) {
+        *slash = '\0';
+        if (check_directory(path[0] ? path : "/", publisher, 1, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int image_cache_find(const struct image_cache *cache, const char *key, char *path, size_t size,
+                     struct error *err)
+{
+    struct stat info;
+    int fd, rc;
+
+    if (join(path, size, cache->directory, key, ".sqsh") < 0)
+        return error_set(err, "the path of the image cache is too long");
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 && errno == ENOENT)
+        return 0;
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot open %.300s", path);
+    if (fstat(fd, &info) < 0 || (info.st_uid != cache->owner && info.st_uid != 0))
+        rc = error_set(err, "%.300s belongs to user %u and is not trusted", path,
+                       (unsigned)info.st_uid);
+    else
+        rc = squashfs_check(fd, path, NULL, err) < 0 ? -1 : 1;
+    /* The time of the last use steers pruning; that it cannot be set is no reason to fail. */
+    if (rc == 1 && cache->writable)
+        (void)!futimens(fd, NULL);
+    close(fd);
+    return rc;
+}
+
+/* Sum up the whole file, which was just written and is in memory still. */
+static int sum_file(int fd, const char *path, uint64_t *checksum, struct error *err)
+{
+    const size_t chunk = 1 << 20;
+    char *buffer = malloc(chunk);
+    struct checksum sum;
+    ssize_t got = 0;
+    off_t at = 0;
+
+    if (!buffer)
+        return error_set(err, "out of memory");
+    checksum_begin(&sum);
+    while ((got = pread(fd, buffer, chunk, at)) > 0) {
+        checksum_add(&sum, buffer, (size_t)got);
+        at += got;
+    }
+    free(buffer);
+    if (got < 0)
+        return error_set_errno(err, errno, "cannot read %.300s", path);
+    *checksum = checksum_end(&sum);
+    return 0;
+}
+
+int image_cache_write(const struct image_cache *cache, const char *path, const char *text,
+                      struct error *err)
+{
+    char work[2100];
+
+    snprintf(work, sizeof(work), "%s/work", cache->directory);
+    return shared_file_replace(path, work, text, err);
+}
+
+static int publish_open(const struct image_cache *cache, const char *key, const char *draft, int fd,
+                        const char *origin, const uint64_t *known, const char *path,
+                        struct error *err)
+{
+    char info[INFO_SIZE], info_path[4096];
+    uint64_t checksum = known ? *known : 0;
+    int64_t size;
+
+    if (squashfs_check(fd, draft, &size, err) < 0 ||
+        (!known && sum_file(fd, draft, &checksum, err) < 0))
+        return -1;
+    if (fchmod(fd, 0600) < 0 || fsync(fd) < 0)
+        return error_set_errno(err, errno, "cannot write %.300s", draft);
+    snprintf(info, sizeof(info), "size %" PRId64 "\nxxh3 %016" PRIx64 "\norigin %s\n", size,
+             checksum, origin);
+    join(info_path, sizeof(info_path), cache->directory, key, ".info");
+    if (image_cache_write(cache, info_path, info, err) < 0)
+        return -1;
+    if (rename(draft, path) < 0)
+        return error_set_errno(err, errno, "cannot rename the image to %.300s", path);
+    (void)file_sync_directory(cache->directory, NULL);
+    return 0;
+}
+
+static int publish(const struct image_cache *cache, const char *key, const char *draft,
+                   const char *origin, const uint64_t *known, char *path, size_t size,
+                   struct error *err)
+{
+    int fd = open(draft, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int rc;
+
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot open the imported image %.300s", draft);
+    if (join(path, size, cache->directory, key, ".sqsh") < 0)
+        rc = error_set(err, "the path of the image cache is too long");
+    else
+        rc = publish_open(cache, key, draft, fd, origin, known, path, err);
+    close(fd);
+    if (rc < 0)
+        unlink(draft);
+    return rc;
+}
+
+int image_cache_publish(const struct image_cache *cache, const char *key, const char *draft,
+                        const char *origin, char *path, size_t size, struct error *err)
+{
+    return publish(cache, key, draft, origin, NULL, path, size, err);
+}
+
+int image_cache_publish_summed(const struct image_cache *cache, const char *key, const char *draft,
+                               const char *origin, uint64_t checksum, char *path, size_t size,
+                               struct error *err)
+{
+    return publish(cache, key, draft, origin, &checksum, path, size, err);
+}
+
+static void read_info(const struct image_cache *cache, struct image_entry *entry)
+{
+    char path[4096], text[INFO_SIZE];
+    const char *origin, *sum;
+
+    if (join(path, sizeof(path), cache->directory, entry->key, ".info") < 0 ||
+        small_file_read(path, text, sizeof(text)) < 0)
+        return;
+    if (sscanf(text, "size %" SCNd64, &entry->size) != 1)
+        return;
+    /* Older versions recorded another checksum, under another name: that one is unknown here. */
+    sum = strstr(text, "\nxxh3 ");
+    if (sum)
+        sscanf(sum, "\nxxh3 %" SCNx64, &entry->checksum);
+    origin = strstr(text, "\norigin ");
+    if (origin)
+        snprintf(entry->origin, sizeof(entry->origin), "%.*s", (int)strcspn(origin + 8, "\n"),
+                 origin + 8);
+}
+
+static int is_entry_name(const char *name)
+{
+    return strncmp(name, "sha256-", 7) == 0 && strlen(name) == 7 + 64 + 5 &&
+           strcmp(name + 7 + 64, ".sqsh") == 0;
+}
+
+static int add_entry(const struct image_cache *cache, const char *name,
+                     struct image_entry **entries, size_t *count, struct error *err)
+{
+    struct image_entry *grown = realloc(*entries, (*count + 1) * sizeof(**entries));
+    struct image_entry *entry;
+    struct stat info;
+
+    if (!grown)
+        return error_set(err, "out of memory");
+    *entries = grown;
+    entry = &grown[*count];
+    memset(entry, 0, sizeof(*entry));
+    snprintf(entry->key, sizeof(entry->key), "%.71s", name);
+    join(entry->path, sizeof(entry->path), cache->directory, name, "");
+    if (lstat(entry->path, &info) < 0)
+        return 0;
+    entry->size = info.st_size;
+    /* Who only reads a cache leaves no other trace than the time of the last access. */
+    entry->used = info.st_atime > info.st_mtime ? info.st_atime : info.st_mtime;
+    read_info(cache, entry);
+    (*count)++;
+    return 0;
+}
+
+static int older_first(const void *a, const void *b)
+{
+    int64_t x = ((const struct image_entry *)a)->used, y = ((const struct image_entry *)b)->used;
+
+    return (x > y) - (x < y);
+}
+
+int image_cache_list(const struct image_cache *cache, struct image_entry **entries, size_t *count,
+                     struct error *err)
+{
+    DIR *directory = opendir(cache->directory);
+    struct dirent *item;
+    int rc = 0;
+
+    *entries = NULL;
+    *count = 0;
+    if (!directory)
+        return error_set_errno(err, errno, "cannot read the image cache %.300s", cache->directory);
+    while (rc == 0 && (item = readdir(directory)))
+        if (is_entry_name(item->d_name))
+            rc = add_entry(cache, item->d_name, entries, count, err);
+    closedir(directory);
+    if (*count > 1)
+        qsort(*entries, *count, sizeof(**entries), older_first);
+    return rc;
+}
+
+int image_entry_verify(const struct image_entry *entry, struct error *err)
+{
+    /* To verify is not to use; who does not own the file cannot choose. */
+    int fd = open(entry->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOATIME);
+    uint64_t checksum;
+    int64_t size;
+    int rc;
+
+    if (fd < 0 && errno == EPERM)
+        fd = open(entry->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot open %.300s", entry->path);
+    rc = squashfs_check(fd, entry->path, &size, err);
+    if (rc == 0 && entry->checksum == 0)
+        rc = error_set(err, "%.300s has no record of its checksum; import it again", entry->path);
+    if (rc == 0 && size != entry->size)
+        rc = error_set(err, "%.300s has %" PRId64 " bytes, not %" PRId64 "; import it again",
+                       entry->path, size, entry->size);
+    if (rc == 0)
+        rc = sum_file(fd, entry->path, &checksum, err);
+    if (rc == 0 && checksum != entry->checksum)
+        rc = error_set(
+            err, "%.300s is damaged: its checksum differs from the recorded one; import it again",
+            entry->path);
+    close(fd);
+    return rc;
+}
+
+int image_entry_remove(const struct image_cache *cache, const struct image_entry *entry,
+                       struct error *err)
+{
+    char path[4096];
+
+    if (unlink(entry->path) < 0 && errno != ENOENT)
+        return error_set_errno(err, errno, "cannot remove %.300s", entry->path);
+    if (join(path, sizeof(path), cache->directory, entry->key, ".info") == 0)
+        unlink(path);
+    return 0;
+}
+
+static int is_orphan(const struct image_cache *cache, const char *name, const char *path)
+{
+    char image[4096], key[IMAGE_KEY_SIZE];
+    struct stat info;
+
+    if (strncmp(name, "sha256-", 7) != 0 || strncmp(name + strcspn(name, "."), ".info", 5) != 0 ||
+        lstat(path, &info) < 0 || time(NULL) - info.st_mtime <= DAY)
+        return 0;
+    snprintf(key, sizeof(key), "%.*s", (int)strcspn(name, "."), name);
+    /* Also drafts that earlier versions made beside them. */
+    return strcmp(name + strcspn(name, "."), ".info") != 0 ||
+           (join(image, sizeof(image), cache->directory, key, ".sqsh") == 0 &&
+            access(image, F_OK) < 0 && errno == ENOENT);
+}
+
+int image_cache_unfinished(const struct image_cache *cache, const char *name, char *path,
+                           size_t size)
+{
+    char directory[2100];
+
+    snprintf(directory, sizeof(directory), "%s/work", cache->directory);
+    return join(path, size, directory, name, "");
+}
+
+void image_cache_sweep_unfinished(const struct image_cache *cache)
+{
+    char path[4096];
+
+    if (join(path, sizeof(path), cache->directory, "work", "") == 0)
+        sweep_unfinished(path);
+}
+
+void image_cache_sweep(const struct image_cache *cache)
+{
+    DIR *directory = opendir(cache->directory);
+    struct dirent *item;
+    char path[4096];
+
+    while (directory && (item = readdir(directory)))
+        if (join(path, sizeof(path), cache->directory, item->d_name, "") == 0 &&
+            is_orphan(cache, item->d_name, path))
+            unlink(path);
+    if (directory)
+        closedir(directory);
+    image_cache_sweep_unfinished(cache);
+}

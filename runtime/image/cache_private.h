@@ -1,0 +1,13 @@
+/* What the parts of the cache share. */
+#ifndef MEGATRON_CACHE_PRIVATE_H
+#define MEGATRON_CACHE_PRIVATE_H
+
+#include "cache.h"
+
+enum { INFO_SIZE = IMAGE_TEXT_SIZE + 1024 };
+
+/* Write a small file of the cache. What a killed process leaves of it is swept. */
+int image_cache_write(const struct image_cache *cache, const char *path, const char *text,
+                      struct error *err);
+
+#endif

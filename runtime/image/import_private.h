@@ -1,0 +1,12 @@
+/* What the parts of an import share. */
+#ifndef MEGATRON_IMPORT_PRIVATE_H
+#define MEGATRON_IMPORT_PRIVATE_H
+
+#include "import.h"
+#include "progress.h"
+
+/* Report progress to the user, and send a heartbeat, if the request has callbacks for it. */
+#define image_say(request, ...) progress_say((request)->say, (request)->argument, __VA_ARGS__)
+void image_beat(const struct image_request *request);
+
+#endif

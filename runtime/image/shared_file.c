@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shared_file.h"
+#include "file.h"
+#include "files.h"
+#include "owner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int shared_file_read(const char *path, uid_t owner, char *text, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    struct stat info;
+
+    if (fd >= 0 && (fstat(fd, &info) < 0 || (info.st_uid != owner && info.st_uid != 0))) {
+        close(fd);
+        fd = -1;
+    }
+    return small_file_read_open(fd, text, size);
+}
+
+/* Returns 0 or -1 (errno). */
+static int write_new(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int rc = -1;
+
+    if (fd < 0)
+        return -1;
+    if (file_write_at(fd, text, strlen(text), 0) == 0 && fsync(fd) == 0)
+        rc = 0;
+    if (close(fd) < 0)
+        rc = -1;
+    return rc;
+}
+
+int shared_file_replace(const char *path, const char *work, const char *text, struct error *err)
+{
+    char draft[4096], owner[OWNER_SIZE];
+    int rc = -1;
+
+    for (int tries = 0; rc < 0 && tries < 8; tries++) {
+        owner_name(owner);
+        if (snprintf(draft, sizeof(draft), "%s/record@%s.new", work, owner) >= (int)sizeof(draft))
+            return error_set(err, "the path %.100s... is too long", work);
+        rc = write_new(draft, text);
+        if (rc == 0)
+            rc = rename(draft, path);
+        if (rc < 0) {
+            error_set_errno(err, errno, "cannot write %.300s", path);
+            /* If the draft is gone, a sweep took it for that of a dead process: try again. */
+            if (unlink(draft) == 0 || errno != ENOENT)
+                return -1;
+        }
+    }
+    return rc;
+}
+
+int shared_directory_create(const char *directory, const char *variable, struct error *err)
+{
+    char path[2048];
+    struct stat info;
+
+    if (snprintf(path, sizeof(path), "%s", directory) >= (int)sizeof(path))
+        return error_set(err, "the path %.100s... is too long", directory);
+    for (char *end = path; end;) {
+        end = strchr(end + 1, '/');
+        if (end)
+            *end = '\0';
+        /* Look first: an automounter mounts on lookup what it refuses to create. */
+        if ((stat(path, &info) < 0 || !S_ISDIR(info.st_mode)) && mkdir(path, 0700) < 0 &&
+            errno != EEXIST)
+            return error_set_errno(err, errno,
+                                   "cannot create the directory %.300s; set %s to a directory that "
+                                   "you can write to",
+                                   path, variable);
+        if (end)
+            *end = '/';
+    }
+    return 0;
+}

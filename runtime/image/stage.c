@@ -1,0 +1,211 @@
+#include "stage.h"
+#include "file.h"
+#include "clock.h"
+#include "cache.h"
+#include "checksum.h"
+#include "files.h"
+#include "shared_file.h"
+#include "progress.h"
+#include "sweep.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+/* Remove the longest unused images until 'need' more bytes fit below 'limit' and on the disk. */
+static int make_room(const struct image_cache *stage, int64_t limit, int64_t need,
+                     struct error *err)
+{
+    struct image_entry *entries;
+    struct statvfs disk;
+    size_t count;
+    int64_t total = 0;
+
+    if (image_cache_list(stage, &entries, &count, err) < 0)
+        return -1;
+    for (size_t i = 0; i < count; i++)
+        total += entries[i].size;
+    for (size_t i = 0; i < count; i++) {
+        int64_t room = statvfs(stage->directory, &disk) == 0
+                           ? (int64_t)disk.f_bavail * (int64_t)disk.f_frsize
+                           : INT64_MAX;
+
+        if ((limit == 0 || total + need <= limit) && need < room)
+            break;
+        if (image_entry_remove(stage, &entries[i], err) < 0)
+            break;
+        total -= entries[i].size;
+    }
+    free(entries);
+    if (limit > 0 && total + need > limit)
+        return error_set(err, "an image of %" PRId64 " MB exceeds image_stage_max", need / 1000000);
+    if (statvfs(stage->directory, &disk) == 0 &&
+        need >= (int64_t)disk.f_bavail * (int64_t)disk.f_frsize)
+        return error_set(err,
+                         "not enough space in %.300s: %" PRId64 " MB needed, %" PRId64 " MB free",
+                         stage->directory, need / 1000000,
+                         (int64_t)disk.f_bavail * (int64_t)disk.f_frsize / 1000000);
+    return 0;
+}
+
+static int take_too_long(const struct stage_request *request, struct error *err)
+{
+    return error_set(
+        err,
+        "copying the image to %.300s took longer than %.0f seconds; it is started from the "
+        "cache",
+        request->directory, request->timeout);
+}
+
+/* A copy under way. */
+struct copy {
+    const struct stage_request *request;
+    int from, to;
+    int64_t size, done;
+    double begun, said;
+    struct checksum sum;
+};
+
+/* What was copied goes to the disk now and then, or the end would wait for all of it. */
+static int copy_part(struct copy *copy, char *buffer, size_t chunk, struct error *err)
+{
+    const int64_t portion = 256 << 20;
+    ssize_t got = pread(copy->from, buffer, chunk, copy->done);
+
+    if (got < 0 && errno == EINTR)
+        return 0;
+    if (got == 0)
+        errno = EIO;
+    if (got <= 0 || file_write_at(copy->to, buffer, (size_t)got, copy->done) < 0 ||
+        ((copy->done + got) / portion > copy->done / portion && fdatasync(copy->to) < 0))
+        return error_set_errno(err, errno, "cannot copy %.300s to %.300s", copy->request->image,
+                               copy->request->directory);
+    checksum_add(&copy->sum, buffer, (size_t)got);
+    copy->done += got;
+    return 0;
+}
+
+static int copy_file(struct copy *copy, struct error *err)
+{
+    const size_t chunk = 1 << 20;
+    char *buffer = malloc(chunk), line[256];
+    int rc = buffer ? 0 : error_set(err, "out of memory");
+
+    checksum_begin(&copy->sum);
+    copy->begun = copy->said = clock_now();
+    while (rc == 0 && copy->done < copy->size) {
+        double now = clock_now();
+
+        rc = copy_part(copy, buffer, chunk, err);
+        if (rc == 0 && now - copy->begun > copy->request->timeout)
+            rc = take_too_long(copy->request, err);
+        if (rc == 0 && is_stopped(copy->request->stop))
+            rc = error_set(err, STOPPED);
+        if (now - copy->said < PROGRESS_SECONDS)
+            continue;
+        copy->said = now;
+        progress_of_bytes((double)copy->done, (double)copy->size, now - copy->begun, line,
+                          sizeof(line));
+        progress_say(copy->request->say, copy->request->argument, "copying the image to %.300s: %s",
+                     copy->request->directory, line);
+    }
+    free(buffer);
+    return rc;
+}
+
+static int copy_image(const struct stage_request *request, const struct image_cache *stage,
+                      int from, char *path, size_t size, struct error *err)
+{
+    struct copy copy = {.request = request, .from = from};
+    char draft[4096];
+    struct stat info;
+    int rc;
+
+    if (fstat(from, &info) < 0)
+        return error_set_errno(err, errno, "cannot read %.300s", request->image);
+    if (make_room(stage, request->limit, info.st_size, err) < 0)
+        return -1;
+    copy.size = info.st_size;
+    snprintf(draft, sizeof(draft), "%s/work/%s.draft", stage->directory, request->key);
+    copy.to = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (copy.to < 0)
+        return error_set_errno(err, errno, "cannot write %.300s", draft);
+    rc = copy_file(&copy, err);
+    close(copy.to);
+    if (rc < 0) {
+        unlink(draft);
+        return -1;
+    }
+    return image_cache_publish_summed(stage, request->key, draft, request->image,
+                                      checksum_end(&copy.sum), path, size, err);
+}
+
+/* Two jobs of a user may want one image on one node: one copies, the other waits. The directory is
+ * this node's own, so flock works; it goes with the process. */
+static int lock(const struct stage_request *request, const char *own, struct error *err)
+{
+    double begun = clock_now(), said = begun;
+    char path[2100];
+    int guard;
+
+    snprintf(path, sizeof(path), "%s/work/lock", own);
+    guard = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    while (guard >= 0 && flock(guard, LOCK_EX | LOCK_NB) < 0 &&
+           (errno == EINTR || errno == EWOULDBLOCK)) {
+        if (clock_now() - begun > request->timeout || is_stopped(request->stop)) {
+            close(guard);
+            return is_stopped(request->stop) ? error_set(err, STOPPED)
+                                             : take_too_long(request, err);
+        }
+        if (clock_now() - said > PROGRESS_SECONDS) {
+            said = clock_now();
+            progress_say(request->say, request->argument,
+                         "waiting for another job that copies the image to %.300s (%.0f s)",
+                         request->directory, said - begun);
+        }
+        clock_sleep(0.1);
+    }
+    return guard >= 0 ? guard : error_set_errno(err, errno, "cannot lock %.300s", own);
+}
+
+int image_stage(const struct stage_request *request, char *path, size_t size, struct error *err)
+{
+    const char *directory = request->directory;
+    char own[1024], work[1040];
+    struct image_cache stage;
+    struct stat place;
+    int guard, from, rc;
+
+    if (lstat(directory, &place) < 0)
+        return error_set_errno(err, errno, "cannot use image_stage=%.300s", directory);
+    if (!S_ISDIR(place.st_mode) || ((place.st_mode & 022) && !(place.st_mode & S_ISVTX)))
+        return error_set(err,
+                         "image_stage=%.300s is not used: other users could replace its contents; "
+                         "run `chmod 1777` on it",
+                         directory);
+    snprintf(own, sizeof(own), "%.900s/%u", directory, (unsigned)geteuid());
+    if (image_cache_open(&stage, own, err) < 0)
+        return -1;
+    guard = lock(request, own, err);
+    if (guard < 0)
+        return -1;
+    /* Whoever holds the lock is alone here: what is unfinished is of a killed process. */
+    snprintf(work, sizeof(work), "%s/work", own);
+    sweep_all_but(work, "lock");
+    rc = image_cache_find(&stage, request->key, path, size, err);
+    from = rc == 1 ? -1 : open(request->image, O_RDONLY | O_CLOEXEC);
+    if (rc != 1)
+        rc = from < 0 ? error_set_errno(err, errno, "cannot open %.300s", request->image)
+                      : copy_image(request, &stage, from, path, size, err);
+    if (from >= 0)
+        close(from);
+    close(guard);
+    return rc < 0 ? -1 : 0;
+}

@@ -1,0 +1,25 @@
+/* Copies of images on the node's own disk, for sites whose shared file system is slow. */
+#ifndef MEGATRON_STAGE_H
+#define MEGATRON_STAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "error.h"
+#include "stop.h"
+
+struct stage_request {
+    const char *directory;
+    int64_t limit;           /* bytes of all copies of this user; 0: no limit */
+    const char *key, *image; /* its name, and its path */
+    double timeout;          /* seconds */
+    void (*say)(void *argument, const char *line); /* progress; may be NULL */
+    void *argument;
+    const stop_flag *stop; /* may be NULL */
+};
+
+/* Find or create the copy of an image in this user's part of the directory; the least recently used
+ * copies of this user are removed until all of them fit. 'path' gets its path. Returns 0, or -1 if
+ * there is no space or it takes too long: then start the original. */
+int image_stage(const struct stage_request *request, char *path, size_t size, struct error *err);
+
+#endif

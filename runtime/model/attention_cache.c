@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention of a model that generates: keys and values of the tokens of a pass go to the KV cache,
+ * and the queries attend to that. */
+#include "attention.h"
+
+#include <math.h>
+
+static void attend(struct pass *p, struct block *block)
+{
+    struct model *m = p->m;
+    const struct model_sizes *z = &m->sizes;
+    const struct attention_common *common = block->common;
+    const struct attention_cache *cache = &common->cache;
+    struct attention_memory *a = memory_of(p, block);
+    void *k = element(m, m->cache, block->local * z->samples * z->cache * z->kv);
+    int plan = 0;
+
+    while (plan < cache->count - 1 && cache->reach[plan] < m->longest)
+        plan++;
+    run_gather_rows(
+        cache->put, compute(m),
+        &(struct gather_rows_operands){element(m, a->qkv, z->attention), p->slot->batch.place, k});
+    run_attention(cache->plans[plan], compute(m),
+                  &(struct attention_operands){
+                      .q = a->qkv,
+                      .k = k,
+                      .v = element(m, k, z->kv / 2),
+                      .out = a->out,
+                      .lse = a->lse,
+                      .state = m->state,
+                      .positions = p->slot->batch.positions,
+                  });
+}
+
+int attention_cache_prepare(struct model *m, struct attention_common *common, struct error *err)
+{
+    const struct model_config *c = &m->config;
+    const struct model_sizes *z = &m->sizes;
+    const struct parallel *parallel = m->parallel;
+    struct attention_cache *cache = &common->cache;
+    struct planner p = {m->device, err, 0};
+    struct operation put = {.kind = OPERATION_GATHER_ROWS,
+                            .gather_rows = {z->rows, z->kv, c->type, z->qkv, 0, 1}};
+    struct operation op = {
+        .kind = OPERATION_ATTENTION,
+        .attention = {
+            .batch = z->samples,
+            .q_rows = z->sequence,
+            .heads = z->heads,
+            .kv_heads = z->groups,
+            .head_size = z->head_size,
+            .type = c->type,
+            .q = {z->sequence * z->qkv, z->qkv, z->head_size},
+            .kv = {z->cache * z->kv, z->kv, z->head_size},
+            .out = {z->sequence * z->attention, z->attention, z->head_size},
+            .scale = 1 / sqrt((double)z->head_size),
+            .causal = 1,
+            .cached = 1,
+            .all_heads = c->shape.heads,
+            .first_head = range_tensor(&parallel->layout, &parallel->at, c->shape.heads).first,
+            .sequence = z->cache,
+        }};
+    int64_t reach = FIRST_REACH;
+
+    common->attend = attend;
+    planner_make(&p, &cache->put, &put);
+    while (reach < z->sequence)
+        reach *= 2;
+    for (; cache->count < REACHES; reach *= 2) {
+        op.attention.kv_rows = cache->reach[cache->count] = reach < z->cache ? reach : z->cache;
+        planner_make(&p, &cache->plans[cache->count++], &op);
+        if (reach >= z->cache)
+            break;
+    }
+    return p.failed ? -1 : 0;
+}
+
+void attention_cache_release(struct attention_common *common)
+{
+    plan_destroy(common->cache.put);
+    for (int i = 0; i < common->cache.count; i++)
+        plan_destroy(common->cache.plans[i]);
+}

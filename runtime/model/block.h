@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A block is one step of a network: embedding, norm, attention, MLP or head. The file of each kind
+ * owns its parameters, plans, memory and passes; network.c has the tables of which blocks a network
+ * consists of; passes.c walks along them.
+ *
+ * The residual stream connects them. Embedding, attention and MLP are branches: they take the
+ * output of the norm before them and leave theirs in scratch.x, without its bias. The norm after a
+ * branch adds bias, dropout and residual and normalizes, in one operation. So a network alternates
+ * between norms and branches. */
+#ifndef MEGATRON_BLOCK_H
+#define MEGATRON_BLOCK_H
+
+#include "model_config.h"
+#include "parameters.h"
+
+struct arena;
+struct builder;
+struct model;
+struct pass;
+
+/* Passes whose plans differ. A model that generates has plans of MODE_EVALUATE only. */
+enum mode { MODE_TRAIN, MODE_EVALUATE, MODES };
+
+/* What a block of a layer keeps from its forward to its backward pass. */
+enum keep {
+    KEEP_ALL,
+    KEEP_COSTLY,  /* selective recomputation: all but what is cheap to compute and large to keep */
+    KEEP_INPUT,   /* full recomputation: the residual stream into the layer */
+    KEEP_NOTHING, /* generation: there is no backward pass */
+};
+
+enum { BLOCK_TENSORS = 6 };
+
+struct block {
+    const struct block_kind *kind;
+    const char *name; /* of its parameters, after "layers.N."; NULL: it has none of its own */
+    struct block *before;
+    int index;      /* among the blocks of its chunk */
+    int64_t layer;  /* of its chunk; -1 outside the layers */
+    int64_t number; /* of the layer, counted over the whole model; -1 outside the layers */
+    int64_t local;  /* of the layer, counted over the rank; -1 outside the layers */
+    int position;   /* within the layer */
+    int variant;    /* blocks of one kind and variant share plans */
+    /* Of the branch, for the norm after it: the tensor of its bias, or -1, and the purpose of the
+     * dropout on its output. */
+    int bias;
+    uint32_t dropout_purpose;
+    int tensors[BLOCK_TENSORS]; /* numbers in parameters.tensors; each kind names the entries */
+    void *common;               /* plans and scratch memory that blocks of the variant share */
+};
+
+struct block_kind {
+    const char *name;
+    size_t memory_size; /* of the structure with its pointers into the memory of a slot */
+    size_t common_size; /* of the structure with what blocks of a variant share */
+
+    /* Add its parameters to those of the rank, and set tensors, bias and dropout_purpose. */
+    void (*add_parameters)(struct builder *builder, struct block *block);
+    /* Tell the variant; NULL: there is one. */
+    int (*variant)(const struct block *block);
+
+    /* Lay out the memory of a slot that 'keep' asks for; the rest is shared with other layers and
+     * has been set. NULL: none. */
+    void (*place)(struct model *m, const struct block *block, void *memory, struct arena *arena,
+                  enum keep keep);
+    /* Lay out scratch memory; NULL: none. */
+    void (*place_common)(struct model *m, struct block *block, struct arena *arena);
+
+    /* Create the plans for all modes of the model and fill tables in device memory. */
+    int (*prepare)(struct model *m, struct block *block, struct error *err);
+    void (*release)(void *common);
+
+    void (*forward)(struct pass *pass, struct block *block);
+    /* Compute again what the block of a recomputed layer did not keep. NULL: nothing. */
+    void (*recompute)(struct pass *pass, struct block *block);
+    void (*backward)(struct pass *pass, struct block *block);
+};
+
+extern const struct block_kind embedding_block, norm_block, attention_block, mlp_block, head_block;
+
+/* The blocks of a rank, chunk by chunk. */
+struct network {
+    struct block *blocks;
+    int count;
+    int *first; /* chunks + 1 entries: where each chunk begins */
+};
+
+/* Lay out the blocks of the rank at 'at'. Returns NULL with 'err' set. Caller must destroy. */
+struct network *network_create(const struct model_config *config, const struct layout *layout,
+                               const struct layout_position *at, struct error *err);
+void network_destroy(struct network *network);
+
+#endif

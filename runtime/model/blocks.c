@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What blocks of a model share: plans and scratch memory of those of one kind and variant, and the
+ * memory of layers that do not keep theirs. */
+#include "model_private.h"
+
+#include <stdlib.h>
+
+void *model_common(const struct model *m, const struct block_kind *kind)
+{
+    for (int i = 0; i < m->common_count; i++)
+        if (m->commons[i].block->kind == kind)
+            return m->commons[i].shared;
+    return NULL;
+}
+
+static struct common *find_common(struct model *m, const struct block *block)
+{
+    for (int i = 0; i < m->common_count; i++)
+        if (m->commons[i].block->kind == block->kind &&
+            m->commons[i].block->variant == block->variant)
+            return &m->commons[i];
+    return NULL;
+}
+
+static int share(struct model *m, struct block *block, struct error *err)
+{
+    struct common *common;
+
+    block->variant = block->kind->variant ? block->kind->variant(block) : 0;
+    common = find_common(m, block);
+    if (!common) {
+        common = &m->commons[m->common_count];
+        common->block = block;
+        common->shared = calloc(1, block->kind->common_size);
+        if (!common->shared)
+            return error_set(err, "out of memory");
+        m->common_count++;
+    }
+    block->common = common->shared;
+    return 0;
+}
+
+static struct shared_memory *find_shared(struct model *m, const struct block *block)
+{
+    for (int i = 0; i < m->shared_count; i++)
+        if (m->shared[i].kind == block->kind && m->shared[i].position == block->position)
+            return &m->shared[i];
+    return NULL;
+}
+
+static int share_memory(struct model *m, const struct block *block, struct error *err)
+{
+    struct shared_memory *shared = &m->shared[m->shared_count];
+
+    if (block->layer < 0 || block->kind->memory_size == 0 || find_shared(m, block))
+        return 0;
+    *shared =
+        (struct shared_memory){block->kind, block->position, calloc(1, block->kind->memory_size)};
+    if (!shared->memory)
+        return error_set(err, "out of memory");
+    m->shared_count++;
+    return 0;
+}
+
+int model_create_commons(struct model *m, struct error *err)
+{
+    struct network *n = m->parameters.network;
+
+    m->commons = calloc((size_t)n->count, sizeof(*m->commons));
+    m->shared = calloc((size_t)n->count, sizeof(*m->shared));
+    if (!m->commons || !m->shared)
+        return error_set(err, "out of memory");
+    for (int i = 0; i < n->count; i++)
+        if (share(m, &n->blocks[i], err) < 0 || share_memory(m, &n->blocks[i], err) < 0)
+            return -1;
+    return 0;
+}
+
+int model_prepare_blocks(struct model *m, struct error *err)
+{
+    for (int i = 0; i < m->common_count; i++) {
+        struct block *block = m->commons[i].block;
+
+        if (block->kind->prepare(m, block, err) < 0)
+            return error_prefix(err, "%s", block->kind->name);
+    }
+    return 0;
+}
+
+void model_destroy_commons(struct model *m)
+{
+    for (int i = 0; i < m->common_count; i++) {
+        m->commons[i].block->kind->release(m->commons[i].shared);
+        free(m->commons[i].shared);
+    }
+    for (int i = 0; i < m->shared_count; i++)
+        free(m->shared[i].memory);
+    free(m->commons);
+    free(m->shared);
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The head block: logits and cross entropy, split by vocabulary over the tensor-parallel ranks.
+ * Logits are never kept: a training pass computes the loss and all gradients of the head at once,
+ * some rows at a time. A model that generates computes the logits of one token per sample. */
+#include "builder.h"
+#include "linear.h"
+
+enum { HEAD };
+
+struct head_common {
+    struct linear linear;
+    struct device_plan *partial, *finish[MODES];
+    struct device_plan *gather; /* of the rows whose logits are wanted */
+    void (*run)(struct pass *pass, struct block *block);
+    void *logits;       /* (head_rows, vocabulary) */
+    void *wanted;       /* (head_rows, h) of a model that generates */
+    float *partials[2]; /* (3, head_rows) of this rank, and of all tensor-parallel ranks */
+};
+
+/* A tied head uses the word table of the embedding, or on another pipeline stage a copy of it. */
+static void add_parameters(struct builder *b, struct block *block)
+{
+    int word = b->p->word;
+
+    if (!b->config->tied)
+        block->tensors[HEAD] = builder_vocabulary(b, block, "head.weight", 2, CLASS_DIVIDED);
+    else if (word >= 0)
+        block->tensors[HEAD] = word;
+    else
+        block->tensors[HEAD] = builder_vocabulary(b, block, "embedding.word.weight", 0, CLASS_TIED);
+    b->p->head = block->tensors[HEAD];
+}
+
+static void place_common(struct model *m, struct block *block, struct arena *arena)
+{
+    const struct model_sizes *z = &m->sizes;
+    struct head_common *common = block->common;
+    size_t size = type_size(m->config.type);
+
+    common->logits = m->logits = arena_take(arena, z->head_rows * z->vocabulary, size);
+    common->partials[0] = arena_take(arena, 3 * z->head_rows, sizeof(float));
+    common->partials[1] =
+        arena_take(arena, 3 * z->head_rows * m->parallel->layout.tp, sizeof(float));
+    if (!trains(m))
+        common->wanted = arena_take(arena, z->head_rows * z->hidden, size);
+}
+
+/* Loss of head_rows rows from 'first' on; in training logits become their gradient. */
+static void run_loss(struct pass *p, const struct head_common *common, int64_t first)
+{
+    struct model *m = p->m;
+    const struct model_batch *batch = &p->slot->batch;
+    const float *partials = NULL;
+
+    if (m->parallel->layout.tp > 1) {
+        run_cross_entropy_partial(common->partial, compute(m),
+                                  &(struct cross_entropy_partial_operands){
+                                      common->logits, batch->targets + first, common->partials[0]});
+        partials = common->partials[1];
+        overlap_begin(&m->overlap);
+        comm_all_gather(m->parallel->tensor, m->overlap.side, common->partials[0],
+                        common->partials[1], (size_t)(3 * m->sizes.head_rows), TYPE_FP32);
+        overlap_end(&m->overlap);
+    }
+    run_cross_entropy_finish(
+        common->finish[p->mode], compute(m),
+        &(struct cross_entropy_finish_operands){common->logits, batch->targets + first, partials,
+                                                batch->weight + first, NULL, m->state});
+}
+
+static void run_gradients(struct pass *p, const struct head_common *common, int head, void *x,
+                          void *dx, int accumulate)
+{
+    struct model *m = p->m;
+
+    run_linear_wgrad(
+        common->linear.wgrad, compute(m),
+        &(struct linear_wgrad_operands){
+            .dy = common->logits, .x = x, .dweight = gradient(m, head), .accumulate = accumulate});
+    run_linear_dgrad(
+        common->linear.dgrad, compute(m),
+        &(struct linear_dgrad_operands){.dy = common->logits, .weight = weight(m, head), .dx = dx});
+}
+
+/* The loss of the norm's output, and in training its gradient in the same place. */
+static void run_head(struct pass *p, struct block *block)
+{
+    struct model *m = p->m;
+    const struct model_sizes *z = &m->sizes;
+    const struct head_common *common = block->common;
+    struct sequence_rows rows = stream_rows(m);
+    int head = block->tensors[HEAD];
+    void *y = norm_output(p, block->before);
+    void *x = sequence_gather(&m->overlap, &rows, y, m->scratch.whole1);
+    void *dx = sequence_unreduced(&m->overlap, y, m->scratch.whole2);
+
+    overlap_end(&m->overlap);
+    for (int64_t first = 0; first < z->rows; first += z->head_rows) {
+        void *part = element(m, x, first * z->hidden);
+
+        run_linear_forward(common->linear.forward, compute(m),
+                           &(struct linear_forward_operands){
+                               .x = part, .weight = weight(m, head), .y = common->logits});
+        run_loss(p, common, first);
+        if (p->mode == MODE_TRAIN)
+            run_gradients(p, common, head, part, element(m, dx, first * z->hidden),
+                          p->accumulate || first > 0);
+    }
+    if (p->mode == MODE_TRAIN) {
+        sequence_scatter(&m->overlap, &rows, dx, y);
+        overlap_end(&m->overlap);
+    }
+}
+
+/* The logits of the tokens that the batch names. */
+static void run_logits(struct pass *p, struct block *block)
+{
+    struct model *m = p->m;
+    const struct head_common *common = block->common;
+    struct sequence_rows rows = stream_rows(m);
+    void *x = sequence_gather(&m->overlap, &rows, norm_output(p, block->before), m->scratch.whole1);
+
+    overlap_end(&m->overlap);
+    run_gather_rows(common->gather, compute(m),
+                    &(struct gather_rows_operands){x, p->slot->batch.last, common->wanted});
+    run_linear_forward(common->linear.forward, compute(m),
+                       &(struct linear_forward_operands){.x = common->wanted,
+                                                         .weight = weight(m, block->tensors[HEAD]),
+                                                         .y = common->logits});
+}
+
+static int prepare(struct model *m, struct block *block, struct error *err)
+{
+    const struct model_config *c = &m->config;
+    const struct model_sizes *z = &m->sizes;
+    const struct parallel *parallel = m->parallel;
+    struct head_common *common = block->common;
+    struct planner p = {m->device, err, 0};
+    int64_t first = range_tensor(&parallel->layout, &parallel->at, c->padded_vocabulary).first;
+    const struct linear_spec linear = {
+        .rows = z->head_rows, .in = z->hidden, .out = z->vocabulary, .head = 1};
+    struct operation gather = {.kind = OPERATION_GATHER_ROWS,
+                               .gather_rows = {z->head_rows, z->hidden, c->type, 0, 0, 0}};
+    struct operation loss = {.kind = OPERATION_CROSS_ENTROPY_PARTIAL,
+                             .cross_entropy = {z->head_rows, z->vocabulary, first,
+                                               c->shape.vocabulary, c->type,
+                                               (int)parallel->layout.tp, 1}};
+
+    common->run = trains(m) ? run_head : run_logits;
+    linear_plan(&p, m, &common->linear, &linear);
+    if (!trains(m)) {
+        planner_make(&p, &common->gather, &gather);
+        return p.failed ? -1 : 0;
+    }
+    planner_make(&p, &common->partial, &loss);
+    loss.kind = OPERATION_CROSS_ENTROPY_FINISH;
+    planner_make(&p, &common->finish[MODE_TRAIN], &loss);
+    loss.cross_entropy.backward = 0;
+    planner_make(&p, &common->finish[MODE_EVALUATE], &loss);
+    return p.failed ? -1 : 0;
+}
+
+static void release(void *shared)
+{
+    struct head_common *common = shared;
+
+    linear_release(&common->linear);
+    plan_destroy(common->partial);
+    plan_destroy(common->finish[MODE_TRAIN]);
+    plan_destroy(common->finish[MODE_EVALUATE]);
+    plan_destroy(common->gather);
+}
+
+static void forward(struct pass *p, struct block *block)
+{
+    const struct head_common *common = block->common;
+
+    common->run(p, block);
+}
+
+/* The forward pass has computed it. */
+static void backward(struct pass *p, struct block *block)
+{
+    p->dy = norm_output(p, block->before);
+    p->dsum = NULL;
+}
+
+const struct block_kind head_block = {
+    .name = "head",
+    .common_size = sizeof(struct head_common),
+    .add_parameters = add_parameters,
+    .place_common = place_common,
+    .prepare = prepare,
+    .release = release,
+    .forward = forward,
+    .backward = backward,
+};

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A linear layer of a block and its gradients, split over the tensor-parallel ranks:
+ * column-parallel layers take the gathered rows of a norm, row-parallel ones leave partial sums
+ * that are reduced and scattered. */
+#ifndef MEGATRON_LINEAR_H
+#define MEGATRON_LINEAR_H
+
+#include "planner.h"
+
+struct linear {
+    struct device_plan *forward, *dgrad, *wgrad;
+};
+
+struct linear_spec {
+    int64_t rows, in, out;
+    int bias;                   /* added in the forward pass */
+    enum activation activation; /* applied to the output; training keeps the value before it */
+    /* dgrad multiplies by the derivative of this activation, of the layer that produced the input,
+     * and with before_bias also sums up that layer's bias gradient. */
+    enum activation before;
+    int before_bias;
+    int wgrad_bias; /* wgrad sums up the bias gradient */
+    int head;       /* of the model's head, for a profile */
+};
+
+/* Create the plans; without gradients in a model that generates. */
+void linear_plan(struct planner *planner, struct model *m, struct linear *linear,
+                 const struct linear_spec *spec);
+void linear_release(struct linear *linear);
+
+/* y (R, out) = the gathered rows of 'part' (P, in) times the weights; 'pre' as in operation.h. */
+struct column_parallel {
+    void *part;       /* (P, h) input of this rank, output of a norm */
+    int weight, bias; /* tensors */
+};
+
+void column_parallel_forward(struct model *m, const struct linear *linear,
+                             const struct column_parallel *layer, void *y, void *pre);
+
+/* From dy (R, out): scratch.dy (P, h) and the gradients of weight and, if wgrad_bias, bias. */
+void column_parallel_backward(struct model *m, const struct linear *linear,
+                              const struct column_parallel *layer, void *dy, float *dbias,
+                              int accumulate);
+
+/* scratch.x (P, h) = the sum over the tensor-parallel ranks of x (R, in) times the weights. */
+void row_parallel_forward(struct model *m, const struct linear *linear, int weight, void *x);
+
+/* From 'dpart' (P, h), the gradient of the output: dx (R, in) and the gradient of the weights.
+ * 'pre' and 'dbias' belong to the layer that produced x; see linear_spec. */
+struct row_parallel_gradient {
+    int weight;
+    void *x, *dpart, *dx;
+    const void *pre;
+    float *dbias;
+};
+
+void row_parallel_backward(struct model *m, const struct linear *linear,
+                           const struct row_parallel_gradient *layer, int accumulate);
+
+/* The rows of the residual stream, for the sequence-parallel collectives. */
+struct sequence_rows stream_rows(const struct model *m);
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The MLP block: a column-parallel layer, GELU or SwiGLU, and a row-parallel layer. */
+#include "builder.h"
+#include "linear.h"
+#include "rng.h"
+
+enum { FC1, FC1_BIAS, FC2, FC2_BIAS };
+
+struct mlp_memory {
+    void *pre, *activated; /* (R, fc1), (R, ffn) */
+};
+
+struct mlp_common {
+    struct linear fc1, fc2;
+    struct device_plan *swiglu, *swiglu_backward;
+    struct device_plan *activation; /* recomputes 'activated' from 'pre' */
+    void *dactivated;               /* (R, ffn) */
+};
+
+/* The gate, if there is one, comes before the projection that it multiplies. */
+static void add_parameters(struct builder *b, struct block *block)
+{
+    const struct model_config *c = b->config;
+    int64_t h = c->shape.hidden, f = c->shape.ffn_hidden;
+    int *t = block->tensors;
+
+    t[FC1] = builder_tensor(b, CLASS_DIVIDED);
+    if (c->swiglu)
+        builder_add(b, block,
+                    &(struct parameter_spec){"gate.weight", f, h, SPLIT_ROWS, 4, c->init_std, 0});
+    builder_add(b, block,
+                &(struct parameter_spec){"up.weight", f, h, SPLIT_ROWS, 5, c->init_std, 0});
+    if (c->linear_bias) {
+        t[FC1_BIAS] = builder_tensor(b, CLASS_RAW);
+        if (c->swiglu)
+            builder_add(b, block, &(struct parameter_spec){"gate.bias", 1, f, SPLIT_COLS, 0, 0, 0});
+        builder_add(b, block, &(struct parameter_spec){"up.bias", 1, f, SPLIT_COLS, 0, 0, 0});
+    }
+    t[FC2] = builder_matrix(b, block,
+                            &(struct parameter_spec){"down.weight", h, f, SPLIT_COLS, 6,
+                                                     builder_output_deviation(b), 0});
+    if (c->linear_bias)
+        t[FC2_BIAS] = builder_vector(b, block, "down.bias", h, 0);
+    block->bias = t[FC2_BIAS];
+    block->dropout_purpose = (uint32_t)(RNG_MLP_DROPOUT + block->number);
+}
+
+static void place(struct model *m, const struct block *block, void *memory, struct arena *arena,
+                  enum keep keep)
+{
+    struct mlp_memory *a = memory;
+    size_t size = type_size(m->config.type);
+
+    (void)block;
+    if (keep == KEEP_INPUT || keep == KEEP_NOTHING)
+        return;
+    a->pre = arena_take(arena, m->sizes.rows * m->sizes.fc1, size);
+    if (keep == KEEP_ALL)
+        a->activated = arena_take(arena, m->sizes.rows * m->sizes.ffn, size);
+}
+
+static void place_common(struct model *m, struct block *block, struct arena *arena)
+{
+    struct mlp_common *common = block->common;
+
+    if (trains(m))
+        common->dactivated =
+            arena_take(arena, m->sizes.rows * m->sizes.ffn, type_size(m->config.type));
+}
+
+/* The bias gradient of fc1 comes with the dgrad of fc2, except with SwiGLU. */
+static int prepare(struct model *m, struct block *block, struct error *err)
+{
+    const struct model_config *c = &m->config;
+    const struct model_sizes *z = &m->sizes;
+    struct mlp_common *common = block->common;
+    struct planner p = {m->device, err, 0};
+    enum activation activation = c->swiglu ? ACTIVATION_NONE : ACTIVATION_GELU_TANH;
+    const struct linear_spec fc1 = {.rows = z->rows,
+                                    .in = z->hidden,
+                                    .out = z->fc1,
+                                    .bias = c->linear_bias,
+                                    .activation = activation,
+                                    .wgrad_bias = c->linear_bias && c->swiglu};
+    const struct linear_spec fc2 = {.rows = z->rows,
+                                    .in = z->ffn,
+                                    .out = z->hidden,
+                                    .before = activation,
+                                    .before_bias = c->linear_bias && !c->swiglu};
+    struct operation swiglu = {.kind = OPERATION_SWIGLU,
+                               .swiglu = {z->rows, z->ffn, c->type, c->type}};
+    struct operation again = {.kind = OPERATION_ACTIVATION,
+                              .activation = {z->rows * z->ffn, c->type, c->type, activation}};
+
+    linear_plan(&p, m, &common->fc1, &fc1);
+    linear_plan(&p, m, &common->fc2, &fc2);
+    if (c->swiglu)
+        planner_make(&p, &common->swiglu, &swiglu);
+    swiglu.kind = OPERATION_SWIGLU_BACKWARD;
+    if (c->swiglu && trains(m))
+        planner_make(&p, &common->swiglu_backward, &swiglu);
+    if (!c->swiglu && c->recompute == RECOMPUTE_SELECTIVE)
+        planner_make(&p, &common->activation, &again);
+    return p.failed ? -1 : 0;
+}
+
+static void release(void *shared)
+{
+    struct mlp_common *common = shared;
+
+    linear_release(&common->fc1);
+    linear_release(&common->fc2);
+    plan_destroy(common->swiglu);
+    plan_destroy(common->swiglu_backward);
+    plan_destroy(common->activation);
+}
+
+static struct column_parallel fc1_of(struct pass *p, struct block *block)
+{
+    return (struct column_parallel){norm_output(p, block->before), block->tensors[FC1],
+                                    block->tensors[FC1_BIAS]};
+}
+
+static void run_swiglu_forward(struct pass *p, struct block *block)
+{
+    const struct mlp_common *common = block->common;
+    struct mlp_memory *a = memory_of(p, block);
+
+    run_swiglu(common->swiglu, compute(p->m),
+               &(struct swiglu_operands){.x = a->pre, .y = a->activated});
+}
+
+/* The output of the norm -> pre, activated */
+static void expand(struct pass *p, struct block *block)
+{
+    const struct mlp_common *common = block->common;
+    struct mlp_memory *a = memory_of(p, block);
+    struct column_parallel fc1 = fc1_of(p, block);
+
+    column_parallel_forward(p->m, &common->fc1, &fc1, common->swiglu ? a->pre : a->activated,
+                            a->pre);
+    if (common->swiglu)
+        run_swiglu_forward(p, block);
+}
+
+static void forward(struct pass *p, struct block *block)
+{
+    const struct mlp_common *common = block->common;
+    struct mlp_memory *a = memory_of(p, block);
+
+    expand(p, block);
+    row_parallel_forward(p->m, &common->fc2, block->tensors[FC2], a->activated);
+}
+
+static void recompute(struct pass *p, struct block *block)
+{
+    const struct mlp_common *common = block->common;
+    struct mlp_memory *a = memory_of(p, block);
+
+    if (p->m->config.recompute == RECOMPUTE_FULL)
+        expand(p, block);
+    else if (common->swiglu)
+        run_swiglu_forward(p, block);
+    else
+        run_activation(common->activation, compute(p->m),
+                       &(struct activation_operands){.x = a->pre, .y = a->activated});
+}
+
+static void backward(struct pass *p, struct block *block)
+{
+    struct model *m = p->m;
+    struct mlp_common *common = block->common;
+    struct mlp_memory *a = memory_of(p, block);
+    struct column_parallel fc1 = fc1_of(p, block);
+    float *dbias = gradient(m, block->tensors[FC1_BIAS]);
+    void *dpre = common->dactivated;
+    const struct row_parallel_gradient fc2 = {.weight = block->tensors[FC2],
+                                              .x = a->activated,
+                                              .dpart = p->dx,
+                                              .dx = common->dactivated,
+                                              .pre = a->pre,
+                                              .dbias = dbias};
+
+    row_parallel_backward(m, &common->fc2, &fc2, p->accumulate);
+    if (common->swiglu) {
+        dpre = a->pre; /* not needed any more */
+        run_swiglu_backward(
+            common->swiglu_backward, compute(m),
+            &(struct swiglu_backward_operands){.dy = common->dactivated, .x = a->pre, .dx = dpre});
+    }
+    column_parallel_backward(m, &common->fc1, &fc1, dpre, common->swiglu ? dbias : NULL,
+                             p->accumulate);
+    p->dy = m->scratch.dy;
+}
+
+const struct block_kind mlp_block = {
+    .name = "mlp",
+    .memory_size = sizeof(struct mlp_memory),
+    .common_size = sizeof(struct mlp_common),
+    .add_parameters = add_parameters,
+    .place = place,
+    .place_common = place_common,
+    .prepare = prepare,
+    .release = release,
+    .forward = forward,
+    .recompute = recompute,
+    .backward = backward,
+};

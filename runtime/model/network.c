@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which blocks a network consists of: one table per architecture. */
+#include "block.h"
+
+#include <stdlib.h>
+
+enum { ROWS = 6 };
+
+struct row {
+    const struct block_kind *kind;
+    const char *name;
+};
+
+/* A row without kind ends each list. All lists but 'layer' are for one chunk each. */
+struct table {
+    struct row enter[ROWS];   /* before the first layer of the model */
+    struct row layer[ROWS];   /* of every layer */
+    struct row hand_on[ROWS]; /* after the last layer of a chunk that another chunk follows */
+    struct row leave[ROWS];   /* after the last layer of the model */
+};
+
+/* Decoders with the norm before each branch: GPT (learned positions, LayerNorm, GELU, biases) and
+ * Llama (RoPE, RMSNorm, SwiGLU, no biases) consist of the same blocks, which model_config sets up.
+ */
+static const struct table decoder = {
+    .enter = {{&embedding_block, "embedding"}},
+    .layer = {{&norm_block, "norm1"},
+              {&attention_block, "attention"},
+              {&norm_block, "norm2"},
+              {&mlp_block, "mlp"}},
+    .hand_on = {{&norm_block, NULL}}, /* adds the last branch to the residual stream */
+    .leave = {{&norm_block, "final_norm"}, {&head_block, "head"}},
+};
+
+static int length(const struct row *rows)
+{
+    int count = 0;
+
+    while (count < ROWS && rows[count].kind)
+        count++;
+    return count;
+}
+
+static void append(struct network *n, int chunk, const struct row *rows, const struct block *like)
+{
+    for (int i = 0; i < length(rows); i++) {
+        struct block *block = &n->blocks[n->count];
+        int index = n->count - n->first[chunk];
+
+        *block = *like;
+        block->kind = rows[i].kind;
+        block->name = rows[i].name;
+        block->index = index;
+        block->position = i;
+        block->before = index > 0 ? block - 1 : NULL;
+        block->bias = -1;
+        for (int t = 0; t < BLOCK_TENSORS; t++)
+            block->tensors[t] = -1;
+        n->count++;
+    }
+}
+
+static void append_chunk(struct network *n, const struct model_config *config,
+                         const struct layout *layout, int64_t stage, int64_t chunk)
+{
+    const struct table *table = &decoder;
+    int64_t layers = config->shape.layers / (layout->pp * config->chunks);
+    const struct block outside = {.layer = -1, .number = -1, .local = -1};
+
+    n->first[chunk] = n->count;
+    if (model_chunk_first(stage, chunk))
+        append(n, (int)chunk, table->enter, &outside);
+    for (int64_t i = 0; i < layers; i++) {
+        const struct block like = {.layer = i,
+                                   .number = model_layer(config, layout, stage, chunk, i),
+                                   .local = chunk * layers + i};
+
+        append(n, (int)chunk, table->layer, &like);
+    }
+    append(n, (int)chunk,
+           model_chunk_last(config, layout, stage, chunk) ? table->leave : table->hand_on,
+           &outside);
+}
+
+struct network *network_create(const struct model_config *config, const struct layout *layout,
+                               const struct layout_position *at, struct error *err)
+{
+    struct network *n = calloc(1, sizeof(*n));
+    size_t room = (size_t)(config->shape.layers / layout->pp + 2 * config->chunks) * ROWS;
+
+    if (n) {
+        n->blocks = calloc(room, sizeof(*n->blocks));
+        n->first = calloc((size_t)config->chunks + 1, sizeof(*n->first));
+    }
+    if (!n || !n->blocks || !n->first) {
+        error_set(err, "out of memory");
+        network_destroy(n);
+        return NULL;
+    }
+    for (int64_t chunk = 0; chunk < config->chunks; chunk++)
+        append_chunk(n, config, layout, at->pp, chunk);
+    n->first[config->chunks] = n->count;
+    return n;
+}
+
+void network_destroy(struct network *n)
+{
+    if (!n)
+        return;
+    free(n->blocks);
+    free(n->first);
+    free(n);
+}

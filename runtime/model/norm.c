@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The norm block, a step of the residual stream: it adds the branch before it (bias, dropout,
+ * residual) and normalizes the sum for the branch after it. Without a name it only adds: the last
+ * step of a chunk that another chunk follows. The first block of a later chunk has nothing to add.
+ */
+#include "builder.h"
+#include "planner.h"
+
+enum { NORM_WEIGHT, NORM_BIAS };
+
+/* What a variant has, as bits. */
+enum { HAS_INPUT = 1, HAS_BIAS = 2, HAS_RESIDUAL = 4, HAS_NORM = 8 };
+
+struct norm_memory {
+    void *sum, *y;      /* (P, h) residual stream, and its norm */
+    float *mean, *rstd; /* (P) */
+};
+
+struct norm_common {
+    struct device_plan *forward[MODES], *backward;
+    struct device_plan *again; /* y from the sum alone; for recomputation */
+};
+
+void *norm_output(const struct pass *p, const struct block *norm)
+{
+    return ((struct norm_memory *)memory_of(p, norm))->y;
+}
+
+void *norm_stream(const struct pass *p, const struct block *norm)
+{
+    return ((struct norm_memory *)memory_of(p, norm))->sum;
+}
+
+static void add_parameters(struct builder *b, struct block *block)
+{
+    int64_t h = b->config->shape.hidden;
+
+    if (!block->name)
+        return;
+    block->tensors[NORM_WEIGHT] = builder_vector(b, block, "weight", h, 1);
+    if (b->config->norm == NORM_LAYER)
+        block->tensors[NORM_BIAS] = builder_vector(b, block, "bias", h, 0);
+}
+
+static int variant(const struct block *block)
+{
+    const struct block *branch = block->before;
+
+    return (branch ? HAS_INPUT : 0) | (branch && branch->bias >= 0 ? HAS_BIAS : 0) |
+           (!branch || branch->before ? HAS_RESIDUAL : 0) | (block->name ? HAS_NORM : 0);
+}
+
+/* The residual stream into a layer is kept even if all else is recomputed. */
+static void place(struct model *m, const struct block *block, void *memory, struct arena *arena,
+                  enum keep keep)
+{
+    struct norm_memory *a = memory;
+    size_t size = type_size(m->config.type);
+    int64_t rows = m->sizes.part_rows, part = rows * m->sizes.hidden;
+
+    if (keep == KEEP_NOTHING || (keep == KEEP_INPUT && block->position > 0))
+        return;
+    a->sum = arena_take(arena, part, size);
+    if (keep == KEEP_INPUT || !block->name)
+        return;
+    a->mean = arena_take(arena, rows, sizeof(float));
+    a->rstd = arena_take(arena, rows, sizeof(float));
+    if (keep == KEEP_ALL)
+        a->y = arena_take(arena, part, size);
+}
+
+static int prepare(struct model *m, struct block *block, struct error *err)
+{
+    const struct model_config *c = &m->config;
+    struct norm_common *common = block->common;
+    struct planner p = {m->device, err, 0};
+    struct operation op = {.kind = OPERATION_RESIDUAL_NORM,
+                           .residual_norm = {
+                               .rows = m->sizes.part_rows,
+                               .cols = m->sizes.hidden,
+                               .type = c->type,
+                               .y_type = c->type,
+                               .norm = block->variant & HAS_NORM ? c->norm : NORM_NONE,
+                               .epsilon = c->epsilon,
+                               .input = (block->variant & HAS_INPUT) != 0,
+                               .bias = (block->variant & HAS_BIAS) != 0,
+                               .residual = (block->variant & HAS_RESIDUAL) != 0,
+                               .dropout = block->variant & HAS_INPUT ? c->hidden_dropout : 0,
+                           }};
+
+    if (trains(m)) {
+        planner_make(&p, &common->forward[MODE_TRAIN], &op);
+        op.kind = OPERATION_RESIDUAL_NORM_BACKWARD;
+        planner_make(&p, &common->backward, &op);
+        op.kind = OPERATION_RESIDUAL_NORM;
+    }
+    op.residual_norm.dropout = 0;
+    planner_make(&p, &common->forward[MODE_EVALUATE], &op);
+    if (c->recompute == RECOMPUTE_NONE || !(block->variant & HAS_NORM))
+        return p.failed ? -1 : 0;
+    op.residual_norm.input = op.residual_norm.bias = 0;
+    op.residual_norm.residual = 1;
+    planner_make(&p, &common->again, &op);
+    return p.failed ? -1 : 0;
+}
+
+static void release(void *shared)
+{
+    struct norm_common *common = shared;
+
+    for (int mode = 0; mode < MODES; mode++)
+        plan_destroy(common->forward[mode]);
+    plan_destroy(common->backward);
+    plan_destroy(common->again);
+}
+
+static void forward(struct pass *p, struct block *block)
+{
+    struct model *m = p->m;
+    const struct norm_common *common = block->common;
+    const struct block *branch = block->before;
+    struct norm_memory *a = memory_of(p, block);
+
+    if (!branch) /* of a later chunk */
+        device_copy(compute(m), a->sum, m->scratch.arrived,
+                    (size_t)(m->sizes.part_rows * m->sizes.hidden) * type_size(m->config.type),
+                    COPY_ON_DEVICE);
+    run_residual_norm(
+        common->forward[p->mode], compute(m),
+        &(struct residual_norm_operands){
+            .x = m->scratch.x,
+            .bias = branch ? weight(m, branch->bias) : NULL,
+            .residual = branch && branch->before ? norm_stream(p, branch->before) : a->sum,
+            .sum = a->sum,
+            .weight = weight(m, block->tensors[NORM_WEIGHT]),
+            .norm_bias = weight(m, block->tensors[NORM_BIAS]),
+            .y = a->y,
+            .mean = a->mean,
+            .rstd = a->rstd,
+            .row_index = p->slot->batch.row_index + first_row(m),
+            .state = m->state,
+            .purpose = branch ? branch->dropout_purpose : 0,
+        });
+}
+
+/* The sum is there, or was computed from the branch again; so is y with full recomputation. */
+static void recompute(struct pass *p, struct block *block)
+{
+    struct model *m = p->m;
+    const struct norm_common *common = block->common;
+    struct norm_memory *a = memory_of(p, block);
+
+    if (m->config.recompute == RECOMPUTE_FULL && block->position > 0) {
+        forward(p, block);
+        return;
+    }
+    run_residual_norm(common->again, compute(m),
+                      &(struct residual_norm_operands){
+                          .residual = a->sum,
+                          .weight = weight(m, block->tensors[NORM_WEIGHT]),
+                          .norm_bias = weight(m, block->tensors[NORM_BIAS]),
+                          .y = a->y,
+                          .mean = a->mean,
+                          .rstd = a->rstd,
+                          .state = m->state,
+                      });
+}
+
+static void backward(struct pass *p, struct block *block)
+{
+    struct model *m = p->m;
+    const struct norm_common *common = block->common;
+    const struct block *branch = block->before;
+    struct norm_memory *a = memory_of(p, block);
+    void *d = branch ? m->scratch.d : p->slot->gradient;
+
+    run_residual_norm_backward(common->backward, compute(m),
+                               &(struct residual_norm_backward_operands){
+                                   .dy = p->dy,
+                                   .dsum = p->dsum,
+                                   .sum = a->sum,
+                                   .weight = weight(m, block->tensors[NORM_WEIGHT]),
+                                   .mean = a->mean,
+                                   .rstd = a->rstd,
+                                   .dresidual = d,
+                                   .dx = m->scratch.dx,
+                                   .dweight = gradient(m, block->tensors[NORM_WEIGHT]),
+                                   .dnorm_bias = gradient(m, block->tensors[NORM_BIAS]),
+                                   .dbias = branch ? gradient(m, branch->bias) : NULL,
+                                   .accumulate = p->accumulate,
+                                   .row_index = p->slot->batch.row_index + first_row(m),
+                                   .state = m->state,
+                                   .purpose = branch ? branch->dropout_purpose : 0,
+                               });
+    p->dsum = d;
+    p->dx = m->config.hidden_dropout > 0 ? m->scratch.dx : d;
+}
+
+const struct block_kind norm_block = {
+    .name = "norm",
+    .memory_size = sizeof(struct norm_memory),
+    .common_size = sizeof(struct norm_common),
+    .add_parameters = add_parameters,
+    .variant = variant,
+    .place = place,
+    .prepare = prepare,
+    .release = release,
+    .forward = forward,
+    .recompute = recompute,
+    .backward = backward,
+};

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ranks.h"
+#include "log.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Does the file contain a number that starts with 'digits'? */
+static int contains(const char *directory, const char *device, const char *file, const char *digits)
+{
+    char path[PATH_MAX], text[16] = "";
+    FILE *stream;
+
+    if (snprintf(path, sizeof(path), "%s/%s/%s", directory, device, file) >= (int)sizeof(path))
+        return 0;
+    stream = fopen(path, "re");
+    if (!stream)
+        return 0;
+    if (!fgets(text, sizeof(text), stream))
+        text[0] = '\0';
+    fclose(stream);
+    return strncmp(text, digits, strlen(digits)) == 0;
+}
+
+/* Is there an NVIDIA GPU, with or without its driver? If the driver is not loaded, or a container
+ * hides its files, the GPU is still among the PCI devices. */
+static int has_gpu(void)
+{
+    static const char pci[] = "/sys/bus/pci/devices";
+    struct dirent *entry;
+    DIR *devices;
+    int found = access("/dev/nvidiactl", F_OK) == 0;
+
+    if (found || !(devices = opendir(pci)))
+        return found;
+    while (!found && (entry = readdir(devices)))
+        found = contains(pci, entry->d_name, "vendor", "0x10de") &&
+                contains(pci, entry->d_name, "class", "0x03"); /* display controllers */
+    closedir(devices);
+    return found;
+}
+
+const char *ranks_device(enum device_choice choice)
+{
+    if (choice == DEVICE_CPU)
+        return "cpu";
+    return choice == DEVICE_CUDA || has_gpu() ? "cuda" : "cpu";
+}
+
+/* The directory of tuning results: $MEGATRON_CACHE_DIR, or megatron in the user's cache. */
+static const char *cache_directory(char *path, size_t size)
+{
+    const char *own = getenv("MEGATRON_CACHE_DIR"), *cache = getenv("XDG_CACHE_HOME");
+    const char *home = getenv("HOME");
+    int length = -1;
+
+    if (own && own[0])
+        length = snprintf(path, size, "%s", own);
+    else if (cache && cache[0])
+        length = snprintf(path, size, "%s/megatron", cache);
+    else if (home && home[0])
+        length = snprintf(path, size, "%s/.cache/megatron", home);
+    return length > 0 && (size_t)length < size ? path : NULL;
+}
+
+/* The GPU assigned by the launcher: the first number of its list. */
+static int gpu_index(const struct world *world)
+{
+    return world->gpus && world->gpus[0] >= '0' && world->gpus[0] <= '9' ? atoi(world->gpus) : -1;
+}
+
+struct device *ranks_open_device(const struct ranks_config *config, const struct world *world,
+                                 struct error *err)
+{
+    char cache[PATH_MAX];
+    struct device_options options = {
+        .cache_dir = cache_directory(cache, sizeof(cache)),
+        .index = gpu_index(world),
+        .local_rank = (int)world->local_rank,
+        .threads = config->threads > 0 ? (int)config->threads : 0,
+        .deterministic = config->deterministic,
+        .unfused_attention = config->unfused_attention,
+        .random_order = config->random_order,
+        .order_seed = config->seed,
+    };
+    const char *name = ranks_device(config->device);
+    struct device *device = device_open(name, &options, err);
+
+    if (!device && strcmp(name, "cuda") == 0 && config->cpu_option) {
+        struct error why = *err;
+
+        error_set_code(err, why.code, "%.900s; or compute on the CPUs with %s", why.text,
+                       config->cpu_option);
+    }
+    return device;
+}
+
+int ranks_check_health(struct device *device, const struct world *world, struct error *err)
+{
+    char text[2048], *rest = text, *line;
+
+    if (device_health(device, text, sizeof(text), err) < 0)
+        return -1;
+    while ((line = strsep(&rest, "\n")) != NULL)
+        if (line[0])
+            log_warning("rank %lld, %s: %s", (long long)world->rank, device->model, line);
+    return 0;
+}
+
+static int open_device(struct ranks *r, const struct ranks_config *config,
+                       const struct world *world, struct error *err)
+{
+    r->device = ranks_open_device(config, world, err);
+    if (!r->device)
+        return -1;
+    if (!device_supports(r->device, config->type))
+        return error_set_code(err, ERROR_USAGE, "the %s device supports fp32 only%s%s",
+                              r->device->name, config->type_option ? "; drop " : "",
+                              config->type_option ? config->type_option : "");
+    return 0;
+}
+
+static int open_comm(struct ranks *r, const struct ranks_config *config, const struct world *world,
+                     struct error *err)
+{
+    struct comm_options options = {
+        .rank = (int)world->rank,
+        .size = (int)world->size,
+        .master = world->master_addr,
+        .port = (int)world->master_port,
+        .deadline = config->deadline,
+        .device = r->device,
+        .deterministic = config->deterministic,
+    };
+    const char *name = world->size == 1                      ? "self"
+                       : strcmp(r->device->name, "cpu") == 0 ? "mpi"
+                                                             : "nccl";
+
+    r->comm = comm_open(name, &options, err);
+    return r->comm ? 0 : -1;
+}
+
+int ranks_open(struct ranks *r, const struct ranks_config *config, const struct world *world,
+               struct error *err)
+{
+    memset(r, 0, sizeof(*r));
+    if (open_device(r, config, world, err) < 0 || open_comm(r, config, world, err) < 0)
+        return -1;
+    return parallel_create(&r->parallel, r->comm, &config->layout, err);
+}
+
+void ranks_close(struct ranks *r)
+{
+    parallel_destroy(&r->parallel);
+    comm_close(r->comm);
+    device_close(r->device);
+    memset(r, 0, sizeof(*r));
+}

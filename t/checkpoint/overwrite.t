@@ -1,0 +1,58 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# --save never overwrites the checkpoints of another run; what cannot get better by itself is not started again.
+. "$(dirname "$0")/../tap.sh"
+. "$(dirname "$0")/common.sh"
+train 1 --save first --save-interval 4
+is "$rc" 0 "a run" || diag "$(tail -n 3 <<<"$out")"
+cp -r first kept
+
+# refused NAME RANKS OPTION...: with both remedies, before the first step, and nothing has changed.
+refused() {
+    local name=$1 ranks=$2
+    shift 2
+    train "$ranks" "$@"
+    is "$rc $(grep -c '^megatron: --save first already contains checkpoints (the newest is of iteration 8), which this run would overwrite; to resume from them use --load first, otherwise use another directory for --save$' <<<"$out")" \
+        "2 1" "$name is refused" || diag "$(tail -n 3 <<<"$out")"
+    unlike "$out" 'iteration +1/' "  before the first step"
+    ok "  and nothing is overwritten" diff -r --exclude='.*' first kept
+}
+refused "--save to the checkpoints of another run" 1 --save first
+refused "  by two ranks" 2 --tensor-model-parallel-size 2 --save first
+train 1 --save other --exit-interval 2
+refused "--load elsewhere" 1 --load other --save first
+refused "--finetune from elsewhere" 1 --load other --finetune --save first
+train 1 --load first --save first
+is "$rc" 0 "--load of the same directory is the first remedy" || diag "$(tail -n 3 <<<"$out")"
+train 1 --save second --exit-interval 2
+is "$rc" 75 "another directory is the second" || diag "$(tail -n 3 <<<"$out")"
+# The same run on another disk: --save contains the checkpoint that is loaded.
+cp -r second moved
+train 1 --load second --save moved
+is "$rc $(cat moved/latest_checkpointed_iteration.txt)" "0 8" "a copy of the run continues" || diag "$(tail -n 3 <<<"$out")"
+train 1 --load second --ckpt-step 2 --save moved
+is "$rc" 0 "  also by --ckpt-step" || diag "$(tail -n 3 <<<"$out")"
+mkdir -p hidden/.probe
+train 1 --save hidden --exit-interval 1
+is "$rc" 75 "a directory without checkpoints is empty enough" || diag "$(tail -n 3 <<<"$out")"
+
+# --- supervise ends at once, with the code, where another start cannot help.
+while IFS='|' read -r options text; do
+    rm -rf again
+    # shellcheck disable=SC2086
+    try "$megatron" supervise --pause 0 -- "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 --save again $options
+    is "$rc $(grep -cE "^megatron( train)?: $text" <<<"$out")" "2 1" "$options: one start, code 2" || diag "$(tail -n 5 <<<"$out")"
+    unlike "$out" 'megatron supervise: ' "  and no other"
+done <<'EOT'
+--split 99,2,a|--split=99,2,a: 
+--tokenizer-type Llama2Tokenizer --tokenizer-model nowhere|cannot open nowhere: 
+--load-hf nowhere|--load-hf: directory nowhere does not exist
+EOT
+data=()
+for word in "${common[@]}"; do [ "$word" = --mock-data ] || data+=("$word"); done
+try "$megatron" supervise --pause 0 -- "$megatron" train "${model[@]}" "${data[@]}" --train-iters 8 --save again --data-path nowhere
+is "$rc $(grep -c '^megatron: nowhere.idx: cannot open: No such file or directory' <<<"$out")" "2 1" "--data-path nowhere: one start, code 2" || diag "$out"
+# A run that fails before its first checkpoint has none "of iteration 0".
+try "$megatron" supervise --pause 0 --starts 1 -- false --save none
+like "$out" 'the run exited with code 1 before its first checkpoint$' "no checkpoint is not one of iteration 0"
+done_testing

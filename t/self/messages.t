@@ -1,0 +1,81 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What all commands have in common: exit codes, one line per error, man pages; and the wording of everything
+# that users read, as t/self/strings lists it.
+. "$(dirname "$0")/../tap.sh"
+megatron=$MEGATRON_BUILD/runtime/megatron
+pages=$top/runtime/command
+commands=$("$megatron" --help | sed -n 's/^  \([a-z-]*\)  *[a-z].*/\1/p')
+is "$("$megatron" --help | grep -c '^  [a-z]')" "$(wc -w <<<"$commands")" "--help lists the commands"
+
+# --- A usage error is one line and exit code 2 in every command.
+for command in $commands; do
+    try "$megatron" "$command" --no-such-option
+    is "$rc $(wc -l <<<"$out")" "2 1" "$command: an unknown option is a usage error"
+    like "$out" "^megatron $command: (unknown option|unexpected argument|unknown action) --no-such-option" "  which is named"
+    [ "$command" = version ] || like "$("$megatron" "$command" --help)" "^Usage: megatron $command" "  --help begins with the usage"
+done
+while IFS='|' read -r words text; do
+    # shellcheck disable=SC2086
+    try "$megatron" $words
+    is "$rc $(wc -l <<<"$out")" "2 1" "megatron $words: a usage error"
+    like "$out" "^megatron( [a-z-]+)?: $text" "  says why"
+done <<'EOT'
+chekpoint|unknown command chekpoint; did you mean checkpoint\?
+train --lr|--lr needs a value
+train word|unexpected argument word
+evaluate --mock-data|evaluation requires --load or --load-hf
+generate --prompt x|--load is required
+generate --load / hello|unexpected argument hello
+preprocess --input x|--output-prefix is required
+preprocess x|unexpected argument x
+data inspect|inspect needs at least one PREFIX
+data look x|unknown action look
+tokenize --append-eod=1 x|--append-eod takes no value
+detokenize --tokenizer-type NullTokenizer --vocab-size 10 123456789012345678901234567890123|"1234567890123456789012345678901..." is not a token id
+checkpoint look x|unknown action look
+checkpoint prune x|prune needs --keep-last N
+checkpoint import x|import takes two directories: source and destination
+checkpoint export x y --format megatron|export supports --format hf only
+supervise -- true|the command does not save checkpoints
+comm-test 1G|unexpected argument 1G
+comm-test --min-bytes 2M --max-bytes 1M|--min-bytes=2097152 is greater than --max-bytes=1048576
+topo file.xml|unexpected argument file.xml
+topo --cpus x|--cpus=x
+version 2|unexpected argument 2
+EOT
+
+# --- Man pages: one per command, named in megatron(1), which lists the exit codes.
+for command in $commands; do
+    [ "$command" = version ] || ok "megatron-$command.1" test -e "$pages/megatron-$command.1"
+    ok "  and megatron(1) names $command" grep -qE "^\.It Cm (.* , )?$command( ,|$)" "$pages/megatron.1"
+done
+is "$(sed -n '/^\.Sh EXIT STATUS/,/^\.Sh DIAG/s/^\.It \([0-9]*\)$/\1/p' "$pages/megatron.1" | xargs)" "0 1 2 75" "megatron(1) lists the exit codes"
+
+# --- t/self/strings finds texts of every kind, with file and line.
+list=$("$top/t/self/strings")
+for kind in error warning note print text man script; do
+    like "$list" "^[^:]+:[0-9]+: $kind: " "the list has texts of kind $kind"
+done
+like "$list" '^runtime/command/checkpoint\.c:[0-9]+: error: prune needs --keep-last N$' "an error with its place"
+like "$list" '^runtime/train/options\.c:[0-9]+: text: peak learning rate$' "the help text of an option"
+like "$list" '^runtime/command/megatron\.1:[0-9]+: man: .*one process per GPU' "a sentence of a man page"
+
+# --- Phrases that an English-speaking administrator would not use or search for.
+mine='^(runtime/(command|train|checkpoint|generate)/|runtime/main\.c|sbatch/|etc/)'
+while read -r phrase; do
+    is "$(grep -E "$mine" <<<"$list" | grep -E ": [a-z]+: .*($phrase)" | grep -v '^runtime/command/\(image\.c\|megatron-image\)')" "" "no \"$phrase\""
+done <<'EOT'
+WARNING:
+exclude each other
+leave out
+[^e] is no [a-z]
+goes on
+ anew
+which is said
+ beside 
+ behind 
+made-up
+at its height
+EOT
+done_testing

@@ -1,0 +1,378 @@
+/* Processes that wait for one another: whoever works is left in peace, however slow it all is. */
+#include "container.h"
+#include "announce.h"
+#include "cache.h"
+#include "files.h"
+#include "import.h"
+#include "lease.h"
+#include "named.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <time.h>
+
+static const char *host = "one";
+
+/* In place of the C library's: processes of this test are on several hosts. */
+int uname(struct utsname *names)
+{
+    memset(names, 0, sizeof(*names));
+    snprintf(names->nodename, sizeof(names->nodename), "%s", host);
+    return 0;
+}
+
+enum { NAPS = 64 };
+
+/* In place of the C library's: where 'naps' is not NULL, all sleep is noted there, and none done.
+ */
+static double *naps;
+static int nap_count;
+
+int nanosleep(const struct timespec *time, struct timespec *left)
+{
+    if (!naps)
+        return clock_nanosleep(CLOCK_MONOTONIC, 0, time, left);
+    if (nap_count < NAPS)
+        naps[nap_count++] = (double)time->tv_sec + 1e-9 * (double)time->tv_nsec;
+    return 0;
+}
+
+static void write_program(const char *path, const char *text)
+{
+    write_file(path, text, strlen(text));
+    chmod(path, 0700);
+}
+
+static int count_lines(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    int c, lines = 0;
+
+    while (file && (c = getc(file)) != EOF)
+        lines += c == '\n';
+    if (file)
+        fclose(file);
+    return lines;
+}
+
+/* --- imports ------------------------------------------------------------------------------- */
+
+static void count_beat(void *argument)
+{
+    ++*(int *)argument;
+}
+
+/* In a child: import with the Enroot in 'place'. Ends with 0 where that went well, and who waits
+ * was told so all the time. */
+static void import_in(const char *place, double patience, int least_beats)
+{
+    struct image_reference reference = {.scheme = IMAGE_DOCKER, .text = "docker://here#x:1"};
+    struct image_cache cache;
+    char path[4096], search[512];
+    const char *const environment[] = {search, NULL};
+    int beats = 0;
+    struct image_request request = {.reference = &reference,
+                                    .cache = &cache,
+                                    .environment = environment,
+                                    .path = place,
+                                    .temporary = place,
+                                    .timeout = 60,
+                                    .timeout_option = "the timeout",
+                                    .patience = patience,
+                                    .processors = 1,
+                                    .beat = count_beat,
+                                    .argument = &beats};
+
+    snprintf(search, sizeof(search), "PATH=%s:/usr/bin:/bin", place);
+    snprintf(path, sizeof(path), "%s/cache", place);
+    if (image_cache_open(&cache, path, &err) < 0 ||
+        image_obtain(&request, "sha256-" HEX, path, sizeof(path), &err) < 0) {
+        diag("%s", err.text);
+        _exit(1);
+    }
+    _exit(beats >= least_beats ? 0 : 2);
+}
+
+/* A directory with a program that stands in for Enroot. */
+static void make_place(char *place, size_t size, const char *name, const char *enroot)
+{
+    char path[512];
+
+    snprintf(place, size, "%s/%s", directory, name);
+    mkdir(place, 0700);
+    snprintf(path, sizeof(path), "%s/enroot", place);
+    write_program(path, enroot);
+    snprintf(path, sizeof(path), "%s/image", place);
+    write_file(path, small_image, sizeof(small_image));
+}
+
+/* Two processes want an image, and an answer comes later than they have patience. */
+static void test_slow_answers(void)
+{
+    static const char *const slow[] = {"version", "info"};
+    enum { CASES = sizeof(slow) / sizeof(slow[0]) };
+    char place[CASES][128], path[512], program[512];
+    pid_t children[CASES][2];
+    int status;
+
+    for (int i = 0; i < CASES; i++) {
+        snprintf(program, sizeof(program),
+                 "#!/bin/sh\n"
+                 "[ $1 != %s ] || sleep 4.5\n"
+                 "[ $1 != version ] || echo 4.1.2\n"
+                 "[ $1 = import ] || exit 0\n"
+                 "echo import >>\"${0%%enroot}log\"\n"
+                 "cp \"${0%%enroot}image\" \"$3\"\n",
+                 slow[i]);
+        make_place(place[i], sizeof(place[i]), slow[i], program);
+        for (int k = 0; k < 2; k++) {
+            children[i][k] = fork();
+            if (children[i][k] == 0)
+                import_in(place[i], 3, 2);
+        }
+    }
+    for (int i = 0; i < CASES; i++) {
+        for (int k = 0; k < 2; k++) {
+            waitpid(children[i][k], &status, 0);
+            ok(status == 0, "an import while `enroot %s` is slow", slow[i]);
+        }
+        snprintf(path, sizeof(path), "%s/log", place[i]);
+        is_int(count_lines(path), 1, "is done once");
+    }
+}
+
+/* The lease is lost when the import is done, and the draft with it. */
+static void test_lost_draft(void)
+{
+    char place[128], path[512];
+    int status;
+
+    make_place(place, sizeof(place), "lost",
+               "#!/bin/sh\n"
+               "[ $1 != version ] || echo 4.1.2\n"
+               "[ $1 = import ] || exit 0\n"
+               "cd \"${0%/*}\"\n"
+               "echo import >>log\n"
+               "if [ $(wc -l <log) = 1 ]; then\n"
+               "    echo elsewhere,1,1,1 1 >\"${3%@*}.lease\"\n"
+               "else\n"
+               "    cp image \"$3\"\n"
+               "fi\n");
+    if (fork() == 0)
+        import_in(place, 1, 0);
+    wait(&status);
+    is_int(status, 0, "who loses the lease before the image is published waits for the other");
+    snprintf(path, sizeof(path), "%s/log", place);
+    is_int(count_lines(path), 2, "and imports again where that one is gone");
+}
+
+/* --- containers that are kept --------------------------------------------------------------- */
+
+/* In a child: make the container 'x' in 'place', as a process of 'name'. */
+static void keep_in(const char *place, const char *name)
+{
+    const char *const environment[] = {"PATH=/usr/bin:/bin", NULL};
+    const struct named_request request = {.name = "x",
+                                          .image = "image",
+                                          .origin = "- image",
+                                          .path = place,
+                                          .environment = environment,
+                                          .timeout = 60,
+                                          .patience = 3};
+    char full[128], path[512];
+
+    host = name;
+    if (container_keep(&request, full, sizeof(full), &err) < 0) {
+        diag("%s", err.text);
+        _exit(1);
+    }
+    snprintf(path, sizeof(path), "%s/data/%s/whole", place, full);
+    _exit(access(path, F_OK) == 0 ? 0 : 2);
+}
+
+/* Two hosts that share Enroot's directory want one container, also where it takes longer than they
+ * have patience to remove what another host left. */
+static void test_kept(void)
+{
+    static const struct {
+        const char *name, *removal, *draft;
+    } rows[] = {
+        {"shared-data", "0", "none"},
+        {"slow-removal", "4.5", "megatron_x.draft.three.0"},
+    };
+    enum { CASES = sizeof(rows) / sizeof(rows[0]) };
+    char place[CASES][128], path[512], program[1024];
+    pid_t children[CASES][2];
+    int status;
+
+    for (int i = 0; i < CASES; i++) {
+        snprintf(program, sizeof(program),
+                 "#!/bin/sh\n"
+                 "cd \"${0%%/*}\"\n"
+                 "case $1 in\n"
+                 "info) echo ENROOT_DATA_PATH=$PWD/data ;;\n"
+                 "create) echo $3 >>log; mkdir data/$3; sleep 1; >data/$3/whole ;;\n"
+                 "remove) sleep %s; rm -rf data/$3 ;;\n"
+                 "esac\n",
+                 rows[i].removal);
+        make_place(place[i], sizeof(place[i]), rows[i].name, program);
+        snprintf(path, sizeof(path), "%s/data", place[i]);
+        mkdir(path, 0700);
+        snprintf(path, sizeof(path), "%s/data/%s", place[i], rows[i].draft);
+        mkdir(path, 0700);
+        for (int k = 0; k < 2; k++) {
+            children[i][k] = fork();
+            if (children[i][k] == 0)
+                keep_in(place[i], k == 0 ? "one" : "two");
+        }
+    }
+    for (int i = 0; i < CASES; i++) {
+        for (int k = 0; k < 2; k++) {
+            waitpid(children[i][k], &status, 0);
+            ok(status == 0, "%s: host %d has its container", rows[i].name, k);
+        }
+        snprintf(path, sizeof(path), "%s/log", place[i]);
+        is_int(count_lines(path), 1, "which is made once");
+        snprintf(path, sizeof(path), "%s/data/megatron_x.draft.three.0", place[i]);
+        ok(access(path, F_OK) < 0, "and no draft is left");
+    }
+}
+
+/* --- storage that stands still ------------------------------------------------------------- */
+
+enum { STALL = 2 };
+
+/* The image of this one comes with the third look; the second one takes longer than anybody has
+ * patience, and nobody can have shown a sign of life meanwhile. */
+static int look_late(void *argument)
+{
+    int *looks = argument;
+
+    if (++*looks == 2)
+        sleep(STALL);
+    return *looks == 3;
+}
+
+static void test_stall(void)
+{
+    struct image_cache cache;
+    struct announcement announcement;
+    struct lease_watch watch = {0};
+    struct lease lease;
+    int looks = 0, rc;
+    const struct announcement_wait wait = {
+        .patience = STALL - 1, .look = look_late, .argument = &looks};
+    char path[128];
+
+    snprintf(path, sizeof(path), "%s/shared", directory);
+    if (!ok(image_cache_open(&cache, path, &err) == 0, "a directory that nodes share") ||
+        !ok(announcement_open(&announcement, &cache, "1", &err) == 0, "an import for others"))
+        return;
+    write_file(announcement.path, "elsewhere,1,1,1 1\n", 18);
+    snprintf(path, sizeof(path), "%s/shared/work/other", directory);
+    write_file(path, "elsewhere,1,1,1 1\n", 18);
+    is_int(lease_take(&lease, path, STALL - 1, &watch, &err), 0, "a lease that another one holds");
+    rc = announcement_wait(&announcement, &wait, &err);
+    if (!is_int(rc, 0, "who waits for the import outlives a stall of the storage"))
+        diag("%s", err.text);
+    is_int(lease_take(&lease, path, STALL - 1, &watch, &err), 0, "and nobody loses a lease by it");
+}
+
+/* --- how often who waits looks ------------------------------------------------------------- */
+
+/* Are all naps from 'first' on between the two, and not all the same? */
+static int naps_vary(int first, double least, double most)
+{
+    int same = 0;
+
+    for (int i = first; i < nap_count; i++) {
+        if (naps[i] < least || naps[i] > most)
+            return 0;
+        same += naps[i] == naps[first];
+    }
+    return nap_count > first + 1 && same < nap_count - first;
+}
+
+static int look_often(void *argument)
+{
+    return ++*(int *)argument > 40;
+}
+
+static void test_naps(void)
+{
+    static const struct {
+        int nodes;
+        double pause;
+    } steps[] = {{2, 0.5}, {64, 0.5}, {256, 2}, {4000, 4}};
+    static const struct {
+        double waited, pause;
+    } turns[] = {{0, 0.1}, {10, 1}, {1000, 2}};
+    double noted[NAPS];
+    struct image_cache cache;
+    struct announcement announcement;
+
+    snprintf(cache.directory, sizeof(cache.directory), "%s/shared", directory);
+    announcement_open(&announcement, &cache, "2", &err);
+    naps = noted;
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+        int looks = 0;
+        const struct announcement_wait wait = {
+            .nodes = steps[i].nodes, .patience = 60, .look = look_often, .argument = &looks};
+
+        nap_count = 0;
+        announcement_wait(&announcement, &wait, &err);
+        ok(noted[0] < 0.1, "one of %d nodes looks again soon", steps[i].nodes);
+        ok(naps_vary(20, 0.7 * steps[i].pause, 1.3 * steps[i].pause), "and then after about %g s",
+           steps[i].pause);
+    }
+    for (size_t i = 0; i < sizeof(turns) / sizeof(turns[0]); i++) {
+        nap_count = 0;
+        for (int k = 0; k < 20; k++)
+            lease_pause(turns[i].waited);
+        ok(naps_vary(0, 0.7 * turns[i].pause, 1.3 * turns[i].pause),
+           "who has waited for a lease for %g s does so for about %g more", turns[i].waited,
+           turns[i].pause);
+    }
+    naps = NULL;
+}
+
+/* Who waits for a lease changes nothing in its directory. */
+static void test_quiet(void)
+{
+    struct lease_watch watch = {0};
+    struct lease mine, other;
+    struct stat before, after;
+    char path[128];
+
+    snprintf(path, sizeof(path), "%s/quiet", directory);
+    mkdir(path, 0700);
+    snprintf(path, sizeof(path), "%s/quiet/lease", directory);
+    is_int(lease_take(&mine, path, 60, &watch, &err), 1, "a lease");
+    *strrchr(path, '/') = '\0';
+    stat(path, &before);
+    for (int i = 0; i < 10; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        lease_take(&other, mine.path, 60, &watch, &err);
+    }
+    stat(path, &after);
+    ok(memcmp(&before.st_mtim, &after.st_mtim, sizeof(before.st_mtim)) == 0,
+       "who waits for it writes nothing");
+    lease_release(&mine);
+    is_int(lease_take(&other, mine.path, 60, &watch, &err), 1, "and gets it when it is free");
+    lease_release(&other);
+}
+
+int main(void)
+{
+    if (!mkdtemp(directory))
+        return 1;
+    test_stall();
+    test_naps();
+    test_quiet();
+    test_slow_answers();
+    test_lost_draft();
+    test_kept();
+    return finish();
+}

@@ -1,0 +1,286 @@
+/* The cache of images, its records, and copies on the node's disk. */
+#include "container.h"
+#include "cache.h"
+#include "checksum.h"
+#include "shared_file.h"
+#include "squashfs.h"
+#include "stage.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <time.h>
+
+/* In place of the C library's: an automounter makes nothing where its mounts are. */
+static const char *automounted;
+
+int mkdir(const char *path, mode_t mode)
+{
+    if (automounted && strcmp(path, automounted) == 0) {
+        errno = EACCES;
+        return -1;
+    }
+    return mkdirat(AT_FDCWD, path, mode);
+}
+
+static void test_directories(void)
+{
+    char home[64], missing[64], path[128];
+    struct stat status;
+
+    snprintf(home, sizeof(home), "%s/home", directory);
+    snprintf(missing, sizeof(missing), "%s/missing", directory);
+    snprintf(path, sizeof(path), "%s/a/b", home);
+    mkdir(home, 0755);
+    automounted = home;
+    is_int(shared_directory_create(path, "PLACE", &err), 0,
+           "directories in a home that is mounted");
+    ok(stat(path, &status) == 0 && S_ISDIR(status.st_mode), "are there");
+    automounted = missing;
+    is_int(shared_directory_create(missing, "PLACE", &err), -1, "in one that is not");
+    ok(strstr(err.text, missing) && strstr(err.text, "set PLACE to"), "sentence");
+    automounted = NULL;
+}
+
+/* Somebody takes a few drafts of records away. */
+struct thief {
+    const char *work;
+    int taken;
+};
+
+static void *steal(void *argument)
+{
+    struct thief *thief = argument;
+
+    while (thief->taken < 3) {
+        DIR *listed = opendir(thief->work);
+        struct dirent *item;
+
+        while (thief->taken < 3 && (item = readdir(listed)))
+            if (item->d_name[0] != '.' && unlinkat(dirfd(listed), item->d_name, 0) == 0)
+                __atomic_add_fetch(&thief->taken, 1, __ATOMIC_SEQ_CST);
+        closedir(listed);
+    }
+    return NULL;
+}
+
+/* A month of a busy user's jobs: what nodes list while they wait stays short, and goes in time. */
+static void test_many_jobs(const struct image_cache *cache)
+{
+    const struct timespec long_ago[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    char jobs[2100], path[4096], name[32];
+    struct dirent *item;
+    DIR *listed;
+    int most = 0, old = 0;
+
+    snprintf(jobs, sizeof(jobs), "%s/jobs", cache->directory);
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < 500; i++) {
+            snprintf(name, sizeof(name), "job-%d-%d", round, i);
+            image_cache_remember_job(cache, name, "docker://x", "sha256-" HEX, &err);
+        }
+    listed = opendir(jobs);
+    while (listed && (item = readdir(listed))) {
+        DIR *part;
+        int count = 0;
+
+        snprintf(path, sizeof(path), "%s/%s", jobs, item->d_name);
+        part = item->d_name[0] == '.' ? NULL : opendir(path);
+        while (part && (item = readdir(part)))
+            count +=
+                item->d_name[0] != '.' && utimensat(dirfd(part), item->d_name, long_ago, 0) == 0;
+        if (part)
+            closedir(part);
+        most = count > most ? count : most;
+    }
+    if (listed)
+        closedir(listed);
+    ok(most > 0 && most < 40, "1000 jobs: at most %d records together", most);
+    for (int i = 0; i < 200; i++) {
+        snprintf(name, sizeof(name), "job-2-%d", i);
+        image_cache_remember_job(cache, name, "docker://x", "sha256-" HEX, &err);
+    }
+    for (int i = 0; i < 500; i++) {
+        snprintf(name, sizeof(name), "job-0-%d", i);
+        old += image_cache_recall_job(cache, name, "docker://x", (char[IMAGE_KEY_SIZE]){""}) == 0;
+    }
+    ok(old < 400, "later jobs take records of long ago away: %d of 500 are left", old);
+}
+
+static void test_records(void)
+{
+    char place[128], work[160], key[IMAGE_KEY_SIZE];
+    struct thief thief = {.work = work};
+    struct image_cache cache;
+    pthread_t thread;
+    int written = 0, failed = 0;
+
+    snprintf(place, sizeof(place), "%s/records", directory);
+    ok(image_cache_open(&cache, place, &err) == 0, "a cache for records");
+    snprintf(work, sizeof(work), "%s/work", place);
+    pthread_create(&thread, NULL, steal, &thief);
+    while (__atomic_load_n(&thief.taken, __ATOMIC_SEQ_CST) < 3) {
+        written++;
+        failed += image_cache_remember(&cache, "docker://x", "sha256-" HEX, &err) < 0;
+    }
+    pthread_join(thread, NULL);
+    if (!is_int(failed, 0, "records are written though drafts are taken for a dead process's"))
+        diag("%d of %d: %s", failed, written, err.text);
+    ok(image_cache_remember_job(&cache, "job-1", "docker://x", "sha256-" HEX, &err) == 0 &&
+           image_cache_recall_job(&cache, "job-1", "docker://x", key) == 0 &&
+           strcmp(key, "sha256-" HEX) == 0,
+       "a job has its own");
+    ok(image_cache_recall_job(&cache, "job-2", "docker://x", key) < 0, "and another does not");
+    image_cache_forget_job(&cache, "job-1", "docker://x");
+    ok(image_cache_recall_job(&cache, "job-1", "docker://x", key) < 0, "it is forgotten");
+    test_many_jobs(&cache);
+}
+
+static void test_cache(void)
+{
+    unsigned char image[IMAGE_BYTES];
+    char cache_directory[128], draft[256], path[4096], key[IMAGE_KEY_SIZE];
+    struct image_cache cache;
+    struct image_entry *entries;
+    size_t count;
+
+    memcpy(image, small_image, sizeof(image));
+    snprintf(cache_directory, sizeof(cache_directory), "%s/a/b/images", directory);
+    ok(image_cache_open(&cache, cache_directory, &err) == 0, "a cache is made");
+    is_int(image_cache_find(&cache, "sha256-" HEX, path, sizeof(path), &err), 0, "it is empty");
+    image_cache_unfinished(&cache, "x.draft", draft, sizeof(draft));
+    write_file(draft, image, sizeof(image));
+    ok(image_cache_publish(&cache, "sha256-" HEX, draft, "docker://x", path, sizeof(path), &err) ==
+           0,
+       "an image is published");
+    ok(access(draft, F_OK) < 0, "the draft is gone");
+    is_int(image_cache_find(&cache, "sha256-" HEX, path, sizeof(path), &err), 1, "and found");
+    ok(image_cache_list(&cache, &entries, &count, &err) == 0 && count == 1, "listed");
+    is(entries[0].origin, "docker://x", "with its origin");
+    free(entries);
+    for (int i = 0; i < 2; i++) {
+        /* Access, modification. */
+        const struct timespec times[2] = {{.tv_sec = i ? 2000 : 1000}, {.tv_sec = i ? 1000 : 2000}};
+
+        utimensat(AT_FDCWD, path, times, 0);
+        ok(image_cache_list(&cache, &entries, &count, &err) == 0 && entries[0].used == 2000,
+           "used when it was last %s", i ? "read" : "written");
+        if (i == 0)
+            free(entries);
+    }
+    ok(image_entry_verify(&entries[0], &err) == 0, "it is whole");
+    image[2000] ^= 1;
+    write_file(path, image, sizeof(image));
+    ok(image_entry_verify(&entries[0], &err) < 0, "a flipped bit is noticed");
+    write_file(path, image, 3000);
+    ok(image_cache_find(&cache, "sha256-" HEX, path, sizeof(path), &err) < 0, "so is a lost end");
+    ok(strstr(err.text, "is truncated: 3000 of 4000 bytes") != NULL, "with the sizes");
+    ok(image_entry_remove(&cache, &entries[0], &err) == 0 && access(path, F_OK) < 0, "removed");
+    free(entries);
+
+    write_file(draft, "no squashfs", 11);
+    ok(image_cache_publish(&cache, "sha256-" HEX, draft, "x", path, sizeof(path), &err) < 0 &&
+           access(path, F_OK) < 0 && access(draft, F_OK) < 0,
+       "what is no image is not published");
+    ok(image_cache_recall(&cache, "docker://n", key) < 0, "a name never seen");
+    ok(image_cache_remember(&cache, "docker://n", "sha256-" HEX, &err) == 0 &&
+           image_cache_recall(&cache, "docker://n", key) == 0 && strcmp(key, "sha256-" HEX) == 0,
+       "a name remembered");
+    ok(image_cache_recall_job(&cache, "c-1", "docker://n", key) < 0, "but not for a job");
+    ok(image_cache_remember_job(&cache, "c-1", "docker://n", "sha256-" HEX, &err) == 0 &&
+           image_cache_recall_job(&cache, "c-1", "docker://n", key) == 0 &&
+           strcmp(key, "sha256-" HEX) == 0,
+       "a name remembered for a job");
+    ok(image_cache_recall_job(&cache, "c-2", "docker://n", key) < 0, "for this one alone");
+    image_cache_forget_job(&cache, "c-1", "docker://n");
+    ok(image_cache_recall_job(&cache, "c-1", "docker://n", key) < 0, "until it is forgotten");
+    chmod(cache_directory, 0777);
+    ok(image_cache_open(&cache, cache_directory, &err) < 0,
+       "a cache others may write to is refused");
+    chmod(cache_directory, 0755);
+    /* Root may own every cache, so that as root somebody else has to own this one. */
+    if (geteuid() == 0)
+        ok(image_cache_open_shared(&cache, cache_directory, 12345, &err) == 0 &&
+               chown(cache_directory, 23456, (gid_t)-1) == 0,
+           "a shared cache that root owns is accepted");
+    ok(image_cache_open_shared(&cache, cache_directory, 12345, &err) < 0 &&
+           strstr(err.text, "belongs to user"),
+       "a shared cache that neither its publisher nor root owns is refused");
+    ok(chown(cache_directory, geteuid(), (gid_t)-1) == 0, "the owner is restored");
+}
+
+static void test_stage(void)
+{
+    char place[128], image[128], draft[256], path[4096];
+    struct stage_request request = {
+        .directory = place, .key = "sha256-" HEX, .image = image, .timeout = 60};
+    struct image_cache stage;
+    struct image_entry *entries = NULL;
+    size_t count = 0;
+
+    snprintf(place, sizeof(place), "%s/stage", directory);
+    mkdir(place, 0700);
+    snprintf(image, sizeof(image), "%s/staged.sqsh", directory);
+    write_file(image, small_image, sizeof(small_image));
+    request.timeout = -1;
+    ok(image_stage(&request, path, sizeof(path), &err) < 0, "a copy that takes too long");
+    ok(strstr(err.text, "took longer than") != NULL, "is given up");
+    snprintf(draft, sizeof(draft), "%s/%u/%s/sha256-" HEX ".draft", place, (unsigned)geteuid(),
+             "work");
+    ok(access(draft, F_OK) < 0, "and leaves nothing");
+    request.timeout = 60;
+    *strrchr(draft, '/') = '\0';
+    strcat(draft, "/sha256-other.draft");
+    write_file(draft, small_image, sizeof(small_image));
+    if (!ok(image_stage(&request, path, sizeof(path), &err) == 0, "a copy"))
+        diag("%s", err.text);
+    ok(access(draft, F_OK) < 0, "what a killed copy of another image left is gone");
+    snprintf(draft, sizeof(draft), "%s/%u", place, (unsigned)geteuid());
+    ok(image_cache_open(&stage, draft, &err) == 0 &&
+           image_cache_list(&stage, &entries, &count, &err) == 0 && count == 1 &&
+           image_entry_verify(&entries[0], &err) == 0,
+       "is whole, by the checksum taken on the way");
+    free(entries);
+    unlink(image);
+    ok(image_stage(&request, path, sizeof(path), &err) == 0, "and found again");
+}
+
+static void test_checksum(void)
+{
+    unsigned char bytes[1000];
+    uint64_t whole;
+    int same = 1, different = 1;
+
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (unsigned char)(i * 7);
+    whole = checksum_of(bytes, sizeof(bytes));
+    for (size_t cut = 0; cut <= sizeof(bytes); cut++) {
+        struct checksum sum;
+
+        checksum_begin(&sum);
+        checksum_add(&sum, bytes, cut);
+        checksum_add(&sum, bytes + cut, sizeof(bytes) - cut);
+        same = same && checksum_end(&sum) == whole;
+    }
+    for (size_t bit = 0; bit < sizeof(bytes) * 8; bit++) {
+        bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        different = different && checksum_of(bytes, sizeof(bytes)) != whole;
+        bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+    }
+    ok(same, "a checksum does not depend on how bytes are cut");
+    ok(different, "every flipped bit shows");
+    ok(checksum_of(bytes, 0) != checksum_of("\0", 1), "so does a zero more");
+}
+
+int main(void)
+{
+    if (!mkdtemp(directory))
+        return 1;
+    test_directories();
+    test_records();
+    test_cache();
+    test_stage();
+    test_checksum();
+    return finish();
+}
