@@ -29,7 +29,7 @@ static void test_refusals(void)
         {"{" BYTE_LEVEL ",\"normalizer\":{\"type\":\"ByteLevel\"}}",
          "tokenizer.json: normalizer ByteLevel is not supported"},
         {"{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}}",
-         "tokenizer.json: normalizer Precompiled: the character map is cut short"},
+         "tokenizer.json: normalizer Precompiled: the character map is truncated"},
         {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(?<!a)b\"},\"content\":"
          "\"\"}}",
          "tokenizer.json: normalizer Replace with (?<!a in its pattern is not supported"},
