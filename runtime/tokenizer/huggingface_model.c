@@ -108,7 +108,7 @@ static int read_vocabulary(struct pipeline *pipeline, struct json_value model, s
         return error_set(err, "%s: the model has no \"vocab\"", pipeline->path);
     while (json_next(&iterator, &text, &length, &value)) {
         if (json_integer(value, &id) < 0)
-            return error_set(err, "%s: the id of token \"%.40s\" is no whole number",
+            return error_set(err, "%s: the id of token \"%.40s\" is not an integer",
                              pipeline->path, text);
         if (huggingface_enter_token(pipeline, text, length, id, err) < 0)
             return error_prefix(err, "%s: token \"%.40s\"", pipeline->path, text);

@@ -31,7 +31,7 @@ int huggingface_read_wordpiece(struct pipeline *pipeline, struct json_value mode
     tokenizer->wordpiece.unknown = TRIE_NONE;
     while (json_next(&iterator, &text, &length, &value)) {
         if (json_integer(value, &id) < 0)
-            return error_set(err, "%s: the id of token \"%.40s\" is not a whole number",
+            return error_set(err, "%s: the id of token \"%.40s\" is not an integer",
                              pipeline->path, text);
         if (huggingface_enter_token(pipeline, text, length, id, err) < 0)
             return error_prefix(err, "%s: token \"%.40s\"", pipeline->path, text);
