@@ -19,6 +19,8 @@ static const char *const types[] = {
     [TOKENIZER_LLAMA3] = "Llama3Tokenizer",
     [TOKENIZER_TIKTOKEN] = "TikTokenizer",
     [TOKENIZER_HUGGINGFACE] = "HuggingFaceTokenizer",
+    [TOKENIZER_BERT_LOWER_CASE] = "BertWordPieceLowerCase",
+    [TOKENIZER_BERT_CASE] = "BertWordPieceCase",
     [TOKENIZER_NULL] = "NullTokenizer",
 };
 
@@ -113,6 +115,12 @@ int tokenizer_files_save(const char *directory, const struct tokenizer_config *c
             return -1;
         snprintf(files, sizeof(files), ", \"vocab\": \"vocab.json\", \"merges\": \"merges.txt\"");
     }
+    if ((config->type == TOKENIZER_BERT_LOWER_CASE || config->type == TOKENIZER_BERT_CASE) &&
+        config->vocab_file) {
+        if (copy_file(config->vocab_file, directory, "vocab.txt", err) < 0)
+            return -1;
+        snprintf(files, sizeof(files), ", \"vocab\": \"vocab.txt\"");
+    }
     snprintf(text, sizeof(text), "{\"type\": \"%s\"%s}\n", types[config->type], files);
     return directory_write(directory, TOKENIZER_RECORD, text, strlen(text), err);
 }
@@ -123,6 +131,7 @@ int tokenizer_files_copy(const char *from, const char *to, int own, struct error
     static const char *const names[] = {"tokenizer.json",
                                         "tokenizer.model",
                                         "vocab.json",
+                                        "vocab.txt",
                                         "merges.txt",
                                         "tokenizer_config.json",
                                         "special_tokens_map.json",

@@ -230,6 +230,33 @@ static size_t encode_repaired(const struct bpe *bpe, struct bpe_scratch *scratch
     return made;
 }
 
+/* A word of bytes some of which have no token: as if they were not there. */
+static size_t encode_without(const struct bpe *bpe, struct bpe_scratch *scratch,
+                             const uint8_t *word, size_t length, uint32_t *ids)
+{
+    uint8_t small[64], *copy = length <= sizeof(small) ? small : malloc(length);
+    size_t copied = 0, made = 0;
+
+    if (!copy)
+        return SIZE_MAX;
+    for (size_t i = 0; i < length; i++)
+        if (bpe->byte_symbols[word[i]] != BPE_NONE)
+            copy[copied++] = word[i];
+    if (copied > 0)
+        made = encode_bytes(bpe, scratch, copy, copied, ids);
+    if (copy != small)
+        free(copy);
+    return made;
+}
+
+static int is_missing_any(const struct bpe *bpe, const uint8_t *word, size_t length)
+{
+    for (size_t i = 0; bpe->has_missing && i < length; i++)
+        if (bpe->byte_symbols[word[i]] == BPE_NONE)
+            return 1;
+    return 0;
+}
+
 size_t bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const uint8_t *word,
                   size_t length, uint32_t *ids)
 {
@@ -238,6 +265,8 @@ size_t bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const uint
     ids[0] = bpe_whole_word(bpe, word, length);
     if (ids[0] != BPE_NONE)
         return 1;
+    if (bpe->units == BPE_BYTES && is_missing_any(bpe, word, length))
+        return encode_without(bpe, scratch, word, length, ids);
     if (bpe->units == BPE_BYTES)
         return encode_bytes(bpe, scratch, word, length, ids);
     if (!utf8_valid(word, length))

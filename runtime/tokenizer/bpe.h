@@ -22,9 +22,12 @@ struct bpe {
     enum bpe_units units;
     int whole_words;   /* a word that is a token is that token, whatever its merges say */
     int unknown_bytes; /* an unknown character becomes 'byte_ids', not 'unknown_id' */
+    int all_tokens;    /* every token may come out: there are no merges (Unigram) */
     int space_runs;    /* spaces merge with each other only when nothing else is left to merge */
     uint32_t unknown_id;
     uint32_t byte_ids[256];
+    int drops_missing; /* BPE_BYTES: a byte may be without a token */
+    int has_missing;   /* BPE_BYTES: some bytes have no token; they are dropped */
 
     uint32_t token_count;  /* symbols below are tokens, and their numbers are ids */
     uint32_t symbol_count; /* all symbols */
@@ -32,6 +35,7 @@ struct bpe {
     uint32_t *offsets;     /* symbol_count + 1 */
     struct trie trie;      /* text -> symbol; only of those that merges may reach */
     struct trie unmade;    /* with whole_words: tokens that merges may not make of their own text */
+    uint64_t unmade_filter[1024]; /* bits: may there be such a token? */
 
     uint64_t *pairs; /* hash table of left, right and rank + 1 */
     size_t pair_mask, pair_count;
@@ -71,6 +75,10 @@ void bpe_clear(struct bpe *bpe);
  * makes. A text given twice keeps its first id. In BPE_BYTES every byte must be a token. */
 int bpe_set_tokens(struct bpe *bpe, const uint8_t *const *texts, const uint32_t *lengths,
                    size_t count, struct error *err);
+
+/* Let a token have another text, too; for models without merges. Returns 0, or -1 when memory is
+ * out. */
+int bpe_add_text(struct bpe *bpe, const uint8_t *text, size_t length, uint32_t token);
 
 /* The next pair, of a higher rank than all before. Their joint text must be a symbol. A pair given
  * again keeps the later rank, as a dictionary would. */
@@ -123,6 +131,15 @@ static inline uint32_t bpe_rank(const struct bpe *bpe, uint32_t left, uint32_t r
     }
 }
 
+/* What bpe_rank will look at. */
+static inline void bpe_rank_prefetch(const struct bpe *bpe, uint32_t left, uint32_t right)
+{
+    uint64_t hash = bpe_pair_hash(bpe_pair_key(left, right));
+
+    __builtin_prefetch(&bpe->filter[hash >> bpe->filter_shift >> 6]);
+    __builtin_prefetch(&bpe->pairs[(size_t)(hash >> 32) & bpe->pair_mask]);
+}
+
 /* The token whose text is that of two symbols joined, or TRIE_NONE. */
 uint32_t bpe_joint(const struct bpe *bpe, uint32_t left, uint32_t right);
 
@@ -159,10 +176,27 @@ static inline int bpe_joined(const struct bpe *bpe, uint8_t first, uint8_t secon
     return bpe->joined[at >> 3] >> (at & 7) & 1;
 }
 
+/* The bit of a word in 'unmade_filter'. */
+static inline unsigned bpe_unmade_bit(const uint8_t *word, size_t length)
+{
+    uint32_t key = word[0] | (uint32_t)word[length / 2] << 8 | (uint32_t)word[length - 1] << 16 |
+                   (uint32_t)length << 24;
+
+    return key * UINT32_C(0x9E3779B1) >> 16;
+}
+
 /* The token that a word is though its merges do not make it, or BPE_NONE. */
 static inline uint32_t bpe_whole_word(const struct bpe *bpe, const uint8_t *word, size_t length)
 {
-    uint32_t token = bpe->whole_words ? trie_find(&bpe->unmade, word, length) : BPE_NONE;
+    unsigned bit;
+    uint32_t token;
+
+    if (!bpe->whole_words)
+        return BPE_NONE;
+    bit = bpe_unmade_bit(word, length);
+    if (!(bpe->unmade_filter[bit >> 6] >> (bit & 63) & 1))
+        return BPE_NONE;
+    token = trie_find(&bpe->unmade, word, length);
 
     return token < bpe->token_count ? token : BPE_NONE;
 }

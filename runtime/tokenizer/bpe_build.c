@@ -4,8 +4,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define TEXT_LIMIT (UINT32_C(1) << 28)
+#define HUGE_PAGE  ((size_t)2 << 20)
 
 static int out_of_memory(struct error *err)
 {
@@ -44,6 +46,21 @@ void bpe_clear(struct bpe *bpe)
     free(bpe->shorter);
     free(bpe->neighbours);
     memset(bpe, 0, sizeof(*bpe));
+}
+
+/* Zeroed memory that is read at random: with huge pages a lookup does not miss the TLB as well. */
+static void *allocate_large(size_t size)
+{
+    size_t page = size < HUGE_PAGE ? 64 : HUGE_PAGE;
+    size_t rounded = (size + page - 1) / page * page;
+    void *memory = aligned_alloc(page, rounded);
+
+    if (!memory)
+        return NULL;
+    if (page == HUGE_PAGE)
+        madvise(memory, rounded, MADV_HUGEPAGE);
+    memset(memory, 0, rounded);
+    return memory;
 }
 
 /* The place of a character's symbol in the two-stage table; NULL when memory is out. */
@@ -109,16 +126,22 @@ static int add_characters(struct bpe *bpe, size_t *text_capacity)
     return 0;
 }
 
+/* A byte without a token is dropped from texts, as Hugging Face does. GPT-NeoX has none for bytes
+ * that are never part of UTF-8. */
 static int add_bytes(struct bpe *bpe, struct error *err)
 {
+    unsigned found = 0;
+
     for (unsigned byte = 0; byte < 256; byte++) {
         uint8_t text = (uint8_t)byte;
 
         bpe->byte_symbols[byte] = trie_find(&bpe->trie, &text, 1);
-        if (bpe->byte_symbols[byte] == TRIE_NONE)
+        found += bpe->byte_symbols[byte] != TRIE_NONE;
+        if (bpe->byte_symbols[byte] == TRIE_NONE && !bpe->drops_missing)
             return error_set(err, "the vocabulary has no token for byte 0x%02X", byte);
     }
-    return 0;
+    bpe->has_missing = found < 256;
+    return found > 0 ? 0 : error_set(err, "the vocabulary has no token for any byte");
 }
 
 int bpe_set_tokens(struct bpe *bpe, const uint8_t *const *texts, const uint32_t *lengths,
@@ -173,7 +196,7 @@ void bpe_put_pair(struct bpe *bpe, uint32_t left, uint32_t right, uint32_t rank)
 static int grow_pairs(struct bpe *bpe)
 {
     size_t mask = bpe->pair_mask * 2 + 1;
-    uint64_t *pairs = calloc(mask + 1, sizeof(*pairs));
+    uint64_t *pairs = allocate_large((mask + 1) * sizeof(*pairs));
 
     if (!pairs)
         return -1;
@@ -302,15 +325,39 @@ static void mark_joined(struct bpe *bpe)
         size_t length;
         const uint8_t *text = bpe_text(bpe, symbol, &length);
 
-        if (bpe->made_at[symbol] == BPE_NONE && !bpe->whole_words)
+        if (bpe->made_at[symbol] == BPE_NONE && !bpe->whole_words && !bpe->all_tokens)
             continue;
         bpe_mark(bpe->joined, text, length);
         if (bpe->neighbours && length > 0)
             mark_neighbours(bpe->neighbours, text, length);
     }
+    for (unsigned byte = 0; bpe->has_missing && byte < 256; byte++)
+        for (unsigned other = 0; bpe->byte_symbols[byte] == BPE_NONE && other < 256; other++) {
+            bpe->joined[(byte << 8 | other) >> 3] |= (uint8_t)(1 << (other & 7));
+            bpe->joined[(other << 8 | byte) >> 3] |= (uint8_t)(1 << (byte & 7));
+        }
     if (bpe->units == BPE_CHARACTERS)
         for (unsigned first = 0; first < 256; first++)
             memset(&bpe->joined[(first << 8 | 0x80) >> 3], 0xFF, 64 / 8);
+}
+
+static int make_neighbours(struct bpe *bpe)
+{
+    if (!bpe->neighbours && bpe->units == BPE_CHARACTERS)
+        bpe->neighbours = calloc((1 << BPE_NEIGHBOUR_BITS) / 64, sizeof(*bpe->neighbours));
+    return bpe->neighbours || bpe->units != BPE_CHARACTERS ? 0 : -1;
+}
+
+int bpe_add_text(struct bpe *bpe, const uint8_t *text, size_t length, uint32_t token)
+{
+    uint32_t former;
+
+    if (make_neighbours(bpe) < 0 || trie_insert(&bpe->trie, text, length, token, &former) < 0)
+        return -1;
+    bpe_mark(bpe->joined, text, length);
+    if (bpe->neighbours)
+        mark_neighbours(bpe->neighbours, text, length);
+    return 0;
 }
 
 static int make_filter(struct bpe *bpe)
@@ -320,7 +367,7 @@ static int make_filter(struct bpe *bpe)
     while ((size_t)1 << bits < bpe->pair_count * 12)
         bits++;
     bpe->filter_shift = 64 - bits;
-    bpe->filter = calloc(((size_t)1 << bits) / 64, sizeof(*bpe->filter));
+    bpe->filter = allocate_large(((size_t)1 << bits) / 8);
     if (!bpe->filter)
         return -1;
     for (size_t i = 0; i <= bpe->pair_mask; i++)
@@ -385,12 +432,15 @@ static int find_unmade(struct bpe *bpe)
         size_t length;
         const uint8_t *text = bpe_text(bpe, token, &length);
         uint32_t former;
+        unsigned bit;
 
         if (length == 0 || trie_find(&bpe->trie, text, length) != token ||
             (bpe->made_at[token] != BPE_NONE && length <= BPE_TRACED))
             continue;
         if (trie_insert(&bpe->unmade, text, length, token, &former) < 0)
             return -1;
+        bit = bpe_unmade_bit(text, length);
+        bpe->unmade_filter[bit >> 6] |= UINT64_C(1) << (bit & 63);
     }
     return 0;
 }
@@ -400,9 +450,7 @@ int bpe_finish(struct bpe *bpe, int cut_spaces, struct error *err)
     if (bpe_linear_prepare(bpe) < 0 || find_unmade(bpe) < 0 || make_filter(bpe) < 0)
         return out_of_memory(err);
     bpe->byte_pairs = malloc(65536 * sizeof(*bpe->byte_pairs));
-    if (bpe->units == BPE_CHARACTERS)
-        bpe->neighbours = calloc((1 << BPE_NEIGHBOUR_BITS) / 64, sizeof(*bpe->neighbours));
-    if (!bpe->byte_pairs || (bpe->units == BPE_CHARACTERS && !bpe->neighbours))
+    if (!bpe->byte_pairs || make_neighbours(bpe) < 0)
         return out_of_memory(err);
     for (unsigned byte = 0; byte < 256 && bpe->units == BPE_CHARACTERS; byte++)
         bpe->byte_symbols[byte] = byte < 0x80 ? bpe_character(bpe, byte) : BPE_NONE;

@@ -78,7 +78,7 @@ static inline size_t next_of(const struct small_chain *chain, size_t at)
 static inline int merge_one(const struct bpe *bpe, uint32_t *ids, struct small_chain *chain)
 {
     uint32_t key = simd_lowest_of(&chain->keys), symbol, rank = BPE_NONE;
-    size_t at = key & 63, gone, next;
+    size_t at = key & 63, gone, next, before = 0;
 
     if (key == BPE_NONE)
         return 0;
@@ -88,12 +88,15 @@ static inline int merge_one(const struct bpe *bpe, uint32_t *ids, struct small_c
     ids[at] = symbol;
     chain->alive &= ~(UINT32_C(1) << gone);
     simd_set(&chain->keys, gone, BPE_NONE);
+    if (at > 0)
+        before = 31 - (size_t)__builtin_clz(chain->alive & ((UINT32_C(1) << at) - 1));
+    /* Both neighbours are on their way before the first one is looked at. */
+    if (at > 0)
+        bpe_rank_prefetch(bpe, ids[before], symbol);
     if (next < chain->count)
         rank = bpe_rank(bpe, symbol, ids[next]);
     simd_set(&chain->keys, at, KEY(rank, at));
     if (at > 0) {
-        size_t before = 31 - (size_t)__builtin_clz(chain->alive & ((UINT32_C(1) << at) - 1));
-
         rank = bpe_rank(bpe, ids[before], symbol);
         simd_set(&chain->keys, before, KEY(rank, before));
     }

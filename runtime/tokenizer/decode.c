@@ -76,6 +76,23 @@ static int put_piece(const struct tokenizer *tokenizer, size_t id, int *begun,
     return text_buffer_put(out, text, length);
 }
 
+/* WordPiece: a space before each token but the first, unless it is written with ##. */
+static int put_token(const struct tokenizer *tokenizer, size_t id, int first,
+                     struct text_buffer *out)
+{
+    size_t length;
+    const uint8_t *text = vocabulary_text(&tokenizer->vocabulary, id, &length);
+    int inner = length > 2 && memcmp(text, "##", 2) == 0;
+
+    if (!first && inner) {
+        text += 2;
+        length -= 2;
+    }
+    if (!first && !inner && text_buffer_put(out, " ", 1) < 0)
+        return -1;
+    return text_buffer_put(out, text, length);
+}
+
 int tokenizer_decode(const struct tokenizer *tokenizer, const int64_t *ids, size_t count,
                      struct text_buffer *out, struct error *err)
 {
@@ -95,6 +112,8 @@ int tokenizer_decode(const struct tokenizer *tokenizer, const int64_t *ids, size
         }
         if (tokenizer->decode == DECODE_NUMBERS) {
             rc = put_number(out, ids[i], i == 0);
+        } else if (tokenizer->decode == DECODE_WORDPIECE) {
+            rc = put_token(tokenizer, (size_t)ids[i], i == 0, out);
         } else if (tokenizer->decode == DECODE_SENTENCEPIECE) {
             rc = put_piece(tokenizer, (size_t)ids[i], &begun, out);
         } else {

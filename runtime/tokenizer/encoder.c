@@ -4,6 +4,8 @@
 #include "model.h"
 #include "encoder.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -40,6 +42,7 @@ struct encoder *encoder_create(const struct tokenizer *tokenizer, size_t cache_b
     encoder->wide = tokenizer->id_size == 4;
     encoder->splitter.options = tokenizer->split;
     encoder->splitter.cuts = tokenizer->cuts;
+    encoder->splitter.steps = &tokenizer->steps;
     return encoder;
 }
 
@@ -52,6 +55,7 @@ void encoder_destroy(struct encoder *encoder)
     free(encoder->ids);
     text_buffer_clear(&encoder->normal);
     nfc_clear(&encoder->nfc);
+    rewriting_clear(&encoder->rewriting);
     free(encoder->runs);
     free(encoder);
 }
@@ -114,9 +118,12 @@ static uint32_t unpack(const uint8_t *ids, size_t at, int wide)
     return narrow;
 }
 
-/* Encode a word that no table holds, into encoder->ids. Returns the number of ids or SIZE_MAX. */
-static size_t encode_word(struct encoder *encoder, const uint8_t *word, size_t length)
+/* Encode a word that no table holds, into encoder->ids. Returns the number of ids or SIZE_MAX.
+ * '*limit' is for Unigram: how far from 0 may the sum of the text before it be? */
+static size_t encode_word(struct encoder *encoder, const uint8_t *word, size_t length, double score,
+                          double *limit)
 {
+    const struct tokenizer *tokenizer = encoder->tokenizer;
     size_t wanted = length * 3;
 
     if (wanted > encoder->id_capacity) {
@@ -132,7 +139,45 @@ static size_t encode_word(struct encoder *encoder, const uint8_t *word, size_t l
         encoder->ids = ids;
         encoder->id_capacity = wanted;
     }
-    return bpe_encode(&encoder->tokenizer->bpe, &encoder->scratch, word, length, encoder->ids);
+    *limit = DBL_MAX;
+    if (tokenizer->model == MODEL_WORDPIECE)
+        return wordpiece_encode(&tokenizer->wordpiece, word, length, encoder->ids);
+    if (tokenizer->model == MODEL_UNIGRAM) {
+        size_t count = unigram_encode(&tokenizer->unigram, &encoder->scratch, word, length, score,
+                                      encoder->ids, limit);
+
+        if (!tokenizer->unigram.whole)
+            *limit = DBL_MAX;
+        return count;
+    }
+    return bpe_encode(&tokenizer->bpe, &encoder->scratch, word, length, encoder->ids);
+}
+
+/* Bring the sum of scores up to the ids that are there. */
+static void sum_scores(struct encoder *encoder, const struct token_buffer *out)
+{
+    const struct unigram *unigram = &encoder->tokenizer->unigram;
+    double score = encoder->score;
+
+    for (size_t i = encoder->score_at; i < out->count; i++)
+        score = unigram_add(unigram, score,
+                            encoder->wide ? ((uint32_t *)out->ids)[i] : ((uint16_t *)out->ids)[i]);
+    encoder->score = score;
+    encoder->score_at = out->count;
+}
+
+/* Is the sum further from 0 than 'limit'? Where an estimate does not tell, it is brought up to
+ * date. */
+static int must_sum(struct encoder *encoder, double limit, const struct token_buffer *out)
+{
+    const struct unigram *unigram = &encoder->tokenizer->unigram;
+
+    if (encoder->tokenizer->model != MODEL_UNIGRAM || !unigram->whole)
+        return 0;
+    if ((double)(out->count - encoder->score_at) * unigram->largest + fabs(encoder->score) < limit)
+        return 0;
+    sum_scores(encoder, out);
+    return limit <= 0 || fabs(encoder->score) >= limit;
 }
 
 /* Append ids as the tables hold them. */
@@ -149,6 +194,21 @@ static int put_entry(struct encoder *encoder, const uint8_t *packed, size_t coun
     return 0;
 }
 
+/* Encode a word after the ids that are there. '*keep': do the ids hold after nearly any text? */
+static size_t encode_after(struct encoder *encoder, const uint8_t *word, size_t length,
+                           const struct token_buffer *out, int *keep)
+{
+    double limit;
+    size_t count = encode_word(encoder, word, length, 0, &limit);
+
+    *keep = limit >= UNIGRAM_FAR;
+    if (count == SIZE_MAX || !must_sum(encoder, limit, out))
+        return count;
+    sum_scores(encoder, out);
+    *keep = 0;
+    return encode_word(encoder, word, length, encoder->score, &limit);
+}
+
 /* A word of up to 31 bytes by way of the second table. */
 static int take_long(struct encoder *encoder, const uint8_t *word, size_t length,
                      struct token_buffer *out)
@@ -156,15 +216,17 @@ static int take_long(struct encoder *encoder, const uint8_t *word, size_t length
     const struct word_long *entry;
     uint64_t key[4];
     size_t count;
+    int keep;
 
     word_long_key(word, length, key);
     entry = words_find_long(&encoder->words, key);
-    if (entry)
+    if (entry && !must_sum(encoder, UNIGRAM_FAR, out))
         return put_entry(encoder, entry->ids, entry->count, out);
-    count = encode_word(encoder, word, length);
+    count = encode_after(encoder, word, length, out, &keep);
     if (count == SIZE_MAX || token_buffer_reserve(out, count, encoder->tokenizer->id_size) < 0)
         return -1;
-    words_put_long(&encoder->words, key, encoder->ids, count, encoder->wide);
+    if (keep)
+        words_put_long(&encoder->words, key, encoder->ids, count, encoder->wide);
     put_ids(out, encoder->ids, count, encoder->wide);
     return 0;
 }
@@ -176,18 +238,35 @@ static int is_bare(const struct bpe *bpe, const uint8_t *word, size_t length, ui
            first_id == bpe->byte_symbols[' '];
 }
 
+/* A limit as a few bits, rounded down, and back. */
+static int level_of(double limit)
+{
+    int level = 0;
+
+    while (level < 14 && limit >= (double)(UINT32_C(1) << (level + 9)))
+        level++;
+    return level > 0 ? level : WORD_NEVER;
+}
+
+static double limit_of(int level)
+{
+    if (level == 0)
+        return UNIGRAM_FAR;
+    return level == WORD_NEVER ? 0 : (double)(UINT32_C(1) << (level + 8));
+}
+
 /* Remember the ids of a short word. With too many of them it goes into the second table, and the
  * first says so. */
 static void put_short(struct encoder *encoder, uint64_t low, uint64_t high, const uint32_t *ids,
-                      size_t count)
+                      size_t count, double limit)
 {
     uint64_t bytes[2] = {low, high}, key[4];
+    int mark = limit < UNIGRAM_FAR ? level_of(limit) << WORD_LEVEL : 0;
 
-    words_put_short(&encoder->words, low, high, ids, count, encoder->wide,
-                    is_bare(&encoder->tokenizer->bpe, (const uint8_t *)bytes, high >> 56, ids[0])
-                        ? WORD_BARE
-                        : 0);
-    if (count <= (encoder->wide ? WORD_SHORT_WIDE : WORD_SHORT_NARROW))
+    if (count > 0 && is_bare(&encoder->tokenizer->bpe, (const uint8_t *)bytes, high >> 56, ids[0]))
+        mark = WORD_BARE;
+    words_put_short(&encoder->words, low, high, ids, count, encoder->wide, mark);
+    if (count <= (encoder->wide ? WORD_SHORT_WIDE : WORD_SHORT_NARROW) || limit < UNIGRAM_FAR)
         return;
     word_long_key((const uint8_t *)bytes, high >> 56, key);
     words_put_long(&encoder->words, key, ids, count, encoder->wide);
@@ -199,21 +278,23 @@ static const struct word_short *find_short(struct encoder *encoder, const struct
     const struct word_short *entry = encoder->words.shorts + job->set;
     uint64_t bytes[2] = {job->low, job->high & ~(UINT64_C(0xFF) << 56)};
     uint32_t small[16], *ids = small;
-    size_t count;
+    double limit = DBL_MAX;
+    size_t count = 0;
 
     if ((entry[1].low == job->low) & (entry[1].high == job->high)) {
         words_promote(&encoder->words, job->set);
         return entry;
     }
-    count =
-        bpe_encode_small(&encoder->tokenizer->bpe, (const uint8_t *)bytes, job->high >> 56, ids);
+    if (encoder->tokenizer->model == MODEL_BPE)
+        count = bpe_encode_small(&encoder->tokenizer->bpe, (const uint8_t *)bytes, job->high >> 56,
+                                 ids);
     if (count == 0) {
-        count = encode_word(encoder, (const uint8_t *)bytes, job->high >> 56);
+        count = encode_word(encoder, (const uint8_t *)bytes, job->high >> 56, 0, &limit);
         if (count == SIZE_MAX)
             return NULL;
         ids = encoder->ids;
     }
-    put_short(encoder, job->low, job->high, ids, count);
+    put_short(encoder, job->low, job->high, ids, count, limit);
     return entry + ((entry[1].low == job->low) & (entry[1].high == job->high));
 }
 
@@ -226,7 +307,8 @@ static int take_huge(struct encoder *encoder, const uint8_t *word, size_t length
             ? &encoder->runs[length]
             : NULL;
     const uint32_t *ids = run && run->count > 0 ? run->ids : NULL;
-    size_t count = ids ? run->count : encode_word(encoder, word, length);
+    int keep;
+    size_t count = ids ? run->count : encode_after(encoder, word, length, out, &keep);
 
     if (count == SIZE_MAX || token_buffer_reserve(out, count, encoder->tokenizer->id_size) < 0)
         return -1;
@@ -261,6 +343,7 @@ static size_t spaces_before(const struct encoder *encoder, const struct job *job
 static int mend_spaces(struct encoder *encoder, size_t spaces, size_t at, struct token_buffer *out)
 {
     size_t size = encoder->tokenizer->id_size, tail = out->count - at - 1, count;
+    double limit;
     uint8_t *run = malloc(spaces + 1 + tail * size);
     int rc = -1;
 
@@ -269,7 +352,7 @@ static int mend_spaces(struct encoder *encoder, size_t spaces, size_t at, struct
     memset(run, ' ', spaces + 1);
     if (tail > 0)
         memcpy(run + spaces + 1, (char *)out->ids + (at + 1) * size, tail * size);
-    count = encode_word(encoder, run, spaces);
+    count = encode_word(encoder, run, spaces, 0, &limit);
     if (count != SIZE_MAX) {
         out->count = at - count;
         rc = take_huge(encoder, run, spaces + 1, out);
@@ -284,6 +367,22 @@ static int mend_spaces(struct encoder *encoder, size_t spaces, size_t at, struct
     return rc;
 }
 
+/* A word whose ids may depend on the text before it. */
+static int take_unsure(struct encoder *encoder, const uint8_t *word, size_t length,
+                       const struct word_short *entry, struct token_buffer *out)
+{
+    size_t count;
+    int keep;
+
+    if (!must_sum(encoder, limit_of(entry->count >> WORD_LEVEL), out))
+        return put_entry(encoder, entry->ids, entry->count & WORD_COUNT, out);
+    count = encode_after(encoder, word, length, out, &keep);
+    if (count == SIZE_MAX || token_buffer_reserve(out, count, encoder->tokenizer->id_size) < 0)
+        return -1;
+    put_ids(out, encoder->ids, count, encoder->wide);
+    return 0;
+}
+
 /* Any word that is not simply in the first table. */
 static int take_other(struct encoder *encoder, const struct job *job,
                       const struct word_short *entry, struct token_buffer *out)
@@ -295,6 +394,8 @@ static int take_other(struct encoder *encoder, const struct job *job,
 
     if (length > WORD_LONG)
         rc = take_huge(encoder, word, length, out);
+    else if (entry && entry->count != WORD_ELSEWHERE && encoder->tokenizer->model == MODEL_UNIGRAM)
+        rc = take_unsure(encoder, word, length, entry, out);
     else if (!entry || entry->count == WORD_ELSEWHERE)
         rc = take_long(encoder, word, length, out);
     else
@@ -315,6 +416,7 @@ static inline __attribute__((always_inline)) int run_jobs(struct encoder *encode
     const struct job *job = encoder->jobs, *end = job + encoder->job_count;
     /* One store writes more than a word's ids; the room behind the last one is for that. */
     size_t each = wide ? WORD_SHORT_WIDE : WORD_SHORT_NARROW, spare = 8, size = wide ? 4 : 2;
+    int exact;
     char *to;
 
     encoder->job_count = 0;
@@ -323,6 +425,7 @@ static inline __attribute__((always_inline)) int run_jobs(struct encoder *encode
     if (token_buffer_reserve(out, (size_t)(end - job) * each + spare, size) < 0)
         return -1;
     to = (char *)out->ids + out->count * size;
+    exact = must_sum(encoder, UNIGRAM_FAR, out);
     for (; job < end; job++) {
         const struct word_short *entry = NULL;
         size_t count = WORD_ELSEWHERE;
@@ -336,9 +439,9 @@ static inline __attribute__((always_inline)) int run_jobs(struct encoder *encode
             count = entry->count;
         }
         if (__builtin_expect(count > WORD_SHORT_NARROW, 0) && count != WORD_ELSEWHERE &&
-            spaces_before(encoder, job) == 0)
+            encoder->tokenizer->model == MODEL_BPE && spaces_before(encoder, job) == 0)
             count -= WORD_BARE;
-        if (__builtin_expect(count > WORD_SHORT_NARROW, 0)) {
+        if (__builtin_expect((count > WORD_SHORT_NARROW) | exact, 0)) {
             out->count = (size_t)(to - (char *)out->ids) / size;
             if (take_other(encoder, job, entry, out) < 0 ||
                 token_buffer_reserve(out, (size_t)(end - job) * each + spare, size) < 0)
@@ -419,7 +522,7 @@ static int add_long(struct encoder *encoder, const uint8_t *word, size_t length,
                     struct token_buffer *out)
 {
     const struct bpe *bpe = &encoder->tokenizer->bpe;
-    int whole = must_stay_whole(bpe, word, length);
+    int whole = encoder->tokenizer->model == MODEL_WORDPIECE || must_stay_whole(bpe, word, length);
     size_t begin = 0;
 
     for (size_t at = whole ? length : bpe_cut(bpe, word, length, 0); begin < length;

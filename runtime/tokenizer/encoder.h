@@ -32,6 +32,9 @@ struct encoder {
     size_t id_capacity;
     struct text_buffer normal; /* normalised text */
     struct nfc nfc;            /* with tokenizer->composes */
+    struct rewriting rewriting;
+    double score; /* unigram.whole: sum of the text up to the id 'score_at' */
+    size_t score_at;
     size_t job_count;
     struct space_run *runs; /* by length; with bpe.space_runs only */
     struct splitter splitter;
@@ -49,5 +52,12 @@ int encoder_put(struct encoder *encoder, uint32_t id, struct token_buffer *out);
  */
 int encoder_normalized(struct encoder *encoder, const uint8_t *text, size_t length, int first,
                        struct token_buffer *out);
+
+/* Begin a text, of which several spans may follow: sums of scores begin anew. */
+static inline void encoder_begin(struct encoder *encoder, const struct token_buffer *out)
+{
+    encoder->score = 0;
+    encoder->score_at = out->count;
+}
 
 #endif

@@ -26,6 +26,17 @@ static int byte_of_character(uint32_t point)
     return -1;
 }
 
+uint32_t byte_level_character(uint8_t byte)
+{
+    uint32_t next = 256;
+
+    if ((byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD))
+        return byte;
+    for (unsigned other = 0; other < byte; other++)
+        next += !((other >= 0x21 && other <= 0x7E) || (other >= 0xA1 && other != 0xAD));
+    return next;
+}
+
 size_t byte_level_decode(const char *text, size_t length, uint8_t *out)
 {
     const uint8_t *at = (const uint8_t *)text, *end = at + length;
@@ -161,7 +172,7 @@ static int find_end_of_text(struct tokenizer *tokenizer, const char *path, struc
     tokenizer->eod = tokenizer->bos = tokenizer->eos = id;
     if (tokenizer->config.special_as_text)
         return 0;
-    if (specials_add(&tokenizer->specials, (const uint8_t *)name, sizeof(name) - 1, id) < 0)
+    if (specials_add(&tokenizer->specials, (const uint8_t *)name, sizeof(name) - 1, id, 0) < 0)
         return error_set(err, "out of memory for the vocabulary");
     return 0;
 }

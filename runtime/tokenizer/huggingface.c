@@ -1,7 +1,7 @@
-/* tokenizer.json of Hugging Face: byte-level BPE and SentencePiece-style BPE. It describes a
- * pipeline, whose parts are read by huggingface_*.c. Truncation and padding are not part of turning
- * a text into ids, and are not looked at; nor is the post-processor, unless asked for: Megatron's
- * default (include_special_tokens is false). */
+/* tokenizer.json of Hugging Face: BPE (byte-level or SentencePiece-style), Unigram and WordPiece.
+ * It describes a pipeline, whose parts are read by huggingface_*.c. Truncation and padding are not
+ * part of turning a text into ids, and are not looked at; nor is the post-processor, unless asked
+ * for: Megatron's default (include_special_tokens is false). */
 #include "huggingface.h"
 
 #include <stdio.h>
@@ -25,7 +25,9 @@ static int read_root(struct pipeline *pipeline, struct json_value root, struct e
                          "%s: model BPE with ignore_merges is not supported without a pattern that "
                          "splits texts into words",
                          pipeline->path);
-    if (!pipeline->byte_level) {
+    if (tokenizer->model == MODEL_WORDPIECE) {
+        tokenizer->decode = DECODE_WORDPIECE;
+    } else if (!pipeline->byte_level) {
         tokenizer->normalizer.active = 1;
         tokenizer->decode = DECODE_SENTENCEPIECE;
     }

@@ -17,6 +17,8 @@ struct pipeline {
     int split_found;                  /* the words are cut by tokenizer->split */
     int marks_spaces;                 /* spaces become U+2581 */
     int metaspace;                    /* a Metaspace component was there */
+    int words;                        /* a WhitespaceSplit component was there */
+    int bert;                         /* a BertPreTokenizer component was there */
     int byte_fallback;                /* of the model */
     int64_t model_tokens, last_added; /* entries of the vocabulary; the largest id added to them */
 };
@@ -30,6 +32,22 @@ static inline int flag_is(struct json_value object, const char *name, int otherw
     return json_member(object, name, &member) == 0 && json_bool(member, &flag) == 0 ? flag
                                                                                     : otherwise;
 }
+
+typedef int component_reader(struct pipeline *pipeline, struct json_value component,
+                             struct error *err);
+
+/* Returns 1 when this was a sequence of components, and they were read; 0 for a single one; -1. */
+int huggingface_read_sequence(struct pipeline *pipeline, struct json_value component,
+                              const char *name, component_reader *read, struct error *err);
+int huggingface_read_normalizer(struct pipeline *pipeline, struct json_value component,
+                                struct error *err);
+
+/* Is a member this text? */
+int huggingface_text_is(struct json_value object, const char *name, const char *wanted);
+
+/* Say that a part is not supported: its name and 'what' about it. Returns -1. */
+int huggingface_refuse(const struct pipeline *pipeline, const char *part,
+                       struct json_value component, const char *what, struct error *err);
 
 /* Each reads one part of the file, in this order, and returns 0, or -1 with 'err' set. */
 int huggingface_read_components(struct pipeline *pipeline, struct json_value root,
@@ -47,5 +65,12 @@ int huggingface_read_around(struct pipeline *pipeline, struct json_value root, s
 /* What the vocabulary holds for a token as it is written: 'bytes' has room for 'length'. */
 enum vocabulary_kind huggingface_token_entry(const struct pipeline *pipeline, const char *text,
                                              size_t length, uint8_t *bytes, size_t *count);
+
+/* The models that are not BPE. */
+int huggingface_read_wordpiece(struct pipeline *pipeline, struct json_value model,
+                               struct error *err);
+int huggingface_read_unigram(struct pipeline *pipeline, struct json_value model, struct error *err);
+int huggingface_enter_token(struct pipeline *pipeline, const char *text, size_t length, int64_t id,
+                            struct error *err);
 
 #endif

@@ -32,6 +32,10 @@ static size_t token_bytes(const struct pipeline *pipeline, const char *text, siz
 
     if (pipeline->byte_level)
         return byte_level_decode(text, length, out);
+    if (pipeline->tokenizer->model == MODEL_WORDPIECE) {
+        memcpy(out, text, length);
+        return length;
+    }
     for (size_t i = 0; i < length; i++) {
         if (length - i >= 3 && memcmp(text + i, SPACE_MARK, 3) == 0) {
             out[made++] = ' ';
@@ -69,8 +73,8 @@ enum vocabulary_kind huggingface_token_entry(const struct pipeline *pipeline, co
     return VOCABULARY_SPECIAL;
 }
 
-static int enter_token(struct pipeline *pipeline, const char *text, size_t length, int64_t id,
-                       struct error *err)
+int huggingface_enter_token(struct pipeline *pipeline, const char *text, size_t length, int64_t id,
+                            struct error *err)
 {
     struct tokenizer *tokenizer = pipeline->tokenizer;
     enum vocabulary_kind kind;
@@ -104,9 +108,9 @@ static int read_vocabulary(struct pipeline *pipeline, struct json_value model, s
         return error_set(err, "%s: the model has no \"vocab\"", pipeline->path);
     while (json_next(&iterator, &text, &length, &value)) {
         if (json_integer(value, &id) < 0)
-            return error_set(err, "%s: the id of token \"%.40s\" is not an integer", pipeline->path,
-                             text);
-        if (enter_token(pipeline, text, length, id, err) < 0)
+            return error_set(err, "%s: the id of token \"%.40s\" is not an integer",
+                             pipeline->path, text);
+        if (huggingface_enter_token(pipeline, text, length, id, err) < 0)
             return error_prefix(err, "%s: token \"%.40s\"", pipeline->path, text);
         if (unknown_text && length == unknown_length && memcmp(text, unknown_text, length) == 0)
             pipeline->tokenizer->bpe.unknown_id = (uint32_t)id;
@@ -195,12 +199,17 @@ int huggingface_read_model(struct pipeline *pipeline, struct json_value root, st
 
     if (json_member(root, "model", &model) < 0 || json_type(model) != JSON_OBJECT)
         return error_set(err, "%s: there is no \"model\"", pipeline->path);
+    if (tokenizer->model == MODEL_WORDPIECE)
+        return huggingface_read_wordpiece(pipeline, model, err);
+    if (tokenizer->model == MODEL_UNIGRAM)
+        return huggingface_read_unigram(pipeline, model, err);
     for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++)
         if (is_set(model, unknown[i]))
             return error_set(err, "%s: model BPE with %s is not supported", pipeline->path,
                              unknown[i]);
     if (bpe_init(&tokenizer->bpe, pipeline->byte_level ? BPE_BYTES : BPE_CHARACTERS, err) < 0)
         return -1;
+    tokenizer->bpe.drops_missing = 1;
     memset(tokenizer->bpe.byte_ids, 0xFF, sizeof(tokenizer->bpe.byte_ids));
     pipeline->byte_fallback = !pipeline->byte_level && flag_is(model, "byte_fallback", 0);
     tokenizer->bpe.unknown_bytes = pipeline->byte_fallback;

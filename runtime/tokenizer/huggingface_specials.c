@@ -1,6 +1,7 @@
 /* The tokens of a tokenizer.json that stand beside its model: those added to the vocabulary, and
  * those that begin and end a sequence or a text. */
 #include "huggingface.h"
+#include "log.h"
 #include "nfc.h"
 
 #include <stdio.h>
@@ -32,29 +33,31 @@ static int64_t id_in_vocabulary(const struct pipeline *pipeline, const char *tex
             found = (uint32_t)said;
     }
     if (found == TRIE_NONE && kind == VOCABULARY_TOKEN)
-        found = trie_find(&tokenizer->bpe.trie, bytes, count);
+        found = trie_find(tokenizer->model == MODEL_WORDPIECE ? &tokenizer->wordpiece.begins
+                                                              : &tokenizer->bpe.trie,
+                          bytes, count);
     free(bytes);
     return found == TRIE_NONE ? -1 : (int64_t)found;
 }
 
-/* Hugging Face does not believe the ids of added tokens: one that is in the vocabulary has its id
- * there, and others are numbered on behind it. What a file says must be the same. */
-static int check_added_id(struct pipeline *pipeline, const char *text, size_t length, int64_t id,
-                          struct error *err)
+/* Hugging Face ignores the ids of added tokens: one that is in the vocabulary has its id there, and
+ * others are numbered on after it, in the order of the file. */
+static int give_added_id(struct pipeline *pipeline, const char *text, size_t length, int64_t *id,
+                         struct error *err)
 {
-    int64_t there = id_in_vocabulary(pipeline, text, length, id);
+    int64_t there = id_in_vocabulary(pipeline, text, length, *id);
 
     if (there == -2)
         return error_set(err, "out of memory for the vocabulary");
     if (there < 0)
         there = pipeline->last_added >= pipeline->model_tokens ? pipeline->last_added + 1
                                                                : pipeline->model_tokens;
-    if (there != id)
-        return error_set(err,
-                         "%s: added token %.60s has id %lld, but Hugging Face would assign %lld",
-                         pipeline->path, text, (long long)id, (long long)there);
-    if (id > pipeline->last_added)
-        pipeline->last_added = id;
+    if (there != *id)
+        log_warning("%s: added token %.60s has id %lld, but Hugging Face gives it %lld; using that",
+                    pipeline->path, text, (long long)*id, (long long)there);
+    *id = there;
+    if (*id > pipeline->last_added)
+        pipeline->last_added = *id;
     return 0;
 }
 
@@ -62,7 +65,9 @@ static int check_added_id(struct pipeline *pipeline, const char *text, size_t le
 static int check_normalized(const struct pipeline *pipeline, const char *text, size_t length,
                             struct error *err)
 {
-    if (!pipeline->normalizes)
+    if (!pipeline->normalizes ||
+        (pipeline->tokenizer->rewrites.count > 0 && !pipeline->tokenizer->normalizer.prefix &&
+         (pipeline->metaspace || !pipeline->marks_spaces)))
         return 0;
     if (!pipeline->tokenizer->composes)
         return error_set(
@@ -75,10 +80,29 @@ static int check_normalized(const struct pipeline *pipeline, const char *text, s
     return 0;
 }
 
+/* Find the token in texts; one with 'normalized' in normalized texts, as the normalizers write it.
+ */
+static int add_special(struct pipeline *pipeline, struct json_value token, const char *text,
+                       size_t length, int64_t id, struct error *err)
+{
+    struct tokenizer *tokenizer = pipeline->tokenizer;
+    int late = flag_is(token, "normalized", 0), rc;
+    int strip = (flag_is(token, "lstrip", 0) ? SPECIAL_LEFT : 0) |
+                (flag_is(token, "rstrip", 0) ? SPECIAL_RIGHT : 0);
+    struct rewriting rewriting = {0};
+    const uint8_t *written = (const uint8_t *)text;
+
+    rc = late ? rewrites_run(&tokenizer->rewrites, &rewriting, &written, &length) : 0;
+    if (rc == 0)
+        rc = specials_add(late ? &tokenizer->late_specials : &tokenizer->specials, written, length,
+                          (uint32_t)id, strip);
+    rewriting_clear(&rewriting);
+    return rc < 0 ? error_set(err, "out of memory for the vocabulary") : 0;
+}
+
 /* One entry of added_tokens: found in texts as a whole. */
 static int add_token(struct pipeline *pipeline, struct json_value token, struct error *err)
 {
-    static const char *const unknown[] = {"single_word", "lstrip", "rstrip"};
     struct tokenizer *tokenizer = pipeline->tokenizer;
     struct vocabulary *vocabulary = &tokenizer->vocabulary;
     struct json_value member;
@@ -90,24 +114,20 @@ static int add_token(struct pipeline *pipeline, struct json_value token, struct 
     if (json_member(token, "content", &member) < 0 || json_string(member, &text, &length) < 0 ||
         json_member(token, "id", &member) < 0 || json_integer(member, &id) < 0 || length == 0)
         return error_set(err, "%s: an added token without id and content", pipeline->path);
-    for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++)
-        if (flag_is(token, unknown[i], 0))
-            return error_set(err, "%s: added token %.60s with %s is not supported", pipeline->path,
-                             text, unknown[i]);
+    if (flag_is(token, "single_word", 0))
+        return error_set(err, "%s: added token %.60s with single_word is not supported",
+                         pipeline->path, text);
     late = flag_is(token, "normalized", 0);
     if (late && check_normalized(pipeline, text, length, err) < 0)
         return -1;
-    if (check_added_id(pipeline, text, length, id, err) < 0)
+    if (give_added_id(pipeline, text, length, &id, err) < 0)
         return -1;
     if (((size_t)id >= vocabulary->count || vocabulary->entries[id].kind == VOCABULARY_ABSENT) &&
         vocabulary_set(vocabulary, id, text, length, VOCABULARY_SPECIAL, err) < 0)
         return error_prefix(err, "%s: added token %.60s", pipeline->path, text);
     if (tokenizer->config.special_as_text && flag_is(token, "special", 0))
         return 0;
-    if (specials_add(late ? &tokenizer->late_specials : &tokenizer->specials, (const uint8_t *)text,
-                     length, (uint32_t)id) < 0)
-        return error_set(err, "out of memory for the vocabulary");
-    return 0;
+    return add_special(pipeline, token, text, length, id, err);
 }
 
 int huggingface_read_added_tokens(struct pipeline *pipeline, struct json_value root,
@@ -159,8 +179,9 @@ static int64_t named_id(const struct vocabulary *vocabulary, struct json_value r
 
 void huggingface_find_ends(struct pipeline *pipeline)
 {
-    static const char *const begins[] = {"<|begin_of_text|>", "<s>", "<bos>"};
-    static const char *const ends[] = {"<|end_of_text|>", "<|endoftext|>", "</s>", "<eos>"};
+    static const char *const begins[] = {"<|begin_of_text|>", "<s>", "<bos>", "[CLS]"};
+    static const char *const ends[] = {"<|end_of_text|>", "<|endoftext|>", "</s>", "<eos>",
+                                       "[SEP]"};
     struct tokenizer *tokenizer = pipeline->tokenizer;
     char path[4096 + 32], *slash;
     struct json *json;

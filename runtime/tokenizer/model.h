@@ -5,23 +5,36 @@
 #include "tokenizer.h"
 #include "bpe.h"
 #include "normalize.h"
+#include "rewrite.h"
 #include "specials.h"
 #include "split.h"
 #include "template.h"
+#include "unigram.h"
 #include "vocabulary.h"
+#include "wordpiece.h"
 
 /* How decoded ids become text. */
 enum decode_rule {
     DECODE_BYTES,         /* texts one after the other */
     DECODE_SENTENCEPIECE, /* the same without control pieces and the space put before the text */
     DECODE_NUMBERS,       /* NullTokenizer */
+    DECODE_WORDPIECE,     /* words with a space between them, ## without */
 };
+
+/* What makes ids of a word. */
+enum model_kind { MODEL_BPE, MODEL_WORDPIECE, MODEL_UNIGRAM };
 
 struct tokenizer {
     struct tokenizer_config config;
     struct vocabulary vocabulary;
+    enum model_kind model;
     struct bpe bpe;
+    struct wordpiece wordpiece;
+    struct unigram unigram;
     struct split_options split;
+    struct steps steps; /* SPLIT_STEPS */
+    struct rewrites
+        rewrites; /* normalizers of a tokenizer.json, before 'late_specials' are found */
     struct specials specials;      /* found in texts before anything else */
     struct specials late_specials; /* found between those */
     struct specials kept;          /* found in normalised texts: user-defined pieces */
@@ -31,6 +44,7 @@ struct tokenizer {
     uint8_t *cuts;    /* by two bytes: 1 where no token holds them side by side */
     enum decode_rule decode;
     int cut_spaces;              /* a space always begins a word */
+    int prefix_space;            /* ByteLevel's add_prefix_space */
     int composes;                /* texts are brought into form C (nfc.h) */
     int merge_unknown;           /* unknown characters side by side are one id */
     struct around before, after; /* of each text */
@@ -39,6 +53,7 @@ struct tokenizer {
 };
 
 /* Loaders: fill a zeroed tokenizer up to model_finish. Errors name file and place. */
+int load_bert(struct tokenizer *tokenizer, struct error *err);
 int load_gpt2(struct tokenizer *tokenizer, struct error *err);
 int load_sentencepiece(struct tokenizer *tokenizer, struct error *err);
 int load_huggingface(struct tokenizer *tokenizer, struct error *err);
@@ -47,9 +62,16 @@ int load_tiktoken(struct tokenizer *tokenizer, struct error *err);
 /* Hand the tokens of the vocabulary (VOCABULARY_TOKEN) to tokenizer->bpe, which is initialised. */
 int model_set_tokens(struct tokenizer *tokenizer, struct error *err);
 
+/* Build tokenizer->unigram from scores by id. Unknown characters, the trie and the rounding of sums
+ * are set already. Frees nothing of its own on failure. */
+int model_set_unigram(struct tokenizer *tokenizer, const double *scores, struct error *err);
+
 /* GPT-2 writes tokens with one printable character per byte. Turn such a text into bytes ('out' has
  * room for 'length'). Returns their number, or SIZE_MAX if a character stands for no byte. */
 size_t byte_level_decode(const char *text, size_t length, uint8_t *out);
+
+/* The character that it writes for a byte. */
+uint32_t byte_level_character(uint8_t byte);
 
 /* Within encoder.c and null.c. */
 int null_encode(const struct tokenizer *tokenizer, const char *text, size_t length,

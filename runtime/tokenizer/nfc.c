@@ -1,4 +1,5 @@
 #include "nfc.h"
+#include "property.h"
 #include "unicode.h"
 
 #include <stdlib.h>
@@ -24,7 +25,6 @@ struct nfc_pair {
 #define ORDER(point) ((point) >> 24) /* points are kept with their class above them */
 #define POINT(point) ((point)&0xFFFFFF)
 #define RAW          UINT32_C(0x800000) /* in the place of a character: a byte of none */
-#define MOST_PARTS   4                  /* that a character decomposes into */
 #define SORT_BY_HAND 32
 
 /* Syllables of Hangul are computed. */
@@ -145,7 +145,7 @@ static int put_decomposed(struct nfc *nfc, uint32_t point)
     const struct nfc_decomposition *d =
         bsearch(&point, nfc_decompositions, COUNT(nfc_decompositions), sizeof(*d), compare_points);
 
-    if (reserve_points(nfc, MOST_PARTS) < 0)
+    if (reserve_points(nfc, NFC_MOST_PARTS) < 0)
         return -1;
     for (size_t i = 0; d && i < d->count; i++)
         put_point(nfc, nfc_parts[d->at + i]);
@@ -306,6 +306,88 @@ int nfc_compose(struct nfc *nfc, const uint8_t *text, size_t length)
         if (size == 0 || sort_cluster(nfc) < 0)
             return -1;
         compose_cluster(nfc);
+        if (write_cluster(nfc) < 0)
+            return -1;
+        text += size;
+        length -= size;
+    }
+    return 0;
+}
+
+uint8_t nfc_order(uint32_t point)
+{
+    return kind_of(point).order;
+}
+
+size_t nfc_decompose(uint32_t point, uint32_t parts[NFC_MOST_PARTS])
+{
+    const struct nfc_decomposition *d;
+    uint32_t syllable = point - HANGUL;
+
+    parts[0] = point;
+    if (syllable < HANGULS) {
+        parts[0] = HANGUL_LEAD + syllable / (HANGUL_VOWELS * HANGUL_TAILS);
+        parts[1] = HANGUL_VOWEL + syllable / HANGUL_TAILS % HANGUL_VOWELS;
+        parts[2] = HANGUL_TAIL + syllable % HANGUL_TAILS;
+        return syllable % HANGUL_TAILS ? 3 : 2;
+    }
+    d = bsearch(&point, nfc_decompositions, COUNT(nfc_decompositions), sizeof(*d), compare_points);
+    for (size_t i = 0; d && i < d->count; i++)
+        parts[i] = nfc_parts[d->at + i];
+    return d ? d->count : 1;
+}
+
+/* The next character and those that stay with it, decomposed in any way. Returns their bytes, 0
+ * when memory is out. */
+static size_t take_decomposed(struct nfc *nfc, int compatible, const uint8_t *text, size_t length)
+{
+    size_t at = 0;
+
+    nfc->count = 0;
+    while (at < length) {
+        uint32_t point, parts[NFC_MOST_PARTS];
+        const uint32_t *from = parts;
+        size_t size = utf8_decode(text + at, text + length, &point), count = 0;
+
+        if (point == UNICODE_INVALID)
+            point = RAW | text[at];
+        else if (compatible)
+            count = property_compatible(point, &from);
+        if (count == 0)
+            count = nfc_decompose(point, parts);
+        if (at > 0 && is_apart(kind_of(from[0])))
+            break;
+        if (reserve_points(nfc, count) < 0)
+            return 0;
+        for (size_t i = 0; i < count; i++)
+            put_point(nfc, from[i]);
+        at += size;
+    }
+    return at;
+}
+
+int nfc_rewrite(struct nfc *nfc, enum nfc_form form, const uint8_t *text, size_t length)
+{
+    int compatible = form == NFC_FORM_KC || form == NFC_FORM_KD;
+
+    if (form == NFC_FORM_C)
+        return nfc_compose(nfc, text, length);
+    nfc->text.length = 0;
+    while (length > 0) {
+        size_t size = 0;
+
+        /* ASCII that no mark follows. */
+        while (size + 1 < length && text[size] < 0x80 && text[size + 1] < 0x80)
+            size++;
+        if (text_buffer_put(&nfc->text, text, size) < 0)
+            return -1;
+        text += size;
+        length -= size;
+        size = take_decomposed(nfc, compatible, text, length);
+        if (size == 0 || sort_cluster(nfc) < 0)
+            return -1;
+        if (form == NFC_FORM_KC)
+            compose_cluster(nfc);
         if (write_cluster(nfc) < 0)
             return -1;
         text += size;

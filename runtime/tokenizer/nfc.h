@@ -23,4 +23,15 @@ struct nfc {
 int nfc_compose(struct nfc *nfc, const uint8_t *text, size_t length);
 void nfc_clear(struct nfc *nfc);
 
+/* The same for any form. */
+enum nfc_form { NFC_FORM_C, NFC_FORM_D, NFC_FORM_KC, NFC_FORM_KD };
+int nfc_rewrite(struct nfc *nfc, enum nfc_form form, const uint8_t *text, size_t length);
+
+/* The combining class of a code point. */
+uint8_t nfc_order(uint32_t point);
+
+/* The canonical decomposition of a code point. Returns its length. */
+#define NFC_MOST_PARTS 4
+size_t nfc_decompose(uint32_t point, uint32_t parts[NFC_MOST_PARTS]);
+
 #endif

@@ -27,6 +27,9 @@ struct normalizer {
     size_t replacements_size;
     int has_kept; /* user-defined pieces, which are not changed; as written in the model */
     struct trie kept;
+    uint8_t plain[256]; /* ASCII that stays as it is, whatever ASCII follows; no spaces */
+    int plain_spaces;   /* so does a single space before such a byte */
+    int words; /* white space goes, and each word gets a space before it: WhitespaceSplit */
 };
 
 #define NORMALIZER_LONGEST 512 /* bytes that one character or user-defined piece may become */
@@ -39,6 +42,25 @@ int normalizer_set_map(struct normalizer *normalizer, const uint8_t *data, size_
 
 /* Keep this piece as it is. Returns 0, or -1 when memory is out. */
 int normalizer_keep(struct normalizer *normalizer, const uint8_t *text, size_t length);
+
+/* Fill in 'plain', when all the rest is set. */
+void normalizer_find_plain(struct normalizer *normalizer);
+
+/* How many bytes at the begin of a text, at most 'most', are plain and stay. */
+static inline size_t normalizer_plain_run(const struct normalizer *normalizer, const uint8_t *text,
+                                          size_t length, size_t most)
+{
+    size_t run = 0;
+
+    while (run < length && run < most && normalizer->plain[text[run]])
+        run++;
+    /* What follows may be a mark that the map puts together with the last one. */
+    return run > 0 && run < length && text[run] >= 0x80 ? run - 1 : run;
+}
+
+/* The shortest entry of the map that a text begins with: what it becomes, or NULL. */
+const char *normalizer_look_up_first(const struct normalizer *normalizer, const uint8_t *text,
+                                     size_t length, size_t *mapped);
 
 /* Must this text be rewritten (1), or is it only in need of its prefix (0)? */
 int normalizer_changes(const struct normalizer *normalizer, const uint8_t *text, size_t length);

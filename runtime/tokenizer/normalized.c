@@ -1,9 +1,11 @@
 /* Texts that the normaliser touches. */
 #include "encoder.h"
+#include "unicode.h"
 
 #include <string.h>
 
 #define PART 65536
+#define MARK 0x2581
 
 /* Nothing changes but for the space put before the text: only the first word is copied. */
 static int encode_prefixed(struct encoder *encoder, const uint8_t *text, size_t length,
@@ -39,6 +41,38 @@ static int encode_kept(struct encoder *encoder, const uint8_t *text, size_t leng
     return encoder_span(encoder, text, length, out);
 }
 
+/* WhitespaceSplit and Metaspace: white space goes, each word has one space before it, and U+2581 is
+ * a space. */
+static int encode_words(struct encoder *encoder, const uint8_t *text, size_t length,
+                        struct token_buffer *out)
+{
+    const uint8_t *end = text + length;
+    struct text_buffer *normal = &encoder->normal;
+    int between = 1;
+
+    normal->length = 0;
+    while (text < end) {
+        uint32_t point;
+        size_t size = utf8_decode(text, end, &point);
+
+        if (point != UNICODE_INVALID && unicode_class(point) == UNICODE_SPACE) {
+            between = 1;
+        } else {
+            if (text_buffer_reserve(normal, 8) < 0)
+                return -1;
+            if (between && point != MARK)
+                normal->data[normal->length++] = ' ';
+            between = 0;
+            normal->length += utf8_encode(point == UNICODE_INVALID ? UNICODE_REPLACEMENT
+                                          : point == MARK          ? ' '
+                                                                   : point,
+                                          (uint8_t *)normal->data + normal->length);
+        }
+        text += size;
+    }
+    return encoder_span(encoder, (const uint8_t *)normal->data, normal->length, out);
+}
+
 /* The last place in 'text' where a word surely ends; 0 if there is none. */
 static size_t last_cut(const struct bpe *bpe, const uint8_t *text, size_t length)
 {
@@ -57,7 +91,10 @@ int encoder_normalized(struct encoder *encoder, const uint8_t *text, size_t leng
     struct normalizing state;
     int ended = 0;
 
-    if (!normalizer_changes(normalizer, text, length))
+    if (normalizer->words)
+        return encode_words(encoder, text, length, out);
+    if (!normalizer_changes(normalizer, text, length) &&
+        (tokenizer->model != MODEL_UNIGRAM || utf8_valid(text, length)))
         return normalizer_prefixes(normalizer, text, length, first)
                    ? encode_prefixed(encoder, text, length, out)
                    : encoder_span(encoder, text, length, out);

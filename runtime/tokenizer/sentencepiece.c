@@ -5,6 +5,7 @@
 #include "protobuf.h"
 #include "unicode.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,12 +21,16 @@ enum piece_type {
     PIECE_BYTE
 };
 
+enum { MODEL_TYPE_UNIGRAM = 1, MODEL_TYPE_BPE = 2 };
+
 struct model {
     struct tokenizer *tokenizer;
     const char *path;
-    float *scores; /* by id */
+    float *scores;     /* by id */
+    uint32_t *lengths; /* by id: of user-defined pieces in bytes, else 0 */
+    float lowest;      /* score of a normal piece */
     size_t score_capacity;
-    uint64_t model_type; /* 2 is BPE */
+    uint64_t model_type;
     int byte_fallback;
     int escapes; /* spaces are written as U+2581 */
     struct protobuf_field unknown, bos, eos, map;
@@ -86,11 +91,22 @@ static int add_user_piece(struct model *model, const uint8_t *raw, size_t raw_le
     /* One with a plain space is kept when the text is normalised, but then its spaces are marked
      * and it is not found any more. */
     if (normalizer_keep(&model->tokenizer->normalizer, raw, raw_length) < 0 ||
-        (!memchr(raw, ' ', raw_length) &&
-         specials_add(&model->tokenizer->kept, text, length, id) < 0))
+        (!memchr(raw, ' ', raw_length) && model->model_type != MODEL_TYPE_UNIGRAM &&
+         specials_add(&model->tokenizer->kept, text, length, id, 0) < 0))
         return error_set(err, "out of memory for the vocabulary");
     model->user_pieces = 1;
     return 0;
+}
+
+/* What Unigram needs to know of a piece. */
+static void note_score(struct model *model, uint64_t type, size_t length, uint32_t id)
+{
+    float score = model->scores[id];
+
+    model->lengths[id] = type == PIECE_USER ? (uint32_t)length : 0;
+    if (type != PIECE_NORMAL)
+        return;
+    model->lowest = score < model->lowest ? score : model->lowest;
 }
 
 /* Enter one piece under the next id. */
@@ -101,7 +117,7 @@ static int enter_piece(struct model *model, const uint8_t *raw, size_t raw_lengt
     static const enum vocabulary_kind kinds[] = {
         [PIECE_NORMAL] = VOCABULARY_TOKEN,    [PIECE_UNKNOWN] = VOCABULARY_UNKNOWN,
         [PIECE_CONTROL] = VOCABULARY_CONTROL, [PIECE_USER] = VOCABULARY_SPECIAL,
-        [PIECE_BYTE] = VOCABULARY_BYTE,
+        [PIECE_UNUSED] = VOCABULARY_SPECIAL,  [PIECE_BYTE] = VOCABULARY_BYTE,
     };
     uint32_t id = (uint32_t)tokenizer->vocabulary.count;
     enum vocabulary_kind kind;
@@ -109,7 +125,8 @@ static int enter_piece(struct model *model, const uint8_t *raw, size_t raw_lengt
     size_t length;
     int byte, rc = -1;
 
-    if (type < PIECE_NORMAL || type > PIECE_BYTE || type == PIECE_UNUSED)
+    if (type < PIECE_NORMAL || type > PIECE_BYTE ||
+        (type == PIECE_UNUSED && model->model_type != MODEL_TYPE_UNIGRAM))
         return error_set(err, "%s: piece %u is of type %s, which is not supported", model->path, id,
                          type == PIECE_UNUSED ? "UNUSED" : "unknown");
     if (raw_length == 0 || !utf8_valid(raw, raw_length))
@@ -143,8 +160,13 @@ static int enter_piece(struct model *model, const uint8_t *raw, size_t raw_lengt
     if (type == PIECE_CONTROL && is_named(&model->eos, "</s>", raw, raw_length))
         tokenizer->eos = id;
     model->scores[id] = score;
+    note_score(model, type, raw_length, id);
     /* Normalised texts hold no plain space, so a piece with one is never found. */
-    kind = type == PIECE_NORMAL && memchr(raw, ' ', raw_length) ? VOCABULARY_SPECIAL : kinds[type];
+    kind = kinds[type];
+    if (type == PIECE_USER && model->model_type == MODEL_TYPE_UNIGRAM)
+        kind = VOCABULARY_TOKEN;
+    if (kind == VOCABULARY_TOKEN && memchr(raw, ' ', raw_length))
+        kind = VOCABULARY_SPECIAL;
     rc = vocabulary_set(&tokenizer->vocabulary, id, text, length, kind, err);
     if (rc < 0)
         error_prefix(err, "%s", model->path);
@@ -176,10 +198,12 @@ static int read_piece(struct model *model, const struct protobuf_field *message,
     if (id >= model->score_capacity) {
         size_t capacity = model->score_capacity * 2 + 1024;
         float *scores = realloc(model->scores, capacity * sizeof(*scores));
+        uint32_t *lengths = realloc(model->lengths, capacity * sizeof(*lengths));
 
-        if (!scores)
+        model->scores = scores ? scores : model->scores;
+        model->lengths = lengths ? lengths : model->lengths;
+        if (!scores || !lengths)
             return error_set(err, "out of memory for the vocabulary");
-        model->scores = scores;
         model->score_capacity = capacity;
     }
     return enter_piece(model, text.data, text.length, score, type, err);
@@ -260,8 +284,8 @@ static int check_model(const struct model *model, struct error *err)
     static const char *const names[] = {"0", "UNIGRAM", "BPE", "WORD", "CHAR"};
     const struct bpe *bpe = &model->tokenizer->bpe;
 
-    if (model->model_type != 2)
-        return error_set(err, "%s: a SentencePiece model of type %s; only BPE is supported",
+    if (model->model_type != MODEL_TYPE_BPE && model->model_type != MODEL_TYPE_UNIGRAM)
+        return error_set(err, "%s: a SentencePiece model of type %s; BPE and UNIGRAM are supported",
                          model->path, model->model_type < 5 ? names[model->model_type] : "unknown");
     if (!model->escapes)
         return error_set(err, "%s: escape_whitespaces=false is not supported", model->path);
@@ -319,6 +343,28 @@ out:
     return rc;
 }
 
+/* Scores as sentencepiece 0.2.2 has them; a user-defined piece nearly always wins. */
+static int set_unigram(struct model *model, struct error *err)
+{
+    struct tokenizer *tokenizer = model->tokenizer;
+    const struct vocabulary *vocabulary = &tokenizer->vocabulary;
+    double *scores = malloc((vocabulary->count + 1) * sizeof(*scores));
+    int rc;
+
+    if (!scores)
+        return error_set(err, "out of memory for the vocabulary");
+    for (size_t id = 0; id < vocabulary->count; id++) {
+        scores[id] = vocabulary->entries[id].kind == VOCABULARY_TOKEN ? model->scores[id] : NAN;
+        if (model->lengths[id] > 0 && !isnan(scores[id]))
+            scores[id] = (float)((float)model->lengths[id] * 0.1F - 0.1);
+    }
+    tokenizer->unigram.single = tokenizer->unigram.whole = 1;
+    tokenizer->unigram.unknown_score = model->lowest - 10.0F;
+    rc = model_set_unigram(tokenizer, scores, err);
+    free(scores);
+    return rc;
+}
+
 static int build(struct model *model, struct error *err)
 {
     struct tokenizer *tokenizer = model->tokenizer;
@@ -340,13 +386,17 @@ static int build(struct model *model, struct error *err)
     tokenizer->decode = DECODE_SENTENCEPIECE;
     tokenizer->eod = tokenizer->eos;
     tokenizer->vocab_size = (int64_t)tokenizer->vocabulary.count;
-    return add_pairs(model, err);
+    return model->model_type == MODEL_TYPE_UNIGRAM ? set_unigram(model, err)
+                                                   : add_pairs(model, err);
 }
 
 int load_sentencepiece(struct tokenizer *tokenizer, struct error *err)
 {
-    struct model model = {
-        .tokenizer = tokenizer, .path = tokenizer->config.model, .model_type = 1, .escapes = 1};
+    struct model model = {.tokenizer = tokenizer,
+                          .path = tokenizer->config.model,
+                          .model_type = MODEL_TYPE_UNIGRAM,
+                          .escapes = 1,
+                          .lowest = FLT_MAX};
     struct file_bytes bytes;
     int rc = -1;
 
@@ -363,6 +413,7 @@ int load_sentencepiece(struct tokenizer *tokenizer, struct error *err)
             rc = build(&model, err);
     }
     free(model.scores);
+    free(model.lengths);
     file_bytes_clear(&bytes);
     return rc;
 }

@@ -21,6 +21,9 @@ struct byte_masks {
     uint64_t blank;          /* 0x20 */
     uint64_t quote;          /* ' */
     uint64_t high;           /* 0x80 and above */
+    uint64_t newline;        /* \r and \n */
+    uint64_t slash;          /* / */
+    uint64_t upper;          /* A to Z */
 };
 
 #if defined(__aarch64__) && !defined(TOKENIZER_PLAIN)
@@ -64,6 +67,10 @@ static inline void simd_classify(const uint8_t *text, struct byte_masks *masks)
     masks->space = masks->blank | SIMD_GATHER(vcltq_u8(vsubq_u8(v, vdupq_n_u8(9)), vdupq_n_u8(5)));
     masks->quote = SIMD_GATHER(vceqq_u8(v, vdupq_n_u8('\'')));
     masks->high = SIMD_GATHER(vcgeq_u8(v, vdupq_n_u8(0x80)));
+    masks->newline =
+        SIMD_GATHER(vorrq_u8(vceqq_u8(v, vdupq_n_u8('\n')), vceqq_u8(v, vdupq_n_u8('\r'))));
+    masks->slash = SIMD_GATHER(vceqq_u8(v, vdupq_n_u8('/')));
+    masks->upper = SIMD_GATHER(vcltq_u8(vsubq_u8(v, vdupq_n_u8('A')), vdupq_n_u8(26)));
 }
 
 /* The lowest of 'count' numbers, a multiple of 8. */
@@ -143,6 +150,10 @@ static inline void simd_classify(const uint8_t *text, struct byte_masks *masks)
     masks->space = masks->blank | SIMD_GATHER(simd_within(v, 9, 5));
     masks->quote = SIMD_GATHER(_mm256_cmpeq_epi8(v, _mm256_set1_epi8('\'')));
     masks->high = SIMD_GATHER(v);
+    masks->newline = SIMD_GATHER(_mm256_or_si256(_mm256_cmpeq_epi8(v, _mm256_set1_epi8('\n')),
+                                                 _mm256_cmpeq_epi8(v, _mm256_set1_epi8('\r'))));
+    masks->slash = SIMD_GATHER(_mm256_cmpeq_epi8(v, _mm256_set1_epi8('/')));
+    masks->upper = SIMD_GATHER(simd_within(v, 'A', 26));
 }
 
 static inline uint32_t simd_lowest(const uint32_t *numbers, size_t count)
@@ -236,6 +247,9 @@ static inline void simd_classify(const uint8_t *text, struct byte_masks *masks)
         masks->blank |= (uint64_t)(c == ' ') << i;
         masks->quote |= (uint64_t)(c == '\'') << i;
         masks->high |= (uint64_t)(c >= 0x80) << i;
+        masks->newline |= (uint64_t)(c == '\n' || c == '\r') << i;
+        masks->slash |= (uint64_t)(c == '/') << i;
+        masks->upper |= (uint64_t)((uint8_t)(c - 'A') < 26) << i;
     }
 }
 

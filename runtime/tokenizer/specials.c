@@ -1,5 +1,7 @@
 #include "specials.h"
+#include "unicode.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 int specials_init(struct specials *specials)
@@ -9,14 +11,24 @@ int specials_init(struct specials *specials)
     return trie_init(&specials->trie);
 }
 
-int specials_add(struct specials *specials, const uint8_t *text, size_t length, uint32_t id)
+int specials_add(struct specials *specials, const uint8_t *text, size_t length, uint32_t id,
+                 int strip)
 {
     uint32_t former;
 
     if (length == 0)
         return 0;
-    if (trie_insert(&specials->trie, text, length, id, &former) < 0)
+    if ((specials->count & (specials->count - 1)) == 0) {
+        size_t capacity = specials->count ? specials->count * 2 : 1;
+        struct special_row *rows = realloc(specials->rows, capacity * sizeof(*rows));
+
+        if (!rows)
+            return -1;
+        specials->rows = rows;
+    }
+    if (trie_insert(&specials->trie, text, length, (uint32_t)specials->count, &former) < 0)
         return -1;
+    specials->rows[specials->count] = (struct special_row){id, strip};
     if (specials->count++ == 0)
         specials->only_first = text[0];
     else if (specials->only_first != text[0])
@@ -28,7 +40,35 @@ int specials_add(struct specials *specials, const uint8_t *text, size_t length, 
 void specials_clear(struct specials *specials)
 {
     trie_clear(&specials->trie);
+    free(specials->rows);
     memset(specials, 0, sizeof(*specials));
+}
+
+/* Add the white space around a token that belongs to it. */
+static void add_spaces(int strip, const uint8_t *text, size_t length, size_t *at, size_t *size)
+{
+    size_t begin = *at, end = *at + *size;
+    uint32_t point;
+
+    while (strip & SPECIAL_LEFT && begin > 0) {
+        size_t last = begin - 1;
+
+        while (last > 0 && (text[last] & 0xC0) == 0x80)
+            last--;
+        if (utf8_decode(text + last, text + begin, &point) != begin - last ||
+            point == UNICODE_INVALID || unicode_class(point) != UNICODE_SPACE)
+            break;
+        begin = last;
+    }
+    while (strip & SPECIAL_RIGHT && end < length) {
+        size_t one = utf8_decode(text + end, text + length, &point);
+
+        if (point == UNICODE_INVALID || unicode_class(point) != UNICODE_SPACE)
+            break;
+        end += one;
+    }
+    *at = begin;
+    *size = end - begin;
 }
 
 uint32_t specials_find(const struct specials *specials, const uint8_t *text, size_t length,
@@ -49,8 +89,12 @@ uint32_t specials_find(const struct specials *specials, const uint8_t *text, siz
         }
         id = trie_longest(&specials->trie, next, (size_t)(end - next), size);
         if (id != TRIE_NONE) {
+            const struct special_row *row = &specials->rows[id];
+
             *at = (size_t)(next - text);
-            return id;
+            if (row->strip)
+                add_spaces(row->strip, text, length, at, size);
+            return row->id;
         }
     }
     return TRIE_NONE;

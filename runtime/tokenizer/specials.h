@@ -6,8 +6,15 @@
 #include <stdint.h>
 #include "trie.h"
 
+/* White space around a special token that belongs to it. */
+enum { SPECIAL_LEFT = 1, SPECIAL_RIGHT = 2 };
+
 struct specials {
-    struct trie trie;
+    struct trie trie; /* text -> place in 'rows' */
+    struct special_row {
+        uint32_t id;
+        int strip;
+    } * rows;
     uint8_t first[256]; /* may a special token begin with this byte? */
     int only_first;     /* the one byte that all begin with, or -1 */
     size_t count;
@@ -15,11 +22,12 @@ struct specials {
 
 /* All return 0, or -1 when memory is out. A text given twice keeps its first id. */
 int specials_init(struct specials *specials);
-int specials_add(struct specials *specials, const uint8_t *text, size_t length, uint32_t id);
+int specials_add(struct specials *specials, const uint8_t *text, size_t length, uint32_t id,
+                 int strip);
 void specials_clear(struct specials *specials);
 
 /* The next special token in 'text', leftmost and of those the longest: its place in '*at' and its
- * length in '*size'. Returns its id, or TRIE_NONE. */
+ * length in '*size', with the white space that belongs to it. Returns its id, or TRIE_NONE. */
 uint32_t specials_find(const struct specials *specials, const uint8_t *text, size_t length,
                        size_t *at, size_t *size);
 

@@ -10,6 +10,8 @@ void split_begin(struct splitter *splitter, const uint8_t *text, size_t length)
     splitter->base = splitter->scanned = splitter->decoded = 0;
     splitter->count = 0;
     splitter->set = splitter->clear = 0;
+    if (splitter->options.rule == SPLIT_STEPS)
+        stepping_begin(&splitter->stepping, splitter->steps, text, length);
     if (!splitter->engine)
         splitter->engine = split_best_engine();
 }
@@ -38,6 +40,12 @@ int split_next(struct splitter *splitter)
         splitter->engine->gpt2(splitter, size);
     else if (splitter->options.rule == SPLIT_LLAMA3)
         size = split_llama3(splitter, size);
+    else if (splitter->options.rule == SPLIT_CASED)
+        size = split_cased(splitter, size);
+    else if (splitter->options.rule == SPLIT_STEPS)
+        size = split_steps(splitter, size);
+    else if (splitter->options.rule == SPLIT_BERT)
+        size = split_bert(splitter, size);
     else
         split_cuts(splitter, size);
     splitter->scanned += size;

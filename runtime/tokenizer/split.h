@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "bpe.h"
+#include "steps.h"
 
 enum split_rule {
     /* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
@@ -16,9 +17,18 @@ enum split_rule {
     /* Wherever two bytes stand side by side that no token holds side by side (SPLIT_HERE), and
      * before the last one of several spaces (SPLIT_SPACES) unless there is a cut behind it. */
     SPLIT_CUTS,
+    /* [^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+C|
+     * [^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*C|\p{N}{1,3}|
+     *  ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+ with C: (?i:'s|'t|'re|'ve|'m|'ll|'d)?
+     * What the quick splitter cannot do, the same pattern in 'steps' does. */
+    SPLIT_CASED,
+    /* Any patterns, one after the other. */
+    SPLIT_STEPS,
+    /* BERT's words: at white space, which begins a word and is not part of it, and punctuation. */
+    SPLIT_BERT,
 };
 
-/* Variants of SPLIT_LLAMA3 in other vocabularies. */
+/* Variants of SPLIT_LLAMA3 and SPLIT_CASED in other vocabularies. */
 struct split_options {
     enum split_rule rule;
     int digits;          /* most digits in a word: 3, 1, or 0 for any number */
@@ -45,6 +55,9 @@ struct splitter;
 struct split_engine {
     const char *name;
     void (*gpt2)(struct splitter *splitter, size_t size);
+    /* These return how many bytes they went, or 0 if the text is not for them. */
+    size_t (*llama3)(struct splitter *splitter, size_t size);
+    size_t (*cased)(struct splitter *splitter, size_t size);
 };
 extern const struct split_engine split_plain, split_neon, split_avx2;
 
@@ -55,6 +68,8 @@ const struct split_engine *split_best_engine(void);
 struct splitter {
     struct split_options options;
     const struct split_engine *engine; /* NULL: the best */
+    const struct steps *steps;         /* SPLIT_STEPS */
+    struct stepping stepping;
     const uint8_t *cuts; /* SPLIT_CUTS: by first byte + 256 * second byte, where to cut */
     const uint8_t *text;
     size_t length;

@@ -51,29 +51,6 @@ static inline int is_newline(uint8_t byte)
     return byte == '\r' || byte == '\n';
 }
 
-/* Length of a contraction in any letter case at an apostrophe, or 0. The long s (U+017F) is an s.
- */
-static size_t contraction(const uint8_t *at, const uint8_t *end)
-{
-    size_t left = (size_t)(end - at);
-    uint8_t first, second;
-
-    if (left < 2)
-        return 0;
-    first = at[1] | 0x20;
-    if (first == 's' || first == 't' || first == 'm' || first == 'd')
-        return 2;
-    if (left < 3)
-        return 0;
-    if (at[1] == 0xC5 && at[2] == 0xBF)
-        return 3;
-    second = at[2] | 0x20;
-    return (first == 'r' && second == 'e') || (first == 'v' && second == 'e') ||
-                   (first == 'l' && second == 'l')
-               ? 3
-               : 0;
-}
-
 static const uint8_t *skip_digits(const uint8_t *at, const uint8_t *end, int most)
 {
     size_t length;
@@ -124,7 +101,7 @@ static const uint8_t *next_word(const struct split_options *options, const uint8
     if (class == NUMBER)
         return skip_digits(at, end, options->digits);
     if (*at == '\'' && !options->no_contractions) {
-        size_t size = contraction(at, end);
+        size_t size = split_contraction(at, end);
 
         if (size > 0)
             return at + size;
@@ -142,8 +119,10 @@ size_t split_llama3(struct splitter *splitter, size_t size)
 {
     const uint8_t *base = splitter->text + splitter->base;
     const uint8_t *at = base, *end = splitter->text + splitter->length, *limit = base + size;
-    size_t count = 0;
+    size_t count = splitter->engine->llama3(splitter, size);
 
+    if (count > 0)
+        return count;
     while (at < limit) {
         at = next_word(&splitter->options, at, end);
         if (at < end)

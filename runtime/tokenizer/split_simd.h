@@ -209,4 +209,7 @@ static void split_gpt2(struct splitter *splitter, size_t size)
     split_emit(splitter, splitter->starts, size);
 }
 
-const struct split_engine SPLIT_ENGINE = {SIMD_NAME, split_gpt2};
+#include "split_words.h"
+
+const struct split_engine SPLIT_ENGINE = {SIMD_NAME, split_gpt2, split_llama3_fast,
+                                          split_cased_fast};

@@ -37,6 +37,17 @@ static void merge_unknown(const struct tokenizer *tokenizer, struct token_buffer
     out->count = kept;
 }
 
+/* ByteLevel with add_prefix_space. */
+static int encode_after_space(struct encoder *encoder, const uint8_t *text, size_t length,
+                              struct token_buffer *out)
+{
+    encoder->normal.length = 0;
+    if (text_buffer_put(&encoder->normal, " ", 1) < 0 ||
+        text_buffer_put(&encoder->normal, text, length) < 0)
+        return -1;
+    return encoder_span(encoder, (const uint8_t *)encoder->normal.data, length + 1, out);
+}
+
 static int encode_between(struct encoder *encoder, const uint8_t *text, size_t length, int first,
                           struct token_buffer *out)
 {
@@ -46,8 +57,12 @@ static int encode_between(struct encoder *encoder, const uint8_t *text, size_t l
 
     if (length == 0)
         return 0;
-    rc = tokenizer->normalizer.active ? encoder_normalized(encoder, text, length, first, out)
-                                      : encoder_span(encoder, text, length, out);
+    encoder_begin(encoder, out);
+    if (tokenizer->prefix_space && *text != ' ')
+        rc = encode_after_space(encoder, text, length, out);
+    else
+        rc = tokenizer->normalizer.active ? encoder_normalized(encoder, text, length, first, out)
+                                          : encoder_span(encoder, text, length, out);
     /* What stands for unknown characters may be a special token, too: that one stays apart. */
     if (rc == 0 && tokenizer->merge_unknown)
         merge_unknown(tokenizer, out, before);
@@ -66,8 +81,8 @@ static int compose(struct encoder *encoder, const uint8_t **text, size_t *length
     return 0;
 }
 
-/* 'specials' are looked for in the whole text before 'more' are in what is left between them, in
- * form C if that is asked for. */
+/* 'specials' are looked for in the whole text before 'more' are in what is left between them,
+ * after the normalizers. */
 static int encode_text(struct encoder *encoder, const struct specials *specials,
                        const struct specials *more, const uint8_t *text, size_t length, int first,
                        struct token_buffer *out)
@@ -79,6 +94,9 @@ static int encode_text(struct encoder *encoder, const struct specials *specials,
         return encode_between(encoder, text, length, first, out);
     /* Between the first specials, once. */
     if (!more && encoder->tokenizer->composes && compose(encoder, &text, &length) < 0)
+        return -1;
+    if (!more &&
+        rewrites_run(&encoder->tokenizer->rewrites, &encoder->rewriting, &text, &length) < 0)
         return -1;
     while ((id = specials_find(specials, text, length, &at, &size)) != TRIE_NONE) {
         if (encode_text(encoder, more, NULL, text, at, first, out) < 0 ||

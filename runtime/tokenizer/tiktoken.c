@@ -1,6 +1,7 @@
 /* Rank files: tiktoken's text form (a token in base64 and its rank on each line), as Llama 3 comes,
  * and Megatron's JSON list of the same. */
 #include "model.h"
+#include "base64.h"
 #include "file.h"
 #include "json.h"
 
@@ -9,40 +10,6 @@
 #include <string.h>
 
 #define FILE_LIMIT (UINT64_C(1) << 28)
-
-static int base64_value(char digit)
-{
-    if (digit >= 'A' && digit <= 'Z')
-        return digit - 'A';
-    if (digit >= 'a' && digit <= 'z')
-        return digit - 'a' + 26;
-    if (digit >= '0' && digit <= '9')
-        return digit - '0' + 52;
-    return digit == '+' ? 62 : digit == '/' ? 63 : -1;
-}
-
-/* Decode 'length' characters into 'out' (room for as many bytes). Returns the number of bytes, or
- * SIZE_MAX if it is no base64. */
-static size_t base64_decode(const char *text, size_t length, uint8_t *out)
-{
-    uint32_t bits = 0;
-    size_t made = 0, digits = length;
-
-    if (length == 0 || length % 4 != 0)
-        return SIZE_MAX;
-    for (int i = 0; i < 2 && text[digits - 1] == '='; i++)
-        digits--;
-    for (size_t i = 0; i < digits; i++) {
-        int value = base64_value(text[i]);
-
-        if (value < 0)
-            return SIZE_MAX;
-        bits = bits << 6 | (uint32_t)value;
-        if (i % 4 != 0)
-            out[made++] = (uint8_t)(bits >> (6 - 2 * (i % 4)));
-    }
-    return digits % 4 == 1 ? SIZE_MAX : made;
-}
 
 /* Enter a token under 'id'. */
 static int enter_token(struct tokenizer *tokenizer, const char *text, size_t length, int64_t id,
@@ -105,7 +72,8 @@ static int add_special(struct tokenizer *tokenizer, const char *name, int64_t id
     if (vocabulary_set(&tokenizer->vocabulary, id, name, strlen(name), VOCABULARY_SPECIAL, err) < 0)
         return error_prefix(err, "%s: special token %s", tokenizer->config.model, name);
     if (!tokenizer->config.special_as_text &&
-        specials_add(&tokenizer->specials, (const uint8_t *)name, strlen(name), (uint32_t)id) < 0)
+        specials_add(&tokenizer->specials, (const uint8_t *)name, strlen(name), (uint32_t)id, 0) <
+            0)
         return error_set(err, "out of memory for the vocabulary");
     return 0;
 }

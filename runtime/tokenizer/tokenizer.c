@@ -1,5 +1,6 @@
 #include "model.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +8,9 @@
 #define NARROW_LIMIT 65500 /* Megatron's: from here on ids are int32 */
 
 static const char *const type_names[] = {
-    "GPT2BPETokenizer", "Llama2Tokenizer", "SentencePieceTokenizer", "GPTSentencePieceTokenizer",
-    "Llama3Tokenizer",  "TikTokenizer",    "HuggingFaceTokenizer",   "NullTokenizer",
+    "GPT2BPETokenizer",  "Llama2Tokenizer", "SentencePieceTokenizer", "GPTSentencePieceTokenizer",
+    "Llama3Tokenizer",   "TikTokenizer",    "HuggingFaceTokenizer",   "BertWordPieceLowerCase",
+    "BertWordPieceCase", "NullTokenizer",
 };
 
 const char *tokenizer_type_name(enum tokenizer_type type)
@@ -37,6 +39,35 @@ int model_set_tokens(struct tokenizer *tokenizer, struct error *err)
     free(texts);
     free(lengths);
     return rc;
+}
+
+int model_set_unigram(struct tokenizer *tokenizer, const double *scores, struct error *err)
+{
+    struct unigram *unigram = &tokenizer->unigram;
+    size_t count = tokenizer->vocabulary.count;
+
+    tokenizer->model = MODEL_UNIGRAM;
+    tokenizer->bpe.all_tokens = 1;
+    unigram->bpe = &tokenizer->bpe;
+    unigram->scores = malloc((count + 1) * sizeof(*scores));
+    unigram->added = calloc(count + 1, sizeof(*scores));
+    if (!unigram->scores || !unigram->added)
+        return error_set(err, "out of memory for the vocabulary");
+    memcpy(unigram->scores, scores, count * sizeof(*scores));
+    unigram->largest = fabs(unigram->unknown_score);
+    for (size_t id = 0; id < count; id++) {
+        unigram->added[id] = isnan(scores[id]) ? 0 : scores[id];
+        if (fabs(unigram->added[id]) > unigram->largest)
+            unigram->largest = fabs(unigram->added[id]);
+    }
+    /* An unknown character counts once, with its first byte. */
+    if (!tokenizer->bpe.unknown_bytes && tokenizer->bpe.unknown_id < count)
+        unigram->added[tokenizer->bpe.unknown_id] = unigram->unknown_score;
+    for (unsigned byte = 0; tokenizer->bpe.unknown_bytes && byte < 256; byte++)
+        if (tokenizer->bpe.byte_ids[byte] < count)
+            unigram->added[tokenizer->bpe.byte_ids[byte]] =
+                (byte & 0xC0) == 0x80 ? 0 : unigram->unknown_score;
+    return 0;
 }
 
 /* The cuts as one byte for two bytes. */
@@ -76,6 +107,9 @@ static int load(struct tokenizer *tokenizer, struct error *err)
     case TOKENIZER_LLAMA3:
     case TOKENIZER_TIKTOKEN:
         return load_tiktoken(tokenizer, err);
+    case TOKENIZER_BERT_LOWER_CASE:
+    case TOKENIZER_BERT_CASE:
+        return load_bert(tokenizer, err);
     case TOKENIZER_HUGGINGFACE:
         return load_huggingface(tokenizer, err);
     default:
@@ -116,12 +150,13 @@ struct tokenizer *tokenizer_create(const struct tokenizer_config *config, struct
     tokenizer->eod = tokenizer->bos = tokenizer->eos = -1;
     if (load(tokenizer, err) < 0)
         goto failed;
-    if (config->type != TOKENIZER_NULL &&
+    if (config->type != TOKENIZER_NULL && tokenizer->model != MODEL_WORDPIECE &&
         (bpe_finish(&tokenizer->bpe, tokenizer->cut_spaces, err) < 0 ||
          set_cuts(tokenizer, err) < 0))
         goto failed;
     if (set_around(tokenizer, err) < 0)
         goto failed;
+    normalizer_find_plain(&tokenizer->normalizer);
     tokenizer->id_size = tokenizer->vocab_size < NARROW_LIMIT ? 2 : 4;
     /* The caller's strings were needed for loading only. */
     tokenizer->config.vocab_file = tokenizer->config.merge_file = tokenizer->config.model = NULL;
@@ -141,6 +176,10 @@ void tokenizer_destroy(struct tokenizer *tokenizer)
     specials_clear(&tokenizer->late_specials);
     specials_clear(&tokenizer->kept);
     normalizer_clear(&tokenizer->normalizer);
+    wordpiece_clear(&tokenizer->wordpiece);
+    unigram_clear(&tokenizer->unigram);
+    steps_clear(&tokenizer->steps);
+    rewrites_clear(&tokenizer->rewrites);
     free(tokenizer->unknown_text);
     free(tokenizer->cuts);
     free(tokenizer);

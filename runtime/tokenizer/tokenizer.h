@@ -1,5 +1,5 @@
-/* Text to token ids and back: byte-level BPE and SentencePiece BPE, as the programs that trained
- * the vocabularies do it, id for id.
+/* Text to token ids and back: byte-level BPE, SentencePiece (BPE and Unigram) and WordPiece, with
+ * the same ids as the programs that trained the vocabularies.
  *
  * A tokenizer is immutable once created and shared by threads. Each thread has an encoder of its
  * own (a cache of words and scratch memory). Ids are written in the form of .bin files. */
@@ -20,11 +20,14 @@ enum tokenizer_type {
     TOKENIZER_LLAMA3,      /* ranks in tiktoken's text form, with Llama 3's split and specials */
     TOKENIZER_TIKTOKEN,    /* the same, or Megatron's JSON list of ranks */
     TOKENIZER_HUGGINGFACE, /* a tokenizer.json, or a directory that holds one */
-    TOKENIZER_NULL,        /* texts are numbers already */
+    TOKENIZER_BERT_LOWER_CASE, /* WordPiece: BERT's vocab.txt, uncased */
+    TOKENIZER_BERT_CASE,       /* the same, cased */
+    TOKENIZER_NULL,            /* texts are numbers already */
 };
 #define TOKENIZER_TYPES                                                                  \
     "GPT2BPETokenizer|Llama2Tokenizer|SentencePieceTokenizer|GPTSentencePieceTokenizer|" \
-    "Llama3Tokenizer|TikTokenizer|HuggingFaceTokenizer|NullTokenizer"
+    "Llama3Tokenizer|TikTokenizer|HuggingFaceTokenizer|BertWordPieceLowerCase|"          \
+    "BertWordPieceCase|NullTokenizer"
 
 /* What to create. Zero everywhere is GPT-2. */
 struct tokenizer_config {
@@ -48,7 +51,8 @@ struct tokenizer_config {
          TOKENIZER_OPTION_AT(target, member, type),                                            \
          "TYPE",                                                                               \
          "GPT2BPETokenizer (default), Llama2Tokenizer, Llama3Tokenizer, TikTokenizer, "        \
-         "[GPT]SentencePieceTokenizer, HuggingFaceTokenizer or NullTokenizer",                 \
+         "[GPT]SentencePieceTokenizer, HuggingFaceTokenizer, BertWordPieceLowerCase, "         \
+         "BertWordPieceCase or NullTokenizer",                                                 \
          TOKENIZER_TYPES,                                                                      \
          0,                                                                                    \
          0},                                                                                   \
@@ -56,7 +60,7 @@ struct tokenizer_config {
          OPTION_TEXT,                                                                          \
          TOKENIZER_OPTION_AT(target, member, vocab_file),                                      \
          "FILE",                                                                               \
-         "vocab.json of a GPT2BPETokenizer (default: GPT-2's)",                                \
+         "vocab.json of a GPT2BPETokenizer (default: GPT-2's), vocab.txt of BertWordPiece*",   \
          NULL,                                                                                 \
          0,                                                                                    \
          0},                                                                                   \

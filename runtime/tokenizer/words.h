@@ -21,6 +21,9 @@ struct word_short {
 #define WORD_SHORT_WIDE   5
 #define WORD_ELSEWHERE    255 /* as a count: the ids are in the second table */
 #define WORD_BARE         64  /* added to a count: the first id is that of a space alone */
+#define WORD_COUNT        7   /* Unigram: the count itself; above it is how far the ids hold */
+#define WORD_LEVEL        3   /* bits of the count */
+#define WORD_NEVER        15  /* as a level: the ids depend on the text before the word */
 
 /* A whole cache line. */
 struct word_long {

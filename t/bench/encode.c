@@ -72,6 +72,8 @@ static int run(int argc, char **argv, struct error *err)
         if (strcmp(tokenizer_type_name((enum tokenizer_type)config.type), argv[1]) == 0)
             break;
     config.model = strcmp(argv[2], "-") == 0 ? NULL : argv[2];
+    if (config.type == TOKENIZER_BERT_LOWER_CASE || config.type == TOKENIZER_BERT_CASE)
+        config.vocab_file = argv[2];
     config.special_as_text = getenv("ORDINARY") != NULL;
     config.add_specials = getenv("SPECIALS") != NULL;
     if (load(argv[3], &documents, err) < 0)

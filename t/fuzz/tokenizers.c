@@ -1,10 +1,12 @@
 /* libFuzzer target: hostile vocabularies of every kind, and texts. The first byte says what
  * follows: 0 vocab.json, a line "---" and merges.txt; 1 a SentencePiece model; 2 a rank file or
  * JSON list; 3 a tokenizer.json; 4 a text for GPT-2's own vocabulary; 5 a text for the
- * SentencePiece model in the environment variable MODEL; 6 a text for form C. Whatever they hold,
- * loading ends with a tokenizer or a sentence; with a tokenizer, texts become ids below its size,
- * the same with any cache, and bytes come back as they were; what is in form C stays so. */
+ * SentencePiece model in the environment variable MODEL; 6 a text for form C; 7 a vocab.txt of
+ * BERT, a line "---" and a text; 8 a pattern, a line "---" and a text. Whatever they hold, loading
+ * ends with a tokenizer or a sentence; with a tokenizer, texts become ids below its size, the same
+ * with any cache, and bytes come back as they were; what is in form C stays so. */
 #include "nfc.h"
+#include "steps.h"
 #include "tokenizer.h"
 
 #include <stdio.h>
@@ -151,6 +153,51 @@ static void check_composed(const uint8_t *data, size_t size)
     nfc_clear(&second);
 }
 
+static void check_bert(const uint8_t *data, size_t size)
+{
+    const uint8_t *cut = memmem(data, size, "\n---\n", 5);
+    size_t first = cut ? (size_t)(cut - data) : size;
+    struct error err = {.text = ""};
+    struct tokenizer_config config = {.type = TOKENIZER_BERT_LOWER_CASE};
+    struct tokenizer *tokenizer;
+    char path[64];
+    int fd = make_file("vocab", data, first, path, sizeof(path));
+
+    config.vocab_file = path;
+    check_config(&config, 0);
+    tokenizer = tokenizer_create(&config, &err);
+    if (tokenizer && cut)
+        check_text(tokenizer, (const char *)cut + 5, size - first - 5, 0);
+    tokenizer_destroy(tokenizer);
+    close(fd);
+}
+
+/* Pieces cover the text in order, whatever the pattern and the behavior are. */
+static void check_pattern(const uint8_t *data, size_t size)
+{
+    const uint8_t *cut = memmem(data, size, "\n---\n", 5), *end = data + size, *next;
+    const uint8_t *at = cut ? cut + 5 : data;
+    struct steps steps = {0};
+    struct stepping stepping;
+    struct error err = {.text = ""};
+
+    if (steps_add(&steps, (const char *)data, cut ? (size_t)(cut - data) : size, 0,
+                  (enum step_behavior)(size & 3), size >> 2 & 1, size >> 3 & 1, &err) < 0) {
+        if (!err.text[0])
+            die("pattern", "fails without a sentence");
+        return;
+    }
+    stepping_begin(&stepping, &steps, at, (size_t)(end - at));
+    while ((next = stepping_next(&stepping))) {
+        if (next <= at || next > end)
+            die("pattern", "a piece that is empty or too long");
+        at = next;
+    }
+    if (at != end)
+        die("pattern", "pieces do not cover the text");
+    steps_clear(&steps);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct tokenizer *gpt2, *model;
@@ -183,6 +230,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 6:
         check_composed(data, size);
+        break;
+    case 7:
+        check_bert(data, size);
+        break;
+    case 8:
+        check_pattern(data, size < 2000 ? size : 2000);
         break;
     default:
         break;

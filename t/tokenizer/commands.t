@@ -21,6 +21,18 @@ is "$("$megatron" tokenize --tokenizer-type=NullTokenizer --vocab-size 10 --appe
 is "$("$megatron" detokenize 15496 995)" "Hello world" "and back"
 is "$(printf '15496\n995\n' | "$megatron" detokenize --lines)" $'Hello\n world' "line by line"
 
+printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' hello '##s' world '!' >"$work/vocab.txt"
+bert=(--tokenizer-type BertWordPieceLowerCase --vocab-file "$work/vocab.txt")
+is "$("$megatron" tokenize "${bert[@]}" --append-eod 'HELLOS, World!')" "5 6 1 7 8 3" "BERT's words"
+is "$("$megatron" tokenize "${bert[@]}" --tokenizer-add-bos 'world')" "2 7" "[CLS] before them"
+is "$("$megatron" detokenize "${bert[@]}" 5 6 7)" "hellos world" "and back to text"
+is "$("$megatron" tokenize --tokenizer-type BertWordPieceCase --vocab-file "$work/vocab.txt" 'Hello hello')" "1 5" \
+    "cased"
+printf '{"text": "Hello world!"}\n{"text": "world"}\n' >"$work/in.jsonl"
+"$megatron" preprocess --input "$work/in.jsonl" --output-prefix "$work/out" "${bert[@]}" --append-eod >"$work/log" 2>&1 ||
+    diag <"$work/log"
+is "$(od -An -v -tu2 "$work/out_text_document.bin" | xargs)" "5 7 8 3 7 3" "preprocess takes BERT's vocabulary"
+
 head -c 300000 /dev/urandom >"$work/bytes"
 "$megatron" tokenize <"$work/bytes" | "$megatron" detokenize >"$work/back"
 ok "random bytes come back" cmp "$work/bytes" "$work/back"
@@ -39,6 +51,8 @@ fails "tokenize: Llama2Tokenizer needs --tokenizer-model, the SentencePiece mode
     tokenize --tokenizer-type Llama2Tokenizer a
 fails "tokenize: cannot open $work/none: No such file or directory" \
     tokenize --tokenizer-type Llama2Tokenizer --tokenizer-model "$work/none" a
+fails "tokenize: BertWordPieceCase needs --vocab-file, BERT's vocab.txt" \
+    tokenize --tokenizer-type BertWordPieceCase a
 fails "tokenize: NullTokenizer needs --vocab-size" tokenize --tokenizer-type NullTokenizer 1
 fails "tokenize: --vocab-file and --merge-file must be used together; use both, or neither for GPT-2's files" \
     tokenize --vocab-file x a

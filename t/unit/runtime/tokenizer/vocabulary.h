@@ -102,8 +102,8 @@ static inline char *byte_vocabulary(const char *more)
 /* Remove the directory and what tests write there. */
 static inline void remove_files(void)
 {
-    static const char *const names[] = {"vocab.json", "merges.txt", "ranks", "tokenizer.json",
-                                        "model"};
+    static const char *const names[] = {"vocab.json",     "merges.txt", "ranks",
+                                        "tokenizer.json", "model",      "vocab.txt"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         unlink(path_of(names[i]));

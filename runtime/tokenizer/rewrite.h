@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The normalizers of a tokenizer.json as a chain: each rewrites the text of the one before. */
+#ifndef MEGATRON_REWRITE_H
+#define MEGATRON_REWRITE_H
+
+#include "nfc.h"
+#include "normalize.h"
+#include "regex.h"
+#include "tokenizer.h"
+
+enum rewrite_kind {
+    REWRITE_FORM, /* NFC, NFD, NFKC, NFKD */
+    REWRITE_BERT,
+    REWRITE_LOWERCASE,
+    REWRITE_STRIP_ACCENTS,
+    REWRITE_STRIP,
+    REWRITE_REPLACE,
+    REWRITE_PREPEND,
+    REWRITE_PRECOMPILED,
+    REWRITE_NMT,
+};
+
+struct rewrite {
+    enum rewrite_kind kind;
+    enum nfc_form form;
+    int clean, chinese, accents, lower; /* REWRITE_BERT: 'accents' are stripped */
+    int left, right;                    /* REWRITE_STRIP */
+    struct regex *regex;                /* REWRITE_REPLACE */
+    char *content;                      /* REWRITE_REPLACE and REWRITE_PREPEND */
+    size_t content_length;
+    struct normalizer *map; /* REWRITE_PRECOMPILED */
+};
+
+#define REWRITES_MOST 16
+struct rewrites {
+    struct rewrite list[REWRITES_MOST];
+    size_t count;
+};
+
+void rewrites_clear(struct rewrites *rewrites);
+
+/* Memory for texts on their way. All zero at first. */
+struct rewriting {
+    struct text_buffer texts[2];
+    struct nfc nfc;
+};
+void rewriting_clear(struct rewriting *rewriting);
+
+/* Rewrite a text; '*text' and '*length' are then those of the result, which is in 'rewriting' or,
+ * if nothing changes, where it was. Returns 0, or -1 when memory is out. */
+int rewrites_run(const struct rewrites *rewrites, struct rewriting *rewriting, const uint8_t **text,
+                 size_t *length);
+
+/* Within rewrite*.c. */
+int rewrite_bert(const struct rewrite *rewrite, const uint8_t *text, size_t length,
+                 struct text_buffer *out);
+
+#endif

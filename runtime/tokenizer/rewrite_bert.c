@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* BertNormalizer: control characters go, white space becomes a space, Chinese characters stand
+ * between spaces, accents go and letters become lower case. */
+#include "property.h"
+#include "rewrite.h"
+#include "unicode.h"
+
+#define MARKS 64
+
+/* Characters that were decomposed and are not in their final order yet. */
+struct marks {
+    struct {
+        uint32_t point;
+        uint8_t order;
+    } list[MARKS];
+    size_t count;
+};
+
+static int is_chinese(uint32_t point)
+{
+    return (point >= 0x4E00 && point <= 0x9FFF) || (point >= 0x3400 && point <= 0x4DBF) ||
+           (point >= 0x20000 && point <= 0x2A6DF) || (point >= 0x2A700 && point <= 0x2B81F) ||
+           (point >= 0x2B920 && point <= 0x2CEAF) || (point >= 0xF900 && point <= 0xFAFF) ||
+           (point >= 0x2F800 && point <= 0x2FA1F);
+}
+
+static void put_point(const struct rewrite *rewrite, uint32_t point, struct text_buffer *out)
+{
+    uint32_t lower[2] = {point, 0};
+    size_t count = rewrite->lower ? property_lower(point, lower) : 1;
+
+    for (size_t i = 0; i < count; i++)
+        out->length += utf8_encode(lower[i], (uint8_t *)out->data + out->length);
+}
+
+static void flush_marks(const struct rewrite *rewrite, struct marks *marks, struct text_buffer *out)
+{
+    for (size_t i = 0; i < marks->count; i++)
+        put_point(rewrite, marks->list[i].point, out);
+    marks->count = 0;
+}
+
+/* A part of a decomposed character: marks are sorted by their class until one of class 0 comes. */
+static void put_part(const struct rewrite *rewrite, uint32_t point, struct marks *marks,
+                     struct text_buffer *out)
+{
+    uint8_t order = nfc_order(point);
+    size_t at = marks->count;
+
+    if (order == 0 || at == MARKS)
+        flush_marks(rewrite, marks, out);
+    if (property_of(point).flags & PROPERTY_NONSPACING)
+        return;
+    if (order == 0) {
+        put_point(rewrite, point, out);
+        return;
+    }
+    for (at = marks->count++; at > 0 && marks->list[at - 1].order > order; at--)
+        marks->list[at] = marks->list[at - 1];
+    marks->list[at].point = point;
+    marks->list[at].order = order;
+}
+
+/* A character that clean_text leaves. */
+static void put_character(const struct rewrite *rewrite, uint32_t point, struct marks *marks,
+                          struct text_buffer *out)
+{
+    uint32_t parts[NFC_MOST_PARTS];
+    int chinese = rewrite->chinese && is_chinese(point);
+    size_t count = 1;
+
+    parts[0] = point;
+    if (rewrite->accents)
+        count = nfc_decompose(point, parts);
+    if (chinese || !rewrite->accents)
+        flush_marks(rewrite, marks, out);
+    if (chinese)
+        out->data[out->length++] = ' ';
+    for (size_t i = 0; i < count; i++) {
+        if (rewrite->accents)
+            put_part(rewrite, parts[i], marks, out);
+        else
+            put_point(rewrite, parts[i], out);
+    }
+    if (chinese) {
+        flush_marks(rewrite, marks, out);
+        out->data[out->length++] = ' ';
+    }
+}
+
+/* ASCII, up to the first other byte. Returns how many bytes it was. */
+static size_t put_ascii(const struct rewrite *rewrite, const uint8_t *text, size_t length,
+                        struct text_buffer *out)
+{
+    uint8_t *to = (uint8_t *)out->data + out->length;
+    size_t at = 0;
+    unsigned lower = rewrite->lower ? 32 : 0;
+
+    for (; at < length && text[at] < 0x80; at++) {
+        unsigned byte = text[at];
+
+        if (rewrite->clean && (byte < 0x20 || byte == 0x7F)) {
+            if (byte < 9 || byte > 13 || byte == 11 || byte == 12) {
+                if (!(property_of(byte).flags & PROPERTY_CLEANED))
+                    continue;
+            }
+            byte = ' ';
+        }
+        *to++ = (uint8_t)(byte + (byte - 'A' < 26 ? lower : 0));
+    }
+    out->length = (size_t)(to - (uint8_t *)out->data);
+    return at;
+}
+
+int rewrite_bert(const struct rewrite *rewrite, const uint8_t *text, size_t length,
+                 struct text_buffer *out)
+{
+    const uint8_t *end = text + length;
+    struct marks marks = {.count = 0};
+
+    while (text < end) {
+        uint32_t point;
+        size_t size;
+        unsigned flags;
+
+        if (text_buffer_reserve(out, (size_t)(end - text) + MARKS * 8 + 64) < 0)
+            return -1;
+        if (*text < 0x80) {
+            flush_marks(rewrite, &marks, out);
+            text += put_ascii(rewrite, text, (size_t)(end - text), out);
+            continue;
+        }
+        size = utf8_decode(text, end, &point);
+        text += size;
+        if (point == UNICODE_INVALID)
+            point = UNICODE_REPLACEMENT;
+        flags = property_of(point).flags;
+        if (rewrite->clean && (flags & PROPERTY_REMOVED))
+            continue;
+        put_character(rewrite, rewrite->clean && (flags & PROPERTY_CLEANED) ? ' ' : point, &marks,
+                      out);
+    }
+    if (text_buffer_reserve(out, MARKS * 8) < 0)
+        return -1;
+    flush_marks(rewrite, &marks, out);
+    return 0;
+}
