@@ -86,7 +86,7 @@ static int read_tests(struct decontaminate *run, const struct corpus_files *file
 static int load_tests(struct decontaminate *run, struct error *err)
 {
     const struct decontaminate_config *config = run->config;
-    struct corpus_files files = {NULL, 0};
+    struct corpus_files files = {.items = NULL};
     struct jsonl **parsers = calloc(config->key_count + 1, sizeof(struct jsonl *));
     int rc = parsers ? corpus_files_find(&files, config->against, config->against_count, NULL, err)
                      : error_set(err, "out of memory");

@@ -45,7 +45,7 @@ static int find_sources(struct mix *mix, struct error *err)
     if (!mix->source_of)
         return error_set(err, "out of memory");
     for (size_t i = 0; i < mix->sources; i++) {
-        struct corpus_files files = {NULL, 0};
+        struct corpus_files files = {.items = NULL};
         int rc = corpus_files_find(&files, &config->inputs[i], 1, config->output, err);
 
         for (size_t k = 0; rc == 0 && k < files.count; k++, at++) {

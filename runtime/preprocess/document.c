@@ -28,10 +28,11 @@ static struct jsonl_text plain_text(struct document_parser *parser,
                                     const struct record *record)
 {
     if (parser->wikitext)
-        return (struct jsonl_text){parser->document.text.data, parser->document.text.size};
+        return (struct jsonl_text){.data = parser->document.text.data,
+                                   .size = parser->document.text.size};
     if (!config->detokenize)
-        return (struct jsonl_text){record->data, record->size};
-    return (struct jsonl_text){parser->plain.data, parser->plain.size};
+        return (struct jsonl_text){.data = record->data, .size = record->size};
+    return (struct jsonl_text){.data = parser->plain.data, .size = parser->plain.size};
 }
 
 enum document_fault document_check(const struct preprocess_config *config,
