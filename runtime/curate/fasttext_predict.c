@@ -325,7 +325,7 @@ static double table_sigmoid(float x)
 {
     int step;
 
-    if (x < -8)
+    if (!(x >= -8)) /* NaN, of a damaged model, too */
         return 0;
     if (x > 8)
         return 1;
