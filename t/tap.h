@@ -20,6 +20,7 @@ __attribute__((format(printf, 2, 3), unused)) static int ok(int good, const char
     vprintf(format, args);
     va_end(args);
     printf("\n");
+    fflush(stdout); /* a child that flushes must not print it again */
     if (!good)
         tap_failed++;
     return good;
