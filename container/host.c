@@ -21,7 +21,7 @@ static int check_namespaces(struct error *err)
     while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
     if (child < 0)
-        return error_set_errno(err, errno, "cannot start a process");
+        return process_not_started("a process on this node", errno, err);
     if (!WIFEXITED(status) || WEXITSTATUS(status) == 0)
         return 0;
     small_file_read("/proc/sys/user/max_user_namespaces", most, sizeof(most));

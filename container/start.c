@@ -207,16 +207,17 @@ static int launch_and_wait(const struct container_request *request, struct launc
     int answer, status;
 
     if (pipe2(ready, O_CLOEXEC) < 0)
-        return error_set_errno(err, errno, "cannot start enroot");
+        return process_not_started("enroot", errno, err);
     launch->ready = ready[1];
     child = fork();
     if (child == 0)
         launch_child(launch);
-    close(ready[1]);
     if (child < 0) {
-        close(ready[0]);
-        return error_set_errno(err, errno, "cannot start enroot");
+        process_not_started("enroot", errno, err);
+        close(ready[0]), close(ready[1]);
+        return -1;
     }
+    close(ready[1]);
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
     answer = wait_ready(ready[0], request, holder);
@@ -268,7 +269,7 @@ static int start_in(const struct scratch *scratch, const struct container_reques
     launch.environment = enroot_environment(request->environment, settings);
     launch.log = memfd_create("enroot", MFD_CLOEXEC);
     if (!launch.environment || launch.log < 0)
-        rc = error_set_errno(err, errno, "cannot start enroot");
+        rc = process_not_started("enroot", errno, err);
     else
         rc = launch_and_wait(request, &launch, holder, err);
     if (launch.log >= 0)
