@@ -40,7 +40,10 @@ static int check_fuse(const char *path, const char *fuse, struct error *err)
 
     if (process_find("squashfuse", path, full, sizeof(full)) < 0)
         return error_set(
-            err, "squashfuse is not installed in %.300s; install it on the compute nodes", path);
+            err,
+            "squashfuse is not installed in %.300s; install it on the compute nodes, or set "
+            "enroot_path= in plugstack.conf",
+            path);
     fd = open(fuse, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return error_set_errno(err, errno,

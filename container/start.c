@@ -187,7 +187,9 @@ static int explain_log(const struct container_request *request, int log, int ans
     if (is_stopped(request->stop))
         return error_set(err, STOPPED);
     if (answer == 0)
-        return error_set(err, "the container of %.300s did not start within %.0f seconds",
+        return error_set(err,
+                         "the container of %.300s did not start within %.0f seconds; check the "
+                         "load of this node, and that the file system of the image responds",
                          request->image, request->timeout);
     snprintf(what, sizeof(what), "start of %.300s", request->image);
     enroot_explain(what, 1, text, &said);

@@ -32,12 +32,12 @@ static void test_references(void)
          "image: the character $ in the name of an image is not supported, since Enroot would "
          "evaluate "
          "it; "
-         "rename the file or make a link"},
+         "rename the file or make a symbolic link"},
         {"/images/a'b.sqsh", 0, NULL,
          "image: the character ' in the name of an image is not supported, since Enroot would "
          "evaluate "
          "it; "
-         "rename the file or make a link"},
+         "rename the file or make a symbolic link"},
         {"/images/a\nb.sqsh", 0, NULL, "image: the name of the image contains a control character"},
         {"ubuntu:22.04", 0, NULL,
          "image=ubuntu:22.04 is neither a path nor a registry reference; write "
@@ -83,13 +83,14 @@ static void test_mounts(void)
         {"/a:/b,/c://b", NULL, "m: the target /b is given twice"},
         {"/a:/b,/c:/b/.", NULL, "m: the target /b is given twice"},
         {"/a:/b/../c", NULL, "m: the target /b/../c must not contain .."},
-        {"/a:/./", NULL, "m: cannot mount over / of the image"},
-        {"/a:/", NULL, "m: cannot mount over / of the image"},
+        {"/a:/./", NULL, "m: cannot mount over / of the image; choose another target"},
+        {"/a:/", NULL, "m: cannot mount over / of the image; choose another target"},
         {"/a:/b:fast", NULL,
          "m: unknown mount flag \"fast\"; use ro, rw, nosuid, nodev, noexec, private, slave or "
          "x-create=dir|file, joined by +"},
         {"/a:/b:ro:x", NULL,
-         "m: more than SRC:DST:FLAGS before \"x\"; write \\: for a colon in a path"},
+         "m: too many colons before \"x\": a mount is SRC:DST[:FLAGS]; write \\: for a colon in a "
+         "path"},
         {"/a:/b:", NULL, "m: no mount flags after /b:"},
         {"/a:/b:,/c:/d", NULL, "m: no mount flags after /b:"},
         {"/a:/b:ro+", NULL, "m: no mount flag after the last +"},
