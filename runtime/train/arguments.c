@@ -242,7 +242,6 @@ static int derive_model(struct arguments *a, struct error *err)
                          a->rotary_percent);
     *m = (struct model_config){
         .shape = {.name = a->model ? a->model : "the model",
-                  .family = a->swiglu ? MODEL_LLAMA : MODEL_GPT,
                   .layers = a->num_layers,
                   .hidden = a->hidden_size,
                   .ffn_hidden = a->ffn_hidden_size,
@@ -277,6 +276,7 @@ static int derive_model(struct arguments *a, struct error *err)
         .bucket_elements = a->bucket_size,
         .seed = (uint64_t)a->seed,
     };
+    m->shape.family = model_family(m);
     return 0;
 }
 
