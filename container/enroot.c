@@ -149,7 +149,7 @@ int enroot_setting(const char *info, const char *name, char *value, size_t size)
     "the registry limits how often images are pulled; " CREDENTIALS ", or use a mirror of the " \
     "registry"
 #define PROXY  "the proxy requires a password; set https_proxy to http://USER:PASSWORD@HOST:PORT"
-#define SERVER "the registry has a problem; try again later, or ask who runs it"
+#define SERVER "the registry has a problem; try again later, or ask its administrator"
 #define TLS                                                                     \
     "the TLS connection to the registry failed; for a plain HTTP registry set " \
     "ENROOT_ALLOW_HTTP=yes"

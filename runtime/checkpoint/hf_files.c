@@ -185,6 +185,7 @@ static int open_one(struct hf_file *file, const char *directory, int create, str
 
     if (directory_path(path, err, "%s/%s.new", directory, file->name) < 0)
         return -1;
+    free(file->path);
     file->path = strdup(path);
     if (!file->path)
         return error_set(err, "out of memory");
