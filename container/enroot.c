@@ -1,6 +1,7 @@
 #include "enroot.h"
 #include "process.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,15 +77,20 @@ static int ask(const struct enroot_call *call, const char *question, double time
                                             .tick = call->tick,
                                             .argument = call->argument,
                                             .stop = call->stop};
-    char what[64];
+    char what[64], program[4096];
 
-    if (process_run(&request, result, err) < 0)
+    if (process_find("enroot", call->path, program, sizeof(program)) < 0)
         return error_set(err, "enroot is not installed in %.300s; install Enroot %d.%d or newer",
                          call->path ? call->path : "(no PATH)", OLDEST_MAJOR, OLDEST_MINOR);
+    if (process_run(&request, result, err) < 0)
+        return -1;
     if (is_stopped(call->stop))
         return error_set(err, STOPPED);
     if (result->timed_out)
-        return error_set(err, "enroot %s took longer than %.0f seconds", question, timeout);
+        return error_set(err,
+                         "`enroot %s` took longer than %.0f seconds; check the load of this node, "
+                         "and that the home directory and ENROOT_*_PATH respond",
+                         question, timeout);
     snprintf(what, sizeof(what), "enroot %s", question);
     return result->status == 0 ? 0 : enroot_explain(what, result->status, result->errors, err);
 }
@@ -134,29 +140,62 @@ int enroot_setting(const char *info, const char *name, char *value, size_t size)
 #define CREDENTIALS \
     "add credentials for the registry to .credentials in ENROOT_CONFIG_PATH or ~/.config/enroot"
 
+#define NAME       "check the image's name and tag"
+#define HOST       "check the registry's name and the network"
+#define RUNNING    "check that the registry is running and its name is correct"
+#define FUSE       "the administrator must let users open /dev/fuse (chmod 0666)"
+#define NAMESPACES "user namespaces are disabled; see sysctl user.max_user_namespaces"
+#define PULLS                                                                                   \
+    "the registry limits how often images are pulled; " CREDENTIALS ", or use a mirror of the " \
+    "registry"
+#define PROXY  "the proxy requires a password; set https_proxy to http://USER:PASSWORD@HOST:PORT"
+#define SERVER "the registry has a problem; try again later, or ask its administrator"
+#define TLS                                                                     \
+    "the TLS connection to the registry failed; for a plain HTTP registry set " \
+    "ENROOT_ALLOW_HTTP=yes"
+#define SLOW                                                                                       \
+    "the registry or the proxy (https_proxy) did not answer in time; check the network, or raise " \
+    "ENROOT_CONNECT_TIMEOUT or ENROOT_TRANSFER_TIMEOUT"
+
+/* Enroot prints "returned error code: 404 Not Found"; curl, which it runs for each layer, "curl:
+ * (22) The requested URL returned error: 404". */
 static const struct {
     const char *sign, *remedy;
 } remedies[] = {
-    {"Connection refused", "check that the registry is running and its name is correct"},
-    {"Could not resolve host", "check the registry's name and the network"},
-    {"could not resolve host", "check the registry's name and the network"},
-    {"code: 401", CREDENTIALS},
-    {"code: 403", CREDENTIALS},
+    {"Connection refused", RUNNING},
+    {"Could not resolve host", HOST},
+    {"could not resolve host", HOST},
+    {"returned error code: 429", PULLS},
+    {"returned error: 429", PULLS},
+    {"toomanyrequests", PULLS},
+    {"returned error code: 407", PROXY},
+    {"returned error: 407", PROXY},
+    {"CONNECT tunnel failed, response 407", PROXY},
+    {"HTTP code 407 from proxy", PROXY},
+    {"returned error code: 5", SERVER},
+    {"returned error: 5", SERVER},
+    {"curl: (28)", SLOW},
+    {"returned error code: 401", CREDENTIALS},
+    {"returned error: 401", CREDENTIALS},
+    {"returned error code: 403", CREDENTIALS},
+    {"returned error: 403", CREDENTIALS},
     {"Unauthorized", CREDENTIALS},
-    {"code: 404", "check the image's name and tag"},
-    {"Not Found", "check the image's name and tag"},
-    {"No such image", "check the image's name and tag"},
-    {"image not known", "check the image's name and tag"},
+    {"returned error code: 404", NAME},
+    {"returned error: 404", NAME},
+    {"Not Found", NAME},
+    {"No such image", NAME},
+    {"image not known", NAME},
     {"No space left",
      "free some space, or set MEGATRON_IMAGE_CACHE or ENROOT_TEMP_PATH to another directory"},
     {"Disk quota exceeded", "free some space, or set MEGATRON_IMAGE_CACHE to another directory"},
-    {"/dev/fuse", "the administrator must let users open /dev/fuse (chmod 0666)"},
-    {"fuse: failed to open", "the administrator must let users open /dev/fuse (chmod 0666)"},
-    {"squashfuse", "install squashfuse on the compute nodes"},
-    {"fuse-overlayfs", "install fuse-overlayfs on the compute nodes"},
-    {"unshare", "user namespaces are disabled; see sysctl user.max_user_namespaces"},
-    {"failed to create user namespace",
-     "user namespaces are disabled; see sysctl user.max_user_namespaces"},
+    {"/dev/fuse", FUSE},
+    {"fuse: failed to open", FUSE},
+    {"Command not found: squashfuse", "install squashfuse on the compute nodes"},
+    {"squashfuse: command not found", "install squashfuse on the compute nodes"},
+    {"Command not found: fuse-overlayfs", "install fuse-overlayfs on the compute nodes"},
+    {"fuse-overlayfs: command not found", "install fuse-overlayfs on the compute nodes"},
+    {"unshare failed", NAMESPACES},
+    {"failed to create user namespace", NAMESPACES},
     {"failed to set capabilities",
      "install the package enroot+caps: its programs have the capabilities that users need to "
      "import images"},
@@ -165,11 +204,35 @@ static const struct {
     {"Command not found", "install the missing program on this node"},
 };
 
-static const char *find_remedy(const char *errors)
+/* Exit codes of curl, which Enroot passes through. */
+static const struct {
+    int status;
+    const char *remedy;
+} curl_codes[] = {
+    {6, HOST}, {7, RUNNING}, {28, SLOW}, {35, TLS}, {60, TLS},
+};
+
+/* Does a line that is not progress contain 'sign'? */
+static int has_sign(const char *errors, const char *sign)
+{
+    for (const char *line = errors; *line; line += strspn(line, "\r\n")) {
+        size_t length = strcspn(line, "\r\n");
+
+        if (strncmp(line, "[INFO]", 6) != 0 && memmem(line, length, sign, strlen(sign)))
+            return 1;
+        line += length;
+    }
+    return 0;
+}
+
+static const char *find_remedy(int status, const char *errors)
 {
     for (size_t i = 0; i < sizeof(remedies) / sizeof(remedies[0]); i++)
-        if (strstr(errors, remedies[i].sign))
+        if (has_sign(errors, remedies[i].sign))
             return remedies[i].remedy;
+    for (size_t i = 0; i < sizeof(curl_codes) / sizeof(curl_codes[0]); i++)
+        if (status == curl_codes[i].status)
+            return curl_codes[i].remedy;
     return NULL;
 }
 
@@ -185,7 +248,7 @@ static int was_refused(const char *errors)
 int enroot_explain(const char *what, int status, const char *errors, struct error *err)
 {
     char line[400];
-    const char *remedy = find_remedy(errors);
+    const char *remedy = find_remedy(status, errors);
 
     process_complaint(errors, line, sizeof(line));
     if (!remedy && status == 1 && was_refused(errors)) {
@@ -193,15 +256,11 @@ int enroot_explain(const char *what, int status, const char *errors, struct erro
         remedy = CREDENTIALS;
     }
     if (status > 128 && status < 160)
-        return error_set(err, "%s was killed by signal %d", what, status - 128);
-    /* Enroot passes curl's exit codes through. */
-    if (!remedy && status == 6)
-        remedy = "check the registry's name and the network";
-    if (!remedy && status == 7)
-        remedy = "check that the registry is running and its name is correct";
-    if (!remedy && (status == 35 || status == 60))
-        remedy = "the TLS connection to the registry failed; for a plain HTTP registry set "
-                 "ENROOT_ALLOW_HTTP=yes";
+        return error_set(err, "%s was killed by signal %d%s", what, status - 128,
+                         status == 128 + SIGKILL
+                             ? "; it probably ran out of memory: raise the memory limit of the job "
+                               "(--mem)"
+                             : "");
     return error_set_code(err, strstr(errors, LOCKED) ? ERROR_BUSY : ERROR_FAILURE,
                           "%s failed (exit code %d)%s%s%s%s", what, status, line[0] ? ": " : "",
                           line, remedy ? "; " : "", remedy ? remedy : "");

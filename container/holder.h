@@ -1,5 +1,6 @@
-/* What a container's holder prints on standard output. An entry point may have written there
- * before: the record is looked for in the stream. */
+/* The record that a container's holder (the process that keeps its namespaces) writes to standard
+ * output when the container is ready. The image's entry point may write there first, so the reader
+ * searches the stream for HOLDER_WORD. */
 #ifndef MEGATRON_HOLDER_H
 #define MEGATRON_HOLDER_H
 
@@ -7,7 +8,7 @@
 
 struct holder_record {
     char word[12]; /* HOLDER_WORD */
-    int number;    /* of the process */
+    int number;    /* process ID of the holder */
 };
 
 #endif

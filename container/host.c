@@ -21,7 +21,7 @@ static int check_namespaces(struct error *err)
     while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
     if (child < 0)
-        return error_set_errno(err, errno, "cannot start a process");
+        return process_not_started("a process on this node", errno, err);
     if (!WIFEXITED(status) || WEXITSTATUS(status) == 0)
         return 0;
     small_file_read("/proc/sys/user/max_user_namespaces", most, sizeof(most));
@@ -40,7 +40,10 @@ static int check_fuse(const char *path, const char *fuse, struct error *err)
 
     if (process_find("squashfuse", path, full, sizeof(full)) < 0)
         return error_set(
-            err, "squashfuse is not installed in %.300s; install it on the compute nodes", path);
+            err,
+            "squashfuse is not installed in %.300s; install it on the compute nodes, or set "
+            "enroot_path= in plugstack.conf",
+            path);
     fd = open(fuse, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return error_set_errno(err, errno,

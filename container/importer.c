@@ -72,6 +72,12 @@ static int is_own(const struct importer *importer)
     return !importer->program || importer->container;
 }
 
+/* The importer as a user would type it. */
+static const char *command_name(const struct importer *importer)
+{
+    return is_own(importer) ? "megatron image" : importer->program;
+}
+
 static void compose_get(const struct importer *importer, struct line *line)
 {
     add(line, is_own(importer) ? MEGATRON_PROGRAM : importer->program);
@@ -131,22 +137,22 @@ static int explain(const struct importer *importer, const struct process_request
         return error_set(err,
                          "`%s get %.300s` took longer than %.0f seconds; raise "
                          "--megatron-import-timeout",
-                         request->argv[0], importer->uri, request->timeout);
+                         command_name(importer), importer->uri, request->timeout);
     if (relay->reason[0] && is_own(importer))
         return error_set(err, "%s", relay->reason);
-    return error_set(err, "`%s get %.300s` failed (exit code %d)%s%s", request->argv[0],
+    return error_set(err, "`%s get %.300s` failed (exit code %d)%s%s", command_name(importer),
                      importer->uri, result->status, relay->reason[0] ? ": " : "", relay->reason);
 }
 
 /* The one line that was printed, an absolute path. */
-static int read_path(const struct process_request *request, const char *output, char *path,
-                     size_t size, struct error *err)
+static int read_path(const struct importer *importer, const char *output, char *path, size_t size,
+                     struct error *err)
 {
     size_t length = strcspn(output, "\n");
 
     if (output[0] != '/' || length >= size || (output[length] && output[length + 1]))
         return error_set(err, "`%s get` printed \"%.*s%s\" instead of the path of a squashfs file",
-                         request->argv[0], (int)(length < 200 ? length : 200), output,
+                         command_name(importer), (int)(length < 200 ? length : 200), output,
                          output[length] && output[length + 1] ? "..." : "");
     memcpy(path, output, length);
     path[length] = '\0';
@@ -168,7 +174,7 @@ static int run_get(const struct importer *importer, const struct process_request
         return -1;
     if (result->status != 0 || result->timed_out || is_stopped(importer->stop))
         return explain(importer, request, result, relay, err);
-    return importer->container ? 0 : read_path(request, result->output, path, size, err);
+    return importer->container ? 0 : read_path(importer, result->output, path, size, err);
 }
 
 int importer_get(const struct importer *importer, char *path, size_t size, struct error *err)

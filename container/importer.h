@@ -30,14 +30,15 @@ struct importer {
     int nodes;              /* of the step */
     int processors;         /* that an import may use */
     int imports;            /* this node imports, the others wait for it */
-    const char *container;  /* name of a container to keep; then the program prints nothing */
+    const char *container;  /* name of a container to create, unless it exists, and keep */
     int64_t timeout;        /* seconds */
     void (*say)(void *argument, const char *line); /* progress; may be NULL */
     void *argument;
     const stop_flag *stop; /* may be NULL */
 };
 
-/* Run `get` and copy the path that it prints to 'path'. Returns 0 or -1. */
+/* Run `get` and copy the path that it prints to 'path'; with 'container' it prints Enroot's name of
+ * the container instead, and 'path' is not changed. Returns 0 or -1. */
 int importer_get(const struct importer *importer, char *path, size_t size, struct error *err);
 
 /* Run `release`. Failures are ignored: the step is over, and nobody reads them. */

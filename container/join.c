@@ -78,7 +78,10 @@ int container_environment(pid_t holder,
             continue;
         *equals = '\0';
         if (set(argument, at, equals + 1) != 0)
-            rc = error_set(err, "cannot set %.100s of the container's environment", at);
+            rc = error_set(err,
+                           "cannot set the image's variable %.100s in the task; the image's "
+                           "environment may be too large",
+                           at);
         *equals = '=';
     }
     free(text);
@@ -139,8 +142,10 @@ static int enter_workdir(const char *holders, int entrypoint, const char *workdi
         workdir = image_dir;
     }
     if (chdir(workdir) < 0)
-        return error_set_errno(err, errno, "cannot change to the directory %.300s in the container",
-                               workdir);
+        return error_set(err,
+                         "cannot change to the directory %.300s in the container: %s; create it "
+                         "in the image, mount it, or choose another working directory",
+                         workdir, strerror(errno));
     return 0;
 }
 

@@ -128,7 +128,7 @@ static int add_mount(const char *what, struct container_mounts *mounts, char *fi
     if (has_parent(target))
         return error_set(err, "%s: the target %.200s must not contain ..", what, target);
     if (strcmp(target, "/") == 0)
-        return error_set(err, "%s: cannot mount over / of the image", what);
+        return error_set(err, "%s: cannot mount over / of the image; choose another target", what);
     for (size_t i = 0; i < mounts->count; i++)
         if (strcmp(mounts->items[i].target, target) == 0)
             return error_set(err, "%s: the target %.200s is given twice", what, target);
@@ -155,8 +155,8 @@ static int parse_entries(const char *what, const char *text, char *space,
             if (count == FIELDS)
                 return error_set(
                     err,
-                    "%s: more than SRC:DST:FLAGS before \"%.200s\"; write \\: for a colon "
-                    "in a path",
+                    "%s: too many colons before \"%.200s\": a mount is SRC:DST[:FLAGS]; write \\: "
+                    "for a colon in a path",
                     what, text);
             fields[count++] = next;
             text = copy_field(text, next);
@@ -198,8 +198,10 @@ int mounts_check_sources(const char *what, const struct container_mounts *mounts
         if (strstr(mounts->items[i].flags, "nofail"))
             continue;
         if (stat(mounts->items[i].source, &info) < 0)
-            return error_set_errno(err, errno, "%s: cannot mount %.300s", what,
-                                   mounts->items[i].source);
+            return error_set(err,
+                             "%s: cannot mount %.300s: %s; create it on the node, or add the flag "
+                             "nofail",
+                             what, mounts->items[i].source, strerror(errno));
     }
     return 0;
 }

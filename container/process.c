@@ -110,25 +110,38 @@ static void guard(const struct process_request *request, const char *program, pi
     _exit(126);
 }
 
+int process_not_started(const char *program, int number, struct error *err)
+{
+    const char *remedy = "check the limit on processes (ulimit -u, cgroup pids.max)";
+
+    if (number == EMFILE || number == ENFILE)
+        remedy = "check the limit on open files (ulimit -n)";
+    if (number == ENOMEM)
+        remedy = "the node or the step is out of memory";
+    return error_set(err, "cannot start %.300s: %s; %s", program, strerror(number), remedy);
+}
+
 static int start(const struct process_request *request, const char *program, struct child *child,
                  struct error *err)
 {
-    int output[2], errors[2];
+    int output[2], errors[2], number;
     pid_t parent = getpid();
 
     if (pipe2(output, O_CLOEXEC) < 0)
-        return error_set_errno(err, errno, "cannot start %s", program);
+        return process_not_started(program, errno, err);
     if (pipe2(errors, O_CLOEXEC) < 0) {
+        number = errno;
         close(output[0]), close(output[1]);
-        return error_set_errno(err, errno, "cannot start %s", program);
+        return process_not_started(program, number, err);
     }
     child->pid = fork();
+    number = errno;
     if (child->pid == 0)
         guard(request, program, parent, output[1], errors[1]);
     close(output[1]), close(errors[1]);
     if (child->pid < 0) {
         close(output[0]), close(errors[0]);
-        return error_set_errno(err, errno, "cannot start %s", program);
+        return process_not_started(program, number, err);
     }
     child->output = output[0];
     child->errors = errors[0];

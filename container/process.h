@@ -38,6 +38,10 @@ int process_run(const struct process_request *request, struct process_result *re
  * the full name, or -1 if there is no such executable file. */
 int process_find(const char *name, const char *path, char *full, size_t size);
 
+/* Fill 'err' if 'program' could not be started for the reason 'number', an errno value: which limit
+ * to check. Returns -1. */
+int process_not_started(const char *program, int number, struct error *err);
+
 /* The line of 'errors' that best explains a failure: the last "[ERROR] ..." of Enroot without the
  * mark, else the last line that is neither empty nor progress ("[INFO] ..."). What a hook printed
  * ranks above the line that says that the hook failed. */

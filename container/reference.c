@@ -44,7 +44,7 @@ static int check_characters(const char *what, const char *text, struct error *er
                 err,
                 "%s: the character %c in the name of an image is not supported, since Enroot would "
                 "evaluate it%s",
-                what, *c, strstr(text, "://") ? "" : "; rename the file or make a link");
+                what, *c, strstr(text, "://") ? "" : "; rename the file or make a symbolic link");
         if (iscntrl((unsigned char)*c))
             return error_set(err, "%s: the name of the image contains a control character", what);
     }

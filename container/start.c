@@ -187,7 +187,9 @@ static int explain_log(const struct container_request *request, int log, int ans
     if (is_stopped(request->stop))
         return error_set(err, STOPPED);
     if (answer == 0)
-        return error_set(err, "the container of %.300s did not start within %.0f seconds",
+        return error_set(err,
+                         "the container of %.300s did not start within %.0f seconds; check the "
+                         "load of this node, and that the file system of the image responds",
                          request->image, request->timeout);
     snprintf(what, sizeof(what), "start of %.300s", request->image);
     enroot_explain(what, 1, text, &said);
@@ -207,16 +209,17 @@ static int launch_and_wait(const struct container_request *request, struct launc
     int answer, status;
 
     if (pipe2(ready, O_CLOEXEC) < 0)
-        return error_set_errno(err, errno, "cannot start enroot");
+        return process_not_started("enroot", errno, err);
     launch->ready = ready[1];
     child = fork();
     if (child == 0)
         launch_child(launch);
-    close(ready[1]);
     if (child < 0) {
-        close(ready[0]);
-        return error_set_errno(err, errno, "cannot start enroot");
+        process_not_started("enroot", errno, err);
+        close(ready[0]), close(ready[1]);
+        return -1;
     }
+    close(ready[1]);
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
     answer = wait_ready(ready[0], request, holder);
@@ -268,7 +271,7 @@ static int start_in(const struct scratch *scratch, const struct container_reques
     launch.environment = enroot_environment(request->environment, settings);
     launch.log = memfd_create("enroot", MFD_CLOEXEC);
     if (!launch.environment || launch.log < 0)
-        rc = error_set_errno(err, errno, "cannot start enroot");
+        rc = process_not_started("enroot", errno, err);
     else
         rc = launch_and_wait(request, &launch, holder, err);
     if (launch.log >= 0)

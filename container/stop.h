@@ -1,5 +1,5 @@
-/* A request to end early, which a signal handler can make: work in progress is undone and fails
- * with STOPPED. */
+/* The stop flag: a request to end early, which a signal handler may set. Work in progress is undone
+ * and fails with the text STOPPED. */
 #ifndef MEGATRON_STOP_H
 #define MEGATRON_STOP_H
 
@@ -9,7 +9,7 @@ typedef volatile sig_atomic_t stop_flag;
 
 #define STOPPED "ended before it was done"
 
-/* 'flag' may be NULL: then nothing can stop it. */
+/* Is the flag set? A NULL 'flag' is never set. */
 static inline int is_stopped(const stop_flag *flag)
 {
     return flag && *flag;

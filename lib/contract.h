@@ -1,12 +1,12 @@
 /* The contract between the plugin and the runtime: every MEGATRON_* variable, its meaning, its
  * form.
  *
- * The plugin sets these for the tasks of a step that srun launches; `megatron` reads them. A flag
- * of the runtime's wins over its variable, a MEGATRON_* variable over SLURM_*, OMPI_* and
- * RANK-style ones, those over defaults. What was chosen (layout, model, rendezvous, NICs) does not
- * override a variable that the user exported; what is so (ranks, counts, GPUs, CPUs) is always set.
- * Numbers are decimal, lists are separated by commas. megatron-contract(7) says the same for
- * people; a test compares. */
+ * The plugin sets these for the tasks of a step that srun launches; `megatron` reads them.
+ * Command-line options override MEGATRON_* variables, which override SLURM_*, OMPI_* and RANK-style
+ * ones, which override defaults. Facts (ranks, counts, GPUs, CPUs) are always set; choices (layout,
+ * model, rendezvous, NICs) do not override a variable that the user exported. Numbers are decimal,
+ * lists are separated by commas. megatron-contract(7) is the same for users; a test compares them.
+ */
 #ifndef MEGATRON_CONTRACT_H
 #define MEGATRON_CONTRACT_H
 
@@ -15,29 +15,32 @@
 #define CONTRACT_VERSION 1
 
 /* X(suffix, form, meaning): the variable is MEGATRON_<suffix>. */
-#define CONTRACT_VARIABLES(X)                                                                   \
-    X(CONTRACT, "N", "version of this contract; a runtime refuses one it does not know")        \
-    X(RANK, "N", "rank in the world, over all components of a het job")                         \
-    X(WORLD_SIZE, "N", "number of ranks")                                                       \
-    X(LOCAL_RANK, "N", "rank among the ranks of this node")                                     \
-    X(LOCAL_SIZE, "N", "number of ranks on this node")                                          \
-    X(NODE_RANK, "N", "number of this node, over all components of a het job")                  \
-    X(NODES, "N", "number of nodes")                                                            \
-    X(TP, "N", "tensor-parallel size")                                                          \
-    X(PP, "N", "pipeline-parallel size")                                                        \
-    X(CP, "N", "context-parallel size")                                                         \
-    X(DP, "N", "data-parallel size: WORLD_SIZE / (TP * PP * CP)")                               \
-    X(MODEL, "NAME", "model preset; flags of the runtime change single values of it")           \
-    X(MASTER_ADDR, "HOST", "address of the node of rank 0")                                     \
-    X(MASTER_PORT, "N", "port on that node that is this step's own")                            \
-    X(GPU, "LIST", "my GPUs: CUDA device numbers in this process under PCI_BUS_ID order")       \
-    X(GPU_PCI, "LIST", "their PCI addresses, DOMAIN:BUS:DEVICE.FUNCTION, in the same order")    \
-    X(NICS, "LIST", "my NICs: names of RDMA devices, or PCI addresses where they have no name") \
-    X(CPUS, "LIST", "my CPUs: the node's OS numbers, ranges such as 0-11,96-107")               \
-    X(NUMA, "LIST", "my NUMA nodes: OS numbers")                                                \
-    X(JOB_END, "SECONDS",                                                                       \
-      "when the job's time limit ends, in seconds since 1970; absent if never")                 \
-    X(RESTARTS, "N", "how often Slurm has requeued this job")                                   \
+#define CONTRACT_VARIABLES(X)                                                             \
+    X(CONTRACT, "N",                                                                      \
+      "version of this contract; megatron refuses a version that it does not support")    \
+    X(RANK, "N", "global rank, across all components of a het job")                       \
+    X(WORLD_SIZE, "N", "number of ranks")                                                 \
+    X(LOCAL_RANK, "N", "rank within this node")                                           \
+    X(LOCAL_SIZE, "N", "number of ranks on this node")                                    \
+    X(NODE_RANK, "N", "index of this node, across all components of a het job")           \
+    X(NODES, "N", "number of nodes")                                                      \
+    X(TP, "N", "tensor-parallel size")                                                    \
+    X(PP, "N", "pipeline-parallel size")                                                  \
+    X(CP, "N", "context-parallel size")                                                   \
+    X(DP, "N", "data-parallel size: WORLD_SIZE / (TP * PP * CP)")                         \
+    X(MODEL, "NAME", "model preset; command-line options override its values")            \
+    X(MASTER_ADDR, "HOST", "address of the node that runs rank 0")                        \
+    X(MASTER_PORT, "N", "rendezvous port on that node")                                   \
+    X(GPU, "LIST", "GPUs of this task: CUDA device numbers in PCI_BUS_ID order")          \
+    X(GPU_PCI, "LIST",                                                                    \
+      "PCI addresses of these GPUs, DOMAIN:BUS:DEVICE.FUNCTION, in the same order")       \
+    X(NICS, "LIST",                                                                       \
+      "NICs of this task: names of RDMA devices, or PCI addresses if they have no name")  \
+    X(CPUS, "LIST", "CPUs of this task: OS numbers, in ranges such as 0-11,96-107")       \
+    X(NUMA, "LIST", "NUMA nodes of this task: OS numbers")                                \
+    X(JOB_END, "SECONDS",                                                                 \
+      "end of the job's time limit, in seconds since 1970; not set if there is no limit") \
+    X(RESTARTS, "N", "number of times that Slurm has requeued this job")                  \
     X(EXPORTED, "LIST", "names of the other variables that the plugin set for this task")
 
 enum contract_variable {

@@ -21,10 +21,10 @@ struct node_gpu {
  * The caller frees '*gpus'. Returns 0 or -1. */
 int node_gpus(const char *root, struct node_gpu **gpus, size_t *count, struct error *err);
 
-/* Where a device cgroup keeps this process from some of the files /dev/nvidia<minor> (of the
- * machine itself), list the minors of the others, as "1,3", and return 1; "" where all are kept
- * from it. Returns 0 where none is, or where the list has no room. The files are not opened, which
- * would wake the GPUs. */
+/* The GPUs that a device cgroup lets this process open. If it denies some of the machine's
+ * /dev/nvidia<minor>, returns 1 and the minors of the others in 'list', such as "1,3" ("" if it
+ * denies all). Returns 0 if it denies none, or if the list does not fit. The files are not opened,
+ * which would wake the GPUs. */
 int node_reachable_gpus(char *list, size_t size);
 
 /* A MIG instance: /dev/nvidia-caps/nvidia-cap<capability> opens it. */

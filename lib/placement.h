@@ -15,19 +15,19 @@ struct placement_grant {
     const char *instance; /* NULL, or a name of the caller's (a MIG UUID), handed through */
 };
 
-/* What the user chose for one task by other means (--cpu-bind, --gpu-bind); wins over any policy.
+/* What the user chose for one task by other means (--cpu-bind, --gpu-bind); overrides any policy.
  */
 struct placement_wish {
-    const struct cpuset *cpus; /* NULL: no wish */
-    const size_t *gpus;        /* positions in request.gpus; NULL: no wish */
-    size_t gpu_count;          /* 0 with gpus set: this task wants none */
+    const struct cpuset *cpus; /* NULL: not given */
+    const size_t *gpus;        /* positions in request.gpus; NULL: not given */
+    size_t gpu_count;          /* 0 with gpus set: this task gets none */
 };
 
 struct placement_request {
     size_t tasks; /* on this node, at least 1 */
     /* NULL is "auto".
-     *   auto       gpu where the step has GPUs, else core
-     *   none       CPUs stay as they are granted; GPUs and NICs are shared out
+     *   auto       gpu if the step has GPUs, else core
+     *   none       CPUs stay as they are allocated; GPUs and NICs are divided among tasks
      *   gpu        each task gets an equal part of the cores of its GPUs' NUMA nodes
      *   numa       each task gets the whole NUMA nodes of its GPUs, together with its neighbours
      *   core       each task gets an equal part of all cores, then the GPUs nearest to them
@@ -41,20 +41,19 @@ struct placement_request {
      *   a,b        auto, with these NICs only: names or PCI addresses
      *   a,b/c,d    exactly these NICs, one list per task */
     const char *nics;
-    const struct cpuset *cpus;           /* granted to the step; NULL: all of the topology */
-    const struct placement_grant *gpus;  /* granted, in any order; NULL: all of the topology */
-    size_t gpu_count;                    /* 0 with gpus set: none granted */
-    size_t gpus_per_task;                /* 0: share out all */
+    const struct cpuset *cpus;           /* allocated to the step; NULL: all of the topology */
+    const struct placement_grant *gpus;  /* allocated, in any order; NULL: all of the topology */
+    size_t gpu_count;                    /* 0 with gpus set: none allocated */
+    size_t gpus_per_task;                /* 0: divide all of them */
     const struct placement_wish *wishes; /* NULL, or one per task */
 };
 
 struct placement_gpu {
     int index;    /* among the node's GPUs in PCI order */
-    int number;   /* among the granted ones in PCI order: CUDA's number where just those are visible
-                   */
-    size_t grant; /* position in request.gpus (== index where that was NULL) */
+    int number;   /* among the allocated ones in PCI order; CUDA's, if only those are visible */
+    size_t grant; /* position in request.gpus (== index if that is NULL) */
     struct pci_address pci;
-    const char *instance; /* as granted */
+    const char *instance; /* as in the request */
 };
 
 struct placement_task {
@@ -62,7 +61,7 @@ struct placement_task {
     size_t gpu_count;
     const struct topology_device **nics; /* in PCI order, into the topology */
     size_t nic_count;
-    struct cpuset cpus; /* never empty, never outside the grant (or the task's wish) */
+    struct cpuset cpus; /* never empty, never outside the allocated (or the task's chosen) CPUs */
     int bound;          /* 'cpus' is a choice of this library: bind to it, and memory to 'numa' */
     int *numa;          /* OS numbers of the NUMA nodes of 'cpus' */
     size_t numa_count;
@@ -74,8 +73,8 @@ struct placement {
     const struct topology_device *
         *nics; /* those of all tasks: the same list for NCCL on each rank */
     size_t nic_count;
-    size_t gpu_count; /* granted */
-    char **warnings;  /* sentences for the user: what is shared, far away or left alone */
+    size_t gpu_count; /* allocated */
+    char **warnings;  /* sentences for the user: what is shared, far away or not changed */
     size_t warning_count;
 };
 

@@ -21,7 +21,7 @@ struct request_component {
     int64_t gpus, gpus_per_node, gpus_per_task, tasks_per_gpu;
 };
 
-/* Wishes of the user's that placement leaves alone. */
+/* Binding options that the user gave, which placement does not change. */
 enum wish {
     WISH_CPU_BIND = 1, /* --cpu-bind */
     WISH_GPU_BIND = 2, /* --gpu-bind, --gpus-per-task, --tres-bind, --tres-per-task */
@@ -32,9 +32,9 @@ enum wish {
 struct request {
     enum program program;
     struct request_component components[REQUEST_COMPONENTS];
-    size_t count;   /* of components, at least 1 */
-    size_t current; /* the one that words are read for */
-    unsigned wishes;
+    size_t count;     /* of components, at least 1 */
+    size_t current;   /* the one that words are read for */
+    unsigned wishes;  /* enum wish */
     bool wrapped;     /* sbatch --wrap: there is no script to read */
     bool interactive; /* srun --interactive: salloc's own step */
 };

@@ -120,10 +120,13 @@ int share_image_wait(struct share *share, int64_t seconds, struct error *err)
     while (__atomic_load_n(&share->image_state, __ATOMIC_ACQUIRE) == SHARE_PENDING) {
         clock_gettime(CLOCK_MONOTONIC, &now);
         if (kill(share->image_leader, 0) < 0 && errno == ESRCH)
-            return error_set(err, "the task that starts the container of this node has died");
+            return error_set(
+                err, "the task that starts the container of this node has died; it may have "
+                     "run out of memory (raise --mem); see the log of slurmd");
         if (now.tv_sec - begun.tv_sec > seconds)
             return error_set(err,
-                             "the container of this node did not start within %" PRId64 " seconds",
+                             "the container of this node did not start within %" PRId64
+                             " seconds; raise --megatron-import-timeout, or see the log of slurmd",
                              seconds);
         syscall(SYS_futex, &share->image_state, FUTEX_WAIT, SHARE_PENDING, &second, NULL, 0);
     }

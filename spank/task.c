@@ -4,17 +4,17 @@
  * How the tasks of a step start, step by step. Tasks of a node share memory (share.h); nodes share
  * nothing but Slurm and, for images, the cache of the user.
  *
- *  1. Every task reads its facts (rank, GPUs, CPUs) into the shared memory and arrives. The last
- * one to arrive is the leading task. The others wait, for MEET_SECONDS at most.        [meet]
- *  2. The leading task decides for all: checks, rendezvous, placement. [task_decide.c]
- *  3. With an image, the leading task runs the importer as the user and starts the container, while
- *     the others wait. All of them are called megatron-image meanwhile: Slurm does not signal a
- *     process that is called slurmstepd, and an import must be cancellable. SIGTERM sets a flag in
- *     the leading task, which undoes its work and exits; the others exit at once.
- * [task_container.c]
- *  4. Every task binds itself, sets its environment, and joins the container.          [apply]
+ *  1. meet(): every task writes its facts (rank, GPUs, CPUs) to the shared memory and arrives. The
+ *     last one to arrive is the leading task; the others wait, for at most MEET_SECONDS.
+ *  2. task_decide.c: the leading task decides for all: checks, rendezvous, placement.
+ *  3. task_container.c: with an image, the leading task runs the importer as the user and starts
+ *     the container, while the others wait. All of them are called megatron-image meanwhile: Slurm
+ *     does not signal a process that is called slurmstepd, and an import must be cancellable.
+ *     SIGTERM sets a flag in the leading task, which undoes its work and exits; the others exit at
+ *     once.
+ *  4. apply(): every task binds itself, sets its environment, and joins the container.
  *
- * If anything fails, the step must end on all nodes, with one message:              [task_fail.c]
+ * If anything fails, the step must end on all nodes, with one message (task_fail.c):
  *
  *  5. The first task of the node to fail claims the report; the others wait, called megatron-wait,
  *     until it has reported. If it failed before step 2, it also ends the wait of step 1.
@@ -25,7 +25,7 @@
  *     within 1.6 s (tasks that start late must get it, too). Tasks that have not reached their
  *     program exit with code 1.
  *  8. It returns -1, Slurm ends the task, and slurmstepd sends SIGTERM, then SIGKILL, until the
- * step is gone on all nodes (step_exit in step.c). */
+ *     step is gone on all nodes (step_exit in step.c). */
 #include "task_private.h"
 
 #include <errno.h>

@@ -161,6 +161,7 @@ void hf_files_clear(struct hf_files *files)
     for (size_t i = 0; i < files->count; i++) {
         if (files->list[i].fd >= 0)
             close(files->list[i].fd);
+        free(files->list[i].path);
         safetensors_layout_clear(&files->list[i].layout);
     }
     free(files->list);
@@ -169,10 +170,11 @@ void hf_files_clear(struct hf_files *files)
 
 /* --- Data ------------------------------------------------------------------------------------ */
 
-static int write_all(int fd, const void *data, size_t bytes, size_t at, struct error *err)
+static int write_all(const struct hf_file *file, const void *data, size_t bytes, size_t at,
+                     struct error *err)
 {
-    return file_write_at(fd, data, bytes, (int64_t)at) < 0
-               ? error_set_errno(err, errno, "cannot write the weights")
+    return file_write_at(file->fd, data, bytes, (int64_t)at) < 0
+               ? error_set_errno(err, errno, "cannot write %s", file->path)
                : 0;
 }
 
@@ -183,6 +185,10 @@ static int open_one(struct hf_file *file, const char *directory, int create, str
 
     if (directory_path(path, err, "%s/%s.new", directory, file->name) < 0)
         return -1;
+    free(file->path);
+    file->path = strdup(path);
+    if (!file->path)
+        return error_set(err, "out of memory");
     /* Write-only: to read, an NFS client would read whole pages and write them back with stale data
      * over what another node has written to their other parts. */
     file->fd = open(path, O_WRONLY | O_CLOEXEC | (create ? O_CREAT | O_TRUNC : 0), 0666);
@@ -196,7 +202,7 @@ static int open_one(struct hf_file *file, const char *directory, int create, str
         return error_set_errno(err, errno, "cannot write %s", path);
     if (ftruncate(file->fd, (off_t)(layout->header_bytes + layout->data_bytes)) < 0)
         return error_set_errno(err, errno, "cannot write %s", path);
-    return write_all(file->fd, layout->header, layout->header_bytes, 0, err);
+    return write_all(file, layout->header, layout->header_bytes, 0, err);
 }
 
 /* Raise the limit of open files to the number of files plus a reserve. */
@@ -209,8 +215,8 @@ static int allow_files(size_t count, struct error *err)
         return 0;
     if (wanted >= limit.rlim_max)
         return error_set(err,
-                         "%zu files must be open at once, but only %zu are allowed; use larger "
-                         "files or raise the hard limit (ulimit -Hn)",
+                         "%zu files must be open at once, but only %zu are allowed; raise "
+                         "--max-shard-size, or the limit on open files (ulimit -Hn)",
                          count, (size_t)limit.rlim_max);
     wanted += limit.rlim_cur;
     limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
@@ -229,8 +235,9 @@ int hf_files_open(struct hf_files *files, const char *directory, int create, str
 }
 
 /* Our rows are Hugging Face's columns. */
-static int write_columns(int fd, const struct hf_name *row, const struct parameter *p,
-                         size_t offset, size_t size, const char *weights, struct error *err)
+static int write_columns(const struct hf_file *file, const struct hf_name *row,
+                         const struct parameter *p, size_t offset, size_t size, const char *weights,
+                         struct error *err)
 {
     int64_t rows = hf_true_rows(p);
     char *column = malloc((size_t)rows * size + 1);
@@ -239,7 +246,7 @@ static int write_columns(int fd, const struct hf_name *row, const struct paramet
     for (int64_t c = 0; c < p->cols && rc == 0; c++) {
         for (int64_t r = 0; r < rows; r++)
             memcpy(column + (size_t)r * size, weights + (size_t)(r * p->cols + c) * size, size);
-        rc = write_all(fd, column, (size_t)rows * size,
+        rc = write_all(file, column, (size_t)rows * size,
                        offset + (size_t)hf_index(row, p, p->first_row, p->first_col + c) * size,
                        err);
     }
@@ -262,16 +269,17 @@ int hf_files_write(const struct hf_files *files, const struct parameter *p, cons
            !(entry = safetensors_layout_find(&files->list[i].layout, theirs)))
         i++;
     if (!entry)
-        return error_set(err, "no output file contains %s", p->name);
+        return error_set(err, "internal error: no output file contains %s; please report it",
+                         p->name);
     file = &files->list[i];
     size = type_size(file->layout.type);
     if (row->transposed && p->all_rows > 1)
-        return write_columns(file->fd, row, p, entry->offset, size, weights, err);
+        return write_columns(file, row, p, entry->offset, size, weights, err);
     /* Whole rows are also contiguous in the file. */
     together = p->cols == p->all_cols && rows > 0 ? rows : 1;
     for (int64_t r = 0; r < rows && rc == 0; r += together)
         rc = write_all(
-            file->fd, weights + (size_t)(r * p->cols) * size, (size_t)(together * p->cols) * size,
+            file, weights + (size_t)(r * p->cols) * size, (size_t)(together * p->cols) * size,
             entry->offset + (size_t)hf_index(row, p, p->first_row + r, p->first_col) * size, err);
     return rc;
 }
@@ -286,9 +294,9 @@ int hf_files_close(struct hf_files *files, struct error *err)
         if (file->fd < 0)
             continue;
         if (fsync(file->fd) < 0 && rc == 0)
-            rc = error_set_errno(err, errno, "cannot write %s", file->name);
+            rc = error_set_errno(err, errno, "cannot write %s", file->path);
         if (close(file->fd) < 0 && rc == 0)
-            rc = error_set_errno(err, errno, "cannot write %s", file->name);
+            rc = error_set_errno(err, errno, "cannot write %s", file->path);
         file->fd = -1;
     }
     return rc;

@@ -26,7 +26,10 @@ int hf_load_one(const struct hf_name *table, const struct safetensors *tensors,
     int64_t rows, cols, step;
 
     if (!row)
-        return error_set(err, "Hugging Face has no tensor for %s", p->name);
+        return error_set(err,
+                         "Hugging Face's %s architecture has no counterpart of %s; the weights "
+                         "cannot be loaded with these model options",
+                         hf_architecture(table), p->name);
     tensor = find_tensor(tensors, theirs);
     if (!tensor)
         return error_set(err, "tensor %s is missing", theirs);

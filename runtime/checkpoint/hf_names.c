@@ -61,6 +61,11 @@ const struct hf_name *hf_names_of(const struct model_config *c, struct error *er
     return gpt2 ? gpt2_names : llama ? llama_names : NULL;
 }
 
+const char *hf_architecture(const struct hf_name *table)
+{
+    return table == llama_names ? "Llama" : "GPT-2";
+}
+
 const struct hf_name *hf_find_name(const struct hf_name *table, const char *ours,
                                    char theirs[HF_NAME])
 {

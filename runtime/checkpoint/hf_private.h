@@ -18,6 +18,9 @@ struct hf_name {
 /* Hugging Face's names for this model's tensors, or NULL if it has no such model. */
 const struct hf_name *hf_names_of(const struct model_config *config, struct error *err);
 
+/* What Hugging Face calls the architecture of a table: "GPT-2" or "Llama". */
+const char *hf_architecture(const struct hf_name *table);
+
 /* The table row for our tensor, and Hugging Face's name for it; NULL: there is none. */
 const struct hf_name *hf_find_name(const struct hf_name *table, const char *ours,
                                    char theirs[HF_NAME]);
@@ -44,6 +47,7 @@ int hf_load_one(const struct hf_name *table, const struct safetensors *tensors,
 struct hf_files {
     struct hf_file {
         char name[64];
+        char *path; /* while it is written; NULL before it is opened */
         struct safetensors_layout layout;
         int fd; /* -1: not open */
     } * list;

@@ -288,7 +288,7 @@ int megatron_read_model(struct megatron_source *s, const struct megatron_hints *
         megatron_check_tensors(s, err) < 0)
         return -1;
     c->shape.name = "the model";
-    c->shape.family = c->swiglu ? MODEL_LLAMA : MODEL_GPT;
+    c->shape.family = model_family(c);
     c->shape.sequence = c->positions;
     c->padded_vocabulary = c->shape.vocabulary;
     c->norm =

@@ -34,7 +34,7 @@ static int read_index(struct origin *origin, const char *directory, int64_t iter
     if (rc == 0) {
         *origin = (struct origin){ORIGIN_CHECKPOINT, iteration, index.model};
         origin->model.shape.name = "the model";
-        origin->model.shape.family = index.model.swiglu ? MODEL_LLAMA : MODEL_GPT;
+        origin->model.shape.family = model_family(&index.model);
         origin->model.padded_vocabulary = index.model.shape.vocabulary;
         origin->model.chunks = origin->model.micro_batch = 1;
     }

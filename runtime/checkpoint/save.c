@@ -47,7 +47,8 @@ static int write_index(struct checkpoint *c, struct error *err)
 
         if (file->elements != index.files[i].elements)
             rc = error_set_code(err, ERROR_RANK,
-                                "rank %d wrote %" PRId64 " elements, but %" PRId64 " were expected",
+                                "internal error: rank %d wrote %" PRId64 " elements, but %" PRId64
+                                " were expected; please report it",
                                 i, file->elements, index.files[i].elements);
         index.files[i].data = file->data;
         index.files[i].bytes = file->bytes;

@@ -250,7 +250,10 @@ static int run_verify(const struct checkpoint_options *given, const char *direct
             faults++;
     free(list);
     if (count == 0)
-        return error_set(err, "%s contains no checkpoints", directory);
+        return error_set(
+            err,
+            "%s contains no checkpoints (iter_* directories); name the --save directory of a run",
+            directory);
     return faults ? 1 : 0;
 }
 

@@ -206,11 +206,13 @@ static int show_document(const struct indexed *indexed, const struct data_option
     const struct indexed_info *info = indexed_info(indexed);
     int64_t ends[2], left = options->limit > 0 ? options->limit : INT64_MAX;
 
+    if (info->documents == 0)
+        return error_set_code(err, ERROR_USAGE, "%s has no documents", indexed_prefix(indexed));
     if (options->document >= info->documents)
         return error_set_code(err, ERROR_USAGE,
-                              "%s has %" PRId64 " documents; --document=%" PRId64
-                              " is out of range (the first is 0)",
-                              indexed_prefix(indexed), info->documents, options->document);
+                              "--document=%" PRId64
+                              " is out of range: %s has documents 0 to %" PRId64,
+                              options->document, indexed_prefix(indexed), info->documents - 1);
     if (indexed_documents(indexed, options->document, 2, ends, err) < 0)
         return -1;
     for (int64_t sequence = ends[0]; sequence < ends[1] && left > 0; sequence++) {

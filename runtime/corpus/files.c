@@ -222,7 +222,11 @@ static int add_word(struct search *search, const char *word, struct error *err)
     if (rc == GLOB_NOMATCH)
         return error_set(err, "no file matches %s", word);
     if (rc != 0)
-        return error_set(err, "cannot expand %s", word);
+        return rc == GLOB_NOSPACE
+                   ? error_set(err, "out of memory")
+                   : error_set(err,
+                               "cannot read the directories that %s matches: %s; check permissions",
+                               word, strerror(errno));
     for (size_t i = 0; i < found.gl_pathc && rc == 0; i++)
         rc = add_path(search, found.gl_pathv[i], 1, err);
     globfree(&found);

@@ -189,8 +189,10 @@ int index_writer_layout(struct index_writer *writer, const struct index_layout *
     if (place_arrays(&writer->file) < 0)
         return error_set(err, "%s: the index would be too large", writer->file.path);
     if (ftruncate(writer->file.fd, writer->file.size) < 0)
-        return error_set_errno(err, errno, "%s: cannot extend it to %" PRId64 " bytes",
-                               writer->file.path, writer->file.size);
+        return error_set(err,
+                         "cannot reserve %" PRId64 " bytes for %s: %s; free space, or choose "
+                         "another data cache directory",
+                         writer->file.size, writer->file.path, strerror(errno));
     return 0;
 }
 

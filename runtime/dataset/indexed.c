@@ -39,8 +39,8 @@ static int open_file(struct file *file, const char *prefix, const char *suffix, 
         int number = errno, whole = length > 4 && (strcmp(prefix + length - 4, ".bin") == 0 ||
                                                    strcmp(prefix + length - 4, ".idx") == 0);
 
-        return error_set_errno(err, number, "%s: cannot open%s", file->path,
-                               whole ? " (name the files without .bin and .idx)" : "");
+        error_set_errno(err, number, "%s: cannot open", file->path);
+        return whole ? error_append(err, "; give the prefix without .bin or .idx") : -1;
     }
     if (fstat(file->fd, &status) < 0)
         return error_set_errno(err, errno, "%s: cannot read its size", file->path);
@@ -95,6 +95,8 @@ static int64_t documents_at(const struct indexed *d)
     return pointers_at(d) + d->info.sequences * IDX_POINTER_SIZE;
 }
 
+#define AGAIN "; copy the file again, or run `megatron preprocess` again"
+
 static int check_counts(struct indexed *d, uint64_t sequences, uint64_t entries, struct error *err)
 {
     /* With these bounds no sum or product below can overflow. */
@@ -103,12 +105,12 @@ static int check_counts(struct indexed *d, uint64_t sequences, uint64_t entries,
 
     if (sequences > limit)
         return error_set(err,
-                         "%s: offset %d: %" PRIu64 " sequences are impossible; the file is damaged",
+                         "%s: offset %d: damaged: the header claims %" PRIu64 " sequences" AGAIN,
                          d->idx.path, IDX_SEQUENCES_AT, sequences);
     if (entries > limit || entries == 0)
         return error_set(err,
-                         "%s: offset %d: %" PRIu64
-                         " entries in the document array are impossible; the file is damaged",
+                         "%s: offset %d: damaged: the header claims %" PRIu64
+                         " entries in the document array" AGAIN,
                          d->idx.path, IDX_DOCUMENTS_AT, entries);
     size = IDX_HEADER_SIZE + sequences * (IDX_LENGTH_SIZE + IDX_POINTER_SIZE) +
            entries * IDX_DOCUMENT_SIZE;
@@ -158,7 +160,9 @@ static int check_sequence(const struct indexed *d, int64_t sequence, int64_t poi
                           int64_t length, struct error *err)
 {
     if (length < 0)
-        return error_set(err, "%s: offset %" PRId64 ": sequence %" PRId64 " has length %" PRId64,
+        return error_set(err,
+                         "%s: offset %" PRId64 ": sequence %" PRId64 " has length %" PRId64
+                         "; the file is damaged",
                          d->idx.path, IDX_HEADER_SIZE + sequence * IDX_LENGTH_SIZE, sequence,
                          length);
     if (pointer < 0 || pointer > d->bin.size ||
@@ -363,7 +367,9 @@ int64_t indexed_tokens(const struct indexed *indexed, int64_t sequence, int64_t 
     if (count < 0)
         count = length - offset < capacity ? length - offset : capacity;
     if (count > capacity)
-        return error_set(err, "%s: %" PRId64 " tokens do not fit into a buffer for %" PRId64,
+        return error_set(err,
+                         "internal error: %s: %" PRId64 " tokens requested into a buffer for "
+                         "%" PRId64 "; please report it",
                          indexed->idx.path, count, capacity);
     pointer += offset * (int64_t)indexed->token_size;
     return read_tokens(indexed, pointer, out, count, err) < 0 ? -1 : count;

@@ -208,7 +208,7 @@ static int64_t fill_batch(struct generator *g, struct window *w, const struct te
 
             b->tokens[row + i] = there ? text->ids[from + i] : 0;
             b->positions[row + i] = there ? (int32_t)(from + i) : 0;
-            b->place[row + i] = there ? (int32_t)(t * cache + from + i) : -1;
+            b->cache_row[row + i] = there ? (int32_t)(t * cache + from + i) : -1;
         }
         b->last[t] = (int32_t)(row + (tokens > 0 ? tokens - 1 : 0));
         if (text && text->length > longest)

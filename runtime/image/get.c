@@ -90,7 +90,10 @@ static int begin_import(struct getting *getting, struct error *err)
         return 0;
     begun = announcement_begin(&getting->announcement, !any, err);
     if (begun == 0 && !any)
-        return error_set(err, "another node of this step already imports the image");
+        return error_set(err,
+                         "another node already imports the image for step %.100s; use --wait on "
+                         "all nodes but one",
+                         getting->get->step);
     return begun;
 }
 
@@ -115,6 +118,7 @@ static int import_or_wait(struct getting *getting, struct error *err)
         .nodes = get->nodes,
         .patience = PATIENCE_SECONDS,
         .timeout = get->request.timeout > 0 ? get->request.timeout + WAIT_MARGIN_SECONDS : 0,
+        .timeout_option = get->request.timeout_option,
         .look = look_for_image,
         .say = on_say,
         .argument = getting,

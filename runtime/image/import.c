@@ -463,8 +463,9 @@ static int wait_for_other(const struct image_request *request, const struct leas
     if (is_stopped(request->stop))
         return error_set(err, STOPPED);
     if (request->timeout > 0 && elapsed > request->timeout)
-        return error_set(err, "timed out after %.0f s waiting for %.*s to import %.300s",
-                         request->timeout, length, watch->seen, request->reference->text);
+        return error_set(err, "timed out after %.0f s waiting for %.*s to import %.300s; raise %s",
+                         request->timeout, length, watch->seen, request->reference->text,
+                         request->timeout_option);
     if (elapsed - *said >= PROGRESS_SECONDS) {
         *said = elapsed;
         image_say(request, "waiting for %.*s to import %s (%.0f s)", length, watch->seen,

@@ -128,7 +128,9 @@ static int extract(struct making *making, const char *draft, struct error *err)
     if (is_stopped(request->stop))
         return error_set(err, STOPPED);
     if (result.timed_out)
-        return error_set(err, "creating the container %s took longer than %.0f seconds",
+        return error_set(err,
+                         "creating the container %s took longer than %.0f seconds; raise --timeout "
+                         "(in a job, --megatron-import-timeout)",
                          request->name, request->timeout);
     if (result.status != 0)
         return enroot_explain("creating the container", result.status, result.errors, err);

@@ -72,7 +72,10 @@ static int ask(const struct question *question, const char *const *argv, const c
     if (is_stopped(request->stop))
         return error_set(err, STOPPED);
     if (result.timed_out)
-        return error_set(err, "%s: no answer within %d seconds", what, DIGEST_TIMEOUT);
+        return error_set(err, "%s: no answer within %d seconds; check %s", what, DIGEST_TIMEOUT,
+                         request->reference->scheme == IMAGE_DOCKER
+                             ? "the registry's name, the network and the proxy (https_proxy)"
+                             : "that docker or podman responds on this host");
     if (result.status != 0)
         return enroot_explain(what, result.status, result.errors, err);
     snprintf(digest, sizeof(digest), "%s%s",

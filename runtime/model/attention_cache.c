@@ -17,9 +17,9 @@ static void attend(struct pass *p, struct block *block)
 
     while (plan < cache->count - 1 && cache->reach[plan] < m->longest)
         plan++;
-    run_gather_rows(
-        cache->put, compute(m),
-        &(struct gather_rows_operands){element(m, a->qkv, z->attention), p->slot->batch.place, k});
+    run_gather_rows(cache->put, compute(m),
+                    &(struct gather_rows_operands){element(m, a->qkv, z->attention),
+                                                   p->slot->batch.cache_row, k});
     run_attention(cache->plans[plan], compute(m),
                   &(struct attention_operands){
                       .q = a->qkv,

@@ -63,7 +63,7 @@ static void place_batch(const struct model_sizes *sizes, struct arena *arena, st
     b->tokens = arena_take(arena, rows, sizeof(int32_t));
     b->positions = arena_take(arena, rows, sizeof(int32_t));
     if (sizes->cache > 0) {
-        b->place = arena_take(arena, rows, sizeof(int32_t));
+        b->cache_row = arena_take(arena, rows, sizeof(int32_t));
         b->last = arena_take(arena, sizes->samples, sizeof(int32_t));
         return;
     }

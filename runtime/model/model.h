@@ -24,9 +24,8 @@ struct model_batch {
     int64_t *slice_row_index;
     int32_t *slice_document_start;
     /* With config.cache instead of targets, documents, weights and row numbers: */
-    int32_t *place; /* row of the KV cache for the token, sample * cache + position; -1: none, the
-                       token is padding */
-    int32_t *last;  /* (samples) row of the token whose logits are wanted */
+    int32_t *cache_row; /* of the token in the KV cache, sample * cache + position; -1: padding */
+    int32_t *last;      /* (samples) row of the token whose logits are wanted */
 };
 
 /* Lay out a batch from 'base' (aligned to DEVICE_ALIGNMENT; NULL: only count) and return its bytes.

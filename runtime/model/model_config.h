@@ -62,6 +62,13 @@ struct model_sizes {
     int64_t cache;      /* config's */
 };
 
+/* The family that a network belongs to, as far as its blocks tell: checkpoints and options do not
+ * name it. */
+static inline enum model_family model_family(const struct model_config *config)
+{
+    return config->swiglu ? MODEL_LLAMA : MODEL_GPT;
+}
+
 struct model_sizes model_sizes(const struct model_config *config, const struct layout *layout);
 
 /* Number of layer 'i' of chunk 'chunk' of the stage, counted over the whole model. */

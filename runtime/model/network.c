@@ -13,23 +13,23 @@ struct row {
 
 /* A row without kind ends each list. All lists but 'layer' are for one chunk each. */
 struct table {
-    struct row enter[ROWS];   /* before the first layer of the model */
+    struct row first[ROWS];   /* before the first layer of the model */
     struct row layer[ROWS];   /* of every layer */
-    struct row hand_on[ROWS]; /* after the last layer of a chunk that another chunk follows */
-    struct row leave[ROWS];   /* after the last layer of the model */
+    struct row between[ROWS]; /* after the last layer of a chunk that another chunk follows */
+    struct row last[ROWS];    /* after the last layer of the model */
 };
 
 /* Decoders with the norm before each branch: GPT (learned positions, LayerNorm, GELU, biases) and
  * Llama (RoPE, RMSNorm, SwiGLU, no biases) consist of the same blocks, which model_config sets up.
  */
 static const struct table decoder = {
-    .enter = {{&embedding_block, "embedding"}},
+    .first = {{&embedding_block, "embedding"}},
     .layer = {{&norm_block, "norm1"},
               {&attention_block, "attention"},
               {&norm_block, "norm2"},
               {&mlp_block, "mlp"}},
-    .hand_on = {{&norm_block, NULL}}, /* adds the last branch to the residual stream */
-    .leave = {{&norm_block, "final_norm"}, {&head_block, "head"}},
+    .between = {{&norm_block, NULL}}, /* adds the last branch to the residual stream */
+    .last = {{&norm_block, "final_norm"}, {&head_block, "head"}},
 };
 
 static int length(const struct row *rows)
@@ -69,7 +69,7 @@ static void append_chunk(struct network *n, const struct model_config *config,
 
     n->first[chunk] = n->count;
     if (model_chunk_first(stage, chunk))
-        append(n, (int)chunk, table->enter, &outside);
+        append(n, (int)chunk, table->first, &outside);
     for (int64_t i = 0; i < layers; i++) {
         const struct block like = {.layer = i,
                                    .number = model_layer(config, layout, stage, chunk, i),
@@ -78,8 +78,7 @@ static void append_chunk(struct network *n, const struct model_config *config,
         append(n, (int)chunk, table->layer, &like);
     }
     append(n, (int)chunk,
-           model_chunk_last(config, layout, stage, chunk) ? table->leave : table->hand_on,
-           &outside);
+           model_chunk_last(config, layout, stage, chunk) ? table->last : table->between, &outside);
 }
 
 struct network *network_create(const struct model_config *config, const struct layout *layout,

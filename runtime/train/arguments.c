@@ -242,7 +242,6 @@ static int derive_model(struct arguments *a, struct error *err)
                          a->rotary_percent);
     *m = (struct model_config){
         .shape = {.name = a->model ? a->model : "the model",
-                  .family = a->swiglu ? MODEL_LLAMA : MODEL_GPT,
                   .layers = a->num_layers,
                   .hidden = a->hidden_size,
                   .ffn_hidden = a->ffn_hidden_size,
@@ -277,6 +276,7 @@ static int derive_model(struct arguments *a, struct error *err)
         .bucket_elements = a->bucket_size,
         .seed = (uint64_t)a->seed,
     };
+    m->shape.family = model_family(m);
     return 0;
 }
 
@@ -375,6 +375,25 @@ static int names_data(const struct arguments *a)
            (a->skip_train && (a->valid_data_path.count > 0 || a->test_data_path.count > 0));
 }
 
+static int check_mock(const struct arguments *a, struct error *err)
+{
+    const struct {
+        const char *option;
+        size_t count;
+    } paths[] = {
+        {"--data-path", (size_t)a->data_path.count},
+        {"--train-data-path", (size_t)a->train_data_path.count},
+        {"--valid-data-path", (size_t)a->valid_data_path.count},
+        {"--test-data-path", (size_t)a->test_data_path.count},
+    };
+
+    for (size_t i = 0; a->mock_data && i < sizeof(paths) / sizeof(paths[0]); i++)
+        if (paths[i].count > 0)
+            return error_set(err, "--mock-data and %s cannot be used together; drop one",
+                             paths[i].option);
+    return 0;
+}
+
 static int read_files(struct arguments *a, const struct options_result *given, struct error *err)
 {
     a->reads_files = 1;
@@ -452,9 +471,8 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
                          "--save-interval requires --save, the directory to save checkpoints in");
     if (a->finetune && !a->load)
         return error_set(err, "--finetune requires --load, the checkpoint to start from");
-    if (a->mock_data && (a->data_path.count > 0 || a->train_data_path.count > 0))
-        return error_set(err, "--mock-data and --%sdata-path cannot be used together; drop one",
-                         a->data_path.count > 0 ? "" : "train-");
+    if (check_mock(a, err) < 0)
+        return -1;
     if (check_device(a, err) < 0)
         return -1;
     if (a->eod_id < 0)

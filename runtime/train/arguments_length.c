@@ -6,6 +6,18 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+/* The global batch size nearest to 'size' that a ramp-up can reach. */
+static int64_t nearest_size(int64_t size, int64_t start, int64_t increment)
+{
+    int64_t above = size > start ? (size - start) % increment : 0;
+
+    if (size <= start)
+        return start;
+    if (above > increment / 2 && size <= INT64_MAX - increment)
+        return size - above + increment;
+    return size - above;
+}
+
 static int check_rampup(struct arguments *a, int64_t unit, struct error *err)
 {
     int64_t values[3];
@@ -28,14 +40,17 @@ static int check_rampup(struct arguments *a, int64_t unit, struct error *err)
                          "--rampup-batch-size requires --train-samples instead of --train-iters");
     if (values[0] > a->global_batch_size || (a->global_batch_size - values[0]) % values[1] != 0)
         return error_set(err,
-                         "--rampup-batch-size: --global-batch-size=%" PRId64
-                         " must equal START plus a multiple of INCREMENT",
-                         a->global_batch_size);
+                         "--global-batch-size=%" PRId64 " must be START=%" PRId64
+                         " plus a multiple of INCREMENT=%" PRId64
+                         " of --rampup-batch-size; the nearest size is %" PRId64,
+                         a->global_batch_size, values[0], values[1],
+                         nearest_size(a->global_batch_size, values[0], values[1]));
     if (values[0] % unit != 0 || values[1] % unit != 0)
         return error_set(err,
-                         "--rampup-batch-size: START and INCREMENT must be multiples of "
-                         "micro-batch size x data-parallel size%s = %" PRId64,
-                         interleaved ? " x pipeline-parallel size" : "", unit);
+                         "--rampup-batch-size: START=%" PRId64 " and INCREMENT=%" PRId64
+                         " must be multiples of micro-batch size x data-parallel size%s = %" PRId64,
+                         values[0], values[1], interleaved ? " x pipeline-parallel size" : "",
+                         unit);
     return 0;
 }
 

@@ -32,6 +32,8 @@ check verify --all run
 is "$rc" 1 "a damaged one is an error"
 like "$out" 'iter_0000004: damaged: .*rank_00001.safetensors is damaged between bytes' "and is named"
 is "$(grep -c ': intact' <<<"$out")" 3 "the others are whole"
+check verify --all .
+like "$out" '\. contains no checkpoints \(iter_\* directories\); name the --save directory of a run$' "a directory above that of a run"
 # A file that cannot be opened tells nothing of its bytes.
 while read -r file number sentence; do
     if ! command -v "${CC:-cc}" >/dev/null; then

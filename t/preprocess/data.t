@@ -19,7 +19,7 @@ for row in "${rows[@]}"; do
     is "$rc $(xargs <<<"$out")" "0 $ids" "the ids of document $n"
 done
 try "$megatron" data inspect d_text_document --document 3
-like "$out" '^megatron data: d_text_document has 3 documents; --document=3 is out of range \(the first is 0\)$' "one that is not there"
+like "$out" '^megatron data: --document=3 is out of range: d_text_document has documents 0 to 2$' "one that is not there"
 printf '{"text":"Hello, \\u00e9t\\u00e9!"}\n' >e.jsonl
 try "$megatron" preprocess --input e.jsonl --output-prefix e --append-eod
 try "$megatron" data inspect e_text_document --document 0

@@ -54,10 +54,13 @@ is "$(sed -n '/^\.Sh EXIT STATUS/,/^\.Sh DIAG/s/^\.It \([0-9]*\)$/\1/p' "$pages/
 
 # --- t/self/strings finds texts of every kind, with file and line.
 list=$("$top/t/self/strings")
-for kind in error warning note print text man script; do
+for kind in error warning note print part text man script; do
     like "$list" "^[^:]+:[0-9]+: $kind: " "the list has texts of kind $kind"
 done
 like "$list" '^runtime/command/checkpoint\.c:[0-9]+: error: prune needs --keep-last N$' "an error with its place"
+like "$list" '^runtime/train/arguments\.c:[0-9]+: part: valid$' "what is inserted into an error is a part"
+like "$list" '^runtime/dataset/indexed\.c:[0-9]+: part: ; give the prefix without' "what follows an error is a part"
+unlike "$list" ': error: (valid|; give the prefix)' "  and no error"
 like "$list" '^runtime/train/options\.c:[0-9]+: text: peak learning rate$' "the help text of an option"
 like "$list" '^runtime/command/megatron\.1:[0-9]+: man: .*one process per GPU' "a sentence of a man page"
 

@@ -157,7 +157,16 @@ for size in 8 4; do
         --num-layers-per-virtual-pipeline-stage 1 --train-samples 40 --global-batch-size 16 --rampup-batch-size $size $size 12
     is "$rc" $((size == 8 ? 0 : 2)) "interleaved stages, $((size / 2)) micro-batches of 4 stages at first"
 done
-like "$out" 'multiples of micro-batch size x data-parallel size x pipeline-parallel size = 8$' "  and what it must be"
+like "$out" 'START=4 and INCREMENT=4 must be multiples of micro-batch size x data-parallel size x pipeline-parallel size = 8$' "  and what it must be"
+while read -r size nearest; do
+    try "$megatron" train "${ramp[@]}" --dry-run --train-samples 40 --global-batch-size $size --rampup-batch-size 4 6 12
+    like "$out" "--global-batch-size=$size must be START=4 plus a multiple of INCREMENT=6 of --rampup-batch-size; the nearest size is $nearest$" \
+        "a ramp that misses $size"
+done <<'END'
+2 4
+12 10
+14 16
+END
 
 # --- The seeds' flags without meaning here, old names, nearest names, impossible combinations
 try "$megatron" train "${small[@]}" --use-mcore-models --transformer-impl local --use-flash-attn --no-masked-softmax-fusion \
@@ -208,6 +217,7 @@ done <<'EOT'
 --eval-iters 9000000000000000000|too many validation samples
 --eval-iters 5000000000000000000 --train-iters 4000000000 --eval-interval 1|too many validation samples
 --data-path x|--mock-data and --data-path cannot be used together; drop one
+--test-data-path x|--mock-data and --test-data-path cannot be used together; drop one
 EOT
 try "$megatron" train "${small[@]}" --metrics-file /nonexistent/x
 is "$rc" 1 "a file that cannot be written is another matter"

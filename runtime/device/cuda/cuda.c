@@ -374,8 +374,10 @@ static int open_gpu(struct cuda_device *device, struct error *err)
     cudaError_t status = cudaGetDeviceProperties(&properties, device->index);
 
     if (status)
-        return error_set(err, "GPU %d cannot be used: %s", device->index,
-                         cudaGetErrorString(status));
+        return error_set(err,
+                         "GPU %d cannot be used: %s; run nvidia-smi on this node, and drain it if "
+                         "other processes fail too",
+                         device->index, cudaGetErrorString(status));
     snprintf(device->base.model, sizeof(device->base.model), "%.127s", properties.name);
     device->processors = properties.multiProcessorCount;
     status = cudaSetDevice(device->index);
@@ -386,8 +388,10 @@ static int open_gpu(struct cuda_device *device, struct error *err)
     if (status == cudaErrorMemoryAllocation)
         return lack(device, GEMM_WORKSPACE, err);
     if (status)
-        return error_set(err, "GPU %d (%s) cannot be used: %s", device->index, device->base.model,
-                         cudaGetErrorString(status));
+        return error_set(err,
+                         "GPU %d (%s) cannot be used: %s; run nvidia-smi on this node, and drain "
+                         "it if other processes fail too",
+                         device->index, device->base.model, cudaGetErrorString(status));
     return check_code(device, &properties, err);
 }
 

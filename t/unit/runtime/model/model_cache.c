@@ -71,7 +71,7 @@ static const float *extend(struct model *m, int64_t from, int64_t count, int64_t
 
             b->tokens[row] = there ? tokens[t][first + i] : 49;
             b->positions[row] = there ? (int32_t)(first + i) : 0;
-            b->place[row] = there ? (int32_t)(t * z->cache + first + i) : -1;
+            b->cache_row[row] = there ? (int32_t)(t * z->cache + first + i) : -1;
         }
         b->last[t] = (int32_t)(t * z->sequence + end - first - 1);
     }
