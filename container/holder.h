@@ -1,5 +1,5 @@
-/* What a container's holder prints on standard output. An entry point may have written there
- * before: the record is looked for in the stream. */
+/* The record that a container's holder writes to standard output. The image's entry point may have
+ * written output before it, so the reader searches the stream for the record. */
 #ifndef MEGATRON_HOLDER_H
 #define MEGATRON_HOLDER_H
 
@@ -7,7 +7,7 @@
 
 struct holder_record {
     char word[12]; /* HOLDER_WORD */
-    int number;    /* of the process */
+    int number;    /* of the holder process */
 };
 
 #endif

@@ -26,7 +26,7 @@ const char *image_architecture(const char *text)
     return NULL;
 }
 
-/* How many characters at the beginning name NVIDIA's registry's user for all who have a token. */
+/* The length of the prefix that is the common user name of NVIDIA's registry, "$oauthtoken@". */
 static size_t skip_token_user(const char *text)
 {
     static const char user[] = "docker://$oauthtoken@";
@@ -34,8 +34,7 @@ static size_t skip_token_user(const char *text)
     return strncmp(text, user, sizeof(user) - 1) == 0 ? sizeof(user) - 1 : 0;
 }
 
-/* Enroot passes an image's path through a shell: what a shell would not take literally is refused.
- */
+/* Enroot passes an image's path through a shell, so reject everything that a shell would expand. */
 static int check_characters(const char *what, const char *text, struct error *err)
 {
     for (const char *c = text + skip_token_user(text); *c; c++) {
