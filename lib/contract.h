@@ -1,12 +1,10 @@
-/* The contract between the plugin and the runtime: every MEGATRON_* variable, its meaning, its
- * form.
- *
- * The plugin sets these for the tasks of a step that srun launches; `megatron` reads them. A flag
- * of the runtime's wins over its variable, a MEGATRON_* variable over SLURM_*, OMPI_* and
- * RANK-style ones, those over defaults. What was chosen (layout, model, rendezvous, NICs) does not
- * override a variable that the user exported; what is so (ranks, counts, GPUs, CPUs) is always set.
- * Numbers are decimal, lists are separated by commas. megatron-contract(7) says the same for
- * people; a test compares. */
+/* The contract between the plugin and the runtime: every MEGATRON_* variable, its meaning and its
+ * format. The plugin sets them for the tasks of a step that srun launches; `megatron` reads them.
+ * Precedence in the runtime: its own options, then MEGATRON_* variables, then SLURM_*, OMPI_* and
+ * RANK-style ones, then defaults. Choices (layout, model, rendezvous, NICs) do not override a
+ * variable that the user exported; facts (ranks, counts, GPUs, CPUs) are always set. Numbers are
+ * decimal, lists are separated by commas. megatron-contract(7) documents the same; a test compares
+ * them. */
 #ifndef MEGATRON_CONTRACT_H
 #define MEGATRON_CONTRACT_H
 
@@ -14,7 +12,7 @@
 
 #define CONTRACT_VERSION 1
 
-/* X(suffix, form, meaning): the variable is MEGATRON_<suffix>. */
+/* X(suffix, format, meaning): the variable is MEGATRON_<suffix>. */
 #define CONTRACT_VARIABLES(X)                                                                   \
     X(CONTRACT, "N", "version of this contract; a runtime refuses one it does not know")        \
     X(RANK, "N", "rank in the world, over all components of a het job")                         \
@@ -47,7 +45,7 @@ enum contract_variable {
         CONTRACT_COUNT
 };
 
-/* Name ("MEGATRON_TP"), form and meaning of a variable. Static strings, never NULL. */
+/* Name ("MEGATRON_TP"), format and meaning of a variable. Static strings, never NULL. */
 const char *contract_name(enum contract_variable variable);
 const char *contract_form(enum contract_variable variable);
 const char *contract_meaning(enum contract_variable variable);

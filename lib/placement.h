@@ -1,6 +1,5 @@
-/* Which GPUs, NICs, CPUs and NUMA nodes each task of a node gets. Pure: the answer depends on the
- * topology and the request only, so that every task of a node can compute it alone and all agree.
- */
+/* Decide which GPUs, NICs, CPUs and NUMA nodes each task of a node gets. A pure function of the
+ * topology and the request, so every task of a node can compute it alone and all agree. */
 #ifndef MEGATRON_PLACEMENT_H
 #define MEGATRON_PLACEMENT_H
 
@@ -12,15 +11,15 @@
 /* A GPU, or a MIG instance of one (several may have the same address), that the step may use. */
 struct placement_grant {
     struct pci_address pci;
-    const char *instance; /* NULL, or a name of the caller's (a MIG UUID), handed through */
+    const char *instance; /* NULL, or the caller's name for it (a MIG UUID), passed through */
 };
 
-/* What the user chose for one task by other means (--cpu-bind, --gpu-bind); wins over any policy.
+/* What the user chose for one task by other means (--cpu-bind, --gpu-bind); overrides any policy.
  */
 struct placement_wish {
-    const struct cpuset *cpus; /* NULL: no wish */
-    const size_t *gpus;        /* positions in request.gpus; NULL: no wish */
-    size_t gpu_count;          /* 0 with gpus set: this task wants none */
+    const struct cpuset *cpus; /* NULL: no choice */
+    const size_t *gpus;        /* positions in request.gpus; NULL: no choice */
+    size_t gpu_count;          /* 0 with gpus set: this task gets none */
 };
 
 struct placement_request {
@@ -41,18 +40,17 @@ struct placement_request {
      *   a,b        auto, with these NICs only: names or PCI addresses
      *   a,b/c,d    exactly these NICs, one list per task */
     const char *nics;
-    const struct cpuset *cpus;           /* granted to the step; NULL: all of the topology */
-    const struct placement_grant *gpus;  /* granted, in any order; NULL: all of the topology */
+    const struct cpuset *cpus;           /* granted to the step; NULL: all in the topology */
+    const struct placement_grant *gpus;  /* granted, in any order; NULL: all in the topology */
     size_t gpu_count;                    /* 0 with gpus set: none granted */
-    size_t gpus_per_task;                /* 0: share out all */
+    size_t gpus_per_task;                /* 0: distribute all */
     const struct placement_wish *wishes; /* NULL, or one per task */
 };
 
 struct placement_gpu {
     int index;    /* among the node's GPUs in PCI order */
-    int number;   /* among the granted ones in PCI order: CUDA's number where just those are visible
-                   */
-    size_t grant; /* position in request.gpus (== index where that was NULL) */
+    int number;   /* among the granted GPUs in PCI order: CUDA's number if only those are visible */
+    size_t grant; /* position in request.gpus (== index if that was NULL) */
     struct pci_address pci;
     const char *instance; /* as granted */
 };
@@ -62,8 +60,8 @@ struct placement_task {
     size_t gpu_count;
     const struct topology_device **nics; /* in PCI order, into the topology */
     size_t nic_count;
-    struct cpuset cpus; /* never empty, never outside the grant (or the task's wish) */
-    int bound;          /* 'cpus' is a choice of this library: bind to it, and memory to 'numa' */
+    struct cpuset cpus; /* never empty, always within the grant (or the task's choice) */
+    int bound;          /* 'cpus' was chosen by this library: bind to it, and memory to 'numa' */
     int *numa;          /* OS numbers of the NUMA nodes of 'cpus' */
     size_t numa_count;
 };
@@ -71,27 +69,26 @@ struct placement_task {
 struct placement {
     struct placement_task *tasks;
     size_t task_count;
-    const struct topology_device *
-        *nics; /* those of all tasks: the same list for NCCL on each rank */
+    const struct topology_device **nics; /* of all tasks: the same NCCL list on each rank */
     size_t nic_count;
     size_t gpu_count; /* granted */
     char **warnings;  /* sentences for the user: what is shared, far away or left alone */
     size_t warning_count;
 };
 
-/* Place the tasks. The result points into 'topology' and the request's instance names, which must
- * outlive it. Returns NULL with a sentence in 'err' on failure. Caller must destroy. */
+/* Place the tasks. The result points into 'topology' and to the request's instance names, which
+ * must outlive it. Returns NULL with a sentence in 'err' on failure. Caller must destroy. */
 struct placement *placement_create(const struct topology *topology,
                                    const struct placement_request *request, struct error *err);
 void placement_destroy(struct placement *placement);
 
-/* Is 'text' a value that 'bind' or 'nics' can have with this many tasks (0: not known yet)? For
+/* Validate 'text' as a value of 'bind' or 'nics' for this number of tasks (0: unknown). For
  * clients, which have no topology. 'what' names the option in the error. Return 0 or -1. */
 int placement_check_bind(const char *what, const char *text, size_t tasks, struct error *err);
 int placement_check_nics(const char *what, const char *text, size_t tasks, struct error *err);
 
-/* Read "0-3,6", "0000:53:00.0,0000:64:00.0", "all" or "none" into a new array ('*count' may be 0;
- * the array is not NULL then either). Returns NULL on failure. Caller frees. */
+/* Parse "0-3,6", "0000:53:00.0,0000:64:00.0", "all" or "none" into a new array, which is not NULL
+ * even if '*count' is 0. Returns NULL on failure. Caller frees. */
 struct placement_grant *placement_parse_gpus(const char *what, const char *text,
                                              const struct topology *topology, size_t *count,
                                              struct error *err);
