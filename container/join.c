@@ -170,7 +170,7 @@ int container_join(pid_t holder, int entrypoint, const char *workdir, int *enter
         if (fds[i] >= 0)
             close(fds[i]);
     }
-    /* The holder's PID may have been reused by a process that shares all namespaces with this one.
+    /* The holder's PID may belong to another process by now, with the same namespaces as this one.
      */
     if (rc == 0 && !*entered)
         rc = error_set(err, "the container has ended");

@@ -26,7 +26,8 @@ const char *image_architecture(const char *text)
     return NULL;
 }
 
-/* The length of the prefix that is the common user name of NVIDIA's registry, "$oauthtoken@". */
+/* The length of the prefix with NVIDIA's registry user, whose "$" is allowed; 0 if there is none.
+ */
 static size_t skip_token_user(const char *text)
 {
     static const char user[] = "docker://$oauthtoken@";
