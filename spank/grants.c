@@ -20,10 +20,11 @@ static bool is_numbers(const char *list)
 
 /* The list that names the GPUs of a task, the first that applies:
  *
- *     CUDA_VISIBLE_DEVICES has names (MIG instances, UUIDs)  that list
- *     a device cgroup hides GPUs from the task               the device files that it can open,
- * since Slurm's own list then counts from 0 Slurm names GPUs (SLURM_STEP_GPUS) Slurm's numbers
- *     otherwise                                              CUDA_VISIBLE_DEVICES, the user's */
+ *     CUDA_VISIBLE_DEVICES has names (MIG instances, UUIDs)   that list
+ *     a device cgroup hides GPUs from the task                the device files that it can open
+ *                                                             (Slurm's list then counts from 0)
+ *     Slurm lists GPUs (SLURM_STEP_GPUS)                      Slurm's numbers
+ *     otherwise                                               the user's CUDA_VISIBLE_DEVICES */
 static const char *gpu_list(const struct share_found *found)
 {
     if (found->visible[0] && !is_numbers(found->visible))

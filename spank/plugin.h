@@ -2,8 +2,8 @@
  *
  *   client.c   srun, sbatch, salloc: as the user, before anything is queued or launched
  *   daemon.c   slurmd: as root, once
- *   step.c     slurmstepd before it forks the tasks and after they ended: as root; nothing of the
- *              user's is touched
+ *   step.c     slurmstepd before it forks the tasks and after they have exited: as root; does not
+ *              touch the user's files
  *   task*.c    the forked task: as the user, before it becomes the user's program */
 #ifndef MEGATRON_PLUGIN_H
 #define MEGATRON_PLUGIN_H

@@ -6,12 +6,12 @@
  * from it.
  * - Collectives take device memory and a stream and return at once; they run in stream order. All
  *   members of a group must call the same collectives in the same order, and a group uses one
- * stream at a time.
- * - The order of a sum is fixed by the group, so a repeated run gives the same bits (nccl: in
+ *   stream at a time.
+ * - The order of a sum is fixed by the group, so a repeated run is bit-identical (nccl: in
  *   deterministic mode).
  * - Every wait has a deadline. A timeout is an error (ERROR_RANK) that names this rank, the group,
- * the operation and the step, and the missing ranks if they are known. Like errors of a device it
- * is sticky: comm_check and every later wait return the first one, and later work does nothing.
+ *   the operation and the step, and the missing ranks if they are known. Like device errors it is
+ *   sticky: comm_check and every later wait return the first one, and later work does nothing.
  *   comm_abort then ends the other ranks.
  * - A group of one rank is allowed everywhere and costs at most a copy. */
 #ifndef MEGATRON_COMM_H

@@ -3,12 +3,12 @@
  * sample; gpt_index.h and blend.h explain it.
  *
  *     struct dataset *splits[DATASET_SPLITS];
- *     dataset_create(&config, splits, &err);                 all ranks that need data, at once
- *     loader = batch_loader_create(&loader_config, &err);    a thread fills buffers ahead
+ *     dataset_create(&config, splits, &err);                 on all ranks that need data
+ *     loader = batch_loader_create(&loader_config, &err);    threads prefetch into buffers
  *     while (training) {
  *         batch_loader_next(loader, &batch, &err);           waits only if data is late
- *         ... copy batch->tokens and so on to the device ...
- *         batch_loader_release(loader, &batch);              the buffer may be filled again
+ *         ... copy batch->tokens etc. to the device ...
+ *         batch_loader_release(loader, &batch);              the buffer may be reused
  *     }
  */
 #ifndef MEGATRON_DATASET_H

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The order of a GPT model's samples, as in Megatron-core. Three arrays define it:
  *   document   the numbers of the sequences, one epoch after the other, shuffled
- *   sample     where in the stream of all these sequences each sample begins: (index into
- * 'document', token within that sequence). Sample k begins at token k * S of the stream and takes
- *              S + 1 tokens, so that the last token of each sample is the first of the next
+ *   sample     where each sample starts in the stream of all these sequences: (index into
+ *              'document', token within that sequence). Sample k starts at token k * S of the
+ *              stream and has S + 1 tokens, so the last token of each sample is the first token of
+ *              the next one
  *   shuffle    which of these samples is the i-th in training
  *
- * They are kept in a file of the index cache and read from there, 12 bytes per sample. */
+ * They are stored in a file of the index cache and read from there, 12 bytes per sample. */
 #ifndef MEGATRON_GPT_INDEX_H
 #define MEGATRON_GPT_INDEX_H
 

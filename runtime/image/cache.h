@@ -1,13 +1,13 @@
-/* The cache of images: squashfs files by the digest they were made from, on a shared directory.
+/* The cache of images: squashfs files named by the digest of their source, in a shared directory.
  *
- *     DIR/sha256-<digest>.sqsh   an image, complete from the moment it has this name
+ *     DIR/sha256-<digest>.sqsh   an image; complete as soon as it has this name
  *     DIR/sha256-<digest>.info   its size, checksum and origin
  *     DIR/names/<number>         the digest of a name when the registry was last asked
  *     DIR/jobs/<2 digits>/<number>   the digest of a name for the duration of a job
  *     DIR/work/                  leases and unfinished files
  *
- * Only its owner can write to a user's cache. An administrator's cache is only read, and only files
- * of root or of the publisher count. */
+ * Only its owner can write to a user's cache. An administrator's cache is read-only, and only
+ * files of root or of the publisher are used. */
 #ifndef MEGATRON_CACHE_H
 #define MEGATRON_CACHE_H
 
