@@ -13,30 +13,30 @@
 #define CONTRACT_VERSION 1
 
 /* X(suffix, format, meaning): the variable is MEGATRON_<suffix>. */
-#define CONTRACT_VARIABLES(X)                                                                   \
-    X(CONTRACT, "N", "version of this contract; a runtime refuses one it does not know")        \
-    X(RANK, "N", "rank in the world, over all components of a het job")                         \
-    X(WORLD_SIZE, "N", "number of ranks")                                                       \
-    X(LOCAL_RANK, "N", "rank among the ranks of this node")                                     \
-    X(LOCAL_SIZE, "N", "number of ranks on this node")                                          \
-    X(NODE_RANK, "N", "number of this node, over all components of a het job")                  \
-    X(NODES, "N", "number of nodes")                                                            \
-    X(TP, "N", "tensor-parallel size")                                                          \
-    X(PP, "N", "pipeline-parallel size")                                                        \
-    X(CP, "N", "context-parallel size")                                                         \
-    X(DP, "N", "data-parallel size: WORLD_SIZE / (TP * PP * CP)")                               \
-    X(MODEL, "NAME", "model preset; flags of the runtime change single values of it")           \
-    X(MASTER_ADDR, "HOST", "address of the node of rank 0")                                     \
-    X(MASTER_PORT, "N", "port on that node that is this step's own")                            \
-    X(GPU, "LIST", "my GPUs: CUDA device numbers in this process under PCI_BUS_ID order")       \
-    X(GPU_PCI, "LIST", "their PCI addresses, DOMAIN:BUS:DEVICE.FUNCTION, in the same order")    \
-    X(NICS, "LIST", "my NICs: names of RDMA devices, or PCI addresses where they have no name") \
-    X(CPUS, "LIST", "my CPUs: the node's OS numbers, ranges such as 0-11,96-107")               \
-    X(NUMA, "LIST", "my NUMA nodes: OS numbers")                                                \
-    X(JOB_END, "SECONDS",                                                                       \
-      "when the job's time limit ends, in seconds since 1970; absent if never")                 \
-    X(RESTARTS, "N", "how often Slurm has requeued this job")                                   \
-    X(EXPORTED, "LIST", "names of the other variables that the plugin set for this task")
+#define CONTRACT_VARIABLES(X)                                                                      \
+    X(CONTRACT, "N", "version of this contract; a runtime rejects versions that it does not know") \
+    X(RANK, "N", "global rank, over all components of a het job")                                  \
+    X(WORLD_SIZE, "N", "number of ranks")                                                          \
+    X(LOCAL_RANK, "N", "rank among the ranks of this node")                                        \
+    X(LOCAL_SIZE, "N", "number of ranks on this node")                                             \
+    X(NODE_RANK, "N", "number of this node, over all components of a het job")                     \
+    X(NODES, "N", "number of nodes")                                                               \
+    X(TP, "N", "tensor-parallel size")                                                             \
+    X(PP, "N", "pipeline-parallel size")                                                           \
+    X(CP, "N", "context-parallel size")                                                            \
+    X(DP, "N", "data-parallel size: WORLD_SIZE / (TP * PP * CP)")                                  \
+    X(MODEL, "NAME", "model preset; options of the runtime override its values")                   \
+    X(MASTER_ADDR, "HOST", "address of the node of rank 0")                                        \
+    X(MASTER_PORT, "N", "port on that node, unique to this step")                                  \
+    X(GPU, "LIST", "GPUs of this task: CUDA device numbers in PCI_BUS_ID order")                   \
+    X(GPU_PCI, "LIST", "their PCI addresses, DOMAIN:BUS:DEVICE.FUNCTION, in the same order")       \
+    X(NICS, "LIST", "NICs of this task: RDMA device names, or PCI addresses if they have none")    \
+    X(CPUS, "LIST", "CPUs of this task: OS numbers, with ranges such as 0-11,96-107")              \
+    X(NUMA, "LIST", "NUMA nodes of this task: OS numbers")                                         \
+    X(JOB_END, "SECONDS",                                                                          \
+      "end of the job's time limit in seconds since 1970; absent without a limit")                 \
+    X(RESTARTS, "N", "number of times that Slurm has requeued this job")                           \
+    X(EXPORTED, "LIST", "names of the other variables that the plugin has set for this task")
 
 enum contract_variable {
 #define X(suffix, form, meaning) CONTRACT_##suffix,
