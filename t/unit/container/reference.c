@@ -1,4 +1,4 @@
-/* What container/ parses: image names, mounts, the error output of Enroot. */
+/* What container/ parses: image names, mounts, Enroot's error output. */
 #include "container.h"
 #include "enroot.h"
 #include "mounts.h"

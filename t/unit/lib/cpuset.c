@@ -3,7 +3,7 @@
 
 static const struct {
     const char *text;
-    const char *expected; /* NULL: refused */
+    const char *expected; /* NULL: rejected */
     int count;
 } lists[] = {
     {"", "", 0},

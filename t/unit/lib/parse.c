@@ -1,4 +1,4 @@
-/* The small parts below everything: errors, numbers, near names. */
+/* The basics: errors, numbers, suggestions for misspelled names. */
 #include "error.h"
 #include "nearest.h"
 #include "parse.h"
@@ -81,7 +81,7 @@ static const struct {
     {"9223372036854775808", 1024, -1, 0},
     {"9P", 1024, 0, 10133099161583616},
     {"99999P", 1024, -1, 0},
-    {"3", 1024, -1, 0}, /* below the least */
+    {"3", 1024, -1, 0}, /* below the minimum */
     {"", 1024, -1, 0},
     {"G", 1024, -1, 0},
     {".", 1024, -1, 0},

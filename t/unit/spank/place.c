@@ -1,4 +1,4 @@
-/* The plugin's parts that work on a node, without a Slurm: notes, ports, cgroups, the driver's
+/* The parts of the plugin that run on a node, without Slurm: notes, ports, cgroups, the driver's
  * files, the meeting of tasks, placement from what they found. */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 static char root[] = "/tmp/megatron-step.XXXXXX";
 
-/* Write a file below root, with the folders above it. */
+/* Write a file below root, and create its parent directories. */
 static void put(const char *path, const char *text)
 {
     char whole[512];
@@ -168,7 +168,7 @@ static void test_cgroups(void)
     }
 }
 
-/* The text of a file; "-" where there is none. */
+/* The text of a file; "-" if there is none. */
 static const char *text_of(const char *name)
 {
     static char text[64];
@@ -227,7 +227,7 @@ static void put_gpu(const char *pci, int minor, const char *uuid)
     put(path, text);
 }
 
-/* Four GPUs whose device files are in the reverse of the PCI order. */
+/* Four GPUs whose device files are in reverse PCI order. */
 static void put_driver(void)
 {
     put_gpu("0000:20:00.0", 3, "GPU-aaaaaaaa-0000-0000-0000-000000000000");
@@ -315,8 +315,8 @@ static const struct {
     const char *gpus, *visible; /* of all tasks, or of each: "a;b" */
     unsigned wishes;
     const char *expected; /* for each task "MEGATRON_GPU PCI CUDA_VISIBLE_DEVICES" */
-    const char *reach;    /* what a device cgroup leaves to the tasks; NULL: there is none */
-    const char *warning;  /* a part of it; NULL: none */
+    const char *reach;    /* what a device cgroup leaves to the tasks; NULL: no cgroup */
+    const char *warning;  /* a part of the note; NULL: none */
 } places[] = {
     {"all GPUs, device files in reverse", "0,1,2,3", "0,1,2,3", 0,
      "0,1 0000:20:00.0,0000:40:00.0 0,1,2,3;2,3 0000:90:00.0,0000:c0:00.0 0,1,2,3", NULL, NULL},
@@ -370,7 +370,7 @@ static const struct {
     {"the job's GPUs, of which the step has none", "0,1", "", 0, "  ;  ", "", NULL},
 };
 
-/* Part 'index' of a list "a;b", or all of it where it has one part. */
+/* Part 'index' of a list "a;b", or all of it if it has only one part. */
 static void part_of(const char *list, int index, char *buffer, size_t size)
 {
     const char *semicolon = strchr(list, ';');

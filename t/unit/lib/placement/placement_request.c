@@ -1,4 +1,4 @@
-/* What a request may say, and what is said of one that cannot be met. */
+/* What a request may contain, and the errors of requests that cannot be met. */
 #include "placement_test.h"
 #include "topologies.h"
 #include "tap.h"
@@ -81,7 +81,7 @@ void test_values(void)
 }
 
 static const struct {
-    const char *text, *expected; /* NULL: refused */
+    const char *text, *expected; /* NULL: rejected */
 } gpu_lists[] = {
     {"all", "0 1 2 3 "},
     {"none", ""},

@@ -84,7 +84,7 @@ static void test_nodes(void)
 
 static const struct {
     const char *text;
-    const char *expected; /* NULL: refused */
+    const char *expected; /* NULL: rejected */
 } addresses[] = {
     {"0000:53:00.0", "0000:53:00.0"},
     {"53:00.0", "0000:53:00.0"},
@@ -244,7 +244,7 @@ static void test_find(void)
     topology_destroy(topology);
 }
 
-/* hwloc is opened where it is used: what a node without it says. */
+/* hwloc is loaded on demand: the error on a node without it. */
 static void test_library(void)
 {
 #ifdef HAVE_HWLOC
@@ -269,7 +269,7 @@ static void test_library(void)
 #endif
 }
 
-/* hwloc's reader crashes on some of these; this process must not. */
+/* hwloc's parser crashes on some of these; this process must not. */
 static void test_damaged(void)
 {
     static const char word[] = "complete_cpuset";

@@ -1,4 +1,4 @@
-/* A tokenizer that is kept beside weights is the same one when it is found there. */
+/* A tokenizer stored next to weights is the same one when it is found there. */
 #include "tap.h"
 #include "tokenizer_files.h"
 
@@ -44,8 +44,8 @@ static int64_t eod_of(const struct tokenizer_config *config)
     return eod;
 }
 
-/* Keep the tokenizer of 'folder' in "kept"; the end of a document of the one that is found there.
- */
+/* Store the tokenizer of 'folder' in "kept"; returns the end-of-document token of the one that is
+ * found there. */
 static int64_t keep(const char *folder, const char *name)
 {
     struct tokenizer_config config = {.type = TOKENIZER_HUGGINGFACE}, found = {0};

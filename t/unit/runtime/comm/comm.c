@@ -1,4 +1,4 @@
-/* Communication by name: what is refused before any library is opened. */
+/* Opening backends by name: what is rejected before any library is opened. */
 #include "comm.h"
 #include "tap.h"
 

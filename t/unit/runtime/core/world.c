@@ -31,7 +31,7 @@ static const char *const names[] = {
     "MASTER_PORT",
 };
 
-/* Ranks of a node, as Slurm tells. */
+/* Ranks of a node, as set by Slurm. */
 static void test_tasks_per_node(void)
 {
     static const struct {
@@ -110,7 +110,8 @@ int main(void)
          NULL,
          0,
          0,
-         "the plugin uses version 99 of the environment contract and this program version 1; install the same "
+         "the plugin uses version 99 of the environment contract and this program version 1; "
+         "install the same "
          "release of both"},
         {{"MEGATRON_TP=0"}, NULL, 0, 0, "MEGATRON_TP=0 is out of range; use 1 to 2147483647"},
     };

@@ -1,4 +1,4 @@
-/* The index cache: many processes at once, builders that die, files that are damaged. */
+/* The index cache: many processes at once, builders that die, damaged files. */
 #include "tap.h"
 #include "corpus.h"
 #include "index_file.h"
@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-static int *builds; /* shared between the processes: how many have built */
+static int *builds; /* shared between the processes: the number of builds */
 
 static void take_over(const char *how);
 
@@ -99,7 +99,7 @@ static void test_builder_dies(void)
     is_int(count_names(directory), 1, "and removes what was left");
 }
 
-/* What finds a builder that was stopped for so long that others took it for dead. */
+/* A builder that was stopped for so long that others assumed it was dead. */
 static void take_over(const char *how)
 {
     const char *directory = scratch_path("stopped");
@@ -168,7 +168,7 @@ static void test_deadline(void)
     unlink(lock);
 }
 
-/* Change one thing about a good file; it is built anew. */
+/* Change one thing in a valid file; it is rebuilt. */
 static void test_damage(void)
 {
     static const struct {

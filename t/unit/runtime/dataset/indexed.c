@@ -41,8 +41,8 @@ static void test_types(void)
     }
 }
 
-/* Change bytes of a good .idx file, or cut it; what is said then. 'late' faults are found by
- * indexed_verify, the others when opening. */
+/* Change bytes of a valid .idx file, or truncate it; the expected error. 'late' faults are detected
+ * by indexed_verify, the others when opening. */
 static const struct {
     const char *name;
     int at, size;

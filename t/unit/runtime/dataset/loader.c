@@ -48,7 +48,7 @@ static struct dataset *train_data(const struct dataset_config *config)
     return splits[DATASET_TRAIN];
 }
 
-/* Without options, masks are 1 and positions count; each option changes its own array only. */
+/* Without options, masks are 1 and positions count up; each option changes only its own array. */
 static void test_batch(void)
 {
     const char *path = scratch_path("a");
@@ -162,8 +162,8 @@ static void unload(struct loading *loading)
         free(loading->buffers[i]);
 }
 
-/* Take the samples [consumed, until) with 'ranks' ranks; mark[i] counts how often sample i came
- * with its own tokens. */
+/* Consume the samples [consumed, until) with 'ranks' ranks; mark[i] counts how often sample i
+ * arrived with its own tokens. */
 static int consume(const struct dataset *dataset, int64_t consumed, int64_t until,
                    int64_t micro_batch, int ranks, int *mark)
 {
@@ -250,7 +250,7 @@ static void test_end(void)
     dataset_destroy(dataset);
 }
 
-/* Data to validate on is none where there is too little of it, and begins anew behind its end. */
+/* There is no validation data if there is too little of it, and it wraps around at its end. */
 static void test_validation(void)
 {
     const char *path = scratch_path("a");
@@ -391,7 +391,7 @@ static void test_mock(void)
     }
 }
 
-/* A blend of more files than may be open at first. */
+/* A blend of more files than may initially be open. */
 static void test_many_parts(void)
 {
     enum { PARTS = 100 };
@@ -426,7 +426,7 @@ static void test_many_parts(void)
     setrlimit(RLIMIT_NOFILE, &before);
 }
 
-/* Without --data-cache-path the index lies beside the data, and serves the next run, too. */
+/* Without --data-cache-path the index is next to the data, and later runs use it, too. */
 static void test_beside(void)
 {
     const char *path = scratch_path("a"), *cache = scratch_path("a/cache/GPTDataset_indices");

@@ -1,5 +1,5 @@
-/* The sampler: what it may draw, how often it draws it, and that the division of the vocabulary
- * over ranks changes nothing. */
+/* The sampler: what it may draw, how often it draws it, and that dividing the vocabulary over ranks
+ * changes nothing. */
 #include "tap.h"
 #include "sampler.h"
 
@@ -31,7 +31,8 @@ static int64_t draw(const struct sampling *s, const float *from, int64_t count, 
     return id;
 }
 
-/* The probabilities that the settings leave, by a sort that shares nothing with the sampler. */
+/* The probabilities that remain with the settings, by a sort that shares no code with the sampler.
+ */
 static void expected(const struct sampling *s, double *p)
 {
     int rank[TOKENS], taken = 0;
@@ -59,8 +60,8 @@ static void expected(const struct sampling *s, double *p)
         p[i] /= total;
 }
 
-/* Chi-square of many draws with a fixed seed; the limit is that of one in a thousand for 11 degrees
- * of freedom, and of fewer all the more. */
+/* Chi-square of many draws with a fixed seed; the limit is the one-in-a-thousand value for 11
+ * degrees of freedom, and is stricter for fewer. */
 static void test_distribution(struct sampling s, const char *name)
 {
     double p[TOKENS], chi = 0;

@@ -1,5 +1,5 @@
-/* Communication in streams of the CPU device: begun where it is given, asked for in passing, done
- * before anything behind it or that follows it. */
+/* Communication on streams of the CPU device: started when submitted, polled in passing, finished
+ * before anything that follows or waits for it. */
 #include "tap.h"
 #include "device.h"
 
@@ -7,9 +7,9 @@
 
 enum { TURNS = 5, COUNT = 8 };
 
-/* A message that arrives when it has been asked for so many times. */
+/* A message that arrives after it has been polled this many times. */
 struct message {
-    int *asked, *waited; /* in all, and by somebody who waits */
+    int *asked, *waited; /* total polls, and those by a waiting caller */
     float *to;
     int turns, done;
 };
