@@ -27,7 +27,7 @@ without=()
 for part in $parts; do without+=(--without-"${part%:*}"); done
 configure "${without[@]}"
 is "$rc" 0 "configure without any part"
-is "$(sed -n '/^configure:$/,$p' <<<"$out" | grep -c yes)" 0 "the summary says so"
+is "$(sed -n '/^configure:$/,$p' <<<"$out" | grep -c yes)" 0 "the summary reports it"
 unlike "$out" "built without" "parts that were disabled are not reported as missing"
 
 # Libraries of GPUs in directories of their own, where there is a toolkit.
@@ -59,5 +59,5 @@ is "$rc $(tail -n 1 <<<"$out")" \
     "1 configure: error: --with-zlib: cannot find zlib; install zlib1g-dev, or give its directory with --with-zlib=DIR" \
     "a part that was asked for must be there"
 configure --without-cuda --with-nccl
-like "$out" "need the CUDA toolkit" "NCCL without CUDA is refused"
+like "$out" "need the CUDA toolkit" "NCCL without CUDA is rejected"
 done_testing

@@ -44,10 +44,10 @@ ends() {
         --micro-batch-size 1 --train-iters 2 --lr 1e-3 --vocab-size 16 --make-vocab-size-divisible-by 8 --mock-data \
         --eval-iters 0 --device cpu --cpu-threads 1 "$@"
     is "$rc" "$code" "$name: its code" || diag "$out"
-    ok "$name: though a rank did not come back" test -e stays
+    ok "$name: although a rank hung" test -e stays
 }
 ends 2 "a checkpoint that is not there" --load nowhere
-is "$(grep -c 'megatron: --load nowhere contains no checkpoint' <<<"$out")" 1 "which is said once"
+is "$(grep -c 'megatron: --load nowhere contains no checkpoint' <<<"$out")" 1 "and is reported once"
 ends 75 "a run that ends early" --exit-interval 1 --save run
 is "$(cat run/latest_checkpointed_iteration.txt)" 1 "and is saved"
 done_testing

@@ -35,7 +35,7 @@ ok "options of the network may be repeated" || diag "$(tail -n 3 <<<"$out")"
 while IFS='|' read -r options pattern; do
     # shellcheck disable=SC2086
     evaluate 1 --load run $options
-    is "$rc $(wc -l <<<"$out")" "2 1" "refused: $options"
+    is "$rc $(wc -l <<<"$out")" "2 1" "rejected: $options"
     like "$out" "$pattern" "  and why"
 done <<'END'
 --num-layers 6|--num-layers=6 does not match the weights in run, which have 4; drop it
@@ -55,14 +55,14 @@ try "$megatron" train "${begin[@]}" --load-hf hf
 like "$out" 'seq_length .* 32$' "train --load-hf: the network is taken from config.json" || diag "$out"
 like "$out" 'iteration +1/ ' "  and trained"
 try "$megatron" train "${begin[@]}" --load-hf hf --norm-epsilon 1e-6
-like "$out" '--norm-epsilon=1e-06 does not match the weights in hf, which have 1e-05' "  an option that says otherwise is refused"
+like "$out" '--norm-epsilon=1e-06 does not match the weights in hf, which have 1e-05' "  a conflicting option is rejected"
 try "$megatron" train "${begin[@]}" "${model[@]}" --seq-length 32 --vocab-size 300 --swiglu --save-hf out
 is "$rc" 2 "--save-hf of a network that Hugging Face does not have"
 like "$out" '--save-hf: Hugging Face has no such model' "  and why"
-unlike "$out" 'iteration +1/' "  said before the training"
+unlike "$out" 'iteration +1/' "  reported before training"
 try "$megatron" train "${begin[@]}" "${model[@]}" --seq-length 32 --vocab-size 300 --save-hf /dev/null/x
 like "$out" '--save-hf: cannot create the directory /dev/null/x' "--save-hf to a place that cannot be written to"
-unlike "$out" 'iteration +1/' "  said before the training"
+unlike "$out" 'iteration +1/' "  reported before training"
 try "$megatron" train "${begin[@]}" "${model[@]}" --seq-length 32 --vocab-size 300 --train-iters 2 --exit-interval 1 --save-hf early
 is "$rc $(ls early)" "75 " "a run that ended early writes no weights for others"
 

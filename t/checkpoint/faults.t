@@ -60,7 +60,7 @@ train 1 --load run
 # Unfinished saves are no checkpoints and go away.
 rm -rf run && cp -r whole run && cp -r run/iter_0000008 run/iter_0000009.tmp-1234
 train 1 --save run --load run
-ok "what a killed save left is removed" test ! -e run/iter_0000009.tmp-1234
+ok "leftovers of a killed save are removed" test ! -e run/iter_0000009.tmp-1234
 # Killed while one was to be replaced, where names cannot change places: it has no name, and must not go.
 mv run/iter_0000008 run/iter_0000008.tmp-older && mkdir run/iter_0000008.tmp-1234 run/iter_0000006.tmp-older
 train 1 --save run --load run
@@ -80,7 +80,7 @@ refused() {
     shift 2
     train 1 "$@"
     is "$rc" "$code" "$name is an error" || diag "$out"
-    like "$out" "$text" "$name: what is wrong"
+    like "$out" "$text" "$name: names the problem"
 }
 mkdir empty
 refused "a directory without checkpoints" 'empty contains no checkpoint' --load empty
@@ -115,14 +115,14 @@ train 1 --load run --lr 2e-3 --min-lr 1e-4 --weight-decay 0.5 --lr-decay-style c
     --use-checkpoint-opt_param-scheduler
 is "$(grep -o 'learning rate: [^ ]*' <<<"$out")" "$rates" "--use-checkpoint-opt_param-scheduler takes the checkpoint's" ||
     diag "$(tail -n 3 <<<"$out")"
-like "$out" 'weight_decay .* 0.01$' "  and says so"
+like "$out" 'weight_decay .* 0.01$' "  and reports it"
 train 1 --load fresh --save fresh --use-checkpoint-opt_param-scheduler --exit-interval 1
 is "$rc" 75 "--use-checkpoint-opt_param-scheduler at the first start" || diag "$(tail -n 3 <<<"$out")"
 refused "both" 'cannot be used together; drop one' --load whole --override-opt_param-scheduler --use-checkpoint-opt_param-scheduler
 train 1 --load run --finetune
 like "$out" 'iteration +1/ .*consumed samples: +16 .*learning rate: 5.0' "--finetune begins at 0"
 train 1 --load run --no-load-optim
-like "$out" 'iteration +4/ .*consumed samples: +64 .*learning rate: 5.0' "--no-load-optim begins the schedule anew"
+like "$out" 'iteration +4/ .*consumed samples: +64 .*learning rate: 5.0' "--no-load-optim restarts the schedule"
 train 1 --load run --seed 4321 --no-load-rng
 is "$rc" 0 "--no-load-rng"
 # Another seed would change the order of the data: a run that goes on keeps its own, with or without its optimizer, and
@@ -133,8 +133,8 @@ for option in "" --no-load-optim; do
     train 1 --load run --save anew $option
     kept=$(losses)
     train 1 --load run --save other --seed 4321 $option
-    is "$(losses)" "$kept" "another --seed changes nothing in a run that goes on${option:+, $option}"
-    like "$out" 'warning: the run continues with --seed 1234 of its checkpoint, not with 4321' "and that is said"
+    is "$(losses)" "$kept" "another --seed does not affect a resumed run${option:+, $option}"
+    like "$out" 'warning: the run continues with --seed 1234 of its checkpoint, not with 4321' "and a note is printed"
     same anew/iter_0000008 other/iter_0000008 "and its end is the same"
     train 1 --load run --save third --seed 4321 --no-load-rng $option
     unlike "$out" "$(tail -n 1 <<<"$kept" | grep -o 'lm loss.*')" "with --no-load-rng it counts"
@@ -187,10 +187,10 @@ rm -rf few
 train 1 --save few --save-interval 2 --keep-last 3
 train 1 --save few --load few --ckpt-step 4 --save-interval 1 --keep-last 3 --exit-interval 5
 is "$(ls few | tr '\n' ' ')" "abandoned-1 iter_0000004 iter_0000005 latest_checkpointed_iteration.txt " "--ckpt-step 4 of 8"
-is "$(cat few/latest_checkpointed_iteration.txt)" 5 "  goes on from what it saves"
-like "$out" 'the checkpoints after the one that the run went back to were moved to few/abandoned-1' "  says where the others are"
+is "$(cat few/latest_checkpointed_iteration.txt)" 5 "  resumes from its own checkpoints"
+like "$out" 'the checkpoints after the one that the run went back to were moved to few/abandoned-1' "  reports where the others are"
 train 1 --load few/abandoned-1
-like "$out" 'loaded checkpoint from few/abandoned-1 at iteration 8' "  from which another run can go on"
+like "$out" 'loaded checkpoint from few/abandoned-1 at iteration 8' "  from which another run can resume"
 train 1 --save few --load few --save-interval 1 --keep-last 3
 is "$(ls few few/abandoned-1 | xargs)" "few: abandoned-1 iter_0000006 iter_0000007 iter_0000008 latest_checkpointed_iteration.txt \
 few/abandoned-1: iter_0000006 iter_0000008 latest_checkpointed_iteration.txt" "  and this one over the same numbers"
@@ -348,11 +348,11 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     chmod 755 "$scratch"
     mkdir -m 555 sealed
     try setpriv --reuid=65534 --clear-groups "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 --save sealed
-    like "$out" 'cannot write to sealed: Permission denied' "a directory that cannot be written to is said"
+    like "$out" 'cannot write to sealed: Permission denied' "an unwritable directory is reported"
     unlike "$out" ' iteration +1/' "before the first step"
     chmod 700 sealed
     try setpriv --reuid=65534 --clear-groups "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 --load sealed
-    is "$rc" 2 "a directory that cannot be read is refused"
+    is "$rc" 2 "a directory that cannot be read is rejected"
     like "$out" '--load: cannot read sealed/.*: Permission denied' "and why"
     mkdir small
     if mount -t tmpfs -o size=1500k none small 2>/dev/null; then
@@ -366,8 +366,8 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
         umount small
         mount -t tmpfs -o size=64k none small && head -c 65536 /dev/zero >small/full 2>/dev/null
         train 1 --metrics-file small/metrics --tensorboard-dir small
-        is "$rc" 0 "no room for metrics and events: the run goes on"
-        is "$(grep -c 'warning: cannot write to small/.*No space left on device; training continues' <<<"$out")" 1 "which is said once"
+        is "$rc" 0 "no space for metrics and events: the run continues"
+        is "$(grep -c 'warning: cannot write to small/.*No space left on device; training continues' <<<"$out")" 1 "and a warning is printed once"
         like "$out" 'iteration +8/ ' "to its end"
         umount small
         # What cannot be removed neither spoils a save nor keeps the next run from its start.
@@ -376,11 +376,11 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
         mkdir few/iter_0000004/busy && mount -t tmpfs none few/iter_0000004/busy && touch few/iter_0000004/busy/theirs
         train 1 --save few --load few --save-interval 1 --keep-last 2
         is "$rc $(grep -c 'warning: cannot save a checkpoint' <<<"$out")" "0 0" "an old checkpoint that cannot be removed"
-        like "$out" 'warning: cannot remove old checkpoints: cannot remove few/iter_0000004' "  is said"
+        like "$out" 'warning: cannot remove old checkpoints: cannot remove few/iter_0000004' "  is reported"
         train 1 --save few --load few
         like "$out" 'warning: cannot remove files of an unfinished save: cannot remove few/iter_0000004' "  and so at the next start"
-        is "$rc" 0 "  which goes on"
-        ok "  what is mounted there stays" test -e few/iter_0000004.tmp-removed-0/busy/theirs
+        is "$rc" 0 "  and the run continues"
+        ok "  the mounted files are kept" test -e few/iter_0000004.tmp-removed-0/busy/theirs
         mkdir -p few/iter_00000{10..29}.tmp-1
         train 1 --save few --load few
         is "$(ls few | tr '\n' ' ')" \
@@ -388,7 +388,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
         mkdir -p few/iter_000000{3,4}/more few/iter_0000005/busy && mount -t tmpfs none few/iter_0000005/busy
         try "$megatron" checkpoint prune few --keep-last 2
         is "$rc" 1 "prune: one of three cannot be removed"
-        like "$out" 'cannot remove few/iter_0000005' "  which is said"
+        like "$out" 'cannot remove few/iter_0000005' "  and a warning is printed"
         is "$(ls few | tr '\n' ' ')" \
             "iter_0000004.tmp-removed-0 iter_0000005.tmp-removed-0 iter_0000007 iter_0000008 latest_checkpointed_iteration.txt " \
             "  and the others go, one of them by another name than what is stuck"
@@ -401,7 +401,7 @@ else
 fi
 out=$(ulimit -f 100; LD_PRELOAD=$hasty_library "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 --save limit --save-interval 4 2>&1)
 like "$out" 'warning: cannot save a checkpoint at iteration 4: .*File too large; training continues' "a limit on the size of files"
-like "$out" 'iteration +8/ ' "the run goes on all the same"
+like "$out" 'iteration +8/ ' "the run continues anyway"
 
 # Signals, and the end of the job.
 long=(--train-iters 100000 --exit-signal-handler --lr-decay-iters 100000)
@@ -415,8 +415,8 @@ stopped() {
         mkdir run/iter_9999999.tmp-1
         try "$megatron" checkpoint prune run --keep-last 5
         is "$rc" 0 "prune beside a run that saves" || diag "$out"
-        like "$out" 'unfinished checkpoints were not removed: another run is saving to run' "  leaves what may be the run's"
-        ok "  where it is" rmdir run/iter_9999999.tmp-1
+        like "$out" 'unfinished checkpoints were not removed: another run is saving to run' "  leaves files that may belong to the run"
+        ok "  in place" rmdir run/iter_9999999.tmp-1
     fi
     [ "$1" != TERM ] || code=1 refused "a second run in the same directory" \
         "--save: another run is saving to run: process $pid on .*; stop it, or choose" --save run
@@ -430,7 +430,7 @@ stopped() {
 stopped TERM
 stopped USR1
 train 1 "${long[@]}" --load run --exit-interval 1
-like "$out" "iteration +$((at + 1))/" "it goes on with the next step"
+like "$out" "iteration +$((at + 1))/" "it resumes with the next step"
 rm -rf run
 SECONDS=0
 MEGATRON_JOB_END=$(($(date +%s) + 15)) train 1 "${long[@]}" --save run

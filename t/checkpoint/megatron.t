@@ -73,7 +73,7 @@ refused() {
     check import --format megatron "${path:-from}" run "$@"
     [ "$rc" = "${code:-1}" ] && [ ! -e run/iter_0000000 ]
     ok "$name is an error that leaves nothing"
-    like "$out" "$text" "$name: what is wrong"
+    like "$out" "$text" "$name: names the problem"
 }
 make args=0
 code=2 refused "a number of heads that nobody knows" 'add --num-attention-heads N \(hidden size 32\)'
@@ -90,7 +90,7 @@ check import --format megatron from padded
 like "$out" '4 attention heads, vocabulary 384' "without --vocab-size all rows count"
 make evil=os.system
 check import --format megatron from evil --vocab-size 300
-is "$rc" 0 "a global in a part that nobody needs is no error"
+is "$rc" 0 "a global in an unused part is not an error"
 ok "and is not called" test ! -e pwned
 make form=stream
 pt=from/release/mp_rank_00/model_optim_rng.pt

@@ -74,7 +74,7 @@ hit() {
     wait_until 60 strike "$what" "$number"
     ok "$what: done" || { diag "$(state) $(node 1) $(node 2)"; done_testing; }
     goes_on $((before + 1)) "$at"
-    ok "$what: it goes on by itself" || {
+    ok "$what: it resumes by itself" || {
         diag "$(in_cluster squeue -h -j "$job" -o '%T %r %S %N')" "$(in_cluster sinfo -Nho '%N %T %E')" "$(tail -n 8 "$log")" \
             "$(tail -n 20 "$MEGATRON_CLUSTER/log/slurmctld")"
         done_testing
@@ -90,7 +90,7 @@ for what in "${losses[@]}"; do
     hit "$what"
     rm -f "${sockets[@]}"
 done
-like "$(cat "$log")" 'srun exited with code [0-9]+, but the run did not' "steps that could not be launched were launched anew"
+like "$(cat "$log")" 'srun exited with code [0-9]+, but the run did not' "steps that could not be launched were launched again"
 kills=("a rank killed" "a slurmstepd killed" "a node lost")
 for ((round = 0; round < ${ROUNDS:-0}; round++)); do
     sleep $((RANDOM % 3)).$((RANDOM % 10))
