@@ -109,7 +109,7 @@ static void test_killed_caller(void)
     prctl(PR_SET_CHILD_SUBREAPER, 0);
     ok(kill(grandchild, 0) < 0, "ends with it when its caller is killed");
     snprintf(path, sizeof(path), "%s/undone", directory);
-    ok(access(path, F_OK) == 0, "and can undo what it did");
+    ok(access(path, F_OK) == 0, "and can undo its work");
 }
 
 /* If the container has exited, the program must not run outside it. */
@@ -123,11 +123,11 @@ static void test_join_ended(void)
         _exit(0);
     waitpid(child, NULL, 0);
     is_int(container_join(child, 0, "/", &entered, &err), -1, "an ended container is not joined");
-    ok(strstr(err.text, "mnt namespace") != NULL, "which is said: %s", err.text);
+    ok(strstr(err.text, "mnt namespace") != NULL, "and it is reported: %s", err.text);
     is_int(entered, 0, "and nothing was entered");
     is_int(container_join(getpid(), 0, "/", &entered, &err), -1,
            "nor is a process outside that has its number");
-    is(err.text, "the container has ended", "which is said");
+    is(err.text, "the container has ended", "and it is reported");
 }
 
 /* Another process of the user sweeps continuously: directories in use must survive, and all others

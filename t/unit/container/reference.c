@@ -138,7 +138,7 @@ static void test_explanations(void)
 
     for (size_t i = 0; i < sizeof(complaints) / sizeof(complaints[0]); i++) {
         process_complaint(complaints[i][0], line, sizeof(line));
-        is(line, complaints[i][1], "the line that tells most");
+        is(line, complaints[i][1], "the most informative line");
     }
     enroot_explain("import of docker://x", 7, "curl: (7) Connection refused\n", &err);
     is(err.text,

@@ -234,7 +234,7 @@ static void test_fabrics(void)
            "\"%s\": %d EFA devices, %d others", fabrics[i].has, fabric.efa, fabric.verbs);
         count = node_fabric_warnings(&fabric, sentences);
         if (fabrics[i].says)
-            ok(count == 1 && strstr(sentences[0].text, fabrics[i].says), "said: %s",
+            ok(count == 1 && strstr(sentences[0].text, fabrics[i].says), "warning: %s",
                count ? sentences[0].text : "nothing");
         else
             ok(count == 0, "nothing to say%s%s", count ? ", but: " : "",

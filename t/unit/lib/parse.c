@@ -16,7 +16,7 @@ static void test_errors(void)
     is(err.text, "a=1", "and formats");
     is_int(error_set(NULL, "nobody listens"), -1, "nobody need listen");
     is_int(error_set_errno(&err, ENOENT, "%s cannot be read", "f"), -1, "with errno");
-    is(err.text, "f cannot be read: No such file or directory", "the reason is behind");
+    is(err.text, "f cannot be read: No such file or directory", "the reason follows");
     is_int(error_prefix(&err, "line %d", 3), -1, "error_prefix returns -1");
     is(err.text, "line 3: f cannot be read: No such file or directory", "the prefix is before");
     memset(long_text, 'x', sizeof(long_text) - 1);

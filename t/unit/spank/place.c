@@ -59,11 +59,11 @@ static void test_notes(void)
     note_parse(&in, text);
     note_format_step(&out, text);
     note_parse(&in, text);
-    ok(memcmp(&in, &out, sizeof(in)) == 0, "both halves of a note come back as they were");
+    ok(memcmp(&in, &out, sizeof(in)) == 0, "both halves of a note are read back unchanged");
     memset(&in, 0, sizeof(in));
     note_parse(&in, "port=99999 end=soon wishes=-1 shape=round version master=");
     ok(in.port == 0 && in.end == 0 && in.wishes == 0 && !in.version[0] && !in.master[0],
-       "what is not understood is passed over");
+       "unknown words are skipped");
 }
 
 static void test_ports(void)
@@ -270,7 +270,7 @@ static void test_meeting(void)
     share_arrive(share, 0);
     share_arrive(share, 2);
     ok(share_wait(share, 0, &err) == -1 && strstr(err.text, "task 1 of this node did not start"),
-       "a task that never comes is named");
+       "a task that never arrives is named");
     share_arrive(share, 1);
     ok(share_wait(share, 0, &err) == -1 && strstr(err.text, "has died"),
        "and so is one that died while it decided");
@@ -283,7 +283,7 @@ static void test_meeting(void)
     ok(waitpid(child, &status, WNOHANG) == 0, "the others wait for it");
     share_reported(share);
     waitpid(child, &status, 0);
-    ok(status == 0 && !share_claim_report(share), "until it has spoken; nobody speaks again");
+    ok(status == 0 && !share_claim_report(share), "until it has reported; nobody reports again");
     share_report_wait(share, 60);
     share_destroy(share, 3);
     ok(!share_create(SHARE_TASKS_MAX + 1, &err) && strstr(err.text, "8193 tasks"),

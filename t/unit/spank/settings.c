@@ -170,7 +170,7 @@ static void test_long_value(void)
     settings_give(&settings, OPTION_NICS, value);
     ok(settings_resolve(&settings, &config, &err) == -1 &&
            strstr(err.text, "longer than 4095 bytes"),
-       "a value of a megabyte is refused and not kept");
+       "a value of a megabyte is rejected and not stored");
     settings_clear(&settings);
     config_clear(&config);
     free(value);

@@ -93,7 +93,7 @@ static void test_limit(void)
     step_exit(&plugin, NULL);
     forking = false;
     ok(waitpid(-1, &status, 0) > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM,
-       "what ends the step is ended when its time is over");
+       "the process that ends the step is killed at its time limit");
     share_destroy(plugin.share, 1);
 }
 

@@ -43,7 +43,7 @@ void test_errors(void)
         if (errors[i].cpus && cpuset_parse("cpus", errors[i].cpus, &cpus, &err) == 0)
             request.cpus = &cpus;
         placement = placement_create(topology, &request, &err);
-        ok(!placement && strstr(err.text, errors[i].says), "refused: %s", err.text);
+        ok(!placement && strstr(err.text, errors[i].says), "rejected: %s", err.text);
         placement_destroy(placement);
         free(gpus);
         topology_destroy(topology);

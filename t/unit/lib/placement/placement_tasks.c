@@ -48,7 +48,7 @@ void test_wishes(void)
     if (ok(placement != NULL, "wishes of two tasks")) {
         format_task(&placement->tasks[0], text, sizeof(text));
         is(text, "0 0000:20:00.0 | mlx5_0 | 56-63 | 1", "a wish for CPUs is kept");
-        ok(!placement->tasks[0].bound && placement->tasks[1].bound, "and left to who made it");
+        ok(!placement->tasks[0].bound && placement->tasks[1].bound, "and not bound by us");
         format_task(&placement->tasks[1], text, sizeof(text));
         is(text, "2 0000:90:00.0 | mlx5_2 | 32-43 | 1", "a wish for a GPU leads to its cores");
         format_task(&placement->tasks[2], text, sizeof(text));

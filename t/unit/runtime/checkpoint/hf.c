@@ -291,7 +291,7 @@ static void test_index(void)
     write_text("in/config.json", LLAMA(""));
     write_tensors("in/model.safetensors", llama, NULL, &(struct given){0});
     write_text("in/model.safetensors.index.json", "{\"weight_map\":{\"a\":\"nowhere\"}}");
-    is(import(), "(accepted)", "a whole file beside an index");
+    is(import(), "(accepted)", "a single file next to an index");
     rename(path_of("in/model.safetensors"), path_of("in/first.safetensors"));
     ok(strstr(import(), "cannot open in/nowhere") != NULL, "without it, the index counts");
     write_tensors("in/second.safetensors", llama, NULL, &(struct given){0});
@@ -342,7 +342,7 @@ static void test_export(void)
     mkdir(path_of("back/model-00002-of-00012.safetensors"), 0777);
     write_text("back/model-00002-of-00012.safetensors/x", "");
     is_int(export(1), -1, "one that fails when the first file has its new name");
-    ok(!there("back/model.safetensors.index.json"), "no index tells of old and new files together");
+    ok(!there("back/model.safetensors.index.json"), "no index lists old and new files together");
     clear("back");
     is_int(export(INT64_MAX), 0, "an export to one file");
     is_int(export(1), 0, "to several in its place");
@@ -374,7 +374,8 @@ static void test_writers(void)
     for (int create = 1; create >= 0; create--) {
         ok(hf_files_open(&files, path_of("in"), create, &err) == 0 &&
                (fcntl(file.fd, F_GETFL) & O_ACCMODE) == O_WRONLY,
-           "files are only written to, %s", create ? "where they are made" : "by the others, too");
+           "files are only written to, %s",
+           create ? "where they are created" : "by the others, too");
         ok(hf_files_close(&files, &err) == 0, "and closed");
     }
 }

@@ -209,7 +209,7 @@ static void test_matrix(const char *name, const struct model_config *model)
             if (rc < 0)
                 diag("read by layout %d", b);
         }
-        ok(rc == 0, "%s: what layout %d wrote, all read", name, a);
+        ok(rc == 0, "%s: all layouts read what layout %d wrote", name, a);
         if (rc < 0)
             diag("%s", err.text);
         directory_remove(directory, NULL, &err);
@@ -414,7 +414,7 @@ static void test_hostile(void)
         char *bad = changed(text, size, rows[i].from, rows[i].to, &new_size);
         int rc = bad ? index_read(&index, bad, new_size, "it", &err) : 0;
 
-        ok(rc < 0, "%s is refused", rows[i].name);
+        ok(rc < 0, "%s is rejected", rows[i].name);
         diag("%s", err.text);
         index_clear(&index);
         free(bad);
@@ -436,7 +436,7 @@ static void test_model(void)
     b.shape.hidden = 32;
     ok(index_check_model(&index, &b, &err) < 0 && strstr(err.text, "hidden-size (16, here 32)") &&
            strstr(err.text, "embedding.word.weight (97 x 16, here 97 x 32)"),
-       "another one is told by sizes and shapes");
+       "a different model is recognized by sizes and shapes");
     diag("%s", err.text);
     index_clear(&index);
 }

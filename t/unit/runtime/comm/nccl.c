@@ -383,7 +383,7 @@ static void run_scene(const struct scene *scene)
         waitpid(pids[rank], &status, 0);
         if (!expected[rank])
             continue;
-        ok(matches(text, expected[rank]), "%s: rank %d says: %s", scene->name, rank, text);
+        ok(matches(text, expected[rank]), "%s: message of rank %d: %s", scene->name, rank, text);
         ok(status == 0,
            "%s: rank %d has told its device, let go of all communicators and never called NCCL "
            "twice at once",

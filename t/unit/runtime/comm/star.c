@@ -251,8 +251,9 @@ static int play_cut(const char *cut, int waits)
 
 static void cut_abort(void)
 {
-    ok(play_cut("A", 0) && play_cut("Athe moon", 0), "half of an abort tells that its rank ended");
-    ok(play_cut("A", 1) && play_cut("Athe moon", 1), "and so it does where data should have come");
+    ok(play_cut("A", 0) && play_cut("Athe moon", 0),
+       "half an abort message means that its rank has exited");
+    ok(play_cut("A", 1) && play_cut("Athe moon", 1), "even if data was expected");
 }
 
 /* --- A node that says nothing any more -------------------------------------------------------- */
@@ -311,7 +312,7 @@ static void silent_node(void)
     }
     waitpid(child, &status, 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 2)
-        ok(1, "a node that answers no more is noticed # SKIP no network of its own");
+        ok(1, "a silent node is detected # SKIP no network namespace");
     else
         ok(status == 0, "a node that answers no more is noticed");
 }

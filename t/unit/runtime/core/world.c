@@ -72,7 +72,7 @@ static void test_say_once(void)
         setenv("SLURM_PROCID", rows[i].rank, 1);
         setenv("SLURM_LOCALID", rows[i].local_rank, 1);
         is_int(world_say_once(rows[i].of_node, &err), -1, "fails");
-        is(err.text, rows[i].says ? "text" : "", "one rank speaks");
+        is(err.text, rows[i].says ? "text" : "", "one rank reports");
     }
 }
 

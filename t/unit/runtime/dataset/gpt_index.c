@@ -147,7 +147,7 @@ static void test_split(void)
     for (size_t i = 0; i < COUNT(bad); i++) {
         struct split_range ranges[SPLITS];
 
-        ok(split_parse(bad[i], ranges, &err) == -1, "split \"%s\" is refused", bad[i]);
+        ok(split_parse(bad[i], ranges, &err) == -1, "split \"%s\" is rejected", bad[i]);
     }
 }
 
@@ -286,7 +286,7 @@ static void test_blend_words(void)
         int status = blend_parse("--data-path", rows[i].words, rows[i].count, &blend, &err);
 
         if (rows[i].prefixes == 0)
-            ok(status == -1, "words %zu are refused", i);
+            ok(status == -1, "words %zu are rejected", i);
         else
             ok(status == 0 && blend.count == rows[i].prefixes &&
                    !!blend.weights == rows[i].weighted,

@@ -138,7 +138,7 @@ static void test_builder_fails(void)
     struct index_file *file = get(directory, "fails", 30, &err);
 
     ok(!file, "a builder that fails");
-    is(err.text, "no luck", "says why");
+    is(err.text, "no luck", "reports why");
     is_int(count_names(directory), 0, "and leaves nothing");
 }
 
@@ -194,7 +194,7 @@ static void test_damage(void)
         close(fd);
         *builds = 0;
         file = get(directory, NULL, 30, &err);
-        ok(is_good(file) && *builds == 1, "%s damaged: built anew", rows[i].name);
+        ok(is_good(file) && *builds == 1, "%s damaged: rebuilt", rows[i].name);
         index_file_close(file);
     }
 }
@@ -207,9 +207,9 @@ static void test_cut_later(void)
 
     ok(truncate(index_file_path(file), 8192 + 100) == 0 &&
            index_file_read(file, 0, 3, 1, &number, &err) == 0 && number == 9,
-       "a file that is cut while it is used: what is left");
+       "a file that is truncated during use: the rest is readable");
     ok(index_file_read(file, 0, 500, 1, &number, &err) == -1 && strstr(err.text, "was truncated"),
-       "and an error where it ends");
+       "and an error past its end");
     index_file_close(file);
 }
 

@@ -279,7 +279,7 @@ static void test_validation(void)
         good &= i < samples || memcmp(first, batch.tokens, sizeof(first)) == 0;
         batch_loader_release(loading.loader, &batch);
     }
-    ok(good, "begins anew behind its end");
+    ok(good, "wraps around at its end");
     unload(&loading);
     dataset_destroy(splits[0]);
     dataset_destroy(splits[1]);
@@ -344,7 +344,7 @@ static void test_config_errors(void)
         status = dataset_create(&config, splits, &err);
         for (int64_t j = 0; status == 0 && splits[0] && j < dataset_samples(splits[0]); j++)
             status = dataset_text(splits[0], j, text, &err);
-        if (!ok(status == -1 && strstr(err.text, rows[i].text), "refused: %s", rows[i].text))
+        if (!ok(status == -1 && strstr(err.text, rows[i].text), "rejected: %s", rows[i].text))
             diag("%s", err.text);
         for (int s = 0; s < DATASET_SPLITS; s++)
             dataset_destroy(splits[s]);
@@ -411,7 +411,7 @@ static void test_many_parts(void)
     low.rlim_cur = 64;
     setrlimit(RLIMIT_NOFILE, &low);
     dataset = train_data(&config);
-    ok(dataset && dataset_samples(dataset) > 0, "%d parts where 64 files may be open", PARTS);
+    ok(dataset && dataset_samples(dataset) > 0, "%d parts with a limit of 64 open files", PARTS);
     dataset_destroy(dataset);
     fflush(stdout);
     if (fork() == 0) {
@@ -422,7 +422,7 @@ static void test_many_parts(void)
         status = dataset_create(&config, splits, &err);
         _exit(status == -1 && strstr(err.text, "need 600 open files, but the limit is 64") ? 0 : 1);
     }
-    ok(wait(&status) > 0 && status == 0, "where that cannot be changed it is said");
+    ok(wait(&status) > 0 && status == 0, "an error if the limit cannot be raised");
     setrlimit(RLIMIT_NOFILE, &before);
 }
 

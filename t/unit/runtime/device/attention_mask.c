@@ -111,7 +111,7 @@ static void read_mask(const struct attention_shape *s, const double *p, const do
         wrong++;
         at = i;
     }
-    if (!ok(wrong == 0, "probabilities are dropped, or scaled by what is kept"))
+    if (!ok(wrong == 0, "probabilities are dropped, or scaled by the fraction kept"))
         diag("%lld of %lld, the first is %lld: got %.9g, before dropout %.9g", (long long)wrong,
              (long long)n, (long long)at, dropped[at], p[at]);
     if (!ok(likely(lost, told, s->dropout), "as many are dropped as should be"))
@@ -233,7 +233,7 @@ double *attention_mask(struct attention_test *t)
     number_mask(t, numbered);
     apart = different(s, p, keep, numbered, &told);
     if (is_numbered()) {
-        ok(apart == 0, "what is dropped follows the numbering");
+        ok(apart == 0, "the mask follows the numbering");
         memcpy(keep, numbered, bytes);
     } else {
         diag("dropout by %s", apart == 0 ? "our numbering" : "the library's own numbers");

@@ -52,7 +52,7 @@ static void refused_types(void)
         struct error err = {.text = ""};
         struct device_plan *p = plan_create(device, &ops[i], &err);
 
-        ok(!p && err.text[0], "fp8 operands are refused (%s)", err.text);
+        ok(!p && err.text[0], "fp8 operands are rejected (%s)", err.text);
         plan_destroy(p);
     }
 }

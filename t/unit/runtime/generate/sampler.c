@@ -79,7 +79,7 @@ static void test_distribution(struct sampling s, const char *name)
             chi += ((double)seen[i] - wanted) * ((double)seen[i] - wanted) / wanted;
     }
     ok(!strange, "%s: nothing is drawn that is ruled out", name);
-    ok(chi < 31.26, "%s: drawn as often as it is likely (chi-square %.1f)", name, chi);
+    ok(chi < 31.26, "%s: drawn with the right frequency (chi-square %.1f)", name, chi);
 }
 
 static void test_parts(void)
@@ -133,7 +133,7 @@ int main(void)
     test_parts();
     ok(draw(&greedy, bad, 3, 1, 0, 0) == -1 && draw(&plain, bad, 3, 1, 0, 0) == -1 &&
            draw(&all, bad, 3, 1, 0, 0) == -1,
-       "no token where no logit is a number");
+       "no token if all logits are NaN");
     ok(draw(&greedy, some, 4, 2, 0, 0) == 2, "a number among others is found");
     ok(draw(&greedy, logits, 3, 8, 0, 0) == 0, "ranks without columns offer nothing");
     return done_testing();

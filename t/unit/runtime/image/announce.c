@@ -333,7 +333,7 @@ static void test_naps(void)
         for (int k = 0; k < 20; k++)
             lease_pause(turns[i].waited);
         ok(naps_vary(0, 0.7 * turns[i].pause, 1.3 * turns[i].pause),
-           "who has waited for a lease for %g s does so for about %g more", turns[i].waited,
+           "after waiting %g s for a lease the next pause is about %g s", turns[i].waited,
            turns[i].pause);
     }
     naps = NULL;
@@ -359,7 +359,7 @@ static void test_quiet(void)
     }
     stat(path, &after);
     ok(memcmp(&before.st_mtim, &after.st_mtim, sizeof(before.st_mtim)) == 0,
-       "who waits for it writes nothing");
+       "a waiting process writes nothing");
     lease_release(&mine);
     is_int(lease_take(&other, mine.path, 60, &watch, &err), 1, "and gets it when it is free");
     lease_release(&other);

@@ -184,7 +184,7 @@ static void test_cache(void)
     write_file(draft, "no squashfs", 11);
     ok(image_cache_publish(&cache, "sha256-" HEX, draft, "x", path, sizeof(path), &err) < 0 &&
            access(path, F_OK) < 0 && access(draft, F_OK) < 0,
-       "what is no image is not published");
+       "a file that is not an image is not published");
     ok(image_cache_recall(&cache, "docker://n", key) < 0, "a name never seen");
     ok(image_cache_remember(&cache, "docker://n", "sha256-" HEX, &err) == 0 &&
            image_cache_recall(&cache, "docker://n", key) == 0 && strcmp(key, "sha256-" HEX) == 0,
@@ -199,7 +199,7 @@ static void test_cache(void)
     ok(image_cache_recall_job(&cache, "c-1", "docker://n", key) < 0, "until it is forgotten");
     chmod(cache_directory, 0777);
     ok(image_cache_open(&cache, cache_directory, &err) < 0,
-       "a cache others may write to is refused");
+       "a cache others may write to is rejected");
     chmod(cache_directory, 0755);
     /* Root may own every cache, so when running as root another user must own this one. */
     if (geteuid() == 0)
@@ -208,7 +208,7 @@ static void test_cache(void)
            "a shared cache that root owns is accepted");
     ok(image_cache_open_shared(&cache, cache_directory, 12345, &err) < 0 &&
            strstr(err.text, "belongs to user"),
-       "a shared cache that neither its publisher nor root owns is refused");
+       "a shared cache that neither its publisher nor root owns is rejected");
     ok(chown(cache_directory, geteuid(), (gid_t)-1) == 0, "the owner is restored");
 }
 
@@ -237,7 +237,7 @@ static void test_stage(void)
     write_file(draft, small_image, sizeof(small_image));
     if (!ok(image_stage(&request, path, sizeof(path), &err) == 0, "a copy"))
         diag("%s", err.text);
-    ok(access(draft, F_OK) < 0, "what a killed copy of another image left is gone");
+    ok(access(draft, F_OK) < 0, "leftovers of a killed copy are gone");
     snprintf(draft, sizeof(draft), "%s/%u", place, (unsigned)geteuid());
     ok(image_cache_open(&stage, draft, &err) == 0 &&
            image_cache_list(&stage, &entries, &count, &err) == 0 && count == 1 &&

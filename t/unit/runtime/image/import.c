@@ -174,7 +174,7 @@ static void test_download(void)
     utimensat(AT_FDCWD, file, yesterday, 0);
     download_watch(&download, cache);
     is_int(download_bytes(&download), 0, "layers from before the download do not count");
-    ok(access(file, F_OK) < 0, "what a killed import left is removed");
+    ok(access(file, F_OK) < 0, "leftovers of a killed import are removed");
     snprintf(file, sizeof(file), "%s/b" SAME_63 ".0123456789", cache);
     write_file(file, layer, 2500);
     snprintf(file, sizeof(file), "%s/other", cache);
@@ -323,7 +323,7 @@ static void test_min_free(void)
     snprintf(path, sizeof(path), "%s/full", directory);
     image_cache_open(&cache, path, &err);
     is_int(image_obtain(&request, "sha256-" HEX, path, sizeof(path), &err), -1,
-           "an import with less free space than the minimum is refused");
+           "an import with less free space than the minimum is rejected");
     ok(strstr(err.text, "free; set ENROOT_TEMP_PATH or TMPDIR to another directory") != NULL,
        "with the remedy: %s", err.text);
 }

@@ -156,7 +156,7 @@ static void test_event(void)
     device_event_record(event, stream);
     device_graph_destroy(device_graph_end(stream, &err));
     ok(device_stream_wait(stream, 1, &err) < 0 && strstr(err.text, "event"),
-       "an event in recorded work is refused");
+       "an event in recorded work is rejected");
     device_event_destroy(event);
     device_stream_destroy(stream);
     device_close(device);

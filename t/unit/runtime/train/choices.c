@@ -122,7 +122,7 @@ static void restore(struct parallel *parallel, struct device *device, const char
     char *restored = NULL;
 
     is_int(choices_restore(parallel, device, directory, &restored, &err), 0, what);
-    is(restored ? restored : "", taken, "  which takes what it should");
+    is(restored ? restored : "", taken, "  with the expected choices");
     free(restored);
 }
 

@@ -178,7 +178,7 @@ static void test_failure(void)
     fake.epilogue = 0;
     begin(&l, 0);
     ok(l.rc == -1 && strstr(l.err.text, "none of cuBLASLt's kernels for the product"),
-       "where all fail that is said");
+       "an error if all fail");
     diag("%s", l.err.text);
     end(&l);
     fake.fails = 0;

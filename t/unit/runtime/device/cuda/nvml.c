@@ -92,7 +92,7 @@ static void test_libraries(void)
         is(text, expected, "but a line");
         ok(nvml_check(rows[i].library, "0000:53:00.0", 0, text, sizeof(text), &err) == 0 &&
                text[0] == '\0',
-           "which the first rank of a node says for all");
+           "which the first rank of a node reports for all");
     }
 }
 

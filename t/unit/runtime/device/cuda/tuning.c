@@ -63,7 +63,7 @@ static void test_two_processes(void)
     is_int(tuning_put(a, "x", "1", &err), 0, "put");
     is_int(tuning_put(b, "y", "2", &err), 0, "put in another");
     is(tuning_get(a, "x"), "1", "get");
-    ok(!tuning_get(a, "y"), "what another put is not there before it is saved");
+    ok(!tuning_get(a, "y"), "another process's entry is not visible before it is saved");
     is_int(tuning_save(a, &err), 0, "save");
     is_int(tuning_save(b, &err), 0, "save the other");
     tuning_put(a, "x", "3", &err);
@@ -82,7 +82,7 @@ static void test_trying(void)
 
     is_int(tuning_try(b, "x"), 0, "try");
     is_int(tuning_put(a, "w", "1", NULL) || tuning_save(a, NULL), 0, "another process saves");
-    ok(!tuning_get(a, "x"), "what is being tried has no value");
+    ok(!tuning_get(a, "x"), "a key that is being tried has no value");
     c = tuning_open(directory, "trying");
     is_int(tuning_try(c, "x"), -1, "what was being tried before is left alone");
     is_int(tuning_put(b, "x", "2", NULL) || tuning_save(b, NULL), 0, "a value is found");
@@ -133,7 +133,7 @@ static void test_many(void)
     is_int(replaces(b, "many"), 1, "what is new in one of them is written");
     c = tuning_open(directory, "many");
     is(tuning_get(c, "y"), "4", "found by a third");
-    is(tuning_get(c, "x"), "1", "beside what the first one found");
+    is(tuning_get(c, "x"), "1", "in addition to the first one's results");
     tuning_destroy(a), tuning_destroy(b), tuning_destroy(c);
 }
 
@@ -319,7 +319,7 @@ static void test_places(void)
     tuning_put(bad, "x", "1", &err);
     ok(tuning_save(bad, &err) == -1 &&
            strstr(err.text, "cannot save the tuning results: cannot create "),
-       "what cannot be written is an error");
+       "a failed write is an error");
     tuning_destroy(none), tuning_destroy(deep), tuning_destroy(bad);
 }
 
@@ -336,20 +336,20 @@ static void test_text(void)
     tuning_put(one, "d", "4,fast", NULL);
     tuning_try(one, "e");
     text = tuning_text(one);
-    is(text, "for rows\nb 2\nd 4,fast\n", "a text has what was used");
+    is(text, "for rows\nb 2\nd 4,fast\n", "the text contains what was used");
     two = tuning_open(NULL, "rows");
     tuning_put(two, "b", "9", NULL);
     is_int(tuning_take(two, text, 0, &err), 0, "and can be taken");
     free(text);
     text = tuning_text(two);
     is(text, "for rows\nb 2\nd 4,fast\n", "and handed on, used or not");
-    is(tuning_get(two, "b"), "2", "in place of what was known");
+    is(tuning_get(two, "b"), "2", "replacing what was known");
     is(tuning_get(two, "d"), "4,fast", "or was not");
     tuning_destroy(two);
     two = tuning_open(NULL, "other");
     is_int(tuning_take(two, text, 0, &err), -1, "but not for another GPU");
     is(err.text, "the saved choices of algorithms are for rows, and this is other",
-       "which is said");
+       "and it is reported");
     ok(!tuning_get(two, "b"), "nothing of it is taken then");
     is_int(tuning_take(two, "b 2\n", 0, &err), -1, "nor is a text of unknown origin");
     is_int(tuning_take(two, "", 0, &err), -1, "or an empty one");
