@@ -1,5 +1,5 @@
 #!/bin/bash
-# megatron checkpoint: what is inside, is it whole, fewer of them, to Hugging Face and back.
+# megatron checkpoint: inspect, verify, prune, and convert to Hugging Face and back.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/common.sh"
 
@@ -32,7 +32,7 @@ check verify --all run
 is "$rc" 1 "a damaged one is an error"
 like "$out" 'iter_0000004: damaged: .*rank_00001.safetensors is damaged between bytes' "and is named"
 is "$(grep -c ': intact' <<<"$out")" 3 "the others are whole"
-# A file that cannot be opened tells nothing of its bytes.
+# A file that cannot be opened is not known to be damaged.
 while read -r file number sentence; do
     if ! command -v "${CC:-cc}" >/dev/null; then
         skip "a file that cannot be opened" "no compiler"
@@ -57,7 +57,7 @@ like "$out" 'prune needs --keep-last N' "prune asks how many"
 mkdir run/iter_0000009.tmp-1
 check prune run --keep-last 2
 is "$(ls run | tr '\n' ' ')" "iter_0000006 iter_0000008 latest_checkpointed_iteration.txt " "prune"
-# Where there are no locks, what looks unfinished may be another run's.
+# Without locks, unfinished files may belong to another run.
 unlocked='#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -90,7 +90,8 @@ elif ok "locks can be taken away" "${CC:-cc}" -shared -fPIC -o unlocked.so -xc -
     like "$out" 'unfinished checkpoints were not removed: cannot lock files in run' "  and so does prune"
     ok "  and unfinished files are kept" rmdir run/iter_0000009.tmp-1
 fi
-# What comes after the one that a run goes on from was not saved by it, and is not its own to remove.
+# Checkpoints after the one that a run resumed from were not saved by it, and it must not remove
+# them.
 mkdir run/iter_000000{2,4}
 echo 6 >run/latest_checkpointed_iteration.txt
 check prune run --keep-last 2
@@ -98,7 +99,7 @@ is "$(ls run | tr '\n' ' ')" "iter_0000004 iter_0000006 iter_0000008 latest_chec
 like "$out" '^kept 1 checkpoint newer than iteration 6, which latest_checkpointed_iteration.txt names$' "  and reports what is kept"
 rmdir run/iter_0000004
 echo 8 >run/latest_checkpointed_iteration.txt
-# A directory of the same file system that is mounted in a checkpoint tells by no number of its device.
+# A bind mount of the same file system inside a checkpoint has the same device number.
 if unshare -rm true 2>/dev/null; then
     mkdir -p theirs/more run/iter_0000006/{a,bound,c} && touch theirs/more/kept
     try unshare -rm sh -c 'mount --bind theirs run/iter_0000006/bound && exec "$0" checkpoint prune run --keep-last 1' "$megatron"
@@ -140,7 +141,7 @@ is "$(cat released/latest_checkpointed_iteration.txt)" release "which stays as i
 check export run half --dtype bf16
 like "$(cat half/config.json)" bfloat16 "export as bf16"
 
-# Two floats of the file's first tensor: the greatest number of fp16, and one that would be infinite there.
+# Two floats of the file's first tensor: the largest fp16 number, and one that would overflow.
 large() { printf "$1" | dd of=hf-large/model.safetensors bs=1 seek=$((8 + $(od -An -tu8 -N8 hf/model.safetensors))) conv=notrunc status=none; }
 cp -r hf hf-large
 large '\x00\xe0\x7f\x47'

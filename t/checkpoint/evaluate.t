@@ -1,5 +1,5 @@
 #!/bin/bash
-# megatron evaluate gives the loss that the training gave for the same weights and data.
+# megatron evaluate computes the loss that training computed for the same weights and data.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/common.sh"
 loss() { sed -nE "s/.*validation loss at $1 \| lm loss value: ([^ ]+) .*/\1/p" <<<"$out"; }
@@ -48,7 +48,7 @@ done <<'END'
 --tokenizer-type GPT2BPETokenizer|the tokenizer has 50257 tokens, but the model in run has a vocabulary of only 300
 --megatron-model 1.7B|--megatron-model 1.7B sets --num-layers to 24, but the weights in run have 4
 END
-# A training that begins with a folder's weights has the folder's network, too.
+# A training that starts with a directory's weights has its model configuration, too.
 begin=(--micro-batch-size 2 --global-batch-size 16 --lr 1e-3 --train-iters 1 --mock-data --log-interval 1 --eval-iters 0
     --device cpu --cpu-threads 1)
 try "$megatron" train "${begin[@]}" --load-hf hf
@@ -66,7 +66,7 @@ unlike "$out" 'iteration +1/' "  reported before training"
 try "$megatron" train "${begin[@]}" "${model[@]}" --seq-length 32 --vocab-size 300 --train-iters 2 --exit-interval 1 --save-hf early
 is "$rc $(ls early)" "75 " "a run that ended early writes no weights for others"
 
-# Data for one of the splits only.
+# Data for only one of the splits.
 seq 20000 | awk '{ printf "%s%s", $1 % 250, $1 % 40 ? " " : "\n" }' | sed 's/.*/{"text": "&"}/' >text.jsonl
 try "$megatron" preprocess --input text.jsonl --output-prefix data --tokenizer-type NullTokenizer --vocab-size 299 --append-eod
 is "$rc" 0 "a small corpus" || diag "$out"

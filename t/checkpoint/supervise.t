@@ -1,12 +1,12 @@
 #!/bin/bash
-# megatron supervise, outside of a job: what it starts again, with which words, and when it stops.
+# megatron supervise, outside of a job: what it restarts, with which options, and when it stops.
 . "$(dirname "$0")/../tap.sh"
 megatron=$MEGATRON_BUILD/runtime/megatron
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 unset SLURM_JOB_ID
-# Ends with the codes of the file "codes", one line each; advances the checkpoint where a line says so.
+# Exits with the codes in the file "codes", one per line; advances the checkpoint if a line says so.
 cat >run <<'EOT'
 #!/bin/bash
 echo "words: $*"
@@ -35,7 +35,8 @@ codes 0
 mkdir -p save/iter_0000010
 try "$megatron" supervise --pause 0 -- ./run --load-hf x --save save
 is "$(grep '^words:' <<<"$out")" "words: --save save --load save" "even if a kill left a checkpoint that is not named yet"
-# Back to an earlier one of its own, until it has saved from there: over crashes, and over a requeue.
+# Back to one of its own earlier checkpoints, until it has saved from there: across crashes, and
+# across a requeue.
 codes 1 "1 100" 0
 mkdir save && echo 100 >save/latest_checkpointed_iteration.txt
 try "$megatron" supervise --pause 0 -- ./run --load save --ckpt-step 40 --save save
@@ -57,7 +58,8 @@ is "$(grep '^words:' <<<"$out")" "words: --save save --load save --ckpt-step 60"
 printf '0\n' >codes
 try "$megatron" supervise --pause 0 -- ./run --load . --ckpt-step 60 --save save
 is "$(grep '^words:' <<<"$out")" "words: --save save --load save" "another run's checkpoint is where this one started"
-# A file server that is away: neither a run without checkpoints nor one that may begin anew.
+# A file server that is down: this is neither a run without checkpoints nor one that may start from
+# scratch.
 away='#define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -139,7 +141,7 @@ is "$rc" 1 "so does one that crashes before"
 codes killed137 killed137 0
 try "$megatron" supervise --pause 0 --starts 1 -- ./megatron train --save save
 is "$rc" 1 "and one that is killed outside of a job"
-# Near the end of the job's time it is not started again, but by way of the queue.
+# Near the end of the job's time limit it is not restarted, but requeued.
 printf '#!/bin/sh\necho "words: $*"\nkill -TERM $PPID\n' >bin/scontrol
 chmod +x bin/scontrol
 while read -r left limit starts text; do
@@ -167,7 +169,7 @@ try "$megatron" supervise --pause 0 --starts 1 -- ./run --save save
 is "$rc" 1 "without progress it gives up"
 like "$out" '2 consecutive starts saved no new checkpoint in save' "and reports it"
 ok "and a manual start resets the count" test ! -e save/.starts
-# An outage of minutes is not to use up all starts: the pauses grow, by a clock that does not wait.
+# An outage of minutes must not use up all starts: the pauses grow, by a clock that does not wait.
 quick='#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -208,7 +210,8 @@ is "$rc" 0 "a run"
 try "$megatron" supervise --pause 0 -- "${small[@]}" --hidden-size 16 --train-iters 4
 is "$rc" 2 "a checkpoint of another model: the code for wrong options"
 is "$(grep -c 'the checkpoint belongs to another model: hidden-size (8, here 16)' <<<"$out")" 1 "is rejected once"
-# A run that began without another's optimizer and seed goes on with its own, if that is saved.
+# A run that started without another run's optimizer state and seed resumes with its own, if it has
+# saved.
 printf '#!/bin/bash\necho "words: $*"\nexec "$@"\n' >shown
 chmod +x shown
 began=(--load kept --hidden-size 8 --train-iters 6 --exit-interval 4 --no-load-rng --no-load-optim)
@@ -226,7 +229,7 @@ is "$rc" 127 "a command that cannot be started"
 try "$megatron" supervise --pause 0 -- ./run
 is "$rc" 2 "no --save: a usage error"
 like "$out" 'add --save DIR' "no --save"
-# SIGTERM for this process alone, as a pod gets it: the run is told, and is not started again.
+# SIGTERM for this process alone, as in a pod: the run is told, and is not restarted.
 cat >long <<'EOT'
 #!/bin/bash
 trap 'echo told; exit 143' TERM
