@@ -66,7 +66,7 @@ static int set(struct build *build, cudnnBackendDescriptor_t descriptor,
 {
     cudnnStatus_t status = cudnnBackendSetAttribute(descriptor, name, type, count, values);
 
-    return status == CUDNN_STATUS_SUCCESS ? 0 : fail(build, "an attribute was refused", status);
+    return status == CUDNN_STATUS_SUCCESS ? 0 : fail(build, "an attribute was rejected", status);
 }
 
 static int finalize(struct build *build, cudnnBackendDescriptor_t descriptor, const char *what)
