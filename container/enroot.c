@@ -133,8 +133,8 @@ int enroot_setting(const char *info, const char *name, char *value, size_t size)
     return -1;
 }
 
-/* Nodes that share a container configure it one after another; this is what Enroot prints if it had
- * to wait for too long. */
+/* Nodes that share a container configure it one after another; Enroot prints this after waiting too
+ * long for its turn. */
 #define LOCKED "Could not acquire rootfs lock"
 
 #define CREDENTIALS \

@@ -1,4 +1,4 @@
-/* Running Enroot: its environment and its answers. */
+/* Run Enroot: its environment, its settings and its errors. */
 #ifndef MEGATRON_ENROOT_H
 #define MEGATRON_ENROOT_H
 
@@ -8,20 +8,20 @@
 
 enum { ENROOT_INFO_SIZE = 4096 };
 
-/* Enroot creates ENROOT_RUNTIME_PATH before anything else, and a job inherits that of the login
- * node
- * (/run/user/1000), which compute nodes do not have. Only `start` uses it, and gets its own; for
- * all other commands any directory that exists is good enough. */
+/* Enroot creates ENROOT_RUNTIME_PATH before anything else. A job inherits the login node's value
+ * (/run/user/1000), which does not exist on compute nodes. Only `start` uses the directory and gets
+ * one of its own; every other command accepts any existing directory. */
 #define ENROOT_ANY_RUNTIME "ENROOT_RUNTIME_PATH=/tmp"
 
-/* The node-local directory for unfinished work that the environment chooses. */
+/* The node-local directory for temporary files, as configured in the environment. */
 const char *enroot_temporary(const char *const *environment);
 
-/* An environment for Enroot: 'base' with the variables in 'settings' ("NAME=value", NULL at the
- * end) replaced or added. The strings are not copied; free the array. NULL if out of memory. */
+/* Build an environment for Enroot: 'base' with the variables in the NULL-terminated 'settings'
+ * ("NAME=value") replaced or added. The strings are not copied; the caller frees the array. Returns
+ * NULL if out of memory. */
 const char **enroot_environment(const char *const *base, const char *const *settings);
 
-/* The value of 'name' in 'environment', or NULL. */
+/* Return the value of 'name' in 'environment', or NULL. */
 const char *environment_value(const char *const *environment, const char *name);
 
 /* How to run it, as in process.h. */
@@ -33,19 +33,19 @@ struct enroot_call {
     const stop_flag *stop;
 };
 
-/* Is Enroot installed, and new enough? Returns 0, or -1 with the remedy. */
+/* Check that Enroot is installed and recent enough. Returns 0, or -1 with the remedy. */
 int enroot_check(const struct enroot_call *call, struct error *err);
 
-/* The output of `enroot info`, which includes settings from Enroot's configuration files; read it
- * with enroot_setting. Returns 0 or -1. */
+/* Store the output of `enroot info`, which includes settings from Enroot's configuration files;
+ * read it with enroot_setting. Returns 0 or -1. */
 int enroot_info(const struct enroot_call *call, char *info, size_t size, struct error *err);
 
-/* The value of setting 'name'. Returns 0, or -1 if there is none. */
+/* Look up setting 'name'. Returns 0, or -1 if it is not set. */
 int enroot_setting(const char *info, const char *name, char *value, size_t size);
 
-/* Turn the way Enroot ended into an error about 'what' ("import of docker://..."): its exit code,
- * its own message, and what to do. The code is ERROR_BUSY if other nodes hold the lock of a
- * container that they share. Returns -1. */
+/* Turn Enroot's exit into an error about 'what' ("import of docker://..."): its exit code, its own
+ * message, and what to do. The code is ERROR_BUSY if other nodes hold the lock of a shared
+ * container. Returns -1. */
 int enroot_explain(const char *what, int status, const char *errors, struct error *err);
 
 #endif

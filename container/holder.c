@@ -1,6 +1,6 @@
-/* The process that keeps a container: it says its number on standard output and ends when standard
- * input does. It is mounted into the image and runs there in place of a shell, so it must not need
- * anything: no libc, no files. The plugin carries it inside itself. */
+/* The process that keeps a container alive: it writes its PID to standard output and exits when
+ * standard input is closed. It is mounted into the image and runs there without a shell, so it must
+ * not depend on anything: no libc, no files. The plugin embeds its binary. */
 #include "holder.h"
 
 #if defined(__aarch64__)

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Try it, in a child: many settings of kernels and distributions can forbid it. */
+/* Try it in a child: many kernel and distribution settings can forbid it. */
 static int check_namespaces(struct error *err)
 {
     char most[32] = "?";

@@ -4,9 +4,9 @@
 
 #include "error.h"
 
-/* Look for what a start needs before anything is imported: enroot in the directories of 'path',
- * user namespaces, and, unless 'fuse' is NULL, squashfuse and the device 'fuse'. Returns 0, or -1
- * with what is missing and the remedy. */
+/* Check the prerequisites before anything is imported: enroot in the directories of 'path', user
+ * namespaces and, unless 'fuse' is NULL, squashfuse and the device 'fuse'. Returns 0, or -1 with
+ * what is missing and the remedy. */
 int host_check(const char *path, const char *fuse, struct error *err);
 
 #endif

@@ -9,8 +9,8 @@
 
 /* MEGATRON_PROGRAM is the installed `megatron`, which `./configure --program-prefix` may rename. */
 
-/* `megatron image get` gives up by itself, and so much later at most: each of its parts (import,
- * copy, extraction) gets a little time even if the others used it up. */
+/* `megatron image get` enforces the timeout itself but may exceed it by this much: each phase
+ * (import, copy, extraction) gets a minimum time even if the earlier ones used it all up. */
 enum { MARGIN_SECONDS = 240, RELEASE_SECONDS = 60, STOP_GRACE_SECONDS = 3 };
 
 enum { WORDS = 40, NUMBERS = 6 };
@@ -66,7 +66,7 @@ static void add_options(const struct importer *importer, struct line *line)
     add_number(line, "--timeout", importer->timeout);
 }
 
-/* A container is made by `megatron` whoever gets the image. */
+/* `megatron` creates the container no matter which program gets the image. */
 static int is_own(const struct importer *importer)
 {
     return !importer->program || importer->container;
@@ -91,14 +91,14 @@ static void compose_get(const struct importer *importer, struct line *line)
     }
 }
 
-/* Where the lines of a running importer go. */
+/* Receives the output lines of a running importer. */
 struct relay {
     const struct importer *importer;
     char reason[1024]; /* the last line that explains a failure */
 };
 
-/* How lines of standard error begin, and whether they are the reason of a failure. `megatron` marks
- * its notes; any program may mark its errors. */
+/* Prefixes of lines on standard error, and whether such a line is the reason for a failure.
+ * `megatron` marks its notes; any program may mark its errors. */
 static const struct {
     const char *mark;
     int is_reason;

@@ -21,14 +21,14 @@ struct importer {
     const char *program;            /* importer=PATH, or NULL: `megatron image` */
     const char *const *environment; /* what the program sees */
     const char *uri;
-    /* The rest of what `megatron image get` takes as options; NULL or 0: not given. */
+    /* The other options of `megatron image get`; NULL or 0: not given. */
     const char *shared_cache; /* the administrator's */
     uid_t publisher;
     const char *stage; /* node-local directory for a copy of the image */
     int64_t stage_max, min_free;
-    const char *job, *step; /* names that no other job and no other step has */
+    const char *job, *step; /* unique among all jobs and steps */
     int nodes;              /* of the step */
-    int processors;         /* that an import may use */
+    int processors;         /* available to an import */
     int imports;            /* this node imports, the others wait for it */
     const char *container;  /* name of a container to create, unless it exists, and keep */
     int64_t timeout;        /* seconds */
@@ -41,7 +41,7 @@ struct importer {
  * the container instead, and 'path' is not changed. Returns 0 or -1. */
 int importer_get(const struct importer *importer, char *path, size_t size, struct error *err);
 
-/* Run `release`. Failures are ignored: the step is over, and nobody reads them. */
+/* Run `release`. Failures are ignored: the step is over and nobody would read them. */
 void importer_release(const struct importer *importer);
 
 #endif

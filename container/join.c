@@ -11,7 +11,7 @@
 
 enum { MOST_ENVIRONMENT = 4 << 20, MOST_RC = 64 << 10 };
 
-/* In the order in which they are joined: the user namespace gives the right to join the others. */
+/* In the order in which they are joined: the user namespace grants the right to join the others. */
 static const struct {
     const char *name;
     int flag;
@@ -88,8 +88,8 @@ int container_environment(pid_t holder,
     return rc;
 }
 
-/* A kernel may lack a namespace, but not that of mounts: where it is not there the holder has
- * ended, and the task must not run outside. */
+/* A kernel may lack other namespaces, but not the mount namespace: if it is missing, the holder has
+ * exited, and the task must not run outside the container. */
 static int open_space(pid_t holder, const char *name, int *fd)
 {
     char theirs[64], mine[64];
@@ -175,7 +175,8 @@ int container_join(pid_t holder, int entrypoint, const char *workdir, int *enter
         if (fds[i] >= 0)
             close(fds[i]);
     }
-    /* The holder's number may be another process's by now, of which this one shares everything. */
+    /* The holder's PID may belong to another process by now, with the same namespaces as this one.
+     */
     if (rc == 0 && !*entered)
         rc = error_set(err, "the container has ended");
     return rc < 0 ? -1 : enter_workdir(holders, entrypoint, workdir, err);

@@ -24,7 +24,7 @@ static int flag_is_known(const char *flag, size_t length)
     return 0;
 }
 
-/* Copy one field up to an unescaped ':' or ','. Returns where it ended. */
+/* Copy one field up to an unescaped ':' or ','. Returns the position of its end. */
 static const char *copy_field(const char *text, char *field)
 {
     while (*text && *text != ',' && *text != ':') {
@@ -50,7 +50,7 @@ static int check_path(const char *what, const char *name, char *path, struct err
     return 0;
 }
 
-/* Take out what does not change an absolute path: "//", "/./" and a "/" or "/." at its end. */
+/* Normalize an absolute path: remove "//", "/./" and a trailing "/" or "/.". */
 static void tidy_path(char *path)
 {
     char *to = path;
@@ -80,8 +80,7 @@ static int has_parent(const char *path)
     return 0;
 }
 
-/* The user's "ro+nosuid" as mount(8) takes it. A bind mount is always meant, and its target made.
- */
+/* Convert the user's "ro+nosuid" to mount(8) options. Always bind, and create the target. */
 static char *complete_flags(const char *what, const char *given, struct error *err)
 {
     char flags[256];

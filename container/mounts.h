@@ -1,4 +1,4 @@
-/* --megatron-mounts: what of the host is seen in a container. */
+/* --megatron-mounts: host paths to mount into a container. */
 #ifndef MEGATRON_MOUNTS_H
 #define MEGATRON_MOUNTS_H
 
@@ -16,22 +16,23 @@ struct container_mounts {
     size_t count;
 };
 
-/* Read "SRC:DST[:FLAG[+FLAG...]],..." into 'mounts'. `\,`, `\:` and `\\` stand for the character
- * itself; SRC alone is mounted at the same place. Refused are relative paths, a target given twice,
- * flags that are unknown. Returns 0 or -1; the caller clears 'mounts' in both cases. */
+/* Parse "SRC:DST[:FLAG[+FLAG...]],..." into 'mounts'. `\,`, `\:` and `\\` are escapes; SRC alone is
+ * mounted at the same path. Relative paths, duplicate targets and unknown flags are errors. Returns
+ * 0 or -1; the caller clears 'mounts' in both cases. */
 int mounts_parse(const char *what, const char *text, struct container_mounts *mounts,
                  struct error *err);
 
-/* Can this process see every source? Names the first that it cannot. Returns 0 or -1. */
+/* Check that this process can see every source. The error names the first one that it cannot see.
+ * Returns 0 or -1. */
 int mounts_check_sources(const char *what, const struct container_mounts *mounts,
                          struct error *err);
 
-/* One mount as a line of fstab(5), spaces and backslashes escaped. Returns 0, or -1 if it does
- * not fit into 'size' bytes. */
+/* Format one mount as an fstab(5) line, with spaces and backslashes escaped. Returns 0, or -1 if it
+ * does not fit into 'size' bytes. */
 int mount_format(const struct container_mount *mount, char *buffer, size_t size);
 
-/* Add one mount, with flags of mount(8); append all mounts of 'from' to 'mounts'.
- * Returns 0, or -1 if out of memory or room. */
+/* Add one mount with mount(8) flags; append all mounts of 'from' to 'mounts'. Both return 0, or -1
+ * if out of memory or if there are too many mounts. */
 int mounts_add(struct container_mounts *mounts, const char *source, const char *target,
                const char *flags);
 int mounts_copy(struct container_mounts *mounts, const struct container_mounts *from);

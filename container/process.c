@@ -18,9 +18,9 @@ enum { TICK_MS = 200, NEAR_END_MS = 2, GRACE_SECONDS = 5, STOP_SECONDS = 1 };
 
 struct child {
     pid_t pid;
-    int output, errors; /* pipes; -1 at their end */
+    int output, errors; /* pipes; -1 once closed */
     size_t output_used, errors_used;
-    char line[2048]; /* of standard error, not complete yet */
+    char line[2048]; /* an incomplete line of standard error */
     size_t line_used;
 };
 
@@ -39,7 +39,7 @@ int process_find(const char *name, const char *path, char *full, size_t size)
     return -1;
 }
 
-/* Become the program. */
+/* Execute the program. */
 static void run_program(const struct process_request *request, const char *program, int output,
                         int errors)
 {
@@ -68,8 +68,9 @@ static void end_as(int status)
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
-/* In the child, which leads the session: wait for the program, and if the caller is killed end the
- * process group. Otherwise what the program has started (downloads, mksquashfs) would continue. */
+/* Runs in the child, which is the session leader: wait for the program, and terminate the process
+ * group if the caller is killed. Otherwise processes started by the program (downloads, mksquashfs)
+ * would keep running. */
 static void guard(const struct process_request *request, const char *program, pid_t parent,
                   int output, int errors)
 {
@@ -92,7 +93,8 @@ static void guard(const struct process_request *request, const char *program, pi
     child = fork();
     if (child == 0)
         run_program(request, program, output, errors);
-    /* Signals are meant for the program or for the caller, whose name this process has. */
+    /* Signals are meant for the program or for the caller, whose process name this process shares.
+     */
     signal(SIGTERM, SIG_IGN);
     signal(SIGINT, SIG_IGN);
     close_range(0, ~0U, 0);
@@ -100,7 +102,7 @@ static void guard(const struct process_request *request, const char *program, pi
         _exit(126);
     while (getppid() == parent) {
         sigwaitinfo(&awaited, NULL);
-        /* If the caller was killed as well, what the program left running must end too. */
+        /* If the caller was killed as well, terminate whatever the program left running. */
         if (waitpid(child, &status, WNOHANG) == child && getppid() == parent)
             end_as(status);
     }
@@ -148,7 +150,7 @@ static int start(const struct process_request *request, const char *program, str
     return 0;
 }
 
-/* Keep the beginning of standard output. */
+/* Keep the first bytes of standard output. */
 static void read_output(struct child *child, struct process_result *result)
 {
     char waste[1024];
@@ -164,7 +166,7 @@ static void read_output(struct child *child, struct process_result *result)
     }
 }
 
-/* Hand complete lines to the caller. What is longer than the buffer counts as a line. */
+/* Pass complete lines to the caller. A line longer than the buffer is passed in pieces. */
 static void split_lines(const struct process_request *request, struct child *child,
                         const char *text, size_t count)
 {
@@ -181,7 +183,7 @@ static void split_lines(const struct process_request *request, struct child *chi
     }
 }
 
-/* Keep the end of standard error. */
+/* Keep the last bytes of standard error. */
 static void read_errors(const struct process_request *request, struct child *child,
                         struct process_result *result)
 {
@@ -218,7 +220,7 @@ static void drain(const struct process_request *request, struct child *child,
         read_errors(request, child, result);
 }
 
-/* Has the child ended? Reads its status without waiting. */
+/* Check whether the child has exited, without waiting for it. */
 static int has_ended(struct child *child, struct process_result *result)
 {
     int status;
@@ -242,11 +244,11 @@ static void watch(const struct process_request *request, struct child *child,
     while (!has_ended(child, result)) {
         double time = clock_now();
 
-        /* Both pipes are closed: the end is near, so poll often. */
+        /* Both pipes are closed, so the program is about to exit: poll often. */
         drain(request, child, result,
               child->output < 0 && child->errors < 0 ? NEAR_END_MS : TICK_MS);
         if (asked_to_end > 0) {
-            /* A process that is stopped may be killed soon, and has work of its own to undo. */
+            /* A process that is stopped may be killed soon and has its own work to undo. */
             if (time - asked_to_end > (is_stopped(request->stop) ? stop_grace : GRACE_SECONDS))
                 kill(-child->pid, SIGKILL);
             continue;
@@ -278,19 +280,19 @@ int process_run(const struct process_request *request, struct process_result *re
     if (start(request, program, &child, err) < 0)
         return -1;
     watch(request, &child, result);
-    /* Read what is left in the pipes, but do not wait for a grandchild that holds them open. */
+    /* Read what is left in the pipes, but do not wait for a grandchild that keeps them open. */
     for (int i = 0; i < 64 && (child.output >= 0 || child.errors >= 0); i++)
         drain(request, &child, result, 10);
     if (child.output >= 0)
         close(child.output);
     if (child.errors >= 0)
         close(child.errors);
-    /* Nothing in the session outlives its leader. */
+    /* Nothing in the session may outlive its leader. */
     kill(-child.pid, SIGKILL);
     return 0;
 }
 
-/* A line of a program's error output, without its mark. */
+/* One line of a program's error output, without its prefix. */
 struct complaint {
     const char *text;
     int length;

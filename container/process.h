@@ -1,4 +1,4 @@
-/* Run a program to its end, with a deadline, and keep its output. No shell. */
+/* Run a program to completion, with a deadline, and capture its output. No shell. */
 #ifndef MEGATRON_PROCESS_H
 #define MEGATRON_PROCESS_H
 
@@ -8,29 +8,30 @@
 
 struct process_request {
     const char *const *argv;        /* argv[0] is a path, or a name that is looked up in 'path' */
-    const char *const *environment; /* NULL-terminated; NULL: that of this process */
+    const char *const *environment; /* NULL-terminated; NULL: the environment of this process */
     const char *path;               /* directories, separated by colons */
     double timeout;                 /* seconds; 0: none */
-    /* Called about once a second while the program runs; may be NULL. A value other than 0 ends
+    /* Called about once a second while the program runs; may be NULL. A nonzero value terminates
      * the program. */
     int (*tick)(void *argument, double elapsed);
     /* Called with each line of standard error as it arrives; may be NULL. */
     void (*line)(void *argument, const char *line);
     void *argument;
-    const stop_flag *stop; /* ends the program once it is set, as by a signal; may be NULL */
-    double stop_grace;     /* seconds between SIGTERM and SIGKILL after a stop; 0: one */
+    const stop_flag *stop; /* terminates the program once set, e.g. by a signal handler; may be
+                              NULL */
+    double stop_grace;     /* seconds between SIGTERM and SIGKILL after a stop; 0: one second */
 };
 
 struct process_result {
     int status;        /* exit code, or 128 + the signal that ended it */
     int timed_out;     /* it ran past the timeout, or tick() ended it */
-    char output[4096]; /* the beginning of standard output */
-    char errors[4096]; /* the end of standard error */
+    char output[4096]; /* the first bytes of standard output */
+    char errors[4096]; /* the last bytes of standard error */
 };
 
-/* Run 'request' in a new session. On a timeout, and if the calling process is killed, the process
+/* Run 'request' in a new session. On a timeout, or if the calling process is killed, the process
  * group gets SIGTERM, then SIGKILL. Returns 0 if the program was started (see 'result' for how it
- * ended), -1 if it could not be. */
+ * ended), or -1 if it could not be started. */
 int process_run(const struct process_request *request, struct process_result *result,
                 struct error *err);
 

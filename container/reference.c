@@ -26,7 +26,8 @@ const char *image_architecture(const char *text)
     return NULL;
 }
 
-/* How many characters at the beginning name NVIDIA's registry's user for all who have a token. */
+/* The length of the prefix with NVIDIA's registry user, whose "$" is allowed; 0 if there is none.
+ */
 static size_t skip_token_user(const char *text)
 {
     static const char user[] = "docker://$oauthtoken@";
@@ -34,8 +35,7 @@ static size_t skip_token_user(const char *text)
     return strncmp(text, user, sizeof(user) - 1) == 0 ? sizeof(user) - 1 : 0;
 }
 
-/* Enroot passes an image's path through a shell: what a shell would not take literally is refused.
- */
+/* Enroot passes an image's path through a shell, so reject everything that a shell would expand. */
 static int check_characters(const char *what, const char *text, struct error *err)
 {
     for (const char *c = text + skip_token_user(text); *c; c++) {

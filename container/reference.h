@@ -1,4 +1,4 @@
-/* What a user calls an image: a registry reference or the path of a squashfs file. */
+/* An image as the user names it: a registry reference or the path of a squashfs file. */
 #ifndef MEGATRON_REFERENCE_H
 #define MEGATRON_REFERENCE_H
 
@@ -11,22 +11,22 @@ enum { IMAGE_TEXT_SIZE = 1024, IMAGE_KEY_SIZE = 80 };
 struct image_reference {
     enum image_scheme scheme;
     char text[IMAGE_TEXT_SIZE];  /* as the user wrote it; for IMAGE_FILE the path */
-    char pinned[IMAGE_KEY_SIZE]; /* key of a text that ends with @sha256:..., else "" */
+    char pinned[IMAGE_KEY_SIZE]; /* cache key if the reference ends with @sha256:..., else "" */
 };
 
-/* Read an image's name. Refused are texts that neither Enroot nor a shell inside it would take as
- * data: quotes, `$`, backslashes, control characters; and names without a scheme that are no path.
- * The user of a registry may be `$oauthtoken`, as NVIDIA's wants it.
- * 'what' names the option in the error. Returns 0 or -1. */
+/* Parse an image's name. Rejects text that Enroot, or the shell inside it, would not treat as plain
+ * data: quotes, `$`, backslashes, control characters; and names without a scheme that are not
+ * paths. The registry user may be `$oauthtoken`, as NVIDIA's registry requires. 'what' names the
+ * option in the error. Returns 0 or -1. */
 int image_reference_parse(const char *what, const char *text, struct image_reference *reference,
                           struct error *err);
 
-/* The name that Enroot and uname(1) have for an architecture, which may be written as registries
- * do: "aarch64" for "arm64". NULL if Enroot does not know the name. */
+/* Return the name that Enroot and uname(1) use for an architecture, which may also be given as
+ * registries spell it: "aarch64" for "arm64". NULL if Enroot does not support it. */
 const char *image_architecture(const char *text);
 
-/* Turn what `enroot digest` or a daemon's image id prints ("sha256:<64 hex digits>", white space
- * around it) into the key of a cache entry, "sha256-<64 hex digits>". Returns 0 or -1. */
+/* Convert the output of `enroot digest` or a daemon's image id ("sha256:<64 hex digits>", with
+ * optional white space around it) to a cache key, "sha256-<64 hex digits>". Returns 0 or -1. */
 int image_key_from_digest(const char *digest, char key[IMAGE_KEY_SIZE], struct error *err);
 
 #endif

@@ -15,13 +15,13 @@
 
 enum { OPEN_DIRECTORIES = 16, DAY = 86400 };
 
-/* What it is called before it is locked. */
+/* Its name until it is locked. */
 #define DRAFT ".new-"
 
 static int remove_one(const char *path, const struct stat *info, int type, struct FTW *place)
 {
     (void)info, (void)place;
-    /* Layers of images hold directories without permission to read them. */
+    /* Image layers may contain directories without read permission. */
     if (type == FTW_DNR || type == FTW_D)
         chmod(path, 0700);
     if (type == FTW_DP || type == FTW_DNR)
@@ -41,12 +41,12 @@ static int open_up(const char *path, const struct stat *info, int type, struct F
 
 static void remove_tree(const char *path)
 {
-    /* From above first: what cannot be read cannot be walked from below. */
+    /* Top-down first: a directory without read permission cannot be walked bottom-up. */
     nftw(path, open_up, OPEN_DIRECTORIES, FTW_PHYS | FTW_MOUNT);
     nftw(path, remove_one, OPEN_DIRECTORIES, FTW_PHYS | FTW_MOUNT | FTW_DEPTH);
 }
 
-/* By host as well: should 'parent' be on a file system that nodes share, each sweeps its own. */
+/* Includes the host name: if 'parent' is on a shared file system, each node cleans up its own. */
 static void prefix_of(char *prefix, size_t size)
 {
     struct utsname host;
@@ -69,7 +69,8 @@ static int lock_file(const char *directory)
     return fd;
 }
 
-/* Others of this user sweep at any time: it gets a name they look at when it is locked already. */
+/* Other processes of this user may clean up at any time, so the directory gets its final name,
+ * which they look for, only after it is locked. */
 int scratch_create(struct scratch *scratch, const char *parent, struct error *err)
 {
     char prefix[128], draft[sizeof(scratch->path)];
@@ -106,7 +107,7 @@ void scratch_destroy(struct scratch *scratch)
     scratch->alive = -1;
 }
 
-/* Remove a directory whose process is gone: nobody holds its lock. */
+/* Remove a directory whose owner has exited: nobody holds its lock. */
 static void sweep_one(const char *path)
 {
     char lock[4096];
@@ -117,7 +118,8 @@ static void sweep_one(const char *path)
         return;
     snprintf(lock, sizeof(lock), "%s/alive", path);
     fd = open(lock, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    /* Without a lock file it is being removed, perhaps by a process that was killed at it: help. */
+    /* Without a lock file, it is being removed, perhaps by a process that was killed halfway:
+     * finish the job. */
     if (fd < 0) {
         if (errno == ENOENT)
             remove_tree(path);
@@ -128,7 +130,8 @@ static void sweep_one(const char *path)
     close(fd);
 }
 
-/* One that never got its name belongs to a process that was killed at once; a day will tell. */
+/* A directory without its final name belongs to a process that is about to lock it, or that was
+ * killed before it could. After a day, assume the latter. */
 static void sweep_draft(const char *path)
 {
     struct stat info;

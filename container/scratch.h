@@ -1,5 +1,5 @@
-/* A directory of one's own on this node for unfinished work; what a killed process left is swept.
- */
+/* A private node-local directory for temporary files. Directories left by killed processes are
+ * cleaned up. */
 #ifndef MEGATRON_SCRATCH_H
 #define MEGATRON_SCRATCH_H
 
@@ -7,19 +7,19 @@
 
 struct scratch {
     char path[2048];
-    int alive; /* holds a lock for as long as this process lives */
+    int alive; /* locked for as long as this process lives */
 };
 
-/* Make a directory for this user alone in 'parent'. Returns 0 or -1. */
+/* Create a directory in 'parent' that only this user can access. Returns 0 or -1. */
 int scratch_create(struct scratch *scratch, const char *parent, struct error *err);
 
-/* Remove it with everything in it. */
+/* Remove the directory and everything in it. */
 void scratch_destroy(struct scratch *scratch);
 
-/* Remove this user's scratch directories in 'parent' whose processes are gone. */
+/* Remove this user's scratch directories in 'parent' whose owners have exited. */
 void scratch_sweep(const char *parent);
 
-/* Bytes of all files below the scratch directory. */
+/* Return the total size in bytes of all files in the scratch directory. */
 long long scratch_size(const struct scratch *scratch);
 
 #endif

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Where the holder is seen inside. */
+/* The path of the holder inside the container. */
 #define HOLDER_PATH "/.megatron-holder"
 
 static const unsigned char holder_program[] = {
@@ -36,8 +36,8 @@ static int write_holder(const char *path, struct error *err)
     return good ? 0 : error_set_errno(err, errno, "cannot write %.300s", path);
 }
 
-/* Text that a shell takes literally: a here-document with a quoted mark evaluates nothing, and no
- * line of ours holds a newline. */
+/* Quote text for a shell: a here-document with a quoted delimiter expands nothing, and none of our
+ * lines contains a newline. */
 static int write_function(FILE *file, const char *name)
 {
     return fprintf(file, "%s() {\ncat <<'MEGATRON_END'\n", name);
@@ -100,8 +100,8 @@ struct launch {
     int lifetime, ready, log;
 };
 
-/* In the child. It forks once more, so that the container is nobody's child: a program that waits
- * for all its children must not wait for its own container. */
+/* Runs in the child. It forks once more so that the container is not a child of the caller: a
+ * program that waits for all its children must not wait for its own container. */
 static void launch_child(const struct launch *launch)
 {
     sigset_t none;
@@ -111,7 +111,7 @@ static void launch_child(const struct launch *launch)
         _exit(0);
     if (dup2(launch->lifetime, 0) < 0 || dup2(launch->ready, 1) < 0 || dup2(launch->log, 2) < 0)
         _exit(126);
-    /* Descriptors of the task (PMI, pipes of Slurm) are not for the container. */
+    /* The container must not inherit descriptors of the task (PMI, Slurm's pipes). */
     close_range(3, ~0U, 0);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -120,14 +120,14 @@ static void launch_child(const struct launch *launch)
     _exit(127);
 }
 
-/* What was read of the holder's stream, less what cannot be part of its record. */
+/* Bytes read from the holder's stream that may still be part of its record. */
 struct stream {
     char text[4096];
     size_t used;
 };
 
-/* Read on, and look for the record. Returns its process's number, 0 where it is still to come, or
- * -1 at the end of the stream. */
+/* Continue reading and search for the record. Returns the holder's PID, 0 if the record is not
+ * complete yet, or -1 at the end of the stream. */
 static int read_record(int fd, struct stream *stream)
 {
     const size_t keep = sizeof(struct holder_record) - 1;
@@ -149,8 +149,8 @@ static int read_record(int fd, struct stream *stream)
     return 0;
 }
 
-/* Returns 1 when the container is there, 0 when the time is over or the work is to stop, -1 when it
- * has ended. */
+/* Returns 1 if the container has started, 0 on a timeout or a request to stop, -1 if the container
+ * has exited. */
 static int wait_ready(int ready, const struct container_request *request, pid_t *holder)
 {
     struct pollfd poller = {.fd = ready, .events = POLLIN};
@@ -224,8 +224,8 @@ static int launch_and_wait(const struct container_request *request, struct launc
     }
     answer = wait_ready(ready[0], request, holder);
     close(ready[0]);
-    /* One that is still at it must not go on in a directory that is removed now. Its session has
-     * the number of the child that began it. */
+    /* A container that is still starting must not continue in a directory that is about to be
+     * removed. Its session id is the PID of the child that started it. */
     if (answer != 1)
         kill(-child, SIGKILL);
     return answer == 1 ? 0 : explain_log(request, launch->log, answer, err);
@@ -290,7 +290,8 @@ int container_start(const struct container_request *request, int lifetime, pid_t
     if (scratch_create(&scratch, request->temporary, err) < 0)
         return -1;
     rc = start_in(&scratch, request, lifetime, holder, err);
-    /* The container has its mounts by now; the names outside are no longer needed. */
+    /* The container's mounts exist by now; the directory entries on the host are no longer needed.
+     */
     scratch_destroy(&scratch);
     return rc;
 }

@@ -1,4 +1,4 @@
-/* Start an image as a container, and become part of one that was started. */
+/* Start a container from an image, and move a process into a running container. */
 #ifndef MEGATRON_START_H
 #define MEGATRON_START_H
 
@@ -11,10 +11,11 @@
 struct container_request {
     const char *image;                     /* a squashfs file, or the name of an Enroot container */
     const struct container_mounts *mounts; /* may be NULL */
-    const char *const *settings; /* "NAME=value" for hooks and the entry point; NULL at the end */
-    const char *const *environment; /* what Enroot itself sees */
-    const char *path;               /* directories with enroot */
-    const char *temporary;          /* node-local directory for files needed while it starts */
+    const char *const *settings; /* "NAME=value" for hooks and the entry point; NULL-terminated */
+    const char *const *environment; /* Enroot's own environment */
+    const char *path;               /* directories to search for enroot */
+    const char *temporary;          /* node-local directory for files needed while the container
+                                       starts */
     int writable, remap_root, mount_home;
     int entrypoint;        /* run the image's entry point (needs a shell in the image) */
     double timeout;        /* seconds */
@@ -22,20 +23,20 @@ struct container_request {
 };
 
 /* Start the container. It lives until every process has closed the write end of the pipe whose read
- * end is 'lifetime', and is not a child of the caller. '*holder' gets the process whose namespaces,
- * environment and working directory are the container's. Returns 0 or -1. */
+ * end is 'lifetime', and is not a child of the caller. '*holder' gets the PID of the process whose
+ * namespaces, environment and working directory are the container's. Returns 0 or -1. */
 int container_start(const struct container_request *request, int lifetime, pid_t *holder,
                     struct error *err);
 
-/* Read the container's environment from its holder and hand every variable to 'set', in order; a
- * value other than 0 of 'set' ends it. Returns 0 or -1. Call before container_join. */
+/* Read the container's environment from its holder and pass each variable to 'set', in order; a
+ * nonzero return value of 'set' stops the loop. Returns 0 or -1. Call before container_join. */
 int container_environment(pid_t holder,
                           int (*set)(void *argument, const char *name, const char *value),
                           void *argument, struct error *err);
 
-/* Move this (single-threaded) process into the container: namespaces and working directory
- * 'workdir', or, if that is NULL, the image's own. '*entered' tells, also after a failure, whether
- * files are the container's by now. Returns 0 or -1. */
+/* Move this (single-threaded) process into the container: its namespaces, and the working directory
+ * 'workdir' or, if that is NULL, the image's own. '*entered' is set, even on failure, to whether
+ * this process already sees the container's files. Returns 0 or -1. */
 int container_join(pid_t holder, int entrypoint, const char *workdir, int *entered,
                    struct error *err);
 

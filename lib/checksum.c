@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Compiled in: the plugin and the modules need no library more at run time. */
+/* Compiled in, so that the plugin and the modules need no further library at run time. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

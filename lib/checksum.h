@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hashes: XXH3 from xxHash. They detect damage (a flipped bit, a lost block) and name things; they
- * do not protect against an attacker. The same on every machine. */
+/* XXH3 hashes from xxHash. They detect damage (a flipped bit, a lost block) and identify things;
+ * they do not protect against an attacker. The result is the same on every machine. */
 #ifndef MEGATRON_CHECKSUM_H
 #define MEGATRON_CHECKSUM_H
 
@@ -12,15 +12,15 @@ struct checksum {
     _Alignas(64) unsigned char state[640];
 };
 
-/* The result does not depend on how the stream is cut into calls. */
+/* The result does not depend on how the stream is split into calls. */
 void checksum_begin(struct checksum *sum);
 void checksum_add(struct checksum *sum, const void *bytes, size_t count);
 uint64_t checksum_end(struct checksum *sum);
 
-/* All three in one call. */
+/* Compute a checksum in one call. */
 uint64_t checksum_of(const void *bytes, size_t count);
 
-/* The same with a seed: another hash for each. */
+/* The same with a seed, which selects a different hash. */
 uint64_t checksum_seeded(const void *bytes, size_t count, uint64_t seed);
 
 /* 128 bits in hexadecimal, for file names that must not collide. */

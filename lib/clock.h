@@ -6,7 +6,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-/* Seconds since some moment in the past; only differences mean something. */
+/* Seconds since an arbitrary time; only differences are meaningful. */
 static inline double clock_now(void)
 {
     struct timespec t;
@@ -15,8 +15,9 @@ static inline double clock_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The moment 'seconds' from now on clock 'id', for calls that wait until an absolute time.
- * pthread_cond_timedwait uses CLOCK_REALTIME unless the condition was given another clock. */
+/* The time 'seconds' from now on clock 'id', for calls that wait until an absolute time.
+ * pthread_cond_timedwait uses CLOCK_REALTIME unless the condition was created with another clock.
+ */
 static inline struct timespec clock_after(clockid_t id, double seconds)
 {
     double whole = seconds < 1e9 ? seconds : 1e9;
@@ -40,8 +41,8 @@ static inline void clock_sleep(double seconds)
     nanosleep(&t, NULL);
 }
 
-/* Sleep for 'seconds', randomly up to a quarter more or less, so that processes that wait for the
- * same thing do not all come at once. */
+/* Sleep for 'seconds' plus or minus a random amount of up to a quarter, so that processes that wait
+ * for the same thing do not all retry at once. */
 static inline void clock_sleep_about(double seconds)
 {
     unsigned char chance = 128;

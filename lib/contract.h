@@ -50,7 +50,7 @@ enum contract_variable {
         CONTRACT_COUNT
 };
 
-/* Name ("MEGATRON_TP"), form and meaning of a variable. Static strings, never NULL. */
+/* Name ("MEGATRON_TP"), format and meaning of a variable. Static strings, never NULL. */
 const char *contract_name(enum contract_variable variable);
 const char *contract_form(enum contract_variable variable);
 const char *contract_meaning(enum contract_variable variable);

@@ -96,7 +96,7 @@ void cpuset_subtract(struct cpuset *set, const struct cpuset *other)
         set->words[i] &= ~other->words[i];
 }
 
-/* Read digits at '*text' and step over them. Returns -1 where there are none, or too many. */
+/* Read digits at '*text' and advance past them. Returns -1 if there are none, or too many. */
 static long read_number(const char **text)
 {
     long number = 0;

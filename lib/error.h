@@ -1,4 +1,4 @@
-/* An error on its way from the function that finds it to the one place that prints it. */
+/* An error on its way from the function that detects it to the one place that prints it. */
 #ifndef MEGATRON_ERROR_H
 #define MEGATRON_ERROR_H
 
@@ -6,12 +6,11 @@
 extern "C" {
 #endif
 
-/* What kind of error it is, for code that must decide what to do next. Code never reads the text.
- */
+/* The kind of error, for code that must decide what to do next. Code never inspects the text. */
 enum error_code {
     ERROR_FAILURE = 0, /* anything not listed below; another attempt may succeed. Exit code 1 */
     ERROR_USAGE,       /* an option, path or input is wrong: every attempt fails. Exit code 2 */
-    ERROR_BUSY,        /* others use what is needed; trying again soon may succeed. Exit code 1 */
+    ERROR_BUSY,        /* another process uses a resource; a retry may succeed. Exit code 1 */
     ERROR_RANK,        /* a rank failed or is lost, and the text already names it. Exit code 1 */
     ERROR_NO_CACHE,    /* no directory for the index cache is writable. Exit code 1 */
 };
@@ -35,11 +34,10 @@ int error_set_code(struct error *err, enum error_code code, const char *format, 
 int error_set_errno(struct error *err, int number, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Append a formatted text to the one in 'err', such as what to do about it; its code stays. Returns
- * -1. */
+/* Append formatted text to 'err', such as a remedy; the code does not change. Returns -1. */
 int error_append(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Put a formatted text and ": " before the text in 'err'; its code stays. Returns -1. */
+/* Prefix the text in 'err' with formatted text and ": "; the code does not change. Returns -1. */
 int error_prefix(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #ifdef __cplusplus

@@ -14,7 +14,7 @@
 
 static const int64_t flush_bytes = 32 << 20;
 
-/* Grow the buffer to hold at least one byte more than 'length', up to 'limit' and one. */
+/* Grow the buffer to hold at least one more byte than 'length', up to 'limit' + 1. */
 static int make_room(struct file_bytes *bytes, size_t *capacity, size_t limit)
 {
     size_t wanted = *capacity ? *capacity * 2 : 65536;
@@ -64,7 +64,7 @@ int file_read_fd(int fd, const char *name, size_t limit, struct file_bytes *byte
     int rc, number;
 
     memset(bytes, 0, sizeof(*bytes));
-    /* A regular file is read in one call: its size, and one byte more that shows its end. */
+    /* Read a regular file in one call: request one byte more than its size, to detect its end. */
     if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && (size_t)status.st_size <= limit) {
         bytes->data = malloc((size_t)status.st_size + 2);
         capacity = bytes->data ? (size_t)status.st_size + 2 : 0;

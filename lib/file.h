@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files and directories: read and write whole files, create directories, make changes durable.
- *
- * A "whole" write never leaves a partial file under its final name: the bytes go to a draft beside
- * it, are flushed with fsync, and the draft is renamed. */
+/* Files and directories: read and write whole files, create directories, make changes durable. An
+ * atomic write never leaves a partial file under its final name: the bytes go to a temporary file
+ * in the same directory, which is flushed with fsync and renamed. */
 #ifndef MEGATRON_FILE_H
 #define MEGATRON_FILE_H
 
@@ -33,8 +32,8 @@ int file_read_fd(int fd, const char *name, size_t limit, struct file_bytes *byte
 
 void file_bytes_clear(struct file_bytes *bytes);
 
-/* Read 'size' bytes at 'offset', in as many calls as it takes. Returns how many there were before
- * the end of the file, or -1 with errno set. */
+/* Read 'size' bytes at 'offset', retrying short reads. Returns the number of bytes read before the
+ * end of the file, or -1 with errno set. */
 ssize_t file_read_at(int fd, void *out, size_t size, int64_t offset);
 
 /* --- Write ----------------------------------------------------------------------------------- */
@@ -42,21 +41,22 @@ ssize_t file_read_at(int fd, void *out, size_t size, int64_t offset);
 /* Write 'size' bytes at 'offset'. Returns 0, or -1 with errno set. */
 int file_write_at(int fd, const void *data, size_t size, int64_t offset);
 
-/* Flush all of a file to disk, 32 MiB at a time, and call 'moved' after each step: a single fsync
- * can take minutes without a sign of progress. Returns 0, or -1 with errno set. */
+/* Flush a file to disk, 32 MiB at a time, and call 'moved' after each step: a single fsync can take
+ * minutes without any sign of progress. Returns 0, or -1 with errno set. */
 int file_flush(int fd, void (*moved)(void *context), void *context);
 
 enum file_write_flags {
-    /* An existing file stays as it is; the new one is dropped. */
+    /* An existing file is kept, and the new one is dropped. */
     FILE_KEEP = 1,
-    /* The caller holds a lock, so nobody else writes 'path': the draft has the fixed name PATH.new,
-     * and a killed writer leaves at most that one. Otherwise the draft is PATH.HOST.THREAD.tmp. */
+    /* The caller holds a lock, so nobody else writes 'path': the temporary file has the fixed name
+     * PATH.new, and a killed writer leaves at most that one. Otherwise it is PATH.HOST.THREAD.tmp.
+     */
     FILE_SINGLE_WRITER = 2,
-    /* Sync the directory too: the new name survives a power failure. */
+    /* Sync the directory too, so that the new name survives a power failure. */
     FILE_SYNC_DIRECTORY = 4,
 };
 
-/* Write 'size' bytes to 'path': a complete file on disk, or none. Returns 0 or -1. */
+/* Write 'size' bytes to 'path' atomically: on failure there is no new file. Returns 0 or -1. */
 int file_write_whole(const char *path, const void *data, size_t size, unsigned flags,
                      struct error *err);
 
@@ -66,10 +66,10 @@ int file_write_whole(const char *path, const void *data, size_t size, unsigned f
 int file_make_directories(const char *path);
 
 /* Flush a directory's entries to disk, so that a rename in it survives a power failure. Does
- * nothing on file systems that cannot do that. Returns 0 or -1. */
+ * nothing on file systems that do not support it. Returns 0 or -1. */
 int file_sync_directory(const char *path, struct error *err);
 
-/* The same for the directory that holds 'path'. */
+/* The same for the directory that contains 'path'. */
 int file_sync_parent(const char *path, struct error *err);
 
 /* NFS clients cache that a name does not exist. Opening the directory makes them ask the server. */
@@ -81,12 +81,12 @@ void file_refresh_directory(const char *path);
  * locks. */
 int file_lock(int fd, double seconds);
 
-/* Do two paths lead to the same file or directory? 0 if one does not exist. */
+/* Do two paths refer to the same file or directory? 0 if one of them does not exist. */
 int file_is_same(const char *path, const char *other);
 
-/* May a call on a file that failed with errno 'number' succeed later although nobody changes
- * anything: a file server that is down, a full disk, too many open files? A path that does not
- * exist or must not be read stays wrong. */
+/* May a file operation that failed with errno 'number' succeed later without any change: a file
+ * server is down, a disk is full, too many files are open? A path that does not exist or may not be
+ * read is permanently wrong. */
 int file_error_may_pass(int number);
 
 #ifdef __cplusplus

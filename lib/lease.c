@@ -39,14 +39,14 @@ int lease_read(const char *path, char text[LEASE_TEXT_SIZE])
     return got < 0 ? -1 : 0;
 }
 
-/* In the directory of the lease. */
+/* A temporary file in the directory of the lease. */
 static void name_draft(char *draft, size_t size, const char *path, const char *owner)
 {
     snprintf(draft, size, "%.*slease@%s.new", (int)(strrchr(path, '/') + 1 - path), path, owner);
 }
 
-/* File systems without hard links: an exclusive creation, which others may see while it is empty.
- */
+/* For file systems without hard links: exclusive creation. Others may see the file while it is
+ * empty. */
 static int create_file(struct lease *lease, mode_t mode)
 {
     if (write_file(lease->path, O_CREAT | O_EXCL, mode, lease->owner, 0) == 0)
@@ -54,7 +54,7 @@ static int create_file(struct lease *lease, mode_t mode)
     return errno == EEXIST ? 0 : -1;
 }
 
-/* Put 'lease' at its path unless there is one. Returns 1, 0 or -1 (errno). */
+/* Put 'lease' at its path unless a lease exists. Returns 1, 0 or -1 (errno). */
 static int place_file(struct lease *lease, mode_t mode)
 {
     char draft[sizeof(lease->path) + OWNER_SIZE + 8];
@@ -87,8 +87,8 @@ void lease_break(const char *path, const char *seen)
     name_draft(aside, sizeof(aside), path, owner);
     if (rename(path, aside) < 0)
         return;
-    /* Another process may have broken it first and taken it: then give it back. If a third one took
-     * it meanwhile, that fails, and the holder notices at its next heartbeat. */
+    /* Another process may have broken the lease first and taken it: then give it back. If a third
+     * one took it meanwhile, that fails, and the holder notices at its next heartbeat. */
     if (lease_read(aside, text) == 0 && strcmp(text, seen) != 0)
         (void)!link(aside, path);
     unlink(aside);
@@ -119,7 +119,7 @@ static int take(struct lease *lease, const char *path, mode_t mode, double patie
     for (int tries = 0; tries < 8; tries++) {
         int taken, number;
 
-        /* Many processes may be waiting, and only a reader does not disturb the others. */
+        /* Many processes may be waiting, and only reading does not disturb the others. */
         if (lease_read(path, seen) == 0) {
             if (lease_silence(watch, seen, patience) < patience && owner_fate(seen) != OWNER_GONE)
                 return 0;
@@ -171,7 +171,7 @@ int lease_beat(struct lease *lease)
 {
     if (!is_held(lease))
         return -1;
-    /* It is still held if it cannot be written, for example on a full disk. */
+    /* The lease is still held if it cannot be written, for example on a full disk. */
     (void)write_file(lease->path, 0, 0, lease->owner, ++lease->beats);
     return 0;
 }

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A heartbeat lease: a lock in a shared directory that a crash cannot keep.
- *
- * The holder proves that it is alive by changing the file now and then (lease_beat). It works on
- * NFS and Lustre without flock: the lease is taken with link(2) and lost when the file has not
- * changed for a while by the watcher's own clock. Clocks of different nodes are never compared.
- *
- * A lease saves work; it does not protect data. A holder that was stopped for too long may find
- * that another process holds the lease now, so both must put their results in place with rename. */
+/* A heartbeat lease: a lock in a shared directory that does not outlive a crashed holder. The
+ * holder proves that it is alive by updating the file regularly (lease_beat). It works on NFS and
+ * Lustre without flock: the lease is taken with link(2) and expires when the file has not changed
+ * for a while according to the watcher's own clock. Clocks of different nodes are never compared. A
+ * lease saves work; it does not protect data. A holder that was stopped for too long may find that
+ * another process holds the lease now, so both must publish their results with rename. */
 #ifndef MEGATRON_LEASE_H
 #define MEGATRON_LEASE_H
 
@@ -23,7 +21,7 @@ struct lease {
     unsigned beats;
 };
 
-/* What a waiting process knows about a lease that someone else holds. Start with all zero. */
+/* What a waiting process knows about another process's lease. Initialize with zeros. */
 struct lease_watch {
     char seen[LEASE_TEXT_SIZE]; /* the text of the lease when it was last read */
     double since;               /* when it last changed, by this process's clock */
@@ -32,16 +30,16 @@ struct lease_watch {
     char dead[LEASE_TEXT_SIZE]; /* ... which had this text */
 };
 
-/* For how many seconds has a lease, which reads 'seen' now, not changed? When shared storage
- * stalls, all of its users stall, and the first to wake up has seen no heartbeat of the others:
- * therefore at most an eighth of 'patience' counts between two looks. */
+/* For how many seconds has a lease, whose text is now 'seen', not changed? When shared storage
+ * stalls, all of its users stall, and the first to wake up has seen no heartbeat from the others.
+ * Therefore at most an eighth of 'patience' is counted between two reads. */
 double lease_silence(struct lease_watch *watch, const char *seen, double patience);
 
 /* Try to take the lease at 'path'. Returns 1 if taken; 0 if another process holds it and is alive;
- * -1 with errno set. A holder on this host that has ended loses it, and so does one that has not
- * changed the file for 'patience' seconds since 'watch' first saw it. To wait, call again with the
- * same 'watch'. Only this user can read the lease; with lease_take_shared, everyone whom the umask
- * allows. */
+ * -1 with errno set. A holder loses the lease if it runs on this host and has exited, or if it has
+ * not changed the file for 'patience' seconds since 'watch' first saw it. To wait, call again with
+ * the same 'watch'. Only this user can read the lease; with lease_take_shared, everyone whom the
+ * umask allows. */
 int lease_take(struct lease *lease, const char *path, double patience, struct lease_watch *watch,
                struct error *err);
 int lease_take_shared(struct lease *lease, const char *path, double patience,
@@ -54,13 +52,14 @@ int lease_read(const char *path, char text[LEASE_TEXT_SIZE]);
  * longer the pauses, since a thousand processes may be waiting. */
 void lease_pause(double waited);
 
-/* Show that the holder is alive; about once a second. Returns 0, or -1 if the lease is lost. */
+/* Show that the holder is alive; call about once a second. Returns 0, or -1 if the lease is lost.
+ */
 int lease_beat(struct lease *lease);
 
-/* Remove the lease at 'path' if it reads 'seen'. */
+/* Remove the lease at 'path' if its text is still 'seen'. */
 void lease_break(const char *path, const char *seen);
 
-/* Give it back. Returns 0, or -1 if it was lost: another process had taken this one for dead. */
+/* Release it. Returns 0, or -1 if it was lost: another process assumed that this one was dead. */
 int lease_release(struct lease *lease);
 
 #endif

@@ -49,7 +49,7 @@ size_t nearest_names(const char *name, const char *const *names, size_t count, c
         size_t d = nearest_distance(name, names[i]);
         size_t at = found;
 
-        /* A name that begins with what was typed is near, however long its rest is. */
+        /* A name that starts with the given text is near, however long the rest is. */
         if (d > limit && strlen(name) >= 3 && strncmp(names[i], name, strlen(name)) == 0)
             d = limit;
         if (d > limit)

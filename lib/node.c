@@ -12,7 +12,8 @@
 
 enum { SMALL_FILE = 4096, MAX_GPUS = 1024, MAX_MINORS = 256 };
 
-/* Read at most 'size' - 1 bytes of a small file. Returns how many; 0 where it cannot be read. */
+/* Read at most 'size' - 1 bytes of a small file. Returns the number read; 0 if it cannot be read.
+ */
 static size_t read_small(const char *path, char *text, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -27,7 +28,7 @@ static size_t read_small(const char *path, char *text, size_t size)
     return used;
 }
 
-/* The value of a line "Key: \t value" into 'value'; "" where there is no such line. */
+/* Copy the value of a line "Key:  value" to 'value'; "" if there is no such line. */
 static void find_value(const char *text, const char *key, char *value, size_t size)
 {
     const char *line = text;
@@ -45,7 +46,7 @@ static void find_value(const char *text, const char *key, char *value, size_t si
     snprintf(value, size, "%.*s", (int)strcspn(line, "\n"), line);
 }
 
-/* A whole number that is all of 'text', or -1. */
+/* Parse all of 'text' as a whole number, or return -1. */
 static int read_number(const char *text)
 {
     char *end;
@@ -98,7 +99,7 @@ int node_gpus(const char *root, struct node_gpu **gpus, size_t *count, struct er
         find_value(text, "GPU UUID", gpu.uuid, sizeof(gpu.uuid));
         find_value(text, "Model", gpu.model, sizeof(gpu.model));
         gpu.minor = read_number(minor);
-        /* A GPU that fell off the bus is listed without a minor. */
+        /* A GPU that has fallen off the bus is listed without a minor number. */
         if (gpu.minor < 0)
             continue;
         if (grow(gpus, *count, sizeof(gpu), err) < 0) {
@@ -127,8 +128,8 @@ int node_reachable_gpus(char *list, size_t size)
         int written;
 
         snprintf(path, sizeof(path), "/dev/nvidia%d", minor);
-        /* Device cgroups answer EPERM, of both versions and to access() too; permissions of the
-         * file would be EACCES. */
+        /* Device cgroups (v1 and v2) return EPERM, even for access(); file permissions would return
+         * EACCES. */
         if (access(path, R_OK | W_OK) && errno != EACCES) {
             denied += errno == EPERM;
             continue;
@@ -152,7 +153,7 @@ static int by_instance(const void *a, const void *b)
     return left->compute_instance - right->compute_instance;
 }
 
-/* The number behind 'prefix' in a name such as gi7, or -1. */
+/* The number after 'prefix' in a name such as gi7, or -1. */
 static int number_behind(const char *name, const char *prefix)
 {
     size_t length = strlen(prefix);
@@ -165,8 +166,8 @@ struct instance_list {
     size_t count;
 };
 
-/* capabilities/gpu<minor>/mig/gi<G>/ci<C>/access has the number of the capability. 'level' 0 is the
- * folder of GPUs, 1 of GPU instances, 2 of compute instances. */
+/* capabilities/gpu<minor>/mig/gi<G>/ci<C>/access contains the number of the capability. 'level' is
+ * 0 for the directory of GPUs, 1 for GPU instances, 2 for compute instances. */
 static int walk_instances(char path[SMALL_FILE], int level, struct node_instance at,
                           struct instance_list *list, struct error *err)
 {

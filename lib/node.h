@@ -1,5 +1,5 @@
-/* What the kernel and the file system of a node say of its GPUs and its fabric. Everything is read
- * below 'root' ("" is the machine itself), so that tests have nodes of their own. */
+/* What the kernel and the file system of a node report about its GPUs and fabric. Everything is
+ * read below 'root' ("" is the machine itself), so that tests can provide their own nodes. */
 #ifndef MEGATRON_NODE_H
 #define MEGATRON_NODE_H
 
@@ -8,17 +8,17 @@
 #include "error.h"
 #include "topology.h"
 
-/* A GPU as NVIDIA's driver knows it: /dev/nvidia<minor> is the GPU at 'pci'. Minors follow the
- * order in which the driver found them, which is not always PCI order. */
+/* A GPU as reported by NVIDIA's driver: /dev/nvidia<minor> is the GPU at 'pci'. Minor numbers
+ * follow the driver's discovery order, which is not always PCI order. */
 struct node_gpu {
     struct pci_address pci;
     int minor;
-    char uuid[48]; /* "GPU-..."; "" where the driver says none */
+    char uuid[48]; /* "GPU-..."; "" if the driver does not report one */
     char model[64];
 };
 
-/* List the GPUs below /proc/driver/nvidia/gpus in PCI order; none (and 0) where there is no driver.
- * The caller frees '*gpus'. Returns 0 or -1. */
+/* List the GPUs in /proc/driver/nvidia/gpus in PCI order; none (and 0) if there is no driver. The
+ * caller frees '*gpus'. Returns 0 or -1. */
 int node_gpus(const char *root, struct node_gpu **gpus, size_t *count, struct error *err);
 
 /* The GPUs that a device cgroup lets this process open. If it denies some of the machine's
@@ -34,36 +34,36 @@ struct node_instance {
     int capability;
 };
 
-/* List the MIG instances below /proc/driver/nvidia/capabilities, by GPU and number; none where
- * there are none. The caller frees '*instances'. Returns 0 or -1. */
+/* List the MIG instances in /proc/driver/nvidia/capabilities, ordered by GPU and number. The caller
+ * frees '*instances'. Returns 0 or -1. */
 int node_instances(const char *root, struct node_instance **instances, size_t *count,
                    struct error *err);
 
-/* Is the InfiniBand device at 'pci' a controller of NVLink switches (HGX B200 and later)? It says
- * so in its vital product data, which root may read; 0 where it cannot be read. */
+/* Is the InfiniBand device at 'pci' a controller of NVLink switches (HGX B200 and later)? Its vital
+ * product data, which only root may read, identifies it; 0 if that cannot be read. */
 int node_is_nvlink_controller(const char *root, const struct pci_address *pci);
 
-/* What stands between NCCL and the fabric. */
+/* What NCCL needs to use the fabric. */
 struct node_fabric {
-    int efa;                /* RDMA devices of the driver efa */
+    int efa;                /* RDMA devices with the efa driver */
     int verbs;              /* other RDMA devices: InfiniBand, RoCE, Omni-Path */
     int openable;           /* device files /dev/infiniband/uverbs* that this process may open */
-    int libfabric;          /* libfabric is found */
-    int efa_provider;       /* and has the provider efa */
-    int nccl_plugin;        /* a network plugin for NCCL (aws-ofi-nccl) is found */
-    int libibverbs;         /* is found */
-    uint64_t locked_memory; /* limit in bytes; UINT64_MAX is none */
+    int libfabric;          /* libfabric was found */
+    int efa_provider;       /* and has the efa provider */
+    int nccl_plugin;        /* a network plugin for NCCL (aws-ofi-nccl) was found */
+    int libibverbs;         /* was found */
+    uint64_t locked_memory; /* limit in bytes; UINT64_MAX: none */
 };
 
-/* Look for devices and libraries: in 'library_path' (directories separated by colons, may be NULL),
- * in the directories of /etc/ld.so.conf.d, in those of Amazon's installers and in the usual ones.
- * The limit is this process's. */
+/* Look for devices and libraries: in 'library_path' (colon-separated, may be NULL), in the
+ * directories of /etc/ld.so.conf.d, in those of Amazon's installers and in the standard ones. The
+ * limit is that of this process. */
 void node_fabric_read(const char *root, const char *library_path, struct node_fabric *fabric);
 
 enum { NODE_SENTENCES = 4 };
 
-/* What will go wrong, as sentences for the user: silent fallback to TCP, memory that cannot be
- * locked. Returns how many were written. */
+/* Describe expected problems in sentences for the user: silent fallback to TCP, memory that cannot
+ * be locked. Returns the number of sentences. */
 size_t node_fabric_warnings(const struct node_fabric *fabric,
                             struct error sentences[NODE_SENTENCES]);
 

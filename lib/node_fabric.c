@@ -1,4 +1,4 @@
-/* Why NCCL would fall back to TCP in silence: what of EFA and InfiniBand is there, what is missing.
+/* Find out why NCCL would silently fall back to TCP: which parts of EFA and InfiniBand are missing.
  */
 #include "config.h"
 #include "node.h"
@@ -39,7 +39,8 @@ static int starts_with(const char *text, const char *start)
     return strncmp(text, start, strlen(start)) == 0;
 }
 
-/* Does a file hold 'text'? A provider that is built into libfabric shows by what it links with. */
+/* Does a file contain 'text'? A provider built into libfabric is recognized by the libraries it
+ * links. */
 static int file_holds(const char *path, const char *text)
 {
     enum { CHUNK = 65536, MOST = 64 << 20 };
@@ -89,7 +90,7 @@ static void look_into(struct node_fabric *fabric, const char *path)
         closedir(folder);
 }
 
-/* Directories of one file of /etc/ld.so.conf.d. */
+/* Add the directories listed in one file of /etc/ld.so.conf.d. */
 static void look_into_listed(struct node_fabric *fabric, const char *root, const char *list)
 {
     FILE *file = fopen(list, "re");
@@ -133,7 +134,7 @@ static void find_libraries(struct node_fabric *fabric, const char *root, const c
     }
 }
 
-/* Is the driver of an RDMA device efa? By its link, or by what the device is. */
+/* Is efa the driver of an RDMA device? Check its driver link, or its PCI ids. */
 static int is_efa(const char *root, const char *name)
 {
     char path[PATH_SIZE], target[PATH_SIZE], text[32];
@@ -193,7 +194,7 @@ void node_fabric_read(const char *root, const char *library_path, struct node_fa
     if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
         fabric->locked_memory = limit.rlim_cur;
     find_devices(fabric, root);
-    /* Without a fabric nobody needs the libraries. */
+    /* Without a fabric the libraries are not needed. */
     if (fabric->efa + fabric->verbs > 0)
         find_libraries(fabric, root, library_path);
 }

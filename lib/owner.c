@@ -26,7 +26,8 @@ static void read_host(char host[65])
             *c = '_';
 }
 
-/* This boot and this PID namespace, in which a PID means something. 0 if /proc does not tell. */
+/* Identifies this boot and PID namespace, within which a PID is unique. 0 if /proc is not
+ * available. */
 static uint64_t read_place(void)
 {
     struct file_bytes boot;

@@ -1,4 +1,4 @@
-/* Numbers from text, all of the text or an error; nothing is clipped, skipped or guessed. */
+/* Parse numbers strictly: all of the text, or an error. Nothing is clipped, skipped or guessed. */
 #ifndef MEGATRON_PARSE_H
 #define MEGATRON_PARSE_H
 
@@ -6,17 +6,17 @@
 #include <stdint.h>
 #include "error.h"
 
-/* Read a decimal whole number in [min, max] from 'text' into '*value'. 'what' names it in the
+/* Parse a decimal whole number in [min, max] from 'text' into '*value'. 'what' names it in the
  * error ("--megatron-tp"). Returns 0, or -1 with 'err' set. */
 int parse_int64(const char *what, const char *text, int64_t min, int64_t max, int64_t *value,
                 struct error *err);
 
-/* Read a finite decimal number (also 1e-4, .01) into '*value'. Returns 0 or -1. */
+/* Parse a finite decimal number (also 1e-4, .01) into '*value'. Returns 0 or -1. */
 int parse_double(const char *what, const char *text, double *value, struct error *err);
 
-/* Read a size in bytes in [min, max]: 512, 128M, 1.5G, 5GB, 64MiB. A k, M, G, T or P alone, in
- * either case, counts by 'kilo', which is 1000 or 1024; with B behind it by 1000, with iB by 1024.
- * Returns 0 or -1. */
+/* Parse a size in bytes in [min, max]: 512, 128M, 1.5G, 5GB, 64MiB. A suffix k, M, G, T or P in
+ * either case is a power of 'kilo', which is 1000 or 1024; with B appended it is a power of 1000,
+ * with iB of 1024. Returns 0 or -1. */
 int parse_size(const char *what, const char *text, int kilo, int64_t min, int64_t max,
                int64_t *value, struct error *err);
 

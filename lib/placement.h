@@ -1,6 +1,5 @@
-/* Which GPUs, NICs, CPUs and NUMA nodes each task of a node gets. Pure: the answer depends on the
- * topology and the request only, so that every task of a node can compute it alone and all agree.
- */
+/* Decide which GPUs, NICs, CPUs and NUMA nodes each task of a node gets. A pure function of the
+ * topology and the request, so every task of a node can compute it alone and all agree. */
 #ifndef MEGATRON_PLACEMENT_H
 #define MEGATRON_PLACEMENT_H
 
@@ -12,7 +11,7 @@
 /* A GPU, or a MIG instance of one (several may have the same address), that the step may use. */
 struct placement_grant {
     struct pci_address pci;
-    const char *instance; /* NULL, or a name of the caller's (a MIG UUID), handed through */
+    const char *instance; /* NULL, or the caller's name for it (a MIG UUID), passed through */
 };
 
 /* What the user chose for one task by other means (--cpu-bind, --gpu-bind); overrides any policy.
@@ -70,27 +69,26 @@ struct placement_task {
 struct placement {
     struct placement_task *tasks;
     size_t task_count;
-    const struct topology_device *
-        *nics; /* those of all tasks: the same list for NCCL on each rank */
+    const struct topology_device **nics; /* of all tasks: the same NCCL list on each rank */
     size_t nic_count;
     size_t gpu_count; /* allocated */
     char **warnings;  /* sentences for the user: what is shared, far away or not changed */
     size_t warning_count;
 };
 
-/* Place the tasks. The result points into 'topology' and the request's instance names, which must
- * outlive it. Returns NULL with a sentence in 'err' on failure. Caller must destroy. */
+/* Place the tasks. The result points into 'topology' and to the request's instance names, which
+ * must outlive it. Returns NULL with a sentence in 'err' on failure. Caller must destroy. */
 struct placement *placement_create(const struct topology *topology,
                                    const struct placement_request *request, struct error *err);
 void placement_destroy(struct placement *placement);
 
-/* Is 'text' a value that 'bind' or 'nics' can have with this many tasks (0: not known yet)? For
+/* Validate 'text' as a value of 'bind' or 'nics' for this number of tasks (0: unknown). For
  * clients, which have no topology. 'what' names the option in the error. Return 0 or -1. */
 int placement_check_bind(const char *what, const char *text, size_t tasks, struct error *err);
 int placement_check_nics(const char *what, const char *text, size_t tasks, struct error *err);
 
-/* Read "0-3,6", "0000:53:00.0,0000:64:00.0", "all" or "none" into a new array ('*count' may be 0;
- * the array is not NULL then either). Returns NULL on failure. Caller frees. */
+/* Parse "0-3,6", "0000:53:00.0,0000:64:00.0", "all" or "none" into a new array, which is not NULL
+ * even if '*count' is 0. Returns NULL on failure. Caller frees. */
 struct placement_grant *placement_parse_gpus(const char *what, const char *text,
                                              const struct topology *topology, size_t *count,
                                              struct error *err);

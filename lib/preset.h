@@ -1,4 +1,4 @@
-/* Shapes of models, and the named ones people train. */
+/* Model shapes, and presets for well-known models. */
 #ifndef MEGATRON_PRESET_H
 #define MEGATRON_PRESET_H
 
@@ -12,28 +12,28 @@ struct model_shape {
     const char *name;
     enum model_family family;
     int64_t layers, hidden, ffn_hidden, heads;
-    int64_t query_groups; /* = heads without grouped queries */
+    int64_t query_groups; /* equals heads without grouped-query attention */
     int64_t kv_channels;  /* size of one head */
-    int64_t vocabulary;   /* true size, without padding */
+    int64_t vocabulary;   /* actual size, without padding */
     int64_t sequence;     /* sequence length and number of positions */
-    double rotary_base;   /* of a model with rotary positions (the Llamas) */
+    double rotary_base;   /* a model with rotary position embeddings (Llama) */
 };
 
-/* The preset called 'name' (letter case does not matter), or NULL with the nearest names in 'err'.
- * 'what' names the option in the error. */
+/* The preset called 'name' (case-insensitive), or NULL with the closest names in 'err'. 'what'
+ * names the option in the error. */
 const struct model_shape *preset_find(const char *what, const char *name, struct error *err);
 
-/* Preset number 'index', or NULL behind the last one. */
+/* Preset number 'index', or NULL after the last one. */
 const struct model_shape *preset_at(size_t index);
 
-/* One line about a preset for a list: "llama2-70b  80 layers, hidden 8192, ...". */
+/* A one-line summary of a preset for a list: "llama2-70b 80 layers, hidden 8192, ...". */
 void preset_describe(const struct model_shape *shape, char *buffer, size_t size);
 
-/* Number of parameters of the whole model, with the vocabulary padded to a multiple of 'padding'.
- */
+/* The number of parameters of the whole model, with the vocabulary padded to a multiple of
+ * 'padding'. */
 int64_t model_parameters(const struct model_shape *shape, int64_t padding);
 
-/* Size of the vocabulary padded to a multiple of 'divisor' * 'tp', as Megatron does it. */
+/* The vocabulary size padded to a multiple of 'divisor' * 'tp', as in Megatron. */
 int64_t vocabulary_padded(int64_t vocabulary, int64_t divisor, int64_t tp);
 
 #endif

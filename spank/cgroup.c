@@ -5,7 +5,7 @@
 
 enum { LINE = 4096 };
 
-/* Is "cpu,cpuacct" among mount options as "rw,cpu,cpuacct"? */
+/* Is "cpu,cpuacct" a sublist of mount options such as "rw,cpu,cpuacct"? */
 static int has_option(const char *options, const char *option)
 {
     size_t length = strlen(option);
@@ -16,7 +16,7 @@ static int has_option(const char *options, const char *option)
     return 0;
 }
 
-/* Where a hierarchy is mounted: cgroup2, or cgroup with these controllers. */
+/* Find the mount point of a hierarchy: cgroup2, or cgroup v1 with these controllers. */
 static int find_mount(const char *root, int v2, const char *controllers, char *mount, size_t size)
 {
     char path[LINE], line[LINE];
@@ -40,7 +40,7 @@ static int find_mount(const char *root, int v2, const char *controllers, char *m
     return found;
 }
 
-/* This process' path in the hierarchy: "0::/path" or "3:cpuset:/path". */
+/* Find this process's path in the hierarchy: "0::/path" or "3:cpuset:/path". */
 static int find_path(const char *root, int v2, char *path, size_t size)
 {
     char name[LINE], line[LINE];
@@ -65,7 +65,7 @@ static int find_path(const char *root, int v2, char *path, size_t size)
     return found;
 }
 
-/* The list in a file; 0 where there is none. */
+/* Read a CPU list from a file; returns 0 if the file does not exist. */
 static int read_list(const char *directory, const char *name, struct cpuset *cpus)
 {
     char path[3 * LINE], line[LINE] = "";
@@ -102,7 +102,8 @@ int cgroup_step_cpus(const char *root, struct cpuset *cpus)
         }
         if (!read_list(directory, "cpuset.cpus.effective", cpus))
             continue;
-        /* The effective list is there without a limit too; the limit is the step's or the job's. */
+        /* The effective list also exists without a limit; the limit is on the step or on the job.
+         */
         step[1 + strcspn(step + 1, "/")] = '\0';
         snprintf(directory, sizeof(directory), "%s%s", mount, path);
         if (read_list(directory, "cpuset.cpus", &limit))
@@ -115,8 +116,8 @@ int cgroup_step_cpus(const char *root, struct cpuset *cpus)
     return 0;
 }
 
-/* The cgroup above all jobs, for a line of /proc/self/cgroup, which is cut up: the process' file
- * there. With v2 only leaves have processes; Slurm has one for its own. */
+/* The cgroup.procs file of the cgroup above all jobs, for one line of /proc/self/cgroup (which is
+ * modified). With v2 only leaf cgroups can have processes; Slurm has a leaf for its own. */
 static int find_outside(const char *root, char *line, char *file, size_t size)
 {
     char *controllers = strchr(line, ':'), *path, *job, mount[LINE];

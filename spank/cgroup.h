@@ -1,15 +1,15 @@
-/* The CPUs that a cgroup of Slurm allows this process, and how to leave that cgroup. */
+/* The CPUs that Slurm's cgroup allows this process, and how to leave that cgroup. */
 #ifndef MEGATRON_CGROUP_H
 #define MEGATRON_CGROUP_H
 
 #include "cpuset.h"
 
 /* Read them into 'cpus'; 'root' is the directory of /proc and /sys ("" except in tests). Returns 1,
- * or 0 if no cgroup of a step limits the CPUs. */
+ * or 0 if no step cgroup limits the CPUs. */
 int cgroup_step_cpus(const char *root, struct cpuset *cpus);
 
-/* Move this process (root's) out of its job's cgroups, to those of Slurm itself, so that they can
- * be removed when the step is over. What cannot be left is stayed in. */
+/* Move this process (which runs as root) out of its job's cgroups and into Slurm's own, so that the
+ * job's cgroups can be removed when the step is over. Cgroups that it cannot leave are ignored. */
 void cgroup_leave_job(const char *root);
 
 #endif

@@ -1,4 +1,4 @@
-/* Checks of a layout against tasks, GPUs and model, with the remedy if one fails. */
+/* Check a layout against tasks, GPUs and model; errors contain the remedy. */
 #ifndef MEGATRON_CHECKS_H
 #define MEGATRON_CHECKS_H
 
@@ -17,13 +17,13 @@ struct counts {
 
 enum check_status { CHECK_OK, CHECK_UNKNOWN, CHECK_FAILED };
 
-/* Run check number 'index' on resolved settings. Sets '*what' to what it is about, and
- * settings->layout.dp if the number of tasks is known. With CHECK_FAILED, 'err' has the
- * reason. Returns -1 after the last check. */
+/* Run check number 'index' on resolved settings. Sets '*what' to the subject of the check, and
+ * settings->layout.dp if the number of tasks is known. With CHECK_FAILED, 'err' has the reason.
+ * Returns -1 after the last check. */
 int check_one(size_t index, struct settings *settings, const struct counts *counts,
               const char **what, struct error *err);
 
-/* All of them, up to the first that fails. Returns 0 or -1. */
+/* Run all checks up to the first that fails. Returns 0 or -1. */
 int check_counts(struct settings *settings, const struct counts *counts, struct error *err);
 
 #endif

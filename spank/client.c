@@ -1,4 +1,4 @@
-/* srun, sbatch and salloc: refuse what cannot work before anything is queued, and tell the nodes
+/* srun, sbatch and salloc: reject what cannot work before anything is queued, and tell the nodes
  * what only the client knows. Runs as the user. */
 #include "plugin.h"
 
@@ -35,8 +35,8 @@ static enum program this_program(void)
     return strstr(program_invocation_short_name, "alloc") ? PROGRAM_SALLOC : PROGRAM_SBATCH;
 }
 
-/* All of a regular file, up to 'max' bytes, with a zero behind; NULL if it cannot be read. A pipe
- * is left to whom it is meant for. */
+/* Read all of a regular file of up to 'max' bytes, NUL-terminated; NULL if it cannot be read. A
+ * pipe is not read: its contents are meant for another reader. */
 static char *read_whole(const char *path, size_t max, bool regular, size_t *size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -57,8 +57,8 @@ static char *read_whole(const char *path, size_t max, bool regular, size_t *size
     return text;
 }
 
-/* Where getopt stopped, which the program's own parsing has left in optind; a het job's command
- * line is parsed in pieces, so there it means nothing. */
+/* The index at which getopt stopped, which the program's own parsing left in optind. A het job's
+ * command line is parsed in pieces, so optind is meaningless there. */
 static int words_limit(int argc, char *const *argv)
 {
     for (int i = 1; i < argc; i++)
@@ -77,7 +77,8 @@ static void read_script(struct request *request, const char *path)
     free(text);
 }
 
-/* This program's command line; the words lie in 'line', to free. Returns their number. */
+/* Read this program's command line; the words point into 'line', which the caller frees. Returns
+ * their number. */
 static int read_words(char *words[WORDS_MAX], char **line)
 {
     size_t size;
@@ -90,7 +91,7 @@ static int read_words(char *words[WORDS_MAX], char **line)
     return argc;
 }
 
-/* Does this long option, of Slurm's or of another plugin, stand on the command line? */
+/* Is this long option, of Slurm or of another plugin, on the command line? */
 static bool is_given(const char *option)
 {
     char *words[WORDS_MAX], *line;
@@ -98,7 +99,7 @@ static bool is_given(const char *option)
     size_t length = strlen(option);
     bool found = false;
 
-    /* Behind the options come the program and its own. */
+    /* The program and its own options follow the options. */
     for (int i = 1; i < limit && !found && strcmp(words[i], "--") != 0; i++)
         found = strncmp(words[i], option, length) == 0 &&
                 (words[i][length] == '=' || words[i][length] == '\0');
@@ -106,8 +107,9 @@ static bool is_given(const char *option)
     return found;
 }
 
-/* What the command line, the script and variables say. Variables count as explicit outside an
- * allocation; inside one they say what the allocation has, which the step need not use. */
+/* Collect what the command line, the script and variables request. Outside an allocation, variables
+ * count as explicit options; inside one they describe the allocation, which a step need not use in
+ * full. */
 static void read_request(struct request *request, bool inside)
 {
     enum program program = this_program();
@@ -139,8 +141,8 @@ static void request_counts(const struct request *request, struct counts *counts)
     counts->gpus_per_node = request_gpus_per_node(request);
 }
 
-/* A task's environment holds the contract of its own step; a step or job that is started from there
- * must not take it for the user's. */
+/* A task's environment contains the contract of its own step. A step or job that is started from
+ * there must not mistake those variables for the user's. */
 static void drop_contract(void)
 {
     const char *exported;
@@ -157,8 +159,8 @@ static void drop_contract(void)
         unsetenv(contract_name((enum contract_variable)i));
 }
 
-/* Leave a client that was asked a question only. Not by exit(): Slurm's handlers would wait for the
- * lock that is held around this callback. */
+/* Exit a client that was only asked for information. exit() would deadlock: Slurm's handlers would
+ * wait for the lock that is held around this callback. */
 static void leave(int rc) __attribute__((noreturn));
 static void leave(int rc)
 {
@@ -179,8 +181,8 @@ void client_list_models(void)
     leave(0);
 }
 
-/* With --export=NONE, which a job hands on to its steps, tasks have no HOME; here it can be found
- * out. Words of a note are separated by spaces. */
+/* With --export=NONE, which a job passes on to its steps, tasks have no HOME; here it can be looked
+ * up. Words of a note are separated by spaces. */
 static void find_home(char *home, size_t size)
 {
     const struct passwd *account = getenv("HOME") ? NULL : getpwuid(getuid());
@@ -206,17 +208,17 @@ static void write_note(struct plugin *plugin, unsigned wishes)
     note_format_client(&note, text);
     setenv(NOTE_CLIENT, text, 1);
     unsetenv(NOTE_STEP);
-    /* Left from the step that this srun runs in, if it does. */
+    /* Left over from the enclosing step if this srun runs inside one. */
     if (getenv("SLURM_STEP_ID"))
         unsetenv("SLURM_STEP_RESV_PORTS");
 }
 
 /* --- images --------------------------------------------------------------------------------- */
 
-/* Pyxis starts containers too; one of the two must leave it to the other. */
+/* Pyxis starts containers too; only one of the two may do so. */
 static bool pyxis_has_image(void)
 {
-    /* The second is how an option of the job reaches the steps in it. */
+    /* The second variable passes an option of the job on to its steps. */
     return getenv("PYXIS_CONTAINER_IMAGE") || getenv("_SLURM_SPANK_OPTION_pyxis_container_image") ||
            is_given("--container-image");
 }
@@ -247,7 +249,7 @@ static void warn_image_file(const char *path)
         close(fd);
 }
 
-/* What is missing here may still be on the nodes, which look again. */
+/* What is missing here may still be available on the nodes, which check again. */
 static void warn_missing(const struct image_settings *image)
 {
     if (image->reference.scheme == IMAGE_FILE)
@@ -287,14 +289,15 @@ static int prepare_image(struct plugin *plugin, struct error *err)
                                     say_import, err);
 }
 
-/* Components of a het job know only their own counts here; their tasks are checked on the nodes. */
+/* The client of a het job component only knows that component's counts; tasks are checked on the
+ * nodes. */
 static bool is_het(const struct request *request)
 {
     return request->count > 1 || getenv("SLURM_HET_SIZE") || getenv("SLURM_PACK_SIZE");
 }
 
-/* What the components of a het job are told must be the same for all, and is read before the step
- * exists. Outside of a job, this is its only step. */
+/* All components of a het job must be told the same, and the note is read before the step exists.
+ * Outside a job, this is the only step. */
 static void write_het_note(const struct plugin *plugin, const struct request *request)
 {
     struct note note = {.port = 0};
@@ -345,7 +348,7 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
     if (spank_context() == S_CTX_LOCAL) {
         struct request inside;
 
-        /* What srun takes from the job for an option binds the step as an option does. */
+        /* Options that srun inherits from the job bind the step like its own options. */
         read_request(&inside, true);
         write_note(plugin, inside.wishes);
         write_het_note(plugin, &request);
@@ -387,8 +390,8 @@ static bool is_here(const struct controller_node *node)
             (node->hostname[length] == '\0' || node->hostname[length] == '.'));
 }
 
-/* Where srun runs on the node of task 0, it can choose a port that is free there. Elsewhere the
- * nodes derive it, and that of task 0 looks whether it is free. */
+/* If srun runs on the node of task 0, it can choose a port that is free there. Otherwise the nodes
+ * derive the port, and the node of task 0 checks that it is free. */
 static int64_t choose_port(const struct plugin *plugin, uint32_t job, uint32_t step)
 {
     const char *cluster = getenv("SLURM_CLUSTER_NAME"), *restarts = getenv("SLURM_RESTART_COUNT");
@@ -453,9 +456,9 @@ int client_local_user_init(struct plugin *plugin, spank_t spank, struct error *e
     return 0;
 }
 
-/* The step exists by now. An srun that fails here does not end it, and it has no tasks that scancel
- * could end: in a job that goes on, its CPUs and GPUs would be lost to all later steps. So it is
- * launched there, and its tasks fail on the nodes, which say nothing more. */
+/* The step exists by now. If srun fails here, the step is not ended, and it has no tasks that
+ * scancel could end: in a job that continues, its CPUs and GPUs would be lost to all later steps.
+ * So the step is launched anyway, and its tasks fail on the nodes without another message. */
 int client_refuse_step(const struct plugin *plugin)
 {
     struct note note = {.refused = 1};

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arguments of the plugin in plugstack.conf: one table, and one function for each kind of
- * value.
- */
+/* The plugin's arguments in plugstack.conf: one table, and one function for each kind of value. */
 #include "settings.h"
 
 #include <pwd.h>
@@ -21,12 +19,12 @@ static const struct {
     {"all", PART_ALL},
 };
 
-/* An argument as it was given: the whole text, and its value or NULL. */
+/* An argument as given: the whole text, and its value or NULL. */
 struct given {
     const char *text, *value;
 };
 
-/* The first error is reported. */
+/* Only the first error is reported. */
 static void reject(struct config *config, const struct given *given, const char *why)
 {
     if (config->bad)
@@ -158,14 +156,14 @@ static void read_failure(struct config *config, const struct given *given, void 
 
 /* --- the table ------------------------------------------------------------------------------- */
 
-/* All arguments besides the defaults of options, whose names are in option_table. Test hooks are
- * never proposed for a misspelled name. */
+/* All arguments other than the defaults of options, whose names are in option_table. Test hooks are
+ * never suggested for a misspelled name. */
 #define AT(field) offsetof(struct config, field)
 static const struct {
     const char *name;
     void (*read)(struct config *config, const struct given *given, void *target);
     size_t offset;
-    bool is_text; /* allocated, config_clear frees it */
+    bool is_text; /* allocated; config_clear frees it */
     bool is_test_hook;
 } argument_table[] = {
     {"off", read_off, AT(off), false, false},
@@ -235,7 +233,7 @@ static void read_argument(struct config *config, const char *text)
 void config_parse(struct config *config, int argc, char *const *argv)
 {
     memset(config, 0, sizeof(*config));
-    /* Below Linux's ephemeral ports (32768) and above those that services usually take. */
+    /* Below Linux's ephemeral ports (32768) and above the ports that services usually use. */
     config->ports.low = 20480;
     config->ports.high = 30719;
     for (int i = 0; i < argc; i++)

@@ -19,7 +19,7 @@ static slurm_step_id_t step_of(uint32_t job, uint32_t step, uint32_t component)
     return id;
 }
 
-/* The name of host number 'index' of a host list, to be freed. */
+/* Return the name of host number 'index' in a host list. The caller frees it. */
 static char *nth_host(const char *list, uint32_t index)
 {
     __auto_type hosts = slurm_hostlist_create(list); /* its type changed in 23.11 */
@@ -63,7 +63,7 @@ void controller_node(const char *name, struct controller_node *node)
     node_info_msg_t *answer = NULL;
     char copy[256];
 
-    /* A node that cannot be asked about is usually reached by its name. */
+    /* A node that cannot be looked up can usually be reached by its name. */
     copy_text(copy, sizeof(copy), name, "");
     copy_text(node->name, sizeof(node->name), name, "");
     copy_text(node->hostname, sizeof(node->hostname), name, "");
@@ -120,7 +120,7 @@ int64_t controller_job_start(uint32_t job)
 
     if (rc != SLURM_SUCCESS || !answer)
         return 0;
-    /* Of a het job the answer has all components, whichever was asked for. */
+    /* For a het job the reply contains all components, whichever one was requested. */
     for (uint32_t i = 0; i < answer->record_count; i++)
         if (i == 0 || answer->job_array[i].job_id == answer->job_array[i].het_job_id)
             start = (int64_t)answer->job_array[i].start_time;

@@ -1,4 +1,5 @@
-/* slurmd: look at the node when it starts, and leave what was found where the tasks can read it. */
+/* slurmd: discover the node's topology at startup and store it in a file that the tasks can read.
+ */
 #include "plugin.h"
 
 #include <errno.h>
@@ -12,8 +13,8 @@
 #include "place.h"
 #include "topology.h"
 
-/* The name of this node: `slurmd -N NAME`, else that of the host. Several slurmd may share a host.
- */
+/* The name of this node: from `slurmd -N NAME`, else the host name. Several slurmd may share a
+ * host. */
 static void node_name(char *name, size_t size)
 {
     char line[4096];

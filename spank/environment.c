@@ -11,7 +11,7 @@
 struct exporter {
     spank_t spank;
     bool failed;
-    char exported[ENVIRONMENT_LIST]; /* names that are not MEGATRON_* */
+    char exported[ENVIRONMENT_LIST]; /* names other than MEGATRON_* */
     char *left;
 };
 
@@ -22,8 +22,7 @@ static void append(char *list, const char *name)
     snprintf(list + used, ENVIRONMENT_LIST - used, "%s%s", used ? "," : "", name);
 }
 
-/* Something that is so, whatever the user exported (a constant could not be right for all ranks).
- */
+/* Set a fact: it overrides what the user exported (a constant could not be right for all ranks). */
 static void set_fact(struct exporter *exporter, enum contract_variable variable, const char *value)
 {
     if (spank_setenv(exporter->spank, contract_name(variable), value, 1) != ESPANK_SUCCESS)
@@ -38,7 +37,7 @@ static void set_number(struct exporter *exporter, enum contract_variable variabl
     set_fact(exporter, variable, text);
 }
 
-/* Something that was chosen: the user's choice wins. */
+/* Set a choice: the user's own value takes precedence. */
 static bool set_choice(struct exporter *exporter, const char *name, const char *value)
 {
     char text[SHARE_LIST];
@@ -68,8 +67,8 @@ static void set_contract_number(struct exporter *exporter, enum contract_variabl
     set_contract_choice(exporter, variable, text);
 }
 
-/* Variables of other programs; those we set are noted, so that a nested srun can tell them from the
- * user's. */
+/* Variables of other programs. The names of those that we set are recorded, so that a nested srun
+ * can tell them from the user's. */
 static void set_other(struct exporter *exporter, const char *name, const char *value)
 {
     if (value[0] && set_choice(exporter, name, value))
@@ -143,7 +142,8 @@ static void set_placement(struct exporter *exporter, const struct share_result *
         set_fact(exporter, CONTRACT_NUMA, text);
 }
 
-/* CUDA numbers GPUs as we do only in PCI order, and the list must name the same GPUs in it. */
+/* CUDA numbers GPUs as we do only in PCI order, and only if the list names the same GPUs in that
+ * order. */
 static void set_gpus(struct exporter *exporter, const struct share_result *result)
 {
     char order[32];

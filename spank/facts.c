@@ -13,8 +13,8 @@ const char *facts_variable(spank_t spank, const char *name, char *buffer, size_t
     return buffer;
 }
 
-/* A variable that slurmstepd sets counts over all components of a het job, SPANK's items only over
- * one; the item stands in where there is no variable. */
+/* slurmstepd's variables count over all components of a het job, SPANK's items over one component
+ * only. The item is the fallback if the variable is not set. */
 static uint32_t number_of(spank_t spank, const char *name, uint32_t otherwise)
 {
     char text[32];

@@ -15,14 +15,14 @@ struct facts {
     uint32_t local, local_size;             /* on this node */
     char node[256];                         /* NodeName of this node */
     char cluster[256];
-    bool het;         /* of a het job: srun cannot know the node of task 0 */
-    struct note note; /* srun's word */
+    bool het;         /* for a het job: srun cannot know the node of task 0 */
+    struct note note; /* as reported by srun */
 };
 
-/* Collect them in task_init. Returns 0 or -1. */
+/* Collect the facts in task_init. Returns 0 or -1. */
 int facts_read(struct facts *facts, spank_t spank, struct error *err);
 
-/* The variable 'name' of the task, or "" if it is not set or does not fit. */
+/* The task's variable 'name', or "" if it is not set or does not fit. */
 const char *facts_variable(spank_t spank, const char *name, char *buffer, size_t size);
 
 #endif

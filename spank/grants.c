@@ -20,10 +20,11 @@ static bool is_numbers(const char *list)
 
 /* The list that names the GPUs of a task, the first that applies:
  *
- *     CUDA_VISIBLE_DEVICES has names (MIG instances, UUIDs)  that list
- *     a device cgroup hides GPUs from the task               the device files that it can open,
- * since Slurm's own list then counts from 0 Slurm names GPUs (SLURM_STEP_GPUS) Slurm's numbers
- *     otherwise                                              CUDA_VISIBLE_DEVICES, the user's */
+ *     CUDA_VISIBLE_DEVICES has names (MIG instances, UUIDs)   that list
+ *     a device cgroup hides GPUs from the task                the device files that it can open
+ *                                                             (Slurm's list then counts from 0)
+ *     Slurm lists GPUs (SLURM_STEP_GPUS)                      Slurm's numbers
+ *     otherwise                                               the user's CUDA_VISIBLE_DEVICES */
 static const char *gpu_list(const struct share_found *found)
 {
     if (found->visible[0] && !is_numbers(found->visible))
@@ -54,7 +55,7 @@ static size_t count_words(const char *list)
 }
 
 /* Can the task open more GPUs than Slurm or the user chose for it? Then its numbers are ambiguous:
- * they may be those of device files, or positions among the files that it can open. */
+ * they may be device file numbers, or positions among the files that it can open. */
 static bool is_uncertain(const struct share_found *found)
 {
     const char *wanted = found->gpus[0] ? found->gpus : found->visible;
@@ -83,7 +84,7 @@ static const struct node_gpu *gpu_by_minor(const struct grants *grants, int mino
     return NULL;
 }
 
-/* By "GPU-..." (or its beginning, as CUDA takes it) or "MIG-GPU-.../G/C". */
+/* Match "GPU-..." (or a prefix, as CUDA accepts it) or "MIG-GPU-.../G/C". */
 static const struct node_gpu *gpu_by_uuid(const struct grants *grants, const char *uuid)
 {
     size_t length;
@@ -97,7 +98,7 @@ static const struct node_gpu *gpu_by_uuid(const struct grants *grants, const cha
     return NULL;
 }
 
-/* Find the GPU that a word of the list means. CUDA_VISIBLE_DEVICES without Slurm's list is the
+/* Find the GPU that a word of the list refers to. Without Slurm's list, CUDA_VISIBLE_DEVICES is the
  * user's, and counts in PCI order. */
 static int identify(struct grants *grants, const char *word, const struct share_found *found,
                     struct granted *granted)
@@ -128,7 +129,7 @@ static int identify(struct grants *grants, const char *word, const struct share_
     return 0;
 }
 
-/* Add the GPUs of one task. Returns 0, or -1 with the word that the driver does not know. */
+/* Add the GPUs of one task. Returns 0, or -1 with the word that is unknown to the driver. */
 static int add_gpus(struct grants *grants, const struct share_found *found, char unknown[64])
 {
     char copy[SHARE_LIST], *rest = copy, *word;
@@ -161,7 +162,7 @@ static int compare_granted(const void *a, const void *b)
 
 size_t grants_count(const struct share *share, int64_t gpus_on_node)
 {
-    /* Numbers and names, each counted once: this needs no driver. */
+    /* Count distinct numbers and names; this does not need the driver. */
     char seen[GRANTS_MAX][48];
     size_t count = 0;
 
@@ -199,7 +200,7 @@ static void say_unknown(const struct grants *grants, const char *word, struct pl
               word);
 }
 
-/* With --gpu-bind=none Slurm names no GPUs, and tasks can open all GPUs of the step. */
+/* With --gpu-bind=none Slurm does not list GPUs, and tasks can open all GPUs of the step. */
 static void grant_unnamed(struct grants *grants, int64_t gpus_on_node, struct place_notes *notes)
 {
     size_t count = grants->topology->gpu_count;
@@ -281,9 +282,9 @@ size_t grants_of_task(struct grants *grants, const struct share_found *found, si
 
 /* --- CUDA_VISIBLE_DEVICES -------------------------------------------------------------------- */
 
-/* Slurm's numbers in CUDA_VISIBLE_DEVICES are those of device files, or positions if a cgroup hides
+/* Slurm's numbers in CUDA_VISIBLE_DEVICES are device file numbers, or positions if a cgroup hides
  * the other GPUs. CUDA, with CUDA_DEVICE_ORDER=PCI_BUS_ID, counts the GPUs that it can open in PCI
- * order. What to write so that CUDA sees the task's GPUs depends on four facts. */
+ * order. The value that makes CUDA see the task's GPUs depends on four facts. */
 enum visible { KEEP, POSITIONS, PCI_NUMBERS, UUIDS };
 
 static const struct {
@@ -330,7 +331,7 @@ static enum visible choose_visible(const struct grants *grants, const struct sha
     return visible_table[row].visible;
 }
 
-/* Nothing if the driver does not know all of them. */
+/* Return nothing unless the driver knows all of them. */
 static void list_uuids(const struct grants *grants, const size_t *positions, size_t count,
                        char visible[SHARE_LIST])
 {

@@ -1,5 +1,6 @@
-/* Which GPUs the tasks of a node have, as far as that is certain: from Slurm's lists, from the
- * device files that a cgroup lets them open, and from what the NVIDIA driver reports about them. */
+/* Determine which GPUs the tasks of a node have: from Slurm's lists, from the device files that a
+ * cgroup lets them open, and from what the NVIDIA driver reports about them. Uncertain results are
+ * not used. */
 #ifndef MEGATRON_GRANTS_H
 #define MEGATRON_GRANTS_H
 
@@ -32,25 +33,26 @@ struct grants {
  * 'gpus_on_node'. */
 size_t grants_count(const struct share *share, int64_t gpus_on_node);
 
-/* Find all GPUs of the step on this node. If that would be a guess: none, and a note with the
- * reason. The driver's files are read below 'sysroot'. Caller clears. */
+/* Find all GPUs of the step on this node. If the result would be a guess, there are none, and a
+ * note gives the reason. The driver's files are read below 'sysroot'. The caller clears the result.
+ */
 void grants_find(struct grants *grants, const struct topology *topology, const char *sysroot,
                  const struct share *share, int64_t gpus_on_node, struct place_notes *notes);
 void grants_clear(struct grants *grants);
 
-/* Is it known which GPUs are the task's? */
+/* Is it known which GPUs belong to the task? */
 bool grants_has_list(const struct share_found *found);
 
-/* The task's own GPUs as positions among the granted, in the order of its list; in PCI order, which
- * is CUDA's, if the numbers of that list are not CUDA's. Returns how many. */
+/* The task's own GPUs as positions among the granted GPUs, in the order of its list; in PCI order
+ * (CUDA's) if the numbers in that list are not CUDA's. Returns their number. */
 size_t grants_of_task(struct grants *grants, const struct share_found *found, size_t *positions);
 
-/* The value of CUDA_VISIBLE_DEVICES with which CUDA sees exactly the 'count' granted GPUs at
+/* The value of CUDA_VISIBLE_DEVICES that makes CUDA see exactly the 'count' granted GPUs at
  * 'positions', in that order; "" if the task keeps its value. */
 void grants_visible(const struct grants *grants, const struct share_found *found,
                     const size_t *positions, size_t count, char visible[SHARE_LIST]);
 
-/* All of them as NVIDIA's tools name them: UUIDs, or numbers in PCI order. */
+/* All granted GPUs as NVIDIA's tools name them: UUIDs, or numbers in PCI order. */
 void grants_names(const struct grants *grants, char names[SHARE_LIST]);
 
 #endif

@@ -1,4 +1,4 @@
-/* FNV-1a, a hash of text that is the same everywhere. */
+/* FNV-1a, a hash of text that is the same on all platforms. */
 #ifndef MEGATRON_HASH_H
 #define MEGATRON_HASH_H
 
@@ -6,7 +6,7 @@
 
 #define HASH_BEGIN UINT64_C(14695981039346656037)
 
-/* Go on with 'text' from the hash of what comes before it, or from HASH_BEGIN. */
+/* Continue the hash of the preceding text, or HASH_BEGIN, with 'text'. */
 static inline uint64_t hash_text(uint64_t hash, const char *text)
 {
     for (; *text; text++)

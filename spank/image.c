@@ -21,7 +21,7 @@
 
 enum { START_SECONDS = 120, LOCK_TRIES = 20, RELEASE_TRIES = 6 };
 
-/* The directories with enroot and the programs that it calls. */
+/* The directories to search for enroot and the programs that it calls. */
 static const char *enroot_path(const struct config *config)
 {
     return config->enroot_path ? config->enroot_path : DEFAULT_PATH;
@@ -98,9 +98,9 @@ static int start_container(const struct image_node *node, const char *image, pid
     return rc;
 }
 
-/* Nodes that share a container configure it one after another. Enroot gives up after it has waited
- * for 30 seconds, but a hundred nodes take longer; on a file system without locks it fails at once,
- * every time. */
+/* Nodes that share a container configure it one after another. Enroot gives up after waiting for 30
+ * seconds, but a hundred nodes take longer. On a file system without locks it fails at once, every
+ * time. */
 static int start_kept(const struct image_node *node, const char *name, pid_t *holder,
                       struct error *err)
 {
@@ -124,7 +124,7 @@ static int check_host(const struct image_node *node, struct error *err)
                       node->settings->container || strcmp(fuse, "none") == 0 ? NULL : fuse, err);
 }
 
-/* What the plugin tells the importer, from settings and configuration alone. */
+/* What the plugin tells the importer, derived from settings and configuration alone. */
 static struct importer importer_of(const struct image_settings *settings,
                                    const struct config *config, const char *const *environment)
 {
@@ -169,7 +169,7 @@ static int start_image(const struct image_node *node, pid_t *holder, struct erro
     const struct image_settings *settings = node->settings;
     char image[PATH_MAX];
 
-    /* Errors of the user are found before anything is imported. */
+    /* Report user errors before anything is imported. */
     if (mounts_check_sources("--megatron-mounts", &settings->mounts, err) < 0 ||
         check_host(node, err) < 0)
         return -1;
@@ -185,7 +185,7 @@ static int start_image(const struct image_node *node, pid_t *holder, struct erro
 
 /* --- after the step ------------------------------------------------------------------------- */
 
-/* Write down the variables that `release` needs; slurmstepd, which runs it, has none of them. */
+/* Save the variables that `release` needs; slurmstepd, which runs it, does not have them. */
 static void note_environment(const struct image_node *node)
 {
     static const char *const names[] = {"HOME",           "USER",
@@ -201,15 +201,15 @@ static void note_environment(const struct image_node *node)
         const char *text = value(node->environment, names[i]);
         int length = text ? snprintf(list + used, size - used, "%s=%s", names[i], text) : 0;
 
-        /* The list ends with an empty string; what does not fit is left out. */
+        /* The list ends with an empty string; strings that do not fit are dropped. */
         if (length > 0 && used + (size_t)length + 2 <= size)
             used += (size_t)length + 1;
         list[used] = '\0';
     }
 }
 
-/* If all nodes of a step were killed, not all of them may list the directory that they share: only
- * nodes that import release. Another importer is called on every node. */
+/* If all nodes of a step are killed, they need not all list the shared directory: only nodes that
+ * import run `release`. A third-party importer is called on every node. */
 static void note_places(const struct image_node *node)
 {
     const struct image_settings *settings = node->settings;
@@ -222,7 +222,7 @@ static void note_places(const struct image_node *node)
         note_environment(node);
 }
 
-/* The memory is shared with the user's processes: nothing in it can be relied on. */
+/* The user's processes can write to this memory, so nothing in it is trusted. */
 static size_t split_environment(const struct image_places *places, const char **list, size_t size)
 {
     const char *at = places->environment, *end = at + sizeof(places->environment);
@@ -258,7 +258,7 @@ void image_clean_up(const struct image_places *places, const struct config *conf
     snprintf(temporary, sizeof(temporary), "%.*s", (int)sizeof(temporary) - 1, places->temporary);
     if (config->importer)
         release(places, config);
-    /* More than once: what a dying process of the step still holds can be removed only later. */
+    /* Try more than once: files held by a dying process of the step can be removed only later. */
     for (unsigned i = 0; killed && i < RELEASE_TRIES; i++) {
         if (!config->importer)
             release(places, config);
@@ -279,8 +279,7 @@ int image_start(const struct image_node *node, pid_t *holder, struct error *err)
     const char **environment;
     int rc;
 
-    /* The administrator's directory with Enroot comes first; credential helpers may be the user's.
-     */
+    /* The administrator's Enroot directory comes first; credential helpers may be the user's. */
     snprintf(path, sizeof(path), "PATH=%.4096s%s%.12000s", enroot_path(node->config),
              users && users[0] ? ":" : "", users ? users : "");
     snprintf(home, sizeof(home), "HOME=%s", node->home);

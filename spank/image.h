@@ -1,5 +1,5 @@
-/* From the image that a step asks for to a container on this node that its tasks can join. No Slurm
- * in here; runs as the user. */
+/* Turn the image that a step requests into a container on this node that its tasks can join. Does
+ * not depend on Slurm; runs as the user. */
 #ifndef MEGATRON_IMAGE_H
 #define MEGATRON_IMAGE_H
 
@@ -17,22 +17,22 @@ struct config;
 struct image_node {
     const struct image_settings *settings;
     const struct config *config;
-    const char *const *environment; /* the task's */
-    const char *home;               /* if that has no HOME; or "" */
-    const char *node;               /* its name */
+    const char *const *environment; /* the task's environment */
+    const char *home;               /* used if the environment has no HOME; or "" */
+    const char *node;               /* the node's name */
     const char *job, *step;         /* unique names, the same on all nodes */
-    const char *gpus;               /* GPUs that NVIDIA's hook makes visible; "" for none */
-    bool imports;                   /* this node imports, the others of the step wait */
+    const char *gpus;               /* GPUs that NVIDIA's hook exposes; "" for none */
+    bool imports;                   /* this node imports; the step's other nodes wait */
     int nodes;
     int processors;
-    int lifetime; /* the read end of the pipe whose other end slurmstepd holds */
+    int lifetime; /* read end of a pipe; slurmstepd holds the write end */
     void (*say)(void *argument, const char *line);
     void *argument;
     const stop_flag *stop;       /* set when the step is to end */
     struct image_places *places; /* filled before anything is written, for image_clean_up */
 };
 
-/* Get the image, start the container. '*holder' gets the process to join. Returns 0 or -1. */
+/* Get the image and start the container. '*holder' gets the process to join. Returns 0 or -1. */
 int image_start(const struct image_node *node, pid_t *holder, struct error *err);
 
 /* When the step is over: is there anything for image_clean_up to do? 'killed': image_start did not
@@ -43,12 +43,13 @@ bool image_needs_clean_up(const struct image_places *places, const struct config
 /* Remove what image_start left, as the user. May take a minute. */
 void image_clean_up(const struct image_places *places, const struct config *config, bool killed);
 
-/* On the submit host: import an image of its docker or podman into the cache. Returns 0 or -1. */
+/* On the submit host: import an image from the local docker or podman into the cache. Returns 0 or
+ * -1. */
 int image_import_from_daemon(const struct image_settings *settings, const struct config *config,
                              const char *const *environment,
                              void (*say)(void *argument, const char *line), struct error *err);
 
-/* Does the task keep its own value of variable 'name' rather than take the image's? */
+/* Does the task keep its own value of variable 'name' instead of the image's? */
 bool image_hides_variable(const struct image_settings *settings, const char *name);
 
 #endif

@@ -1,11 +1,11 @@
-/* What is needed after a step to clean up after the process that got its image. */
+/* What is needed after a step to clean up after the process that fetched its image. */
 #ifndef MEGATRON_IMAGE_PLACES_H
 #define MEGATRON_IMAGE_PLACES_H
 
 struct image_places {
     char temporary[1024];    /* its node-local directory; "" if it never started */
-    char environment[16384]; /* of the importer's `release`: "NAME=value" strings, each terminated;
-                                "" if it need not run on this node */
+    char environment[16384]; /* for the importer's `release`: "NAME=value" strings,
+                                NUL-terminated; "" if it need not run on this node */
 };
 
 #endif

@@ -21,7 +21,7 @@ static const char *word(const struct settings *settings, const struct config *co
     return settings->given[id] ? settings->given[id] : config->defaults[id];
 }
 
-/* The name of the option, or of the argument if the value is the administrator's. */
+/* The name of the option, or of the plugstack.conf argument if the administrator set the value. */
 static const char *name_of(const struct settings *settings, enum option_id id, char name[64])
 {
     snprintf(name, 64, "%s%s",
@@ -109,7 +109,7 @@ int image_settings_resolve(struct image_settings *image, const struct settings *
     char name[64];
 
     image_settings_clear(image);
-    /* "none" cancels an image that the job or the administrator asked for. */
+    /* "none" cancels an image that the job or the administrator requested. */
     if (!text || strcmp(text, "none") == 0)
         return text ? 0 : check_without_image(settings, err);
     image->used = true;

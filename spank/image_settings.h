@@ -1,4 +1,4 @@
-/* The options about images, made values of. No Slurm in here. */
+/* The options about images, parsed into values. Does not depend on Slurm. */
 #ifndef MEGATRON_IMAGE_SETTINGS_H
 #define MEGATRON_IMAGE_SETTINGS_H
 
@@ -12,7 +12,7 @@ struct config;
 struct settings;
 
 struct image_settings {
-    bool used; /* an image was asked for */
+    bool used; /* an image was requested */
     struct image_reference reference;
     struct container_mounts mounts;
     const char *workdir;   /* NULL: the image's own */
@@ -22,11 +22,11 @@ struct image_settings {
     int64_t timeout; /* of an import, in seconds */
 };
 
-/* Make 'image' of the user's and the administrator's words. Returns 0 or -1. */
+/* Parse the user's and the administrator's values into 'image'. Returns 0 or -1. */
 int image_settings_resolve(struct image_settings *image, const struct settings *settings,
                            const struct config *config, struct error *err);
 
-/* Is 'name' among those that keep the job's value? */
+/* Is 'name' among the variables that keep the job's value? */
 bool image_settings_keeps(const struct image_settings *image, const char *name);
 
 void image_settings_clear(struct image_settings *image);

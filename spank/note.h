@@ -1,5 +1,5 @@
-/* What srun's side of the plugin tells the tasks' side, as text in one environment variable (that
- * is what reaches the nodes, also with --export=NONE). The tasks' side takes it out again. */
+/* What the plugin in srun tells the plugin in the tasks, as text in one environment variable (which
+ * reaches the nodes even with --export=NONE). The tasks remove the variable. */
 #ifndef MEGATRON_NOTE_H
 #define MEGATRON_NOTE_H
 
@@ -8,31 +8,31 @@
 
 #define NOTE_CLIENT "SLURM_SPANK_MEGATRON_CLIENT" /* set when the options are known */
 #define NOTE_STEP \
-    "SLURM_SPANK_MEGATRON_STEP" /* set when the step is known; of a het job, its start alone */
+    "SLURM_SPANK_MEGATRON_STEP" /* set when the step is known; for a het job, only its start */
 
 enum { NOTE_TEXT = 1024 };
 
 struct note {
-    char version[32]; /* of the plugin in srun; "" if there is no note */
-    char slurm[32];   /* what that was built for */
+    char version[32]; /* version of the plugin in srun; "" if there is no note */
+    char slurm[32];   /* the Slurm version that it was built for */
     int contract;
     unsigned wishes;  /* enum wish */
-    char home[256];   /* the user's, as srun has it; "" for steps without an image */
-    int64_t mark;     /* a number that no other srun has; 0 if there is none */
+    char home[256];   /* the user's HOME, as srun has it; "" for steps without an image */
+    int64_t mark;     /* a number unique to this srun; 0 if there is none */
     char master[256]; /* address of the node of task 0; "" if unknown */
     char first[256];  /* its name */
     int64_t port;     /* 0 if not chosen */
     int64_t start;    /* of the job, seconds since 1970; 0 if unknown */
     int64_t end;      /* of the job, seconds since 1970; 0 if unknown */
-    int64_t refused;  /* 1: srun has reported an error; the tasks only fail */
+    int64_t refused;  /* 1: srun has reported an error; the tasks just fail */
 };
 
 /* Write the client's or the step's half. */
 void note_format_client(const struct note *note, char buffer[NOTE_TEXT]);
 void note_format_step(const struct note *note, char buffer[NOTE_TEXT]);
 
-/* Read either half into 'note', which keeps what the text does not speak of. Never fails: words
- * that are not understood are passed over, since another version may have written them. */
+/* Read either half into 'note'; fields that the text does not mention keep their values. Never
+ * fails: unknown words are skipped, since another version may have written them. */
 void note_parse(struct note *note, const char *text);
 
 #endif

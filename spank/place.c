@@ -35,8 +35,8 @@ void place_say(char notes[PLACE_NOTES], const char *format, ...)
 
 /* --- topology ------------------------------------------------------------------------------- */
 
-/* A hash of the names of all RDMA devices and of their links, which tell where they are plugged in;
- * the order does not matter. */
+/* A hash of the names of all RDMA devices and of their links, which show where they are plugged in.
+ * The order does not matter. */
 static uint64_t hash_devices(const char *sysroot)
 {
     char path[4096], link[4096];
@@ -58,9 +58,9 @@ static uint64_t hash_devices(const char *sysroot)
     return sum;
 }
 
-/* The name depends on the version and on the sources. It also depends on the RDMA devices: if a
- * driver was loaded after slurmd started, or udev has renamed a device, no such file exists, and
- * each step discovers the node itself. */
+/* The name depends on the version, the sources and the RDMA devices: if a driver was loaded after
+ * slurmd started, or udev has renamed a device, there is no matching file, and each step discovers
+ * the node itself. */
 void place_topology_path(const struct config *config, const char *node, char *path, size_t size)
 {
     const char *sysroot = config->sysroot ? config->sysroot : "";
@@ -77,7 +77,7 @@ struct topology *place_discover(const struct config *config, struct error *err)
     return config->topology ? topology_load(config->topology, err) : topology_discover(err);
 }
 
-/* slurmd's file, if it exists and only root can have written it. */
+/* slurmd's file, if it exists and only root could have written it. */
 static struct topology *load_exported(const char *path)
 {
     char directory[4096];
@@ -128,8 +128,8 @@ static void granted_cpus(const struct share *share, const struct place_input *in
 
 /* --- results -------------------------------------------------------------------------------- */
 
-/* Do NCCL and UCX use it by its verbs name? That is the kernel's name, or that of rdma-core, which
- * begins with rdma for EFA and with opa for Omni-Path. */
+/* Do NCCL and UCX use the device by its verbs name? That is the kernel's name, or rdma-core's,
+ * which starts with rdma for EFA and with opa for Omni-Path. */
 static bool is_verbs(const struct topology_device *nic)
 {
     static const char *const begins[] = {"mlx", "roce", "ibp", "ibs", "ibo", "ibx"};
@@ -228,7 +228,7 @@ struct wishes {
     size_t (*positions)[GRANTS_MAX];
 };
 
-/* What was chosen for single tasks by Slurm's own options. Returns 0 or -1. */
+/* Apply what the user chose for individual tasks with Slurm's own options. Returns 0 or -1. */
 static int make_wishes(struct node *node, const struct share *share,
                        const struct place_input *input, struct wishes *wishes, bool *own_lists,
                        struct error *err)

@@ -1,5 +1,5 @@
-/* SPANK's callbacks: find out which process this is, and pass on. Nothing here or below ever exits
- * or aborts, but for a client that was asked only to check. */
+/* SPANK's callbacks: determine which process this is, and dispatch. Nothing in the plugin ever
+ * exits or aborts, except in a client that was only asked to check. */
 #include "plugin.h"
 
 #include <slurm/slurm.h>
@@ -39,12 +39,12 @@ void plugin_defer(struct plugin *plugin, const struct error *err)
 
 /* --- options -------------------------------------------------------------------------------- */
 
-/* Values are only kept here: the last one counts, and an earlier one that it replaces may be bad.
- * In the daemons nothing may fail here anyway. */
+/* Values are only recorded here: the last one counts, and an earlier one that it replaces may be
+ * invalid. In the daemons nothing may fail here anyway. */
 static int keep_option(int value, const char *argument, int remote)
 {
     if (value == OPTION_MODEL && !remote && argument && strcmp(argument, "list") == 0)
-        client_list_models(); /* does not return: a question needs no command to run */
+        client_list_models(); /* does not return: a query needs no command to run */
     if (value >= 0 && value < OPTION_COUNT)
         settings_give(&context.settings, (enum option_id)value, argument);
     return 0;
@@ -196,7 +196,7 @@ int slurm_spank_exit(spank_t spank, int argc, char **argv)
 
     (void)argc;
     (void)argv;
-    /* Too late to fail anything: the tasks are over. */
+    /* Too late to fail anything: the tasks have exited. */
     if (asked_to_fail("exit", &err))
         slurm_error("megatron: %s", err.text);
     step_exit(&context, spank);

@@ -2,8 +2,8 @@
  *
  *   client.c   srun, sbatch, salloc: as the user, before anything is queued or launched
  *   daemon.c   slurmd: as root, once
- *   step.c     slurmstepd before it forks the tasks and after they ended: as root; nothing of the
- *              user's is touched
+ *   step.c     slurmstepd before it forks the tasks and after they have exited: as root; does not
+ *              touch the user's files
  *   task*.c    the forked task: as the user, before it becomes the user's program */
 #ifndef MEGATRON_PLUGIN_H
 #define MEGATRON_PLUGIN_H
@@ -19,31 +19,31 @@
 struct plugin {
     struct config config;
     struct settings settings;
-    /* An error in a callback in which failing would drain a node, or break jobs that do not use the
-     * plugin; the next callback that may fail reports it. */
+    /* An error in a callback whose failure would drain a node, or break jobs that do not use the
+     * plugin. The next callback that may fail reports it. */
     bool failed;
     struct error failure;
-    bool within; /* srun: the job was there before it, and goes on after it */
-    bool used;   /* remote: this is a step of srun's that asked for the plugin */
+    bool within; /* srun: the job existed before it and continues after it */
+    bool used;   /* remote: this is an srun step that requested the plugin */
     struct share *share;
     uint32_t tasks;  /* that share it */
-    int lifetime[2]; /* the pipe that a container lives as long as; its write end stays here */
+    int lifetime[2]; /* pipe that keeps the container alive; the write end stays here */
 };
 
-/* "0.1.0", and the Slurm it was built for: "22.05.8". */
+/* The plugin's version, "0.1.0", and the Slurm version that it was built for, "22.05.8". */
 const char *plugin_version_text(void);
 const char *plugin_slurm_text(void);
 
 /* Record an error for later; the first one counts. */
 void plugin_defer(struct plugin *plugin, const struct error *err);
 
-/* Answer --megatron-model=list and leave the process, which is a client. */
+/* Answer --megatron-model=list and exit the process, which is a client. */
 void client_list_models(void) __attribute__((noreturn));
 
 int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err);
 int client_local_user_init(struct plugin *plugin, spank_t spank, struct error *err);
 
-/* After client_local_user_init has failed and was reported: what the callback returns. */
+/* What the callback returns after client_local_user_init has failed and the error was reported. */
 int client_refuse_step(const struct plugin *plugin);
 
 void daemon_init(struct plugin *plugin);
@@ -51,8 +51,8 @@ void daemon_init(struct plugin *plugin);
 /* Before the fork. Failures are deferred to the tasks. */
 void step_user_init(struct plugin *plugin, spank_t spank);
 
-/* When all tasks of the node are over: if a task has failed here, end the step on all
- * nodes; clean up after its image. */
+/* After all tasks of the node have exited: if a task failed here, end the step on all nodes; clean
+ * up after its image. */
 void step_exit(struct plugin *plugin, spank_t spank);
 
 int task_init(struct plugin *plugin, spank_t spank);

@@ -13,7 +13,7 @@
 
 enum { CONTROLLER_SECONDS = 8 };
 
-/* Where to look for rank 0. */
+/* Where to look up rank 0. */
 struct lookup {
     struct share *share;
     uint32_t job, step; /* of the component that has rank 0 */
@@ -21,7 +21,7 @@ struct lookup {
     char first[256];    /* its first node, in case the step itself is already over */
 };
 
-/* Ask the controller for the node of task 0. Runs in a child: the answer goes to shared memory. */
+/* Ask the controller for the node of task 0. Runs in a child; the result goes to shared memory. */
 static int look_up_master(void *argument)
 {
     struct lookup *lookup = argument;
@@ -101,7 +101,7 @@ static void find_master(spank_t spank, const struct facts *facts, struct share *
     with_deadline(look_up_master, &lookup, CONTROLLER_SECONDS);
 }
 
-/* Every node computes the same port: the user's, one that Slurm reserved, srun's choice, or one
+/* Every node computes the same port: the user's, one reserved by Slurm, srun's choice, or one
  * derived from the job and step ids. The node of rank 0 checks that it is free. */
 static int find_port(spank_t spank, const struct facts *facts, const struct config *config,
                      struct share *share, struct error *err)

@@ -1,4 +1,4 @@
-/* The rendezvous of a step: the address of the node of rank 0, and a port there. */
+/* The rendezvous of a step: the address of rank 0's node, and a port there. */
 #ifndef MEGATRON_RENDEZVOUS_H
 #define MEGATRON_RENDEZVOUS_H
 
@@ -6,9 +6,9 @@
 #include "settings.h"
 #include "share.h"
 
-/* Find it for all tasks of the node: share->master, share->first and share->port. All nodes get the
- * same result without communication. The address stays empty if it cannot be determined. Returns 0,
- * or -1 if this is the node of rank 0 and the port is in use. */
+/* Determine it for all tasks of the node: share->master, share->first and share->port. All nodes
+ * get the same result without communication. The address stays empty if it cannot be determined.
+ * Returns 0, or -1 if this is rank 0's node and the port is in use. */
 int rendezvous_find(spank_t spank, const struct facts *facts, const struct config *config,
                     struct share *share, struct error *err);
 

@@ -6,7 +6,7 @@
 
 #include "contract.h"
 
-/* "4 nodes", "1 GPU per node", or that nobody knows yet. */
+/* "4 nodes", "1 GPU per node", or "unknown". */
 static void print_count(FILE *stream, int64_t count, const char *one, const char *per,
                         const char *comma)
 {
@@ -50,7 +50,7 @@ static int print_checks(FILE *stream, struct settings *settings, const struct co
     return rc;
 }
 
-/* Those that every rank of the step has in common. */
+/* The variables that are the same for all ranks of the step. */
 static void print_environment(FILE *stream, const struct settings *settings,
                               const struct counts *counts)
 {
@@ -112,8 +112,8 @@ static void print_numa(FILE *stream, const uint64_t *numa)
         }
 }
 
-/* Cut 'name' around its first number that differs from that of 'next', if 'next' is the same name
- * with a number one higher. Returns the number, or -1. */
+/* Split 'name' around its first number that differs from that in 'next', if 'next' is the same name
+ * with that number plus one. Returns the number, or -1. */
 static long next_in_row(const char *name, const char *next, size_t *prefix, size_t *suffix)
 {
     size_t same = 0;
@@ -135,8 +135,8 @@ static long next_in_row(const char *name, const char *next, size_t *prefix, size
     return a;
 }
 
-/* "rdmap79s0,rdmap80s0,rdmap81s0" as "rdmap[79-81]s0": Slurm passes on 1 KiB at a time, and a
- * node's block should be one piece. */
+/* Write "rdmap79s0,rdmap80s0,rdmap81s0" as "rdmap[79-81]s0": Slurm forwards 1 KiB at a time, and a
+ * node's block should fit into one piece. */
 static void print_names(FILE *stream, const char *list)
 {
     char copy[SHARE_LIST], *names[SHARE_LIST / 2], *rest = copy, *name;

@@ -1,4 +1,4 @@
-/* Text for people: what --megatron-check and --megatron-show print. */
+/* Human-readable reports: the output of --megatron-check and --megatron-show. */
 #ifndef MEGATRON_REPORT_H
 #define MEGATRON_REPORT_H
 
@@ -12,8 +12,9 @@
 int report_check(FILE *stream, const char *version, const char *slurm, struct settings *settings,
                  const struct config *config, const struct counts *counts);
 
-/* The block of a node: a line for it and one for each task, to be written at once; each begins with
- * the node's name, since Slurm may cut long blocks. Returns a text to be freed, or NULL. */
+/* Format the block of a node: one line for the node and one for each task, to be written in one
+ * call. Each line starts with the node's name, since Slurm may split long blocks. The caller frees
+ * the text; NULL if out of memory. */
 char *report_show(const struct share *share, const char *node, const char *version,
                   const char *slurm);
 

@@ -53,7 +53,7 @@ static const struct {
     {"wrap", FIELD_WRAP},
 };
 
-/* All others that take a word of their own. */
+/* All other options that take a separate value. */
 static const char worded[] =
     "account acctg-freq argv array autocomplete batch bb bbf bcast-exclude begin chdir "
     "cluster cluster-constraint clusters comment constraint container container-id "
@@ -68,7 +68,7 @@ static const char worded[] =
     "thread-spec threads threads-per-core time time-min tmp treewidth uid wait-all-nodes "
     "wckey ";
 
-/* Options without a word of their own: flags, and those with an optional one behind '='. */
+/* Options without a separate value: flags, and options with an optional "=value". */
 static const char plain[] =
     "async bcast bell compress consolidate-segments contiguous debugger-test disable-status "
     "exact exclusive external external-launcher get-user-env help hold ignore-pbs immediate "
@@ -106,7 +106,7 @@ static int64_t read_count(const char *text, size_t length)
     return value * unit;
 }
 
-/* Nodes: "4", or "2-4", "2,4" whose number only Slurm knows. */
+/* Nodes: "4"; for "2-4" or "2,4" only Slurm knows the number. */
 static int64_t read_nodes(const char *text)
 {
     const char *dash = strchr(text, '-');
@@ -119,7 +119,7 @@ static int64_t read_nodes(const char *text)
     return REQUEST_UNKNOWN;
 }
 
-/* "4", "a100:4", "a100:2,v100:2" (the counts behind the last colons, added). */
+/* "4", "a100:4", "a100:2,v100:2" (the sum of the counts after the last colons). */
 static int64_t read_typed(const char *text)
 {
     int64_t sum = 0;
@@ -165,7 +165,7 @@ int64_t request_gres_gpus(const char *text)
             while (start > word && start[-1] != ':' && start[-1] != '=')
                 start--;
             count = read_count(start, (size_t)(end - start));
-            /* "gpu:a100" is one of that type. */
+            /* "gpu:a100" is one GPU of that type. */
             if (count == REQUEST_UNKNOWN && start == word + 4)
                 count = 1;
         }
@@ -176,7 +176,7 @@ int64_t request_gres_gpus(const char *text)
     return sum;
 }
 
-/* --cpu-bind=verbose alone asks for no binding. */
+/* --cpu-bind=verbose alone does not request binding. */
 static bool is_binding(const char *text)
 {
     return strcmp(text, "verbose") != 0 && strcmp(text, "v") != 0 && strcmp(text, "quiet") != 0 &&
@@ -256,12 +256,12 @@ static bool consider(const char *candidate, struct match as, const char *name, s
         return false;
     *best = as;
     if (candidate[length] == '\0')
-        return true; /* the whole name: no other can be meant */
+        return true; /* an exact match is never ambiguous */
     (*found)++;
     return false;
 }
 
-/* The same for all names of a list that are separated by blanks. */
+/* The same for all names in a space-separated list. */
 static bool consider_all(const char *list, struct match as, const char *name, size_t length,
                          struct match *best, int *found)
 {
@@ -276,7 +276,7 @@ static bool consider_all(const char *list, struct match as, const char *name, si
     return false;
 }
 
-/* Find a long option, whose name may be cut as far as it stays unique. */
+/* Find a long option, whose name may be abbreviated as long as it is unique. */
 static struct match find_long(enum program program, const char *name, size_t length)
 {
     const struct match unknown = {FIELD_NONE, TAKES_UNKNOWN};
@@ -316,7 +316,7 @@ static enum field short_field(char letter)
                            : FIELD_NONE;
 }
 
-/* Read one long option at 'position'; returns the position behind it. */
+/* Read one long option at 'position'; returns the position after it. */
 static int read_long(struct request *request, int position, int limit, char *const *argv)
 {
     const char *name = argv[position] + 2;
@@ -348,7 +348,7 @@ static int read_short(struct request *request, int position, int limit, char *co
         if (!takes)
             continue;
         if (letter[1]) {
-            /* getopt takes "-n=4" as "=4", which Slurm refuses. */
+            /* getopt reads "-n=4" as the value "=4", which Slurm rejects. */
             set_field(request, short_field(*letter), letter + 1);
             break;
         }
@@ -406,8 +406,8 @@ int request_arguments(struct request *request, int argc, char *const *argv, int 
         position = request_options(request, position, limit, argv);
         if (first == 0)
             first = position;
-        /* Components of a het job are separated by a colon behind each command (srun) or behind
-         * the options (sbatch, salloc). */
+        /* Components of a het job are separated by a colon after each command (srun) or after the
+         * options (sbatch, salloc). */
         for (int i = position; limit == argc && i < argc; i++) {
             if (strcmp(argv[i], ":") == 0) {
                 position = i + 1;
@@ -422,7 +422,7 @@ int request_arguments(struct request *request, int argc, char *const *argv, int 
 void request_environment(struct request *request, char *const *variables)
 {
     static const struct {
-        const char *name; /* behind SLURM_, SBATCH_ or SALLOC_ */
+        const char *name; /* the part after SLURM_, SBATCH_ or SALLOC_ */
         enum field field;
         bool srun_only;
     } table[] = {
@@ -445,7 +445,7 @@ void request_environment(struct request *request, char *const *variables)
     const char *prefix = prefixes[request->program];
     bool nested = false;
 
-    /* Within a step SLURM_CPU_BIND is what Slurm made of it for that step, not a wish. */
+    /* Within a step, SLURM_CPU_BIND is Slurm's own result for that step, not the user's request. */
     for (char *const *variable = variables; *variable; variable++)
         nested |= strncmp(*variable, "SLURM_STEP_ID=", 14) == 0;
     for (size_t i = 0; i < COUNT(table); i++) {

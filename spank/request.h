@@ -1,9 +1,8 @@
-/* What a command line of srun, sbatch or salloc asks for, from its own words: SPANK tells
- * a client's plugin neither the number of tasks nor of nodes or GPUs before a job is allocated, but
- * a job that cannot work should be refused before it waits in a queue.
- *
- * Reads words, variables and the #SBATCH lines of a script. What cannot be read stays unknown; it
- * is Slurm's to complain about it. No Slurm in here, nothing is opened, nothing is trusted. */
+/* What the command line of srun, sbatch or salloc requests. Before a job is allocated, SPANK does
+ * not tell a client's plugin the number of tasks, nodes or GPUs, but a job that cannot work should
+ * be rejected before it waits in a queue. So this parser reads the words, the variables and the
+ * script's #SBATCH lines itself. What it cannot parse stays unknown; Slurm will report it. It does
+ * not depend on Slurm, opens no files and trusts no input. */
 #ifndef MEGATRON_REQUEST_H
 #define MEGATRON_REQUEST_H
 
@@ -15,7 +14,7 @@ enum program { PROGRAM_SRUN, PROGRAM_SBATCH, PROGRAM_SALLOC };
 
 enum { REQUEST_COMPONENTS = 32, REQUEST_UNKNOWN = -1 };
 
-/* Numbers of one component of a (het) job; REQUEST_UNKNOWN if not given. */
+/* Counts for one component of a (het) job; REQUEST_UNKNOWN if not given. */
 struct request_component {
     int64_t tasks, nodes, tasks_per_node;
     int64_t gpus, gpus_per_node, gpus_per_task, tasks_per_gpu;
@@ -41,26 +40,27 @@ struct request {
 
 void request_init(struct request *request, enum program program);
 
-/* Read the words of a command line after the program's name, except those at 'limit' and above
- * (where getopt stopped; argc if that is not known). Returns the position of the first word that is
- * no option: the command, or the script. */
+/* Read the words of a command line after the program's name, up to 'limit' (where getopt stopped;
+ * argc if unknown). Returns the position of the first word that is not an option: the command or
+ * the script. */
 int request_arguments(struct request *request, int argc, char *const *argv, int limit);
 
-/* Read the variables that 'program' takes for options, "NAME=VALUE" each, up to NULL. */
+/* Read the variables that 'program' treats as options from a NULL-terminated list of "NAME=VALUE".
+ */
 void request_environment(struct request *request, char *const *variables);
 
 /* Read the #SBATCH lines of a script, up to its first command, as sbatch does. */
 void request_script(struct request *request, const char *text, size_t size);
 
-/* Totals over all components: tasks; the most tasks on a node; the fewest GPUs on a node.
- * REQUEST_UNKNOWN if they do not follow from it. */
+/* Totals over all components: tasks; the largest number of tasks on a node; the smallest number of
+ * GPUs on a node. REQUEST_UNKNOWN if they cannot be determined. */
 int64_t request_tasks(const struct request *request);
 int64_t request_tasks_per_node(const struct request *request);
 int64_t request_gpus_per_node(const struct request *request);
 int64_t request_nodes(const struct request *request);
 
 /* The number of GPUs in a list of generic resources: "gpu:a100:4,shard:2" is 4. REQUEST_UNKNOWN if
- * there are none in it or the text cannot be read. */
+ * it contains no GPUs or cannot be parsed. */
 int64_t request_gres_gpus(const char *text);
 
 #endif

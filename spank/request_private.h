@@ -1,14 +1,14 @@
-/* Between the files that read a request. */
+/* Shared by the files that parse a request. */
 #ifndef MEGATRON_REQUEST_PRIVATE_H
 #define MEGATRON_REQUEST_PRIVATE_H
 
 #include "request.h"
 
-/* The next component of a het job; words are read for it from now on. */
+/* Start the next component of a het job; the words that follow belong to it. */
 void request_add_component(struct request *request);
 
-/* Words of options from 'position' up to 'limit' or the first word that is not an option. Returns
- * where it stopped. */
+/* Read options from 'position' up to 'limit' or the first word that is not an option. Returns the
+ * position where it stopped. */
 int request_options(struct request *request, int position, int limit, char *const *argv);
 
 #endif

@@ -6,7 +6,7 @@
 
 enum { LINE_MAX_BYTES = 4096, LINE_WORDS = 64 };
 
-/* Cut the rest of an #SBATCH line into words as a shell would, without expanding anything. */
+/* Split the rest of an #SBATCH line into words as a shell would, without expanding anything. */
 static int split_line(char *line, char **words)
 {
     char *from = line, *to = line;

@@ -1,4 +1,4 @@
-/* What follows from the numbers that were given. */
+/* Totals that follow from the given numbers. */
 #include "request.h"
 
 static int64_t multiply(int64_t a, int64_t b)
@@ -26,7 +26,7 @@ static int64_t component_tasks(const struct request *request, const struct reque
     if (c->gpus_per_task > 0)
         return c->gpus >= 0 && c->gpus % c->gpus_per_task == 0 ? c->gpus / c->gpus_per_task
                                                                : REQUEST_UNKNOWN;
-    /* srun starts one task on each node; what a batch script will start is not known. */
+    /* srun starts one task on each node; what a batch script will start is unknown. */
     return request->program == PROGRAM_SRUN ? c->nodes : REQUEST_UNKNOWN;
 }
 

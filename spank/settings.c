@@ -69,8 +69,8 @@ void settings_give(struct settings *settings, enum option_id id, const char *val
 {
     const char *text = value;
 
-    /* A switch without a value arrives as NULL; from srun on a node as an empty string, and from a
-     * batch script as printf prints NULL. */
+    /* A flag without a value arrives as NULL; from srun on a node as an empty string, and from a
+     * batch script as printf's rendering of NULL. */
     if (!text || (option_table[id].kind == OPTION_KIND_SWITCH &&
                   (text[0] == '\0' || strcmp(text, "(null)") == 0)))
         text = "yes";
@@ -93,7 +93,7 @@ bool settings_used(const struct settings *settings, const struct config *config)
 
     if (config->off & PART_ALL)
         return false;
-    /* A value that is neither yes nor no is refused later, so it does not switch off. */
+    /* A value that is neither yes nor no is rejected later, so it does not disable the plugin. */
     if (off && strcasecmp(off, "yes") == 0)
         return false;
     return config->always || settings_any(settings);

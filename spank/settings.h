@@ -1,6 +1,6 @@
-/* What the user asks for with --megatron-* options and the administrator with plugstack.conf: one
- * table of options (settings.c), one of arguments (config.c), and the resulting values. No Slurm in
- * here. */
+/* What the user requests with --megatron-* options and the administrator configures in
+ * plugstack.conf: one table of options (settings.c), one of arguments (config.c), and the resulting
+ * values. Does not depend on Slurm. */
 #ifndef MEGATRON_SETTINGS_H
 #define MEGATRON_SETTINGS_H
 
@@ -56,7 +56,7 @@ struct option_row {
 
 extern const struct option_row option_table[OPTION_COUNT];
 
-/* Parts an administrator can switch off with off=PART,... in plugstack.conf. */
+/* Parts that an administrator can disable with off=PART,... in plugstack.conf. */
 enum part {
     PART_BIND = 1,
     PART_MEMORY = 2,
@@ -67,12 +67,12 @@ enum part {
     PART_ALL = 64,
 };
 
-/* A test hook: the callback that is to fail, fail=CONTEXT:CALLBACK. */
+/* A test hook: fail=CONTEXT:CALLBACK makes that callback fail. */
 struct failure {
     char context[16], callback[32];
 };
 
-/* For MASTER_PORT, both ends included. */
+/* The range for MASTER_PORT, inclusive. */
 struct port_range {
     int64_t low, high;
 };
@@ -81,7 +81,7 @@ struct port_range {
 struct config {
     char *defaults[OPTION_COUNT]; /* NULL: none */
     char *topology, *rundir;
-    char *importer; /* another program than `megatron image` */
+    char *importer; /* a program other than `megatron image` */
     char *image_cache, *image_stage, *enroot_path;
     char *image_fuse;        /* the FUSE device, or "none" */
     uid_t image_publisher;   /* owner of the shared cache besides root */
@@ -95,12 +95,12 @@ struct config {
     char *client_version; /* the version that a client claims to have */
     struct failure fail;
 
-    bool bad; /* an argument is wrong, see 'error' */
+    bool bad; /* an argument is invalid, see 'error' */
     struct error error;
 };
 
-/* Read the arguments. Never fails: the first error is kept in config->error for the jobs that use
- * the plugin. config_clear frees. */
+/* Parse the arguments. Never fails: the first error is kept in config->error for the jobs that use
+ * the plugin. The caller frees the result with config_clear. */
 void config_parse(struct config *config, int argc, char *const *argv);
 void config_clear(struct config *config);
 
@@ -117,21 +117,21 @@ struct settings {
     struct image_settings image;
 };
 
-/* Record 'value' (NULL: a switch without one) of option 'id'; the last one counts. */
+/* Record 'value' (NULL: a flag without one) of option 'id'; the last one counts. */
 void settings_give(struct settings *settings, enum option_id id, const char *value);
 
-/* Is the plugin used: an option was given (or always=yes), and it is not switched off by
+/* Is the plugin in use: an option was given (or always=yes), and it is not disabled by
  * --megatron-off or off=all? Works before settings_resolve. */
 bool settings_used(const struct settings *settings, const struct config *config);
 
-/* Read "yes", "no" or NULL (yes). Returns 0 or -1. */
+/* Parse "yes", "no" or NULL (yes). Returns 0 or -1. */
 int settings_switch(const char *text, bool *value);
 
 /* Was any option given, even --megatron-off? */
 bool settings_any(const struct settings *settings);
 
 /* Compute the settings: the user's value, else the administrator's, else the built-in default.
- * Returns 0 or -1. Texts stay owned by settings and config. */
+ * Returns 0 or -1. Strings remain owned by settings and config. */
 int settings_resolve(struct settings *settings, const struct config *config, struct error *err);
 
 /* Does the policy allow more tasks on a node than it has GPUs? */

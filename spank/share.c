@@ -69,7 +69,7 @@ void share_finish(struct share *share, enum share_state state)
     syscall(SYS_futex, &share->state, FUTEX_WAKE, SHARE_TASKS_MAX, NULL, NULL, 0);
 }
 
-/* Name a task that did not come; where all came, the one that was to decide is gone. */
+/* Name a task that did not arrive; if all arrived, the deciding task has died. */
 static int say_missing(struct share *share, int seconds, struct error *err)
 {
     for (uint32_t i = 0; i < share->tasks; i++)

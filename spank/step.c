@@ -1,7 +1,7 @@
-/* slurmstepd before it forks: prepare what the tasks of the node share. This process is root's and
- * its failures drain nodes, so it does next to nothing, and what goes wrong is left to the tasks to
- * say. After they ended: if one of them failed, the step has to end on the other nodes too, and if
- * one was killed at its work on an image, what it left has to go. */
+/* slurmstepd before it forks: prepare what the tasks of the node share. This process runs as root
+ * and its failures drain nodes, so it does next to nothing, and the tasks report what goes wrong.
+ * After the tasks have exited: if one of them failed, the step must end on the other nodes too, and
+ * if one was killed while it worked on an image, its leftovers must be removed. */
 #include "plugin.h"
 
 #include <errno.h>
@@ -18,12 +18,12 @@
 #include "controller.h"
 #include "image.h"
 
-/* How often the step is asked to end, in pauses that double from a tenth of a second, before it is
- * killed; and when the process that does it is stuck, as a fork among threads may be. To remove the
- * layers of a large image takes longer. */
+/* How often the step is asked to end, with pauses that double from a tenth of a second, before it
+ * is killed; and the timeout of the process that does it, which may hang after a fork in a threaded
+ * program. Removing the layers of a large image takes longer. */
 enum { ASK_TIMES = 6, KILL_TIMES = 3, STUCK_SECONDS = 60, CLEAN_UP_SECONDS = 600 };
 
-/* Batch scripts, extern and interactive steps have special numbers; they are left alone. */
+/* Batch scripts and extern and interactive steps have special step ids; they are ignored. */
 static bool is_srun_step(spank_t spank)
 {
     uint32_t step;
@@ -49,7 +49,7 @@ void step_user_init(struct plugin *plugin, spank_t spank)
     plugin->share = share_create(tasks, &err);
     if (!plugin->share)
         plugin_defer(plugin, &err);
-    /* Closed when this process ends, however that happens: then the container ends too. */
+    /* Closed when this process exits, however that happens: then the container ends too. */
     if (pipe2(plugin->lifetime, O_CLOEXEC) < 0) {
         plugin->lifetime[0] = plugin->lifetime[1] = -1;
         error_set_errno(&err, errno, "slurmstepd cannot create a pipe");
@@ -64,7 +64,8 @@ static void pause_for(long milliseconds)
     nanosleep(&pause, NULL);
 }
 
-/* Nodes may come late, and a program may ignore SIGTERM; the step is over when it is gone. */
+/* Nodes may start late, and a program may ignore SIGTERM; the step is over when it no longer
+ * exists. */
 static void end_step(const struct plugin *plugin, uint32_t job, uint32_t step)
 {
     (void)plugin;
@@ -75,7 +76,8 @@ static void end_step(const struct plugin *plugin, uint32_t job, uint32_t step)
     }
 }
 
-/* End this process after that time. slurmstepd blocks the signal, or catches it to ignore it. */
+/* Terminate this process after that time. slurmstepd blocks the signal, or catches and ignores it.
+ */
 static void limit_time(unsigned seconds)
 {
     sigset_t set;
@@ -87,8 +89,8 @@ static void limit_time(unsigned seconds)
     alarm(seconds);
 }
 
-/* Run 'call' as the user in a process of its own: slurmstepd must not be kept, since the step is
- * not over before it is; nor its cgroups, which Slurm tries to remove once. */
+/* Run 'call' as the user in a separate process: it must not delay slurmstepd, since the step is not
+ * over before slurmstepd exits, nor hold its cgroups, which Slurm tries to remove only once. */
 static void as_user(spank_t spank, const char *name, unsigned seconds,
                     void (*call)(const struct plugin *plugin, uint32_t job, uint32_t step),
                     const struct plugin *plugin)
@@ -104,7 +106,7 @@ static void as_user(spank_t spank, const char *name, unsigned seconds,
         spank_get_item(spank, S_JOB_UID, &uid) != ESPANK_SUCCESS ||
         spank_get_item(spank, S_JOB_GID, &gid) != ESPANK_SUCCESS)
         return;
-    /* A cache may lie where only a group may go. */
+    /* A cache may be in a directory that only a group can access. */
     if (spank_get_item(spank, S_JOB_SUPPLEMENTARY_GIDS, &groups, &group_count) != ESPANK_SUCCESS ||
         !groups || group_count < 0)
         group_count = 0;
@@ -129,7 +131,7 @@ static void as_user(spank_t spank, const char *name, unsigned seconds,
     }
 }
 
-/* The leader began to get an image, and neither finished nor failed. */
+/* The leader started to get an image, and neither finished nor failed. */
 static bool was_killed(const struct plugin *plugin)
 {
     return plugin->share->image_state == SHARE_PENDING;
@@ -145,7 +147,7 @@ void step_exit(struct plugin *plugin, spank_t spank)
 {
     const struct share *share = plugin->used ? plugin->share : NULL;
 
-    /* The user is allowed to end the step. */
+    /* The user has the right to end the step. */
     if (share && share->end_step)
         as_user(spank, "megatron-end", STUCK_SECONDS, end_step, plugin);
     if (share && image_needs_clean_up(&share->places, &plugin->config, was_killed(plugin)))

@@ -58,7 +58,8 @@ static void bind_memory(const struct task *task, const struct share_result *resu
                         strerror(errno));
 }
 
-/* Variables that the user exported win. Warn if they change the layout that was checked. */
+/* Variables that the user exported take precedence. Warn if they change the layout that was
+ * checked. */
 static void report_kept(const struct task *task, const char *left)
 {
     static const enum contract_variable layout[] = {CONTRACT_TP, CONTRACT_PP, CONTRACT_CP,
@@ -89,7 +90,7 @@ static int apply(struct task *task, struct error *err)
             !(task->facts.note.wishes & WISH_MEM_BIND))
             bind_memory(task, result);
     }
-    /* Only the task that decided has computed the data-parallel size. */
+    /* Only the deciding task has computed the data-parallel size. */
     plugin->settings.layout.dp =
         task->facts.world /
         (plugin->settings.layout.tp * plugin->settings.layout.pp * plugin->settings.layout.cp);
@@ -101,7 +102,7 @@ static int apply(struct task *task, struct error *err)
     return 0;
 }
 
-/* A list that is too long must not look like an empty one: no GPU is called "?". */
+/* A list that is too long must not look like an empty one: no GPU is named "?". */
 static void read_list(const struct task *task, const char *name, char list[SHARE_LIST])
 {
     if (spank_getenv(task->spank, name, list, SHARE_LIST) == ESPANK_NOSPACE)
@@ -127,7 +128,7 @@ static int read_own(struct task *task, struct error *err)
     return 0;
 }
 
-/* Nothing returns between share_arrive and share_finish: the others would wait in vain. */
+/* No early return between share_arrive and share_finish: the others would wait in vain. */
 static int meet(struct task *task, struct error *err)
 {
     struct share *share = task->plugin->share;

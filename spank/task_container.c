@@ -10,8 +10,8 @@
 #include "image.h"
 #include "start.h"
 
-/* The other tasks wait for so much longer than an import may take: starting the container takes
- * time, too. */
+/* How much longer than an import may take the other tasks wait: starting the container takes time,
+ * too. */
 enum { IMAGE_MARGIN_SECONDS = 600 };
 
 static void say_image(void *argument, const char *line)
@@ -19,7 +19,7 @@ static void say_image(void *argument, const char *line)
     task_note(argument, line);
 }
 
-/* Let the import use the CPUs of all tasks, which do not need them yet. Returns how many. */
+/* Let the import use the CPUs of all tasks, which do not need them yet. Returns their number. */
 static int use_all_cpus(const struct share *share)
 {
     struct cpuset all = share->task[0].found.cpus;
@@ -31,7 +31,7 @@ static int use_all_cpus(const struct share *share)
 }
 
 /* The GPUs of all tasks of the node for NVIDIA's hook; Slurm's numbers if the driver does not know
- * them. */
+ * the GPUs. */
 static void list_gpus(const struct share *share, char list[SHARE_LIST])
 {
     struct cpuset all, own;
@@ -103,7 +103,7 @@ static int start_container(struct task *task, struct error *err)
     undoing = 1;
     rc = image_start(&node, &holder, err);
     undoing = 0;
-    /* Whoever ended the step has reported why. */
+    /* Whichever process ended the step has reported why. */
     if (asked_to_end)
         _exit(1);
     share->holder = holder;
@@ -155,7 +155,7 @@ int task_open_container(struct task *task, struct error *err)
     return container_environment(task->plugin->share->holder, take_variable, task, err);
 }
 
-/* The last thing before the user's program: from here on, files are those of the image. */
+/* The last thing before the user's program: from here on, this process sees the image's files. */
 int task_enter_container(struct task *task, struct error *err)
 {
     const struct image_settings *image = &task->plugin->settings.image;

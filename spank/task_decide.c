@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In the last task to arrive: checks, rendezvous and placement for all tasks of the node. */
+/* Runs in the last task to arrive: checks, rendezvous and placement for all tasks of the node. */
 #include "task_private.h"
 
 #include <errno.h>
@@ -46,8 +46,8 @@ static int check_versions(const struct task *task, struct error *err)
     return 0;
 }
 
-/* Warn about what will go wrong between NCCL and the fabric: a silent fallback to TCP, memory that
- * cannot be locked. Most nodes are alike, so one of them warns. */
+/* Warn about problems between NCCL and the fabric: a silent fallback to TCP, memory that cannot be
+ * locked. Most nodes are alike, so only one of them warns. */
 static void check_fabric(const struct task *task)
 {
     const struct plugin *plugin = task->plugin;
@@ -62,7 +62,7 @@ static void check_fabric(const struct task *task)
         return;
     facts_variable(task->spank, "LD_LIBRARY_PATH", libraries, sizeof(libraries));
     node_fabric_read(plugin->config.sysroot ? plugin->config.sysroot : "", libraries, &fabric);
-    /* In a container the image's libraries count, which cannot be seen from here. */
+    /* In a container the image's libraries matter, which cannot be seen from here. */
     if (plugin->settings.image.used)
         fabric.libfabric = fabric.efa_provider = fabric.nccl_plugin = fabric.libibverbs = 1;
     for (size_t i = 0, count = node_fabric_warnings(&fabric, sentences); i < count; i++)
@@ -96,7 +96,7 @@ static void print_lines(const struct task *task, char *rest,
             print(task, line);
 }
 
-/* Counts may be right and groups still be split over nodes: that depends on --distribution. */
+/* Counts may be right and groups still be split across nodes: that depends on --distribution. */
 static int check_groups(const struct share *share, int64_t tp, struct error *err)
 {
     for (uint32_t i = 0; i < share->tasks; i++) {
@@ -154,7 +154,8 @@ int task_decide(struct task *task, struct error *err)
         return error_prefix(err, "%s", facts->node);
     check_fabric(task);
     print_lines(task, task->notes.warnings, task_warn);
-    /* A user who lists CPUs wants to know which do not exist; one node's answer is enough. */
+    /* A user who lists CPUs wants to know which of them do not exist; one node's answer is enough.
+     */
     if (settings->verbose ||
         (settings->bind[0] >= '0' && settings->bind[0] <= '9' && facts->node_rank == 0))
         print_lines(task, task->notes.text, task_note);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A task that cannot start: one message for the whole step, and the end of the step on all nodes.
+/* A task that cannot start: report one message for the whole step, and end the step on all nodes.
  * task.c explains the protocol. */
 #include "task_private.h"
 
@@ -14,7 +14,8 @@
 #include "deadline.h"
 
 enum { CONTROLLER_SECONDS = 8 };
-/* How long a node lets the first node report, and a task the one that reports for its node. */
+/* How long a node waits for the first node to report, and a task for the one that reports for its
+ * node. */
 enum { FIRST_SECONDS = 2, REPORT_SECONDS = 5 };
 
 void task_rename(const char *name, char before[17])
@@ -65,8 +66,8 @@ static void silence(void)
 }
 
 /* An error on all nodes is reported by the first node, which then ends the step and with it this
- * process: nobody reads the same line from a thousand nodes. On a node one task reports, and the
- * others leave only after it: srun may end the step when the first task fails (-K). */
+ * process: nobody should read the same line from a thousand nodes. Within a node one task reports,
+ * and the others exit only after it has: srun may end the step when the first task fails (-K). */
 static void await_turn(const struct task *task, bool speaks)
 {
     const struct timespec pause = {.tv_sec = FIRST_SECONDS};
@@ -98,7 +99,7 @@ int task_fail(struct task *task, const struct error *err)
         silence();
         return -1;
     }
-    /* The SIGTERM that this task sends to the step must not end itself. */
+    /* The SIGTERM that this task sends to the step must not terminate this task. */
     signal(SIGTERM, SIG_IGN);
     slurm_error("megatron: %s", err->text);
     if (share)
@@ -106,7 +107,7 @@ int task_fail(struct task *task, const struct error *err)
     if (task->facts.nodes > 1) {
         if (share)
             share->end_step = 1;
-        /* In the container there is no MUNGE socket: slurmstepd ends the step, see step_exit. */
+        /* The container has no MUNGE socket, so slurmstepd ends the step, see step_exit. */
         if (!task->inside && with_deadline(ask_step_to_end, task, CONTROLLER_SECONDS) != 0 &&
             !share)
             slurm_error("megatron: cannot end the step on its other nodes; use scancel");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of a task's start share; task.c explains how they work together. */
+/* Shared by the parts of a task's start; task.c explains how they work together. */
 #ifndef MEGATRON_TASK_PRIVATE_H
 #define MEGATRON_TASK_PRIVATE_H
 
@@ -17,17 +17,17 @@ struct task {
 };
 
 /* The name of a process decides whether Slurm's signals reach it: proctrack/linuxproc never signals
- * a process called slurmstepd, which is what a task is called until it executes the user's program.
- * A task that waits takes one of these names meanwhile, so that scancel, and the SIGTERM that
- * another node sends on failure, can end it. */
+ * a process called slurmstepd, which is a task's name until it executes the user's program. A task
+ * that waits uses one of these names meanwhile, so that scancel, and the SIGTERM that another node
+ * sends on failure, can terminate it. */
 #define TASK_NAME_IMAGE "megatron-image" /* waits for the container, or gets the image */
 #define TASK_NAME_WAIT  "megatron-wait"  /* waits until another task has reported an error */
 
-/* Run with another process name; 'before' (17 bytes) gets the name to restore. */
+/* Change the process name; 'before' (17 bytes) gets the old one. */
 void task_rename(const char *name, char before[17]);
 void task_restore_name(const char before[17]);
 
-/* task_fail.c: report 'err' once for the node, end the step on all nodes. Returns -1. */
+/* task_fail.c: report 'err' once for the node and end the step on all nodes. Returns -1. */
 int task_fail(struct task *task, const struct error *err);
 
 /* task_decide.c: in the last task to arrive, decide for all tasks of the node. Returns 0 or -1. */
@@ -39,11 +39,12 @@ void task_note(const struct task *task, const char *text);
 void task_warn(const struct task *task, const char *text);
 
 /* task_container.c: start the container in the leading task, and wait for it in the others; then
- * take its environment. Join it as the last thing before the user's program. Return 0 or -1. */
+ * adopt its environment. Join it as the last thing before the user's program. Both return 0 or -1.
+ */
 int task_open_container(struct task *task, struct error *err);
 int task_enter_container(struct task *task, struct error *err);
 
-/* The handler of SIGTERM while a task starts. */
+/* The SIGTERM handler while a task starts. */
 void task_on_terminate(int number);
 
 #endif

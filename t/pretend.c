@@ -1,8 +1,7 @@
-/* Preloaded into the slurmd of a test cluster: lets a small machine pass for the one that the node
- * pretends to be. CPU masks are kept as they were asked for, in a table that all processes of the
- * node share, and are applied to the CPUs there are (number modulo count). Slurm and the plugin
- * then read back what they set; the job itself, whose environment has no preload, sees real CPUs.
- */
+/* Preloaded into the slurmd of a test cluster: makes a small machine look like the one that the
+ * node pretends to be. CPU masks are stored as requested, in a table that all processes of the node
+ * share, and are applied to the existing CPUs (number modulo count). Slurm and the plugin then read
+ * back what they set; the job itself, whose environment has no preload, sees the real CPUs. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +24,7 @@ static struct slot *table;
 static cpu_set_t machine; /* the CPUs that the node pretends to have */
 static int real_count;
 
-/* "0x0000ffff,0xffffffff", the form of hwloc, or the count of CPUs. */
+/* "0x0000ffff,0xffffffff", hwloc's format, or the number of CPUs. */
 static void parse_machine(const char *text)
 {
     char *end;
@@ -113,7 +112,7 @@ int sched_getaffinity(pid_t pid, size_t size, cpu_set_t *mask)
     if (table[pid % SLOTS].pid == pid)
         cpus = &table[pid % SLOTS].cpus;
     for (size_t byte = size; byte < sizeof(*cpus); byte++) {
-        if (((const char *)cpus)[byte]) { /* as the kernel: too small a mask */
+        if (((const char *)cpus)[byte]) { /* like the kernel: the mask is too small */
             errno = EINVAL;
             return -1;
         }

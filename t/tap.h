@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Test Anything Protocol for tests in C. A test is one program whose name ends in .t; prove runs
- * it. */
+/* The Test Anything Protocol for tests in C. A test is one program whose name ends in .t; prove
+ * runs it. */
 #ifndef MEGATRON_TAP_H
 #define MEGATRON_TAP_H
 
@@ -56,8 +56,8 @@ __attribute__((unused)) static int is_int(long long got, long long expected, con
     return good;
 }
 
-/* How often to repeat a random test: fewer times in a build with sanitizers, which is several times
- * slower. The plain build looks for wrong results, this one for wrong accesses to memory. */
+/* The number of repetitions of a random test: fewer in a build with sanitizers, which is several
+ * times slower. The plain build looks for wrong results, this one for invalid memory accesses. */
 __attribute__((unused)) static int repetitions(int plain)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -67,8 +67,8 @@ __attribute__((unused)) static int repetitions(int plain)
 #endif
 }
 
-/* A test that cannot run here. Every test that a condition leaves out calls this, so that the output
- * of prove names what was not tested and why. */
+/* A test that cannot run here. Every test that is skipped conditionally calls this, so that the
+ * output of prove names what was not tested and why. */
 __attribute__((unused)) static void skip(const char *name, const char *reason)
 {
     printf("ok %d - %s # SKIP %s\n", ++tap_count, name, reason);

@@ -96,8 +96,8 @@ wait_until() {
 
 diag() { sed 's/^/# /' <<<"$*"; }
 
-# skip NAME REASON: a test that cannot run here. Every test that a condition leaves out calls this, so
-# that the output of prove names what was not tested and why.
+# skip NAME REASON: a test that cannot run here. Every test that is skipped conditionally calls
+# this, so that the output of prove names what was not tested and why.
 skip() {
     tap_count=$((tap_count + 1))
     echo "ok $tap_count - $1 # SKIP $2"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# An Enroot hook: EFA inside containers. Enroot knows GPUs and Mellanox NICs; this one brings the
-# devices of EFA and, where the image has none of its own, the host's libfabric and aws-ofi-nccl.
-# `make install` puts it below share/megatron/enroot/hooks.d, where Enroot does not look: copy it, or
-# link to it, in /etc/enroot/hooks.d on every node.
+# An Enroot hook for EFA in containers. Enroot itself supports GPUs and Mellanox NICs; this hook mounts the
+# EFA devices and, if the image does not have them, the host's libfabric and aws-ofi-nccl.
+# `make install` puts it in share/megatron/enroot/hooks.d, where Enroot does not look: copy or link it to
+# /etc/enroot/hooks.d on every node.
 #
 #   MEGATRON_EFA=auto|none|device   in the container's environment: everything (the default), nothing,
-#                                   or the devices alone
-#   MEGATRON_HOOK_ROOT=DIR          where the host's /sys, /dev and /opt are looked for; for tests
+#                                   or the devices only
+#   MEGATRON_HOOK_ROOT=DIR          prefix of the host's /sys, /dev and /opt; for tests
 set -euo pipefail
 
 root=${MEGATRON_HOOK_ROOT-}
@@ -20,7 +20,7 @@ auto | device) ;;
 *) echo "[ERROR] MEGATRON_EFA=$wish is neither auto, device nor none" >&2; exit 1 ;;
 esac
 
-# The verbs devices whose driver is efa; never by GUID, which is all zeros on some instances.
+# Find the verbs devices by their driver, efa, not by GUID, which is all zeros on some instances.
 devices=()
 for device in "$root"/sys/class/infiniband_verbs/uverbs*; do
     driver=$(readlink -f "$device/device/driver" 2>/dev/null || true)
@@ -38,8 +38,8 @@ done
     mount_line "$root/dev/infiniband/rdma_cm" /dev/infiniband/rdma_cm x-create=file,bind,nosuid,noexec
 [ "$wish" = auto ] || exit 0
 
-# libfabric with its efa provider, and the plugin that lets NCCL use it. An image that has one of them
-# keeps its own: versions inside belong together.
+# Mount libfabric with its efa provider, and the plugin that lets NCCL use it. An image that has one of them
+# keeps its own, because versions inside it belong together.
 libraries=()
 for directory in /opt/amazon/efa /opt/amazon/ofi-nccl /opt/amazon/aws-ofi-nccl /opt/aws-ofi-nccl; do
     [ -d "$root$directory" ] && [ ! -d "$ENROOT_ROOTFS$directory" ] || continue
@@ -49,7 +49,7 @@ for directory in /opt/amazon/efa /opt/amazon/ofi-nccl /opt/amazon/aws-ofi-nccl /
     done
 done
 
-# The part of rdma-core that knows EFA, where the image's has none.
+# Mount rdma-core's EFA provider if the image does not have it.
 if [ -e "$root/etc/libibverbs.d/efa.driver" ] && [ ! -e "$ENROOT_ROOTFS/etc/libibverbs.d/efa.driver" ]; then
     mount_line "$root/etc/libibverbs.d/efa.driver" /etc/libibverbs.d/efa.driver x-create=file,bind,ro,nosuid,nodev
     for library in "$root"/usr/lib*/libefa.so.1 "$root"/usr/lib/*/libefa.so.1 "$root"/usr/lib*/libibverbs.so.1 \
@@ -59,7 +59,7 @@ if [ -e "$root/etc/libibverbs.d/efa.driver" ] && [ ! -e "$ENROOT_ROOTFS/etc/libi
 fi
 [ ${#libraries[@]} -gt 0 ] || exit 0
 
-# Behind what the image searches first.
+# Append to the directories that the image searches first.
 path=
 while IFS='=' read -r name value; do
     [ "$name" != LD_LIBRARY_PATH ] || path=$value

@@ -12,7 +12,7 @@ struct spread {
     size_t *weights;
     size_t *cores;    /* granted, per NUMA node */
     size_t *threads;  /* granted CPUs, per NUMA node */
-    size_t *capacity; /* one of the two: how many tasks fit a NUMA node */
+    size_t *capacity; /* one of the two: the task capacity of a NUMA node */
     size_t *tasks;    /* with a weight there, per NUMA node */
 };
 
@@ -42,7 +42,7 @@ static size_t homes_of(struct spread *spread, size_t task)
     return homes;
 }
 
-/* Mark the NUMA nodes with granted cores near 'place', going up until there is one. */
+/* Mark the NUMA nodes with granted cores near 'place', walking up the tree until there is one. */
 static void candidates_of(const struct spread *spread, int place, unsigned char *near)
 {
     const struct plan *plan = spread->plan;
@@ -61,7 +61,7 @@ static void candidates_of(const struct spread *spread, int place, unsigned char 
     }
 }
 
-/* The candidate with the fewest tasks for its cores. */
+/* The candidate with the lowest ratio of tasks to cores. */
 static size_t emptiest(const struct spread *spread, const unsigned char *near,
                        const size_t *planned)
 {
@@ -74,8 +74,8 @@ static size_t emptiest(const struct spread *spread, const unsigned char *near,
     return best;
 }
 
-/* Tasks whose place has several NUMA nodes take them in order, as many per node as its cores allow.
- */
+/* Distribute tasks whose place has several NUMA nodes over these in order, in proportion to their
+ * cores. */
 static void join_several(struct spread *spread, const size_t *tasks, size_t count,
                          const unsigned char *near, size_t *planned)
 {
@@ -96,8 +96,8 @@ static void join_several(struct spread *spread, const size_t *tasks, size_t coun
             join(spread, tasks[next++], numa);
 }
 
-/* Every task joins the NUMA nodes of its GPUs. First the GPUs whose place has one NUMA node with
- * granted cores, then, knowing how full these are, those with several to choose from. */
+/* Assign every task to the NUMA nodes of its GPUs. First the GPUs whose place has one NUMA node
+ * with granted cores; then, when the load of these is known, those with several candidates. */
 static int join_homes(struct spread *spread, const unsigned char *placed, struct error *err)
 {
     const struct plan *plan = spread->plan;
@@ -135,7 +135,7 @@ static int join_homes(struct spread *spread, const unsigned char *placed, struct
     return rc;
 }
 
-/* The NUMA node with room for another task that is nearest to 'numa', or numas. */
+/* The nearest NUMA node to 'numa' that has room for another task, or 'numas'. */
 static size_t nearest_spare(const struct spread *spread, size_t numa)
 {
     const struct topology *topology = spread->plan->topology;
@@ -158,7 +158,7 @@ static size_t nearest_spare(const struct spread *spread, size_t numa)
     return best;
 }
 
-/* A task that is at 'numa' and elsewhere, or 'tasks' if there is none. */
+/* A task that is on 'numa' and on another NUMA node, or 'tasks' if there is none. */
 static size_t find_guest(struct spread *spread, size_t numa)
 {
     for (size_t task = spread->plan->tasks; task-- > 0;)
@@ -167,7 +167,7 @@ static size_t find_guest(struct spread *spread, size_t numa)
     return spread->plan->tasks;
 }
 
-/* Is a GPU of the task at home in 'numa'? */
+/* Is a GPU of the task local to 'numa'? */
 static int is_native(const struct plan *plan, size_t task, size_t numa)
 {
     const struct topology *topology = plan->topology;
@@ -183,8 +183,7 @@ static int is_native(const struct plan *plan, size_t task, size_t numa)
     return 0;
 }
 
-/* The task that moves from 'numa' to 'spare': the last, but those without a GPU here before others.
- */
+/* The task to move from 'numa' to 'spare': the last one, but prefer tasks without a GPU here. */
 static void move_one(struct spread *spread, size_t numa, size_t spare)
 {
     const struct plan *plan = spread->plan;
@@ -198,7 +197,7 @@ static void move_one(struct spread *spread, size_t numa, size_t spare)
     join(spread, mover, spare);
 }
 
-/* Make one task leave the crowded 'numa'. Returns 0 if none can. */
+/* Move one task off the crowded 'numa'. Returns 0 if none can be moved. */
 static int relieve(struct spread *spread, size_t numa)
 {
     size_t tasks = spread->plan->tasks, guest = find_guest(spread, numa), spare;
@@ -277,7 +276,7 @@ static void relieve_all(struct spread *spread, size_t *capacity)
             ;
 }
 
-/* Tasks get cores near their GPUs. */
+/* Give tasks the cores near their GPUs. */
 static int divide_by_gpu(struct plan *plan, const unsigned char *placed, struct error *err)
 {
     struct spread spread = {.plan = plan, .numas = plan->topology->numa_count};
@@ -295,8 +294,8 @@ static int divide_by_gpu(struct plan *plan, const unsigned char *placed, struct 
     }
     if (rc == 0)
         rc = join_homes(&spread, placed, err);
-    /* Tasks share a NUMA node with BIND_NUMA. Otherwise they share cores only if there are too few,
-     * and hardware threads only if there are too few of these. */
+    /* With BIND_NUMA tasks share a NUMA node. Otherwise they share cores only if there are too few
+     * of them, and hardware threads only if there are too few of these. */
     if (rc == 0 && plan->bind != BIND_NUMA) {
         relieve_all(&spread, spread.cores);
         relieve_all(&spread, spread.threads);
@@ -310,7 +309,7 @@ static int divide_by_gpu(struct plan *plan, const unsigned char *placed, struct 
     return rc;
 }
 
-/* All granted cores in equal parts, cut at NUMA nodes if possible. */
+/* Divide all granted cores into equal parts, split at NUMA nodes if possible. */
 static int divide_cores(struct plan *plan, const unsigned char *placed, struct error *err)
 {
     const struct topology *topology = plan->topology;
@@ -379,7 +378,8 @@ static int use_list(struct plan *plan, size_t task, struct error *err)
     return 0;
 }
 
-/* Cores that a user chose for a task are not given to other tasks while there are enough others. */
+/* Cores that the user chose for one task are not given to other tasks while enough others are left.
+ */
 static void keep_off_wishes(struct plan *plan, const unsigned char *placed)
 {
     size_t kept = 0, placed_count = 0;
@@ -435,7 +435,7 @@ static void warn_of_sharing(struct plan *plan, size_t tasks)
                   plan->core_count);
 }
 
-/* Tasks with GPUs get cores near these; the others share all cores evenly. */
+/* Tasks with GPUs get cores near them; the others share all cores evenly. */
 static int divide(struct plan *plan, const unsigned char *placed, struct error *err)
 {
     unsigned char *with = calloc(plan->tasks, 1), *without = calloc(plan->tasks, 1);
@@ -463,7 +463,7 @@ static int divide(struct plan *plan, const unsigned char *placed, struct error *
     return rc;
 }
 
-/* Where the CPUs of a task are, as seen from its GPUs: near one of them, or why not. */
+/* Where the CPUs of a task are relative to its GPUs: near one of them, or why not. */
 enum distance { NEAR, FAR, NO_CPUS };
 
 static enum distance distance_of(const struct plan *plan, size_t task)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* More tasks than cores: cores are shared, hardware threads only if there are too few of them. */
+/* More tasks than cores: tasks share cores, and hardware threads only if there are too few of
+ * these. */
 #include "plan.h"
 
 #include <stdlib.h>
 
-/* The granted CPUs of a core, in order. Returns how many. */
+/* List the granted CPUs of a core, in order. Returns their number. */
 static size_t threads_of(const struct plan *plan, const struct plan_core *core, int *cpus)
 {
     const struct topology_core *at = &plan->topology->cores[core->core];
@@ -24,8 +25,8 @@ size_t plan_threads(const struct plan *plan, const struct plan_core *core)
     return threads_of(plan, core, NULL);
 }
 
-/* How many of 'tasks' run on each core: one each, then one more on the cores with a thread to
- * spare, then evenly. Each round adds at most one task to a core, spread over the row. */
+/* Compute how many of 'tasks' run on each core: one each, then one more on the cores with a free
+ * thread, then evenly. Each round adds at most one task to a core, spread over the row. */
 static void share_tasks(const struct plan *plan, const struct plan_core *cores, size_t core_count,
                         size_t tasks, size_t *shares)
 {
@@ -39,7 +40,7 @@ static void share_tasks(const struct plan *plan, const struct plan_core *cores, 
         for (size_t i = 0; i < core_count; i++) {
             if (shares[i] != round || plan_threads(plan, &cores[i]) <= round)
                 continue;
-            /* Of the open cores take as many as there are tasks, at equal distances. */
+            /* Take as many of the open cores as there are tasks, evenly spaced. */
             if (tasks >= open || (seen + 1) * tasks / open > seen * tasks / open) {
                 shares[i]++;
                 given++;
@@ -52,7 +53,7 @@ static void share_tasks(const struct plan *plan, const struct plan_core *cores, 
         shares[i]++;
 }
 
-/* Tasks of one core: each its own threads, or, if there are too few, one that is shared. */
+/* Place the tasks of one core: each on its own threads or, if there are too few, sharing one. */
 static void share_threads(struct plan *plan, const int *cpus, size_t threads, const size_t *tasks,
                           size_t count)
 {

@@ -1,5 +1,5 @@
-/* Which PCI devices are GPUs and compute NICs. Real exports often lack CUDA, NVML and network
- * objects: vendor, device and class must be enough. */
+/* Decide which PCI devices are GPUs and compute NICs. Real exports often lack CUDA, NVML and
+ * network objects, so vendor, device and class must be enough. */
 #include "build.h"
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static int is_gpu(const struct topology_device *device)
 
     if (device->vendor == VENDOR_NVIDIA)
         return display;
-    /* AMD's accelerators; a VGA adapter of AMD's is the console of a server. */
+    /* AMD's accelerators; an AMD VGA adapter is a server's console. */
     return device->vendor == VENDOR_AMD &&
            ((display && device->class != 0x0300) || device->class >> 8 == 0x12);
 }
@@ -43,7 +43,7 @@ static int is_compute_nic(const struct topology_device *device, int rdma)
 {
     switch (device->vendor) {
     case VENDOR_AMAZON:
-        /* Of Amazon's cards only EFA has an RDMA device; new ones may have new numbers. */
+        /* Of Amazon's cards only EFA has an RDMA device; new ones may have new device ids. */
         return rdma || is_efa(device);
     case VENDOR_MELLANOX:
         return rdma || is_infiniband(device);
@@ -96,10 +96,11 @@ void topology_settle_devices(struct topology *topology)
 
         if (device->kind == DEVICE_GPU && nvidia && device->vendor != VENDOR_NVIDIA)
             continue;
-        /* Beside EFA, the InfiniBand devices are NVLink's controllers (p6-b200). */
+        /* On a node with EFA, the InfiniBand devices are NVLink controllers (p6-b200). */
         if (device->kind == DEVICE_NIC && efa && device->vendor != VENDOR_AMAZON)
             device->kind = DEVICE_OTHER;
-        /* Beside InfiniBand, Ethernet ports of the same maker are for storage and management. */
+        /* On a node with InfiniBand, Ethernet ports of the same vendor are for storage and
+         * management. */
         if (device->kind == DEVICE_NIC && infiniband && device->vendor == VENDOR_MELLANOX &&
             !is_infiniband(device))
             device->kind = DEVICE_OTHER;

@@ -1,11 +1,11 @@
-/* Fair parts of a row of things. */
+/* Divide a row of items into fair parts. */
 #include "plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Parts have 'base' or 'base + 1' items. width[p * (extra + 1) + e]: the sum of the gaps at the
- * cuts of the first p parts, of which e are long; the best of all ways to make them. */
+/* Parts have 'base' or 'base + 1' items. width[p * (extra + 1) + e]: the largest possible sum of
+ * the gaps at the cuts of the first p parts, of which e are long. */
 struct row {
     size_t items, parts, base, extra;
     const int *gaps;
@@ -25,7 +25,7 @@ static void fill_row(struct row *row)
             *best = p == 0 && e == 0 ? 0 : -1;
             if (p == 0 || e > p)
                 continue;
-            /* Long parts first where it makes no difference. */
+            /* Prefer long parts first if it makes no difference. */
             if (row->width[(p - 1) * columns + e] >= 0)
                 *best = row->width[(p - 1) * columns + e];
             if (e > 0 && row->width[(p - 1) * columns + e - 1] > *best) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The tasks that the user left to us, and the GPUs left for them. */
+/* The tasks without a choice by the user, and the GPUs left for them. */
 struct pool {
     size_t *tasks, *gpus;
     size_t task_count, gpu_count;
@@ -15,7 +15,7 @@ static void give(struct plan *plan, size_t task, size_t gpu)
     plan->owns[task * plan->gpu_count + gpu] = 1;
 }
 
-/* Wishes count positions in the request; the plan has the GPUs in PCI order. */
+/* The user's choices are positions in the request; the plan has the GPUs in PCI order. */
 static int follow_wishes(struct plan *plan, unsigned char *taken, struct error *err)
 {
     for (size_t task = 0; task < plan->tasks; task++) {
@@ -53,7 +53,7 @@ static int fill_pool(struct plan *plan, struct pool *pool, struct error *err)
     for (size_t gpu = 0; rc == 0 && gpu < plan->gpu_count; gpu++)
         if (!taken[gpu])
             pool->gpus[pool->gpu_count++] = gpu;
-    /* Where wishes took all, the others share them. */
+    /* If the choices took all GPUs, the other tasks share them. */
     for (size_t gpu = 0; rc == 0 && pool->gpu_count == 0 && gpu < plan->gpu_count; gpu++)
         pool->gpus[gpu] = gpu;
     if (pool->gpu_count == 0)
@@ -67,7 +67,7 @@ static int place_of(const struct plan *plan, const struct pool *pool, size_t i)
     return plan->gpus[pool->gpus[i]].device->place;
 }
 
-/* At least as many GPUs as tasks: neighbours stay together, in the order of the tasks. */
+/* At least as many GPUs as tasks: neighbors stay together, in task order. */
 static int share_in_order(struct plan *plan, const struct pool *pool, struct error *err)
 {
     int *gaps = calloc(pool->gpu_count, sizeof(int));
@@ -87,8 +87,8 @@ static int share_in_order(struct plan *plan, const struct pool *pool, struct err
     return rc;
 }
 
-/* A fixed number each: keep so many, spread over the row, so that NICs and NUMA nodes are spread
- * too. */
+/* A fixed number per task: keep that many, spread over the row, so that NICs and NUMA nodes are
+ * spread too. */
 static int keep_fixed(struct pool *pool, size_t each, struct error *err)
 {
     size_t gpus = pool->gpu_count, tasks = pool->task_count;
@@ -105,7 +105,7 @@ static int keep_fixed(struct pool *pool, size_t each, struct error *err)
     return 0;
 }
 
-/* How many levels above its own place a GPU meets the task's CPUs. */
+/* The number of levels above its own place at which a GPU meets the task's CPUs. */
 static int steps_between(const struct plan *plan, size_t task, size_t gpu)
 {
     const struct topology *topology = plan->topology;
@@ -120,8 +120,8 @@ static int steps_between(const struct plan *plan, size_t task, size_t gpu)
     return steps;
 }
 
-/* Items go to the nearest bins, which fill evenly: bins hold items / bins, the first to ask one
- * more. steps[item * bins + bin] is the distance. */
+/* Assign items to the nearest bins, which fill evenly: a bin holds items / bins, and the first ones
+ * that need it one more. steps[item * bins + bin] is the distance. */
 static void fill_nearest(size_t items, size_t bins, const int *steps, size_t *bin_of, size_t *held)
 {
     size_t base = items / bins, extra = items % bins;

@@ -1,5 +1,6 @@
-/* hwloc, opened when it is needed: srun and login nodes never load it. The headers give the types,
- * this table the functions. hwloc's inline helpers call functions by name and are not used. */
+/* hwloc, loaded only when needed: srun and login nodes never load it. The headers provide the
+ * types, this table the functions. hwloc's inline helpers call functions by name and are not used.
+ */
 #ifndef MEGATRON_HWLOC_API_H
 #define MEGATRON_HWLOC_API_H
 
@@ -30,11 +31,11 @@ struct hwloc_api {
 
 #define HWLOC_LIBRARY "libhwloc.so.15" /* any 2.x */
 
-/* Open 'library', which is HWLOC_LIBRARY but in tests. Returns 0 or -1. */
+/* Open 'library', which is HWLOC_LIBRARY except in tests. Returns 0 or -1. */
 int hwloc_api_open(struct hwloc_api *api, const char *library, struct error *err);
 void hwloc_api_close(struct hwloc_api *api);
 
-/* Let plugins of hwloc find its functions; without this they cannot be loaded. */
+/* Make hwloc's functions visible to its plugins, which cannot be loaded otherwise. */
 void hwloc_api_share(struct hwloc_api *api);
 
 #endif

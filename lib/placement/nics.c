@@ -1,15 +1,13 @@
-/* Which task uses which NICs.
- *
- * Every GPU of the node (granted or not, so that a partial allocation gets the same answer) claims
- * the NICs at the nearest ancestor that has some; the claimants there split them. Devices of one
- * bus are nearer to each other than to the rest of what hangs on the same place: on flat trees
- * (p4d) the bus is all there is. */
+/* Decide which task uses which NICs. Every GPU of the node (granted or not, so that a partial
+ * allocation gets the same answer) claims the NICs at the nearest ancestor that has some; the
+ * claimants there split them. Devices on one bus are closer to each other than to the other devices
+ * of the same place: on flat trees (p4d) the bus is the only information. */
 #include "plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Where a claimant finds its NICs: below a place, or on one bus at it. */
+/* Where a claimant finds its NICs: below a place, or on one of its buses. */
 struct anchor {
     int place;
     int on_bus;
@@ -19,7 +17,7 @@ struct anchor {
 
 struct claimant {
     int place;
-    const struct topology_device *device; /* NULL: no device, just a place */
+    const struct topology_device *device; /* NULL: not a device, just a place */
     struct anchor anchor;
 };
 
@@ -73,7 +71,7 @@ static int same_anchor(const struct anchor *a, const struct anchor *b)
            (!a->on_bus || (a->domain == b->domain && a->bus == b->bus));
 }
 
-/* Deeper anchors come first: children have greater numbers, and a bus is within its place. */
+/* Deeper anchors come first: children have larger numbers, and a bus is within its place. */
 static int is_deeper(const struct anchor *a, const struct anchor *b)
 {
     return a->place != b->place ? a->place > b->place : a->on_bus > b->on_bus;
@@ -88,8 +86,8 @@ static size_t owned(const struct pairing *pairing, size_t claimant)
     return count;
 }
 
-/* Take a NIC from the claimant below 'anchor' that has most, if it has several. Returns the NIC, or
- * nic_count. */
+/* Take a NIC from the claimant below 'anchor' that has the most, if it has several. Returns the
+ * NIC, or nic_count. */
 static size_t take_one(const struct pairing *pairing, const struct anchor *anchor)
 {
     size_t richest = 0, most = 1, nic = pairing->nic_count;
@@ -111,7 +109,8 @@ static size_t take_one(const struct pairing *pairing, const struct anchor *ancho
     return nic;
 }
 
-/* Put the NICs at 'anchor' into pool[], those of no one or all. Returns how many. */
+/* Collect the NICs at 'anchor' into pool[]: all, or only the unclaimed ones. Returns their number.
+ */
 static size_t fill_pool(const struct pairing *pairing, const struct anchor *anchor, int all,
                         unsigned char *pool)
 {
@@ -132,8 +131,8 @@ static size_t fill_pool(const struct pairing *pairing, const struct anchor *anch
     return found;
 }
 
-/* Claimant 'i' of 'claimants' gets its part of the pool: a row of NICs, or one that several share.
- */
+/* Give claimant 'i' of 'claimants' its part of the pool: consecutive NICs, or one that several
+ * share. */
 static void take_part(const struct pairing *pairing, size_t claimant, size_t i, size_t claimants,
                       const unsigned char *pool, size_t pooled)
 {
@@ -164,7 +163,7 @@ static void settle_anchor(const struct pairing *pairing, const struct anchor *an
         pool[nic] = 1;
         pooled++;
     }
-    /* All are taken by nearer claimants that have one each: share those. */
+    /* Closer claimants have taken all of them and have only one each: share those. */
     limit = pooled;
     if (pooled == 0) {
         pooled = fill_pool(pairing, anchor, 1, pool);
@@ -205,7 +204,7 @@ static int pair(struct pairing *pairing, struct error *err)
     return rc;
 }
 
-/* The GPUs of 'task' by their number in the topology. */
+/* List the GPUs of 'task' by their number in the topology. */
 static int uses_gpu(const struct plan *plan, size_t task, int index)
 {
     for (size_t gpu = 0; gpu < plan->gpu_count; gpu++)
@@ -214,7 +213,7 @@ static int uses_gpu(const struct plan *plan, size_t task, int index)
     return 0;
 }
 
-/* Hand the NICs of one GPU to the tasks that use it. */
+/* Give the NICs of one GPU to the tasks that use it. */
 static void hand_down(const struct plan *plan, const struct pairing *pairing, size_t gpu,
                       unsigned char *uses)
 {
@@ -256,7 +255,7 @@ static int pair_with_gpus(struct plan *plan, unsigned char *uses, struct error *
     return rc;
 }
 
-/* The smallest place that has all CPUs of a task. */
+/* The smallest place that contains all CPUs of a task. */
 static int place_of_task(const struct plan *plan, size_t task)
 {
     const struct topology *topology = plan->topology;

@@ -38,7 +38,7 @@ int plan_has_gpus(const struct plan *plan, size_t task)
     return plan->request->wishes && plan->request->wishes[task].gpus;
 }
 
-/* CPUs come before GPUs if cores are divided evenly, or if all CPUs are chosen already. */
+/* Assign CPUs before GPUs if cores are divided evenly, or if all CPUs are already chosen. */
 static int is_cpus_first(const struct plan *plan)
 {
     size_t settled = 0;

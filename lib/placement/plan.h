@@ -1,4 +1,4 @@
-/* Inside the placement library: a placement under construction. */
+/* Internal to the placement library: a placement under construction. */
 #ifndef MEGATRON_PLACEMENT_PLAN_H
 #define MEGATRON_PLACEMENT_PLAN_H
 
@@ -37,14 +37,14 @@ struct plan {
     const struct topology_device **nics; /* that may be used, in PCI order */
     size_t nic_count;
 
-    /* CPUs are divided first, and GPUs then given to the nearest tasks. */
+    /* Divide CPUs first, then assign GPUs to the nearest tasks. */
     int cpus_first;
-    /* tasks x gpu_count: may a task use a GPU? The answer of plan_gpus. */
+    /* tasks x gpu_count: may a task use a GPU? The result of plan_gpus. */
     unsigned char *owns;
     struct placement *result;
 };
 
-/* policy.c: what the texts of the request mean. Return 0 or -1. */
+/* policy.c: parse the policies of the request. Return 0 or -1. */
 int plan_read_bind(struct plan *plan, struct error *err);
 int plan_read_nics(struct plan *plan, struct error *err);
 
@@ -56,33 +56,34 @@ int plan_nics(struct plan *plan, struct error *err);
 /* crowd.c: the number of granted CPUs of a core. */
 size_t plan_threads(const struct plan *plan, const struct plan_core *core);
 /* Place 'count' tasks on 'core_count' cores, which are fewer: no two tasks share a hardware thread
- * while there are enough. Returns 0 or -1. */
+ * while there are enough of them. Returns 0 or -1. */
 int plan_crowd(struct plan *plan, const struct plan_core *cores, size_t core_count,
                const size_t *tasks, size_t count, struct error *err);
 
 /* Warn about tasks whose CPUs are not near their GPUs, once both are known. */
 void plan_warn_distance(struct plan *plan);
 
-/* Does the user's wish for 'task' settle its CPUs; its GPUs? */
+/* Has the user chosen the CPUs, or the GPUs, of 'task'? */
 int plan_has_cpus(const struct plan *plan, size_t task);
 int plan_has_gpus(const struct plan *plan, size_t task);
 
-/* Record a warning for the user. It is lost if there is no memory. */
+/* Record a warning for the user. It is lost if out of memory. */
 void plan_warn(struct plan *plan, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* tree.c: the nearest place above 'place' (or itself) that is not a bridge. */
+/* tree.c: 'place' or its nearest ancestor that is not a bridge. */
 int tree_home(const struct topology *topology, int place);
 int tree_is_below(const struct topology *topology, int place, int above);
-/* How far apart two places are: 0 the same, then by what they have in common: a bridge, a group, a
- * package, the machine. */
+/* The distance of two places: 0 if they are the same, then by what they have in common: a bridge, a
+ * group, a package, the machine. */
 int tree_distance(const struct topology *topology, int a, int b);
 
-/* divide.c: cut 'items' in a row into 'parts' of equal size (they differ by one at most), at least
- * one item each, where the gaps are widest: gaps[i] lies before item i. Writes parts + 1 ends into
- * 'cuts', from 0 to items. Needs items >= parts >= 1. Returns 0 or -1. */
+/* divide.c: split a row of 'items' into 'parts' of equal size (they differ by at most one item), at
+ * least one item each, at the widest gaps: gaps[i] is the gap before item i. Writes parts + 1
+ * boundaries to 'cuts', from 0 to items. Needs items >= parts >= 1. Returns 0 or -1. */
 int divide_row(size_t items, size_t parts, const int *gaps, size_t *cuts, struct error *err);
 
-/* Cut 'items' into 'parts' in proportion to 'weights', each at least one. Needs items >= parts. */
+/* Split 'items' into 'parts' in proportion to 'weights', at least one item each. Needs items >=
+ * parts. */
 void divide_weighted(size_t items, size_t parts, const size_t *weights, size_t *cuts);
 
 #endif

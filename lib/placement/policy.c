@@ -1,4 +1,4 @@
-/* What the words of --megatron-bind and --megatron-nics mean. */
+/* Parse the values of --megatron-bind and --megatron-nics. */
 #include "plan.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 static const char *const bind_words[] = {"auto", "none", "gpu", "numa", "core"};
 static const char *const nic_words[] = {"auto", "none", "all"};
 
-/* The number of 'text' among 'words', or 'count': then it is a list. */
+/* The index of 'text' in 'words', or 'count' if it is not one of them: then it is a list. */
 static size_t find_word(const char *text, const char *const *words, size_t count)
 {
     size_t i = 0;
@@ -40,7 +40,7 @@ static int check_count(const char *what, const char *text, size_t tasks, const c
     return 0;
 }
 
-/* Copy the list at '*text' into a new string and step behind it. */
+/* Copy the list at '*text' into a new string and advance past it. */
 static char *next_list(const char **text, struct error *err)
 {
     size_t length = strcspn(*text, "/");
@@ -128,7 +128,7 @@ int plan_read_bind(struct plan *plan, struct error *err)
         plan->lists = sets;
         return 0;
     }
-    /* One list confines the step; within it, GPUs and NUMA nodes decide. */
+    /* A single list restricts the step; within it, GPUs and NUMA nodes decide. */
     plan->bind = BIND_AUTO;
     cpuset_intersect(&plan->cpus, sets);
     free(sets);
@@ -216,7 +216,7 @@ int plan_read_nics(struct plan *plan, struct error *err)
         return -1;
     if (count_lists(text) > 1)
         return read_nic_lists(plan, text, err);
-    /* One list confines the choice; within it, the tree decides. */
+    /* A single list restricts the choice; within it, the tree decides. */
     plan->nic_policy = NICS_AUTO;
     char *list = strdup(text);
     int rc = list ? read_nic_list(plan->topology, list, &plan->nics, &plan->nic_count, err)

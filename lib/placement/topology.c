@@ -266,7 +266,8 @@ const char *topology_device_name(const struct topology_device *device, char buff
     return buffer;
 }
 
-/* The kind of a text is known by its root element, or by our own first word. */
+/* The format of a text is recognized by its root element, or by the first word of our own format.
+ */
 struct topology *topology_parse(const char *name, const char *text, size_t size, struct error *err)
 {
     static const char own[] = "megatron-topology ";
@@ -291,7 +292,7 @@ struct topology *topology_parse(const char *name, const char *text, size_t size,
     return topology;
 }
 
-/* Never waits for a pipe: the plugin loads topologies, too. */
+/* Never blocks on a pipe: the plugin loads topologies, too. */
 static int read_topology(const char *path, struct file_bytes *file, struct error *err)
 {
     struct stat status;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hwloc XML files, read in a child process. hwloc's XML reader dereferences NULL on damaged files
+/* Read hwloc XML files in a child process. hwloc's XML reader dereferences NULL on damaged files
  * (hwloc_bitmap_compare_first, hwloc_insert_object_by_parent in 2.9), and the plugin reads them as
- * root in slurmd. The child has no privileges, and hands the topology over as our own text, which
- * is checked as any file is. */
+ * root in slurmd. The child has no privileges and returns the topology in our own text format,
+ * which is validated like any file. */
 #include "config.h"
 #include "build.h"
 
@@ -25,7 +25,7 @@
 
 enum { TIMEOUT_SECONDS = 60, TEXT_MAX = 64 << 20, NOBODY = 65534 };
 
-/* The child's answer begins with this, or is a topology. */
+/* The child's reply starts with this, or is a topology. */
 static const char error_mark[] = "error ";
 
 static int drop_privileges(void)
@@ -48,11 +48,11 @@ static void read_in_child(const char *name, const char *text, size_t size, int a
     struct topology *topology;
     struct error err = {.text = ""};
 
-    /* The library may be where only root can read. */
+    /* Only root may be able to read the library. */
     (void)dlopen(HWLOC_LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (!stream || drop_privileges() < 0)
         _exit(1);
-    /* hwloc prints a page about files that it dislikes; one sentence is enough. */
+    /* hwloc prints a page about invalid files; one sentence is enough. */
     setenv("HWLOC_HIDE_ERRORS", "2", 1);
     topology = topology_read_hwloc(name, text, size, &err);
     if (topology)
@@ -62,7 +62,7 @@ static void read_in_child(const char *name, const char *text, size_t size, int a
     _exit(fclose(stream) == 0 ? 0 : 1);
 }
 
-/* Read all of the child's answer until the deadline. Returns its length, or -1. */
+/* Read the child's whole reply until the deadline. Returns its length, or -1. */
 static ssize_t read_answer(int from, char **answer)
 {
     struct pollfd ready = {.fd = from, .events = POLLIN};

@@ -1,4 +1,4 @@
-/* From hwloc's tree to ours. */
+/* Convert hwloc's tree to ours. */
 #include "config.h"
 #include "build.h"
 #include "node.h"
@@ -17,7 +17,8 @@ struct walk {
     struct error *err;
 };
 
-/* NUMA nodes are attached to the object whose CPUs they share, maybe below a memory-side cache. */
+/* NUMA nodes are attached to the object whose CPUs they share, possibly below a memory-side cache.
+ */
 static int add_memory(struct walk *walk, hwloc_obj_t obj, int place)
 {
     for (; obj; obj = obj->next_sibling) {
@@ -60,7 +61,7 @@ static void name_device(struct topology_device *device, hwloc_obj_t obj, int *rd
 
         if (!os->name || (type != HWLOC_OBJ_OSDEV_OPENFABRICS && type != HWLOC_OBJ_OSDEV_NETWORK))
             continue;
-        /* Prefer the name that RDMA libraries use to that of the network interface. */
+        /* Prefer the name that RDMA libraries use over that of the network interface. */
         if (type == HWLOC_OBJ_OSDEV_OPENFABRICS || device->name[0] == '\0')
             snprintf(device->name, sizeof(device->name), "%s", os->name);
         *rdma |= type == HWLOC_OBJ_OSDEV_OPENFABRICS;
@@ -102,7 +103,7 @@ static int add_io(struct walk *walk, hwloc_obj_t obj, int place)
     return 0;
 }
 
-/* NUMA nodes of the upper levels first: cores look for theirs among those added. */
+/* NUMA nodes of the upper levels first: cores look up theirs among those already added. */
 static int add_objects(struct walk *walk, hwloc_obj_t obj, int parent)
 {
     enum place_kind kind = obj->type == HWLOC_OBJ_MACHINE   ? PLACE_MACHINE
@@ -128,7 +129,7 @@ static int add_objects(struct walk *walk, hwloc_obj_t obj, int parent)
     return add_io(walk, obj->io_first_child, place);
 }
 
-/* Only what placement needs: caches and disks are half of the time of reading a file. */
+/* Keep only what placement needs: caches and disks take half of the time to read a file. */
 static int set_filters(const struct hwloc_api *api, hwloc_topology_t tree)
 {
     static const struct {
@@ -153,7 +154,7 @@ static int set_filters(const struct hwloc_api *api, hwloc_topology_t tree)
 }
 
 /* Do not use GPU libraries: they take seconds, and GPUs are found by their PCI class. A component
- * that this hwloc does not have is not an error. */
+ * that this hwloc lacks is not an error. */
 static void leave_out_gpu_libraries(const struct hwloc_api *api, hwloc_topology_t tree)
 {
     static const char *const names[] = {"opencl", "cuda", "nvml", "rsmi", "levelzero", "gl"};
@@ -197,7 +198,7 @@ static struct topology *read_tree(const struct hwloc_api *api, const char *name,
 }
 
 /* hwloc's plugins load OpenGL, OpenCL and their dependencies: they take most of the time, and do
- * not belong into a daemon. Only an environment variable disables them. */
+ * not belong in a daemon. They can be disabled only with an environment variable. */
 static struct topology *read_without_plugins(const struct hwloc_api *api, const char *name,
                                              const char *text, size_t size, struct error *err)
 {
@@ -219,7 +220,7 @@ static struct topology *from_hwloc(const char *name, const char *text, size_t si
     if (hwloc_api_open(&api, HWLOC_LIBRARY, err) < 0)
         return NULL;
     topology = read_without_plugins(&api, name, text, size, err);
-    /* hwloc's own reader accepts what hwloc writes; its libxml2 plugin accepts any XML. */
+    /* hwloc's own parser accepts what hwloc writes; its libxml2 plugin accepts any XML. */
     if (!topology && text) {
         hwloc_api_share(&api);
         topology = read_tree(&api, name, text, size, err);
@@ -234,7 +235,7 @@ struct topology *topology_discover(struct error *err)
 {
     struct topology *topology = from_hwloc("this machine", NULL, 0, err);
 
-    /* hwloc shows NVLink controllers as the InfiniBand devices that they also are. */
+    /* hwloc reports NVLink controllers as the InfiniBand devices that they also are. */
     for (size_t i = 0; topology && i < topology->device_count; i++) {
         struct topology_device *device = &topology->devices[i];
 
@@ -253,7 +254,7 @@ struct topology *topology_read_hwloc(const char *name, const char *text, size_t 
     char *copy;
     struct topology *topology;
 
-    /* hwloc wants the size with a null byte at the end. */
+    /* hwloc expects the size to include the terminating NUL. */
     if (size >= INT_MAX) {
         error_set(err, "%s is too large for an hwloc XML file", name);
         return NULL;

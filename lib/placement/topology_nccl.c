@@ -1,5 +1,5 @@
 /* NCCL's topology files: <system><cpu numaid=><pci busid= class=> ... nested like the switches.
- * They have no cores; for p4d they know the switches that the machine itself does not show. */
+ * They have no cores; for p4d they describe switches that the machine itself does not expose. */
 #include "build.h"
 #include "xml.h"
 
@@ -8,7 +8,7 @@
 
 struct merge {
     struct topology *topology;
-    int places[XML_DEPTH + 2]; /* where the open elements are */
+    int places[XML_DEPTH + 2]; /* the places of the open elements */
     size_t depth;
     size_t moved;
 };
@@ -35,7 +35,7 @@ static int place_of_numa(const struct topology *topology, const char *numaid)
     return 0;
 }
 
-/* Where what is in this element hangs, or -1. */
+/* The place to which the contents of this element are attached, or -1. */
 static int enter(struct merge *merge, const struct xml_element *element, int outer,
                  struct error *err)
 {

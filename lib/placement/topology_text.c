@@ -67,7 +67,7 @@ int topology_save(const struct topology *topology, const char *path, struct erro
     return rc;
 }
 
-/* The words of one line. Numbers are checked as they are taken: 'bad' stays set. */
+/* The words of one line. Numbers are checked as they are read; 'bad' stays set. */
 struct line {
     char *at;
     int bad;
@@ -177,7 +177,7 @@ static const struct {
     {"device", read_device},
 };
 
-/* 0: read, 1: not a line of ours, -1: failed with a sentence in 'err'. */
+/* 0: parsed, 1: not a known line, -1: failed with a sentence in 'err'. */
 static int read_line(struct topology *topology, char *text, struct error *err)
 {
     struct line line = {text, 0};

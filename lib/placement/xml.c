@@ -9,7 +9,7 @@ struct reader {
     int line;
     xml_handler *handler;
     void *context;
-    char open[XML_DEPTH][64]; /* names of the elements that are open */
+    char open[XML_DEPTH][64]; /* names of the open elements */
     size_t depth;
 };
 
@@ -37,7 +37,7 @@ static void skip_space(struct reader *reader)
         step(reader);
 }
 
-/* Step over 'text' if it comes next. */
+/* Advance past 'text' if it comes next. */
 static int take(struct reader *reader, const char *text)
 {
     size_t length = strlen(text);
@@ -132,7 +132,7 @@ static int take_attributes(struct reader *reader, struct xml_element *element)
     }
 }
 
-/* Behind "</". 1: read, 0: not XML, -1: the handler stopped. */
+/* Parse after "</". 1: parsed, 0: not XML, -1: the handler stopped. */
 static int close_element(struct reader *reader, struct xml_element *element, struct error *err)
 {
     element->attribute_count = 0;
@@ -146,7 +146,7 @@ static int close_element(struct reader *reader, struct xml_element *element, str
     return reader->handler(reader->context, element, 0, err) < 0 ? -1 : 1;
 }
 
-/* Behind "<". As above. */
+/* Parse after "<". Return values as above. */
 static int open_element(struct reader *reader, struct xml_element *element, struct error *err)
 {
     element->attribute_count = 0;

@@ -1,6 +1,5 @@
-/* A strict reader for the small XML files that NCCL reads: elements and attributes, comments, a
- * declaration; no text, no entities but the five of XML, no DTD. Memory is bounded, input is
- * checked to its last byte. */
+/* A strict parser for NCCL's small XML files: elements and attributes, comments, a declaration; no
+ * text, no entities except XML's five, no DTD. Memory is bounded, and all input is checked. */
 #ifndef MEGATRON_PLACEMENT_XML_H
 #define MEGATRON_PLACEMENT_XML_H
 
@@ -21,12 +20,12 @@ struct xml_element {
 /* The value of an attribute, or NULL. */
 const char *xml_attribute(const struct xml_element *element, const char *name);
 
-/* Called for each element before (open = 1) and after (open = 0, name only) what is in it. Returns
- * 0, or -1 to stop with the sentence it put into 'err'. */
+/* Called for each element before (open = 1) and after (open = 0, name only) its contents. Returns
+ * 0, or -1 with a sentence in 'err' to stop. */
 typedef int xml_handler(void *context, const struct xml_element *element, int open,
                         struct error *err);
 
-/* Read 'size' bytes. 'name' stands for the file in errors. Returns 0 or -1. */
+/* Parse 'size' bytes. 'name' is the file name for errors. Returns 0 or -1. */
 int xml_read(const char *name, const char *text, size_t size, xml_handler *handler, void *context,
              struct error *err);
 

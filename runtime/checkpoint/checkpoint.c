@@ -213,7 +213,7 @@ struct checkpoint *checkpoint_create(const struct checkpoint_config *config, str
 
 void checkpoint_destroy(struct checkpoint *c)
 {
-    /* A thread that is stuck ends with the process. */
+    /* A stuck thread ends with the process. */
     if (!c || c->stuck || checkpoint_end_copies(c) < 0)
         return;
     checkpoint_end_thread(c);

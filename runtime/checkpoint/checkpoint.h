@@ -45,8 +45,8 @@ struct checkpoint_loaded {
     int resumes; /* 'state' must be restored */
     struct progress progress;
     struct step_state state;
-    uint64_t
-        seed; /* of data order and random numbers: the checkpoint's if the run resumes with it */
+    uint64_t seed; /* seed of data order and random numbers: the checkpoint's if the run resumes
+                      with it */
 };
 
 /* What checkpoint_load returns on all ranks if another attempt would not help: there is no
@@ -61,9 +61,9 @@ struct checkpoint_loaded {
 int checkpoint_load(struct checkpoint *checkpoint, struct checkpoint_loaded *loaded,
                     struct error *err);
 
-/* Start to save the state as of all work submitted to the model's stream; without config->async
- * also finish it. Waits for a save that is still in progress, and warns once if this takes longer
- * than a step. A failed save is reported, but is not an error: the run can continue. */
+/* Start saving the state as of all work submitted to the model's stream; without config->async also
+ * finish it. Waits for a save that is still in progress, and warns once if this takes longer than a
+ * step. A failed save is reported, but is not an error: the run can continue. */
 int checkpoint_save(struct checkpoint *checkpoint, const struct progress *progress,
                     struct error *err);
 

@@ -46,7 +46,7 @@ struct checkpoint {
     struct device_event *copied;
     int64_t back_to; /* the run went back to this iteration and has not saved since; -1: no */
     int copying;     /* the snapshot is not complete yet */
-    struct index_file *files; /* of all ranks, on the leader */
+    struct index_file *files; /* sizes and checksums from all ranks, on the leader */
 
     /* the thread, and what it shares with the caller under the lock */
     pthread_t thread;
@@ -56,10 +56,10 @@ struct checkpoint {
     enum phase job; /* the thread's job, PHASE_NONE: nothing */
     int quit;
     struct report mine;
-    atomic_int_fast64_t moved; /* steps the thread has made; needs no lock */
+    atomic_int_fast64_t moved; /* progress counter of the thread; needs no lock */
     atomic_int committed; /* the checkpoint is complete and old ones are being removed; needs no
                              lock either */
-    int64_t seen;         /* the number of steps at time 'seen_at' */
+    int64_t seen;         /* the value of that counter at time 'seen_at' */
     double seen_at;
     int stuck; /* the thread or the copies were abandoned and still use the memory */
     struct error failure;

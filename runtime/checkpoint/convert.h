@@ -7,7 +7,7 @@
 #include "megatron_source.h"
 
 /* Create a checkpoint in 'directory', at iteration 0 and without optimizer state, from the weights
- * in the Hugging Face folder 'from'. */
+ * in the Hugging Face directory 'from'. */
 int convert_import_hf(const char *from, const char *directory, struct error *err);
 
 /* The same from a Megatron-LM checkpoint, see megatron_source.h. 'said' describes how it was
@@ -15,8 +15,8 @@ int convert_import_hf(const char *from, const char *directory, struct error *err
 int convert_import_megatron(const char *from, const char *directory,
                             const struct megatron_hints *hints, char said[200], struct error *err);
 
-/* Write the weights of the checkpoint in 'from' (an iter_... directory) to the Hugging Face folder
- * 'to', in files of at most 'shard_bytes' each unless a single tensor is larger. */
+/* Write the weights of the checkpoint in 'from' (an iter_... directory) to the Hugging Face
+ * directory 'to', in files of at most 'shard_bytes' each unless a single tensor is larger. */
 int convert_export_hf(const char *from, const char *to, enum device_type type, int64_t shard_bytes,
                       struct error *err);
 

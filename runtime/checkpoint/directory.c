@@ -17,7 +17,7 @@
 /* Suffix of a checkpoint that is being replaced. */
 #define OLDER ".tmp-older"
 
-/* Suffix of what is being removed. */
+/* Highest number that is tried for a name. */
 enum { NAMES = 1000 };
 
 int directory_path(char out[PATH_MAX], struct error *err, const char *format, ...)
@@ -338,7 +338,7 @@ int directory_abandon(const char *path, int64_t iteration, char to[PATH_MAX], st
     to[0] = '\0';
     if (directory_list(path, &list, &count, err) < 0)
         return -1;
-    /* From here on the run resumes from the iteration it went back to, even if this is interrupted.
+    /* From now on the run resumes from the iteration it went back to, even if this is interrupted.
      */
     rc = name_latest(path, iteration, err);
     if (rc == 0 && count > 0 && list[0] > iteration) {

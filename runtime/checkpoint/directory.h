@@ -25,7 +25,7 @@ int directory_lock(const char *path, struct error *unlocked, struct error *err);
 /* Create 'path' and its parents if missing, and check that a file can be created in it. */
 int directory_prepare(const char *path, struct error *err);
 
-/* Does it contain something called 'name'? */
+/* Does it contain an entry called 'name'? */
 int directory_has(const char *path, const char *name);
 
 /* The iteration that latest_checkpointed_iteration.txt names; -1: no such file, or not a number. */
@@ -62,15 +62,15 @@ int directory_prune(const char *path, int64_t keep, int *removed, atomic_int_fas
                     struct error *err);
 
 /* A run went back to 'iteration': make latest_... name it, and move the checkpoints after it to a
- * directory of their own in 'path', returned in 'to'; empty: there were none. */
+ * separate directory in 'path', returned in 'to'; empty: there were none. */
 int directory_abandon(const char *path, int64_t iteration, char to[PATH_MAX], struct error *err);
 
 /* Restore the name of a checkpoint that was being replaced if its replacement never got that name:
  * a save was killed between two renames, on a file system without atomic exchange. */
 int directory_restore(const char *path, struct error *err);
 
-/* Remove what unfinished saves left behind; call only while holding the lock. The same applies to
- * what cannot be removed. */
+/* Remove what unfinished saves left behind; call only while holding the lock. Entries that cannot
+ * be removed are handled as above. */
 int directory_clean(const char *path, struct error *err);
 
 #endif

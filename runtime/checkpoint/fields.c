@@ -32,7 +32,7 @@ static double real_of(const struct field *field, const void *values)
     return field->type == FIELD_FLOAT ? (double)*(const float *)at : *(const double *)at;
 }
 
-/* Use the fewest digits that give the same number again, but not fewer than people would write. */
+/* Use the fewest digits that round-trip, but not fewer than people would write. */
 static void print_real(const struct field *field, double real, char *text, size_t size)
 {
     int single = field->type == FIELD_FLOAT;

@@ -21,7 +21,7 @@ void fields_write(const struct field *table, const void *values, FILE *stream);
 int fields_read(const struct field *table, struct json_value object, void *values,
                 struct error *err);
 
-/* Describe in 'text' the members that differ, "name (a, here b)"; returns how many. */
+/* Describe the members that differ in 'text', as "name (a, here b)"; returns their number. */
 int fields_compare(const struct field *table, const void *theirs, const void *ours, char *text,
                    size_t size);
 

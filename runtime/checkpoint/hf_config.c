@@ -210,7 +210,7 @@ int hf_config_read(const char *directory, struct model_config *c, struct error *
     int rc;
 
     memset(c, 0, sizeof(*c));
-    /* Options without meaning for a model are set as `megatron train` sets them. */
+    /* Options that do not apply to a model are set as `megatron train` sets them. */
     c->shape.rotary_base = 10000;
     c->rotary_percent = 1;
     c->rope_scaling = (struct rope_scaling){0, 8, 1, 4, 8192};

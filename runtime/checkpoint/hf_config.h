@@ -1,11 +1,11 @@
-/* config.json of a Hugging Face folder: the model configuration of its weights. */
+/* config.json of a Hugging Face directory: the model configuration of its weights. */
 #ifndef MEGATRON_HF_CONFIG_H
 #define MEGATRON_HF_CONFIG_H
 
 #include "model_config.h"
 
-/* Read 'directory'/config.json (GPT-2 or Llama) into 'config'; what it does not contain is cleared.
- * Models that would be computed differently are refused. */
+/* Read 'directory'/config.json (GPT-2 or Llama) into 'config'; fields that it does not set are
+ * cleared. Models that would be computed differently are rejected. */
 int hf_config_read(const char *directory, struct model_config *config, struct error *err);
 
 /* Write config.json for a model that Hugging Face supports. */

@@ -196,7 +196,7 @@ static int open_one(struct hf_file *file, const char *directory, int create, str
         return error_set_errno(err, errno, "cannot write %s", path);
     if (!create)
         return 0;
-    /* Notice a full disk here rather than after minutes; not all file systems support it. */
+    /* Detect a full disk here rather than minutes later; not all file systems support it. */
     if (fallocate(file->fd, 0, 0, (off_t)(layout->header_bytes + layout->data_bytes)) < 0 &&
         (errno == ENOSPC || errno == EFBIG))
         return error_set_errno(err, errno, "cannot write %s", path);
@@ -347,7 +347,8 @@ static char *make_index(const struct hf_files *files, size_t *size, struct error
     return NULL;
 }
 
-/* Could an export have created this name, finished or not, and is it not one of these files? */
+/* Is this a name that an export, finished or not, could have created, but not one of these files?
+ */
 static int is_stale(const struct hf_files *files, const char *name)
 {
     size_t length = strlen(name), tail = strlen(".new");
@@ -366,7 +367,7 @@ static int is_stale(const struct hf_files *files, const char *name)
     return 1;
 }
 
-/* A reader that finds the weights of two models would have to choose. */
+/* A reader must not find the weights of two models. */
 static void remove_stale(const struct hf_files *files, const char *path)
 {
     DIR *directory = opendir(path);
@@ -379,8 +380,8 @@ static void remove_stale(const struct hf_files *files, const char *path)
         closedir(directory);
 }
 
-/* While the files of an earlier export are replaced one by one, nobody may take old and new files
- * together for a model: remove the old index first. */
+/* While the files of an earlier export are replaced one by one, nobody may mistake a mix of old and
+ * new files for a model: remove the old index first. */
 static int remove_former(const struct hf_files *files, const char *directory, struct error *err)
 {
     char path[PATH_MAX];

@@ -81,7 +81,7 @@ static int is_known(const struct hf_name *table, const char *name, int64_t layer
     return 0;
 }
 
-/* Both are stored although the model has one matrix for them. */
+/* Both are stored although the model uses one matrix for both. */
 static int check_tied(const struct hf_name *table, const struct safetensors *tensors,
                       const struct safetensor *head, struct error *err)
 {

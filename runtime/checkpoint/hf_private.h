@@ -1,4 +1,4 @@
-/* Shared by the files that read and write Hugging Face folders. */
+/* Shared by the files that read and write Hugging Face directories. */
 #ifndef MEGATRON_HF_PRIVATE_H
 #define MEGATRON_HF_PRIVATE_H
 
@@ -8,14 +8,14 @@
 
 enum { HF_NAME = 128 };
 
-/* Where one of our tensors is within Hugging Face's. '%d' is the layer. */
+/* The location of one of our tensors within Hugging Face's. '%d' is the layer. */
 struct hf_name {
     const char *ours, *theirs;
     int transposed; /* GPT-2 stores (in, out) */
-    int part, size; /* for a fused tensor: how many times our number of rows comes before it */
+    int part, size; /* for a fused tensor: its offset, in multiples of our number of rows */
 };
 
-/* Hugging Face's names for this model's tensors, or NULL if it has no such model. */
+/* Hugging Face's names for this model's tensors, or NULL if it does not support the model. */
 const struct hf_name *hf_names_of(const struct model_config *config, struct error *err);
 
 /* What Hugging Face calls the architecture of a table: "GPT-2" or "Llama". */
@@ -34,8 +34,8 @@ int64_t hf_index(const struct hf_name *row, const struct parameter *p, int64_t r
 /* Rows of a parameter that are not padding. */
 int64_t hf_true_rows(const struct parameter *p);
 
-/* Check that 'tensors' contains nothing that belongs to another model. Known buffers without
- * meaning and heads of other kinds are allowed. */
+/* Check that 'tensors' contains nothing that belongs to another model. Known unused buffers and
+ * heads of other kinds are allowed. */
 int hf_check_tensors(const struct hf_name *table, const struct safetensors *tensors,
                      const struct model_config *config, struct error *err);
 
@@ -43,7 +43,7 @@ int hf_check_tensors(const struct hf_name *table, const struct safetensors *tens
 int hf_load_one(const struct hf_name *table, const struct safetensors *tensors,
                 const struct parameter *p, float *out, struct error *err);
 
-/* The files of a folder that is being written. */
+/* The files of a directory that is being written. */
 struct hf_files {
     struct hf_file {
         char name[64];

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* Does this rank write the parameter? Each must be written once. */
+/* Does this rank write the parameter? Exactly one rank must. */
 static int is_mine(const struct parallel *parallel, const struct parameter *p)
 {
     return parallel->at.dp == 0 && parallel->at.cp == 0 && class_is_owned(p->class, &parallel->at);
@@ -30,7 +30,7 @@ static int save_parts(const struct hf_files *files, const struct model_config *c
     return rc;
 }
 
-/* Every rank gets here, even after an error: -1 on all if one failed. */
+/* All ranks get here, even after an error: returns -1 on all if one failed. */
 static int agree(const struct parallel *parallel, int rc, struct error *err)
 {
     int64_t bad = rc < 0 ? parallel->comm->rank : -1;

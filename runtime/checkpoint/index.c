@@ -15,7 +15,7 @@ void index_clear(struct checkpoint_index *index)
     memset(index, 0, sizeof(*index));
 }
 
-/* Lists of tensors have similar order: try the one after the last found first. */
+/* Lists of tensors are in similar order: first try the one after the last match. */
 static int find_from(const struct checkpoint_index *index, const char *name, int hint)
 {
     for (int k = 0; k < index->tensor_count; k++) {
@@ -147,7 +147,7 @@ int index_check_sizes(const struct model_config *model, struct error *err)
 {
     const struct model_shape *s = &model->shape;
     const int64_t sizes[] = {s->hidden, s->ffn_hidden, s->heads, s->query_groups, s->kv_channels};
-    /* Any value that an option accepts: most models only count positions and do not store them. */
+    /* Any value that an option accepts: most models do not store position embeddings. */
     const int64_t lengths[] = {s->vocabulary, model->positions, s->sequence};
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)

@@ -1,5 +1,5 @@
-/* index.json of a checkpoint: where a run stood, which tensors the whole model has, and which part
- * of which tensor lies where in which file.
+/* index.json of a checkpoint: the progress of the run, the tensors of the whole model, and which
+ * part of which tensor is stored where.
  *
  *   {"format": "megatron checkpoint", "version": 2,
  *    "progress": {...}, "state": {...}, "schedule": {...}, "model": {...},
@@ -11,10 +11,10 @@
  *    "checksum": "..."}
  *
  * A piece is elements start .. start + count - 1, row by row, of the block (rows, cols) at
- * (first_row, first_col) of a tensor; pieces of a file follow each other. A file holds 'arrays'
- * arrays of 'elements' fp32 each (weights, and both moments of Adam), one behind the other from
- * byte 'data' on. The last member is the checksum of all bytes before it. Checksums are XXH3 of 64
- * bits. Version 1 differs in its checksums only, which cannot be checked any more. */
+ * (first_row, first_col) of a tensor; pieces of a file follow each other. A file has 'arrays'
+ * arrays of 'elements' fp32 each (weights, and both moments of Adam), one after the other, starting
+ * at byte 'data'. The last member is the checksum of all bytes before it. Checksums are 64-bit
+ * XXH3. Version 1 differs only in its checksums, which can no longer be checked. */
 #ifndef MEGATRON_INDEX_H
 #define MEGATRON_INDEX_H
 
@@ -44,7 +44,7 @@ struct index_file {
     char name[32];
     int64_t data, elements, bytes;
     uint64_t checksum;
-    int unverified;    /* of version 1: the checksums mean nothing here */
+    int unverified;    /* version 1: the checksums cannot be verified */
     int first, pieces; /* range within the list of pieces */
 };
 
@@ -83,10 +83,10 @@ char *index_write(const struct checkpoint_index *index, size_t *size, struct err
  * for errors that may go away, such as a file server that is down or too many open files. */
 enum { CHECKPOINT_DAMAGED = -3, CHECKPOINT_UNREADABLE = -4 };
 
-/* Which of them errno value 'number' means. */
+/* Classify errno value 'number' as one of them. */
 int index_fault(int number);
 
-/* Read and check everything that a reader relies on. 'name' is for errors. */
+/* Parse the index and check everything that a reader relies on. 'name' is for errors. */
 int index_read(struct checkpoint_index *index, const char *text, size_t size, const char *name,
                struct error *err);
 
@@ -100,11 +100,11 @@ int index_find(const struct checkpoint_index *index, const char *name);
  * together. index_read has checked what it read. */
 int index_check_sizes(const struct model_config *model, struct error *err);
 
-/* Does the checkpoint belong to 'model'? If not, -1 with what differs. */
+/* Does the checkpoint match 'model'? If not, -1 with the differences. */
 int index_check_model(const struct checkpoint_index *index, const struct model_config *model,
                       struct error *err);
 
-/* Is its schedule that of 'rules'? If not, -1 with what differs. */
+/* Does its schedule match 'rules'? If not, -1 with the differences. */
 int index_check_rules(const struct checkpoint_index *index, const struct step_rules *rules,
                       struct error *err);
 

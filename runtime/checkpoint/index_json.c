@@ -11,7 +11,7 @@
 #define FORMAT      "megatron checkpoint"
 #define VERSION_1   "{\"format\": \"" FORMAT "\", \"version\": 1,"
 #define INDEX_LIMIT ((size_t)1 << 30)
-/* Limit of any size in an index: products fit into 128 bits. */
+/* Upper limit for any size in an index, so that products fit into 128 bits. */
 #define NUMBER_MOST ((int64_t)1 << 48)
 
 static const struct field progress_fields[] = {
@@ -79,7 +79,7 @@ const struct field index_model_fields[] = {
     {0},
 };
 
-/* Members that belong to a model but may change between runs. */
+/* Members that are part of a model but may change between runs. */
 static const struct field loose_fields[] = {
     MODEL("seq-length", shape.sequence, FIELD_INT64),
     MODEL("max-position-embeddings", positions, FIELD_INT64),
@@ -358,7 +358,7 @@ int index_read(struct checkpoint_index *index, const char *text, size_t size, co
     int rc;
 
     memset(index, 0, sizeof(*index));
-    /* Before anything else is read: which checksum it has. */
+    /* Before parsing anything else: determine the type of the checksum. */
     index->version = strncmp(text, VERSION_1, strlen(VERSION_1)) == 0 ? 1 : 2;
     rc = index->version == 1 ? 0 : check_sum(text, size, err);
     if (rc == 0) {

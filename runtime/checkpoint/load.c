@@ -36,7 +36,7 @@ static int choose(struct checkpoint *c, int64_t below, int64_t *iteration, struc
 
     *iteration = -1;
     if (c->leads && c->config.step >= 0) {
-        *iteration = below < 0 ? asked_for(c) : -1; /* that iteration or none */
+        *iteration = below < 0 ? asked_for(c) : -1; /* this iteration or none */
     } else if (c->leads && directory_newest(c->config.load, below, iteration, err) < 0) {
         /* Permanent errors; any other file system error may go away. */
         rc = errno == EACCES || errno == ENOTDIR || errno == ENAMETOOLONG ? REFUSED : -1;
@@ -70,7 +70,7 @@ static int check_index(struct checkpoint *c, const struct checkpoint_index *inde
 }
 
 /* Copy this rank's shard from host memory to its destination: weights go to its part of the
- * gradient arena, from where the data-parallel ranks gather them. */
+ * gradient arena, from which the data-parallel ranks gather them. */
 static int upload(struct checkpoint *c, float *const *parts, int arrays, struct error *err)
 {
     struct device_stream *stream = model_stream(c->model);
@@ -125,8 +125,8 @@ static int clear_gaps(const struct pieces *held, float *const *parts, int arrays
     return 0;
 }
 
-/* Memory that was never touched must first be allocated by the kernel, page by page, which can take
- * longer than reading the file. Done separately, it does not delay the disk. */
+/* Untouched memory must first be allocated by the kernel, page by page, which can take longer than
+ * reading the file. Done separately, it does not delay the disk. */
 struct room {
     float *const *parts;
     int arrays;
@@ -186,7 +186,7 @@ static void fill_loaded(struct checkpoint *c, const struct checkpoint_index *ind
     if (c->config.finetune)
         return;
     loaded->progress = index->progress;
-    /* With another seed, the remaining samples would not be those that have not been seen. */
+    /* With another seed, the remaining samples would not be the unseen ones. */
     if (c->config.load_rng && index->progress.consumed > 0)
         loaded->seed = index->state.seed;
     if (loaded->seed != c->config.model->seed)
@@ -215,7 +215,7 @@ static int try_one(struct checkpoint *c, int64_t iteration, float *const *parts,
     began = clock_now();
     if (rc == 0)
         rc = read_share(c, directory, &index, parts, arrays, err);
-    /* What the disk cannot read is lost for the run. */
+    /* Data that the disk cannot read is lost for the run. */
     if (rc == CHECKPOINT_UNREADABLE)
         rc = DAMAGED;
     rc = checkpoint_agree(c, rc, err);
@@ -272,7 +272,7 @@ static int found_none(struct checkpoint *c, struct error *err)
     return found_other(c, err);
 }
 
-/* None of the checkpoints can be read; 'last' says why the last one could not. */
+/* None of the checkpoints can be read; 'last' is the reason for the last one. */
 static int found_damaged(const struct checkpoint *c, const struct error *last, struct error *err)
 {
     if (origin_check_megatron(c->config.load, err) < 0) {

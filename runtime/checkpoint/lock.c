@@ -13,7 +13,8 @@
 /* The previous run may be about to end. */
 static const double WAIT_SECONDS = 5;
 
-/* Name the holder as it signed the file; a run that has just taken the lock may not have signed. */
+/* Name the holder from the contents of the lock file; a run that has just taken the lock may not
+ * have written it yet. */
 static int in_use(int fd, const char *path, struct error *err)
 {
     char holder[256];
@@ -26,7 +27,7 @@ static int in_use(int fd, const char *path, struct error *err)
                      path, holder[0] ? ": " : "", holder);
 }
 
-/* For people only, so errors are ignored. */
+/* For information only, so errors are ignored. */
 static void sign(int fd)
 {
     const char *job = getenv("SLURM_JOB_ID");

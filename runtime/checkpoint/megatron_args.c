@@ -74,7 +74,7 @@ static int has_window(const struct pickle_value *args)
            !(first && first->type == PICKLE_INTEGER && first->integer < 0);
 }
 
-/* Refuse models that would be computed differently. */
+/* Reject models that would be computed differently. */
 static int check_kind(const struct pickle_value *args, struct error *err)
 {
     static const char *const refused[] = {
@@ -200,8 +200,8 @@ static int read_positions(struct megatron_source *s, const struct pickle_value *
     return 0;
 }
 
-/* The number of attention heads as far as the arguments tell, otherwise 0: it does not follow from
- * the shapes of the tensors, and a wrong number would give another model silently. */
+/* The number of attention heads if the arguments contain it, otherwise 0: it cannot be derived from
+ * the shapes of the tensors, and a wrong number would silently result in another model. */
 static int64_t heads_of(const struct pickle_value *args, int64_t hidden)
 {
     int64_t channels = whole(args, "kv_channels", 0);
@@ -296,8 +296,8 @@ int megatron_read_model(struct megatron_source *s, const struct megatron_hints *
     c->epsilon = real(args, "norm_epsilon", real(args, "layernorm_epsilon", 1e-5));
     c->linear_bias = megatron_find_ours(s, "mlp.down.bias", 0) != NULL;
     c->qkv_bias = megatron_find_ours(s, "attention.query.bias", 0) != NULL && !c->linear_bias;
-    /* The last stage may contain a copy of tied embeddings under that name: it counts only if the
-     * arguments do not say. */
+    /* The last stage may contain a copy of tied embeddings under that name: it matters only if the
+     * arguments do not say whether they are tied. */
     c->tied = !flag(args, "untie_embeddings_and_output_weights",
                     megatron_find_ours(s, "head.weight", 1) != NULL);
     c->hidden_dropout = real(args, "hidden_dropout", 0.1);

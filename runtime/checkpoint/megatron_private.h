@@ -34,7 +34,7 @@ enum megatron_cut {
 struct megatron_name {
     const char *ours; /* after "layers.N." if it is a tensor of a layer */
     enum megatron_cut cut;
-    int part;              /* of CUT_QKV and CUT_FC1 */
+    int part;              /* for CUT_QKV and CUT_FC1 */
     const char *theirs[4]; /* names in different versions; '/' descends into a dict */
 };
 
@@ -52,7 +52,7 @@ const struct pickle_value *megatron_find(const struct megatron_source *source, i
 const struct pickle_value *megatron_find_ours(const struct megatron_source *source,
                                               const char *ours, int last_stage);
 
-/* Is every tensor of every rank known here? */
+/* Check that every tensor of every rank is known. */
 int megatron_check_tensors(const struct megatron_source *source, struct error *err);
 
 /* Fill in 'model' and the description, from the checkpoint's arguments, its tensors and the hints.

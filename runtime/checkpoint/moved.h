@@ -1,4 +1,5 @@
-/* Progress counter of a thread that works on files, so that others see whether it advances. */
+/* Progress counter of a thread that works on files, so that others can see whether it makes
+ * progress. */
 #ifndef MEGATRON_MOVED_H
 #define MEGATRON_MOVED_H
 

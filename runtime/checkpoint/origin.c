@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* An index may contain anything; nothing here may divide by zero. */
+/* An index may contain any values; nothing here may divide by zero. */
 static int check_model(const struct model_config *c, struct error *err)
 {
     if (c->rotary_percent > 0 && c->rotary_percent <= 1 && c->epsilon >= 0 &&

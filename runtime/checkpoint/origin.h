@@ -1,4 +1,4 @@
-/* A directory of weights, whatever program wrote it, and their model configuration. */
+/* A directory of weights, whichever program wrote it, and their model configuration. */
 #ifndef MEGATRON_ORIGIN_H
 #define MEGATRON_ORIGIN_H
 
@@ -8,17 +8,17 @@ enum origin_kind { ORIGIN_CHECKPOINT, ORIGIN_HF };
 
 struct origin {
     enum origin_kind kind;
-    int64_t iteration; /* of a checkpoint: the newest one whose index can be read */
+    int64_t iteration; /* for a checkpoint: the newest one whose index can be read */
     struct model_config
-        model; /* model, positions, sequence length; what belongs to a run is cleared */
+        model; /* model, positions, sequence length; fields that describe a run are cleared */
 };
 
-/* Examine 'directory': checkpoints (iter_* in it) or a Hugging Face folder (config.json in it).
+/* Examine 'directory': checkpoints (iter_* in it) or a Hugging Face directory (config.json in it).
  * Returns 0, or -1 with what is missing or damaged. */
 int origin_read(struct origin *origin, const char *directory, struct error *err);
 
-/* Does 'directory' contain a Megatron-LM checkpoint? Then return -1 with what to do about it,
- * otherwise 0 and leave 'err' unchanged. */
+/* Does 'directory' contain a Megatron-LM checkpoint? If so, returns -1 with the remedy, otherwise
+ * 0, and 'err' is unchanged. */
 int origin_check_megatron(const char *directory, struct error *err);
 
 /* The schedule of learning rate and weight decay of the checkpoint of 'iteration' in 'directory',

@@ -1,8 +1,8 @@
-/* Python pickles, read without executing anything: a value that would be created by calling
- * something is kept as a record of what would be called with which arguments. Values live as long
- * as their pickle, and strings as long as the bytes it was read from. Memory use is limited to a
- * fixed multiple of these bytes. Values may refer to each other in cycles: look up what you want by
- * name, and never walk blindly. */
+/* Python pickles, read without executing anything: a value that would be created by a call is kept
+ * as a record of the callable and its arguments. Values live as long as their pickle, and strings
+ * as long as the bytes it was read from. Memory use is limited to a fixed multiple of these bytes.
+ * Values may refer to each other in cycles: look up values by name, and never walk them recursively
+ * without a limit. */
 #ifndef MEGATRON_PICKLE_H
 #define MEGATRON_PICKLE_H
 
@@ -20,7 +20,7 @@ enum pickle_type {
     PICKLE_LIST,       /* lists, tuples and sets */
     PICKLE_DICT,       /* 'items' holds alternating keys and values */
     PICKLE_GLOBAL,     /* a name: 'text' is the module, 'name' the name in it */
-    PICKLE_OBJECT,     /* what calling 'callable' with 'arguments' would create, with 'state' */
+    PICKLE_OBJECT,     /* the result of calling 'callable' with 'arguments', with 'state' */
     PICKLE_PERSISTENT, /* something outside the pickle, identified by 'arguments' */
 };
 
@@ -49,7 +49,7 @@ struct pickle_value {
 
 struct pickle;
 
-/* Read the pickle that begins at 'bytes', of at most 'size' bytes; 'used' is its length. Returns
+/* Read the pickle that starts at 'bytes', of at most 'size' bytes; 'used' is its length. Returns
  * NULL with 'err' set. Caller must destroy. */
 struct pickle *pickle_read(const void *bytes, size_t size, size_t *used, struct error *err);
 void pickle_destroy(struct pickle *pickle);

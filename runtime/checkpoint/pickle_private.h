@@ -16,7 +16,7 @@ struct pickle {
     struct values persistent;
 };
 
-/* A read under way. */
+/* A read in progress. */
 struct machine {
     struct pickle *pickle;
     const unsigned char *bytes;

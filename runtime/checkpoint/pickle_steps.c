@@ -349,7 +349,7 @@ static int remember(struct machine *m, uint64_t number)
     struct pickle_value *value = top(m);
     size_t n = (size_t)number;
 
-    /* Memo numbers count the values of a pickle, each of which takes at least a byte. */
+    /* Memo indices count the values of a pickle, each of which takes at least a byte. */
     if (!value || number > m->at)
         return value ? pickle_fail(m, "a memo number is too large") : -1;
     if (n >= m->memo.count) {
@@ -427,7 +427,7 @@ static struct pickle_value *ordered_dict(struct machine *m, const struct pickle_
 
         if (pair->type != PICKLE_LIST || pair->count != 2)
             continue;
-        /* Repeatedly created from one list they would outgrow the pickle. */
+        /* Repeated creation from one list would outgrow the pickle. */
         if (++m->copied > m->size) {
             pickle_fail(m, "too many OrderedDicts of the same pairs");
             return NULL;
@@ -474,7 +474,7 @@ static int set_state(struct machine *m)
 
     if (!value)
         return -1;
-    /* What containers carry besides their items is ignored. */
+    /* Attributes of containers other than their items are ignored. */
     if (value->type == PICKLE_OBJECT)
         value->state = state;
     return 1;

@@ -14,10 +14,10 @@
 #define STATX_ATTR_MOUNT_ROOT 0x00002000
 #endif
 
-/* Limit of passes through one directory, in case its list never ends. */
+/* Maximum number of passes through one directory, in case its listing never ends. */
 enum { PASSES = 100 };
 
-/* The removal: nothing of another device is removed; a step is counted for each file. */
+/* A removal: nothing on another device is removed; a step is counted for each file. */
 struct removal {
     dev_t device;
     atomic_int_fast64_t *moved;
@@ -25,7 +25,7 @@ struct removal {
 
 static int remove_tree(int at, const char *name, const struct removal *removal);
 
-/* Is something mounted there? For a bind mount of the same file system there is no other sign. */
+/* Is this a mount point? A bind mount of the same file system cannot be detected otherwise. */
 static int is_mounted(int at, const char *name)
 {
     struct statx status;
@@ -39,7 +39,7 @@ static int is_dots(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* One pass through a directory; counts what was removed. Returns 0 or the first errno. */
+/* Make one pass through a directory and count what was removed. Returns 0 or the first errno. */
 static int remove_entries(DIR *directory, const struct removal *removal, int *removed)
 {
     struct dirent *entry;
@@ -77,8 +77,8 @@ static int remove_below(int at, const char *name, const struct removal *removal)
     return failed;
 }
 
-/* Remove 'name' in the directory 'at', and continue after what cannot be removed. Returns 0 or the
- * first errno. */
+/* Remove 'name' in the directory 'at', and continue past entries that cannot be removed. Returns 0
+ * or the first errno. */
 static int remove_tree(int at, const char *name, const struct removal *removal)
 {
     struct stat status;

@@ -152,7 +152,7 @@ struct found {
     int count;
 };
 
-/* One is enough to know that there are some, two that they have several destinations. */
+/* One range shows that the block is needed, two that it has several destinations. */
 static int find_two(void *context, const struct run *run)
 {
     struct found *found = context;
@@ -194,7 +194,7 @@ static void take(void *context, int64_t first, int64_t count, const float *eleme
     visit_range(context, first, count, copy, &block);
 }
 
-/* Does a file contain anything for us? */
+/* Does a file contain data that this rank needs? */
 static int is_needed(const struct reshard *r, const struct index_file *file)
 {
     for (int i = 0; i < file->pieces; i++) {

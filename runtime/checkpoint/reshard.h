@@ -1,4 +1,4 @@
-/* From the pieces of a checkpoint to those of this rank, whatever the two layouts. */
+/* Convert the pieces of a checkpoint to those of this rank, for any two layouts. */
 #ifndef MEGATRON_RESHARD_H
 #define MEGATRON_RESHARD_H
 

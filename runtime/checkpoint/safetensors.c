@@ -106,9 +106,9 @@ static int read_entry(struct safetensors *s, const char *name, struct json_value
                          name);
     *range = (struct range){bounds[0], bounds[1]};
     if (snprintf(tensor.name, sizeof(tensor.name), "%s", name) >= (int)sizeof(tensor.name))
-        return 0; /* nothing to look for */
+        return 0; /* no data */
     snprintf(tensor.kind, sizeof(tensor.kind), "%s", type);
-    /* A mask, a counter or the like: keep it so that callers know it exists. */
+    /* A mask, a counter or similar: keep it so that callers know it exists. */
     if (element_type(type, &tensor.type) < 0 || read_shape(value, &tensor.rows, &tensor.cols) < 0)
         return add_tensor(s, &tensor, err);
     if ((uint64_t)(bounds[1] - bounds[0]) !=
@@ -127,7 +127,7 @@ static int by_begin(const void *a, const void *b)
     return x->end < y->end ? -1 : x->end > y->end;
 }
 
-/* Tensors must not overlap or leave gaps: the format demands it. */
+/* Tensors must not overlap or leave gaps: the format requires it. */
 static int check_ranges(struct range *ranges, size_t count, size_t bytes, struct error *err)
 {
     int64_t at = 0;
@@ -258,7 +258,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct safetensor *)a)->name, ((const struct safetensor *)b)->name);
 }
 
-/* Of two with the same name, one would be chosen silently. */
+/* One of two tensors with the same name would be chosen silently. */
 static int sort_tensors(struct safetensors *s, struct error *err)
 {
     if (s->count > 1)

@@ -62,7 +62,7 @@ static int write_index(struct checkpoint *c, struct error *err)
     return rc;
 }
 
-/* For the next run there: how long before its end it must save. */
+/* For the next run in that directory: how long before its end it must save. */
 static void write_seconds(const struct checkpoint *c)
 {
     struct error ignored;
@@ -79,7 +79,7 @@ static int commit(struct checkpoint *c, struct error *err)
     if (write_index(c, err) < 0)
         return -1;
     moved_count(&c->moved);
-    /* Before what it saves could replace what it leaves behind. */
+    /* Before what this run saves could replace what it abandoned. */
     if (c->back_to >= 0 && directory_abandon(c->config.save, c->back_to, c->abandoned, err) < 0)
         return -1;
     c->back_to = -1;
@@ -264,7 +264,7 @@ static void end_failed(struct checkpoint *c, const struct error *why)
 }
 
 /* Wait for the save in progress: there is no memory for a second copy. If saves take longer than
- * the steps between them, they determine the duration of the run. */
+ * the steps between them, they slow down the run. */
 static int wait_for_last(struct checkpoint *c, int64_t iteration, struct error *err)
 {
     int64_t last = c->progress.iteration, steps = iteration - last;
@@ -315,7 +315,7 @@ int checkpoint_save(struct checkpoint *c, const struct progress *progress, struc
     return c->config.async ? 0 : checkpoint_wait(c, err);
 }
 
-/* The result of this rank's thread; waits up to a second, and only if asked. */
+/* The result of this rank's thread; waits up to a second if requested. */
 static struct report report_of(struct checkpoint *c, int wait)
 {
     struct report report;
@@ -418,7 +418,7 @@ static int give_up(struct checkpoint *c, enum phase job, double seconds, struct 
                           rank, c->config.save, seconds, iteration, remedy);
 }
 
-/* A save may take long, but no wait exceeds the deadline without progress. */
+/* A save may take long, but no wait without progress exceeds the deadline. */
 static int check_moves(struct checkpoint *c, struct error *err)
 {
     int64_t moved = atomic_load(&c->moved);

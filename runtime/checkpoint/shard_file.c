@@ -128,7 +128,7 @@ static int write_all(struct writer *w, const char *header, size_t header_size,
 {
     struct checksum sum;
 
-    /* Notice a full disk here rather than after minutes; not all file systems support it. */
+    /* Detect a full disk here rather than minutes later; not all file systems support it. */
     if (fallocate(w->fd, 0, 0, file->bytes) < 0 && (errno == ENOSPC || errno == EFBIG))
         return error_set_errno(err, errno, "%s: cannot allocate %" PRId64 " bytes", w->path,
                                file->bytes);

@@ -18,8 +18,8 @@ static inline int64_t shard_blocks(int64_t bytes)
 }
 
 /* Write the pieces of 'parameters' from 'arrays' (of the shard's elements each) to 'path' and flush
- * them to disk. Fills in data, elements, bytes and checksum of 'file'. 'moved' (or NULL) grows as
- * long as there is progress. */
+ * them to disk. Fills in data, elements, bytes and checksum of 'file'. 'moved' (or NULL) counts
+ * progress. */
 int shard_file_write(const char *path, const struct parameters *parameters,
                      const struct pieces *pieces, const float *const *arrays, int array_count,
                      struct index_file *file, atomic_int_fast64_t *moved, struct error *err);
@@ -43,7 +43,8 @@ struct shard_sink {
     void *context;
 };
 
-/* Read and check the blocks that are needed, with several threads. Returns as shard_reader_open. */
+/* Read and check the blocks that are needed, with several threads. Return values as for
+ * shard_reader_open. */
 int shard_reader_read(struct shard_reader *reader, const struct shard_sink *sink,
                       struct error *err);
 

@@ -24,7 +24,7 @@ struct shard_reader {
     char path[PATH_MAX];
     int64_t data, elements, bytes; /* size of the arrays in bytes */
     uint64_t *sums;
-    int unverified; /* the sums mean nothing here */
+    int unverified; /* the checksums cannot be verified */
 };
 
 static int read_bytes(struct shard_reader *r, void *out, size_t count, int64_t at,
@@ -174,8 +174,8 @@ static int read_to_sink(struct reading *reading, int64_t number, char *block, st
 
     if (!sink->wants(sink->context, first, count, &to))
         return 0;
-    /* Keep the disk busy while this thread computes checksums: prefetch what it is likely to read
-     * next. */
+    /* Prefetch what this thread is likely to read next, so that the disk stays busy while it
+     * computes checksums. */
     posix_fadvise(r->fd, r->data + (number + READERS) * (int64_t)SHARD_BLOCK, SHARD_BLOCK,
                   POSIX_FADV_WILLNEED);
     rc = read_block(r, number, to ? (char *)to : block, err);
@@ -184,7 +184,7 @@ static int read_to_sink(struct reading *reading, int64_t number, char *block, st
     return rc;
 }
 
-/* A thread: takes block after block. */
+/* A thread: processes one block after another. */
 static void read_some(void *context, int64_t thread)
 {
     struct reading *reading = context;

@@ -85,7 +85,7 @@ static int copy_model(const char *directory, const struct tokenizer_config *conf
 
     if (directory_path(folder, err, "%s", from) < 0)
         return -1;
-    /* A HuggingFaceTokenizer may be given as a folder. */
+    /* A HuggingFaceTokenizer may be given as a directory. */
     if (stat(from, &status) == 0 && S_ISDIR(status.st_mode)) {
         if (directory_path(within, err, "%s/%s", from, name) < 0)
             return -1;

@@ -1,6 +1,6 @@
 /* The tokenizer next to the weights, which `megatron generate` finds by itself. Files are named as
- * in Hugging Face folders (tokenizer.json, tokenizer.model, vocab.json with merges.txt). Next to
- * checkpoints, TOKENIZER_RECORD says which of them to use, and its type. */
+ * in Hugging Face directories (tokenizer.json, tokenizer.model, vocab.json with merges.txt). Next
+ * to checkpoints, TOKENIZER_RECORD contains which of them to use, and the tokenizer's type. */
 #ifndef MEGATRON_TOKENIZER_FILES_H
 #define MEGATRON_TOKENIZER_FILES_H
 
@@ -13,8 +13,8 @@
 int tokenizer_files_save(const char *directory, const struct tokenizer_config *config,
                          struct error *err);
 
-/* Copy the tokenizer and generation_config.json from 'from' to 'to'; it is not an error if there is
- * none. 'own': include the record and types that Hugging Face does not support. */
+/* Copy the tokenizer and generation_config.json from 'from' to 'to'; a missing tokenizer is not an
+ * error. 'own': include the record and types that Hugging Face does not support. */
 int tokenizer_files_copy(const char *from, const char *to, int own, struct error *err);
 
 /* Complete 'config' with what 'directory' contains; its paths are written to 'first' and 'second'.

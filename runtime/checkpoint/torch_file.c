@@ -403,7 +403,7 @@ static struct storage *resolve(struct torch_file *f, const struct pickle_value *
     return s;
 }
 
-/* Can the tensor reach beyond its 'elements', from 'offset' on? */
+/* Can the tensor, starting at 'offset', extend beyond the storage's 'elements'? */
 static int reaches_out(const struct torch_tensor *t, int64_t offset, int64_t elements)
 {
     __int128 last = offset;

@@ -1,5 +1,5 @@
 /* Zip archives in memory: the list of members, each checked before it is returned. Compressed or
- * encrypted members are refused; PyTorch stores them uncompressed. */
+ * encrypted members are rejected; PyTorch stores them uncompressed. */
 #ifndef MEGATRON_ZIP_H
 #define MEGATRON_ZIP_H
 
@@ -17,7 +17,7 @@ struct zip_member {
 
 struct zip;
 
-/* Do these bytes begin like an archive? */
+/* Do these bytes start like an archive? */
 int zip_is(const void *bytes, size_t size);
 
 /* The archive in 'bytes', which must outlive it. Returns NULL with 'err' set. Caller must destroy.

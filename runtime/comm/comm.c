@@ -18,7 +18,7 @@ struct comm *comm_open(const char *name, const struct comm_options *options, str
         error_set(err, "unknown communication backend %s; use self, mpi or nccl", name);
         return NULL;
     }
-    /* MPI's launchers tell its ranks themselves. */
+    /* MPI's launchers tell the ranks themselves. */
     if (strcmp(name, "nccl") == 0 && options->port == 0) {
         error_set(err,
                   "cannot determine which node runs rank 0 of %d; start the ranks with srun and "

@@ -6,12 +6,12 @@
  * from it.
  * - Collectives take device memory and a stream and return at once; they run in stream order. All
  *   members of a group must call the same collectives in the same order, and a group uses one
- * stream at a time.
- * - The order of a sum is fixed by the group, so a repeated run gives the same bits (nccl: in
+ *   stream at a time.
+ * - The order of a sum is fixed by the group, so a repeated run is bit-identical (nccl: in
  *   deterministic mode).
  * - Every wait has a deadline. A timeout is an error (ERROR_RANK) that names this rank, the group,
- * the operation and the step, and the missing ranks if they are known. Like errors of a device it
- * is sticky: comm_check and every later wait return the first one, and later work does nothing.
+ *   the operation and the step, and the missing ranks if they are known. Like device errors it is
+ *   sticky: comm_check and every later wait return the first one, and later work does nothing.
  *   comm_abort then ends the other ranks.
  * - A group of one rank is allowed everywhere and costs at most a copy. */
 #ifndef MEGATRON_COMM_H
@@ -46,7 +46,7 @@ struct comm_options {
     int rank, size;        /* in the world */
     const char *master;    /* address of rank 0's node, for the rendezvous */
     int port;              /* a port there that this job may use */
-    double deadline;       /* seconds that a single wait may take */
+    double deadline;       /* timeout of a single wait in seconds */
     struct device *device; /* whose memory and streams are used; not owned */
     int deterministic;
 };
@@ -58,7 +58,7 @@ struct comm {
     int rank, size;
     double deadline;
     struct device *device;
-    struct error warning; /* what is wrong but no failure, for comm_open to log; or "" */
+    struct error warning; /* a problem that is not a failure, for comm_open to log; or "" */
     int64_t step; /* for messages; use comm_set_step and comm_step, since other threads read it */
 
     void (*close)(struct comm *comm);
@@ -99,11 +99,11 @@ struct comm_group {
  * Collective over the world. Returns NULL with 'err' set. Caller must comm_close. */
 struct comm *comm_open(const char *name, const struct comm_options *options, struct error *err);
 
-/* The symbol a backend's shared object exports: "comm_backend_open". */
+/* The symbol that a backend's shared object exports: "comm_backend_open". */
 typedef struct comm *comm_backend_open_function(const struct comm_options *options,
                                                 struct error *err);
 
-/* Groups must be destroyed before. Does not wait for other ranks longer than the deadline. */
+/* Groups must be destroyed first. Does not wait for other ranks longer than the deadline. */
 static inline void comm_close(struct comm *comm)
 {
     if (comm)
@@ -111,8 +111,9 @@ static inline void comm_close(struct comm *comm)
 }
 
 /* Create a group. Collective over the world: every rank calls it, in the same order, with the ranks
- * (ascending) of its own group of this kind; groups of one call must not overlap. A rank that
- * belongs to none passes count 0 and gets a group of size 0, which can only be destroyed. */
+ * (ascending) of its own group of this kind; groups of one call must not overlap. A rank that is
+ * not a member of any group passes count 0 and gets a group of size 0, which can only be destroyed.
+ */
 static inline struct comm_group *comm_group_create(struct comm *comm, const char *name,
                                                    const int *ranks, int count, struct error *err)
 {
@@ -166,9 +167,9 @@ static inline void comm_exchange(struct comm_group *group, struct device_stream 
 }
 
 /* Register device memory with the library, so that the group's collectives on it avoid a copy.
- * Every rank of the group calls it, for the same buffers in the same order. Returns NULL if nothing
- * can be registered; collectives work all the same. Unregister before the memory is released or the
- * group is destroyed. */
+ * Every rank of the group calls it for the same buffers in the same order. Returns NULL if nothing
+ * can be registered; collectives still work. Unregister before the memory is released or the group
+ * is destroyed. */
 static inline void *comm_register(struct comm_group *group, void *memory, size_t bytes)
 {
     if (group->size < 2 || !memory || !group->comm->register_memory)
@@ -205,14 +206,14 @@ static inline int comm_host_broadcast(struct comm *comm, void *data, size_t byte
     return comm->host_broadcast(comm, data, bytes, root, err);
 }
 
-/* Replace each of a few numbers by its maximum over all ranks; waits. For what ranks agree on in
- * the training loop now and then: its cost is linear in the number of ranks. */
+/* Replace each of a few numbers by its maximum over all ranks; waits. For occasional agreement
+ * among ranks in the training loop: its cost is linear in the number of ranks. */
 static inline int comm_host_max(struct comm *comm, int64_t *numbers, int count, struct error *err)
 {
     return comm->host_max(comm, numbers, count, err);
 }
 
-/* The step to name in messages from now on. */
+/* Set the step to name in messages. */
 static inline void comm_set_step(struct comm *comm, int64_t step)
 {
     __atomic_store_n(&comm->step, step, __ATOMIC_RELAXED);
@@ -229,7 +230,7 @@ static inline int comm_check(struct comm *comm, struct error *err)
     return comm->check(comm, err);
 }
 
-/* Tell all reachable ranks to end because of 'reason'. May not return (mpi prints the reason and
+/* Tell all reachable ranks to exit because of 'reason'. May not return (mpi prints the reason and
  * ends the process with exit code 1). */
 static inline void comm_abort(struct comm *comm, const char *reason)
 {

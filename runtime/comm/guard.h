@@ -7,9 +7,10 @@
 
 struct guard;
 
-/* From now on the process has 'seconds' to call guard_end; otherwise it prints "megatron: " and the
- * formatted text and ends with exit code 1 (last_resort.h): the calling thread is inside the
- * library and does not return. Returns NULL with 'err' set if no thread can be started. */
+/* Start a deadline: the process must call guard_end within 'seconds'. Otherwise it prints
+ * "megatron: " and the formatted text and exits with code 1 (last_resort.h), since the calling
+ * thread is inside the library and does not return. Returns NULL with 'err' set if no thread can be
+ * started. */
 __attribute__((format(printf, 3, 4))) struct guard *guard_begin(double seconds, struct error *err,
                                                                 const char *format, ...);
 

@@ -9,8 +9,8 @@ extern char **environ;
 
 int launcher_missing(void)
 {
-    /* All that MPI can be started by leaves variables of these kinds; so does an mpirun in a job.
-     */
+    /* Every launcher of MPI sets variables with one of these prefixes; so does an mpirun within a
+     * job. */
     static const char *const servers[] = {"PMI_", "PMIX_", "PMI2_", "PALS_", "OMPI_", "PRTE_"};
 
     if (!getenv("SLURM_PROCID"))
@@ -33,7 +33,8 @@ typedef pmix_status_t fence_function(const pmix_proc_t procs[], size_t count,
 typedef pmix_status_t abort_function(int status, const char message[], pmix_proc_t procs[],
                                      size_t count);
 
-/* A function of the copy that MPI has loaded and started, or NULL. The library stays. */
+/* Look up a function of the library copy that MPI has loaded and started, or NULL. It stays loaded.
+ */
 static void *find(const char *name)
 {
     void *library = dlopen("libpmix.so.2", RTLD_NOW | RTLD_NOLOAD);

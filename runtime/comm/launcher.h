@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Services of the PMIx server that started the ranks (slurmstepd or mpirun). */
+/* Services of the PMIx server (in slurmstepd or mpirun) that started the ranks. */
 #ifndef MEGATRON_LAUNCHER_H
 #define MEGATRON_LAUNCHER_H
 
@@ -16,7 +16,7 @@ int launcher_missing(void);
  * PMIx. */
 int launcher_barrier(struct error *err);
 
-/* Ask the server to end all ranks, as MPI_Abort does, without the eight lines that it prints on
+/* Ask the server to end all ranks, as MPI_Abort does, but without the eight lines that it prints on
  * every rank. Returns -1 if MPI was started without PMIx or the server refuses. */
 int launcher_abort(void);
 

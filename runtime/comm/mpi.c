@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The MPI backend for CPU ranks: creating and destroying the world and its groups; collectives are
- * in mpi_operations.c. Blocking MPI calls are guarded (guard.h): a rank that waits in them for too
- * long prints a message and ends. MPI may never notice that a rank was lost with its slurmstepd or
- * its node: the TCP connections to rank 0 (star.h) do. */
+ * in mpi_operations.c. Blocking MPI calls are guarded (guard.h): a rank that waits for too long
+ * prints a message and exits. MPI may never notice that a rank was lost with its slurmstepd or its
+ * node, but the TCP connections to rank 0 (star.h) do. */
 #include "mpi_world.h"
 #include "guard.h"
 #include "launcher.h"
@@ -56,7 +56,7 @@ static struct comm_group *group_create(struct comm *base, const char *name, cons
     group->base.comm = base;
     group->base.size = count;
     snprintf(group->base.name, sizeof(group->base.name), "%s", name);
-    /* Groups of one call do not overlap, so the first rank's number tells them apart. */
+    /* Groups of one call do not overlap, so the first rank identifies them. */
     rc = MPI_Comm_split(MPI_COMM_WORLD, count > 0 ? ranks[0] : MPI_UNDEFINED, base->rank,
                         &group->comm);
     guard_end(guard);
@@ -72,7 +72,7 @@ static struct comm_group *group_create(struct comm *base, const char *name, cons
     return &group->base;
 }
 
-/* The run is over; a rank that hangs while it closes must still report that and end. */
+/* The run is over; a rank that hangs in shutdown must still report that and exit. */
 static struct guard *guard_at_end(const struct mpi_comm *comm)
 {
     struct error ignored;
@@ -89,7 +89,7 @@ static void group_destroy(struct comm_group *base)
     struct mpi_group *group = (struct mpi_group *)base;
     struct mpi_comm *comm = (struct mpi_comm *)base->comm;
 
-    /* Freeing waits for the other ranks, which may have ended. */
+    /* Freeing waits for the other ranks, which may have exited. */
     if (group->comm != MPI_COMM_NULL && !comm->failed) {
         struct guard *guard = guard_at_end(comm);
 
@@ -112,8 +112,8 @@ static int check(struct comm *base, struct error *err)
     return -1;
 }
 
-/* Wait briefly until the reader of standard error has taken all of it, and a moment longer for
- * mpirun to pass it on: it drops what it still holds when it ends the ranks. */
+/* Wait briefly until all of standard error has been read, and a moment longer for mpirun to forward
+ * it: mpirun drops buffered output when it ends the ranks. */
 static void drain_errors(void)
 {
     int left = 0;
@@ -134,7 +134,7 @@ static void abort_all(struct comm *base, const char *reason)
     struct guard *guard;
 
     fflush(stdout);
-    /* A failure of all ranks is reported by rank 0: the others have ended before their turn. */
+    /* Rank 0 reports a failure of all ranks: the others are ended before they would report it. */
     if (base->rank > 0)
         nanosleep(&(struct timespec){GRACE, 0}, NULL);
     fprintf(stderr, "megatron: rank %d aborts all ranks: %s\n", base->rank, reason);
@@ -155,7 +155,8 @@ static void close_comm(struct comm *base)
     struct mpi_comm *comm = (struct mpi_comm *)base;
     struct error ignored;
 
-    /* MPI_Finalize waits for all ranks without a deadline: only if all have come this far. */
+    /* MPI_Finalize waits for all ranks without a deadline, so call it only if all ranks have
+     * reached this point. */
     if (comm->started_mpi && !comm->failed &&
         comm_host_gather(base, NULL, NULL, 0, &ignored) == 0) {
         struct guard *guard = guard_at_end(comm);
@@ -176,7 +177,7 @@ static void on_lost(void *context, const char *text)
     mpi_fail(comm, "%s, at step %lld", text, (long long)comm_step(&comm->base));
 }
 
-/* Watch the other ranks. If they cannot be reached the run continues without: deadlines remain. */
+/* Watch the other ranks. If they cannot be reached, the run continues without: deadlines remain. */
 static int watch_others(struct mpi_comm *comm, const struct comm_options *options,
                         struct error *err)
 {
@@ -255,7 +256,7 @@ struct comm *comm_backend_open(const struct comm_options *options, struct error 
         .abort = abort_all,
     };
     mpi_set_operations(comm);
-    /* Last: from here on the watch may find a rank lost. */
+    /* Last: from now on the watch may report a lost rank. */
     if (start_mpi(options, &comm->started_mpi, err) < 0 || watch_others(comm, options, err) < 0) {
         star_destroy(comm->star);
         pthread_mutex_destroy(&comm->lock);

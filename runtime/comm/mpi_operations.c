@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What CPU ranks do together over MPI. Every operation is started without blocking and then asked
- * for with a deadline, within the stream it was given to or by the waiting caller. */
+/* Collectives of CPU ranks over MPI. Every operation is started without blocking and then polled
+ * with a deadline, by the stream it was queued on or by the waiting caller. */
 #include "mpi_world.h"
 #include "clock.h"
 
@@ -14,16 +14,16 @@ enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, EXCHANGE };
 static const char *const kind_names[] = {"all-reduce", "all-gather", "reduce-scatter", "broadcast",
                                          "send and receive"};
 
-/* An operation under way. */
+/* An operation in progress. */
 struct progress {
-    int count; /* of requests; 0: it has not begun */
+    int count; /* number of requests; 0: not started */
     MPI_Request requests[COMM_MESSAGES];
     int64_t turn;
-    double asked; /* by somebody who waits, last; 0: by nobody since */
+    double asked; /* last time a waiting caller polled; 0: not since */
     double waited;
 };
 
-/* What goes through the stream. */
+/* An operation queued on the stream. */
 struct call {
     enum kind kind;
     struct mpi_group *group;
@@ -66,10 +66,10 @@ static int mpi_type(enum device_type type, MPI_Datatype *out)
     }
 }
 
-/* Ask once for all requests. A waiting caller yields and then sleeps, so that ranks may outnumber
- * the cores, and only its time counts: this rank's own work is no reason to give another up.
- * Returns 1 when nothing more will come of it: they are 'done', failed with 'rc', or the deadline
- * is over. A rank that is lost meanwhile ends the wait, too. */
+/* Test all requests once. A waiting caller yields and then sleeps, so that there can be more ranks
+ * than cores. Only waiting time counts: a busy rank must not give up on the others. Returns 1 when
+ * there is nothing left to wait for: the requests are 'done' or failed with 'rc', the deadline has
+ * passed, or a rank was lost. */
 static int ask(const struct mpi_comm *comm, struct progress *p, int waits, int *rc, int *done)
 {
     double now;
@@ -118,7 +118,7 @@ static void report(struct mpi_group *group, enum kind kind, int rc, int done)
     }
 }
 
-/* Room for a result of 'bytes'; grown only the first times. */
+/* A buffer for a result of 'bytes'; it is only grown during the first steps. */
 static void *space(struct mpi_group *group, size_t bytes)
 {
     if (group->space_bytes < bytes) {
@@ -278,7 +278,7 @@ static void exchange(struct comm_group *group, struct device_stream *stream,
     device_stream_poll(stream, poll_exchange, &call, sizeof(call), 1);
 }
 
-/* Wait for what all ranks have to join in; 'rc' says whether it could be begun. */
+/* Wait for a collective on the host; 'rc' tells whether it could be started. */
 static int wait_for_all(struct comm *base, int rc, const MPI_Request *request, struct error *err)
 {
     struct mpi_comm *comm = (struct mpi_comm *)base;

@@ -5,7 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Connections come at once or are not allowed. The ranks must agree on that before the deadline. */
+/* Connections succeed at once or are not allowed. The ranks must agree on that before the deadline.
+ */
 #define RENDEZVOUS_SECONDS 30.0
 
 static struct star *rendezvous(const struct comm_options *options, struct error *err)
@@ -36,7 +37,8 @@ int mpi_star(const struct comm_options *options, struct star **star, struct erro
         guard_begin(options->deadline, err, "rank %d of %d: not all ranks arrived within %.0f s",
                     options->rank, options->size, options->deadline);
     struct error why = {.text = ""};
-    int own, first = 0; /* ranks that did not connect: this one, and the lowest; or the size */
+    int own, first = 0; /* this rank if it did not connect, and the lowest such rank; else the
+                           size */
 
     if (!guard)
         return -1;

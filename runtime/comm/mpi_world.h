@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The world and the groups of the MPI backend; for mpi.c and mpi_operations.c only. */
+/* The world and the groups of the MPI backend; only for mpi.c and mpi_operations.c. */
 #ifndef MEGATRON_MPI_WORLD_H
 #define MEGATRON_MPI_WORLD_H
 
@@ -14,7 +14,7 @@
 struct mpi_comm {
     struct comm base;
     atomic_int failed;
-    pthread_mutex_t lock; /* of the failure */
+    pthread_mutex_t lock; /* protects the failure */
     struct error failure;
     int started_mpi; /* and therefore finalizes it */
     struct star *star;
@@ -28,10 +28,11 @@ struct mpi_group {
     size_t space_bytes;
 };
 
-/* Record the first failure for comm_check and make the device fail with it. From any thread. */
+/* Record the first failure for comm_check and make the device fail with it. Callable from any
+ * thread. */
 __attribute__((format(printf, 2, 3))) void mpi_fail(struct mpi_comm *comm, const char *format, ...);
 
-/* Fill in the collectives of the backend: those in streams and those on the host. */
+/* Fill in the backend's collectives: those on streams and those on the host. */
 void mpi_set_operations(struct mpi_comm *comm);
 
 #endif

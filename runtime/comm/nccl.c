@@ -1,5 +1,5 @@
-/* Communication of GPU ranks over NCCL. Communicators do not block: what NCCL starts is asked for
- * until it is there or the deadline is over. */
+/* Communication of GPU ranks over NCCL. Communicators are nonblocking: operations are polled until
+ * they complete or the deadline passes. */
 #include "nccl_private.h"
 #include "clock.h"
 
@@ -11,9 +11,9 @@
 
 /* --- Collectives ---------------------------------------------------------------------------- */
 
-static const double YIELD_SECONDS = 200e-6; /* most waits are over by then */
+static const double YIELD_SECONDS = 200e-6; /* most waits end within this time */
 
-/* What has become of NCCL's work on a communicator. */
+/* The state of NCCL's work on a communicator. */
 static ncclResult_t ask(struct nccl_comm *comm, ncclComm_t nccl)
 {
     ncclResult_t result = ncclInProgress;
@@ -25,8 +25,8 @@ static ncclResult_t ask(struct nccl_comm *comm, ncclComm_t nccl)
     return result;
 }
 
-/* Let a moment pass, after 'seconds' of a wait. Before there is a watchdog this is who hears of
- * ranks that are lost. */
+/* Pause briefly, after waiting for 'seconds'. Before the watchdog runs, lost ranks are detected
+ * here. */
 static void pass_time(struct nccl_comm *comm, double seconds)
 {
     struct error err;
@@ -40,7 +40,7 @@ static void pass_time(struct nccl_comm *comm, double seconds)
         nccl_fail(comm, "%s", err.text);
 }
 
-/* Wait for what NCCL does in the background: connections at the first call, and setup. */
+/* Wait for NCCL's background work: setup, and connecting at the first call. */
 static int settle(struct nccl_comm *comm, ncclComm_t nccl, ncclResult_t result, const char *what,
                   const char *group)
 {
@@ -82,8 +82,8 @@ static ncclDataType_t nccl_type(enum device_type type)
     return types[type];
 }
 
-/* The communicator of a group, for calls until 'leave'. NULL if there is nothing to do: in
- * groups of one rank and after a failure. */
+/* Get the communicator of a group, for use until 'leave'. NULL if there is nothing to do: in groups
+ * of one rank and after a failure. */
 static ncclComm_t enter(struct comm_group *base)
 {
     struct nccl_comm *comm = (struct nccl_comm *)base->comm;
@@ -103,7 +103,7 @@ static void leave(struct comm_group *base)
     pthread_mutex_unlock(&((struct nccl_comm *)base->comm)->calls);
 }
 
-/* Leave, and follow what was begun. */
+/* Release the communicator, and track what was started. */
 static void finish(struct comm_group *base, ncclComm_t nccl, struct device_stream *stream,
                    ncclResult_t result, const char *what)
 {
@@ -226,7 +226,8 @@ static ncclConfig_t configuration(void)
     return config;
 }
 
-/* Cut the group's communicator out of the world's: group->comm, which others do not look at yet. */
+/* Split the group's communicator from the world's: group->comm, which other threads do not use yet.
+ */
 static int cut(struct nccl_comm *comm, struct nccl_group *group, int color)
 {
     ncclConfig_t config = configuration();
@@ -262,10 +263,10 @@ static struct comm_group *group_create(struct comm *base, const char *name, cons
     for (int i = 0; i < count; i++)
         if (ranks[i] == base->rank)
             group->base.rank = i;
-    /* Groups of one call do not overlap, so the first rank's number tells them apart. */
+    /* Groups of one call do not overlap, so the first rank identifies them. */
     if (cut(comm, group, count > 1 ? ranks[0] : NCCL_SPLIT_NOCOLOR)) {
         nccl_failure(comm, err);
-        return NULL; /* the group stays: NCCL may still write to it */
+        return NULL; /* keep the group: NCCL may still write to it */
     }
     pthread_mutex_lock(&comm->lock);
     comm->groups[comm->group_count++] = group;
@@ -373,13 +374,14 @@ static void close_comm(struct comm *base)
     if (comm->watching) {
         __atomic_store_n(&comm->stop, 1, __ATOMIC_RELEASE);
         pthread_join(comm->watchdog, NULL);
-        /* Others may be at their last step, or save: they would take the end of a communicator for
-         * a failure. */
+        /* Other ranks may be in their last step, or saving: they would see the end of a
+         * communicator as a failure. */
         if (!nccl_failure(comm, NULL) &&
             star_gather(comm->star, NULL, NULL, 0, base->deadline, &why))
-            star_abort(comm->star, why.text); /* nobody else would tell those that still work */
+            star_abort(comm->star, why.text); /* ranks that are still working would not learn of
+                                                 it otherwise */
     }
-    /* All work is done by now; NCCL's orderly end would wait for ranks that may be gone. */
+    /* All work is done by now; ncclCommFinalize would wait for ranks that may be gone. */
     for (int i = 0; i < comm->retired_count; i++)
         ncclCommAbort(comm->retired[i]);
     if (comm->world)
@@ -391,8 +393,8 @@ static void close_comm(struct comm *base)
     free_comm(comm);
 }
 
-/* Rank 0 makes the id, all get it, all begin. As numbers of which rank 0 has the greatest: what all
- * gathered from all would cost the square of the ranks. */
+/* Rank 0 creates the id, all ranks receive it, all ranks initialize. It is sent as numbers of which
+ * rank 0 has the maximum: gathering it from all ranks would cost the square of their number. */
 static int join_world(struct nccl_comm *comm, struct error *err)
 {
     ncclConfig_t config = configuration();
@@ -455,9 +457,9 @@ struct comm *comm_backend_open(const struct comm_options *options, struct error 
     pthread_mutex_init(&comm->calls, NULL);
     pthread_mutex_init(&comm->lock, NULL);
     cudaGetDevice(&comm->device);
-    setenv("NCCL_COMM_BLOCKING", "0", 1); /* it would overrule us, and no wait would end */
+    setenv("NCCL_COMM_BLOCKING", "0", 1); /* it would override our setting, and no wait would end */
     if (options->deterministic) {
-        /* The order of sums must not depend on which algorithm NCCL finds faster today. */
+        /* The order of sums must not depend on which algorithm NCCL measures to be faster. */
         setenv("NCCL_ALGO", "Ring", 1);
         setenv("NCCL_PROTO", "Simple", 1);
     }

@@ -17,7 +17,7 @@ struct nccl_group {
     ncclComm_t comm; /* NULL for fewer than two ranks */
 };
 
-/* A collective that is under way. */
+/* A collective in progress. */
 struct pending {
     cudaEvent_t event;
     const char *what;
@@ -33,10 +33,10 @@ struct nccl_comm {
     int device;
     pthread_t watchdog;
     int watching, stop;
-    /* Held in every call that takes a communicator: asking one for errors also completes its
-     * pending work, which two threads must not do at once. Taken before 'lock'. */
+    /* Held in every call that uses a communicator: polling one for errors also completes its
+     * pending work, which two threads must not do at once. Acquired before 'lock'. */
     pthread_mutex_t calls;
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t lock; /* protects all fields below */
     int failed;
     struct error failure;
     struct nccl_group *groups[MAX_GROUPS];
@@ -48,11 +48,11 @@ struct nccl_comm {
 };
 
 /* Record the first failure, tell this process and the other ranks, and abort kernels that wait for
- * a rank that will not arrive. */
+ * a missing rank. */
 __attribute__((format(printf, 2, 3))) void nccl_fail(struct nccl_comm *comm, const char *format,
                                                      ...);
 
-/* Returns -1 if anything has failed, with the first failure in 'err' unless that is NULL. */
+/* Return -1 if anything has failed, with the first failure in 'err' unless that is NULL. */
 int nccl_failure(struct nccl_comm *comm, struct error *err);
 
 /* NCCL's text for a result, with its last error message if there is one. */
@@ -61,8 +61,9 @@ void nccl_explain(ncclResult_t result, char *text, size_t size);
 /* Start the thread that watches the collectives and the other ranks. */
 int nccl_start_watchdog(struct nccl_comm *comm, struct error *err);
 
-/* Let it watch what was just put on the stream; from one thread. A full list takes no more: it
- * drains faster than it fills unless something already hangs. */
+/* Let the watchdog track what was just queued on the stream; call from one thread only. If the list
+ * is full it is not tracked: the list drains faster than it fills unless something already hangs.
+ */
 void nccl_follow(struct nccl_group *group, cudaStream_t stream, const char *what);
 
 #endif

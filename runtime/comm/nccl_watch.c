@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A watchdog over the ranks that communicate by NCCL: it follows the collectives on their streams
- * and the connections to the other ranks, and aborts all communicators when one is missing. */
+/* A watchdog for ranks that communicate over NCCL: it tracks the collectives on their streams and
+ * the connections to the other ranks, and aborts all communicators when a rank is missing. */
 #include "nccl_private.h"
 #include "clock.h"
 #include "last_resort.h"
@@ -14,7 +14,7 @@
 
 enum { WATCH_MICROSECONDS = 20000, GRACE_SECONDS = 10, LEAVE_SECONDS = 1, PAUSE_SECONDS = 5 };
 
-/* Take the communicators out of the groups. The lock is held. */
+/* Remove the communicators from the groups. The lock is held. */
 static int take_communicators(struct nccl_comm *comm, ncclComm_t *taken)
 {
     int count = 0;
@@ -48,7 +48,7 @@ static void start_last_resort(const char *text)
 }
 
 /* Wait until no thread is inside NCCL. After a failure none enters again; a thread that does not
- * leave waits for a lost rank, and only an abort frees it. */
+ * return is waiting for a lost rank, and only an abort frees it. */
 static void await_leave(struct nccl_comm *comm)
 {
     struct timespec until = clock_after(CLOCK_REALTIME, LEAVE_SECONDS);
@@ -98,7 +98,7 @@ int nccl_failure(struct nccl_comm *comm, struct error *err)
     return failed ? -1 : 0;
 }
 
-/* Drop what is done; say how long the oldest has been the oldest. */
+/* Drop completed collectives; return how long the oldest has been the oldest. */
 static int oldest(struct nccl_comm *comm, struct pending *copy, uint64_t *seen, double *since)
 {
     int waiting;
@@ -117,8 +117,7 @@ static int oldest(struct nccl_comm *comm, struct pending *copy, uint64_t *seen, 
     return waiting;
 }
 
-/* What this rank waits for, in 'group' or, if that is NULL, in any: appended to a message.
- */
+/* Append to a message what this rank waits for, in 'group' or, if that is NULL, in any group. */
 static void say_waiting(struct nccl_comm *comm, const char *group, char *text, size_t size)
 {
     text[0] = '\0';
@@ -182,7 +181,7 @@ static void *watch(void *argument)
         int news;
 
         usleep(WATCH_MICROSECONDS);
-        /* The time of a job that was suspended does not count. */
+        /* Do not count time during which the job was suspended. */
         if (clock_now() - last > PAUSE_SECONDS)
             since += clock_now() - last;
         last = clock_now();
@@ -241,8 +240,8 @@ void nccl_follow(struct nccl_group *group, cudaStream_t stream, const char *what
     pthread_mutex_unlock(&comm->lock);
     if (full)
         return;
-    /* Nobody else looks at this one yet. Without the lock: on a stream that is full because another
-     * rank hangs this waits, and the watchdog must not. */
+    /* No other thread uses this event yet. Without the lock: this call blocks if the stream is full
+     * because another rank hangs, and the watchdog must not block. */
     if (!p->event)
         cudaEventCreateWithFlags(&p->event, cudaEventDisableTiming);
     p->what = what;

@@ -32,7 +32,7 @@ void rendezvous_set_silence(int fd, int seconds)
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle, sizeof(idle));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
-    /* The same for data on its way, which the probes would wait for. */
+    /* The same for unacknowledged data, which would delay the probes. */
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof(milliseconds));
 }
 
@@ -45,7 +45,7 @@ static void prepare(int fd)
     rendezvous_set_silence(fd, RENDEZVOUS_SILENCE);
 }
 
-/* What rank 0 answers. A rank that tried an address of somebody else does not hear it. */
+/* Rank 0's reply. A rank that connected to a wrong address does not receive it. */
 static uint64_t welcome_of(uint64_t token)
 {
     return token * 2 + 1;
@@ -53,7 +53,7 @@ static uint64_t welcome_of(uint64_t token)
 
 /* --- Rank 0 ---------------------------------------------------------------------------------- */
 
-/* A connection for every rank may be more than a process has by default. */
+/* One connection per rank may exceed a process's default limit. */
 static void allow_many_files(void)
 {
     struct rlimit limit;
@@ -95,7 +95,7 @@ static void add_host(struct rendezvous_address *address, const char *host)
                  host);
 }
 
-/* All addresses of this node, those that only it can use last. */
+/* List all addresses of this node, node-local ones last. */
 static void add_interfaces(struct rendezvous_address *address)
 {
     struct ifaddrs *list = NULL;
@@ -186,7 +186,7 @@ int rendezvous_accept(int listener, int size, uint64_t token, double deadline, i
         if (fd < 0)
             continue;
         prepare(fd);
-        /* Anything may connect here; only ranks of this world know the token. */
+        /* Anyone may connect here; only ranks of this world know the token. */
         if (socket_receive(fd, &hello, sizeof(hello), clock_now() + HELLO_SECONDS) ||
             hello.kind != HELLO || hello.size != size || hello.token != token || hello.rank < 1 ||
             hello.rank >= size || fds[hello.rank - 1] >= 0 ||

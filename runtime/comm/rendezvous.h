@@ -33,16 +33,16 @@ struct rendezvous_hello {
 int rendezvous_listen(int port, const char *master, struct rendezvous_address *address,
                       struct error *err);
 
-/* As rank 0, accept the connections of all others: fds[i] and hosts[i] are those of rank i + 1.
+/* As rank 0, accept the connections of all other ranks: fds[i] and hosts[i] belong to rank i + 1.
  * Other connections are closed. */
 int rendezvous_accept(int listener, int size, uint64_t token, double deadline, int *fds,
                       char (*hosts)[64], struct error *err);
 
-/* As another rank, connect to rank 0. Returns a socket, or -1. */
+/* As any other rank, connect to rank 0. Returns a socket, or -1. */
 int rendezvous_connect(int rank, int size, const struct rendezvous_address *address,
                        double deadline, struct error *err);
 
-/* Set for how many seconds the other end may not answer. */
+/* Set for how many seconds the other end may stay silent. */
 void rendezvous_set_silence(int fd, int seconds);
 
 #endif

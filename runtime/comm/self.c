@@ -1,4 +1,4 @@
-/* A world of one rank: collectives are copies, and messages to oneself are refused. */
+/* A world of one rank: collectives are copies, and messages to itself are rejected. */
 #include "self.h"
 
 #include <stdio.h>

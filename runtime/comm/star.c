@@ -15,27 +15,28 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* What a message begins with. */
+/* The header of a message. */
 enum kind { DATA = 'D', ABORT = 'A', GOODBYE = 'G' };
 
 enum { REASON = 512, EVENTS = 64 };
 
-/* How often a wait for one rank looks at the others. */
+/* How often a wait for one rank checks the others. */
 #define GLANCE_SECONDS 0.25
 
-/* What has happened on a connection since it was last looked at. */
+/* What has happened on a connection since it was last checked. */
 enum { NEWS = 1, ENDED = 2 };
 
 struct star {
     int rank, size;
-    int *fds;                /* rank 0: of every other rank; else: [0] of rank 0. -1: gone */
-    char (*hosts)[64];       /* rank 0: where the others run */
-    atomic_uchar *marks;     /* of every connection: NEWS, ENDED */
-    atomic_int marked;       /* there may be marks */
+    int *fds;                /* on rank 0: to every other rank; else: [0] to rank 0. -1: closed */
+    char (*hosts)[64];       /* on rank 0: the hosts of the others */
+    atomic_uchar *marks;     /* per connection: NEWS, ENDED */
+    atomic_int marked;       /* some marks may be set */
     int count;               /* of fds */
-    int epoll, wake;         /* of all connections, and to end a wait */
-    pthread_mutex_t lock;    /* of sending, so that an abort does not cut a message in two */
-    pthread_mutex_t reading; /* held while messages are read: their middle means nothing */
+    int epoll, wake;         /* polls all connections, and a descriptor that ends a wait */
+    pthread_mutex_t lock;    /* for sending, so that an abort does not split a message */
+    pthread_mutex_t reading; /* held while messages are read, so that nobody peeks into the
+                                middle of one */
 };
 
 /* The rank at the other end of connection i. */
@@ -74,7 +75,7 @@ static struct star *allocate(int rank, int size, struct error *err)
     return star;
 }
 
-/* Let the kernel tell what happens; connections that are quiet cost nothing. */
+/* Use epoll: idle connections cost nothing. */
 static int follow_all(struct star *star, struct error *err)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
@@ -127,7 +128,7 @@ struct star *star_create(int rank, int size, const char *master, int port, doubl
         listener = rendezvous_listen(port, NULL, &address, err);
         if (listener < 0)
             return NULL;
-        address.token = 0; /* nobody could tell the others */
+        address.token = 0; /* there is no other way to tell the others */
     }
     star = star_join(rank, size, &address, listener, deadline, err);
     if (listener >= 0)
@@ -142,7 +143,7 @@ static int send_message(struct star *star, int i, enum kind kind, const void *da
     size_t first = bytes < REASON ? bytes : REASON;
     int failed;
 
-    /* A short message leaves as one, so that the end of this process does not cut it in two. */
+    /* Send a short message in one call, so that the end of this process does not split it. */
     if (first > 0)
         memcpy(message + 1, data, first);
     pthread_mutex_lock(&star->lock);
@@ -193,8 +194,7 @@ static int lost(const struct star *star, int i, int number, struct error *err)
     return STAR_LOST;
 }
 
-/* Look at what has arrived on connection i, without reading it. Its mark is cleared if there is
- * nothing more. */
+/* Peek at what has arrived on connection i. Clears its mark if there is nothing more. */
 static int look_at(struct star *star, int i, struct error *err)
 {
     char message[1 + REASON];
@@ -213,8 +213,8 @@ static int look_at(struct star *star, int i, struct error *err)
         error_set(err, "%s", message + 1);
         result = STAR_TOLD;
     } else if ((marks & ENDED) && (message[0] != DATA || star->rank == 0)) {
-        /* An incomplete abort message, or data whose sender waits for an answer of rank 0. Such an
-         * answer itself can still be read. */
+        /* An incomplete abort message, or data whose sender waits for a reply of rank 0. Such a
+         * reply itself can still be read. */
         result = lost(star, i, 0, err);
     }
     if (keep) {
@@ -224,7 +224,7 @@ static int look_at(struct star *star, int i, struct error *err)
     return result;
 }
 
-/* Look at the marked connections, except number 'busy', whose message is being read. */
+/* Check the marked connections, except number 'busy', whose message is being read. */
 static int look(struct star *star, int busy, struct error *err)
 {
     int result = 0;
@@ -266,7 +266,7 @@ static int collect(struct star *star, int milliseconds)
 
 /* --- Messages -------------------------------------------------------------------------------- */
 
-/* Receive from connection i. The end of any other rank ends the wait, too: the rank that we wait
+/* Receive from connection i. The loss of any other rank ends the wait, too: the rank that we wait
  * for may be waiting for that one. */
 static int receive(struct star *star, int i, void *data, size_t bytes, double until,
                    struct error *err)
@@ -295,7 +295,7 @@ static int receive(struct star *star, int i, void *data, size_t bytes, double un
     return 0;
 }
 
-/* Receive a DATA message from connection i; an abort message instead is returned as the error. */
+/* Receive a DATA message from connection i; an abort message is returned as the error. */
 static int receive_data(struct star *star, int i, void *data, size_t bytes, double until,
                         struct error *err)
 {
@@ -317,7 +317,7 @@ static int receive_data(struct star *star, int i, void *data, size_t bytes, doub
     return receive(star, i, data, bytes, until, err);
 }
 
-/* As rank 0: all ranks' parts. */
+/* On rank 0: gather all ranks' parts. */
 static int receive_parts(struct star *star, const void *part, void *all, size_t bytes, double until,
                          struct error *err)
 {
@@ -463,7 +463,7 @@ int star_wait(struct star *star, double seconds, struct error *err)
     if (collect(star, (int)(seconds * 1000)) == EVENTS)
         while (collect(star, 0) == EVENTS)
             ;
-    /* A thread that reads messages now will look itself, and the marks stay. */
+    /* A thread that is reading messages will check for itself, and the marks remain. */
     if (!atomic_load(&star->marked) || pthread_mutex_trylock(&star->reading))
         return 0;
     result = look(star, -1, err);

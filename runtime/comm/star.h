@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A star of TCP connections between rank 0 and all other ranks. They exchange small data outside
- * the training loop and detect that another rank has ended or its node is gone (see rendezvous.h).
+ * the training loop and detect that another rank has exited or its node is gone (see rendezvous.h).
  */
 #ifndef MEGATRON_STAR_H
 #define MEGATRON_STAR_H
@@ -23,7 +23,7 @@ struct star *star_create(int rank, int size, const char *master, int port, doubl
 struct star *star_join(int rank, int size, const struct rendezvous_address *address, int listener,
                        double deadline, struct error *err);
 
-/* Says goodbye first, so that the others do not see a failure. */
+/* Says goodbye first, so that the others do not report a failure. */
 void star_destroy(struct star *star);
 
 /* All ranks' 'bytes', in order, on every rank. */
@@ -38,13 +38,13 @@ int star_collect(struct star *star, const void *part, void *all, size_t bytes, i
 int star_broadcast(struct star *star, void *data, size_t bytes, int root, double deadline,
                    struct error *err);
 
-/* Each number becomes its maximum over all ranks; at most STAR_NUMBERS. */
+/* Replace each number by its maximum over all ranks; at most STAR_NUMBERS. */
 #define STAR_NUMBERS 8
 int star_max(struct star *star, int64_t *numbers, int count, double deadline, struct error *err);
 
-/* Has another rank failed or vanished? Returns 0; STAR_LOST if one has ended without goodbye or
- * does not answer; STAR_TOLD if one has sent the reason of its failure; both with 'err' set. Never
- * waits. From any thread; its cost does not grow with the number of ranks. */
+/* Has another rank failed or vanished? Returns 0; STAR_LOST if one has exited without a goodbye or
+ * does not answer; STAR_TOLD if one has sent the reason for its failure; both with 'err' set. Never
+ * waits. Callable from any thread; the cost does not grow with the number of ranks. */
 #define STAR_LOST (-1)
 #define STAR_TOLD (-2)
 int star_check(struct star *star, struct error *err);
@@ -53,10 +53,10 @@ int star_check(struct star *star, struct error *err);
 int star_wait(struct star *star, double seconds, struct error *err);
 void star_wake(struct star *star);
 
-/* Tell all other ranks that this one failed, and why. From any thread. */
+/* Tell all other ranks that this one failed, and why. Callable from any thread. */
 void star_abort(struct star *star, const char *reason);
 
-/* How many seconds a node may not answer before it counts as gone (RENDEZVOUS_SILENCE). */
+/* How many seconds a node may stay silent before it is considered lost (RENDEZVOUS_SILENCE). */
 void star_set_silence(struct star *star, int seconds);
 
 #endif

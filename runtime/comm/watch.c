@@ -7,13 +7,13 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* A rank that was told the reason is also being ended by the launcher; it reports and ends by
+/* A rank that was told the reason is also being terminated by the launcher; it reports and exits by
  * itself only if that fails. */
 #define TOLD_SECONDS 5.0
-/* Rank 0 ends the others; if it is lost, the lowest remaining rank comes first. */
+/* Rank 0 terminates the others; if rank 0 is lost, the lowest remaining rank goes first. */
 #define TURN_SECONDS  0.02
 #define TURNS_SECONDS 5.0
-/* From the call of 'lost' to the end of the process. */
+/* Time between the call of 'lost' and the end of the process. */
 #define GRACE_SECONDS 10.0
 
 struct watch {
@@ -25,7 +25,7 @@ struct watch {
     void *context;
 };
 
-/* Returns 0 when the watch ends meanwhile. */
+/* Returns 0 if the watch is stopped meanwhile. */
 static int pause_for(struct watch *watch, double seconds)
 {
     double until = clock_now() + seconds;

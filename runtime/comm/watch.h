@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A thread that watches a star: if another rank is lost, it reports that once and makes sure that
- * this process ends. */
+ * this process exits. */
 #ifndef MEGATRON_WATCH_H
 #define MEGATRON_WATCH_H
 
@@ -9,9 +9,9 @@
 struct watch;
 
 /* Watch 'star'. If a rank is lost, 'lost' is called once, from the thread, with the error text; if
- * the process has not ended a few seconds later, it is ended with exit code 1. Rank 0 notices
- * first, and the others give it a moment to report for all. Returns NULL with 'err' set if no
- * thread can be started. */
+ * the process is still running a few seconds later, it exits with code 1. Rank 0 notices first, and
+ * the others give it a moment to report for all. Returns NULL with 'err' set if no thread can be
+ * started. */
 struct watch *watch_begin(struct star *star, int rank,
                           void (*lost)(void *context, const char *text), void *context,
                           struct error *err);

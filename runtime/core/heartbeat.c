@@ -27,7 +27,7 @@ static void *beat(void *argument)
         if (heartbeat->stop)
             break;
         pthread_mutex_unlock(&heartbeat->mutex);
-        /* A lease that is lost shows when it is released. */
+        /* A lost lease is detected when it is released. */
         lease_beat(heartbeat->lease);
         pthread_mutex_lock(&heartbeat->mutex);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The end of a process that cannot end in any other way: a thread is inside a library and will not
- * come back, so neither main() nor an error can be reached. */
+/* Exit a process that cannot exit in any other way: a thread is inside a library call that will not
+ * return, so an error cannot reach main(). */
 #ifndef MEGATRON_LAST_RESORT_H
 #define MEGATRON_LAST_RESORT_H
 
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Print "megatron: TEXT" and end with exit code 1. From any thread. */
+/* Print "megatron: TEXT" and exit with code 1. Callable from any thread. */
 __attribute__((noreturn)) static inline void last_resort(const char *text)
 {
     char line[1100];

@@ -24,7 +24,7 @@ static void deliver(enum log_level level, const char *format, va_list args)
         return;
     }
     fflush(stdout); /* if both go to one file, the message must not split a line */
-    /* On a terminal a progress line may be there: replace it. */
+    /* On a terminal, there may be a progress line: replace it. */
     fprintf(stderr, "%smegatron: %s: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "",
             level == LOG_LEVEL_WARNING ? "warning" : "note", text);
 }

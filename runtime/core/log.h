@@ -1,6 +1,5 @@
 /* The one channel for warnings and notes. Every layer reports through it; nothing below main()
- * writes to stderr by itself. Messages of one form: "megatron: warning: TEXT", "megatron: note:
- * TEXT". */
+ * writes to stderr directly. The format is "megatron: warning: TEXT" or "megatron: note: TEXT". */
 #ifndef MEGATRON_LOG_H
 #define MEGATRON_LOG_H
 
@@ -10,15 +9,15 @@ extern "C" {
 
 enum log_level {
     LOG_LEVEL_NOTE,    /* something the user may want to know; nothing is wrong */
-    LOG_LEVEL_WARNING, /* something is wrong or will surprise; the work continues */
+    LOG_LEVEL_WARNING, /* something is wrong or surprising; the work continues */
 };
 
 /* One sentence, without newline and without the level's name. Safe to call from any thread. */
 void log_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Deliver messages to 'handler' from now on; NULL restores the default, which writes one line to
- * stderr. Call it before other threads start. */
+/* Deliver messages to 'handler'; NULL restores the default, which writes one line to stderr. Call
+ * before other threads start. */
 void log_set_handler(void (*handler)(void *context, enum log_level level, const char *text),
                      void *context);
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The directory ../lib/megatron as seen from the running program, or nothing. */
+/* The directory ../lib/megatron relative to the running program, or nothing. */
 static void beside_program(char *path, size_t size)
 {
     char program[PATH_MAX];
@@ -46,7 +46,7 @@ static int find_module(const char *file, char *path, size_t size)
     return -1;
 }
 
-/* What helps where the loader says 'why'. */
+/* The remedy for the loader's error 'why'. */
 static const char *remedy(const char *why)
 {
     if (strstr(why, "cannot open shared object file"))

@@ -11,7 +11,7 @@ struct cursor {
     const char *const *argv;
 };
 
-/* Do the first 'length' characters match? '_' and '-' are the same. */
+/* Do the first 'length' characters match? '_' and '-' are equivalent. */
 static int same_letters(const char *name, const char *word, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
@@ -28,7 +28,7 @@ static int same_name(const char *name, const char *word, size_t length)
     return same_letters(name, word, length) && name[length] == '\0';
 }
 
-/* "wandb-*" matches all names that begin with "wandb-". */
+/* "wandb-*" matches all names that start with "wandb-". */
 static int has_prefix(const char *name, const char *word, size_t length)
 {
     size_t size = strlen(name) - 1;
@@ -46,7 +46,7 @@ static const struct option *find_option(const struct option *table, const char *
     return NULL;
 }
 
-/* Put the dashes before each of "a, b or c" but the first. */
+/* Prefix each of "a, b or c" except the first with dashes. */
 static void add_dashes(const char *names, char *out, size_t size)
 {
     size_t used = 0;
@@ -153,7 +153,8 @@ static int read_value(const struct option *row, void *target, const char *text, 
     case OPTION_TEXTS:
         return add_text((struct option_list *)slot, text, err);
     default:
-        /* A variable that is not set: "" would be the root directory with a name after it. */
+        /* Probably an unset shell variable: "" would become the root directory when a name is
+         * appended. */
         if (!text[0] && row->argument && is_path(row->argument))
             return error_set(err, "--%s is empty; give a path, or leave it out", row->name);
         *(const char **)slot = text;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Command lines by table: one row per option, a parser, and the --help text from the same rows. */
+/* Table-driven command lines: one row per option; the parser and the --help text use the same rows.
+ */
 #ifndef MEGATRON_OPTION_H
 #define MEGATRON_OPTION_H
 
@@ -16,12 +17,12 @@ enum option_type {
     OPTION_BYTES,   /* int64_t in [min, max], also written as 64k, 128M or 1G, powers of 1024 */
     OPTION_REAL,    /* double */
     OPTION_TEXT,    /* const char *, pointing into argv */
-    OPTION_CHOICE,  /* int: number of the word within 'choices' ("a|b|c") */
+    OPTION_CHOICE,  /* int: index of the word within 'choices' ("a|b|c") */
     OPTION_LIST,    /* struct option_list: all words up to the next option */
     OPTION_TEXTS,   /* struct option_list: one word each time the option is given */
     OPTION_IGNORED, /* accepted with its values and ignored, with a note. A name that ends in *
-                       matches all that begin this way */
-    OPTION_RENAMED, /* refused: 'help' is the name to use instead */
+                       matches every name with that prefix */
+    OPTION_RENAMED, /* rejected: 'help' is the name to use instead */
 };
 
 /* Words pointing into argv. Owned by the caller: free(items). */
@@ -33,30 +34,31 @@ struct option_list {
 struct option {
     const char *name; /* without the leading "--" */
     enum option_type type;
-    size_t offset;        /* of the value in the target struct */
-    const char *argument; /* the word for the value in the help text: "N", "FILE" */
+    size_t offset;        /* offset of the value in the target struct */
+    const char *argument; /* placeholder for the value in the help text: "N", "FILE" */
     const char *help;
     const char *choices;
     int64_t min, max;
 };
 
-/* What a command line held besides the values in the target. options_result_clear frees it. */
+/* What a command line contained besides the values in the target. options_result_clear frees it. */
 struct options_result {
-    const char **words; /* the words that belong to no option, in order */
+    const char **words; /* the words that do not belong to an option, in order */
     size_t word_count;
     const char **ignored; /* names of the OPTION_IGNORED options given, in order */
     size_t ignored_count;
     unsigned char *given; /* one per table row: was it on the command line */
     const struct option *table;
     size_t rows;
-    int help; /* --help or -h was given; nothing after it was read */
+    int help; /* --help or -h was given; the words after it were not read */
 };
 
-/* Read 'argc' words of 'argv' (without the command's own name) by 'table', which ends with a row
- * whose name is NULL, into the struct at 'target'. Takes `--name value`, `--name=value`, and `--`
- * before words that begin with a dash; '_' and '-' in names are the same. Where an option is given
- * twice the last one wins (but see OPTION_TEXTS). Unknown names are answered with the nearest known
- * ones. Returns 0, or -1 with code ERROR_USAGE; 'result' must be cleared by the caller in both cases. */
+/* Parse 'argc' words of 'argv' (without the command's own name) by 'table', which ends with a row
+ * whose name is NULL, into the struct at 'target'. Accepts `--name value`, `--name=value`, and `--`
+ * before words that start with a dash; '_' and '-' in names are equivalent. If an option is given
+ * twice, the last value wins (but see OPTION_TEXTS). The error for an unknown name suggests the
+ * closest known ones. Returns 0, or -1 with code ERROR_USAGE; the caller clears 'result' in both
+ * cases. */
 int options_parse(const struct option *table, void *target, int argc, const char *const *argv,
                   struct options_result *result, struct error *err);
 

@@ -24,7 +24,8 @@
 #define RNG_FUNCTION static inline
 #endif
 
-/* What a number is drawn for; the low 16 bits of the purpose number the layer (or tensor). */
+/* What a number is drawn for; the low 16 bits of the purpose are the number of the layer (or
+ * tensor). */
 enum rng_purpose {
     RNG_EMBEDDING_DROPOUT = 1 << 16,
     RNG_ATTENTION_DROPOUT = 2 << 16,  /* attention probabilities */
@@ -68,7 +69,7 @@ RNG_FUNCTION uint32_t dropout_threshold(double probability)
     return (uint32_t)(probability * 65536.0 + 0.5);
 }
 
-/* Factor of the elements that are kept: one over the share that is really kept. */
+/* Scale of the elements that are kept: the inverse of the fraction that is actually kept. */
 RNG_FUNCTION float dropout_scale(double probability)
 {
     return (float)(65536.0 / (65536.0 - dropout_threshold(probability)));
@@ -88,8 +89,8 @@ RNG_FUNCTION uint64_t rng_bits(uint64_t seed, uint32_t purpose, uint32_t step, u
                      : (uint64_t)b.word[1] << 32 | b.word[0];
 }
 
-/* The two normal numbers (mean 0, variance 1) of block 'block': elements 2*block and 2*block + 1.
- * u = (52 bits + 0.5) / 2^52 in (0, 1); r = sqrt(-2 ln u0); r cos(2 pi u1), r sin(2 pi u1). */
+/* The two normal numbers (mean 0, variance 1) of block 'block': elements 2*block and 2*block + 1. u
+ * = (52 bits + 0.5) / 2^52 in (0, 1); r = sqrt(-2 ln u0); r cos(2 pi u1), r sin(2 pi u1). */
 RNG_FUNCTION void rng_normal(uint64_t seed, uint32_t purpose, uint32_t step, uint64_t block,
                              double out[2])
 {

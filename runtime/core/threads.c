@@ -8,18 +8,18 @@
 #include <stdlib.h>
 
 struct threads {
-    int count;   /* with the caller */
+    int count;   /* including the caller */
     int started; /* workers */
     pthread_t *workers;
     pthread_mutex_t lock;
     pthread_cond_t wake, finished;
-    int64_t job; /* number of the job under way; the workers wait for it to change */
+    int64_t job; /* number of the current job; the workers wait for it to change */
     int stop;
     int busy; /* workers that have not finished the job */
     void (*part)(void *context, int64_t i);
     void *context;
     int64_t parts;
-    atomic_int_fast64_t next; /* part to take */
+    atomic_int_fast64_t next; /* next part to run */
 };
 
 static void take_parts(struct threads *threads)
@@ -146,7 +146,7 @@ static void run_task(void *argument, int64_t i)
     struct loop *loop = argument;
     struct error err = {.text = ""};
 
-    /* Only the first to fail writes the shared error; it is read after all have ended. */
+    /* Only the first task to fail writes the shared error; it is read after all have finished. */
     if (!atomic_load(&loop->failed) && loop->task(loop->context, i, &err) < 0 &&
         atomic_exchange(&loop->failed, 1) == 0)
         loop->err = err;

@@ -15,14 +15,14 @@ void threads_destroy(struct threads *threads);
 int threads_count(const struct threads *threads);
 
 /* Call part(context, i) for every i in [0, parts), spread over the threads, and return when all are
- * done. Any thread may run any part: results must not depend on it. Call it from one thread at a
- * time, and not from within a part. */
+ * done. Any thread may run any part: results must not depend on it. Only one thread may call this
+ * at a time, and not from within a part. */
 void threads_run(struct threads *threads, int64_t parts, void (*part)(void *context, int64_t i),
                  void *context);
 
-/* Call task(context, i, err) for i in [0, count), each once, with a pool of up to 'threads' threads
- * that lasts for this call. After a task has returned -1 no further ones start; its error is the
- * result's. If fewer threads can be started, those do the work. */
+/* Call task(context, i, err) once for each i in [0, count), with a pool of up to 'threads' threads
+ * that exists for this call only. After a task has returned -1, no further ones are started, and
+ * its error is the result. If fewer threads can be started, those do all the work. */
 int threads_loop(int threads, int64_t count,
                  int (*task)(void *context, int64_t i, struct error *err), void *context,
                  struct error *err);

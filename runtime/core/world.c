@@ -35,7 +35,8 @@ static int read_number(const char *name, int64_t min, int64_t max, int64_t *valu
     return parse_int64(name, text, min, max, value, err);
 }
 
-/* slurmstepd sets SLURM_PROCID for a batch script too, and an allocation's shell may carry one. */
+/* slurmstepd also sets SLURM_PROCID for a batch script, and an allocation's shell may have it, too.
+ */
 static int is_srun_task(void)
 {
     const char *step = getenv("SLURM_STEP_ID");
@@ -55,7 +56,7 @@ static const struct source *find_source(void)
     return NULL;
 }
 
-/* Slurm says how many tasks each node of a step has: "4(x2),3". What cannot be read is left. */
+/* Parse the number of tasks on each node of a step: "4(x2),3". Unreadable text is ignored. */
 static void read_tasks_per_node(struct world *world)
 {
     const char *at = getenv("SLURM_STEP_TASKS_PER_NODE");
@@ -144,7 +145,7 @@ int world_die_with_parent(struct error *err)
 
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
         return error_set_errno(err, errno, "cannot set the parent-death signal");
-    /* The parent may have died before the call. In a pid namespace of one's own it reads as 0. */
+    /* The parent may have died before the call. Its PID reads as 0 in a separate PID namespace. */
     if (getppid() != parent)
         return error_set(err, "the process that started this rank has ended");
     return 0;

@@ -22,9 +22,9 @@ struct world {
 };
 
 /* Read the environment. The source is the first of MEGATRON_*, SLURM_* (only under srun: a batch
- * script and an allocation's shell are one rank), OMPI_* and RANK-style variables that names a
- * rank; all numbers of rank and size come from it alone. Returns 0, or -1 if a value is not a
- * number or out of range, or if the plugin's contract has another version. */
+ * script and an allocation's shell are one rank), OMPI_* and RANK-style variables that sets a rank;
+ * all ranks and sizes come from this source alone. Returns 0, or -1 if a value is not a number or
+ * out of range, or if the plugin's contract has another version. */
 int world_read(struct world *world, struct error *err);
 
 /* All ranks get the same command line, so an error in it is reported once: keep 'err' on rank 0 or,
@@ -32,8 +32,8 @@ int world_read(struct world *world, struct error *err);
  * empty it on the others, so that main() prints it once. Returns -1. */
 int world_say_once(int of_node, struct error *err);
 
-/* End this process when its parent (slurmstepd, mpirun) ends: a rank must not outlive it. Returns
- * 0, or -1, also if the parent has already ended. */
+/* Terminate this process when its parent (slurmstepd, mpirun) exits: a rank must not outlive it.
+ * Returns 0, or -1, also if the parent has already exited. */
 int world_die_with_parent(struct error *err);
 
 #endif

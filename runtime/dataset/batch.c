@@ -5,7 +5,7 @@
 
 enum { ALIGNMENT = 64, PAGE = 4096 };
 
-/* Bytes of one (micro_batch, sequence_length) array of 4-byte numbers and one more, so that the
+/* Size of one (micro_batch, sequence_length) array of 4-byte numbers plus one element, so that the
  * document offsets fit too. */
 static size_t array_size(int64_t micro_batch, int64_t sequence_length)
 {
@@ -18,8 +18,8 @@ static size_t array_size(int64_t micro_batch, int64_t sequence_length)
     return ((size + 1) * 4 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* A sample's text needs one token more than there is room for in its row of 'tokens': it is read
- * to a row of its own behind the arrays. */
+/* A sample has one token more than a row of 'tokens' can hold: it is read into a separate row after
+ * the arrays. */
 size_t batch_size(int64_t micro_batch, int64_t sequence_length)
 {
     size_t array = array_size(micro_batch, sequence_length);

@@ -169,7 +169,7 @@ int64_t blend_with_surplus(int64_t samples, double weight)
 }
 
 struct greedy {
-    double *taken; /* samples taken of each corpus, so far below 2^53; INFINITY: used up */
+    double *taken; /* samples taken from each corpus, far below 2^53; INFINITY: exhausted */
     int16_t *corpus;
     int64_t *sample;
 };
@@ -192,7 +192,7 @@ static int greedy_init(struct greedy *g, size_t count, struct error *err)
     return error_set(err, "out of memory for a blend of %zu corpora", count);
 }
 
-/* The corpus furthest behind its share at sample 'k', the first of equals. */
+/* The corpus furthest below its share at sample 'k'; the first one if several are equal. */
 static size_t greedy_choose(const struct greedy *g, const double *weights, size_t count, int64_t k)
 {
     double share = k > 1 ? (double)k : 1, most = weights[0] * share - g->taken[0];
@@ -259,7 +259,7 @@ int blend_order_exhaustive(const int64_t *sizes, size_t count, blend_sink *sink,
 
             g.corpus[i] = (int16_t)corpus;
             g.sample[i] = taken[corpus]++;
-            /* A corpus that is used up takes no further part. */
+            /* An exhausted corpus is no longer considered. */
             g.taken[corpus] = taken[corpus] == sizes[corpus] ? INFINITY : (double)taken[corpus];
         }
         result = sink(arg, first, piece, g.corpus, g.sample, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How corpora are split into training, validation and test data and blended: Megatron-core's
- * arithmetic, to the last bit, because rounding decides which sample comes next. */
+/* Splitting corpora into training, validation and test data, and blending them: Megatron-core's
+ * arithmetic, bit for bit, because rounding decides which sample comes next. */
 #ifndef MEGATRON_BLEND_H
 #define MEGATRON_BLEND_H
 
@@ -16,10 +16,12 @@ struct split_range {
     int present;
 };
 
-/* Read a --split text such as "949,50,1" into the ranges of training, validation and test data. */
+/* Parse a --split value such as "949,50,1" into the ranges of training, validation and test data.
+ */
 int split_parse(const char *text, struct split_range ranges[SPLITS], struct error *err);
 
-/* The sequences [first, first + count) of 'sequences' that are in 'range', rounded half to even. */
+/* The sequences [first, first + count) of 'sequences' that are in 'range', rounding half to even.
+ */
 void split_bounds(const struct split_range *range, int64_t sequences, int64_t *first,
                   int64_t *count);
 
@@ -36,13 +38,14 @@ struct blend {
     size_t count;
 };
 
-/* 'what' is the option's name for the error. Returns 0 or -1; blend_clear in both cases. */
+/* Parse them. 'what' is the option's name for the error. Returns 0 or -1; call blend_clear in both
+ * cases. */
 int blend_parse(const char *what, const char *const *words, size_t count, struct blend *blend,
                 struct error *err);
 void blend_clear(struct blend *blend);
 
-/* The samples that a corpus of normalised 'weight' contributes to a blend of 'samples', and the
- * number to build for it. */
+/* The number of samples that a corpus of normalized 'weight' contributes to a blend of 'samples',
+ * and the number to build for it. */
 int64_t blend_target(int64_t samples, double weight);
 int64_t blend_with_surplus(int64_t samples, double weight);
 
@@ -52,15 +55,15 @@ enum { BLEND_PIECE = 65536 };
 typedef int blend_sink(void *arg, int64_t first, int64_t count, const int16_t *corpus,
                        const int64_t *sample, struct error *err);
 
-/* The order of 'samples' samples of 'count' corpora (at most 32766) with normalised 'weights': the
- * next one is taken from the corpus for which w * max(k, 1) - taken is largest, the first of
- * equals. The product is rounded before the difference, as Megatron's x86-64 build does it; its
- * aarch64 build fuses the two and orders some blends differently. 'taken' receives the samples per
- * corpus. */
+/* The order of 'samples' samples of 'count' corpora (at most 32766) with normalized 'weights': the
+ * next one is taken from the corpus for which w * max(k, 1) - taken is largest, or the first such
+ * corpus. The product is rounded before the subtraction, as in Megatron's x86-64 build; its aarch64
+ * build fuses the two and orders some blends differently. 'taken' receives the number of samples
+ * per corpus. */
 int blend_order(const double *weights, size_t count, int64_t samples, int64_t *taken,
                 blend_sink *sink, void *arg, struct error *err);
 
-/* The order that takes exactly sizes[i] samples of corpus i, in proportion. */
+/* The order that takes exactly sizes[i] samples from corpus i, in proportion. */
 int blend_order_exhaustive(const int64_t *sizes, size_t count, blend_sink *sink, void *arg,
                            struct error *err);
 

@@ -11,7 +11,7 @@
 struct blend_work {
     struct dataset *dataset;
     struct index_writer *writer;
-    double *weights; /* NULL: exactly the sizes of the parts */
+    double *weights; /* NULL: use the sizes of the parts */
     int64_t *sizes, *taken, samples;
 };
 
@@ -25,7 +25,7 @@ static int write_piece(void *arg, int64_t first, int64_t count, const int16_t *c
     return index_writer_write(work->writer, BLEND_SAMPLE, first, count, sample, err);
 }
 
-/* The file may come from a blend of other corpora with the same weights. */
+/* The file may have been built for other corpora with the same weights. */
 static int check_taken(struct blend_work *work, struct error *err)
 {
     const struct dataset *dataset = work->dataset;
@@ -66,9 +66,9 @@ static int build_blend(void *arg, struct index_writer *writer, struct error *err
     return index_writer_write(writer, BLEND_TAKEN, 0, (int64_t)count, work->taken, err);
 }
 
-/* The order of a blend depends on its weights and its size only; what else could be in the text
- * (the parts' paths) is left out, and blends with the same weights share a file. Sizes belong to it
- * where they are the weights. */
+/* The order of a blend depends only on its weights and its size. Nothing else (such as the parts'
+ * paths) is part of the description, so blends with the same weights share a file. The sizes are
+ * included if they serve as weights. */
 static char *describe(const struct blend_work *work)
 {
     size_t size = 0, count = work->dataset->part_count;
@@ -125,7 +125,7 @@ static int decide(struct blend_work *work, const double *weights, int64_t wanted
         work->samples = total;
         return 0;
     }
-    /* Weights that the user gave are normalised a second time here, as Megatron does it. */
+    /* The user's weights are normalized a second time here, as in Megatron. */
     blend_normalise(work->weights, count);
     return 0;
 }

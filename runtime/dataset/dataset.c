@@ -36,7 +36,7 @@ struct builder {
     const struct dataset_config *config;
     struct dataset **splits;
     struct split_range ranges[DATASET_SPLITS];
-    struct blend blends[DATASET_SPLITS]; /* of each split; with --data-path all the same */
+    struct blend blends[DATASET_SPLITS]; /* for each split; all the same with --data-path */
     struct task *tasks;
     size_t task_count;
     int threads; /* for each task */
@@ -44,7 +44,7 @@ struct builder {
     char own_cache[PATH_MAX]; /* in the temporary directory; "" if there is none */
 };
 
-/* A directory in /tmp that belongs to this user and nobody else can write to. */
+/* A directory in /tmp that belongs to this user and that nobody else can write to. */
 static void find_own_cache(char path[PATH_MAX])
 {
     const char *base = getenv("TMPDIR");
@@ -58,7 +58,7 @@ static void find_own_cache(char path[PATH_MAX])
         path[0] = '\0';
 }
 
-/* The directories to keep indices of 'prefix' in. */
+/* The directories in which to cache indices of 'prefix'. */
 static int cache_directories(const struct builder *builder, const char *prefix,
                              char beside[PATH_MAX], const char *directories[2])
 {
@@ -95,7 +95,7 @@ static int build_part(void *arg, int64_t i, struct error *err)
     request.corpus = task->part->corpus;
     sequences = indexed_info(request.corpus)->sequences;
     split_bounds(task->range, sequences, &request.first, &request.count);
-    /* A corpus too small to spare some for validation or test does without. */
+    /* A corpus too small to be split has no validation or test data. */
     if (request.count == 0 && task->dataset->part_count == 1 &&
         task->dataset->split != DATASET_TRAIN)
         return 0;
@@ -133,8 +133,8 @@ static struct dataset *new_dataset(const struct dataset_config *config, enum dat
     return dataset;
 }
 
-/* A blend whose only part is taken as it is. Megatron makes a difference between the options here:
- * one weighted prefix is a blend with --data-path and none with --train-data-path. */
+/* A blend whose only part is used directly. Megatron treats the options differently here: one
+ * weighted prefix is a blend with --data-path, but not with --train-data-path. */
 static int is_single(const struct builder *builder, enum dataset_split split)
 {
     const struct blend *blend = &builder->blends[split];
@@ -195,7 +195,7 @@ static int blend_split(struct builder *builder, enum dataset_split split, struct
                            count, builder->deadline, err);
 }
 
-/* Read the options that name the data into blends and ranges. */
+/* Parse the options that name the data into blends and ranges. */
 static int read_paths(struct builder *builder, struct error *err)
 {
     const struct dataset_config *config = builder->config;
@@ -228,7 +228,7 @@ static int read_paths(struct builder *builder, struct error *err)
     return 0;
 }
 
-/* Ask for the descriptors that the data will hold, beyond those that there are for all else. */
+/* Raise the limit on open files for the data, beyond what everything else needs. */
 static int allow_files(size_t tasks, struct error *err)
 {
     enum { FILES_OF_TASK = 3 }; /* .bin, .idx and the index */

@@ -3,12 +3,12 @@
  * sample; gpt_index.h and blend.h explain it.
  *
  *     struct dataset *splits[DATASET_SPLITS];
- *     dataset_create(&config, splits, &err);                 all ranks that need data, at once
- *     loader = batch_loader_create(&loader_config, &err);    a thread fills buffers ahead
+ *     dataset_create(&config, splits, &err);                 on all ranks that need data
+ *     loader = batch_loader_create(&loader_config, &err);    threads prefetch into buffers
  *     while (training) {
  *         batch_loader_next(loader, &batch, &err);           waits only if data is late
- *         ... copy batch->tokens and so on to the device ...
- *         batch_loader_release(loader, &batch);              the buffer may be filled again
+ *         ... copy batch->tokens etc. to the device ...
+ *         batch_loader_release(loader, &batch);              the buffer may be reused
  *     }
  */
 #ifndef MEGATRON_DATASET_H
@@ -25,30 +25,31 @@ enum dataset_split { DATASET_TRAIN, DATASET_VALID, DATASET_TEST, DATASET_SPLITS 
  * dataset_create. */
 struct dataset_config {
     /* --data-path: PREFIX, PREFIX PREFIX..., or WEIGHT PREFIX WEIGHT PREFIX..., divided by 'split';
-     * or one such list per split (--train-data-path and so on), which is then used whole. */
+     * or one such list per split (--train-data-path etc.), which is not divided. */
     struct option_list data_path;
     struct option_list split_path[DATASET_SPLITS];
     const char *split; /* "949,50,1"; NULL: Megatron's default, 969,30,1 */
-    int mock;          /* --mock-data: made-up tokens, no files */
+    int mock;          /* --mock-data: synthetic tokens, no files */
 
-    int64_t samples[DATASET_SPLITS]; /* wanted; 0: the split is not needed; negative: one epoch */
+    int64_t samples[DATASET_SPLITS]; /* requested; 0: the split is not needed; negative: one
+                                        epoch */
     int64_t sequence_length;
     int64_t vocabulary; /* tokens outside [0, vocabulary) are an error; 0: not checked */
     int32_t eod;        /* the token at the end of each document */
     uint32_t seed;
     int eod_mask_loss, reset_position_ids, reset_attention_mask;
 
-    /* --data-cache-path. NULL: PREFIX/cache/GPTDataset_indices beside the data or, if that is not
-     * writable, a directory of this user under $TMPDIR or /tmp (one build per node). */
+    /* --data-cache-path. NULL: PREFIX/cache/GPTDataset_indices in the directory of the data or, if
+     * that is not writable, a directory of this user in $TMPDIR or /tmp (one build per node). */
     const char *cache_path;
-    int threads; /* that build indices (--num-dataset-builder-threads); 0: one per CPU, up to 16 */
+    int threads;     /* threads that build indices (--num-dataset-builder-threads); 0: one per CPU,
+                        up to 16 */
     double deadline; /* seconds to wait for another process that builds an index; 0: 600 */
 };
 
 struct dataset;
 
-/* Do the files exist that dataset_create will open? A cheap check before anything that takes long.
- */
+/* Check that the files that dataset_create will open exist. A cheap check before slow work. */
 int dataset_check(const struct dataset_config *config, struct error *err);
 
 /* Open the data of all splits; missing indices are built and cached. splits[i] is NULL if
@@ -59,15 +60,15 @@ int dataset_create(const struct dataset_config *config, struct dataset *splits[D
                    struct error *err);
 void dataset_destroy(struct dataset *dataset);
 
-/* The number of samples: at least as many as wanted, except for a blend without weights, which has
- * at most one epoch of each corpus. */
+/* The number of samples: at least the requested number, except for a blend without weights, which
+ * has at most one epoch of each corpus. */
 int64_t dataset_samples(const struct dataset *dataset);
 int64_t dataset_sequence_length(const struct dataset *dataset);
 
-/* Read the sequence_length + 1 tokens of sample 'i' in training order. From any thread. */
+/* Read the sequence_length + 1 tokens of sample 'i' in training order. Callable from any thread. */
 int dataset_text(const struct dataset *dataset, int64_t i, int32_t *text, struct error *err);
 
-/* A micro batch: arrays of (micro_batch, sequence_length) in one buffer of the caller. */
+/* A micro-batch: arrays of (micro_batch, sequence_length) in one buffer owned by the caller. */
 struct batch {
     int64_t first; /* the number of its first sample; the others follow it */
     int32_t *tokens;
@@ -87,23 +88,24 @@ struct batch {
 /* Bytes of a buffer for one batch, a multiple of 4096, or 0 if the shape is too large. */
 size_t batch_size(int64_t micro_batch, int64_t sequence_length);
 
-/* Fill 'buffer' (aligned to 64 bytes) with samples [first, first + micro_batch) and let 'batch'
- * point into it. Validation and test data start again at their end: a run that resumes with another
- * evaluation interval may have used more of them than it would have requested. */
+/* Fill 'buffer' (aligned to 64 bytes) with samples [first, first + micro_batch) and make 'batch'
+ * point into it. Validation and test data wrap around: a run that resumes with another evaluation
+ * interval may have consumed more of them than were requested. */
 int dataset_batch(const struct dataset *dataset, int64_t first, int64_t micro_batch, void *buffer,
                   struct batch *batch, struct error *err);
 
-/* Batches in training order, prefetched. Data-parallel rank r of R takes samples [r * m, (r + 1) *
- * m) of each m * R in turn, starting at sample 'consumed': the order of the samples is the same for
- * every R, so a run may resume with another one. */
+/* Prefetched batches in training order. Data-parallel rank r of R gets samples [r * m, (r + 1) * m)
+ * of each consecutive m * R, starting at sample 'consumed': the order of the samples is the same
+ * for every R, so a run may resume with another one. */
 struct batch_loader_config {
     const struct dataset *dataset; /* must outlive the loader */
     int64_t consumed;
     int64_t micro_batch;
     int rank, ranks;
-    void *const *buffers; /* of batch_size() bytes, e.g. pinned by the device; the caller's */
-    int buffer_count;     /* 2 or more: one is used while the others are filled */
-    int threads;          /* that prefetch; 0: 2 */
+    void *const *buffers; /* of batch_size() bytes each, e.g. pinned by the device; owned by the
+                             caller */
+    int buffer_count;     /* 2 or more: one is in use while the others are filled */
+    int threads;          /* prefetching threads; 0: 2 */
     double deadline;      /* the longest wait of batch_loader_next, in seconds; 0: 600 */
 };
 
@@ -116,11 +118,10 @@ struct batch_loader *batch_loader_create(const struct batch_loader_config *confi
 void batch_loader_destroy(struct batch_loader *loader);
 
 /* Get the next batch. Returns -1 if the data is exhausted, cannot be read or is not read within the
- * deadline. A failed loader stays failed. */
+ * deadline. The error is permanent. */
 int batch_loader_next(struct batch_loader *loader, struct batch *batch, struct error *err);
 
-/* Give back a batch's buffer when its copy to the device is done. Batches are given back in order.
- */
+/* Release a batch's buffer when its copy to the device is done. Batches are released in order. */
 void batch_loader_release(struct batch_loader *loader, const struct batch *batch);
 
 /* Seconds that batch_loader_next has waited so far: 0 as long as prefetching keeps up. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of struct dataset, for the files of this folder. */
+/* The internals of struct dataset, for the files of this directory. */
 #ifndef MEGATRON_DATASET_PRIVATE_H
 #define MEGATRON_DATASET_PRIVATE_H
 
@@ -19,7 +19,7 @@ struct dataset {
     int eod_mask_loss, reset_position_ids, reset_attention_mask;
     struct part *parts; /* none: mock data */
     size_t part_count;
-    struct index_file *blend; /* arrays BLEND_*; NULL if the only part is taken as it is */
+    struct index_file *blend; /* arrays BLEND_*; NULL if the only part is used directly */
     uint32_t seed;
     int mock;
 };
@@ -32,8 +32,8 @@ const char *dataset_split_name(enum dataset_split split);
  * (seed, split, sample). A model learns to count. */
 void mock_text(const struct dataset *dataset, int64_t i, int32_t *text);
 
-/* Get the order of a blend of dataset->parts from the cache or build it. 'weights' are the user's,
- * normalised; NULL if the sizes of the corpora decide. 'wanted' is the number of samples; negative:
+/* Get the order of a blend of dataset->parts from the cache, or build it. 'weights' are the user's,
+ * normalized; NULL if the sizes of the corpora decide. 'wanted' is the number of samples; negative:
  * all. Sets dataset->blend and dataset->samples. */
 int blend_index_get(struct dataset *dataset, const double *weights, int64_t wanted,
                     const char *const *directories, int directory_count, double deadline,

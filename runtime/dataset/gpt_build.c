@@ -1,8 +1,7 @@
-/* What is bound to one thread is the generator behind the two shuffles: each draw depends on the
- * one before it. All else is cut into chunks, and sums of the chunks before it tell each chunk
- * where its tokens stand in the stream and its samples in the file. In memory are at most the
- * document array, or later the lengths and the shuffle array; the rest goes through small buffers
- * into the file. */
+/* Only the generator of the two shuffles is sequential: each draw depends on the previous one.
+ * Everything else is split into chunks, and prefix sums tell each chunk the position of its tokens
+ * in the stream and of its samples in the file. At most the document array, or later the lengths
+ * and the shuffle array, are in memory; the rest is written to the file through small buffers. */
 #include "config.h"
 #include "gpt_build.h"
 
@@ -17,7 +16,7 @@
 enum { PIECE = 65536, CHUNKS_PER_THREAD = 8 };
 
 struct chunk {
-    int64_t first, count; /* entries of the array that is gone through */
+    int64_t first, count; /* entries of the array being processed */
     int64_t tokens;       /* in this chunk */
     int64_t before;       /* in all chunks before it */
 };
@@ -35,7 +34,7 @@ struct work {
     int shuffle_status;
 };
 
-/* Large arrays with random access: on huge pages where the system has them. */
+/* Large arrays with random access: use huge pages if available. */
 static void *pages_get(int64_t count, size_t width, struct error *err)
 {
     size_t size = (size_t)count * width;
@@ -58,7 +57,7 @@ static void pages_put(void *pages, int64_t count, size_t width)
         munmap(pages, size > 0 ? size : 1);
 }
 
-/* Cut [0, entries) into chunks for the threads. */
+/* Split [0, entries) into chunks for the threads. */
 static int cut(struct work *work, int64_t entries, struct error *err)
 {
     int64_t count = (int64_t)work->threads * CHUNKS_PER_THREAD, each;
@@ -78,7 +77,7 @@ static int cut(struct work *work, int64_t entries, struct error *err)
     return 0;
 }
 
-/* Fill in what is before each chunk. Returns the sum of all. */
+/* Compute the prefix sums. Returns the total. */
 static int64_t add_up(struct work *work)
 {
     int64_t sum = 0;
@@ -90,7 +89,7 @@ static int64_t add_up(struct work *work)
     return sum;
 }
 
-/* The lengths of a chunk of sequences: their sum, and a copy where the work wants one. */
+/* Sum the lengths of a chunk of sequences, and copy them if required. */
 static int sum_lengths(void *arg, int64_t i, struct error *err)
 {
     struct work *work = arg;
@@ -179,7 +178,7 @@ static int sum_documents(void *arg, int64_t i, struct error *err)
     return status;
 }
 
-/* Entries of the sample array on their way to the file. */
+/* Entries of the sample array, buffered for the file. */
 struct sample_buffer {
     struct work *work;
     int64_t first, count; /* of the samples in 'wide' or 'narrow' */
@@ -216,7 +215,7 @@ static int put_sample(struct sample_buffer *out, int64_t document, int64_t offse
     return 0;
 }
 
-/* The samples that begin within one chunk of documents: sample k does at token k * S. */
+/* Find the samples that start within one chunk of documents: sample k starts at token k * S. */
 static int place_samples(struct work *work, const struct chunk *chunk, struct sample_buffer *out,
                          int32_t *documents, struct error *err)
 {
@@ -236,7 +235,7 @@ static int place_samples(struct work *work, const struct chunk *chunk, struct sa
         }
         end = token + work->lengths[documents[at % PIECE] - work->request->first];
         for (; next < end; sample++, next += length) {
-            /* The first sample begins with the first document, even an empty one. */
+            /* The first sample starts with the first document, even if that is empty. */
             if (put_sample(out, sample > 0 ? chunk->first + at : 0, next - token, err) < 0)
                 return -1;
         }
@@ -269,7 +268,7 @@ static int build_samples(void *arg, int64_t i, struct error *err)
 static int shuffle_wide(struct work *work, int64_t cut, int64_t count, struct error *err)
 {
     int64_t *array = pages_get(count, sizeof(*array), err);
-    int status, threads = (work->threads + 1) / 2; /* samples are placed at the same time */
+    int status, threads = (work->threads + 1) / 2; /* samples are located in the same pass */
 
     if (!array)
         return -1;
@@ -318,7 +317,7 @@ static int build_sample_array(struct work *work, struct error *err)
 {
     const struct gpt_plan *plan = &work->plan;
 
-    /* Without tokens there is no chunk that holds the array's one entry. */
+    /* Without tokens no chunk contains the array's only entry. */
     if (plan->tokens == 0)
         return index_writer_write(work->writer, GPT_SAMPLE, 0, 1, (const int64_t[2]){0, 0}, err);
     work->lengths = pages_get(work->request->count, sizeof(*work->lengths), err);

@@ -1,4 +1,4 @@
-/* Building the arrays of gpt_index.h into a file of the index cache. */
+/* Build the arrays of gpt_index.h into a file of the index cache. */
 #ifndef MEGATRON_GPT_BUILD_H
 #define MEGATRON_GPT_BUILD_H
 

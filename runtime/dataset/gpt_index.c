@@ -52,7 +52,7 @@ static int describe(const struct gpt_request *request, const char *split, char *
     char *absolute = NULL, *idx = NULL;
     int length;
 
-    /* The prefix itself is nothing at first, and the directory of the cache later. */
+    /* Initially the prefix itself does not exist; later it is the directory of the cache. */
     if (asprintf(&idx, "%s.idx", prefix) > 0)
         absolute = realpath(idx, NULL);
     free(idx);
@@ -106,7 +106,7 @@ int64_t gpt_index_samples(const struct index_file *index)
     return index_file_layout(index)->array[GPT_SHUFFLE].count;
 }
 
-/* Element 'at' of the shuffle array, which has 4 or 8 bytes. */
+/* Element 'at' of the shuffle array, whose elements have 4 or 8 bytes. */
 static int read_shuffle(const struct index_file *index, int64_t at, int64_t *out, struct error *err)
 {
     uint32_t narrow;

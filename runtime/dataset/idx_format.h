@@ -21,7 +21,7 @@
 #error "token files are little-endian and are read and written in place"
 #endif
 
-#define IDX_MAGIC         "MMIDIDX\0" /* and the terminating zero: 9 bytes */
+#define IDX_MAGIC         "MMIDIDX\0" /* with the terminating NUL: 9 bytes */
 #define IDX_MAGIC_SIZE    9
 #define IDX_VERSION       1
 #define IDX_VERSION_AT    9
@@ -45,7 +45,7 @@ enum idx_dtype {
     IDX_U16 = 8,
 };
 
-/* Bytes per token; 0 for a number that is no type. */
+/* Bytes per token; 0 for an unknown type. */
 static inline size_t idx_dtype_size(int dtype)
 {
     static const unsigned char sizes[] = {0, 1, 1, 2, 4, 8, 8, 4, 2};
@@ -53,7 +53,7 @@ static inline size_t idx_dtype_size(int dtype)
     return dtype >= IDX_U8 && dtype <= IDX_U16 ? sizes[dtype] : 0;
 }
 
-/* "uint16"; "unknown" for a number that is no type. */
+/* "uint16"; "unknown" for an unknown type. */
 static inline const char *idx_dtype_name(int dtype)
 {
     static const char *const names[] = {"unknown", "uint8",   "int8",    "int16", "int32",
@@ -62,7 +62,7 @@ static inline const char *idx_dtype_name(int dtype)
     return names[dtype >= IDX_U8 && dtype <= IDX_U16 ? dtype : 0];
 }
 
-/* The type Megatron's writer takes for a vocabulary of 'size' entries. */
+/* The type that Megatron's writer chooses for a vocabulary of 'size' entries. */
 static inline enum idx_dtype idx_dtype_for_vocabulary(int64_t size)
 {
     return size < IDX_SMALL_VOCAB ? IDX_U16 : IDX_I32;

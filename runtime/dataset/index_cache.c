@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which process builds a file of the index cache, and how the others wait for it. */
+/* Decides which process builds a file of the index cache, and how the others wait for it. */
 #include "config.h"
 #include "index_private.h"
 #include "checksum.h"
@@ -37,13 +37,13 @@ static int find_target(const struct index_request *request, const char *director
     return 0;
 }
 
-/* What 'owner' writes before it gets its name. */
+/* The name of the draft that 'owner' writes. */
 static void name_draft(const struct target *target, const char *owner, char draft[PATH_SIZE + 512])
 {
     snprintf(draft, PATH_SIZE + 512, "%s.%.*s", target->path, (int)strcspn(owner, " \n/"), owner);
 }
 
-/* Write the file under a draft's name and rename it. */
+/* Write the file under a draft name and rename it. */
 static int build(const struct index_request *request, const struct target *target,
                  const char *owner, struct error *err)
 {
@@ -70,8 +70,8 @@ done:
     return status;
 }
 
-/* With the lease: open the file, which the previous builder may have finished between our look and
- * our lease, or build it. */
+/* While holding the lease: open the file, which the previous builder may have finished between our
+ * lookup and our lease, or build it. */
 static struct index_file *build_and_open(const struct index_request *request,
                                          const struct target *target, const char *owner,
                                          struct error *err)
@@ -87,12 +87,13 @@ static struct index_file *build_and_open(const struct index_request *request,
     return file;
 }
 
-/* Build with the lease. '*lost' is set if other processes took this one for dead meanwhile. */
+/* Build while holding the lease. '*lost' is set if other processes assumed meanwhile that this one
+ * was dead. */
 static struct index_file *build_leased(const struct index_request *request,
                                        const struct target *target, struct lease *lease, int *lost,
                                        struct error *err)
 {
-    /* Without a thread nothing beats: at worst another process builds the same file. */
+    /* Without a thread there is no heartbeat: at worst another process builds the same file. */
     struct heartbeat *heartbeat = heartbeat_begin(lease, BEAT_SECONDS, NULL);
     struct index_file *file = build_and_open(request, target, lease->owner, err);
 
@@ -101,7 +102,7 @@ static struct index_file *build_leased(const struct index_request *request,
     return file;
 }
 
-/* Another process builds: wait a little. Returns -1 when the deadline has passed. */
+/* Another process is building: wait briefly. Returns -1 when the deadline has passed. */
 static int wait_turn(const struct index_request *request, const struct target *target,
                      const struct lease_watch *watch, double waited, double *pause,
                      struct error *err)
@@ -119,7 +120,7 @@ static int wait_turn(const struct index_request *request, const struct target *t
     return 0;
 }
 
-/* Is 'number' a failure that another directory may not have? */
+/* Is errno 'number' a failure that another directory may not have? */
 static int is_closed(int number)
 {
     return number == EACCES || number == EPERM || number == EROFS || number == ENOENT ||
@@ -165,7 +166,8 @@ static struct index_file *get_in(const struct index_request *request, const stru
         remove_draft(target, &watch);
         if (taken > 0) {
             file = build_leased(request, target, &lease, &lost, err);
-            /* A process that was stopped for long finds its file removed: another one builds it. */
+            /* A process that was stopped for a long time finds its file removed: another one builds
+             * it. */
             if (!lost || file)
                 return file;
         } else if (wait_turn(request, target, &watch, clock_now() - began, &pause, err) < 0) {

@@ -13,7 +13,7 @@
 
 enum { HEADER_SIZE = 8192, DESCRIPTION_SIZE = 7936, ALIGNMENT = 4096 };
 
-/* The first bytes of a file; the arrays follow, each at a multiple of ALIGNMENT. */
+/* The header of a file; the arrays follow, each at a multiple of ALIGNMENT. */
 struct header {
     char magic[8];
     int64_t size; /* of the whole file */
@@ -35,7 +35,7 @@ struct index_writer {
     char *description;
 };
 
-/* Where the arrays lie; -1 if the counts cannot be. */
+/* Compute the offsets of the arrays; -1 if the counts are impossible. */
 static int place_arrays(struct index_file *file)
 {
     int64_t at = HEADER_SIZE;
@@ -121,7 +121,7 @@ void index_file_close(struct index_file *file)
     free(file);
 }
 
-/* Is what 'file' begins with a header for 'description', and the file as long as it says? */
+/* Does 'file' start with a header for 'description', and does its size match the header? */
 static int is_whole(struct index_file *file, const struct header *header, const char *description)
 {
     struct stat status;

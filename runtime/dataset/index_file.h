@@ -21,8 +21,8 @@ struct index_layout {
 
 struct index_file;
 
-/* Read 'count' elements from 'first' of array 'which'. Returns 0, or -1: outside the array, or the
- * file cannot be read (it is never mapped: see indexed.h). */
+/* Read 'count' elements of array 'which', starting at 'first'. Returns 0, or -1: outside the array,
+ * or the file cannot be read (it is never mapped: see indexed.h). */
 int index_file_read(const struct index_file *file, int which, int64_t first, int64_t count,
                     void *out, struct error *err);
 const struct index_layout *index_file_layout(const struct index_file *file);
@@ -30,7 +30,7 @@ const char *index_file_path(const struct index_file *file);
 void index_file_close(struct index_file *file);
 
 /* A file being written: first its layout, then ranges of its arrays, in any order and by any number
- * of threads. What was written can be read back. */
+ * of threads. Written data can be read back. */
 struct index_writer;
 int index_writer_layout(struct index_writer *writer, const struct index_layout *layout,
                         struct error *err);
@@ -42,22 +42,23 @@ int index_writer_read(const struct index_writer *writer, int which, int64_t firs
 typedef int index_builder(void *arg, struct index_writer *writer, struct error *err);
 
 struct index_request {
-    const char *const *directories; /* where to look and to write, best first */
+    const char *const *directories; /* directories to search and to write to, best first */
     int directory_count;
     const char *kind;        /* part of the file's name: "GPTDataset-train" */
-    const char *description; /* all that decides the content; its hash is in the file's name */
+    const char *description; /* everything that determines the content; its hash is part of the
+                                file name */
     double deadline;         /* seconds to wait for another process that builds the same file */
     index_builder *build;
     void *arg;
 };
 
 /* Get the file of 'request' from the first directory that has it; otherwise build it in the first
- * one that is writable. If many processes ask at once, one builds: the one that takes the heartbeat
- * lease NAME.lock (lease.h); the others poll. A lease without a heartbeat for 30 s, or whose
- * process on this host has ended, is taken over. If two build after all, because one was stopped
- * for long, only time is lost: each writes its own draft and renames it. Returns NULL with 'err'
- * set; after the deadline it names the holder, and code ERROR_NO_CACHE means that no directory is
- * writable. */
+ * one that is writable. If many processes ask at once, the one that takes the heartbeat lease
+ * NAME.lock (lease.h) builds; the others poll. A lease without a heartbeat for 30 s, or whose
+ * process on this host has exited, is taken over. If two processes build anyway, because one was
+ * stopped for a long time, only time is lost: each writes its own draft and renames it. Returns
+ * NULL with 'err' set; after the deadline it names the holder, and code ERROR_NO_CACHE means that
+ * no directory is writable. */
 struct index_file *index_file_get(const struct index_request *request, struct error *err);
 
 #endif

@@ -59,7 +59,7 @@ static void close_file(struct file *file)
     free(file->path);
 }
 
-/* All of 'size' bytes at 'offset', or an error: the file may have become shorter since it was
+/* Read all of 'size' bytes at 'offset', or fail: the file may have been truncated since it was
  * opened. */
 static int read_at(const struct file *file, void *out, size_t size, int64_t offset,
                    struct error *err)
@@ -155,7 +155,7 @@ static int read_header(struct indexed *d, struct error *err)
                         err);
 }
 
-/* Is 'sequence', of 'length' tokens at byte 'pointer', a part of the .bin file? */
+/* Is 'sequence', of 'length' tokens at byte 'pointer', inside the .bin file? */
 static int check_sequence(const struct indexed *d, int64_t sequence, int64_t pointer,
                           int64_t length, struct error *err)
 {
@@ -220,7 +220,7 @@ struct indexed *indexed_open(const char *prefix, struct error *err)
     d->info.bin_size = d->bin.size;
     if (read_header(d, err) < 0 || check_ends(d, err) < 0)
         goto fail;
-    /* Samples are spread over the whole file: reading ahead would only fill the page cache. */
+    /* Samples are spread over the whole file: readahead would only fill the page cache. */
     posix_fadvise(d->bin.fd, 0, 0, POSIX_FADV_RANDOM);
     return d;
 fail:
@@ -312,8 +312,8 @@ static int widen_i64(const struct indexed *d, int64_t byte, int32_t *out, int64_
     return 0;
 }
 
-/* Tokens narrower than int32 are read into the end of the buffer and widened from its beginning:
- * the writer never overtakes the reader. */
+/* Tokens narrower than int32 are read into the end of the buffer and widened from the front: writes
+ * never overtake reads. */
 static int read_tokens(const struct indexed *d, int64_t byte, int32_t *out, int64_t count,
                        struct error *err)
 {

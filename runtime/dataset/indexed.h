@@ -21,7 +21,7 @@ struct indexed_info {
     int64_t sequences;
     int64_t documents; /* one less than the entries of the document array */
     int64_t idx_size, bin_size;
-    int64_t idx_time; /* last change of the .idx file, in nanoseconds */
+    int64_t idx_time; /* modification time of the .idx file, in nanoseconds */
     int multimodal;   /* the .idx file ends with modes */
 };
 
@@ -35,13 +35,14 @@ void indexed_close(struct indexed *indexed);
 const struct indexed_info *indexed_info(const struct indexed *indexed);
 const char *indexed_prefix(const struct indexed *indexed);
 
-/* Read 'count' entries from 'first' of one of the arrays. Returns 0, or -1 if the range is outside
- * the array or the file cannot be read; then the contents of 'out' are undefined. */
+/* Read 'count' entries of one of the arrays, starting at 'first'. Returns 0, or -1 if the range is
+ * outside the array or the file cannot be read; then the contents of 'out' are undefined. */
 int indexed_lengths(const struct indexed *indexed, int64_t first, int64_t count, int32_t *out,
                     struct error *err);
 int indexed_pointers(const struct indexed *indexed, int64_t first, int64_t count, int64_t *out,
                      struct error *err);
-/* Here 'count' may reach one beyond the documents: the last entry is the number of sequences. */
+/* Here the range may include one entry more than there are documents: the last one is the number of
+ * sequences. */
 int indexed_documents(const struct indexed *indexed, int64_t first, int64_t count, int64_t *out,
                       struct error *err);
 
@@ -55,9 +56,9 @@ int64_t indexed_length(const struct indexed *indexed, int64_t sequence, struct e
 int64_t indexed_tokens(const struct indexed *indexed, int64_t sequence, int64_t offset,
                        int64_t count, int32_t *out, int64_t capacity, struct error *err);
 
-/* Read the whole .idx file and check every entry: lengths not negative, each sequence where the one
- * before it ends and within the .bin file, documents in order. The first fault is the error. On
- * success '*tokens' (if not NULL) is the number of tokens in all sequences. */
+/* Read the whole .idx file and check every entry: no negative lengths, each sequence starts where
+ * the previous one ends and is within the .bin file, documents are in order. The first problem is
+ * the error. On success '*tokens' (if not NULL) is the number of tokens in all sequences. */
 int indexed_verify(const struct indexed *indexed, int64_t *tokens, struct error *err);
 
 #endif

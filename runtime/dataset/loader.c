@@ -1,4 +1,4 @@
-/* A ring of buffers. Batch number n has slot n % slots; threads take the numbers in turn, fill
+/* A ring of buffers. Batch number n uses slot n % slots; threads claim the numbers in order, fill
  * their slots in any order, and the caller gets them in order. */
 #include "config.h"
 #include "clock.h"
@@ -64,7 +64,7 @@ static void *fill(void *arg)
         pthread_mutex_lock(&loader->mutex);
         slot->state = status < 0 ? SLOT_FAILED : SLOT_READY;
         pthread_cond_signal(&loader->filled);
-        /* What comes after a failed batch is never given. */
+        /* Batches after a failed one are never delivered. */
         if (status < 0)
             break;
     }

@@ -14,7 +14,7 @@ static uint32_t draw(const struct dataset *dataset, int64_t i, uint32_t number)
 void mock_text(const struct dataset *dataset, int64_t i, int32_t *text)
 {
     int64_t length = 1 + draw(dataset, i, 0) % LONGEST, count = dataset->sequence_length + 1;
-    /* The first document has begun before the sample. */
+    /* The first document started before the sample. */
     int64_t at = draw(dataset, i, 1) % (uint32_t)length;
     uint32_t drawn = 2;
 

@@ -17,7 +17,7 @@ static uint32_t temper(uint32_t y)
     return y ^ (y >> 18);
 }
 
-/* Loops without a dependence nearer than the width of a vector. */
+/* Loops without dependences within the width of a vector. */
 static void refill(struct mt19937 *rng)
 {
     uint32_t *s = rng->state;
@@ -67,13 +67,12 @@ uint64_t mt19937_interval(struct mt19937 *rng, uint64_t max)
     return value;
 }
 
-/* How many swaps are drawn ahead. Which elements are swapped depends on the generator alone, so all
- * of a block can be asked of the memory at once: a shuffle of a large array waits for little else.
- */
+/* How many swaps are drawn ahead. Which elements are swapped depends only on the generator, so a
+ * whole block can be prefetched at once: a shuffle of a large array is bound by memory latency. */
 enum { BLOCK = 128 };
 
 /* Draw the targets of up to 'most' swaps of the elements top, top - 1, ... (at least 1). Returns
- * how many. One mask serves the whole block: it ends where 'top' would lose a bit. */
+ * their number. One mask serves the whole block: the block ends where 'top' would lose a bit. */
 static int draw_block(struct mt19937 *rng, uint64_t top, int most, uint64_t *targets)
 {
     uint64_t mask, last;
@@ -94,7 +93,7 @@ static int draw_block(struct mt19937 *rng, uint64_t top, int most, uint64_t *tar
 
         if (rng->at == MT19937_WORDS)
             refill(rng);
-        /* Without a branch on the outcome, which nothing can predict. */
+        /* Branch-free: the outcome is unpredictable. */
         for (at = rng->at; at < MT19937_WORDS && count < want; at++) {
             uint64_t value = rng->ready[at] & mask;
 

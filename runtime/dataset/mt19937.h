@@ -1,5 +1,5 @@
-/* numpy's legacy generator, numpy.random.RandomState: Megatron shuffles with it, so that the order
- * of all samples ever trained on depends on every bit of it. */
+/* numpy's legacy generator, numpy.random.RandomState. Megatron shuffles with it, so the order of
+ * all samples depends on every bit of it. */
 #ifndef MEGATRON_MT19937_H
 #define MEGATRON_MT19937_H
 
@@ -19,8 +19,8 @@ void mt19937_seed(struct mt19937 *rng, uint32_t seed);
 /* 32 random bits */
 uint32_t mt19937_next(struct mt19937 *rng);
 
-/* A number in [0, max], as RandomState draws it: masked to the bits of 'max' and drawn again while
- * it is larger. */
+/* A number in [0, max], drawn as in RandomState: masked to the bits of 'max' and redrawn while it
+ * is larger. */
 uint64_t mt19937_interval(struct mt19937 *rng, uint64_t max);
 
 /* The numbers that a shuffle draws for its elements top, top - 1, ..., top - count + 1, which must

@@ -1,13 +1,12 @@
 /* A shuffle swaps element i with an element j <= i, for i from the last one down, and every j comes
- * from one generator. What bounds a large shuffle is not the generator but memory: each j is
- * somewhere else. The swaps, though, can be put in another order, and so be shared by threads.
+ * from one generator. A large shuffle is bound not by the generator but by memory latency: each j
+ * is at a random place. The swaps can be reordered, though, and thus divided among threads.
  *
- * Take a batch of swaps, those of i in (bottom, top]. Once swap i is done nobody touches element i
- * any more. So the swaps whose j is above 'bottom' too can be done first, in their order; what is
- * left takes each element i to a j below the batch, and of these only swaps with the same j depend
- * on each other. They are sorted by the region that j is in, stably; regions are independent.
- *
- * While threads swap one batch another one draws the next. */
+ * Take a batch of swaps, those of i in (bottom, top]. After swap i, element i is never touched
+ * again. So the swaps whose j is above 'bottom' too can be done first, in their order. The
+ * remaining ones move each element i to a j below the batch, and only swaps with the same j depend
+ * on each other. They are sorted, stably, by the region of j; regions are independent. While
+ * threads swap one batch, another thread draws the next. */
 #include "shuffle.h"
 
 #include <stdlib.h>
@@ -18,8 +17,8 @@ enum {
     OFFSET_BITS = 20,
     BATCH = 1 << OFFSET_BITS, /* swaps */
     REGIONS = 256,
-    AHEAD = 24,        /* swaps that memory is asked for ahead of their turn */
-    LEAST = 8 * BATCH, /* elements below which it is not worth the trouble */
+    AHEAD = 24,        /* prefetch distance in swaps */
+    LEAST = 8 * BATCH, /* below this number of elements it is not worthwhile */
 };
 
 /* The swaps of a batch: j << OFFSET_BITS | top - i, those of region r at [first[r], first[r + 1]),
@@ -33,10 +32,10 @@ struct batch_swaps {
 struct shuffle {
     struct mt19937 *rng;
     void *array;
-    uint64_t *drawn; /* room for the targets of a batch */
+    uint64_t *drawn; /* targets of a batch */
     struct batch_swaps batches[2];
     struct batch_swaps *now, *next;
-    int shift; /* of an element's number to that of its region */
+    int shift; /* shift from an element's number to its region */
     void (*swap)(void *array, const struct batch_swaps *batch, uint32_t from, uint32_t to);
 };
 
@@ -96,14 +95,14 @@ static int work(void *arg, int64_t i, struct error *err)
     return 0;
 }
 
-/* The batch below 'top'; an empty one where little is left. */
+/* The batch below 'top'; an empty one if little is left. */
 static void place(struct batch_swaps *batch, uint64_t top)
 {
     batch->top = top;
     batch->bottom = top >= LEAST ? top - BATCH : top;
 }
 
-/* Shuffle all but the first elements. Returns how many these are, -1 if out of memory. */
+/* Shuffle all but the first elements. Returns the number of those, or -1 if out of memory. */
 static int64_t shuffle_most(struct shuffle *s, int64_t count, int threads, struct error *err)
 {
     uint64_t top = (uint64_t)count - 1;

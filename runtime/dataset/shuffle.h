@@ -1,11 +1,11 @@
-/* RandomState.shuffle by several threads. */
+/* RandomState.shuffle with several threads. */
 #ifndef MEGATRON_SHUFFLE_H
 #define MEGATRON_SHUFFLE_H
 
 #include "error.h"
 #include "mt19937.h"
 
-/* The same as mt19937_shuffle_u32 and _i64, to the last bit of array and generator. Takes some 20
+/* The same as mt19937_shuffle_u32 and _i64, to the last bit of array and generator. Needs about 20
  * MiB of memory. Returns 0, or -1 if out of memory. */
 int shuffle_u32(struct mt19937 *rng, uint32_t *array, int64_t count, int threads,
                 struct error *err);

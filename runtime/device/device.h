@@ -2,16 +2,16 @@
  *
  * A backend (cpu, cuda) is a `struct device` whose functions the caller reaches through the inline
  * calls below. Work has two phases. plan_create() takes an operation with its whole shape, types
- * and epilogue and makes a plan, which owns descriptors, the chosen algorithm and workspace; it may
- * take long and allocate. The run calls take a plan, a stream and pointers and nothing else; they
- * never allocate, never wait, and may be captured in a graph.
+ * and epilogue and creates a plan, which owns descriptors, the chosen algorithm and workspace; it
+ * may be slow and may allocate. The run calls take only a plan, a stream and pointers; they never
+ * allocate, never wait, and may be captured in a graph.
  *
- * Every operation gives the same bits when repeated, attention backward on a GPU excepted unless
- * the device is opened deterministic. Two runs of one plan must not overlap in time on different
- * streams: the workspace is one.
+ * Every operation is bit-identical when repeated, except attention backward on a GPU, unless the
+ * device was opened in deterministic mode. Two runs of one plan must not overlap on different
+ * streams, because they share the plan's workspace.
  *
  * Errors: plan and memory calls return NULL or -1 with a sentence. Run, copy and event calls return
- * nothing; the first failure stays in the device and comes out of every later wait.
+ * nothing; the first failure is recorded in the device and returned by every later wait.
  *
  * A device operation never contains a collective (comm.h has those). */
 #ifndef MEGATRON_DEVICE_H
@@ -26,9 +26,9 @@
 extern "C" {
 #endif
 
-#define DEVICE_ABI       7   /* of this interface; a backend with another one is refused */
-#define DEVICE_OPERANDS  512 /* bytes; no operands are larger */
-#define DEVICE_ALIGNMENT 256 /* bytes; of memory from device_allocate and of tensors in arenas */
+#define DEVICE_ABI       7   /* version of this interface; a backend with another one is rejected */
+#define DEVICE_OPERANDS  512 /* maximum size of all operands, in bytes */
+#define DEVICE_ALIGNMENT 256 /* alignment in bytes of allocations and of tensors in arenas */
 
 struct device;
 struct device_stream;
@@ -44,14 +44,15 @@ struct device_plan {
 };
 
 struct device_options {
-    int index;             /* which GPU, of those the process sees; -1: by local_rank in turn */
-    int local_rank;        /* of this process among those of its node */
+    int index;             /* index among the GPUs visible to the process; -1: by local_rank,
+                              round-robin */
+    int local_rank;        /* of this process among the ranks of its node */
     int threads;           /* cpu: threads of this rank; 0: all cores the process may use */
-    int deterministic;     /* no operation may depend on timing */
-    int unfused_attention; /* scores in memory; drops the same on all layouts */
+    int deterministic;     /* no result may depend on timing */
+    int unfused_attention; /* keep scores in memory; dropout is the same on all layouts */
     int random_order;      /* cpu: run streams in random legal order, for tests */
-    uint64_t order_seed;   /* of that order */
-    const char *cache_dir; /* where tuning results are kept, or NULL */
+    uint64_t order_seed;   /* seed of that order */
+    const char *cache_dir; /* directory of tuning results, or NULL */
 };
 
 struct device_memory {
@@ -60,14 +61,14 @@ struct device_memory {
 
 enum device_copy { COPY_TO_DEVICE, COPY_TO_HOST, COPY_ON_DEVICE };
 
-/* What a backend implements; the inline calls below say what each does. */
+/* What a backend implements; the inline calls below document each function. */
 struct device {
     int abi;             /* DEVICE_ABI */
     const char *name;    /* "cpu", "cuda" */
-    char model[128];     /* for people: "NVIDIA H200" */
+    char model[128];     /* for messages: "NVIDIA H200" */
     int can_capture;     /* graph_begin works */
-    int ran_out;         /* of memory, which a failure then is due to */
-    struct error advice; /* what is slower than need be in the plans so far, and why; or "" */
+    int ran_out;         /* out of memory, which then is the reason for a failure */
+    struct error advice; /* what is slower than necessary in the plans so far, and why; or "" */
 
     void (*close)(struct device *device);
     void (*fail)(struct device *device, const struct error *failure);
@@ -108,13 +109,13 @@ struct device {
                                        struct error *err);
     void (*plan_destroy)(struct device_plan *plan);
 
-    /* The choices that timing made for the plans so far, as lines "key value" (a text to free), and
-     * a way to have the next plans made by such lines, with 'remember' those of later runs, too.
-     * NULL where nothing is chosen by timing. */
+    /* The choices that timing made for the plans so far, as lines "key value" (the caller frees the
+     * text), and a way to create the next plans with such choices, with 'remember' also those of
+     * later runs. NULL if nothing is chosen by timing. */
     char *(*choices)(struct device *device, struct error *err);
     int (*choose)(struct device *device, const char *text, int remember, struct error *err);
 
-    /* Have 'each' called for every operation from now on with the time it took, at once or at the
+    /* Call 'each' for every operation from now on with the time it took, immediately or at the
      * stop, which waits for all of them. */
     int (*profile_start)(struct device *device,
                          void (*each)(void *context, const struct operation *operation,
@@ -123,7 +124,8 @@ struct device {
     int (*profile_stop)(struct device *device, struct error *err);
 };
 
-/* The heads of every backend's stream, event and graph: the calls below find the device by them. */
+/* The common first members of every backend's stream, event and graph, by which the calls below
+ * find the device. */
 struct device_stream {
     struct device *device;
 };
@@ -135,51 +137,52 @@ struct device_graph {
 };
 
 /* Open backend 'name': "cpu" is built in, others are device_NAME.so in the package's library
- * directory (or $MEGATRON_LIBRARY_DIR). Returns NULL with a sentence that says which library,
- * driver or device is missing. Caller must device_close. */
+ * directory (or $MEGATRON_LIBRARY_DIR). Returns NULL with a sentence that names the missing
+ * library, driver or device. Caller must device_close. */
 struct device *device_open(const char *name, const struct device_options *options,
                            struct error *err);
 
-/* The symbol a backend's shared object exports: "device_backend_open". */
+/* The symbol that a backend's shared object exports: "device_backend_open". */
 typedef struct device *device_backend_open_function(const struct device_options *options,
                                                     struct error *err);
 
-/* Plans, streams, events and memory of the device must be gone. NULL is allowed, as below. */
+/* Plans, streams, events and memory of the device must have been destroyed. NULL is allowed, as
+ * below. */
 static inline void device_close(struct device *device)
 {
     if (device)
         device->close(device);
 }
 
-/* How much memory the device has, and how much of it this process could still get. */
+/* The total memory of the device, and how much of it this process could still allocate. */
 static inline int device_memory(struct device *device, struct device_memory *memory,
                                 struct error *err)
 {
     return device->memory(device, memory, err);
 }
 
-/* Look for what makes a working device slow or unreliable: one line each in 'text', nothing to say
- * leaves it empty. Returns -1 if the device should not be used at all. */
+/* Look for problems that make a working device slow or unreliable: one line each in 'text', empty
+ * if there are none. Returns -1 if the device should not be used at all. */
 static inline int device_health(struct device *device, char *text, size_t size, struct error *err)
 {
     text[0] = '\0';
     return device->health ? device->health(device, text, size, err) : 0;
 }
 
-/* Leave a failure in the device, as if an operation had failed; the first one stays. For comm. From
- * any thread. */
+/* Record a failure in the device, as if an operation had failed; the first one is kept. For comm.
+ * Callable from any thread. */
 static inline void device_fail(struct device *device, const struct error *failure)
 {
     device->fail(device, failure);
 }
 
-/* Can plans have this type for weights and activations? */
+/* Can plans use this type for weights and activations? */
 static inline int device_supports(struct device *device, enum device_type type)
 {
     return device->supports(device, type);
 }
 
-/* Device memory, not initialised; one call per arena. */
+/* Device memory, not initialized; one call per arena. */
 static inline void *device_allocate(struct device *device, size_t bytes, struct error *err)
 {
     return device->allocate(device, bytes, err);
@@ -191,7 +194,7 @@ static inline void device_release(struct device *device, void *memory)
         device->release(device, memory);
 }
 
-/* Host memory that copies can read and write while the host goes on. */
+/* Pinned host memory: copies can read and write it while the host continues. */
 static inline void *device_host_allocate(struct device *device, size_t bytes, struct error *err)
 {
     return device->host_allocate(device, bytes, err);
@@ -203,7 +206,7 @@ static inline void device_host_release(struct device *device, void *memory)
         device->host_release(device, memory);
 }
 
-/* A queue of work in order; streams run side by side unless events order them. */
+/* A queue of work in order; streams run concurrently unless events order them. */
 static inline struct device_stream *device_stream_create(struct device *device, int high_priority,
                                                          struct error *err)
 {
@@ -216,8 +219,8 @@ static inline void device_stream_destroy(struct device_stream *stream)
         stream->device->stream_destroy(stream);
 }
 
-/* Wait until all work of the stream is done. Returns -1 after 'seconds' or with the first error any
- * earlier call left in the device. */
+/* Wait until all work of the stream is done. Returns -1 after 'seconds', or with the first error
+ * that any earlier call left in the device. */
 static inline int device_stream_wait(struct device_stream *stream, double seconds,
                                      struct error *err)
 {
@@ -230,13 +233,11 @@ static inline void *device_stream_native(struct device_stream *stream)
     return stream->device->stream_native(stream);
 }
 
-/* Call a host function in stream order, with a copy of 'size' (at most DEVICE_OPERANDS) bytes that
- * is its own, again and again until it returns 1; other streams go on meanwhile. 'waits' tells it
- * whether somebody waits, or asks in passing only. It may not call the device. On a CPU this is how
- * communication gets into a stream: with 'later' it may be left unfinished until somebody waits for
- * it or follows it, without it is done where it is given, unless the stream holds such work
- * already.
- */
+/* Call a host function in stream order, with its own copy of 'size' (at most DEVICE_OPERANDS)
+ * bytes, repeatedly until it returns 1; other streams proceed meanwhile. 'waits' tells it whether a
+ * caller waits, or only polls. It must not call the device. On a CPU, communication uses this to
+ * get into a stream: with 'later' it may be left unfinished until a caller waits for it or more
+ * work follows; without, it is completed immediately, unless the stream already has such work. */
 static inline void device_stream_poll(struct device_stream *stream,
                                       int (*poll)(void *operands, int waits), const void *operands,
                                       size_t size, int later)
@@ -257,32 +258,32 @@ static inline void device_event_destroy(struct device_event *event)
         event->device->event_destroy(event);
 }
 
-/* Mark what the stream holds now. Recording again moves the mark. */
+/* Mark the end of the work enqueued so far. Recording again moves the mark. */
 static inline void device_event_record(struct device_event *event, struct device_stream *stream)
 {
     event->device->event_record(event, stream);
 }
 
-/* Later work of 'stream' waits for the mark as it was last recorded (an event never recorded holds
- * nothing up). */
+/* Make later work of 'stream' wait for the mark as it was last recorded (an event that was never
+ * recorded does not block). */
 static inline void device_event_follow(struct device_stream *stream, struct device_event *event)
 {
     event->device->event_follow(stream, event);
 }
 
-/* The host waits for the mark, like device_stream_wait. */
+/* Make the host wait for the mark, like device_stream_wait. */
 static inline int device_event_wait(struct device_event *event, double seconds, struct error *err)
 {
     return event->device->event_wait(event, seconds, err);
 }
 
-/* Is the mark passed? Never waits. */
+/* Has the mark been passed? Never waits. */
 static inline int device_event_done(struct device_event *event)
 {
     return event->device->event_done(event);
 }
 
-/* Seconds between two marks that have passed, both made with 'timing'. */
+/* Seconds between two marks that have passed, both created with 'timing'. */
 static inline double device_event_seconds(struct device_event *from, struct device_event *to)
 {
     return from->device->event_seconds(from, to);
@@ -295,10 +296,10 @@ static inline void device_copy(struct device_stream *stream, void *to, const voi
     stream->device->copy(stream, to, from, bytes, direction);
 }
 
-/* Between begin and end, work given to the stream is recorded instead of run, and launching the
- * graph runs it. Only where device->can_capture, and only work without events and communication.
- * Plans and operands must outlive the graph, which the caller destroys. What cannot be recorded is
- * no failure of the device: end returns NULL then. */
+/* Between begin and end, work submitted to the stream is captured instead of run, and launching the
+ * graph runs it. Only if device->can_capture, and only work without events and communication. Plans
+ * and operands must outlive the graph, which the caller destroys. A failed capture is not a failure
+ * of the device: end then returns NULL. */
 static inline int device_graph_begin(struct device_stream *stream, struct error *err)
 {
     return stream->device->graph_begin(stream, err);
@@ -320,7 +321,7 @@ static inline void device_graph_destroy(struct device_graph *graph)
         graph->device->graph_destroy(graph);
 }
 
-/* Make a plan for 'operation'. NULL with a sentence where the device cannot do it in that shape or
+/* Create a plan for 'operation'. NULL with a sentence if the device does not support that shape or
  * type. Caller must plan_destroy, before the device is closed. */
 static inline struct device_plan *plan_create(struct device *device,
                                               const struct operation *operation, struct error *err)

@@ -6,13 +6,12 @@
  *   sample by sample: row = sample * sequence + position. Sequence parallelism splits rows into
  *   equal, consecutive parts.
  * - Weights are (out, in), as in PyTorch. 'type' is the type of weights and activations; operands
- *   that can have another one have a type of their own. Statistics, losses, main gradients, master
- *   weights and moments are fp32. A device refuses types that it does not support when the plan is
- *   created.
+ *   that can have another type specify it separately. Statistics, losses, main gradients, master
+ *   weights and moments are fp32. A device rejects unsupported types when the plan is created.
  * - Pointers are device memory, aligned to DEVICE_ALIGNMENT if they are the start of a tensor in an
- *   arena and at least to their element otherwise. Input and output may overlap only where a
- * comment allows it.
- * - Gradients of weights, biases and norms are written straight to fp32 main gradients: with
+ *   arena and at least to their element otherwise. Input and output may overlap only if a comment
+ *   allows it.
+ * - Gradients of weights, biases and norms are written directly to fp32 main gradients: with
  *   'accumulate' 0 the call overwrites them (first micro-batch, so nothing is ever cleared), with 1
  *   it adds. */
 #ifndef MEGATRON_OPERATION_H
@@ -239,7 +238,7 @@ struct attention_shape {
     int64_t batch, q_rows, kv_rows, heads, kv_heads, head_size;
     enum device_type type;
     struct attention_stride q, kv, out; /* of q and dq; of k, v, dk, dv; of out and dout */
-    double scale;                       /* of the scores, 1 / sqrt(head_size) usually */
+    double scale;                       /* scale of the scores, usually 1 / sqrt(head_size) */
     int causal, documents, ends, cached;
     /* Probability (sample, head, query, key) is dropped by element
      * ((sample * all_heads + first_head + head) * sequence + query) * sequence + key, where
@@ -272,8 +271,8 @@ struct attention_backward_operands {
 };
 
 /* Rotate, in place, the first 'rotary' channels of 'heads' heads of each row: channel c < rotary/2
- * pairs with c + rotary/2; (a, b) -> (a cos - b sin, b cos + a sin), with the sine's sign turned
- * for the gradient ('backward'). Query and key heads are adjacent, so one call rotates both. */
+ * pairs with c + rotary/2; (a, b) -> (a cos - b sin, b cos + a sin), with the sine negated for the
+ * gradient ('backward'). Query and key heads are adjacent, so one call rotates both. */
 struct rope_shape {
     int64_t rows, heads, head_size, rotary;
     int64_t row_stride; /* elements from one row to the next */
@@ -333,15 +332,16 @@ struct embedding_backward_operands {
     int accumulate;
 };
 
-/* Cross entropy around the collective, vocabulary-parallel: this rank holds columns first ..
- * first + cols - 1 of the logits; columns from 'vocabulary' on are padding and take no part.
- * PARTIAL: per row maximum, sum of exp(logit - maximum), and the target's logit (0 if it is
- *   another rank's). A rank without true columns gives maximum -inf and sum 0.
- * FINISH: combines the partials of 'parts' ranks (all-gathered: (parts, 3, rows)), gives
- *   loss[r] = log(sum) + max - target, adds sum of weight[r] * loss[r] to state->loss, and turns
- *   the logits into the gradient (softmax - onehot) * weight[r] * state->loss_scale in place
- *   (padding gets 0). Without 'backward' logits stay as they are. With one part 'partials' may be
- *   NULL: FINISH then does both halves in one pass. */
+/* Cross entropy around the collective, vocabulary-parallel: this rank holds columns first .. first
+ * + cols - 1 of the logits; columns from 'vocabulary' on are padding and ignored.
+ *
+ * PARTIAL: per row maximum, sum of exp(logit - maximum), and the target's logit (0 if another rank
+ * has it). A rank with padding only returns maximum -inf and sum 0.
+ * FINISH: combines the partials of 'parts' ranks (all-gathered: (parts, 3, rows)), computes loss[r]
+ * = log(sum) + max - target, adds the sum of weight[r] * loss[r] to state->loss, and turns the
+ * logits into the gradient (softmax - onehot) * weight[r] * state->loss_scale in place (padding
+ * gets 0). Without 'backward' the logits are unchanged. With one part 'partials' may be NULL:
+ * FINISH then does both halves in one pass. */
 struct cross_entropy_shape {
     int64_t rows, cols;
     int64_t first, vocabulary;
@@ -360,7 +360,7 @@ struct cross_entropy_finish_operands {
     void *logits; /* (rows, cols) */
     const int32_t *targets;
     const float *partials; /* (parts, 3, rows), or NULL for one part */
-    const float *weight;   /* (rows) share of each token in the step's loss; 0: masked, whatever
+    const float *weight;   /* (rows) weight of each token in the step's loss; 0: masked, whatever
                               its logits are */
     float *loss;           /* (rows) or NULL */
     struct step_state *state;
@@ -464,7 +464,7 @@ struct fill_operands {
 
 struct operation {
     enum operation_kind kind;
-    int head; /* belongs to the model's head; for a profile */
+    int head; /* part of the model's head; for profiling */
     union {
         struct linear_shape linear;
         struct activation_shape activation;

@@ -16,41 +16,42 @@
 
 enum lr_style { LR_LINEAR, LR_COSINE, LR_INVERSE_SQUARE_ROOT, LR_CONSTANT };
 
-/* Constant over a run. Schedules count samples, as Megatron's do. */
+/* Constant over a run. Schedules count samples, as in Megatron. */
 struct step_rules {
     double lr, min_lr;
     enum lr_style style;
     double warmup_samples, decay_samples;
     double weight_decay;
-    double beta1, beta2;  /* of Adam's moments */
+    double beta1, beta2;  /* for Adam's moments */
     double clip;          /* limit of the global gradient norm; 0: no clipping */
     int dynamic_scale;    /* fp16: the loss scale follows overflows */
-    double min_scale;     /* the dynamic scale does not go below */
-    int64_t scale_window; /* good steps in a row before the scale doubles */
+    double min_scale;     /* minimum of the dynamic scale */
+    int64_t scale_window; /* consecutive good steps before the scale doubles */
     int hysteresis;       /* overflows before the scale halves; doubling resets the count */
 };
 
-/* One per rank, in device memory. Made on the host by step_state_init and copied there. */
+/* One per rank, in device memory. Initialized on the host by step_state_init and copied there. */
 struct step_state {
     /* Written by the host before each step (one small copy to this address). */
     int64_t iteration; /* of this step, from 0; the step number of every random draw */
     int64_t samples;   /* in this step's global batch */
 
-    uint64_t seed;             /* of every random draw */
+    uint64_t seed;             /* seed of every random draw */
     int64_t scheduled_samples; /* of the steps taken (skipped ones do not count) */
     int64_t adam_step;         /* steps taken */
     float lr, weight_decay;    /* of the next optimizer update */
     float loss_scale;
-    float grad_factor; /* set by step_clip: what gradients are multiplied with in the update */
-    float correction1, correction2; /* and what Adam's moments are divided by */
-    int32_t skip;        /* set by step_clip: gradients held Inf or NaN, the update does nothing */
-    int32_t good_steps;  /* in a row */
+    float grad_factor;              /* set by step_clip: factor of the gradients in the update */
+    float correction1, correction2; /* and divisors of Adam's moments */
+    int32_t skip;        /* set by step_clip: gradients contained Inf or NaN, the update does
+                            nothing */
+    int32_t good_steps;  /* consecutive */
     int32_t hysteresis;  /* overflows left before the scale halves */
     double loss;         /* of this step: sum of weight * loss of its tokens, before scaling */
     double norm_squared; /* of this step's scaled gradients */
     double grad_norm;    /* set by step_clip: without the loss scale */
 
-    /* Since the last STEP_RESET: what a log line needs. */
+    /* Accumulated since the last STEP_RESET, for a log line. */
     double loss_total;
     int64_t taken, skipped, nans;
 };

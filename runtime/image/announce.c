@@ -8,8 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* There may be a thousand waiting nodes, and the one that imports says how far it is: so be terse.
- */
+/* A thousand nodes may be waiting, and the importing node reports progress: so be terse. */
 enum { FIRST_WORD = 20, NEXT_WORDS = 300 };
 
 int announcement_open(struct announcement *announcement, const struct image_cache *cache,
@@ -25,7 +24,7 @@ int announcement_begin(struct announcement *announcement, int alone, struct erro
 {
     struct lease_watch watch = {0};
 
-    /* No other step has this name: who holds it is of this step, and dies with it. */
+    /* The name is unique to this step, so its holder belongs to the step and exits with it. */
     return lease_take(&announcement->lease, announcement->path, alone ? 0 : HUGE_VAL, &watch, err);
 }
 
@@ -39,7 +38,7 @@ void announcement_end(struct announcement *announcement)
     lease_release(&announcement->lease);
 }
 
-/* A sign of life: the contents of the lease's file, "" where there is none. */
+/* The heartbeat: the contents of the lease's file, "" if there is none. */
 static void read_sign(const struct announcement *announcement, char *sign, size_t size)
 {
     char directory[4096];
@@ -50,7 +49,7 @@ static void read_sign(const struct announcement *announcement, char *sign, size_
     file_refresh_directory(directory);
 }
 
-/* All nodes together look about a hundred times a second, if there are not over 512. */
+/* All nodes together poll about a hundred times a second, up to 512 nodes. */
 static double longest_pause(int nodes)
 {
     double seconds = nodes / 128.0;

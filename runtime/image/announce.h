@@ -1,6 +1,6 @@
-/* How the nodes of a step get one image: one of them asks the registry and imports, with a
+/* How the nodes of a step get one image: one of them asks the registry and imports, holding a
  * heartbeat lease in the user's cache; the others wait for the image. If the import fails, that
- * node reports why, and the step ends on all of them. */
+ * node reports why, and the step ends on all nodes. */
 #ifndef MEGATRON_ANNOUNCE_H
 #define MEGATRON_ANNOUNCE_H
 
@@ -31,13 +31,13 @@ struct announcement_wait {
 int announcement_open(struct announcement *announcement, const struct image_cache *cache,
                       const char *step, struct error *err);
 
-/* On the node that imports: begin, beat about once a second, end. To begin returns 1, 0 if another
- * node has begun, or -1; with 'alone' no other node tries. */
+/* On the importing node: begin, beat about once a second, end. Begin returns 1, 0 if another node
+ * has begun, or -1; with 'alone' no other node tries. */
 int announcement_begin(struct announcement *announcement, int alone, struct error *err);
 void announcement_beat(struct announcement *announcement);
 void announcement_end(struct announcement *announcement);
 
-/* On the others: wait for the image. Returns 0 or -1. */
+/* On the other nodes: wait for the image. Returns 0 or -1. */
 int announcement_wait(const struct announcement *announcement, const struct announcement_wait *wait,
                       struct error *err);
 

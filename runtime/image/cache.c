@@ -48,7 +48,7 @@ int image_cache_default(const char *named, const char *cache_home, const char *h
     return 0;
 }
 
-/* Nobody but 'owner' and root may decide what is in 'path'. */
+/* Only 'owner' and root may be able to change the contents of 'path'. */
 static int check_directory(const char *path, uid_t owner, int sticky_will_do, struct error *err)
 {
     struct stat info;
@@ -77,7 +77,7 @@ int image_cache_open(struct image_cache *cache, const char *directory, struct er
     cache->owner = geteuid();
     cache->writable = 1;
     snprintf(cache->directory, sizeof(cache->directory), "%s", directory);
-    /* Whose it is is known before anything is made in it. */
+    /* Check the owner before anything is created in it. */
     if (shared_directory_create(directory, "MEGATRON_IMAGE_CACHE", err) < 0 ||
         check_directory(directory, cache->owner, 0, err) < 0)
         return -1;
@@ -130,14 +130,14 @@ int image_cache_find(const struct image_cache *cache, const char *key, char *pat
                        (unsigned)info.st_uid);
     else
         rc = squashfs_check(fd, path, NULL, err) < 0 ? -1 : 1;
-    /* The time of the last use steers pruning; that it cannot be set is no reason to fail. */
+    /* Pruning uses the time of the last use; failing to set it is not an error. */
     if (rc == 1 && cache->writable)
         (void)!futimens(fd, NULL);
     close(fd);
     return rc;
 }
 
-/* Sum up the whole file, which was just written and is in memory still. */
+/* Compute the checksum of the whole file, which was just written and is still in the page cache. */
 static int sum_file(int fd, const char *path, uint64_t *checksum, struct error *err)
 {
     const size_t chunk = 1 << 20;
@@ -235,7 +235,7 @@ static void read_info(const struct image_cache *cache, struct image_entry *entry
         return;
     if (sscanf(text, "size %" SCNd64, &entry->size) != 1)
         return;
-    /* Older versions recorded another checksum, under another name: that one is unknown here. */
+    /* Earlier versions recorded another checksum under another name, which is ignored here. */
     sum = strstr(text, "\nxxh3 ");
     if (sum)
         sscanf(sum, "\nxxh3 %" SCNx64, &entry->checksum);
@@ -268,7 +268,7 @@ static int add_entry(const struct image_cache *cache, const char *name,
     if (lstat(entry->path, &info) < 0)
         return 0;
     entry->size = info.st_size;
-    /* Who only reads a cache leaves no other trace than the time of the last access. */
+    /* A process with read-only access to a cache leaves no trace except the access time. */
     entry->used = info.st_atime > info.st_mtime ? info.st_atime : info.st_mtime;
     read_info(cache, entry);
     (*count)++;
@@ -304,7 +304,8 @@ int image_cache_list(const struct image_cache *cache, struct image_entry **entri
 
 int image_entry_verify(const struct image_entry *entry, struct error *err)
 {
-    /* To verify is not to use; who does not own the file cannot choose. */
+    /* Verification does not count as a use, so do not update the access time; only the file's owner
+     * may request that. */
     int fd = open(entry->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOATIME);
     uint64_t checksum;
     int64_t size;
@@ -351,7 +352,7 @@ static int is_orphan(const struct image_cache *cache, const char *name, const ch
         lstat(path, &info) < 0 || time(NULL) - info.st_mtime <= DAY)
         return 0;
     snprintf(key, sizeof(key), "%.*s", (int)strcspn(name, "."), name);
-    /* Also drafts that earlier versions made beside them. */
+    /* Includes drafts that earlier versions created next to the images. */
     return strcmp(name + strcspn(name, "."), ".info") != 0 ||
            (join(image, sizeof(image), cache->directory, key, ".sqsh") == 0 &&
             access(image, F_OK) < 0 && errno == ENOENT);

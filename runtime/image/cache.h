@@ -1,13 +1,13 @@
-/* The cache of images: squashfs files by the digest they were made from, on a shared directory.
+/* The cache of images: squashfs files named by the digest of their source, in a shared directory.
  *
- *     DIR/sha256-<digest>.sqsh   an image, complete from the moment it has this name
+ *     DIR/sha256-<digest>.sqsh   an image; complete as soon as it has this name
  *     DIR/sha256-<digest>.info   its size, checksum and origin
  *     DIR/names/<number>         the digest of a name when the registry was last asked
  *     DIR/jobs/<2 digits>/<number>   the digest of a name for the duration of a job
  *     DIR/work/                  leases and unfinished files
  *
- * Only its owner can write to a user's cache. An administrator's cache is only read, and only files
- * of root or of the publisher count. */
+ * Only its owner can write to a user's cache. An administrator's cache is read-only, and only
+ * files of root or of the publisher are used. */
 #ifndef MEGATRON_CACHE_H
 #define MEGATRON_CACHE_H
 
@@ -19,7 +19,7 @@
 
 struct image_cache {
     char directory[2048];
-    uid_t owner;  /* of its files; root may own them, too */
+    uid_t owner;  /* owner of its files; root may own them, too */
     int writable; /* the user's own */
 };
 
@@ -32,12 +32,12 @@ struct image_entry {
     uint64_t checksum; /* 0 if unknown */
 };
 
-/* Open, and create if it is missing, the cache of this user. Fails if another user owns it or can
- * write to it. Returns 0 or -1. */
+/* Open the cache of this user, and create it if it does not exist. Fails if another user owns it or
+ * can write to it. Returns 0 or -1. */
 int image_cache_open(struct image_cache *cache, const char *directory, struct error *err);
 
-/* Open an administrator's cache for reading. 'publisher' or root must own it, and no other user
- * may write to it or to a directory above it. Returns 0 or -1. */
+/* Open an administrator's cache for reading. 'publisher' or root must own it, and no other user may
+ * be able to write to it or to a parent directory. Returns 0 or -1. */
 int image_cache_open_shared(struct image_cache *cache, const char *directory, uid_t publisher,
                             struct error *err);
 
@@ -46,13 +46,13 @@ int image_cache_open_shared(struct image_cache *cache, const char *directory, ui
 int image_cache_default(const char *named, const char *cache_home, const char *home,
                         char *directory, size_t size, struct error *err);
 
-/* Look 'key' up. Returns 1 with the image's path, 0 if it is not cached, -1 if it is damaged or
+/* Look up 'key'. Returns 1 with the image's path, 0 if it is not cached, -1 if it is damaged or
  * belongs to another user. Counts as a use. */
 int image_cache_find(const struct image_cache *cache, const char *key, char *path, size_t size,
                      struct error *err);
 
-/* Add the finished image 'draft' to the cache: check it, record size and checksum, fsync, rename.
- * 'path' gets the name. Returns 0 or -1; the draft is gone in both cases. */
+/* Add the finished image 'draft' to the cache: check it, record its size and checksum, fsync,
+ * rename. 'path' gets its path. Returns 0 or -1; the draft is gone in both cases. */
 int image_cache_publish(const struct image_cache *cache, const char *key, const char *draft,
                         const char *origin, char *path, size_t size, struct error *err);
 
@@ -61,8 +61,8 @@ int image_cache_publish_summed(const struct image_cache *cache, const char *key,
                                const char *origin, uint64_t checksum, char *path, size_t size,
                                struct error *err);
 
-/* Record and look up the key of a name. The lookup returns 0, or -1 if there is no record, or one
- * of another user. */
+/* Record and look up the key of a name. The lookup returns 0, or -1 if there is no record, or only
+ * one of another user. */
 int image_cache_remember(const struct image_cache *cache, const char *name, const char *key,
                          struct error *err);
 int image_cache_recall(const struct image_cache *cache, const char *name, char key[IMAGE_KEY_SIZE]);
@@ -78,7 +78,7 @@ void image_cache_forget_job(const struct image_cache *cache, const char *job, co
 int image_cache_lease_job(const struct image_cache *cache, const char *job, const char *name,
                           char *path, size_t size);
 
-/* All entries, least recently used first. The caller frees '*entries'. Returns 0 or -1. */
+/* List all entries, least recently used first. The caller frees '*entries'. Returns 0 or -1. */
 int image_cache_list(const struct image_cache *cache, struct image_entry **entries, size_t *count,
                      struct error *err);
 

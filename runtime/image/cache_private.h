@@ -1,4 +1,4 @@
-/* What the parts of the cache share. */
+/* Shared by the parts of the cache. */
 #ifndef MEGATRON_CACHE_PRIVATE_H
 #define MEGATRON_CACHE_PRIVATE_H
 
@@ -6,7 +6,7 @@
 
 enum { INFO_SIZE = IMAGE_TEXT_SIZE + 1024 };
 
-/* Write a small file of the cache. What a killed process leaves of it is swept. */
+/* Write a small file of the cache. A draft left by a killed process is swept later. */
 int image_cache_write(const struct image_cache *cache, const char *path, const char *text,
                       struct error *err);
 

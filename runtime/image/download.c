@@ -16,7 +16,7 @@ static int is_unfinished(const char *name)
            strlen(name) == DIGITS + 1 + RANDOM;
 }
 
-/* A killed import leaves layers that nothing uses again. */
+/* A killed import leaves layers that are never used again. */
 static void sweep(const char *cache)
 {
     DIR *listed = opendir(cache);

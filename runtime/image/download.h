@@ -1,4 +1,5 @@
-/* How much of an image has arrived from the registry, as Enroot's own cache of layers shows it. */
+/* How much of an image has been downloaded from the registry, according to Enroot's own layer
+ * cache. */
 #ifndef MEGATRON_DOWNLOAD_H
 #define MEGATRON_DOWNLOAD_H
 
@@ -6,14 +7,15 @@
 #include <time.h>
 
 struct download {
-    char cache[2048]; /* Enroot's */
+    char cache[2048]; /* Enroot's directory */
     time_t begun;
 };
 
-/* Start to watch Enroot's 'cache', and remove layers there that killed imports left a day ago. */
+/* Start watching Enroot's 'cache', and remove layers that imports killed over a day ago left there.
+ */
 void download_watch(struct download *download, const char *cache);
 
-/* Bytes of all layers that have changed since then. */
+/* Total size of all layers that have changed since then. */
 int64_t download_bytes(const struct download *download);
 
 #endif

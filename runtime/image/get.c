@@ -17,9 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Seconds without a heartbeat of the node that imports; and how much longer than that node the
- * others wait: it gives up first, and reports why. Each part of the work gets LEAST_SECONDS even if
- * the others have used up the user's time. */
+/* Seconds without a heartbeat of the importing node; and how much longer than that node the others
+ * wait: it gives up first, and reports why. Each part of the work gets LEAST_SECONDS even if the
+ * others have used up the user's time. */
 enum { PATIENCE_SECONDS = 60, WAIT_MARGIN_SECONDS = 30, LEAST_SECONDS = 30 };
 
 /* One call of image_get. */
@@ -27,7 +27,7 @@ struct getting {
     struct image_get *get;
     struct announcement announcement;
     double begun;
-    char key[IMAGE_KEY_SIZE]; /* "" for a file of the user's own, or of another importer */
+    char key[IMAGE_KEY_SIZE]; /* "" for the user's own file, or one from a third-party importer */
     char path[PATH_MAX];
 };
 
@@ -165,8 +165,8 @@ static int find_image(struct getting *getting, struct error *err)
     return getting->get->importer ? ask_importer(getting, err) : import_or_wait(getting, err);
 }
 
-/* Prefer a copy on the node's own disk. All nodes copy at once: one reports the progress. If it
- * fails, the image is started from where it is. */
+/* Prefer a copy on the node's local disk. All nodes copy at once, so only one reports progress. If
+ * copying fails, the image is started from its original path. */
 static void stage_image(struct getting *getting)
 {
     const struct image_get *get = getting->get;
@@ -193,7 +193,7 @@ static void stage_image(struct getting *getting)
 
 /* --- the container --------------------------------------------------------------------------- */
 
-/* Warn if the container was created from another image than the step asks for; 'origin' is a key
+/* Warn if the container was created from another image than the step requests; 'origin' is a key
  * and a name. The registry is not asked again: its last answer is good enough. One node warns for
  * all. */
 static void compare_origin(const struct getting *getting, const char *origin)

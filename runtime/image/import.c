@@ -38,14 +38,15 @@ struct work {
     struct process_result result;
     struct download download;
     struct progress progress;
-    char container[CONTAINER_ID_SIZE]; /* the one that Enroot created in podman to export it */
+    char container[CONTAINER_ID_SIZE]; /* the container that Enroot created in podman for the
+                                          export */
     double said;
-    int lost; /* another process took this import for dead, and its lease */
+    int lost; /* another process assumed that this import was dead, and took its lease */
 };
 
 /* --- The import itself ------------------------------------------------------------------------ */
 
-/* Show processes that wait, and those that sweep, that this one is alive. Returns 0, or -1 if the
+/* Show waiting processes, and those that sweep, that this one is alive. Returns 0, or -1 if the
  * lease is lost. */
 static int show_life(struct work *work)
 {
@@ -78,7 +79,7 @@ static int on_tick(void *argument, double elapsed)
     return 0;
 }
 
-/* A question to Enroot. A slow registry may take longer to answer than a lease lasts without a
+/* A query through Enroot. A slow registry may take longer to answer than a lease lasts without a
  * heartbeat. */
 static struct enroot_call call_of(struct work *work)
 {
@@ -89,7 +90,7 @@ static struct enroot_call call_of(struct work *work)
                                 .stop = work->request->stop};
 }
 
-/* Add free and needed space to the error. The size of the image is known once it is unpacked. */
+/* Add free and required space to the error. The size of the image is known once it is unpacked. */
 static void explain_space(const struct work *work, struct error *err)
 {
     const char *const places[] = {work->request->cache->directory, work->request->temporary};
@@ -147,8 +148,8 @@ static void remove_container(struct work *work)
         process_run(&process, &result, &ignored);
 }
 
-/* Without docker, Enroot's removal of the container fails, and with it an import that is complete.
- * mksquashfs writes the superblock last, so an image that has one is whole. */
+/* Without docker, Enroot cannot remove the container and reports failure although the import is
+ * complete. mksquashfs writes the superblock last, so an image that has one is complete. */
 static int succeeded(const struct work *work)
 {
     if (work->result.status == 0)
@@ -256,8 +257,8 @@ static void say_sum(const struct work *work, pid_t child, double elapsed)
     image_say(request, "importing %s: checksum: %s", request->reference->text, line);
 }
 
-/* The checksum and fsync of a large image take minutes, in which the heartbeat must go on: a child
- * does them. */
+/* The checksum and fsync of a large image take minutes, during which the heartbeat must continue: a
+ * child does them. */
 static int publish(struct work *work, const char *key, char *path, size_t size, struct error *err)
 {
     const struct image_request *request = work->request;
@@ -350,8 +351,8 @@ static int check_place(const struct image_request *request, const char *what, co
                      request->reference->text, need_text, what, place, room_text, remedy);
 }
 
-/* How large the image will be is not known yet. Both places need the configured minimum, and the
- * cache at least as much as the last image of this name. */
+/* The size of the image is not known yet. Both directories need the configured minimum, and the
+ * cache at least the size of the last image of this name. */
 static int check_room(struct work *work, struct error *err)
 {
     const struct image_request *request = work->request;
@@ -382,7 +383,7 @@ static void prepare_progress(struct work *work)
         strstr(options, "-noD") != NULL;
 }
 
-/* Everything that comes before the import. */
+/* Everything that precedes the import. */
 static int prepare(struct work *work, const char *key, struct error *err)
 {
     const struct image_request *request = work->request;
@@ -453,7 +454,7 @@ static int find_anywhere(const struct image_request *request, const char *key, c
     return found;
 }
 
-/* Another process imports: wait a moment, unless that takes too long. */
+/* Another process is importing: wait a moment, unless that takes too long. */
 static int wait_for_other(const struct image_request *request, const struct lease_watch *watch,
                           double begun, double *said, struct error *err)
 {
@@ -476,7 +477,7 @@ static int wait_for_other(const struct image_request *request, const struct leas
     return 0;
 }
 
-/* With the lease. Returns 1, -1, or 0 if another process took the lease. */
+/* While holding the lease. Returns 1, -1, or 0 if another process took the lease. */
 static int use_lease(struct work *work, const char *key, char *path, size_t size, struct error *err)
 {
     /* It may have been imported between the lookup and the lease. */

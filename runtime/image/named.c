@@ -15,16 +15,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A container that is being made. */
+/* A container that is being created. */
 struct making {
     const struct named_request *request;
     const char *full;
     char data[4096]; /* Enroot's directory of containers */
     struct lease lease;
-    int lost; /* another process took this one for dead, and the lease */
+    int lost; /* another process assumed that this one was dead, and took the lease */
 };
 
-/* Where Enroot has its containers, which its configuration may say. */
+/* Find Enroot's directory of containers, which its configuration may set. */
 static int find_data(const struct named_request *request, char *data, size_t size,
                      struct error *err)
 {
@@ -40,10 +40,10 @@ static int find_data(const struct named_request *request, char *data, size_t siz
                : error_set(err, "the output of `enroot info` has no %s", name);
 }
 
-/* In the container itself: it comes and goes with it. */
+/* Inside the container itself, so that it is removed with it. */
 #define ORIGIN_FILE ".megatron-image"
 
-/* Who cannot write it down goes without. */
+/* If it cannot be written, the container has no origin. */
 static void write_origin(const char *container, const char *origin)
 {
     char path[8192 + 32];
@@ -89,8 +89,8 @@ static void remove_container(struct making *making, const char *name)
     process_run(&process, &result, &ignored);
 }
 
-/* Drafts that killed processes left; only the holder of the lease has a right to any. Each gets the
- * name 'aside' first: where its maker lives after all, that one shall not end as the container. */
+/* Drafts left by killed processes; only the holder of the lease may use one. Each is first renamed
+ * to 'aside': if its creator is still alive, it must not publish this one as the container. */
 static void remove_drafts(struct making *making, const char *prefix, const char *aside)
 {
     char from[8192], to[8192];
@@ -137,8 +137,8 @@ static int extract(struct making *making, const char *draft, struct error *err)
     return 0;
 }
 
-/* With the lease: make it under another name. It is whole from the moment it has its own; where
- * another was faster, that one is it. */
+/* While holding the lease: create the container under a draft name and rename it when it is
+ * complete. If another process was faster, its container is used. */
 static int make(struct making *making, struct error *err)
 {
     const char *number = strrchr(making->lease.owner, ',') + 1;
@@ -183,8 +183,8 @@ int container_kept(const struct named_request *request, char *full, size_t size,
     return 1;
 }
 
-/* Where the lease is: beside the containers, for the nodes that share them and for no others. Some
- * sites have one directory for all users. */
+/* The path of the lease: next to the containers, for the nodes that share them and only for these.
+ * Some sites have one directory for all users. */
 static int name_lease(const struct making *making, char *path, size_t size, struct error *err)
 {
     char directory[4096 + 32];
@@ -197,7 +197,7 @@ static int name_lease(const struct making *making, char *path, size_t size, stru
     return 0;
 }
 
-/* Make it, or wait for who does. */
+/* Create it, or wait for the process that does. */
 static int obtain(struct making *making, const char *lease, struct error *err)
 {
     const struct named_request *request = making->request;

@@ -10,14 +10,14 @@ struct named_request {
     const char *name;
     const char *image;              /* a squashfs file */
     const char *origin;             /* recorded in the container, one line */
-    const char *path;               /* directories with enroot */
-    const char *const *environment; /* what Enroot sees */
-    double timeout;                 /* seconds to create it */
+    const char *path;               /* directories to search for enroot */
+    const char *const *environment; /* Enroot's environment */
+    double timeout;                 /* timeout for creating it, in seconds */
     double patience;       /* seconds without a heartbeat of another process that creates it */
     const stop_flag *stop; /* may be NULL */
 };
 
-/* What a container was created from; "" if unknown. */
+/* The image that a container was created from; "" if unknown. */
 enum { NAMED_ORIGIN_SIZE = 1200 };
 
 /* Does a container of this name exist? Returns 1 with its origin and its name in Enroot, 0 or -1.
@@ -25,9 +25,9 @@ enum { NAMED_ORIGIN_SIZE = 1200 };
 int container_kept(const struct named_request *request, char *full, size_t size,
                    char origin[NAMED_ORIGIN_SIZE], struct error *err);
 
-/* Create the container of this user unless it exists. Nodes that share Enroot's directory create it
- * once. It gets its name when it is complete; the next process removes what an interrupted one
- * left. 'full' gets its name in Enroot. Returns 0 or -1. */
+/* Create this user's container unless it exists. Nodes that share Enroot's directory create it
+ * once. It gets its name when it is complete; the next process removes what an interrupted one left
+ * behind. 'full' gets its name in Enroot. Returns 0 or -1. */
 int container_keep(const struct named_request *request, char *full, size_t size, struct error *err);
 
 #endif

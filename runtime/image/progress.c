@@ -76,8 +76,8 @@ static void phase_of(const char *errors, char *phase, size_t size)
              found ? found : "starting");
 }
 
-/* Bytes in the scratch directory. Layers may be many small files: counting them must take only a
- * small part of the time. */
+/* Count the bytes in the scratch directory. Layers may be many small files, so counting must take
+ * only a small fraction of the time. */
 static double scratch_bytes(struct progress *progress, double elapsed)
 {
     const double pauses = 20;
@@ -143,7 +143,7 @@ static void line_of_layers(struct progress *progress, const char *errors, double
         snprintf(line, size, "%s (%.0f s)", phase, elapsed);
         return;
     }
-    /* Unpacking began at most one report ago. */
+    /* Unpacking started at most one report ago. */
     if (progress->unpacking == 0)
         progress->unpacking = elapsed > PROGRESS_SECONDS ? elapsed - PROGRESS_SECONDS : 0.001;
     format_size(bytes, unpacked, sizeof(unpacked));
@@ -169,7 +169,8 @@ void progress_line(struct progress *progress, const char *errors, double elapsed
     spent = elapsed - progress->writing;
     format_size(bytes, written, sizeof(written));
     format_size(bytes / (spent > 1 ? spent : 1), rate, sizeof(rate));
-    /* A compressed image is smaller than its input: then the input that was read tells. */
+    /* A compressed image is smaller than its input, so use the number of input bytes that were
+     * read. */
     format_time(elapsed, spent, progress->uncompressed ? bytes : bytes_read(progress->draft),
                 progress->total, time, sizeof(time));
     snprintf(line, size, "%s written, %s/s %s", written, rate, time);

@@ -15,7 +15,7 @@ struct progress {
     const struct scratch *scratch;   /* where the layers were unpacked */
     const struct download *download; /* NULL if it cannot be watched */
     int uncompressed;                /* the image will be as large as the unpacked layers */
-    double unpacking;                /* when unpacking began; 0: not yet */
+    double unpacking;                /* when unpacking started; 0: not yet */
     double total, writing;           /* set once the image is being written */
     double unpacked, next_look;      /* until then: bytes of the layers, and when to count again */
 };

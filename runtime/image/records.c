@@ -1,4 +1,4 @@
-/* The records of a cache: which image a name stood for. */
+/* The records of a cache: which image a name referred to. */
 #include "cache_private.h"
 #include "file.h"
 #include "checksum.h"
@@ -16,7 +16,7 @@
 
 enum { HOUR = 3600, JOB_SECONDS = 30 * 86400, RECORD_SIZE = INFO_SIZE + IMAGE_KEY_SIZE + 2 };
 
-/* Names of registries hold slashes and may be long: a number stands for them. */
+/* Registry names contain slashes and may be long, so file names use a hash of them. */
 static uint64_t number_of(const char *name)
 {
     return checksum_of(name, strlen(name));
@@ -77,7 +77,7 @@ int image_cache_recall(const struct image_cache *cache, const char *name, char k
 }
 
 /* The record of a name in a job. A user may have had tens of thousands of jobs in a month, and a
- * thousand waiting nodes list where the record will be: it is one of 256 directories. */
+ * thousand waiting nodes list the directory where the record will appear: use 256 directories. */
 struct job_record {
     char name[INFO_SIZE];
     char jobs[2100], directory[2110], path[2140];
@@ -117,7 +117,7 @@ int image_cache_recall_job(const struct image_cache *cache, const char *job, con
     find_record(cache, job, name, &record);
     if (recall(cache, record.path, record.name, key) < 0)
         return -1;
-    /* The time of the last use: a job's record stays as long as the job has steps. */
+    /* Update the time of the last use: a job's record is kept while the job has steps. */
     if (lstat(record.path, &info) == 0 && time(NULL) - info.st_mtime > HOUR)
         (void)!utimensat(AT_FDCWD, record.path, NULL, AT_SYMLINK_NOFOLLOW);
     return 0;

@@ -1,4 +1,4 @@
-/* Which image a name means. */
+/* Determine which image a name refers to. */
 #include "enroot.h"
 #include "clock.h"
 #include "files.h"
@@ -13,8 +13,8 @@
 
 enum { DIGEST_TIMEOUT = 60, RECORD_SIZE = IMAGE_TEXT_SIZE + 80 };
 
-/* The name of a reference in the cache's records. A name in a registry means a different image on
- * each architecture; a daemon has one image of a name. */
+/* The name of a reference in the cache's records. A registry name refers to a different image on
+ * each architecture; a daemon has one image per name. */
 static void name_record(const struct image_request *request, char name[RECORD_SIZE])
 {
     const struct image_reference *reference = request->reference;
@@ -28,10 +28,10 @@ static void name_record(const struct image_request *request, char name[RECORD_SI
                                                : host.machine);
 }
 
-/* A question to the registry or daemon; other steps of the job may wait for the answer. */
+/* A query to the registry or daemon; other steps of the job may wait for the answer. */
 struct question {
     const struct image_request *request;
-    struct lease *lease; /* NULL if nobody waits */
+    struct lease *lease; /* NULL if no other process waits */
 };
 
 void image_beat(const struct image_request *request)
@@ -138,8 +138,8 @@ static int ask_registry(const struct question *question, char key[IMAGE_KEY_SIZE
     return enroot_check(&call, &trouble) < 0 ? error_set(err, "%s", trouble.text) : -1;
 }
 
-/* A digest always means the same image. It may be that of the image, or of a list of images for
- * several architectures, which is never the key of an image. */
+/* A digest always refers to the same image. It may be the digest of the image, or of a manifest
+ * list for several architectures, which is never the key of an image. */
 static int resolve_pinned(const struct question *question, char key[IMAGE_KEY_SIZE],
                           struct error *err)
 {
@@ -165,7 +165,8 @@ static int resolve_daemon(const struct question *question, int ask_daemon, char 
 
     if (ask_daemon && ask(question, argv, "sha256:", key, err) == 0)
         return image_cache_remember(request->cache, reference->text, key, err);
-    /* In a batch job srun runs where there is no daemon; sbatch imported it on the submit host. */
+    /* In a batch job srun runs on a node without the daemon; sbatch imported the image on the
+     * submit host. */
     if (ask_daemon)
         return use_last(request, key, err);
     if (image_recalled(request, key) < 0)
@@ -187,7 +188,8 @@ static int resolve_now(const struct question *question, int ask_daemon, char key
                                 : ask_registry(question, key, err);
 }
 
-/* Steps of a job may start at once: one of them asks. One that has waited for long asks, too. */
+/* Steps of a job may start at the same time: one of them asks. One that has waited too long asks,
+ * too. */
 static int resolve_for_job(const struct image_request *request, int ask_daemon,
                            char key[IMAGE_KEY_SIZE], struct error *err)
 {

@@ -52,7 +52,7 @@ int shared_file_replace(const char *path, const char *work, const char *text, st
             rc = rename(draft, path);
         if (rc < 0) {
             error_set_errno(err, errno, "cannot write %.300s", path);
-            /* If the draft is gone, a sweep took it for that of a dead process: try again. */
+            /* If the draft is gone, a sweep considered its owner dead: try again. */
             if (unlink(draft) == 0 || errno != ENOENT)
                 return -1;
         }
@@ -71,7 +71,7 @@ int shared_directory_create(const char *directory, const char *variable, struct 
         end = strchr(end + 1, '/');
         if (end)
             *end = '\0';
-        /* Look first: an automounter mounts on lookup what it refuses to create. */
+        /* Look it up first: an automounter mounts on lookup what it refuses to create. */
         if ((stat(path, &info) < 0 || !S_ISDIR(info.st_mode)) && mkdir(path, 0700) < 0 &&
             errno != EEXIST)
             return error_set_errno(err, errno,

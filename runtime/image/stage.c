@@ -19,7 +19,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* Remove the longest unused images until 'need' more bytes fit below 'limit' and on the disk. */
+/* Remove the least recently used images until 'need' more bytes fit below 'limit' and on the disk.
+ */
 static int make_room(const struct image_cache *stage, int64_t limit, int64_t need,
                      struct error *err)
 {
@@ -64,7 +65,7 @@ static int take_too_long(const struct stage_request *request, struct error *err)
         request->directory, request->timeout);
 }
 
-/* A copy under way. */
+/* A copy in progress. */
 struct copy {
     const struct stage_request *request;
     int from, to;
@@ -73,7 +74,8 @@ struct copy {
     struct checksum sum;
 };
 
-/* What was copied goes to the disk now and then, or the end would wait for all of it. */
+/* Flush copied data to disk regularly, so that the final sync does not have to wait for all of it.
+ */
 static int copy_part(struct copy *copy, char *buffer, size_t chunk, struct error *err)
 {
     const int64_t portion = 256 << 20;
@@ -148,7 +150,7 @@ static int copy_image(const struct stage_request *request, const struct image_ca
 }
 
 /* Two jobs of a user may want one image on one node: one copies, the other waits. The directory is
- * this node's own, so flock works; it goes with the process. */
+ * node-local, so flock works; the lock ends with the process. */
 static int lock(const struct stage_request *request, const char *own, struct error *err)
 {
     double begun = clock_now(), said = begun;
@@ -196,7 +198,7 @@ int image_stage(const struct stage_request *request, char *path, size_t size, st
     guard = lock(request, own, err);
     if (guard < 0)
         return -1;
-    /* Whoever holds the lock is alone here: what is unfinished is of a killed process. */
+    /* The lock is exclusive, so unfinished files belong to killed processes. */
     snprintf(work, sizeof(work), "%s/work", own);
     sweep_all_but(work, "lock");
     rc = image_cache_find(&stage, request->key, path, size, err);

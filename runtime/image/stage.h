@@ -1,4 +1,4 @@
-/* Copies of images on the node's own disk, for sites whose shared file system is slow. */
+/* Copies of images on the node's local disk, for sites whose shared file system is slow. */
 #ifndef MEGATRON_STAGE_H
 #define MEGATRON_STAGE_H
 
@@ -9,7 +9,7 @@
 
 struct stage_request {
     const char *directory;
-    int64_t limit;           /* bytes of all copies of this user; 0: no limit */
+    int64_t limit;           /* total bytes of this user's copies; 0: no limit */
     const char *key, *image; /* its name, and its path */
     double timeout;          /* seconds */
     void (*say)(void *argument, const char *line); /* progress; may be NULL */
@@ -17,8 +17,8 @@ struct stage_request {
     const stop_flag *stop; /* may be NULL */
 };
 
-/* Find or create the copy of an image in this user's part of the directory; the least recently used
- * copies of this user are removed until all of them fit. 'path' gets its path. Returns 0, or -1 if
+/* Find or create the copy of an image in this user's part of the directory; this user's least
+ * recently used copies are removed until all of them fit. 'path' gets its path. Returns 0, or -1 if
  * there is no space or it takes too long: then start the original. */
 int image_stage(const struct stage_request *request, char *path, size_t size, struct error *err);
 

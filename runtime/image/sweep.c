@@ -12,7 +12,7 @@
 
 enum { NEW_SECONDS = 60, SILENT_SECONDS = 600, UNKNOWN_SECONDS = 86400 };
 
-/* A directory under way. */
+/* A sweep of one directory. */
 struct swept {
     const char *directory;
     DIR *listed;
@@ -44,7 +44,7 @@ static int ends_with(const char *name, const char *ending)
     return length >= tail && strcmp(name + length - tail, ending) == 0;
 }
 
-/* A server's clock may differ from this node's: the directory is touched, and tells. */
+/* A server's clock may differ from this node's: touch the directory and read its time. */
 static time_t time_there(int directory)
 {
     struct stat info;
@@ -54,7 +54,7 @@ static time_t time_there(int directory)
     return info.st_mtime;
 }
 
-/* For how many seconds may it stand still? */
+/* How many seconds may the file remain unchanged? */
 static time_t patience_for(enum owner_fate fate, int is_new)
 {
     if (fate == OWNER_UNKNOWN)

@@ -1,12 +1,12 @@
-/* Clean-up after processes that were killed.
+/* Clean up after killed processes.
  *
  * Unfinished files in a directory that nodes share name their owner:
- *     NAME@OWNER.new     the draft of a record or a lease; an owner that misses it writes it again
- *     NAME@OWNER.draft   the draft of an image, whose time changes about every second
- *     anything else      a lease, which holds its owner's name and changes likewise
+ *     NAME@OWNER.new     the draft of a record or a lease; if it is removed, its owner rewrites it
+ *     NAME@OWNER.draft   the draft of an image, which is modified about every second
+ *     anything else      a lease, which contains its owner's name and is modified as often
  * They are removed at once if the owner is known to be gone, otherwise when they have not changed
- * for long by the clock of the file system. If each node uses its own clock (Lustre), clocks may
- * differ by 5 minutes, as much as MUNGE allows, before work is done twice. */
+ * for a long time according to the file system's clock. If each node uses its own clock (Lustre),
+ * clocks may differ by 5 minutes, as much as MUNGE allows, before work is done twice. */
 #ifndef MEGATRON_SWEEP_H
 #define MEGATRON_SWEEP_H
 

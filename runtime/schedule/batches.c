@@ -137,7 +137,7 @@ struct fill {
     const struct batch *batch;
     struct model_batch *out;
     int64_t first_sample; /* of the micro-batch within the global batch */
-    double share;         /* of a token in the loss of the step */
+    double share;         /* weight of a token in the loss of the step */
     const int32_t *start;
 };
 
@@ -189,7 +189,7 @@ static int fill_batch(const struct batches *b, int64_t micros, int64_t micro,
     return 0;
 }
 
-/* Micro-batch 'micro' in host memory; it is taken from the loader the first time it is needed. */
+/* Micro-batch 'micro' in host memory; it is taken from the loader when first needed. */
 static struct host_batch *host_batch_of(struct batches *b, const struct batches_run *run,
                                         int64_t micro, struct error *err)
 {

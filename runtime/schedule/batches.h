@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Brings micro-batches to the device: from the loader to pinned host memory, from there on a stream
- * of their own to a staging buffer on the device while it computes, and to the slot when its pass
- * comes.
- */
+/* Brings micro-batches to the device: from the loader to pinned host memory, from there on a
+ * separate stream to a staging buffer on the device while it computes, and to the slot when its
+ * pass runs. */
 #ifndef MEGATRON_BATCHES_H
 #define MEGATRON_BATCHES_H
 

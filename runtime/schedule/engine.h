@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One rank's share of training steps: micro-batches through the pipeline, gradients, update. */
+/* One rank's share of training steps: run micro-batches through the pipeline, reduce gradients,
+ * update weights. */
 #ifndef MEGATRON_ENGINE_H
 #define MEGATRON_ENGINE_H
 
@@ -12,9 +13,9 @@ struct engine_config {
     struct optimizer_config optimizer;
     int64_t min_micros,
         max_micros;      /* of one step on a data-parallel rank, with batch-size ramp-up */
-    int64_t eval_micros; /* of an evaluation; 0: there is none */
-    double deadline;     /* of any single wait, in seconds */
-    int one_by_one;      /* launch every operation by itself, without graphs; for a profile */
+    int64_t eval_micros; /* of an evaluation; 0: none */
+    double deadline;     /* timeout of any single wait, in seconds */
+    int one_by_one;      /* launch every operation individually, without graphs; for profiling */
 };
 
 struct engine;
@@ -32,13 +33,13 @@ void engine_destroy(struct engine *engine);
 struct model *engine_model(struct engine *engine);
 struct optimizer *engine_optimizer(struct engine *engine);
 
-/* Initialize the weights at random, or take those that a loader has put into the gradient arena in
+/* Initialize the weights randomly, or use those that a loader has put into the gradient arena in
  * fp32; then start the optimizer. 'seed' is for the random numbers of all steps. */
 int engine_start(struct engine *engine, int initialize, const struct step_state *resumed,
                  uint64_t seed, struct error *err);
 
-/* Enqueue one step of 'micros' micro-batches from 'loader'. Does not wait for its end, only for
- * data and for buffers that are still being copied. */
+/* Enqueue one step of 'micros' micro-batches from 'loader'. Does not wait for the step to finish,
+ * only for data and for buffers that are still being copied. */
 int engine_step(struct engine *engine, struct batch_loader *loader, int64_t iteration,
                 int64_t micros, struct error *err);
 
@@ -48,7 +49,7 @@ int engine_evaluate(struct engine *engine, struct batch_loader *loader, int64_t 
                     double *loss, struct error *err);
 
 /* The state after all steps enqueued so far; waits for them and for the weights. 'reset' clears the
- * counters of the log. */
+ * logged counters. */
 int engine_state(struct engine *engine, struct step_state *state, int reset, struct error *err);
 
 /* Euclidean norm of all parameters of the model, each counted once; waits. Collective. */

@@ -5,7 +5,7 @@
 
 enum direction { ACTIVATIONS, GRADIENTS, DIRECTIONS };
 
-/* One direction. It has a group of its own, so that it never waits for the other one. */
+/* One direction. It has its own group, so that it never waits for the other one. */
 struct link {
     struct comm_group *group;
     struct device_stream *stream;
@@ -88,7 +88,7 @@ void messages_destroy(struct messages *m)
     free(m);
 }
 
-/* 'step' is 1 for the next stage, -1 for the one before. */
+/* 'step' is 1 for the next stage, -1 for the previous one. */
 static struct comm_message message(const struct messages *m, int step, int send, void *buffer)
 {
     const struct model_sizes *z = model_sizes_of(m->model);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages between pipeline stages, on streams beside the compute stream: activations to the next
- * stage on one, gradients to the stage before on the other. */
+/* Messages between pipeline stages, on separate streams: activations to the next stage on one,
+ * gradients to the previous stage on the other. */
 #ifndef MEGATRON_MESSAGES_H
 #define MEGATRON_MESSAGES_H
 

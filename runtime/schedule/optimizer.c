@@ -156,7 +156,7 @@ static void settle_bucket(struct optimizer *o, int i)
     o->gathering[i] = 0;
 }
 
-/* A layer's weights are about to be read: its bucket must be complete. */
+/* A layer's weights are about to be read: its bucket must have been gathered. */
 static void use_layer(void *context, int chunk, int64_t layer)
 {
     struct optimizer *o = context;
@@ -345,7 +345,8 @@ void optimizer_reduce(struct optimizer *o, int chunk, int64_t layer)
 
         if (bucket->chunk != chunk || bucket->layer != layer)
             continue;
-        /* The tied tensor needs the other end of the pipeline: it is reduced after all passes. */
+        /* The tied tensor needs the other end of the pipeline, so it is reduced after all passes.
+         */
         if (tied >= 0 && o->parameters->tensors[tied].bucket == i)
             continue;
         device_event_record(o->ready, o->stream);

@@ -47,18 +47,18 @@ void optimizer_finish(struct optimizer *optimizer);
 /* Can gradients be reduced before optimizer_finish? */
 int optimizer_overlaps(const struct optimizer *optimizer);
 
-/* Let the next update, and nothing before it, wait for the last recording of 'event': until then a
+/* Make the next update, and nothing before it, wait for the last recording of 'event': until then a
  * checkpoint reads this rank's shards. The event must exist until that update. */
 void optimizer_hold(struct optimizer *optimizer, struct device_event *event);
 
 /* Are weights being gathered that the model's stream does not wait for yet? */
 int optimizer_gathers(const struct optimizer *optimizer);
 
-/* Let the model's stream wait until all weights are gathered, before anything but a forward pass
+/* Make the model's stream wait until all weights are gathered, before anything but a forward pass
  * reads them. */
 void optimizer_settle(struct optimizer *optimizer);
 
-/* Reset the counters of the log. */
+/* Reset the logged counters. */
 void optimizer_reset_log(struct optimizer *optimizer);
 
 /* Between steps: put the sum of squares of all weights into the state's norm_squared. */

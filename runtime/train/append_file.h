@@ -1,5 +1,5 @@
-/* A file that grows by whole records. What cannot be written because the disk is full is buffered
- * and tried again, so that no record is torn once there is space. */
+/* A file that grows by whole records. Records that cannot be written because the disk is full are
+ * buffered and retried, so that none is torn once there is space. */
 #ifndef MEGATRON_APPEND_FILE_H
 #define MEGATRON_APPEND_FILE_H
 

@@ -183,7 +183,7 @@ static int ask_tokenizer(struct arguments *a, const struct options_result *given
     return 0;
 }
 
-/* Values that make no sense for any run. */
+/* Values that are invalid for any run. */
 static int check_numbers(const struct arguments *a, const struct options_result *given,
                          struct error *err)
 {
@@ -313,7 +313,8 @@ static int derive_layout(struct arguments *a, const struct world *world, struct 
     a->tp = a->layout.tp;
     a->pp = a->layout.pp;
     a->cp = a->layout.cp;
-    /* Always on here, whatever the options are; the printed arguments show the actual values. */
+    /* Always enabled here, whatever the options are; the printed arguments show the actual values.
+     */
     a->sequence_parallel = a->layout.tp > 1;
     a->distributed_optimizer = a->overlap_grad_reduce = a->overlap_param_gather = 1;
     return 0;
@@ -424,7 +425,7 @@ static int check_device(struct arguments *a, struct error *err)
                      a->bf16 ? "bf16" : "fp16");
 }
 
-/* A build without JSON cannot read what it saves; refuse before the first step. */
+/* A build without JSON cannot read what it saves; reject it before the first step. */
 static int check_json(const struct arguments *a, struct error *err)
 {
     struct json *json = a->save || a->load ? json_read("{}", 2, NULL) : NULL;

@@ -77,7 +77,7 @@ struct arguments {
     /* set by arguments_derive */
     int tokenizer_named; /* a tokenizer option was given */
     int reads_files; /* the error is about files or devices of this node, not about the options */
-    struct rope_scaling scaling; /* except 'used' and 'factor' */
+    struct rope_scaling scaling; /* all fields except 'used' and 'factor' */
     struct model_config model_config;
     struct layout layout;
     int64_t virtual_chunks;

@@ -13,15 +13,15 @@ char *choices_merge(const char *const *texts, size_t count);
 /* Does 'text' differ from 'other' for any key of 'other', or lack it? */
 int choices_differ(const char *text, const char *other);
 
-/* Before any plan is made: make the devices of all ranks use the choices saved in 'directory', if
- * any; 'restored' then holds them and the caller frees it, else it is NULL. If only choices for
- * another GPU model exist they are not used, and rank 0 prints a warning. Collective. */
+/* Before any plan is created: make the devices of all ranks use the choices saved in 'directory',
+ * if any; 'restored' then holds them and the caller frees it, else it is NULL. If there are only
+ * choices for another GPU model they are not used, and rank 0 prints a warning. Collective. */
 int choices_restore(const struct parallel *parallel, struct device *device, const char *directory,
                     char **restored, struct error *err);
 
-/* After the plans are made: make all devices use the choices of the first rank of each stage, and
- * store them for later runs if 'remember' is set (one rank per node is enough). 'again' is set on
- * all ranks if any rank must make its plans again. If 'restored' (or NULL) did not cover all
+/* After the plans are created: make all devices use the choices of the first rank of each stage,
+ * and store them for later runs if 'remember' is set (one rank per node is enough). 'again' is set
+ * on all ranks if any rank must recreate its plans. If 'restored' (or NULL) did not cover all
  * choices, rank 0 prints a warning. Collective. */
 int choices_agree(const struct parallel *parallel, struct device *device, const char *restored,
                   int remember, int *again, struct error *err);

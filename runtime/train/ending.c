@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* What libraries have to close a run whose code is settled. */
+/* Seconds that libraries have to shut down once the exit code is decided. */
 enum { CLOSE_SECONDS = 20 };
 
 void ending_abort(struct comm *comm, struct error *err)
@@ -28,10 +28,11 @@ static void end_early(int number)
     _exit(TRAIN_ENDED_EARLY);
 }
 
-/* A code that all ranks have come to must be that of all, and what they refuse must be said.
- * Launchers end the others by SIGTERM with the first that ends, and srun hands on the highest code,
- * which would be that of the signal. So none ends before rank 0 has spoken and all answer the
- * signal with their code; so does one whose libraries do not let go. */
+/* An exit code that all ranks agree on must be that of every rank, and rank 0 must print the error.
+ * A launcher sends SIGTERM to the other ranks when the first one exits, and srun returns the
+ * highest exit code, which would be that of the signal. So no rank exits before rank 0 has printed
+ * the error, and all ranks answer SIGTERM by exiting with that code; so does one whose libraries
+ * hang in shutdown. */
 static void end_together(struct comm *comm, int code, const struct error *err)
 {
     struct sigaction action = {.sa_handler = code == TRAIN_REFUSED ? end_refused : end_early};

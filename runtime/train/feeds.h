@@ -14,7 +14,8 @@ struct feeds {
     void *buffers[DATASET_SPLITS][FEED_BUFFERS];
 };
 
-/* Check that the data options are valid and the files exist, before weights are created or loaded, which may take minutes. */
+/* Check that the data options are valid and the files exist, before weights are created or loaded,
+ * which may take minutes. */
 int feeds_check(const struct arguments *a, struct error *err);
 
 /* Open the data in the order given by 'seed' and start reading at 'progress'; the run ends at

@@ -1,12 +1,13 @@
-/* The model configuration of the weights that a run starts from or evaluates overrides defaults. */
+/* The model configuration of the weights that a run starts from, or evaluates, overrides defaults.
+ */
 #ifndef MEGATRON_NETWORK_H
 #define MEGATRON_NETWORK_H
 
 #include "arguments.h"
 
-/* Fill in the model options from the weights of --load-hf or, in an evaluation, --load; without
- * these do nothing. Options on the command line may repeat the same values; if one differs, return
- * -1 with both values. A Hugging Face folder given as --load is moved to --load-hf. */
+/* Fill in the model options from the weights of --load-hf or, in an evaluation, --load; otherwise
+ * do nothing. Options on the command line may repeat the same values; if one differs, return -1
+ * with both values. A Hugging Face directory given as --load is moved to --load-hf. */
 int network_from_weights(struct arguments *arguments, const struct options_result *given,
                          struct error *err);
 

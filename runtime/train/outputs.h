@@ -19,8 +19,9 @@ int outputs_open(struct outputs *outputs, const struct arguments *a, struct erro
 /* Write what is still buffered; lost records are reported as a warning, not an error. */
 void outputs_close(struct outputs *outputs);
 
-/* Log the steps since the last line. A full disk loses TensorBoard records and metrics, but does
- * not end the run: it is reported once, and buffered records are tried again with the next line. */
+/* Log the steps since the last line. A full disk delays or loses TensorBoard records and metrics,
+ * but does not end the run: it is reported once, and buffered records are retried with the next
+ * line. */
 void outputs_steps(struct outputs *outputs, const struct log_line *line);
 
 /* Log the mean loss of an evaluation; 'what' names it, 'iteration' is the number of steps so far.

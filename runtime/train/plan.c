@@ -165,7 +165,7 @@ static void print_rank(const struct layout_position *at, const struct rank_plan 
     printf("\n");
 }
 
-/* Print the ranks that differ: each tensor-parallel rank of each pipeline stage. */
+/* Print one rank of each kind: each tensor-parallel rank of each pipeline stage. */
 static int print_ranks(const struct arguments *a, struct error *err)
 {
     for (int64_t pp = 0; pp < a->layout.pp; pp++)

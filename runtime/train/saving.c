@@ -15,13 +15,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Seconds to allow for a save before the first one has been measured, at least. */
+/* Minimum number of seconds to allow for a save before one has been measured. */
 #define FIRST_SAVE 60.0
 
 /* Seconds to wait before each retry of the last save. */
 static const unsigned pauses[] = {5, 15, 45};
 
-/* Nanoseconds between the times at which ranks agree. */
+/* Nanoseconds between two agreements of the ranks. */
 #define PERIOD_NS INT64_C(1000000000)
 
 /* Set by SIGTERM and SIGUSR1 if --exit-signal-handler is given. */

@@ -14,7 +14,7 @@ struct saving {
     struct progress start;         /* where the run resumes */
     uint64_t seed;                 /* of its data order and random numbers */
     int64_t saved;                 /* iteration of the last save that was started */
-    int withheld;                  /* the weights are not worth saving now */
+    int withheld;                  /* the weights are currently not worth saving */
     double began, margin_most;
     int64_t steps, period; /* steps since the ranks last agreed, and between two agreements */
     double agreed, longest_period,

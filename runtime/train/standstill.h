@@ -13,7 +13,7 @@
 enum { STANDSTILL_UNSAVED = 10, STANDSTILL_END = 100 };
 
 struct standstill {
-    int64_t adam_step; /* steps taken, when the number last grew or the run began */
+    int64_t adam_step; /* steps taken when the number last grew or the run started */
     int64_t iteration; /* the iteration at that time */
 };
 
@@ -21,7 +21,7 @@ struct standstill {
 void standstill_look(struct standstill *standstill, const struct step_state *state,
                      const struct step_rules *rules, int64_t iteration);
 
-/* Number of consecutive skipped steps, at least. */
+/* Lower bound of the number of consecutive skipped steps. */
 int64_t standstill_steps(const struct standstill *standstill, int64_t iteration);
 
 #endif

@@ -72,8 +72,8 @@ static int open_ranks(struct train *t, struct error *err)
     return rc < 0 ? -1 : ranks_check_health(t->device, t->world, err);
 }
 
-/* Create the engine; in deterministic mode, with the algorithms of the run before, equal on all
- * ranks. */
+/* Create the engine; in deterministic mode, with the algorithms of the previous run, the same on
+ * all ranks. */
 static int make_engine(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
@@ -98,7 +98,7 @@ static int make_engine(struct train *t, struct error *err)
     return t->engine ? 0 : -1;
 }
 
-/* --nccl-ub; memory that cannot be registered works as without it. */
+/* --nccl-ub; memory that cannot be registered works without it. */
 static void register_memory(struct train *t)
 {
     size_t taken = model_register(engine_model(t->engine));
@@ -212,7 +212,7 @@ static int set_up(struct train *t, struct error *err)
 
 /* --- Log ------------------------------------------------------------------------------------- */
 
-/* A run that takes no more steps must not occupy its GPUs. */
+/* A run that no longer makes progress must not occupy its GPUs. */
 static int check_standstill(const struct train *t, int64_t limit, struct error *err)
 {
     int64_t steps = standstill_steps(&t->standstill, t->iteration);
@@ -356,7 +356,7 @@ static int evaluate_end(struct train *t, struct error *err)
                : 0;
 }
 
-/* Before a save: weights that no longer change must not push out good checkpoints. */
+/* Before a save: weights that no longer change must not displace good checkpoints. */
 static int look_before_save(struct train *t, struct error *err)
 {
     struct step_state state;
@@ -473,7 +473,7 @@ int train_run(const struct arguments *arguments, const struct world *world, stru
         rc = (arguments->skip_train ? evaluate_only : loop)(&t, err);
     if (rc >= 0)
         report_profile(&t);
-    /* Without this file the run is only started once more, and finds that it is finished. */
+    /* Without this file the run is merely started once more, and finds that it is finished. */
     if (rc == 0 && leave_mark(&t, TRAIN_DONE, &trouble) < 0)
         log_warning("%s", trouble.text);
     if (rc == -1 && t.device && t.device->ran_out)

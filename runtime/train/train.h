@@ -18,9 +18,9 @@
  * too. Rank 0 has printed the error. */
 #define TRAIN_REFUSED CHECKPOINT_REFUSED
 
-/* Train as 'arguments' (derived) say. The logging rank writes log lines to standard output. Returns
- * 0 at the end of training, TRAIN_ENDED_EARLY, TRAIN_REFUSED, or -1; other ranks are told to end
- * with the same error. */
+/* Train as specified by 'arguments' (derived). The logging rank writes log lines to standard
+ * output. Returns 0 at the end of training, TRAIN_ENDED_EARLY, TRAIN_REFUSED, or -1; other ranks
+ * are told to exit with the same error. */
 int train_run(const struct arguments *arguments, const struct world *world, struct error *err);
 
 /* --dry-run: print the plan of all ranks. */

@@ -14,7 +14,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-/* Of all threads: what is left to compare on a machine that others use too. */
+/* CPU time of all threads: comparable even on a machine that is also used by others. */
 static double cpu_seconds(void)
 {
     struct timespec time;

@@ -84,7 +84,7 @@ static int run(int argc, char **argv, struct error *err)
     encoder = encoder_create(tokenizer, cache ? strtoull(cache, NULL, 10) : 0, err);
     if (!encoder)
         return -1;
-    /* As for a caller that knows how much comes; pages are still touched for the first time. */
+    /* Like a caller that knows the output size; pages are still touched for the first time. */
     if (token_buffer_reserve(&out, documents.length, tokenizer_id_size(tokenizer)) < 0)
         return error_set(err, "out of memory");
     for (int pass = 0; pass < passes; pass++) {

@@ -1,6 +1,6 @@
-/* How long the placement of 8 tasks takes, with all that a task does for it: from hwloc's XML and
- * from the file of topology_save. Medians of processes' first runs would hide dlopen; it is in each
- * run. */
+/* The time to place 8 tasks, including everything that a task does for it: from hwloc's XML and
+ * from the file of topology_save. Every run includes dlopen, because medians over one process would
+ * hide it. */
 #include "placement.h"
 
 #include <stdio.h>
@@ -25,7 +25,7 @@ static int by_value(const void *a, const void *b)
     return (*left > *right) - (*left < *right);
 }
 
-/* Load a topology and place: milliseconds, or -1. */
+/* Load a topology and place the tasks. Returns milliseconds, or -1. */
 static double place(const char *path, struct error *err)
 {
     struct placement_request request = {.tasks = TASKS};

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The module for GPUs holds code for each generation of them: what were missing would show on such a GPU only.
+# The GPU module contains code for each GPU generation: a missing one would only show on such a GPU.
 . "$(dirname "$0")/../tap.sh"
 kernels=$MEGATRON_BUILD/runtime/device/cuda
 [ -f "$kernels/device_cuda.so" ] || skip_all "no device_cuda.so in $kernels: configured without CUDA"
@@ -7,7 +7,8 @@ chosen=$("$MEGATRON_BUILD/config.status" --config | grep -o "NVCC_ARCHITECTURES=
     skip_all "configured for other GPUs: $chosen"
 setting() { make -s -C "$kernels" --eval "show:; @echo \$($1)" show; }
 
-# What cuobjdump lists; without it, what the compiler notes in the code. A line for each file of kernels and generation.
+# The output of cuobjdump; without it, what the compiler records in the code. One line per kernel
+# file and generation.
 tools=$(dirname "$(readlink -f "$(setting NVCC)")")
 if cuobjdump=$(PATH=$tools:$PATH command -v cuobjdump); then
     code=$("$cuobjdump" --list-elf "$kernels/device_cuda.so" | sed -n 's/.*\.\(sm_[0-9a-z]*\)\.cubin$/\1/p')

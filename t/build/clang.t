@@ -1,5 +1,5 @@
 #!/bin/bash
-# The second compiler finds other faults: all of it must build with clang without a warning, too.
+# A second compiler finds other problems: everything must also build with clang without a warning.
 . "$(dirname "$0")/../tap.sh"
 clang=$(command -v clang || command -v clang-14) || skip_all "no clang"
 command -v "${clang/clang/clang++}" >/dev/null || skip_all "no clang++"

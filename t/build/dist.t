@@ -1,6 +1,6 @@
 #!/bin/bash
-# The tarball: it holds every file, builds out of tree with neither Slurm nor libtool, from a source
-# that cannot be written, installs where it is told, and uninstalls without a trace.
+# The tarball: it contains every file, builds out of tree without Slurm and libtool from a read-only
+# source, installs to the given prefix, and uninstalls completely.
 . "$(dirname "$0")/../tap.sh"
 [ -f "$MEGATRON_BUILD/Makefile" ] || skip_all "no build in $MEGATRON_BUILD"
 scratch=$(mktemp -d)
@@ -48,7 +48,7 @@ try make distclean
 is "$rc" 0 "make distclean" || diag "$out"
 is "$(find . ! -type d)" "" "leaves nothing"
 
-# Nothing but a C compiler: the smallest build there is.
+# Nothing but a C compiler: the smallest possible build.
 cd "$scratch/plain" || exit 1
 try ../megatron/configure -q --enable-werror CFLAGS=-O0 CXXFLAGS=-O0 --without-slurm --without-hwloc --without-mpi \
     --without-cuda --without-openblas --without-zlib --without-lzma --without-zstd --without-bz2 --without-simdjson

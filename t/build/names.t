@@ -24,7 +24,7 @@ done)" "" "every unit test is in the tests.am of its folder"
 is "$(find t/unit -name tests.am -printf 'include unit/%P\n' | sort)" "$(grep '^include unit/' t/Makefile.am | sort)" \
     "every tests.am is in t/Makefile.am"
 
-# Two headers with one guard: whoever includes both misses the second one without a word.
+# Two headers with the same guard: a file that includes both silently misses the second one.
 guards=$(find lib spank container runtime t -name '*.h' -o -name '*.cuh' | xargs sed -n 's/^#ifndef \([A-Z0-9_]*_\(H\|CUH\)\)$/\1/p' | sort)
 is "$(uniq -d <<<"$guards")" "" "no two headers have the same include guard"
 done_testing

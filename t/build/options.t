@@ -6,7 +6,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch" || exit 1
 
-# What is looked for in the directory of each part.
+# What is searched for in the directory of each part.
 parts="slurm:include/slurm/spank.h hwloc:include/hwloc.h mpi:bin/mpicc cuda:bin/nvcc
     cublaslt:include/cublasLt.h cudnn:include/cudnn.h nccl:include/nccl.h openblas:include/cblas.h
     zlib:include/zlib.h lzma:include/lzma.h zstd:include/zstd.h bz2:include/bzlib.h
@@ -27,10 +27,10 @@ without=()
 for part in $parts; do without+=(--without-"${part%:*}"); done
 configure "${without[@]}"
 is "$rc" 0 "configure without any part"
-is "$(sed -n '/^configure:$/,$p' <<<"$out" | grep -c yes)" 0 "the summary says so"
+is "$(sed -n '/^configure:$/,$p' <<<"$out" | grep -c yes)" 0 "the summary reports it"
 unlike "$out" "built without" "parts that were disabled are not reported as missing"
 
-# Libraries of GPUs in directories of their own, where there is a toolkit.
+# GPU libraries in separate directories, if there is a toolkit.
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
     mkdir -p own/include own/lib
     touch own/include/{cublasLt,cudnn,nccl}.h
@@ -59,5 +59,5 @@ is "$rc $(tail -n 1 <<<"$out")" \
     "1 configure: error: --with-zlib: cannot find zlib; install zlib1g-dev, or give its directory with --with-zlib=DIR" \
     "a part that was asked for must be there"
 configure --without-cuda --with-nccl
-like "$out" "need the CUDA toolkit" "NCCL without CUDA is refused"
+like "$out" "need the CUDA toolkit" "NCCL without CUDA is rejected"
 done_testing

@@ -1,5 +1,5 @@
 #!/bin/bash
-# megatron checkpoint: what is inside, is it whole, fewer of them, to Hugging Face and back.
+# megatron checkpoint: inspect, verify, prune, and convert to Hugging Face and back.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/common.sh"
 
@@ -20,7 +20,7 @@ check inspect run/iter_0000002
 like "$out" '^iteration: +2, ' "by the name of its directory"
 mv run/latest_checkpointed_iteration.txt .
 check inspect run
-like "$out" '^iteration: +8, ' "the newest where no file names the latest"
+like "$out" '^iteration: +8, ' "the newest if no file names the latest"
 mv latest_checkpointed_iteration.txt run
 check verify --all run
 is "$rc" 0 "verify"
@@ -59,7 +59,7 @@ like "$out" 'prune needs --keep-last N' "prune asks how many"
 mkdir run/iter_0000009.tmp-1
 check prune run --keep-last 2
 is "$(ls run | tr '\n' ' ')" "iter_0000006 iter_0000008 latest_checkpointed_iteration.txt " "prune"
-# Where there are no locks, what looks unfinished may be another run's.
+# Without locks, unfinished files may belong to another run.
 unlocked='#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -90,27 +90,28 @@ elif ok "locks can be taken away" "${CC:-cc}" -shared -fPIC -o unlocked.so -xc -
         "no locks: the run says so" || diag "$(tail -n 3 <<<"$out")"
     try env "LD_PRELOAD=$scratch/unlocked.so" "$megatron" checkpoint prune run --keep-last 2
     like "$out" 'unfinished checkpoints were not removed: cannot lock files in run' "  and so does prune"
-    ok "  and what is unfinished stays" rmdir run/iter_0000009.tmp-1
+    ok "  and unfinished files are kept" rmdir run/iter_0000009.tmp-1
 fi
-# What comes after the one that a run goes on from was not saved by it, and is not its own to remove.
+# Checkpoints after the one that a run resumed from were not saved by it, and it must not remove
+# them.
 mkdir run/iter_000000{2,4}
 echo 6 >run/latest_checkpointed_iteration.txt
 check prune run --keep-last 2
 is "$(ls run | tr '\n' ' ')" "iter_0000004 iter_0000006 iter_0000008 latest_checkpointed_iteration.txt " "prune counts from the latest down"
-like "$out" '^kept 1 checkpoint newer than iteration 6, which latest_checkpointed_iteration.txt names$' "  and says what stays"
+like "$out" '^kept 1 checkpoint newer than iteration 6, which latest_checkpointed_iteration.txt names$' "  and reports what is kept"
 rmdir run/iter_0000004
 echo 8 >run/latest_checkpointed_iteration.txt
-# A directory of the same file system that is mounted in a checkpoint tells by no number of its device.
+# A bind mount of the same file system inside a checkpoint has the same device number.
 if unshare -rm true 2>/dev/null; then
     mkdir -p theirs/more run/iter_0000006/{a,bound,c} && touch theirs/more/kept
     try unshare -rm sh -c 'mount --bind theirs run/iter_0000006/bound && exec "$0" checkpoint prune run --keep-last 1' "$megatron"
-    is "$rc" 1 "prune where something is mounted in a checkpoint"
-    like "$out" 'cannot remove run/iter_0000006.tmp-removed-0: Device or resource busy' "  says what stays"
-    ok "  what is mounted there does" test -e theirs/more/kept
+    is "$rc" 1 "prune with a mount inside a checkpoint"
+    like "$out" 'cannot remove run/iter_0000006.tmp-removed-0: Device or resource busy' "  reports what is kept"
+    ok "  the mounted files are kept" test -e theirs/more/kept
     is "$(ls run/iter_0000006.tmp-removed-0)" bound "  and all else goes"
     check prune run --keep-last 1
     is "$rc $(ls run | tr '\n' ' ')" "0 iter_0000008 latest_checkpointed_iteration.txt " "  then all of it"
-    ok "  and what was mounted there stays" test -e theirs/more/kept
+    ok "  and the mounted files are kept" test -e theirs/more/kept
 else
     skip "prune where something is mounted in a checkpoint" "no user and mount namespaces here"
 fi
@@ -121,7 +122,7 @@ is "$(ls hf | tr '\n' ' ')" "config.json model.safetensors " "as a Hugging Face 
 check import hf again
 is "$rc" 0 "import" || diag "$out"
 check verify again
-is "$rc" 0 "what was imported is whole"
+is "$rc" 0 "the imported checkpoint verifies"
 check export again hf2
 same hf hf2 "exported again, the files are the same"
 train 1 --load again --finetune --exit-interval 1
@@ -142,7 +143,7 @@ is "$(cat released/latest_checkpointed_iteration.txt)" release "which stays as i
 check export run half --dtype bf16
 like "$(cat half/config.json)" bfloat16 "export as bf16"
 
-# Two floats of the file's first tensor: the greatest number of fp16, and one that would be infinite there.
+# Two floats of the file's first tensor: the largest fp16 number, and one that would overflow.
 large() { printf "$1" | dd of=hf-large/model.safetensors bs=1 seek=$((8 + $(od -An -tu8 -N8 hf/model.safetensors))) conv=notrunc status=none; }
 cp -r hf hf-large
 large '\x00\xe0\x7f\x47'
@@ -158,7 +159,7 @@ for folder in kept fresh; do
         "export of what fp16 cannot hold"
 done
 same kept fitting "  leaves an earlier export as it was"
-is "$(ls -A fresh)" "" "  and nothing of its own"
+is "$(ls -A fresh)" "" "  and no value of its own"
 check export large fresh --dtype bf16
 is "$rc" 0 "  which bf16 holds" || diag "$out"
 
@@ -168,7 +169,7 @@ bad() {
     check "$@"
     [ "$rc" -ne 0 ]
     ok "$name is an error"
-    like "$out" "$text" "$name: what is wrong"
+    like "$out" "$text" "$name: names the problem"
 }
 bad "an unknown action" 'unknown action look; use inspect' look run
 bad "no directory" 'inspect takes one directory' inspect

@@ -22,13 +22,14 @@ train() {
     rc=$?
 }
 
-# same A B NAME: two checkpoints are the same files.
+# same A B NAME: two checkpoints have identical files.
 same() {
     diff -r "$1" "$2" >/dev/null
     ok "$3" || { diag "$(diff -rq "$1" "$2")"; diag "$(tail -n 5 <<<"$out")"; }
 }
 
-# closed PART ERRNO: make closed.so, which when preloaded lets no file be opened whose path has PART in it.
+# closed PART ERRNO: build closed.so, which when preloaded fails to open files whose path contains
+# PART.
 closed() {
     "${CC:-cc}" -shared -fPIC "-DPART=\"$1\"" "-DNUMBER=$2" -o closed.so -xc - -ldl <<'END'
 #define _GNU_SOURCE

@@ -1,6 +1,7 @@
 #!/bin/bash
-# A run that ends early, or that all ranks refuse, ends its step with the code for it, though one of them is not done when
-# the others have ended: srun then sends it SIGTERM, and would hand on the code of that.
+# A run that ends early, or that all ranks reject, ends its step with the right exit code, even if
+# one rank is still running when the others have exited: srun then sends it SIGTERM, and would
+# return the code of that.
 . "$(dirname "$0")/../tap.sh"
 [ -f "$MEGATRON_INST/lib/megatron/comm_mpi.so" ] || skip_all "no installed tree with MPI; run ./quickstart build"
 command -v "${CC:-cc}" >/dev/null || skip_all "no compiler"
@@ -10,7 +11,7 @@ trap 'cluster_down; rm -rf "$work"' EXIT
 chmod 777 "$work"
 cd "$work" || exit 1
 
-# Rank 1 does not come back from MPI_Finalize.
+# Rank 1 hangs in MPI_Finalize.
 "${CC:-cc}" -shared -fPIC -o slow.so -xc - -ldl <<'END'
 #include <dlfcn.h>
 #include <stdio.h>
@@ -44,10 +45,10 @@ ends() {
         --micro-batch-size 1 --train-iters 2 --lr 1e-3 --vocab-size 16 --make-vocab-size-divisible-by 8 --mock-data \
         --eval-iters 0 --device cpu --cpu-threads 1 "$@"
     is "$rc" "$code" "$name: its code" || diag "$out"
-    ok "$name: though a rank did not come back" test -e stays
+    ok "$name: although a rank hung" test -e stays
 }
 ends 2 "a checkpoint that is not there" --load nowhere
-is "$(grep -c 'megatron: --load nowhere contains no checkpoint' <<<"$out")" 1 "which is said once"
+is "$(grep -c 'megatron: --load nowhere contains no checkpoint' <<<"$out")" 1 "and is reported once"
 ends 75 "a run that ends early" --exit-interval 1 --save run
 is "$(cat run/latest_checkpointed_iteration.txt)" 1 "and is saved"
 done_testing

@@ -1,5 +1,5 @@
 #!/bin/bash
-# megatron evaluate gives the loss that the training gave for the same weights and data.
+# megatron evaluate computes the loss that training computed for the same weights and data.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/common.sh"
 loss() { sed -nE "s/.*validation loss at $1 \| lm loss value: ([^ ]+) .*/\1/p" <<<"$out"; }
@@ -35,7 +35,7 @@ ok "options of the network may be repeated" || diag "$(tail -n 3 <<<"$out")"
 while IFS='|' read -r options pattern; do
     # shellcheck disable=SC2086
     evaluate 1 --load run $options
-    is "$rc $(wc -l <<<"$out")" "2 1" "refused: $options"
+    is "$rc $(wc -l <<<"$out")" "2 1" "rejected: $options"
     like "$out" "$pattern" "  and why"
 done <<'END'
 --num-layers 6|--num-layers=6 does not match the weights in run, which have 4; drop it
@@ -48,25 +48,25 @@ done <<'END'
 --tokenizer-type GPT2BPETokenizer|the tokenizer has 50257 tokens, but the model in run has a vocabulary of only 300
 --megatron-model 1.7B|--megatron-model 1.7B sets --num-layers to 24, but the weights in run have 4
 END
-# A training that begins with a folder's weights has the folder's network, too.
+# A training that starts with a directory's weights has its model configuration, too.
 begin=(--micro-batch-size 2 --global-batch-size 16 --lr 1e-3 --train-iters 1 --mock-data --log-interval 1 --eval-iters 0
     --device cpu --cpu-threads 1)
 try "$megatron" train "${begin[@]}" --load-hf hf
 like "$out" 'seq_length .* 32$' "train --load-hf: the network is taken from config.json" || diag "$out"
 like "$out" 'iteration +1/ ' "  and trained"
 try "$megatron" train "${begin[@]}" --load-hf hf --norm-epsilon 1e-6
-like "$out" '--norm-epsilon=1e-06 does not match the weights in hf, which have 1e-05' "  an option that says otherwise is refused"
+like "$out" '--norm-epsilon=1e-06 does not match the weights in hf, which have 1e-05' "  a conflicting option is rejected"
 try "$megatron" train "${begin[@]}" "${model[@]}" --seq-length 32 --vocab-size 300 --swiglu --save-hf out
 is "$rc" 2 "--save-hf of a network that Hugging Face does not have"
 like "$out" '--save-hf: Hugging Face has no such model' "  and why"
-unlike "$out" 'iteration +1/' "  said before the training"
+unlike "$out" 'iteration +1/' "  reported before training"
 try "$megatron" train "${begin[@]}" "${model[@]}" --seq-length 32 --vocab-size 300 --save-hf /dev/null/x
 like "$out" '--save-hf: cannot create the directory /dev/null/x' "--save-hf to a place that cannot be written to"
-unlike "$out" 'iteration +1/' "  said before the training"
+unlike "$out" 'iteration +1/' "  reported before training"
 try "$megatron" train "${begin[@]}" "${model[@]}" --seq-length 32 --vocab-size 300 --train-iters 2 --exit-interval 1 --save-hf early
 is "$rc $(ls early)" "75 " "a run that ended early writes no weights for others"
 
-# Data for one of the splits only.
+# Data for only one of the splits.
 seq 20000 | awk '{ printf "%s%s", $1 % 250, $1 % 40 ? " " : "\n" }' | sed 's/.*/{"text": "&"}/' >text.jsonl
 try "$megatron" preprocess --input text.jsonl --output-prefix data --tokenizer-type NullTokenizer --vocab-size 299 --append-eod
 is "$rc" 0 "a small corpus" || diag "$out"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What training says to bad checkpoints and bad places for them, and how it ends.
+# How training reacts to bad checkpoints and bad directories, and how it exits.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/common.sh"
 
@@ -16,7 +16,7 @@ is "$(ls whole | tr '\n' ' ')" "iter_0000003 iter_0000006 iter_0000008 latest_ch
     "checkpoints by interval and at the end"
 is "$(cat whole/latest_checkpointed_iteration.txt)" 8 "the latest is named"
 
-# Damage to the newest: the one before it is taken, and the end is the same.
+# Damage to the newest checkpoint: the previous one is loaded, and the result is the same.
 damaged() {
     rm -rf run && cp -r whole run && rm -rf run/iter_0000008 && echo 6 >run/latest_checkpointed_iteration.txt
     (cd run/iter_0000006 && eval "$2")
@@ -31,7 +31,8 @@ damaged "a missing file" "rm rank_00000.safetensors" 'cannot open .*rank_00000.s
 damaged "a missing index" "rm index.json" 'cannot open .*index.json'
 damaged "a flipped bit of the index" "flip index.json 300" 'wrong checksum'
 
-# What keeps a checkpoint from being read at the moment is no damage: to go back to the one before it would lose work.
+# A checkpoint that temporarily cannot be read is not damaged: going back to the previous one would
+# lose work.
 rm -rf run && cp -r whole run && rm -rf run/iter_0000008 && echo 6 >run/latest_checkpointed_iteration.txt
 for file in index rank; do
     if ! command -v "${CC:-cc}" >/dev/null; then
@@ -42,7 +43,7 @@ for file in index rank; do
         like "$out" "megatron train: --load run/iter_0000006: cannot open .*$file.*: Too many open files in system" "  and is named"
         unlike "$out" 'warning:|iteration +4/' "  and no older one is taken"
     fi
-    # What a disk cannot read is lost.
+    # Data that a disk cannot read is lost.
     if ! command -v "${CC:-cc}" >/dev/null; then
         skip "a disk that fails: $file" "no compiler"
     elif ok "a disk can be made to fail: $file" closed "iter_0000006/$file" EIO; then
@@ -57,11 +58,12 @@ rm -rf run/iter_0000008
 train 1 --load run
 [ "$rc" -ne 0 ] && like "$out" 'run contains no intact checkpoint; the last one tried: .*index.json' "none is whole"
 
-# Unfinished saves are no checkpoints and go away.
+# Unfinished saves are not checkpoints and are removed.
 rm -rf run && cp -r whole run && cp -r run/iter_0000008 run/iter_0000009.tmp-1234
 train 1 --save run --load run
-ok "what a killed save left is removed" test ! -e run/iter_0000009.tmp-1234
-# Killed while one was to be replaced, where names cannot change places: it has no name, and must not go.
+ok "leftovers of a killed save are removed" test ! -e run/iter_0000009.tmp-1234
+# Killed while a checkpoint was being replaced, on a file system without atomic exchange: it has no
+# final name, and must not be removed.
 mv run/iter_0000008 run/iter_0000008.tmp-older && mkdir run/iter_0000008.tmp-1234 run/iter_0000006.tmp-older
 train 1 --save run --load run
 like "$out" 'successfully loaded checkpoint from run at iteration 8' "a checkpoint that was to be replaced gets its name back"
@@ -74,13 +76,13 @@ echo 3 >run/latest_checkpointed_iteration.txt
 train 1 --load run
 like "$out" 'loaded checkpoint from run at iteration 3' "an older one that is named is taken"
 
-# refused NAME TEXT OPTION...: with code 2, or $code: 1 where another start might help.
+# refused NAME TEXT OPTION...: with code 2, or $code: 1 if another start might help.
 refused() {
     local name=$1 text=$2 code=${code:-2}
     shift 2
     train 1 "$@"
     is "$rc" "$code" "$name is an error" || diag "$out"
-    like "$out" "$text" "$name: what is wrong"
+    like "$out" "$text" "$name: names the problem"
 }
 mkdir empty
 refused "a directory without checkpoints" 'empty contains no checkpoint' --load empty
@@ -115,26 +117,26 @@ train 1 --load run --lr 2e-3 --min-lr 1e-4 --weight-decay 0.5 --lr-decay-style c
     --use-checkpoint-opt_param-scheduler
 is "$(grep -o 'learning rate: [^ ]*' <<<"$out")" "$rates" "--use-checkpoint-opt_param-scheduler takes the checkpoint's" ||
     diag "$(tail -n 3 <<<"$out")"
-like "$out" 'weight_decay .* 0.01$' "  and says so"
+like "$out" 'weight_decay .* 0.01$' "  and reports it"
 train 1 --load fresh --save fresh --use-checkpoint-opt_param-scheduler --exit-interval 1
 is "$rc" 75 "--use-checkpoint-opt_param-scheduler at the first start" || diag "$(tail -n 3 <<<"$out")"
 refused "both" 'cannot be used together; drop one' --load whole --override-opt_param-scheduler --use-checkpoint-opt_param-scheduler
 train 1 --load run --finetune
 like "$out" 'iteration +1/ .*consumed samples: +16 .*learning rate: 5.0' "--finetune begins at 0"
 train 1 --load run --no-load-optim
-like "$out" 'iteration +4/ .*consumed samples: +64 .*learning rate: 5.0' "--no-load-optim begins the schedule anew"
+like "$out" 'iteration +4/ .*consumed samples: +64 .*learning rate: 5.0' "--no-load-optim restarts the schedule"
 train 1 --load run --seed 4321 --no-load-rng
 is "$rc" 0 "--no-load-rng"
-# Another seed would change the order of the data: a run that goes on keeps its own, with or without its optimizer, and
-# saves it.
+# Another seed would change the order of the data: a resumed run keeps its own, with or without its
+# optimizer state, and saves it.
 losses() { grep -o 'iteration  .*lm loss: [^ ]*' <<<"$out" | sed 's/elapsed[^|]*//'; }
 for option in "" --no-load-optim; do
     rm -rf anew other third
     train 1 --load run --save anew $option
     kept=$(losses)
     train 1 --load run --save other --seed 4321 $option
-    is "$(losses)" "$kept" "another --seed changes nothing in a run that goes on${option:+, $option}"
-    like "$out" 'warning: the run continues with --seed 1234 of its checkpoint, not with 4321' "and that is said"
+    is "$(losses)" "$kept" "another --seed does not affect a resumed run${option:+, $option}"
+    like "$out" 'warning: the run continues with --seed 1234 of its checkpoint, not with 4321' "and a note is printed"
     same anew/iter_0000008 other/iter_0000008 "and its end is the same"
     train 1 --load run --save third --seed 4321 --no-load-rng $option
     unlike "$out" "$(tail -n 1 <<<"$kept" | grep -o 'lm loss.*')" "with --no-load-rng it counts"
@@ -147,8 +149,9 @@ ok "--no-save-optim saves a third" test "$(stat -c %s light/iter_0000008/rank_00
 refused "a checkpoint without optimizer" 'saved without optimizer state; use --no-load-optim' --load light
 train 1 --load light --no-load-optim
 is "$rc" 0 "it loads with --no-load-optim"
-# Steps of 16 samples, then of 2: those left would need more data than there is. Fewer of them help where a corpus is
-# repeated as a whole, not where just what is asked for is laid out.
+# Steps of 16 samples, then of 2: the remaining ones would need more data than there is. Fewer of
+# them help if a corpus is repeated as a whole, but not if exactly the requested samples are
+# indexed.
 seq -f '{"text": "one two three four five six seven eight nine ten %g"}' 400 >corpus.jsonl
 try "$megatron" preprocess --input corpus.jsonl --output-prefix corpus --append-eod
 is "$rc" 0 "a corpus of 145 samples" || diag "$(tail -n 3 <<<"$out")"
@@ -165,7 +168,8 @@ done <<'END'
 60 --data-path,1,corpus_text_document,1,corpus_text_document
 60 --mock-data
 END
-# By --train-samples the run ends with its data, whatever its steps: 6 of 16 and 12 of 2, 20 of 2 and 5 of 16.
+# With --train-samples the run ends with its data, whatever its steps: 6 of 16 and 12 of 2, 20 of 2
+# and 5 of 16.
 small+=(--train-samples 120 --save changed)
 for batches in "16 6 2 18" "2 20 16 25"; do
     read -r before at after end <<<"$batches"
@@ -182,20 +186,21 @@ like "$out" 'iter_0000004: intact' "an iteration that is saved a second time rep
 is "$(ls twice | tr '\n' ' ')" "iter_0000004 latest_checkpointed_iteration.txt " "and leaves nothing else"
 train 1 --save few --save-interval 1 --keep-last 2
 is "$(ls few | tr '\n' ' ')" "iter_0000007 iter_0000008 latest_checkpointed_iteration.txt " "--keep-last 2"
-# Back to an earlier one: what the run saves from there is kept, and what it leaves behind is, too, by itself.
+# Back to an earlier checkpoint: what the run saves from there is kept, and so are the abandoned
+# ones, in a separate directory.
 rm -rf few
 train 1 --save few --save-interval 2 --keep-last 3
 train 1 --save few --load few --ckpt-step 4 --save-interval 1 --keep-last 3 --exit-interval 5
 is "$(ls few | tr '\n' ' ')" "abandoned-1 iter_0000004 iter_0000005 latest_checkpointed_iteration.txt " "--ckpt-step 4 of 8"
-is "$(cat few/latest_checkpointed_iteration.txt)" 5 "  goes on from what it saves"
-like "$out" 'the checkpoints after the one that the run went back to were moved to few/abandoned-1' "  says where the others are"
+is "$(cat few/latest_checkpointed_iteration.txt)" 5 "  resumes from its own checkpoints"
+like "$out" 'the checkpoints after the one that the run went back to were moved to few/abandoned-1' "  reports where the others are"
 train 1 --load few/abandoned-1
-like "$out" 'loaded checkpoint from few/abandoned-1 at iteration 8' "  from which another run can go on"
+like "$out" 'loaded checkpoint from few/abandoned-1 at iteration 8' "  from which another run can resume"
 train 1 --save few --load few --save-interval 1 --keep-last 3
 is "$(ls few few/abandoned-1 | xargs)" "few: abandoned-1 iter_0000006 iter_0000007 iter_0000008 latest_checkpointed_iteration.txt \
 few/abandoned-1: iter_0000006 iter_0000008 latest_checkpointed_iteration.txt" "  and this one over the same numbers"
 same few/iter_0000008 few/abandoned-1/iter_0000008 "  to the same end"
-# People put things into the directory of a checkpoint, such as what they export of it.
+# Users put files into the directory of a checkpoint, such as an export of it.
 rm -rf few
 train 1 --save few --exit-interval 4
 mkdir -p few/iter_0000004/hf/more && touch few/iter_0000004/hf/config.json
@@ -203,8 +208,8 @@ train 1 --save few --load few --save-interval 1 --keep-last 2
 unlike "$out" 'warning:' "a folder in a checkpoint that goes away"
 is "$(ls few | tr '\n' ' ')" "iter_0000007 iter_0000008 latest_checkpointed_iteration.txt " "  goes with it"
 
-# Saves that are slower than the steps between them hold the run up; that is said once, with the way out.
-# No checkpoint gets to the disk before there is a file "go".
+# Saves that are slower than the steps between them delay the run; this is reported once, with the
+# remedy. No checkpoint reaches the disk before the file "go" exists.
 slow='#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -219,7 +224,8 @@ int fsync(int fd)
             usleep(10000);
     return (int)syscall(SYS_fsync, fd);
 }'
-# slowly ITERATION OPTION...: saves go on after that step, and after a wait that is longer than all steps before it.
+# slowly ITERATION OPTION...: saves proceed after that step, and after a wait that is longer than
+# all steps before it.
 slowly() {
     local at=$1 began=$SECONDS pid
     shift
@@ -247,8 +253,8 @@ elif ok "a save can be made slow" "${CC:-cc}" -shared -fPIC -o slow.so -xc - <<<
     same late/iter_0000008 whole/iter_0000008 "and the end is the same"
 fi
 
-# A save that does not get on ends all ranks, and names the one and what it is at; what it has of the save does not hold
-# up its end.
+# A save without progress ends all ranks, and the error names the rank and what it was doing; the
+# unfinished save does not delay the exit.
 stuck='#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -301,7 +307,7 @@ unlinkat rank_00000 --keep-last,1 rank 1 has made no progress removing old check
 END
 fi
 
-# The last save is not given up at its first failure. Without a compiler the pauses take their time.
+# The last save is retried after a failure. Without a compiler the pauses are real.
 hasty='#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -348,11 +354,11 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     chmod 755 "$scratch"
     mkdir -m 555 sealed
     try setpriv --reuid=65534 --clear-groups "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 --save sealed
-    like "$out" 'cannot write to sealed: Permission denied' "a directory that cannot be written to is said"
+    like "$out" 'cannot write to sealed: Permission denied' "an unwritable directory is reported"
     unlike "$out" ' iteration +1/' "before the first step"
     chmod 700 sealed
     try setpriv --reuid=65534 --clear-groups "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 --load sealed
-    is "$rc" 2 "a directory that cannot be read is refused"
+    is "$rc" 2 "a directory that cannot be read is rejected"
     like "$out" '--load: cannot read sealed/.*: Permission denied' "and why"
     mkdir small
     if mount -t tmpfs -o size=1500k none small 2>/dev/null; then
@@ -366,21 +372,21 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
         umount small
         mount -t tmpfs -o size=64k none small && head -c 65536 /dev/zero >small/full 2>/dev/null
         train 1 --metrics-file small/metrics --tensorboard-dir small
-        is "$rc" 0 "no room for metrics and events: the run goes on"
-        is "$(grep -c 'warning: cannot write to small/.*No space left on device; training continues' <<<"$out")" 1 "which is said once"
+        is "$rc" 0 "no space for metrics and events: the run continues"
+        is "$(grep -c 'warning: cannot write to small/.*No space left on device; training continues' <<<"$out")" 1 "and a warning is printed once"
         like "$out" 'iteration +8/ ' "to its end"
         umount small
-        # What cannot be removed neither spoils a save nor keeps the next run from its start.
+        # Files that cannot be removed neither fail a save nor keep the next run from starting.
         rm -rf few
         train 1 --save few --exit-interval 4
         mkdir few/iter_0000004/busy && mount -t tmpfs none few/iter_0000004/busy && touch few/iter_0000004/busy/theirs
         train 1 --save few --load few --save-interval 1 --keep-last 2
         is "$rc $(grep -c 'warning: cannot save a checkpoint' <<<"$out")" "0 0" "an old checkpoint that cannot be removed"
-        like "$out" 'warning: cannot remove old checkpoints: cannot remove few/iter_0000004' "  is said"
+        like "$out" 'warning: cannot remove old checkpoints: cannot remove few/iter_0000004' "  is reported"
         train 1 --save few --load few
         like "$out" 'warning: cannot remove files of an unfinished save: cannot remove few/iter_0000004' "  and so at the next start"
-        is "$rc" 0 "  which goes on"
-        ok "  what is mounted there stays" test -e few/iter_0000004.tmp-removed-0/busy/theirs
+        is "$rc" 0 "  and the run continues"
+        ok "  the mounted files are kept" test -e few/iter_0000004.tmp-removed-0/busy/theirs
         mkdir -p few/iter_00000{10..29}.tmp-1
         train 1 --save few --load few
         is "$(ls few | tr '\n' ' ')" \
@@ -388,7 +394,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
         mkdir -p few/iter_000000{3,4}/more few/iter_0000005/busy && mount -t tmpfs none few/iter_0000005/busy
         try "$megatron" checkpoint prune few --keep-last 2
         is "$rc" 1 "prune: one of three cannot be removed"
-        like "$out" 'cannot remove few/iter_0000005' "  which is said"
+        like "$out" 'cannot remove few/iter_0000005' "  and a warning is printed"
         is "$(ls few | tr '\n' ' ')" \
             "iter_0000004.tmp-removed-0 iter_0000005.tmp-removed-0 iter_0000007 iter_0000008 latest_checkpointed_iteration.txt " \
             "  and the others go, one of them by another name than what is stuck"
@@ -401,7 +407,7 @@ else
 fi
 out=$(ulimit -f 100; LD_PRELOAD=$hasty_library "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 --save limit --save-interval 4 2>&1)
 like "$out" 'warning: cannot save a checkpoint at iteration 4: .*File too large; training continues' "a limit on the size of files"
-like "$out" 'iteration +8/ ' "the run goes on all the same"
+like "$out" 'iteration +8/ ' "the run continues anyway"
 
 # Signals, and the end of the job.
 long=(--train-iters 100000 --exit-signal-handler --lr-decay-iters 100000)
@@ -415,8 +421,8 @@ stopped() {
         mkdir run/iter_9999999.tmp-1
         try "$megatron" checkpoint prune run --keep-last 5
         is "$rc" 0 "prune beside a run that saves" || diag "$out"
-        like "$out" 'unfinished checkpoints were not removed: another run is saving to run' "  leaves what may be the run's"
-        ok "  where it is" rmdir run/iter_9999999.tmp-1
+        like "$out" 'unfinished checkpoints were not removed: another run is saving to run' "  leaves files that may belong to the run"
+        ok "  in place" rmdir run/iter_9999999.tmp-1
     fi
     [ "$1" != TERM ] || code=1 refused "a second run in the same directory" \
         "--save: another run is saving to run: process $pid on .*; stop it, or choose" --save run
@@ -430,14 +436,14 @@ stopped() {
 stopped TERM
 stopped USR1
 train 1 "${long[@]}" --load run --exit-interval 1
-like "$out" "iteration +$((at + 1))/" "it goes on with the next step"
+like "$out" "iteration +$((at + 1))/" "it resumes with the next step"
 rm -rf run
 SECONDS=0
 MEGATRON_JOB_END=$(($(date +%s) + 15)) train 1 "${long[@]}" --save run
 is "$rc" 75 "a job that is about to end is saved" || diag "$(tail -n 3 <<<"$out")"
 ok "in time" test $SECONDS -lt 15
-# What a run takes to begin says nothing about its steps: 3 s to its first step, and then 150 s are left, by a clock that
-# stands still.
+# Startup time must not count as step time: 3 s to the first step, and then 150 s are left, by a
+# clock that stands still.
 begin='#include <time.h>
 #include <unistd.h>
 time_t time(time_t *out)
@@ -459,7 +465,7 @@ elif ok "a start can be made slow" "${CC:-cc}" -shared -fPIC -o begin.so -xc - <
     MEGATRON_JOB_END=2000 LD_PRELOAD=$scratch/begin.so train 1 --save run --global-batch-size 2 --train-iters 500 --eval-iters 0
     is "$rc" 0 "a slow start does not end a run early" || diag "$(tail -n 3 <<<"$out")"
     like "$(cat run/.save-seconds)" '^[0-9]+\.[0-9]+$' "how long the last save took is kept"
-    # 150 s are left, and the last save of the job before took 100.
+    # 150 s are left, and the last save of the previous job took 100.
     rm -rf run/* && echo 100 >run/.save-seconds
     MEGATRON_JOB_END=2000 LD_PRELOAD=$scratch/begin.so train 1 --save run --global-batch-size 2 --train-iters 500 --eval-iters 0
     is "$rc" 75 "  and counts before the first one of the next run" || diag "$(tail -n 3 <<<"$out")"
@@ -470,7 +476,7 @@ train 1 "${long[@]}" --save run --exit-duration-in-mins 0.03
 is "$rc" 75 "--exit-duration-in-mins ends a run with code 75" || diag "$(tail -n 3 <<<"$out")"
 like "$out" "exiting program at iteration $(cat run/latest_checkpointed_iteration.txt)\$" "and the last step is saved"
 
-# SIGKILL at any time, while training and while saving, until the run ends by itself.
+# SIGKILL at random times, during training and saving, until the run finishes.
 rm -rf run whole
 train 2 $t 2 --save whole --train-iters 600
 kills=0
@@ -491,7 +497,7 @@ for ((try = 0; try < 40; try++)); do
     fi
     wait $pid || continue
     [ $kills = 0 ] || break
-    # It was over before it could be killed.
+    # It finished before it could be killed.
     rm -rf run
 done
 diag "$kills kills, $((try + 1)) starts"

@@ -1,6 +1,7 @@
 #!/bin/bash
-# megatron checkpoint import --format megatron: files as torch.save and Megatron-LM write them, in both forms
-# and all orders of query, key and value, give the weights that were put in; hostile ones give an error.
+# megatron checkpoint import --format megatron: files as written by torch.save and Megatron-LM, in
+# both formats and all orders of query, key and value, result in the original weights; hostile ones
+# in an error.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/common.sh"
 perl -MJSON::PP -MCompress::Zlib -e 1 2>/dev/null || skip_all "no perl with its modules"
@@ -19,7 +20,7 @@ train 1 --save llama --exit-interval 1 "${llama[@]}"
 check export llama llama-hf
 is "$rc" 0 "a Llama to exchange" || diag "$out"
 
-# same_as FOLDER NAME [OPTION...]: what is imported from "from" and exported is what was exported before.
+# same_as FOLDER NAME [OPTION...]: an import from "from" and its export equal the earlier export.
 same_as() {
     local folder=$1 name=$2
     shift 2
@@ -64,7 +65,7 @@ like "$out" '2 query groups, vocabulary 300' "it is the same model"
 train 1 "${llama[@]}" --load run --finetune --exit-interval 1
 is "$rc" 75 "training starts from it" || diag "$(tail -n 3 <<<"$out")"
 
-# What the files do not say, and what they should not.
+# What the files do not contain, and what they should not.
 hf=gpt-hf
 refused() {
     local name=$1 text=$2
@@ -73,11 +74,12 @@ refused() {
     check import --format megatron "${path:-from}" run "$@"
     [ "$rc" = "${code:-1}" ] && [ ! -e run/iter_0000000 ]
     ok "$name is an error that leaves nothing"
-    like "$out" "$text" "$name: what is wrong"
+    like "$out" "$text" "$name: names the problem"
 }
 make args=0
 code=2 refused "a number of heads that nobody knows" 'add --num-attention-heads N \(hidden size 32\)'
-# Also where heads of 64 channels would fit: guessing 3 heads of a model with 6 would give another model.
+# Even if heads of 64 channels would fit: guessing 3 heads of a model with 6 would result in another
+# model.
 train 1 --save wide --exit-interval 1 --hidden-size 192 --num-attention-heads 6
 check export wide wide-hf
 hf=wide-hf make args=0
@@ -90,7 +92,7 @@ check import --format megatron from padded
 like "$out" '4 attention heads, vocabulary 384' "without --vocab-size all rows count"
 make evil=os.system
 check import --format megatron from evil --vocab-size 300
-is "$rc" 0 "a global in a part that nobody needs is no error"
+is "$rc" 0 "a global in an unused part is not an error"
 ok "and is not called" test ! -e pwned
 make form=stream
 pt=from/release/mp_rank_00/model_optim_rng.pt

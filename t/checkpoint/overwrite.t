@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --save never overwrites the checkpoints of another run; what cannot get better by itself is not started again.
+# --save never overwrites the checkpoints of another run; permanent errors are not retried.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/common.sh"
 train 1 --save first --save-interval 4
@@ -36,7 +36,7 @@ mkdir -p hidden/.probe
 train 1 --save hidden --exit-interval 1
 is "$rc" 75 "a directory without checkpoints is empty enough" || diag "$(tail -n 3 <<<"$out")"
 
-# --- supervise ends at once, with the code, where another start cannot help.
+# --- supervise exits at once, with the code, if another start cannot help.
 while IFS='|' read -r options text; do
     rm -rf again
     # shellcheck disable=SC2086
@@ -52,7 +52,7 @@ data=()
 for word in "${common[@]}"; do [ "$word" = --mock-data ] || data+=("$word"); done
 try "$megatron" supervise --pause 0 -- "$megatron" train "${model[@]}" "${data[@]}" --train-iters 8 --save again --data-path nowhere
 is "$rc $(grep -c '^megatron: nowhere.idx: cannot open: No such file or directory' <<<"$out")" "2 1" "--data-path nowhere: one start, code 2" || diag "$out"
-# A run that fails before its first checkpoint has none "of iteration 0".
+# A run that fails before its first checkpoint does not have one "of iteration 0".
 try "$megatron" supervise --pause 0 --starts 1 -- false --save none
 like "$out" 'the run exited with code 1 before its first checkpoint$' "no checkpoint is not one of iteration 0"
 done_testing

@@ -1,7 +1,7 @@
 #!/bin/bash
-# The job script goes on by itself: after a rank, a slurmstepd or a node was lost, after SIGTERM, and up to
-# the end of training; and it gives up where nothing helps. ROUNDS: further kills at random (0), of a rank,
-# of the slurmstepd of either node or of either node, a moment after a save or within one.
+# The job script resumes by itself: after losing a rank, a slurmstepd or a node, after SIGTERM, and
+# up to the end of training; and it gives up if nothing helps. ROUNDS: further random kills (0), of
+# a rank, of the slurmstepd of either node or of either node, shortly after a save or during one.
 . "$(dirname "$0")/../tap.sh"
 [ -f "$MEGATRON_INST/lib/megatron/comm_mpi.so" ] || skip_all "no installed tree with MPI; run ./quickstart build"
 cluster_up --nodes 3 --gpus 0 --cpus 4 --conf SlurmdTimeout=10
@@ -19,18 +19,19 @@ log=$work/train.log
 
 state() { in_cluster squeue -h -j "$job" -o %T 2>/dev/null; }
 latest() { cat "$work/run/latest_checkpointed_iteration.txt" 2>/dev/null || echo 0; }
-# A requeued job waits for minutes; here only until what is left of its last life is gone: a launch before
-# that is refused and fails the job.
+# A requeued job waits for minutes; here only until its previous processes are gone: an earlier
+# launch would be rejected and fail the job.
 hurry() { in_cluster scontrol update jobid="$job" starttime=now 2>/dev/null; }
 starts() { cat "$log" 2>/dev/null | grep -c 'successfully loaded checkpoint'; }
-# goes_on STARTS ITERATION: that many times it has resumed, and it has saved beyond that iteration.
+# goes_on STARTS ITERATION: it has resumed that many times, and has saved a checkpoint after that
+# iteration.
 goes_on() {
     local end=$((SECONDS + 120)) gone=0 pending=0 now
     until [ "$(starts)" -ge "$1" ] && [ "$(latest)" -gt "$2" ]; do
         now=$(state)
         if [ "$now" = PENDING ] && [ -z "$(cluster_processes "^slurmstepd: \\[$job\\.")" ]; then pending=$((pending + 1)); else pending=0; fi
         [ $pending -lt 15 ] || hurry
-        # Between two lives a job may be out of sight for a moment.
+        # Between two starts a job may be invisible for a moment.
         if [ -n "$now" ]; then gone=0; else gone=$((gone + 1)); fi
         [ $SECONDS -lt $end ] && [ $gone -lt 20 ] || return 1
         sleep 0.3
@@ -48,7 +49,7 @@ ok "the run saves" || { diag "$(tail -n 5 "$log")"; done_testing; }
 step() { in_cluster squeue -h -s -j "$job" -o %i | grep -E "^$job\.[0-9]+\$" | sort -V | tail -n 1; }
 # node NUMBER: a node of the job, counted from 1; the first one runs its script. It may have moved.
 node() { in_cluster scontrol show hostnames "$(in_cluster squeue -h -j "$job" -o %N)" | sed -n "$1p"; }
-# strike WHAT NUMBER: fails where there is nothing to hit at this moment.
+# strike WHAT NUMBER: fails if there is no such process at this moment.
 strike() {
     case $1 in
     "a rank killed") kill -KILL "$(ranks | shuf -n 1)" ;;
@@ -74,15 +75,16 @@ hit() {
     wait_until 60 strike "$what" "$number"
     ok "$what: done" || { diag "$(state) $(node 1) $(node 2)"; done_testing; }
     goes_on $((before + 1)) "$at"
-    ok "$what: it goes on by itself" || {
+    ok "$what: it resumes by itself" || {
         diag "$(in_cluster squeue -h -j "$job" -o '%T %r %S %N')" "$(in_cluster sinfo -Nho '%N %T %E')" "$(tail -n 8 "$log")" \
             "$(tail -n 20 "$MEGATRON_CLUSTER/log/slurmctld")"
         done_testing
     }
     diag "$((SECONDS - began)) s until it has saved again after $what${2:+ (node $2)}"
 }
-# A lost slurmstepd leaves its socket of PMIx behind, and after a requeue no step of the same number can be launched on
-# that node: here more of them than starts without progress are allowed.
+# A lost slurmstepd leaves its PMIx socket behind, and after a requeue no step with the same number
+# can be launched on that node: here there are more of them than the allowed number of starts
+# without progress.
 sockets=("$MEGATRON_CLUSTER"/spool/{n2,n3}/stepd.slurm.pmix."$job".{0..4})
 losses=("a rank killed" "a slurmstepd killed" "SIGTERM for the job" "a node lost")
 for what in "${losses[@]}"; do
@@ -90,7 +92,7 @@ for what in "${losses[@]}"; do
     hit "$what"
     rm -f "${sockets[@]}"
 done
-like "$(cat "$log")" 'srun exited with code [0-9]+, but the run did not' "steps that could not be launched were launched anew"
+like "$(cat "$log")" 'srun exited with code [0-9]+, but the run did not' "steps that could not be launched were launched again"
 kills=("a rank killed" "a slurmstepd killed" "a node lost")
 for ((round = 0; round < ${ROUNDS:-0}; round++)); do
     sleep $((RANDOM % 3)).$((RANDOM % 10))
@@ -112,7 +114,7 @@ is "$rc" 75 "$at steps in one go" || diag "$(tail -n 4 <<<"$out")"
 name=$(printf 'iter_%07d' "$at")
 ok "end with the same checkpoint" diff -r "$work/run/$name" "$work/whole/$name"
 
-# What cannot go on ends, here without minutes between its starts.
+# A run that cannot resume ends, here without minutes between its starts.
 sed 's/ supervise -- / supervise --pause 1 -- /' "$top/sbatch/train.sbatch" >"$work/quick.sbatch"
 bad() {
     try as_user sbatch --wait --chdir="$work" --export="ALL,MEGATRON=$megatron" -o "$work/bad.log" "${layout[@]}" \

@@ -1,13 +1,14 @@
 #!/bin/bash
-# A run that is stopped and resumed ends with the checkpoint of one that was not, bit by bit on the same
-# layout and within rounding on any other. STOPS: random stops of each layout (2), of ITERATIONS (8). MATRIX: the
-# numbers of the layouts that save, of all tp 1, 2, 4 x pp 1, 2 x dp 1, 2, which then all load. See t/campaign/reshard.
+# A run that is stopped and resumed ends with the checkpoint of an uninterrupted one, bit-identical
+# on the same layout and within rounding on any other. STOPS: random stops of each layout (2), of
+# ITERATIONS (8). MATRIX: the numbers of the layouts that save, of all tp 1, 2, 4 x pp 1, 2 x dp 1,
+# 2, all of which then load. See t/campaign/reshard.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/common.sh"
 
 losses() { sed -nE 's/.*consumed samples: +([0-9]+) .*lm loss: ([^ ]+) .*/\1 \2/p' <<<"$out"; }
 
-# close EXPECTED GOT: the same samples, and losses to rounding.
+# close EXPECTED GOT: the same samples, and losses up to rounding.
 close() {
     paste <(echo "$1") <(echo "$2") | awk '
         NF != 4 || $1 != $3 { bad = 1 }
@@ -40,8 +41,9 @@ bit_exact() {
         same "whole/$last" "early/$last" "$name: stopped at $stop, the end is the same"
     done
 }
-# A save goes on beside the next step, whatever the device does first: all of them are those of a run that waits for
-# each. Steps of a few operations, so that an update that does not wait for the copies is often ahead of them.
+# A save overlaps with the next step, whatever the device runs first: all checkpoints equal those of
+# a run that waits for each. Steps have few operations, so that an update that does not wait for the
+# copies often overtakes them.
 beside() {
     local ranks=$1 small=(--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 8 --micro-batch-size 1
         --global-batch-size "$1" --vocab-size 60 --make-vocab-size-divisible-by 4 --eval-iters 0 --train-iters 40 --save-interval 1)

@@ -1,12 +1,12 @@
 #!/bin/bash
-# megatron supervise, outside of a job: what it starts again, with which words, and when it stops.
+# megatron supervise, outside of a job: what it restarts, with which options, and when it stops.
 . "$(dirname "$0")/../tap.sh"
 megatron=$MEGATRON_BUILD/runtime/megatron
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 unset SLURM_JOB_ID
-# Ends with the codes of the file "codes", one line each; advances the checkpoint where a line says so.
+# Exits with the codes in the file "codes", one per line; advances the checkpoint if a line says so.
 cat >run <<'EOT'
 #!/bin/bash
 echo "words: $*"
@@ -26,26 +26,27 @@ codes 1 137 0
 try "$megatron" supervise --pause 0 -- ./run --save save --load other
 is "$rc" 0 "two crashes, then the end"
 is "$(grep -c '^words:' <<<"$out")" 3 "three starts"
-is "$(grep -c '^words: --save save --load other$' <<<"$out")" 3 "from where it began, as long as nothing is saved"
+is "$(grep -c '^words: --save save --load other$' <<<"$out")" 3 "from its initial checkpoint until it has saved one"
 codes "1 10" "1 20" 0
 try "$megatron" supervise --pause 0 -- ./run --finetune --load-hf x --save=save --load y --lr 1
-is "$rc" 0 "crashes behind checkpoints"
-is "$(grep '^words:' <<<"$out" | sed -n 2p)" "words: --save=save --lr 1 --load save" "then it goes on from its own"
+is "$rc" 0 "crashes after checkpoints"
+is "$(grep '^words:' <<<"$out" | sed -n 2p)" "words: --save=save --lr 1 --load save" "then it resumes from its own"
 codes 0
 mkdir -p save/iter_0000010
 try "$megatron" supervise --pause 0 -- ./run --load-hf x --save save
-is "$(grep '^words:' <<<"$out")" "words: --save save --load save" "also where a kill left a checkpoint that is not named yet"
-# Back to an earlier one of its own, until it has saved from there: over crashes, and over a requeue.
+is "$(grep '^words:' <<<"$out")" "words: --save save --load save" "even if a kill left a checkpoint that is not named yet"
+# Back to one of its own earlier checkpoints, until it has saved from there: across crashes, and
+# across a requeue.
 codes 1 "1 100" 0
 mkdir save && echo 100 >save/latest_checkpointed_iteration.txt
 try "$megatron" supervise --pause 0 -- ./run --load save --ckpt-step 40 --save save
 is "$(grep '^words:' <<<"$out" | sort | uniq -c | xargs)" \
     "1 words: --save save --load save 2 words: --save save --load save --ckpt-step 40" "--ckpt-step, until the run has saved"
-is "$(grep -c 'the run goes back to iteration 40 (--ckpt-step)' <<<"$out")" 2 "  which is said"
+is "$(grep -c 'the run goes back to iteration 40 (--ckpt-step)' <<<"$out")" 2 "  and it is reported"
 echo 0 >codes
 try "$megatron" supervise --pause 0 -- ./run --load save --ckpt-step=40 --save save
 is "$(grep '^words:' <<<"$out")" "words: --save save --load save" "  and a later start of the job does not go back again"
-like "$out" 'ignoring --ckpt-step 40: the run has saved checkpoints since .* remove save/.ckpt-step' "  which is said"
+like "$out" 'ignoring --ckpt-step 40: the run has saved checkpoints since .* remove save/.ckpt-step' "  and it is reported"
 echo 0 >codes
 try "$megatron" supervise --pause 0 -- ./run --ckpt-step 60 --save save
 is "$(grep '^words:' <<<"$out")" "words: --save save --load save --ckpt-step 60" "  but to another one"
@@ -56,8 +57,9 @@ try "$megatron" supervise --pause 0 -- ./run --load save --ckpt-step 60 --save s
 is "$(grep '^words:' <<<"$out")" "words: --save save --load save --ckpt-step 60" "  or after a start without it"
 printf '0\n' >codes
 try "$megatron" supervise --pause 0 -- ./run --load . --ckpt-step 60 --save save
-is "$(grep '^words:' <<<"$out")" "words: --save save --load save" "that of another run is where this one began"
-# A file server that is away: neither a run without checkpoints nor one that may begin anew.
+is "$(grep '^words:' <<<"$out")" "words: --save save --load save" "another run's checkpoint is where this one started"
+# A file server that is down: this is neither a run without checkpoints nor one that may start from
+# scratch.
 away='#define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -87,7 +89,7 @@ elif ok "a file server can be made to go away" "${CC:-cc}" -shared -fPIC -o away
     try env LD_PRELOAD="$work/away.so" "$megatron" supervise --pause 0 -- ./leaving --load-hf x --save save
     is "$rc" 0 "a crash while the file server is away"
     is "$(grep '^words:' <<<"$out" | sed -n 2p)" "words: --save save --load save" "  does not begin anew" || diag "$out"
-    is "$(grep -c 'cannot read save/latest_checkpointed_iteration.txt: Stale file handle; waiting for the file system' <<<"$out")" 1 "  which is said once"
+    is "$(grep -c 'cannot read save/latest_checkpointed_iteration.txt: Stale file handle; waiting for the file system' <<<"$out")" 1 "  and it is reported once"
     codes 0
     touch away
     (sleep 2; rm away) &
@@ -105,20 +107,20 @@ chmod +x unmounting
 codes "1 10" "1 20" 0
 try "$megatron" supervise --pause 0 -- ./unmounting --load-hf x --save save
 is "$(grep '^words:' <<<"$out" | sed -n 3p)" "words: --save save --load save" "nor does a crash while it is not mounted" || diag "$out"
-like "$out" 'the checkpoints in save have disappeared; waiting for the file system' "  which is said"
+like "$out" 'the checkpoints in save have disappeared; waiting for the file system' "  and it is reported"
 codes 0
 touch file
 try "$megatron" supervise --pause 0 -- ./run --save file/save
 is "$rc $(grep -c '^words:' <<<"$out")" "1 0" "a directory that can never be"
-like "$out" '--save: cannot read file/save/latest_checkpointed_iteration.txt: Not a directory' "  is said"
+like "$out" '--save: cannot read file/save/latest_checkpointed_iteration.txt: Not a directory' "  is reported"
 codes nothing nothing 0
 mkdir save
 touch save/.done
 cp run megatron
 try "$megatron" supervise --pause 0 --starts 1 -- ./megatron train --save save
-is "$rc" 0 "a launcher that ends well without a run"
-is "$(grep -c '^words:' <<<"$out")" 3 "is started again, and that is no start without progress"
-like "$out" 'exited with code 0, but the run did not finish' "and that is said"
+is "$rc" 0 "a launcher that exits with 0 without a run"
+is "$(grep -c '^words:' <<<"$out")" 3 "is started again, which does not count as a start without progress"
+like "$out" 'exited with code 0, but the run did not finish' "and it is reported"
 codes killed137 killed143 nothing killed137 0
 mkdir save
 touch save/.begun
@@ -127,9 +129,9 @@ printf '#!/bin/sh\necho RUNNING\n' >bin/squeue
 chmod +x bin/squeue
 in_job=(env SLURM_JOB_ID=1 "PATH=$work/bin:$PATH")
 try "${in_job[@]}" "$megatron" supervise --pause 0 --starts 1 -- ./megatron train --save save
-is "$rc" 0 "a launcher that kills what has not begun"
+is "$rc" 0 "a launcher that kills a run before it starts"
 is "$(grep -c '^words:' <<<"$out")" 5 "is started again, too"
-like "$out" 'exited with code 137, but the run did not start' "and that is said"
+like "$out" 'exited with code 137, but the run did not start' "and it is reported"
 codes 137 137 0
 try "${in_job[@]}" "$megatron" supervise --pause 0 --starts 1 -- ./megatron train --save save
 is "$rc" 1 "one that is killed after it has begun counts as started"
@@ -139,7 +141,7 @@ is "$rc" 1 "so does one that crashes before"
 codes killed137 killed137 0
 try "$megatron" supervise --pause 0 --starts 1 -- ./megatron train --save save
 is "$rc" 1 "and one that is killed outside of a job"
-# Near the end of the job's time it is not started again, but by way of the queue.
+# Near the end of the job's time limit it is not restarted, but requeued.
 printf '#!/bin/sh\necho "words: $*"\nkill -TERM $PPID\n' >bin/scontrol
 chmod +x bin/scontrol
 while read -r left limit starts text; do
@@ -165,9 +167,9 @@ is "$rc" 75 "ended early outside of a job: its code"
 codes 1 1 1 1 1 1
 try "$megatron" supervise --pause 0 --starts 1 -- ./run --save save
 is "$rc" 1 "without progress it gives up"
-like "$out" '2 consecutive starts saved no new checkpoint in save' "and says so"
-ok "and a start by hand counts anew" test ! -e save/.starts
-# An outage of minutes is not to use up all starts: the pauses grow, by a clock that does not wait.
+like "$out" '2 consecutive starts saved no new checkpoint in save' "and reports it"
+ok "and a manual start resets the count" test ! -e save/.starts
+# An outage of minutes must not use up all starts: the pauses grow, by a clock that does not wait.
 quick='#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -207,8 +209,9 @@ try "$megatron" supervise --pause 0 -- "${small[@]}" --hidden-size 8 --train-ite
 is "$rc" 0 "a run"
 try "$megatron" supervise --pause 0 -- "${small[@]}" --hidden-size 16 --train-iters 4
 is "$rc" 2 "a checkpoint of another model: the code for wrong options"
-is "$(grep -c 'the checkpoint belongs to another model: hidden-size (8, here 16)' <<<"$out")" 1 "is refused once"
-# A run that began without another's optimizer and seed goes on with its own, if that is saved.
+is "$(grep -c 'the checkpoint belongs to another model: hidden-size (8, here 16)' <<<"$out")" 1 "is rejected once"
+# A run that started without another run's optimizer state and seed resumes with its own, if it has
+# saved.
 printf '#!/bin/bash\necho "words: $*"\nexec "$@"\n' >shown
 chmod +x shown
 began=(--load kept --hidden-size 8 --train-iters 6 --exit-interval 4 --no-load-rng --no-load-optim)
@@ -219,14 +222,14 @@ for light in "" --no-save-optim; do
         like "$out" "$([ $start = first ] && echo 'exiting program at iteration 4' || echo 'iteration +6/')" \
             "without the optimizer of another run ${light:+and its own}, $start start" || diag "$(tail -n 3 <<<"$out")"
     done
-    is "$(grep '^words:' <<<"$out" | grep -oE -e '--no-load-(rng|optim)' | xargs)" "${light:+--no-load-optim}" "  loads what there is"
+    is "$(grep '^words:' <<<"$out" | grep -oE -e '--no-load-(rng|optim)' | xargs)" "${light:+--no-load-optim}" "  loads what exists"
 done
 try "$megatron" supervise --pause 0 -- ./nothing --save save
 is "$rc" 127 "a command that cannot be started"
 try "$megatron" supervise --pause 0 -- ./run
 is "$rc" 2 "no --save: a usage error"
 like "$out" 'add --save DIR' "no --save"
-# SIGTERM for this process alone, as a pod gets it: the run is told, and is not started again.
+# SIGTERM for this process alone, as in a pod: the run is told, and is not restarted.
 cat >long <<'EOT'
 #!/bin/bash
 trap 'echo told; exit 143' TERM

@@ -23,15 +23,15 @@ ok $? "nothing is wrong with one rank"
 ok $? "sizes as nccl-tests takes them, by 1024"
 "$megatron" comm-test --max-bytes 1Q >"$out" 2>&1
 [ $? -ne 0 ] && grep -q 'max-bytes=1Q is not a size such as' "$out"
-ok $? "a size of an unknown unit is refused"
+ok $? "a size of an unknown unit is rejected"
 
 "$megatron" comm-test --min-bytes 16 --max-bytes 8 >"$out" 2>&1
 [ $? -eq 2 ] && grep -q "min-bytes=16 is greater than --max-bytes=8" "$out"
-ok $? "sizes the wrong way round are refused"
+ok $? "sizes in the wrong order are rejected"
 
 "$megatron" comm-test --device cpu --max-bytes 4000000000000000000 >"$out" 2>&1
 [ $? -ne 0 ] && grep -q 'cannot allocate another .*; use a smaller --max-bytes' "$out"
-ok $? "more than there is memory is refused"
+ok $? "more than the available memory is rejected"
 
 if command -v mpirun >/dev/null && [ -f "$build/runtime/comm/comm_mpi.so" ]; then
     root=
@@ -51,20 +51,21 @@ if command -v mpirun >/dev/null && [ -f "$build/runtime/comm/comm_mpi.so" ]; the
         [ $ranks = 2 ] || [ "$(awk '/^# [a-z]/ { kind = $2 } kind == "all-gather" && $2 % 3' "$out")" = "" ]
         ok $? "parts are as large as each other"
     done
-    # Of large results both ends are looked at.
+    # Both ends of large results are checked.
     timeout 120 mpirun $root --oversubscribe -n 3 "$megatron" comm-test --device cpu \
         --min-bytes 1M --max-bytes 8M --iterations 1 --warmup 0 >"$out" 2>&1
     ok $? "large sizes"
     grep -q '^# 0 wrong elements on all ranks' "$out" && [ "$(grep -c '^ *[0-9]' "$out")" = 16 ]
     ok $? "nothing is wrong with them"
 
-    # wrong OPTION...: on two ranks that send and gather what is not right.
+    # wrong OPTION...: on two ranks that send and gather wrong data.
     make -s -C "$build/t" unit/runtime/comm/fake_mpi.so >/dev/null
     wrong() {
         timeout 120 mpirun $root --oversubscribe -n 2 env LD_PRELOAD="$build/t/unit/runtime/comm/fake_mpi.so" "$megatron" comm-test \
             --device cpu --iterations 1 --warmup 0 "$@" >"$out" 2>&1
     }
-    # Wrong results are seen: those of sizes that have two elements to change places, of each rank for all-gather.
+    # Wrong results are detected: for sizes with at least two elements to swap, of each rank for
+    # all-gather.
     wrong --min-bytes 4 --max-bytes 4096
     [ $? = 1 ]
     ok $? "wrong results are a failure"

@@ -19,7 +19,7 @@ processes() { # the sleeping programs of this test
     local node
     for node in n1 n2 n3 n4; do t/cluster node $node pgrep -a sleep; done
 }
-# clean WHAT: it leaves no container, no process and no file, and the nodes are well.
+# clean WHAT: no container, process or file is left, and the nodes are healthy.
 clean() {
     wait_until 60 eval '[ -z "$(containers; processes; files)" ]'
     is "$(containers; processes)" "" "$1 leaves no container and no process"
@@ -27,7 +27,7 @@ clean() {
     wait_until 60 eval '! in_cluster sinfo -h -o %t | grep -q comp'
     is "$(in_cluster sinfo -h -o %D,%t)" 4,idle "no node was drained"
 }
-# importing: until the next import is in the middle, where it stays for long.
+# importing: wait until the next import is in progress, where it stays for a while.
 importing() {
     wait_until 60 sh -c "cd '$cache/work' && ls sha*.lease && pgrep -f '[e]nroot import -o $cache'" >/dev/null &&
         wait_until 60 eval '[ -n "$(processes)" ]'
@@ -41,11 +41,11 @@ job srun -n1 "$image" true
 is "$rc" 0 "an image"
 job srun -K -N4 --ntasks-per-node=2 "$image" sh -c "$program"
 is "$rc" "$plain" "one task of eight fails: the exit code is that without an image"
-is "$(grep -c '^rank 5 cannot go on$' <<<"$out"):$(grep -c 'n3: task 5: Exited with exit code 7' <<<"$out")" 1:1 "its message and its code are said once"
+is "$(grep -c '^rank 5 cannot go on$' <<<"$out"):$(grep -c 'n3: task 5: Exited with exit code 7' <<<"$out")" 1:1 "its message and its code are reported once"
 unlike "$out" megatron "nothing else is"
 clean "a program that fails"
 job srun -N4 --ntasks-per-node=2 "$image" sh -c '[ "$SLURM_PROCID" != 5 ] || exit 7'
-is "$rc" 7 "without -K the others go on to their end, and the code is that of the one"
+is "$rc" 7 "without -K the other tasks finish, and the exit code is that of the failed one"
 clean "that"
 
 # One task of eight cannot be started in the image, on a node of its own: only there the directory is missing.
@@ -53,9 +53,9 @@ for node in n1 n2 n3; do t/cluster node $node mkdir /dev/here; done
 printf '%s\n' n1 n1 n1 n2 n2 n3 n3 n4 >"$home/hosts"
 job env SLURM_HOSTFILE="$home/hosts" srun -m arbitrary -n8 "$image" --megatron-workdir=/dev/here sh -c 'pwd; exec sleep 600'
 ok "one task of eight that does not start fails the step" test "$rc" -ne 0 -a "$rc" -ne 124
-is "$(grep -c 'error: megatron: n4: cannot change to the directory /dev/here in the container: No such file or directory' <<<"$out")" 1 "its reason is said once"
+is "$(grep -c 'error: megatron: n4: cannot change to the directory /dev/here in the container: No such file or directory' <<<"$out")" 1 "the reason is reported once"
 is "$(grep megatron <<<"$out" | wc -l)" 1 "and no more"
-unlike "$out" '[Mm]unge|[Aa]uth' "nor anything of the way it is told to the others"
+unlike "$out" '[Mm]unge|[Aa]uth' "nor any trace of how the others are told"
 clean "a task that does not start"
 for node in n1 n2 n3; do t/cluster node $node rmdir /dev/here; done
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The hook that brings EFA into containers, against roots that pass for hosts and images.
+# The Enroot hook for EFA, tested with directories that stand in for hosts and images.
 cd "$(dirname "$0")/../.." || exit 1
 . t/tap.sh
 work=$(mktemp -d)
@@ -49,7 +49,7 @@ hook p5 empty LD_LIBRARY_PATH=/usr/local/lib
 like "$mounts" '^/opt/amazon/efa /opt/amazon/efa none x-create=dir,rbind,ro,nosuid,nodev$' "the host's libfabric"
 like "$mounts" '^/opt/amazon/ofi-nccl ' "and its plugin for NCCL"
 like "$mounts" '^/usr/lib/x86_64-linux-gnu/libefa.so.1.1 /usr/lib/x86_64-linux-gnu/libefa.so.1 none' "the provider of verbs, by the name programs ask for"
-like "$environment" '^LD_LIBRARY_PATH=/usr/local/lib:/opt/amazon/efa/lib:/opt/amazon/ofi-nccl/lib:' "are searched behind the image's own"
+like "$environment" '^LD_LIBRARY_PATH=/usr/local/lib:/opt/amazon/efa/lib:/opt/amazon/ofi-nccl/lib:' "are searched after the image's own"
 mkdir -p "$work/own/opt/amazon/efa" "$work/own/etc/libibverbs.d"
 touch "$work/own/etc/libibverbs.d/efa.driver"
 hook p5 own
@@ -60,5 +60,5 @@ unlike "$mounts" /opt/amazon "MEGATRON_EFA=device: devices alone"
 hook p5 empty MEGATRON_EFA=none
 is "$mounts" "" "MEGATRON_EFA=none: nothing"
 hook p5 empty MEGATRON_EFA=some
-is "$rc" 1 "any other value is refused"
+is "$rc" 1 "any other value is rejected"
 done_testing

@@ -12,16 +12,16 @@ imports() { grep -c "^megatron: note: importing ${registry}[a-z]*:[0-9]$" <<<"$1
 
 out=$(image import "${registry}small:1"); rc=$?
 is "$rc" 0 "an image is imported"
-is "$(imports "$out")" 1 "which is said"
+is "$(imports "$out")" 1 "and it is reported"
 path=$(tail -n 1 <<<"$out")
 like "$path" "^$cache/sha256-[0-9a-f]{64}\\.sqsh$" "into the user's cache"
 is "$(imports "$(image import "${registry}small:1")")" 0 "once"
 registry_down
 out=$(image import "${registry}small:1"); rc=$?
-is "$rc" 0 "with the registry down what was imported is used"
+is "$rc" 0 "if the registry is down, the cached image is used"
 like "$out" 'warning: .*; using the image that the name meant last time' "with a warning"
 out=$(image import "${registry}other:1"); rc=$?
-is "$rc" 1 "with the registry down nothing new comes"
+is "$rc" 1 "if the registry is down, a new image fails"
 like "$out" 'check that the registry is running' "with the remedy"
 registry_again
 like "$(image import "${registry}small:2")" '404 Not Found; check the image.s name and tag' "no such tag"
@@ -34,7 +34,7 @@ like "$out" 'is damaged: its checksum differs from the recorded one' "is named"
 truncate -s 5000 "$path"
 out=$(image import "${registry}small:1"); rc=$?
 is "$rc" 0 "a truncated image is imported again"
-like "$out" 'is truncated' "and that is said"
+like "$out" 'is truncated' "and it is reported"
 lone=$cache/sha256-$(printf '%064d' 0).info
 echo size 1 >"$lone" && touch "$lone.young" && touch -d '2 days ago' "$lone"
 image prune --max-size 1G >/dev/null
@@ -72,7 +72,7 @@ out=$(cat "$registry_dir"/out?)
 is "$(imports "$out")" 1 "four at once: one import"
 is "$(grep -c 'sqsh$' <<<"$out")" 4 "and four images"
 
-# A name, and the digest of a list, stand for another image on another architecture.
+# A name, and the digest of a manifest list, mean another image on another architecture.
 other=$([ "$(uname -m)" = aarch64 ] && echo amd64 || echo arm64)
 foreign=$(image import --arch "$other" "${registry}multi:1" | tail -n 1)
 like "$foreign" '^/.*sqsh$' "an image for other machines"
@@ -91,12 +91,13 @@ is "$(image import "${registry}multi:1@$multi_digest")" "$native" "a digest is a
 registry_again
 image prune --max-size 0 >/dev/null
 
-# A first image needs as much as its layers at least; the next of a name is taken to be as large as the last.
+# A first image needs at least the size of its layers; the next of the same name is assumed to be as
+# large as the last.
 if [ "$(id -u)" = 0 ] && mkdir "$registry_dir/little" && mount -t tmpfs -o size=3M,mode=700,uid=65534 tmpfs "$registry_dir/little" 2>/dev/null; then
     little() { ordinary MEGATRON_IMAGE_CACHE="$registry_dir/little" "$megatron" image import --min-free "${1-1M}" "${registry}small:1" 2>&1; }
     head -c 2500000 /dev/zero >"$registry_dir/little/ballast"
     out=$(little)
-    like "$out" "needs at least [0-9.]+ [kM]B in the image cache, but $registry_dir/little has [0-9.]+ [kM]B free; run" "too little room for a first image is said"
+    like "$out" "needs at least [0-9.]+ [kM]B in the image cache, but $registry_dir/little has [0-9.]+ [kM]B free; run" "too little space for a first image is reported"
     is "$(imports "$out")" 0 "before its import"
     rm "$registry_dir/little/ballast"
     out=$(little)
@@ -108,14 +109,15 @@ if [ "$(id -u)" = 0 ] && mkdir "$registry_dir/little" && mount -t tmpfs -o size=
     room=$(df --output=avail -k "$registry_dir/little" | tail -n 1)
     head -c $(((room - 200) * 1024)) /dev/zero >"$registry_dir/little/ballast"
     out=$(little 1k)
-    like "$out" "needs at least [0-9.]+ [kM]B in the image cache, but $registry_dir/little has [0-9.]+ [kM]B free; run" "too little room is said before the import"
+    like "$out" "needs at least [0-9.]+ [kM]B in the image cache, but $registry_dir/little has [0-9.]+ [kM]B free; run" "too little space is reported before the import"
     is "$(imports "$out")" 0 "which does not begin"
     umount "$registry_dir/little"
 else
     skip "an image cache with too little space" "needs root, to mount a tmpfs"
 fi
 
-# Under nohup the end of a login session ends no import, nor does it matter whether children are waited for.
+# Under nohup an import survives the end of the login session, whether or not children are waited
+# for.
 image prune --max-size 0 >/dev/null
 ordinary ENROOT_STANDIN_DELAY=2 perl -e '$SIG{HUP} = $SIG{CHLD} = "IGNORE"; exec @ARGV' "$megatron" image import "${registry}small:1" >"$registry_dir/out1" 2>&1 &
 ignoring=$!
@@ -131,7 +133,7 @@ for signal in KILL TERM; do
     wait_until 60 sh -c "ls '$cache'/work/*.lease && pgrep -f '[e]nroot import -o $cache'" >/dev/null
     pkill -$signal -f "$megatron image import ${registry}small:1"
     wait $killed 2>/dev/null
-    [ $signal = KILL ] || is "$(ls "$cache/work")$(ls -A "$registry_dir/tmp")" "" "SIG$signal: it takes away what it has"
+    [ $signal = KILL ] || is "$(ls "$cache/work")$(ls -A "$registry_dir/tmp")" "" "SIG$signal: it removes its files"
     out=$(image import "${registry}small:1"); rc=$?
     is "$rc" 0 "after SIG$signal to an import the next one works"
     is "$(imports "$out")" 1 "by itself"
@@ -140,26 +142,26 @@ for signal in KILL TERM; do
 done
 path=$(tail -n 1 <<<"$out")
 
-# A registry that wants to know who asks.
+# A registry that requires authentication.
 registry_lock
 image prune --max-size 0 >/dev/null
 rm -f "$cache"/names/*
 out=$(image import "${registry}small:1"); rc=$?
-is "$rc" 1 "a registry refuses strangers"
+is "$rc" 1 "the registry rejects anonymous access"
 like "$out" 'denied access; add credentials for the registry to .credentials in ENROOT_CONFIG_PATH' "with the remedy"
 ordinary mkdir -p "$home/.config/enroot"
 echo "machine 127.0.0.1 login ada password secret" | ordinary tee "$home/.config/enroot/.credentials" >/dev/null
 out=$(image import "${registry}small:1"); rc=$?
-is "$rc" 0 "credentials are read where Enroot has them"
+is "$rc" 0 "Enroot's credentials are used"
 path=$(tail -n 1 <<<"$out")
 
 inside() { ordinary "$enter" "$@" 2>&1; }
-is "$(inside "$path" pwd)" /usr/src "a container starts where the image says"
+is "$(inside "$path" pwd)" /usr/src "a container starts in the image's working directory"
 is "$(inside "$path" sh -c 'echo $GREETING')" "from the image" "with its environment"
-is "$(inside --workdir /etc "$path" pwd)" /etc "or where the user says"
+is "$(inside --workdir /etc "$path" pwd)" /etc "or in the user's"
 is "$(inside --entrypoint "$path" pwd)" /usr/src "the entry point runs if asked for"
 is "$(inside "$path" sh -c 'id -u')" "$(ordinary id -u)" "as the user"
-is "$(inside --root "$path" sh -c 'id -u')" 0 "or as root of its own"
+is "$(inside --root "$path" sh -c 'id -u')" 0 "or as root in its own user namespace"
 like "$(inside "$path" sh -c 'echo x > /usr/src/y')" 'Read-only' "the image is not written to"
 is "$(inside --rw "$path" sh -c 'echo x > /usr/src/y; cat /usr/src/y')" x "unless asked for"
 mkdir -p "$home/with space, and: more" && echo seen >"$home/with space, and: more/file"
@@ -167,7 +169,7 @@ is "$(inside --mounts "$home/with space\\, and\\: more:/mnt/\$(id) b:ro" "$path"
     "spaces, commas, colons and \$() in mounts are data"
 like "$(inside --mounts "$home:/mnt:ro" "$path" sh -c 'echo x > /mnt/y')" 'Read-only' "a mount that is read-only"
 echo "no image" >"$home/wrong"
-like "$(inside "$home/wrong" true)" 'start of .*/wrong failed' "what is no image does not start"
+like "$(inside "$home/wrong" true)" 'start of .*/wrong failed' "a file that is not an image does not start"
 bare=$(image import "${registry}bare:1" | tail -n 1)
 is "$(inside "$bare" /bin/pwd)" / "an image without a shell works"
 # Processes of containers of this test: others may have theirs.

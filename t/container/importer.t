@@ -41,7 +41,7 @@ is "$(grep -c 'not approved' <<<"$out")" 1 "once"
 job srun -n1 --megatron-image=docker://relative true
 like "$out" 'printed "images/small.sqsh" instead of the path of a squashfs file' "a path must be absolute"
 job srun -n1 --megatron-image=docker://evaluated true
-like "$out" 'cannot open .*/images/\$\(id\).sqsh: No such file' "what it prints is never evaluated"
+like "$out" 'cannot open .*/images/\$\(id\).sqsh: No such file' "its output is never evaluated"
 job srun -n1 --megatron-image=docker://slow --megatron-import-timeout=1 true
 like "$out" 'took longer than 1 seconds; raise --megatron-import-timeout' "an importer that takes too long"
 ok "can undo its work" test -e "$registry_dir/log/undone"

@@ -25,7 +25,7 @@ done
 
 echo seen >"$home/file"
 job srun -n1 "$image" --megatron-mount-home cat "$home/file"
-is "$rc:$out" 0:seen "the home, where it is asked for"
+is "$rc:$out" 0:seen "the home directory, if requested"
 job srun -n1 "$image" cat "$home/file"
 like "$out" "can't open .*/home/file" "and not else"
 
@@ -43,7 +43,7 @@ job srun -n2 --megatron-image="$registry_dir/entry.sqsh" --megatron-entrypoint s
 is "$out" "<ran>
 <ran>" "unless it is asked for; tasks have its environment"
 
-# One that prints a lot on both ways out, as those with a banner do.
+# One that prints a lot to stdout and stderr, like entry points with a banner.
 printf 'echo banner\ni=0\nwhile [ $i -lt 3000 ]; do i=$((i + 1)); echo "line $i of what the image has to say"; done\necho more >&2\nexport ENTRY=ran\nexec "$@"\n' >"$root/etc/rc"
 mksquashfs "$root" "$registry_dir/banner.sqsh" -quiet -no-progress -all-root >/dev/null
 job srun -n2 --megatron-image="$registry_dir/banner.sqsh" --megatron-entrypoint sh -c 'echo "<$ENTRY>"'
@@ -54,9 +54,9 @@ printf 'echo "what do you want?" >&2\nexit 3\n' >"$root/etc/rc"
 mksquashfs "$root" "$registry_dir/stubborn.sqsh" -quiet -no-progress -all-root >/dev/null
 job srun -n1 --megatron-image="$registry_dir/stubborn.sqsh" --megatron-entrypoint true
 is "$rc" 1 "an entry point that does not execute its arguments"
-like "$out" 'failed .*: what do you want[?]; the image.s entry point must execute its arguments' "with what it said, and the remedy"
+like "$out" 'failed .*: what do you want[?]; the image.s entry point must execute its arguments' "with its output and the remedy"
 
-# What hooks of the host are told of GPUs. (NVIDIA's own needs a driver.)
+# What hooks of the host are told about GPUs. (NVIDIA's own hook needs a driver.)
 job env ENROOT_RUNTIME_PATH=/tmp "$enroot_path/enroot" info
 sysconf=$(sed -n 's/.*ENROOT_SYSCONF_PATH=//p' <<<"$out")
 mkdir "$registry_dir/sysconf"
@@ -84,7 +84,7 @@ else
     skip "four ranks on two nodes meet through PMIx and compute" "built without MPI"
 fi
 
-# Nodes with EFA: which libraries the host has is nothing to a step that has an image.
+# Nodes with EFA: the host's libraries do not matter for a step with an image.
 mkdir -p "$registry_dir/root/sys/class/infiniband/rdmap79s0/device"
 ln -s ../../../bus/pci/drivers/efa "$registry_dir/root/sys/class/infiniband/rdmap79s0/device/driver"
 chmod -R a+rX "$registry_dir/root"
@@ -93,5 +93,5 @@ image_cluster_up --nodes 2 --gpus 0 --plugin-args "$image_arguments topology=$to
 job srun -N2 -n2 --megatron-tp=1 true
 like "$out" '^megatron: n1: warning: 1 EFA device.* no libfabric' "the host has no libfabric"
 job srun -N2 -n2 "$image" true
-is "$rc:$(grep -c libfabric <<<"$out")" 0:0 "which is not said of an image"
+is "$rc:$(grep -c libfabric <<<"$out")" 0:0 "and no warning is printed for an image"
 done_testing

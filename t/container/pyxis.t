@@ -1,6 +1,7 @@
 #!/bin/bash
-# Beside Pyxis, before it or behind it in plugstack.conf: steps in Pyxis's containers get their placement,
-# contract and rendezvous, and no second container; a step has one image. Needs the real programs:
+# Together with Pyxis, before or after it in plugstack.conf: steps in Pyxis's containers get their
+# placement, contract and rendezvous, and no second container; a step has one image. Needs the real
+# programs:
 #     MEGATRON_TEST_ENROOT=DIR MEGATRON_TEST_PYXIS=/path/spank_pyxis.so t/container/pyxis.t
 cd "$(dirname "$0")/../.." || exit 1
 . t/tap.sh
@@ -49,11 +50,11 @@ for order in before behind; do
     lines=$(grep '^GREETING=from the image|' <<<"$out")
     is "$rc:$(wc -l <<<"$lines")" 0:4 "$order Pyxis: four tasks in its containers"
     is "$(cut -d'|' -f3 <<<"$lines" | sort | xargs)" "0 1 2 3" "with their ranks"
-    is "$(cut -d'|' -f2,4 <<<"$lines" | sort -u | wc -l)" 4 "each on cores of its own"
+    is "$(cut -d'|' -f2,4 <<<"$lines" | sort -u | wc -l)" 4 "each on its own cores"
     is "$(cut -d'|' -f5,6 <<<"$lines" | sort -u | wc -l):$(cut -d'|' -f6 <<<"$lines" | sort -u)" 1:4 "one place to meet, one size of the world"
     job srun -n1 --megatron-image="$image" --container-image="$image" true
     is "$rc" 1 "$order Pyxis: not both"
-    like "$out" 'cannot be used together' "which is said"
+    like "$out" 'cannot be used together' "and it is reported"
     job srun -n1 --megatron-image="$image" pwd
     is "$rc:$out" 0:/usr/src "$order Pyxis: --megatron-image alone"
     job srun -n1 -w n1 hostname

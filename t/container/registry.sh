@@ -15,7 +15,8 @@
 #   job COMMAND...      run it there as that user, as try does;  imports: how many imports $out tells of;
 #                       job_process COMMAND...: only run it, for instance in the background
 
-# Where a verdict fails: all that the last command said, and what the cluster's daemons complain of.
+# If a test fails: print the full output of the last command, and the errors of the cluster's
+# daemons.
 on_failure() {
     diag "the last command ended with ${rc-?} and said:"
     diag "${out-}"
@@ -34,7 +35,7 @@ make_roots() {
     cp -a "$1/bare/1" "$1/multi/1-x86_64"
 }
 
-# A list of small as the image for arm64 and bare for amd64, as registries have it.
+# A manifest list with small as the arm64 image and bare for amd64, as in registries.
 push_list() {
     local name size digest items=()
     for name in small:arm64 bare:amd64; do
@@ -81,7 +82,7 @@ registry_down() {
     fi
 }
 
-# From now on the registry wants to know that one is ada, password secret.
+# From now on the registry requires user ada, password secret.
 registry_lock() {
     registry_down
     if [ -z "${MEGATRON_TEST_ENROOT-}" ]; then
@@ -115,13 +116,13 @@ start_registry() {
         registry=docker://here#
         multi_digest=sha256:$(printf '%064d' 8)
         enroot_path=$1/bin
-        # The stand-in mounts nothing.
+        # The stand-in does not mount anything.
         image_arguments="enroot_path=$enroot_path:/usr/sbin:/usr/bin:/sbin:/bin image_fuse=none image_min_free=100k"
         return
     fi
     registry_port=$((20000 + RANDOM % 10000))
     registry=docker://127.0.0.1:$registry_port#
-    # Imports take longer where a test wants that, as the stand-in's do.
+    # Imports take longer if a test requests that, like the stand-in's.
     cp -s "$MEGATRON_TEST_ENROOT"/enroot* "$1/bin/"
     rm "$1/bin/enroot-mksquashovlfs"
     printf '#!/bin/sh\nsleep "${ENROOT_STANDIN_DELAY:-0}"\nexec "%s/enroot-mksquashovlfs" "$@"\n' "$MEGATRON_TEST_ENROOT" >"$1/bin/enroot-mksquashovlfs"

@@ -13,12 +13,12 @@ idle() {
 
 job srun -N4 --ntasks-per-node=4 --megatron-image="${registry}small:1" sh -c 'echo "$SLURM_PROCID:$MEGATRON_RANK:$(pwd):$GREETING"'
 is "$rc" 0 "sixteen tasks on four nodes run in an image"
-is "$(grep -c '^[0-9]*:[0-9]*:/usr/src:from the image$' <<<"$out")" 16 "each where the image says, with its environment"
+is "$(grep -c '^[0-9]*:[0-9]*:/usr/src:from the image$' <<<"$out")" 16 "each in the image's working directory, with its environment"
 is "$(imports)" 1 "after one import"
 job srun -N4 --ntasks-per-node=2 --megatron-image="${registry}small:1" true
-is "$rc:$(imports)" 0:0 "the next job starts what is there"
+is "$rc:$(imports)" 0:0 "the next job starts the cached image"
 job srun -N2 -n4 --megatron-image="${registry}small:1" sh -c 'exit $((SLURM_PROCID + 3))'
-is "$rc" 6 "exit codes come out"
+is "$rc" 6 "exit codes are passed through"
 image=$(ls "$cache"/*.sqsh)
 job srun -n1 --megatron-image="$image" --megatron-workdir=/etc pwd
 is "$out" /etc "a squashfs file, a working directory"
@@ -65,7 +65,7 @@ path:/opt/amazon/efa/lib" "EFA's device and libraries are seen inside"
 efa device
 is "$(head -n 1 <<<"$out"):$(grep -c 'the library' <<<"$out")" "the device:0" "MEGATRON_EFA reaches the hook"
 efa wrong
-like "$out" 'MEGATRON_EFA=wrong is neither auto, device nor none' "and what the hook says the user"
+like "$out" 'MEGATRON_EFA=wrong is neither auto, device nor none' "and the hook's output reaches the user"
 is "$rc" 1 "whose step fails"
 t/cluster node n1 rm -r /dev/infiniband
 
@@ -74,7 +74,8 @@ is "$rc" 0 "--megatron-off: no image"
 job srun -n1 -w n1 --megatron-image=none hostname
 is "$out" n1 "--megatron-image=none neither"
 
-# A job has one image for a name: the registry is asked once, and a tag that moves meanwhile is not seen.
+# A job resolves a name once: the registry is asked once, and a tag that moves meanwhile is not
+# noticed.
 if [ -z "${MEGATRON_TEST_ENROOT-}" ]; then
     install -m 666 /dev/null "$registry_dir/log"
     chown "$(as_user id -u)" "$registry_dir/registry/small/1/etc"
@@ -139,14 +140,14 @@ refused 'megatron: n[1-4]: --megatron-image: cannot open /nowhere.sqsh' "a file 
 echo text >"$home/text"
 refused 'is not a squashfs image' "a file that is no image" --megatron-image="$home/text" true
 refused '404 Not Found; check the image.s name and tag' "no such image" --megatron-image="${registry}none:1" true
-is "$(grep -c '404 Not Found' <<<"$out")" 1 "said by one node"
+is "$(grep -c '404 Not Found' <<<"$out")" 1 "reported by one node"
 refused 'cannot change to the directory .* in the container' "no such working directory" --megatron-image="${registry}small:1" --megatron-workdir=/nowhere true
 unlike "$out" '[Mm]unge|auth' "and nothing else"
 is "$(ls "$cache/work")" "" "nothing is left of any of it"
 registry_down
 refused 'check that the registry is running' "a registry that is down" --megatron-image="${registry}other:1" true
 job srun -n1 --megatron-image="${registry}small:1" true
-is "$rc" 0 "what is cached starts all the same"
+is "$rc" 0 "a cached image starts anyway"
 registry_again
 idle
 done_testing

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What goes wrong on nodes: programs, devices and room that are missing, time that is over. Each is said
-# in one sentence with the remedy, before anything is imported where it can be known then.
+# Problems on nodes: missing programs, devices and space, timeouts. Each is reported in one sentence
+# with the remedy, before anything is imported if it can be known by then.
 cd "$(dirname "$0")/../.." || exit 1
 . t/tap.sh
 . t/container/registry.sh
@@ -75,19 +75,19 @@ if [ -z "${MEGATRON_TEST_ENROOT-}" ]; then
     job env PATH="$registry_dir:$programs:$PATH" srun -n1 --megatron-image=dockerd://small:1 pwd
     is "$rc:$(tail -n 1 <<<"$out")" 0:/usr/src "an image of a daemon of the submit host"
     job env PATH="$programs:$PATH" srun -n1 --megatron-image=dockerd://small:1 pwd
-    is "$rc:$(tail -n 1 <<<"$out")" 0:/usr/src "and again from where no daemon is"
+    is "$rc:$(tail -n 1 <<<"$out")" 0:/usr/src "and again on a node without a daemon"
     # Enroot calls docker for podman's container, too, where there may be none.
     rm "$registry_dir/docker"
     install -m 666 /dev/null "$registry_dir/called"
     printf '#!/bin/sh\n[ "$1" != rm ] || echo "$*" >>"%s"\necho sha256:%064d\n' "$registry_dir/called" 9 >"$registry_dir/podman" && chmod 755 "$registry_dir/podman"
     job env PATH="$registry_dir:$programs:$PATH" srun -n1 --megatron-image=podman://small:1 pwd
-    is "$rc:$(tail -n 1 <<<"$out"):$(cat "$registry_dir/called")" "0:/usr/src:rm -f -v $(printf '%064d' 5)" "an image of podman, where there is no docker"
+    is "$rc:$(tail -n 1 <<<"$out"):$(cat "$registry_dir/called")" "0:/usr/src:rm -f -v $(printf '%064d' 5)" "a podman image on a host without docker"
 else
     skip "slow imports, docker and podman" "needs the stand-in for Enroot"
 fi
 
-# What is wrong on both nodes the first one says for both. It fails when the second one has, which is stopped
-# until it was asked to end.
+# An error on both nodes is reported by the first one for both. It fails after the second one, which
+# is stopped until it was asked to exit.
 mv "$programs/enroot" "$programs/away"
 cat >"$programs/enroot" <<S
 #!/bin/sh
@@ -102,28 +102,29 @@ on_second() { timeout 60 t/cluster node n2 sh -c "$1"; }
 on_second 'until pkill -STOP -x megatron-wait; do sleep 0.05; done'
 touch "$registry_dir/stopped"
 on_second 'until grep -qs "^ShdPnd:.*[4-7c-f]...$" /proc/$(pgrep -x megatron-wait)/status; do sleep 0.1; done'
-ok "a node that waits for the first one to speak is asked to end"
+ok "a node that waits for the first one to report is asked to exit"
 on_second 'pkill -CONT -x megatron-wait'
 wait $step
 is "$?:$(grep -o 'error: megatron: n[12]: .*out of order' "$registry_dir/said" | cut -d: -f3)" "1: n1" "what is wrong on both nodes one says for both" || diag "$(cat "$registry_dir/said")"
 mv "$programs/away" "$programs/enroot"
-# What is wrong on the second node alone it says itself, also where srun ends the step with the first task that
-# fails.
+# An error on the second node alone is reported by that node, even if srun ends the step with the
+# first task that fails.
 t/cluster node n1 mkdir /dev/here
 job srun -K -w n1,n2 -N2 --ntasks-per-node=2 "$image" --megatron-mounts=/dev/here:/mnt sleep 600
 ok "two tasks that fail on the second node alone" test "$rc" -ne 0 -a "$rc" -ne 124
-is "$(grep -c 'error: megatron: n2: --megatron-mounts: cannot mount /dev/here' <<<"$out"):$(grep -c 'error: megatron' <<<"$out")" 1:1 "the reason is said once"
+is "$(grep -c 'error: megatron: n2: --megatron-mounts: cannot mount /dev/here' <<<"$out"):$(grep -c 'error: megatron' <<<"$out")" 1:1 "the reason is reported once"
 t/cluster node n1 rmdir /dev/here
 
-# What tasks have of Slurm.
+# What Slurm provides to tasks.
 job srun -n1 "$image" true
 job srun -n2 --mpi=pmi2 "$image" sh -c 'echo "cmd=init pmi_version=2 pmi_subversion=0" >&$PMI_FD && read line <&$PMI_FD && echo "$line"'
 is "$(grep -c 'cmd=response_to_init.*rc=0' <<<"$out")" 2 "PMI-2 answers inside"
 job sh -c "srun -n1 $image --megatron-mounts='$home:/mnt' sh -c 'trap \"echo got it; exit 9\" USR1; echo >/mnt/ready; while :; do sleep 0.1; done' &
     until [ -e '$home/ready' ] || ! kill -0 \$!; do sleep 0.1; done; scancel -s USR1 --user=\$(id -un); wait \$!"
-is "$rc:$(grep -c '^got it$' <<<"$out")" 9:1 "signals reach tasks, exit codes come back"
+is "$rc:$(grep -c '^got it$' <<<"$out")" 9:1 "signals reach tasks, exit codes are passed through"
 
-# A container that is kept, where nodes share the directory: none starts what another has half made.
+# A kept container in a directory that nodes share: no node starts a container that another has half
+# created.
 job env ENROOT_STANDIN_DELAY=1 srun -N2 -n2 "$image" --megatron-container-name=both cat /etc/environment
 is "$rc:$(grep -c 'GREETING=from the image' <<<"$out")" 0:2 "two nodes make one container"
 job srun -N2 -n2 "$image" --megatron-container-name=both cat /etc/environment
@@ -135,7 +136,7 @@ is "$(grep -c "warning: using the existing container both, created from ${regist
 registry_again
 data=$(dirname "$(find "$home" -type d -name megatron_both | head -n 1)")
 is "$(ls "$data")" megatron_both "nothing else is left"
-# Nodes with a disk of their own each, of which one has the container: the other imports the image.
+# Nodes with their own disks, one of which has the container: the other imports the image.
 rm -f "$cache"/*.sqsh
 printf '#!/bin/sh\nexport ENROOT_DATA_PATH="%s/data.$(hostname)"\nexec "%s" "$@"\n' "$home" "$programs/enroot.real" >"$programs/enroot.own"
 chmod 755 "$programs/enroot.own"
@@ -148,8 +149,8 @@ is "$rc:$(grep -c '^ran$' <<<"$out"):$(grep -c '^first$' <<<"$out")" 0:2:1 "the 
 is "$(grep -c 'megatron: n2: importing docker[^ ]*$' <<<"$out"):$(grep -c 'n1: importing' <<<"$out")" 1:0 "and imports for itself"
 rm -f "$cache"/*.sqsh
 job srun -N2 -n2 -w n1,n2 "$image" --megatron-container-name=local echo ran
-is "$rc:$(grep -c '^ran$' <<<"$out"):$(grep -c importing <<<"$out")" 0:2:0 "where both have one, nobody imports"
-# Enroot gives up where it has to wait for other nodes; the start is tried again.
+is "$rc:$(grep -c '^ran$' <<<"$out"):$(grep -c importing <<<"$out")" 0:2:0 "if both have one, nobody imports"
+# Enroot gives up if it must wait for other nodes; the start is retried.
 cat >"$programs/enroot" <<S
 #!/bin/sh
 [ "\$1" != start ] || mkdir "$home/waited.\$(hostname)" 2>/dev/null || exec "$programs/enroot.real" "\$@"
@@ -160,14 +161,14 @@ S
 job srun -N2 -n2 "$image" --megatron-container-name=both cat /etc/environment
 is "$rc:$(grep -c 'GREETING=from the image' <<<"$out"):$(ls -d "$home"/waited.* | wc -l)" 0:2:2 "two nodes that had to wait for each other"
 mv "$programs/enroot.real" "$programs/enroot"
-# One whose making was interrupted is made anew.
+# A container whose creation was interrupted is created again.
 mkdir "$data/megatron_half.draft.n1.0000000000000000"
 chown "$(as_user id -u)" "$data/megatron_half.draft.n1.0000000000000000"
 job srun -n1 -w n1 "$image" --megatron-container-name=half cat /etc/environment
-is "$rc:$(grep -c 'GREETING=from the image' <<<"$out")" 0:1 "a half one is made anew"
+is "$rc:$(grep -c 'GREETING=from the image' <<<"$out")" 0:1 "a half-created one is created again"
 is "$(ls "$data" | xargs)" "megatron_both megatron_half" "and removed"
 
-# A job that is requeued in the middle works the second time.
+# A job that is requeued halfway works the second time.
 cat >"$home/script" <<S
 #!/bin/bash
 echo begun \$SLURM_RESTART_COUNT

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Whose images are started: the user's own, and the publisher's in an administrator's cache; never
-# what somebody else put there. Also the copies on a node's own disk.
+# those of another user. Also the copies on a node's local disk.
 cd "$(dirname "$0")/../.." || exit 1
 . t/tap.sh
 . t/container/registry.sh
@@ -29,7 +29,7 @@ entry=$(ls "$admin"/*.sqsh)
 chmod 644 "$entry"
 job srun -n1 --megatron-image="${registry}small:1" pwd
 is "$rc:$(tail -n 1 <<<"$out")" 0:/usr/src "a job starts it"
-is "$(imports)" 0 "without an import of its own"
+is "$(imports)" 0 "without its own import"
 is "$(ls "$stage/$(as_user id -u)" | grep -c 'sqsh$')" 1 "from a copy on the node's disk"
 is "$(stat -c %u:%a "$stage/$(as_user id -u)")" "$(as_user id -u):700" "that is the user's alone"
 
@@ -37,12 +37,12 @@ rm -rf "$stage"/*
 chown 65534 "$entry"
 job srun -n1 --megatron-image="${registry}small:1" pwd
 is "$rc:$(imports)" 0:1 "an image that somebody else owns is not started, but imported"
-like "$out" 'belongs to user 65534 and is not trusted' "which is said"
+like "$out" 'belongs to user 65534 and is not trusted' "and it is reported"
 chown root "$entry"
 rm -rf "$home/.cache" "$stage"/*
 mv "$entry" "$entry.real" && ln -s "$entry.real" "$entry"
 job srun -n1 --megatron-image="${registry}small:1" pwd
-is "$rc:$(imports)" 0:1 "nor what a link points to"
+is "$rc:$(imports)" 0:1 "nor the target of a link"
 mv "$entry.real" "$entry"
 rm -rf "$home/.cache" "$stage"/*
 chmod 777 "$admin"
@@ -52,21 +52,21 @@ chmod 755 "$admin"
 
 mkdir -m 777 "$registry_dir/others"
 job env MEGATRON_IMAGE_CACHE="$registry_dir/others" srun -n1 --megatron-image="${registry}bare:1" /bin/pwd
-is "$rc" 1 "a cache of somebody else's is refused"
+is "$rc" 1 "another user's cache is rejected"
 like "$out" 'belongs to user 0|other users can write' "by name"
 job srun -n1 --megatron-image="${registry}small:1" true
 mode=$(stat -c %a "$home/.cache/megatron/images" "$home"/.cache/megatron/images/*.sqsh | sort -u | tr '\n' ' ')
 is "$mode" "600 700 " "nobody else can read a user's images"
 
-# A cache of his own in a directory of the group's: tasks may go there, and so may who sweeps behind one that
-# was killed. Others of the group can neither read nor exchange what is in it.
+# A private cache in a directory of the group: tasks can access it, and so can the process that
+# cleans up after a killed one. Other group members can neither read nor replace its contents.
 lab=$registry_dir/lab
 install -d -m 2770 -g $group "$lab"
 job env MEGATRON_IMAGE_CACHE="$lab/ada/images" srun -n1 --megatron-image="${registry}bare:1" /bin/pwd
 is "$rc:$(tail -n 1 <<<"$out"):$(imports)" 0:/:1 "a cache in a directory that only a group may enter"
 is "$(stat -c %a "$lab/ada" "$lab/ada/images" | sort -u):$(stat -c %a "$lab"/ada/images/*.sqsh)" 2700:600 "is the user's alone"
 try setpriv --reuid=65534 --regid=$group --clear-groups ls "$lab/ada"
-is "$rc" 2 "and nobody else of the group sees what is in it"
+is "$rc" 2 "and no other group member can read it"
 job env MEGATRON_IMAGE_CACHE="$lab/ada/images" srun -n1 --megatron-image="${registry}bare:1" /bin/pwd
 is "$rc:$(imports)" 0:0 "it is used the next time"
 rm -f "$lab"/ada/images/*.sqsh
@@ -79,12 +79,12 @@ wait_until 60 eval '[ -z "$(unfinished)" ]'
 is "$(unfinished)" "" "nothing is left of its work"
 install -d -m 2770 -o "$(as_user id -u)" -g $group "$lab/open"
 job env MEGATRON_IMAGE_CACHE="$lab/open" srun -n1 --megatron-image="${registry}bare:1" true
-is "$rc" 1 "a cache that the group may write to is refused"
+is "$rc" 1 "a cache that the group may write to is rejected"
 like "$out" "other users can write to the image cache $lab/open; run .chmod go-w" "with the remedy"
 rm -rf "$stage"/*
 
-# What names stand for, as the publisher last heard it, while the registry is down: from root or the named
-# publisher, not from anybody else.
+# Resolved names, as the publisher last received them, while the registry is down: from root or the
+# named publisher, not from anyone else.
 chmod -R go+rX "$admin"
 fresh() { rm -rf "$home/.cache" "$stage"/*; }
 publisher() { sed -i "s#image_cache=[^ ]* image_publisher=[^ ]*#image_cache=$1 image_publisher=$2#" "$MEGATRON_CLUSTER/etc/plugstack.conf"; }
@@ -120,12 +120,12 @@ publisher "$registry_dir/published" root
 fresh
 job srun -n1 --megatron-image="${registry}small:1" pwd
 is "$rc:$(imports)" 0:1 "without being the publisher he is nobody"
-like "$out" "the image cache $registry_dir/published belongs to user 65534; only root may own it" "which is said"
+like "$out" "the image cache $registry_dir/published belongs to user 65534; only root may own it" "and it is reported"
 publisher "$admin" root
 fresh
 job srun -n1 --megatron-image="${registry}small:1" true
 
-# Copies on the node's disk: there is room for one, and the longest unused goes.
+# Copies on the node's disk: there is space for one, and the least recently used goes.
 copies() { ls "$stage/$(as_user id -u)" | grep 'sqsh$'; }
 first=$(copies)
 is "$(wc -l <<<"$first")" 1 "one copy"
@@ -137,8 +137,9 @@ ok "the new one is there, the old one gone" test "$first" != "$second"
 job srun -n1 --megatron-image="${registry}bare:1" /bin/pwd
 is "$rc:$(copies)" "0:$second" "it is started again"
 
-# Somebody else makes the user's place on the node's disk first, as a link or a directory, or keeps
-# exchanging it: the image is started from the cache, and nothing is made where the link points.
+# Another user first creates the user's directory on the node's disk, as a link or a directory, or
+# keeps replacing it: the image is started from the cache, and nothing is created where the link
+# points.
 mine=$stage/$(as_user id -u)
 somebody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
 for kind in "ln -s '$home'" "mkdir -m 777"; do
@@ -146,7 +147,7 @@ for kind in "ln -s '$home'" "mkdir -m 777"; do
     somebody sh -c "$kind '$mine'"
     job srun -n1 --megatron-image="${registry}bare:1" /bin/pwd
     is "$rc:$(tail -n 1 <<<"$out")" 0:/ "a place that somebody else made (${kind%% *}) is not used"
-    like "$out" "the image cache $mine (is not a directory|belongs to user 65534)" "which is said"
+    like "$out" "the image cache $mine (is not a directory|belongs to user 65534)" "and it is reported"
 done
 is "$(ls "$home")" "" "nothing is made through the link"
 rm -rf "$mine"

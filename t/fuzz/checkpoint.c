@@ -1,6 +1,6 @@
-/* libFuzzer target: hostile indices of checkpoints, files of tensors, Hugging Face's configurations
- * and indices, pickles and files of torch.save. Whatever they hold, reading them ends with a result
- * or an error with a sentence. The first byte says which reader gets the rest. */
+/* libFuzzer target: hostile checkpoint indices, tensor files, Hugging Face configurations and
+ * indices, pickles and torch.save files. Whatever they contain, reading them must return a result
+ * or an error with a sentence. The first byte selects the reader of the rest. */
 #include "fuzz.h"
 #include "checksum.h"
 #include "hf_config.h"
@@ -17,7 +17,7 @@
 
 static char directory[64];
 
-/* A file of tensors as the index has it, with the right checksums. */
+/* A tensor file as described by the index, with the right checksums. */
 static void make_file(struct index_file *file, int arrays)
 {
     size_t bytes = (size_t)file->elements * 4 * (size_t)arrays;
@@ -123,11 +123,11 @@ static void try_safetensors(const uint8_t *data, size_t size)
 {
     fuzz_put(directory, "/model.safetensors", data, size);
     read_tensors("model.safetensors");
-    /* All the same as a part of several. */
+    /* The same as one of several ranks. */
     fuzz_put(directory, "/parts/model.safetensors", data, size);
 }
 
-/* An index of files, of which one is there. */
+/* An index of several files, one of which exists. */
 static void try_parts(const uint8_t *data, size_t size)
 {
     fuzz_put(directory, "/parts/model.safetensors.index.json", data, size);
@@ -161,7 +161,7 @@ static void read_torch(struct torch_file *file, const struct pickle_value *value
             torch_tensor_read(&t, r, c, cols - c < 64 ? cols - c : 64, row);
 }
 
-/* All that dicts and lists lead to, to some depth: they may be circles. */
+/* Everything reachable through dicts and lists, down to some depth: there may be cycles. */
 static void walk(struct torch_file *file, const struct pickle_value *value, int depth, int *budget)
 {
     if (!value || depth > 6 || --*budget < 0)
@@ -214,7 +214,7 @@ static void try_pickle(const uint8_t *data, size_t size)
     free(stream);
 }
 
-/* A checkpoint of Megatron-LM: the model it says to be, and all of its tensors. */
+/* A Megatron-LM checkpoint: the model it claims to be, and all of its tensors. */
 static void try_megatron(const uint8_t *data, size_t size)
 {
     struct megatron_hints hints = {2, 0};

@@ -1,5 +1,5 @@
 /* Fuzz target: what the container library reads from users, images, and files of its cache. The
- * first byte chooses the reader; the rest is its text or file. */
+ * first byte selects the reader; the rest is its input. */
 #include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -59,7 +59,7 @@ static void read_mounts(const char *text)
         for (size_t i = 0; i < mounts.count; i++) {
             if (mounts.items[i].target[0] != '/')
                 abort();
-            /* One line of four fields, whatever is in the paths. */
+            /* One line of four fields, whatever the paths contain. */
             if (mount_format(&mounts.items[i], line, sizeof(line)) == 0) {
                 int spaces = 0;
 
@@ -134,7 +134,7 @@ static int look(void *argument)
 
 static void read_announcement(const uint8_t *data, size_t size)
 {
-    /* Negative patience: one look at the lease. */
+    /* Negative patience: look at the lease once. */
     const struct announcement_wait wait = {.patience = -1, .look = look};
     struct announcement announcement;
     struct lease_watch watch = {0};

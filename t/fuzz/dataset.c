@@ -1,5 +1,5 @@
-/* libFuzzer target: hostile .idx files and files of the index cache. Whatever they hold, opening,
- * verifying and reading them ends with a result or an error with a sentence. */
+/* libFuzzer target: hostile .idx files and index cache files. Whatever they contain, opening,
+ * verifying and reading them must return a result or an error with a sentence. */
 #include "fuzz.h"
 #include "gpt_index.h"
 #include "index_private.h"
@@ -51,7 +51,7 @@ static void try_index(const struct indexed *corpus)
     index_file_close(file);
 }
 
-/* A header that is whole, with the counts and widths of the input, and the input as arrays. */
+/* A valid header with the counts and widths of the input, and the input as arrays. */
 static void put_index(const uint8_t *data, size_t size)
 {
     static unsigned char file[8192 + 3 * 4096];

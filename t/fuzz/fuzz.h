@@ -1,4 +1,4 @@
-/* What fuzz targets share. */
+/* Shared by the fuzz targets. */
 #ifndef MEGATRON_FUZZ_H
 #define MEGATRON_FUZZ_H
 
@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A directory for the files of this process, which the campaign makes and removes. */
+/* A directory for the files of this process; the campaign creates and removes it. */
 static inline const char *fuzz_place(void)
 {
     const char *place = getenv("FUZZ_PLACE");
@@ -20,7 +20,7 @@ static inline const char *fuzz_place(void)
     return place ? place : "/tmp";
 }
 
-/* Write a file, at 'place' with 'name' put behind it. */
+/* Write a file named 'name' in 'place'. */
 static inline void fuzz_put(const char *place, const char *name, const void *data, size_t size)
 {
     char path[4096];
@@ -33,7 +33,7 @@ static inline void fuzz_put(const char *place, const char *name, const void *dat
     close(fd);
 }
 
-/* Whatever fails says why. */
+/* Every failure must come with a reason. */
 static inline void fuzz_check(int failed, const struct error *err)
 {
     if (failed && err->text[0] == '\0')

@@ -1,5 +1,5 @@
-/* Fuzz target: what the plugin reads from users, scripts and administrators. The first byte chooses
- * the reader; the rest is words, separated by zeros. */
+/* Fuzz target: what the plugin reads from users, scripts and administrators. The first byte selects
+ * the reader; the rest is NUL-separated words. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static void read_request(int reader, char *text, size_t size, char **words, int 
             abort();
 }
 
-/* Arguments of plugstack.conf, then values of options, then all checks. */
+/* Arguments of plugstack.conf, then option values, then all checks. */
 static void read_settings(char **words, int count)
 {
     struct config config;
@@ -58,7 +58,7 @@ static void read_settings(char **words, int count)
     for (int i = count / 2; i < count; i++)
         settings_give(&settings, (enum option_id)((unsigned char)words[i][0] % OPTION_COUNT),
                       words[i][0] ? words[i] + 1 : NULL);
-    config.bad = false; /* look at the rest too */
+    config.bad = false; /* check the rest too */
     if (settings_resolve(&settings, &config, &err) == 0)
         check_counts(&settings, &counts, &err);
     if (settings_used(&settings, &config) && !config.always && !settings_any(&settings))

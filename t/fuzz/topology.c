@@ -1,4 +1,4 @@
-/* Fuzz target: what is read from files and options. The first byte chooses the reader; what is read
+/* Fuzz target: topology files and placement options. The first byte selects the reader; the result
  * must then be placed without leaving the grant. */
 #include "placement.h"
 
@@ -44,7 +44,7 @@ static void fuzz_options(const char *text)
     size_t count;
 
     free(placement_parse_gpus("gpus", text, topology, &count, &err));
-    /* What the client lets through must not surprise the node. */
+    /* Input that the client accepts must not surprise the node. */
     if (placement_check_bind("bind", text, 2, &err) == 0)
         place(topology, text, NULL, 2);
     if (placement_check_nics("nics", text, 2, &err) == 0)
@@ -63,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(text, data + 1, size - 1);
     switch (data[0] % 3) {
     case 0:
-        /* Not hwloc's XML: its reader is not ours. */
+        /* Not hwloc's XML, whose parser is not ours. */
         if (strncmp(text, "megatron-topology", 17) == 0)
             topology = topology_parse("FILE", text, size - 1, &err);
         break;

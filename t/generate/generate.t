@@ -28,7 +28,7 @@ is "$rc" 0 "a Llama with grouped queries, trained with pp 2" || diag "$(tail -n 
 texts=(--prompt '5 6 7 8' --prompt '200 1' --prompt '17 18 19' --num-tokens 24 --json --ignore-eod)
 for net in gpt llama; do
     generate 1 --load $net "${numbers[@]}" "${texts[@]}"
-    is "$rc $(wc -l <<<"$out") $(tokens | tr -cd , | wc -c)" "0 3 69" "$net: 24 tokens behind each of three prompts" ||
+    is "$rc $(wc -l <<<"$out") $(tokens | tr -cd , | wc -c)" "0 3 69" "$net: 24 tokens after each of three prompts" ||
         diag "$said"
     expected=$out
     for layout in "2 $t 2" "2 $p 2" "4 $t 2 $p 2" "2" "4 $t 4"; do
@@ -51,11 +51,11 @@ for net in gpt llama; do
     generate 1 --load $net "${numbers[@]}" "${texts[@]}" --top-k 1 --temperature 2
     is "$out" "$expected" "$net: top-k 1 is greedy"
 done
-like "$said" '^megatron: note: 72 tokens generated; .* tokens/s' "the speed is said on standard error"
+like "$said" '^megatron: note: 72 tokens generated; .* tokens/s' "the speed is printed on standard error"
 
 # Where texts end.
 generate 1 --load gpt "${numbers[@]}" --prompt '5 6' --json --ignore-eod
-is "$(tokens | tr -cd , | wc -c)" 29 "30 tokens unless told"
+is "$(tokens | tr -cd , | wc -c)" 29 "30 tokens by default"
 generate 1 --load gpt "${numbers[@]}" --prompt '5 6 7 8' --json --num-tokens 20 --ignore-eod
 like "$(sed 's/.*"prompt_tokens"/"prompt_tokens"/' <<<"$out")" '^"prompt_tokens": .*"tokens": .*"finish": "length"}$' \
     "the parts of a line"
@@ -64,7 +64,7 @@ stop=$(cut -d, -f7 <<<"$all" | tr -d ' ')
 generate 1 --load gpt "${numbers[@]}" --prompt '5 6 7 8' --json --eod-id "$stop"
 head=${all%%[ ,]$stop[,]*}
 is "$(tokens)" "${head%,}" "a text ends before its end-of-document token"
-like "$out" '"finish": "stop"}' "and says so"
+like "$out" '"finish": "stop"}' "and reports it"
 generate 1 --load gpt "${numbers[@]}" --prompt '5 6 7 8' --json --out-seq-length 10
 is "$(tokens | tr -cd , | wc -c)" 5 "--out-seq-length counts the prompt"
 generate 1 --load gpt "${numbers[@]}" --prompt '5 6 7 8' --json --num-tokens 100 --ignore-eod
@@ -82,9 +82,9 @@ out=$(mpirun --oversubscribe -n 2 "$megatron" generate --device cpu --cpu-thread
     --num-tokens 3 2>said <prompts)
 is "$out" "$lines" "and from standard input, on two ranks" || diag "$(cat said)"
 generate 1 --load gpt "${numbers[@]}" --prompts '1 2' '3 4' --num-tokens 3
-is "$out" "$lines" "and several behind one option"
+is "$out" "$lines" "and several after one option"
 
-# A tokenizer beside the weights.
+# A tokenizer next to the weights.
 files=$top/runtime/tokenizer/gpt2
 train 1 --vocab-size 50257 --num-layers 2 --train-iters 1 --lr-warmup-iters 0 --save gpt2 --save-hf gpt2-hf
 is "$rc" 0 "a model with GPT-2's vocabulary" || diag "$(tail -n 3 <<<"$out")"
@@ -93,7 +93,7 @@ like "$out" '^Call me Ishmael\.' "GPT-2's own for 50257 tokens" || diag "$said"
 text=$out
 cp "$files/vocab.json" "$files/merges.txt" gpt2-hf
 generate 1 --load gpt2-hf --prompt 'Call me Ishmael.' --num-tokens 5
-is "$out" "$text" "vocab.json and merges.txt beside the weights"
+is "$out" "$text" "vocab.json and merges.txt next to the weights"
 try "$megatron" checkpoint import gpt2-hf imported
 generate 1 --load imported --prompt 'Call me Ishmael.' --num-tokens 5
 is "$out" "$text" "they come along with an import" || diag "$said"
@@ -113,8 +113,8 @@ else
     skip "a line of JSON" "no python3"
 fi
 
-# A text has one token that begins it, be it put there by the post-processor or, as in transformers, by a Llama's
-# settings.
+# A text starts with exactly one beginning-of-sequence token, whether from the post-processor or, as
+# in transformers, from a Llama's settings.
 cp -r llama-hf begun
 mark=$'\xe2\x96\x81'
 cat >begun/tokenizer.json <<EOT
@@ -161,14 +161,14 @@ for x in -3 -1; do
     refused "--temperature=$x must be 0 or greater" "a temperature of $x" --load gpt "${numbers[@]}" --prompt 1 --temperature $x
     refused "--top-p=$x must be between 0 and 1" "a probability of $x" --load gpt "${numbers[@]}" --prompt 1 --top-p $x
 done
-refused '--eod-id=300 is not in the vocabulary, so no text would end; use 0 to 299$' "an end that never comes" \
+refused '--eod-id=300 is not in the vocabulary, so no text would end; use 0 to 299$' "an end token that never occurs" \
     --load gpt "${numbers[@]}" --prompt 1 --eod-id 300
 printf '1 2\n3\0 4\n5 6\n' >binary
 refused 'binary is not a text file: line 2 contains a NUL byte; prompts must be UTF-8' "prompts with a NUL byte" --load gpt \
     "${numbers[@]}" --prompt-file binary
 refused '--greedy cannot be used with' "greedy and not" --load gpt "${numbers[@]}" --prompt 1 --greedy --top-k 3
 refused '--tensor-model-parallel-size=2 does not divide 1 tasks' "a layout of more ranks than there are" --load gpt "${numbers[@]}" --prompt 1 $t 2
-# What is wrong on all ranks is said once.
+# An error on all ranks is reported once.
 while IFS='|' read -r words text; do
     # shellcheck disable=SC2086
     said=$(for rank in 0 1 2; do

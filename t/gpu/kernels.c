@@ -1,6 +1,6 @@
-/* The kernels that stand beside a product where its epilogue is not the fastest, and the softmax
- * between the products of attention with its scores in memory: bandwidth against a plain copy, on
- * tensors far beyond the L2 cache. What they compute is tested by device.t. */
+/* The kernels used instead of a product's epilogue when that is not the fastest, and the softmax of
+ * attention with its scores in memory: bandwidth relative to a plain copy, on tensors far larger
+ * than the L2 cache. device.t tests their results. */
 #include "kernels.h"
 
 #include <cuda_runtime_api.h>
@@ -16,7 +16,8 @@ struct work {
     int processors;
 };
 
-/* Attention that drops out: the scores of all heads of a sample, and what is made of them. */
+/* Attention with dropout: the scores of all heads of a sample, and the tensors computed from them.
+ */
 struct scores {
     struct attention_shape shape;
     int pitch;
@@ -142,7 +143,7 @@ static double measure(int64_t cols, int processors)
     return copied;
 }
 
-/* As many bytes as must move if every row is read once; it is read again from the cache. */
+/* The minimum number of bytes, with every row read once; the second read hits the cache. */
 static void measure_softmax(int64_t length, double dropout, double copied)
 {
     enum { HEADS = 32 };
@@ -161,7 +162,7 @@ static void measure_softmax(int64_t length, double dropout, double copied)
                                  .all_heads = HEADS,
                                  .sequence = length},
                        .pitch = (int)((length + 7) / 8 * 8)};
-    char *key; /* rows' numbers, all 0, and the state */
+    char *key; /* row numbers, all 0, and the state */
 
     count = rows * (size_t)s.pitch;
     check(cudaMalloc((void **)&s.scores, count * sizeof(float)));
@@ -194,7 +195,7 @@ int main(void)
     double copied;
 
     check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));
-    measure(4096, processors);          /* gpt345m, between its two layers of an MLP */
+    measure(4096, processors);          /* gpt345m, between the two layers of an MLP */
     copied = measure(8192, processors); /* gpt1.3b */
     measure_softmax(1024, 0, copied);
     measure_softmax(1024, 0.1, copied);

@@ -1,6 +1,6 @@
-/* The numbers by which results of products are compared: the same for the same elements, and others
- * when a tile is missing, misplaced or never written. And the check of an algorithm by them, with
- * algorithms of the test's own. */
+/* The fingerprints used to compare results of products: equal for equal elements, and different
+ * when a tile is missing, misplaced or never written. Also the check of an algorithm with them,
+ * using the test's own algorithms. */
 #include "tap.h"
 #include "gemm_private.h"
 #include "kernels.h"
@@ -13,7 +13,7 @@
 enum { COLUMNS = 2048, ROWS = 3000, TILE_COLUMNS = 128, TILE_ROWS = 256, COUNT = COLUMNS * ROWS };
 
 struct work {
-    uint16_t *host, *x; /* bf16; x and the rest on the GPU */
+    uint16_t *host, *x; /* bf16; x and everything else is on the GPU */
     double *numbers;
 };
 
@@ -33,7 +33,7 @@ static int take(struct work *w, int64_t first, int64_t count, double *numbers)
         cudaMemcpy(numbers, w->numbers, FINGERPRINT * sizeof(*numbers), cudaMemcpyDeviceToHost));
 }
 
-/* The greatest difference of the signed sums, as a part of the norm. */
+/* The largest difference of the signed sums, relative to the norm. */
 static double difference(const double *a, const double *b)
 {
     double most = 0;
@@ -98,7 +98,7 @@ static void test_prints(struct work *w)
        "an element that nobody wrote");
 }
 
-/* What the algorithms of this test do, by their first number. */
+/* What the test's algorithms do, selected by their first number. */
 enum { RIGHT, WITHOUT_TILE, WRITES_NOTHING, DIFFERS, FAILS };
 
 cublasStatus_t gemm_launch(struct gemm *gemm, cudaStream_t stream,
@@ -116,7 +116,7 @@ cublasStatus_t gemm_launch(struct gemm *gemm, cudaStream_t stream,
     if (algorithm->data[0] == WITHOUT_TILE)
         cudaMemset2DAsync(d + 1000 * COLUMNS + 512, COLUMNS * sizeof(*d), 0,
                           TILE_COLUMNS * sizeof(*d), TILE_ROWS, stream);
-    if (algorithm->data[0] == DIFFERS && runs++ % 2) /* by as much as rounding may */
+    if (algorithm->data[0] == DIFFERS && runs++ % 2) /* within rounding error */
         cudaMemsetAsync(d, 0, sizeof(*d), stream);
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -48,8 +48,8 @@ static void measure_model(const struct model *m, int check)
     begin();
 }
 
-/* The kernels of ours that only move data, on tensors of ten times the L2 cache: their launches and
- * what the cache holds do not count there. */
+/* Our own kernels that only move data, on tensors ten times the size of the L2 cache, where launch
+ * overhead and cache hits do not matter. */
 static void measure_large(const struct model *m)
 {
     int64_t rows = m->micro * m->sequence;
@@ -61,7 +61,7 @@ static void measure_large(const struct model *m)
     measure_norms(m, rows, 0);
     if (m->llama)
         measure_llama_parts(m, rows, 0);
-    /* Their sorting has fixed costs of its own, which count for little only on more rows. */
+    /* Their sorting has fixed costs, which are only negligible with more rows. */
     measure_embeddings(m, 4 * rows, 1, 0);
     begin();
 }

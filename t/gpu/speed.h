@@ -1,4 +1,5 @@
-/* What the parts of the speed test share: the tensors of one operation at a time, and its line. */
+/* Shared by the parts of the speed test: the tensors of one operation at a time, and its line of
+ * output. */
 #ifndef MEGATRON_SPEED_H
 #define MEGATRON_SPEED_H
 
@@ -12,10 +13,10 @@ struct model {
 
 enum { MAX_SLOTS = 16 };
 
-/* One tensor of an operation: 'wide' is the fp32 copy the reference works on. */
+/* One tensor of an operation: 'wide' is the fp32 copy for the reference. */
 struct slot {
     int64_t count;
-    int fixed; /* fp32 in any case, or integers */
+    int fixed; /* fp32 in both runs, or integers */
     int output;
     void *memory, *wide;
 };
@@ -24,8 +25,8 @@ extern struct device *device;
 extern struct device_stream *stream;
 extern struct slot slots[MAX_SLOTS];
 extern int s[MAX_SLOTS];     /* slots of the operation, in the order of its operands */
-extern struct operation now; /* what make_now makes and run_now runs */
-extern int reference;        /* is this the run in fp32? */
+extern struct operation now; /* created by make_now, run by run_now */
+extern int reference;        /* is this the fp32 run? */
 extern double copy_rate, step_seconds, failures;
 
 void die(const struct error *err);
@@ -37,21 +38,21 @@ float *fetch(const void *from, enum device_type as, int64_t count);
 /* Start a new operation. */
 void begin(void);
 
-/* A random input; with 'fixed' it is fp32 for both. Returns its number. */
+/* A random input; with 'fixed' it is fp32 in both runs. Returns its number. */
 int input(int64_t count, double deviation, int fixed);
 
-/* An output, full of NaN at first; with 'fixed' it is fp32 for both. */
+/* An output, filled with NaN; with 'fixed' it is fp32 in both runs. */
 int output(int64_t count, int fixed);
 
-/* Integers below 'limit', the same for both: counting in steps of 'step', random without one, and
- * with SCATTERED each of them once before one comes again, far from its neighbours. */
+/* Integers below 'limit', the same in both runs: in steps of 'step', random without it, or with
+ * SCATTERED each one once before any repeats, far from its neighbors. */
 enum { SCATTERED = -1 };
 int integers(int64_t count, int64_t limit, int64_t step);
 
-/* These bytes, the same for both. */
+/* These bytes, the same in both runs. */
 int constant(const void *bytes, size_t size);
 
-/* Slot number i for the run that is going on, and its type. */
+/* Slot number i of the current run, and its type. */
 void *p(int i);
 enum device_type type(void);
 
@@ -62,7 +63,7 @@ void run_now(struct device_plan *made);
 void measure(const char *name, void (*run)(struct device_plan *plan),
              struct device_plan *(*make)(void), double bytes, double flops, double times,
              double tolerance, int check);
-void take_memory(void); /* before all else */
+void take_memory(void); /* called first */
 void release_memory(void);
 void copy_bandwidth(void);
 

@@ -1,4 +1,4 @@
-/* Linear layers and attention: the operations that calculate. */
+/* Linear layers and attention: the compute-bound operations. */
 #include "speed.h"
 #include "rng.h"
 
@@ -86,7 +86,7 @@ static void run_attention_backward_now(struct device_plan *made)
     run_attention_backward(made, stream, &o);
 }
 
-/* Have the next plans made with 'value' for 'key', as 'choices' names the device. */
+/* Create the next plans with 'value' for 'key', in the format of the device's 'choices'. */
 static void force(const char *choices, const char *key, const char *value)
 {
     char text[2048];
@@ -107,7 +107,7 @@ static char *choices(void)
     return text;
 }
 
-/* The choice with our kernels in it that is in 'after' but not in 'before'. */
+/* The choice that includes our kernels and is in 'after' but not in 'before'. */
 static int new_choice(const char *before, const char *after, char key[512], char value[512])
 {
     for (const char *line = after; *line; line += strcspn(line, "\n") + 1)
@@ -117,7 +117,7 @@ static int new_choice(const char *before, const char *after, char key[512], char
     return 0;
 }
 
-/* An attention as chosen by time, and where ours was one to choose, each kernel by itself. */
+/* Attention as chosen by timing and, if our kernel was a candidate, each kernel by itself. */
 static void measure_kernels(const char *name, void (*run)(struct device_plan *), double flops,
                             double times, double tolerance, int check)
 {
@@ -188,9 +188,8 @@ void measure_attention(const struct model *m, int64_t rows, int check)
     measure_gradient("documents backward", flops, 0, check);
 }
 
-/* Dropout by the library: out is linear in v with one and the same mask in both directions, so the
- * sums of out * dout and v * dv agree; and probabilities keep their mean, so with v = 1 out is 1.
- */
+/* The library's dropout: out is linear in v with the same mask in both directions, so the sums of
+ * out * dout and v * dv agree; and probabilities keep their mean, so with v = 1 out is 1. */
 void measure_attention_dropout(const struct model *m, int64_t rows)
 {
     int64_t head = m->hidden / m->heads, width = (m->heads + 2 * m->kv_heads) * head;

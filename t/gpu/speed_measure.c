@@ -1,4 +1,4 @@
-/* Tensors on the GPU, operations on them in bf16 and in fp32, and how long they take. */
+/* Tensors on the GPU, operations on them in bf16 and in fp32, and their times. */
 #include "speed.h"
 #include "rng.h"
 
@@ -24,11 +24,11 @@ void die(const struct error *err)
     exit(1);
 }
 
-/* Operands lie side by side in one piece of memory, as in training; what checks them lies at its
- * other end. Until 'begin'. */
+/* Operands are adjacent in one block of memory, as in training; data for checks is at its other
+ * end. Valid until 'begin'. */
 static struct {
     char *memory;
-    size_t size, from, to; /* from, to: what is not taken */
+    size_t size, from, to; /* from, to: the unused part */
 } arena;
 
 void take_memory(void)
@@ -38,7 +38,7 @@ void take_memory(void)
 
     if (device_memory(device, &memory, &err))
         die(&err);
-    arena.size = memory.available / 1024 * 768; /* plans have memory of their own */
+    arena.size = memory.available / 1024 * 768; /* plans have their own memory */
     arena.to = arena.size;
     arena.memory = device_allocate(device, arena.size, &err);
     if (!arena.memory)
@@ -214,7 +214,7 @@ float *fetch(const void *from, enum device_type as, int64_t count)
     return host;
 }
 
-/* Norm of the difference over the norm, of elements of an output from 'first' on. */
+/* Norm of the difference over the norm, for elements of an output starting at 'first'. */
 static double difference_from(const struct slot *slot, int64_t first, int64_t count)
 {
     enum device_type as = slot->fixed ? TYPE_FP32 : TYPE_BF16;
@@ -231,7 +231,7 @@ static double difference_from(const struct slot *slot, int64_t first, int64_t co
     return sqrt(up / (down > 0 ? down : 1));
 }
 
-/* The greater one of the first and the last elements of an output. */
+/* The larger value of the first and the last elements of an output. */
 static double difference(const struct slot *slot)
 {
     int64_t count = slot->count < CHECKED ? slot->count : CHECKED;
@@ -273,7 +273,7 @@ void measure(const char *name, void (*run)(struct device_plan *plan),
         for (int i = 0; i < slot_count; i++) {
             double now = slots[i].output ? difference(&slots[i]) : 0;
 
-            if (isnan(now) || now > worst) /* what is NaN once stays so */
+            if (isnan(now) || now > worst) /* NaN stays NaN */
                 worst = now;
         }
     }

@@ -1,12 +1,12 @@
-/* The operations that move data: norms, rotations, embeddings, losses, the optimizer. */
+/* The bandwidth-bound operations: norms, rotations, embeddings, losses, the optimizer. */
 #include "speed.h"
 #include "rng.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* What dropout is keyed by, for 'rows' rows: their numbers and the state of the step; -1 without.
- */
+/* The inputs of dropout's random numbers for 'rows' rows: row numbers and the state of the step; -1
+ * without dropout. */
 struct key {
     int rows, state;
 };
@@ -113,16 +113,15 @@ void measure_llama_parts(const struct model *m, int64_t rows, int check)
     measure("swiglu backward", run_now, make_now, 5 * bytes, 0, (double)m->layers, 5e-3, check);
 }
 
-/* How many of 'all' are drawn at least once by 'draws' random ones. */
+/* The expected number of 'all' that 'draws' random draws hit at least once. */
 static double distinct(double draws, double all)
 {
     return -all * expm1(-draws / all);
 }
 
-/* Bytes: what has to move at the least. Forward that is each row of the table that occurs, once,
- * the positions once, and the output; the gradient reads its input and writes every row of the
- * table, in fp32. 'large': a table of as many rows as there are tokens, and each occurs once, so
- * that no cache helps. */
+/* Bytes: the minimum that must move. Forward, that is each table row that occurs, once, the
+ * positions once, and the output; the gradient reads its input and writes every table row in fp32.
+ * 'large': a table with one row per token, each used once, so that no cache helps. */
 void measure_embeddings(const struct model *m, int64_t rows, int large, int check)
 {
     double row = (double)m->hidden * 2, all = (double)rows * row;

@@ -23,7 +23,7 @@ is "$(xargs <<<"$out")" "0,1 /dev/nvidia0 /dev/nvidia1" "a node has its GPUs"
 try in_cluster srun -w n3 bash -c 'ls /dev/nvidia* 2>/dev/null | wc -l; test -c /dev/null && test -d /dev/pts'
 is "$rc $out" "0 0" "a node without GPUs has none, and the rest of /dev"
 try in_cluster srun -w n1 --gpus-per-node=3 true
-is "$rc" 1 "more GPUs than a node has are refused"
+is "$rc" 1 "a request for more GPUs than a node has is rejected"
 try in_cluster srun -w n2 bash -c 'echo $$; ls -d /proc/[0-9]* | wc -l'
 [ "$(tail -n1 <<<"$out")" -lt 20 ]
 ok "a node sees its own processes only"
@@ -87,7 +87,8 @@ ok "nothing is left of it"
 try in_cluster srun -n1 hostname
 is "$rc" 0 "the others stay"
 
-# --- A killed warden takes all along; a killed keeper too, and the next `up` or `down` removes the rest
+# --- A killed warden takes everything down; so does a killed keeper, and the next `up` or `down`
+# removes the rest
 kill -KILL "$(cat "$scratch/side3/run/warden")"
 dir=$(readlink -f "$scratch/side3")
 ok "nothing is left when the warden was killed" wait_until 10 test ! -e "$dir" -a ! -L "$scratch/side3"
@@ -134,6 +135,6 @@ is "$rc $out" "1 t/cluster: --nodes many is not a number" "a wrong number is nam
 try "$cluster" up --plugin "$scratch/none.so"
 like "$out" "build first" "a missing plugin is reported"
 try "$cluster" run --dir "$scratch" true
-like "$out" "no cluster is running" "a directory without a cluster is refused"
+like "$out" "no cluster is running" "a directory without a cluster is rejected"
 is "$(grep -c megatron-cluster /proc/self/mounts)" 0 "no mount is visible outside"
 done_testing

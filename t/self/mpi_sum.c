@@ -1,5 +1,5 @@
-/* Every rank says who it is and the sum of all ranks: MPI works between the nodes of the cluster.
- */
+/* Every rank prints its number and the sum over all ranks: MPI works between the nodes of the
+ * cluster. */
 #include <mpi.h>
 #include <stdio.h>
 

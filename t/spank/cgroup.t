@@ -1,5 +1,6 @@
 #!/bin/bash
-# With task/cgroup: what was not granted is out of reach, and nothing outside the grant is given.
+# With task/cgroup: CPUs that were not granted cannot be used, and nothing outside the grant is
+# assigned.
 . "$(dirname "$0")/common.sh"
 scratch=$(mktemp -d)
 chmod 755 "$scratch"
@@ -9,7 +10,7 @@ allowed='echo "$MEGATRON_LOCAL_RANK cpus=$MEGATRON_CPUS allowed=$(sed -n "s/^Cpu
 for who in as_user in_cluster; do
     try $who srun -N2 --ntasks-per-node=1 --megatron-tp=2 bash -c "$allowed"
     is "$rc" 0 "$who: a step under task/cgroup"
-    is "$(sed -n 's/^0 cpus=\([0-9,-]*\) allowed=\1 .*/same/p' <<<"$out" | xargs)" "same same" "$who: bound to what the contract says"
+    is "$(sed -n 's/^0 cpus=\([0-9,-]*\) allowed=\1 .*/same/p' <<<"$out" | xargs)" "same same" "$who: bound as the contract says"
 done
 if [ "$(nproc)" -ge 2 ]; then
     try as_user srun -N1 -n1 -c1 --megatron-tp=1 bash -c "$allowed"
@@ -27,16 +28,18 @@ fi
 try as_user srun -N1 -n1 --gres=gpu:1 --megatron-tp=1 bash -c 'for i in 0 1 2 3; do : </dev/nvidia$i && echo "open $i"; done 2>/dev/null; true'
 unlike "$out" "open [123]" "GPUs that were not granted stay closed"
 
-# Here a signal reaches every process of a step, also the task that says why it ends.
+# Here a signal reaches every process of a step, including the task that reports why it ends.
 try as_user srun -N2 -n2 --overcommit --megatron-image=/nowhere.sqsh sleep 100
 is "$rc" 1 "a step that fails on its nodes ends with 1, not with a signal" || diag "$out"
 
-# Who ends such a step on the other nodes outlives it, and must not keep Slurm from removing its cgroups.
+# The process that ends such a step on the other nodes outlives it, and must not keep Slurm from
+# removing its cgroups.
 cgroups_of_jobs() { xargs -I{} find {} -type d -name 'job_*' <"$MEGATRON_CLUSTER/run/cgroups"; }
 wait_until 20 eval '[ -z "$(cgroups_of_jobs)" ]'
 is "$(cgroups_of_jobs)" "" "and leaves no cgroup behind"
 
-# Slurm counts GPUs from 0 in every task where it hides the others; what can be opened is not in doubt.
+# Slurm counts GPUs from 0 in every task if it hides the others; the device files that can be opened
+# are unambiguous.
 fake_driver "$scratch/root" 3=0000:53:00.0 2=0000:64:00.0 1=0000:75:00.0 0=0000:86:00.0
 chmod -R a+rX "$scratch"
 cluster_down
@@ -54,7 +57,7 @@ unlike "$out" "0000:53:00.0" "--gpu-bind=none: and no other is claimed"
 try as_user srun -n1 --gres=gpu:4 bash -c 'srun --overlap --gres=none --megatron-tp=1 bash -c "$1"' x "$mine"
 unlike "$out" "pci=0000" "a step without GPUs in a job with some claims none"
 try as_user srun -N1 -n1 --megatron-bind=64 true
-[ "$rc" -ne 0 ]; ok "a CPU outside the grant is refused"
-like "$out" "megatron: n1: " "with a line that says so"
+[ "$rc" -ne 0 ]; ok "a CPU outside the grant is rejected"
+like "$out" "megatron: n1: " "with a line that reports it"
 nodes_well "no node is drained"
 done_testing

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What cannot work is refused as early as it can be known, in one line with the remedy.
+# Requests that cannot work are rejected as early as possible, in one line with the remedy.
 . "$(dirname "$0")/common.sh"
 cluster_up --nodes 2 --gpus 4
 
@@ -96,7 +96,7 @@ try as_user srun -n2 -J -n3 --megatron-tp=2 true
 is "$rc" 0 "nor values of other options"
 
 # --- known on the node only -------------------------------------------------------------------------
-# Without a driver no GPU is known, but their number is.
+# Without a driver the GPUs are unknown, but their number is known.
 try as_user srun -n4 -N1 --gres=gpu:4 --megatron-tp=4 true
 is "$rc" 0 "GPUs that only Slurm knows are counted"
 printf 'n1\nn1\nn1\nn2\n' >"$MEGATRON_CLUSTER/home/hosts"

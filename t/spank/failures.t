@@ -1,6 +1,6 @@
 #!/bin/bash
-# Every callback of the plugin fails in every context, arguments are wrong, versions differ: what the
-# user gets, and what everyone else gets (nothing).
+# Every callback of the plugin fails in every context, arguments are wrong, versions differ: what
+# the user sees, and what everyone else sees (nothing).
 . "$(dirname "$0")/common.sh"
 cluster_up --nodes 2 --gpus 4
 conf=$MEGATRON_CLUSTER/etc/plugstack.conf
@@ -22,7 +22,7 @@ for where in local:init local:init_post_opt; do
     plugstack fail=$where
     try as_user srun -n2 --megatron-tp=2 echo ran
     is "$rc" 1 "$where: srun ends with 1"
-    like "$out" "srun: error: megatron: $(printf "$said" $where)" "$where: and says why"
+    like "$out" "srun: error: megatron: $(printf "$said" $where)" "$where: and reports why"
     unlike "$out" "^ran$" "$where: nothing ran"
     others $where
 done
@@ -30,7 +30,7 @@ for where in allocator:init allocator:init_post_opt; do
     plugstack fail=$where
     try as_user sbatch -n2 --megatron-tp=2 --wrap true
     is "$rc" 1 "$where: sbatch ends with 1"
-    like "$out" "sbatch: error: megatron: $(printf "$said" $where)" "$where: and says why"
+    like "$out" "sbatch: error: megatron: $(printf "$said" $where)" "$where: and reports why"
     unlike "$out" "Submitted" "$where: nothing is submitted"
     try as_user salloc -n2 --megatron-tp=2 true
     [ "$rc" -ne 0 ]; ok "$where: salloc fails too"
@@ -39,7 +39,7 @@ done
 plugstack fail=local:local_user_init
 try as_user srun -n2 --megatron-tp=2 echo ran
 is "$rc" 1 "local:local_user_init: srun ends with 1"
-like "$out" "megatron: $(printf "$said" local:local_user_init)" "local:local_user_init: and says why"
+like "$out" "megatron: $(printf "$said" local:local_user_init)" "local:local_user_init: and reports why"
 unlike "$out" "^ran$" "local:local_user_init: nothing ran"
 wait_until 10 eval '[ -z "$(squeue -h)" ]'
 ok "local:local_user_init: the job is gone"
@@ -50,11 +50,11 @@ for where in remote:init remote:init_post_opt remote:user_init remote:task_init;
     [ "$rc" -ne 0 ]; ok "$where: the step fails"
     n1=$(grep -c "slurmstepd-n1: error: megatron: $(printf "$said" $where)" <<<"$out")
     n2=$(grep -c "slurmstepd-n2: error: megatron: $(printf "$said" $where)" <<<"$out")
-    # A node whose task is ended before it came to speak says nothing.
+    # A node whose task is ended before it could report prints nothing.
     [ $((n1 + n2)) -ge 1 ] && [ $n1 -le 1 ] && [ $n2 -le 1 ]
     ok "$where: one line from a node" || diag "$out"
     try_batch as_user -N2 --ntasks-per-node=2 --megatron-tp=2 --wrap 'echo the script runs; srun true; echo "srun: $?"'
-    like "$out" "^the script runs$" "$where: a batch script is left alone"
+    like "$out" "^the script runs$" "$where: a batch script is not affected"
     like "$out" "^srun: [1-9]" "$where: its step fails"
     others $where
     nodes_well "$where: no node is drained"
@@ -82,7 +82,7 @@ exported=$(ls "$MEGATRON_CLUSTER"/run/megatron/n2-*.topology)
 ln "$exported" "$exported.before"
 "$top/t/cluster" kill-node n2 && "$top/t/cluster" start-node n2
 wait_until 15 eval '[ ! "$exported" -ef "$exported.before" ]'
-ok "slurmd looks at the node each time it starts: a driver may have come since"
+ok "slurmd discovers the node at each start: a driver may have been loaded since"
 rm "$exported.before"
 wait_until 15 eval '[ "$(sinfo -h -n n2 -o %T)" = idle ]'
 ok "and the node is back"
@@ -108,11 +108,11 @@ plugstack always=yes
 try as_user srun -n2 bash -c 'echo $MEGATRON_RANK'
 is "$(sort <<<"$out")" $'0\n1' "always=yes: every step has the contract"
 try as_user srun -n2 --megatron-off bash -c 'echo x$MEGATRON_RANK'
-is "$out" $'x\nx' "but one that says no"
+is "$out" $'x\nx' "except with --megatron-off"
 plugstack off
 try as_user srun -n2 --megatron-tp=3 bash -c 'echo x$MEGATRON_RANK'
 is "$rc" 0 "off: options have no effect"
-like "$out" "megatron: warning: the plugin is switched off in plugstack.conf" "off: which is said"
+like "$out" "megatron: warning: the plugin is switched off in plugstack.conf" "off: and it is reported"
 plugstack off=checks
 try as_user srun -n3 --megatron-tp=2 true
 is "$rc" 0 "off=checks"
@@ -126,7 +126,7 @@ is "$(grep -c 'CPUs [0-9,-]* (left alone)' <<<"$out")" 2 "off=bind"
 # --- versions, topology, values that reach a node unchecked ------------------------------------------
 plugstack client-version=0.0.9
 try as_user srun -w n1 -n2 --megatron-tp=2 echo ran
-is "$rc" 0 "another version in srun is no failure"
+is "$rc" 0 "another version in srun is not a failure"
 like "$out" "megatron: n1: warning: plugin version 0.0.9 \(for Slurm [0-9.]+\) on the submit host, [0-9.]+ \(for Slurm [0-9.]+\) here" "but a warning is printed"
 is "$(grep -c 'warning: plugin version' <<<"$out")" 1 "once for a node"
 plugstack topology=/nonexistent.xml run=/nonexistent/run
@@ -134,7 +134,7 @@ try as_user srun -w n1 -n2 --megatron-tp=2 echo ran
 like "$out" "megatron: n1: .*/nonexistent.xml" "a topology that is not there fails the step"
 unlike "$out" "^ran$" "and only that"
 others "topology"
-# A client without our checks: the node must stand anything.
+# A client without our checks: the node must handle any value.
 plugstack
 for value in "" 0 -1 99999999999999999999 1e3 $'\x01' "$(head -c 3000 /dev/zero | tr '\0' 9)"; do
     plugin=$(awk '{print $2}' "$conf")

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The manual pages, srun --help and the plugin's tables say the same.
+# The man pages, srun --help and the plugin's tables agree.
 . "$(dirname "$0")/common.sh"
 page=$top/spank/spank_megatron.8
 contract=$top/spank/megatron-contract.7
@@ -30,7 +30,7 @@ for name in $arguments; do
 done
 is "$missing" "" "the page names all $(wc -l <<<"$arguments") arguments of plugstack.conf"
 
-# The contract, as the header has it.
+# The contract, as in the header.
 names=$(sed -n '/define CONTRACT_VARIABLES/,/^$/s/.*X(\([A-Z_]*\), .*/MEGATRON_\1/p' "$top/lib/contract.h" | sort)
 is "$(sed -n 's/^\.It Ev \(MEGATRON_[A-Z_]*\) .*/\1/p' "$contract" | sort)" "$names" "megatron-contract(7) has the variables of the header"
 if command -v mandoc >/dev/null; then
@@ -43,7 +43,7 @@ fi
 ok "the pages are installed" test -f "$MEGATRON_INST/share/man/man8/spank_megatron.8" -a -f "$MEGATRON_INST/share/man/man7/megatron-importer.7" -a -f "$MEGATRON_INST/share/man/man7/megatron-contract.7"
 like "$(cat "$MEGATRON_INST/share/megatron/plugstack.conf.d/megatron.conf")" "^required /.*/spank_megatron.so$" "the line for plugstack.conf is installed"
 
-# What the plugin shows to the process that loads it.
+# The symbols that the plugin exports to the process that loads it.
 plugin=$MEGATRON_INST/lib/slurm/spank_megatron.so
 is "$(nm -D --defined-only "$plugin" | awk '{print $3}' | grep -v ^slurm_spank_ | sort | xargs)" \
     "plugin_name plugin_type plugin_version spank_plugin_version" "it exports SPANK's symbols only"

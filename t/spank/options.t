@@ -26,13 +26,13 @@ try as_user srun -N1 -n2 --megatron-bind=0-7/0-7 true
 is "$rc $(grep -c 'megatron: n[12]: some CPUs listed for task [01] are not allocated to this step and are ignored$' <<<"$out")" "0 2" \
     "--megatron-bind with CPUs that the step has not says so" || diag "$out"
 try as_user srun -N1 -n2 --exclusive -c4 --megatron-bind=0-7/0-7 true
-is "$rc $out" "0 " "and nothing where it has them"
+is "$rc $out" "0 " "and nothing if it has them"
 for policy in auto none all; do
     try as_user srun -n2 --megatron-nics=$policy true
     is "$rc $out" "0 " "--megatron-nics=$policy"
 done
 try as_user srun -n2 --megatron-nics=mlx5_9 true
-like "$out" "mlx5_9" "--megatron-nics with a NIC that is not there is refused by the node"
+like "$out" "mlx5_9" "--megatron-nics with a NIC that does not exist is rejected by the node"
 [ "$rc" -ne 0 ]; ok "and the step fails"
 try as_user srun -N2 --ntasks-per-node=2 --megatron-show true
 is "$(grep -cE '^n[12]: task [01] rank [0-3] GPU - NICs - CPUs [0-9,-]+ NUMA 0$' <<<"$out")" 4 \
@@ -42,12 +42,12 @@ is "$(grep -cE '^n[12]: megatron [0-9.]+ for Slurm [0-9.]+, 2 tasks, meeting at 
 try as_user srun -n1 --megatron-show sh -c 'echo the task >&2'
 is "$(tail -n 1 <<<"$out")" "the task" "before the tasks start"
 try as_user srun -n2 --megatron-verbose --cpu-bind=none true
-like "$out" "megatron: n[12]: CPUs are bound as --cpu-bind or --hint asks" "--megatron-verbose says what is left alone"
+like "$out" "megatron: n[12]: CPUs are bound as --cpu-bind or --hint asks" "--megatron-verbose reports what is not changed"
 try as_user srun -n2 --megatron-verbose --megatron-tp=1 env MEGATRON_X=1 true
 is "$rc" 0 "--megatron-verbose with nothing to say"
 try as_user env MASTER_PORT=1234 MEGATRON_TP=7 NCCL_IB_HCA=mine srun -n2 --megatron-tp=2 --megatron-verbose \
     bash -c 'echo $MASTER_PORT $MEGATRON_MASTER_PORT $MEGATRON_TP $NCCL_IB_HCA'
-like "$out" "^1234 1234 7 mine$" "what the user exported stays"
+like "$out" "^1234 1234 7 mine$" "variables that the user exported are kept"
 like "$out" "warning: variables of the job override the options that were checked: MEGATRON_TP.*; unset them" "with a warning"
 try as_user env MEGATRON_TP=7 srun -N2 -n2 --megatron-tp=2 true
 is "$(grep -c 'megatron: n1: warning: variables of the job override the options that were checked: MEGATRON_TP; unset them' <<<"$out")" 1 \
@@ -65,7 +65,7 @@ like "$out" "every task of a node has a GPU: ok" "and the checks"
 like "$out" "environment +MEGATRON_DP=2" "and the environment"
 like "$out" "^megatron [0-9.]+ for Slurm [0-9.]+: check only" "and the versions"
 try as_user srun -N2 -n6 --megatron-tp=4 --megatron-check sleep 1
-is "$rc" 1 "--megatron-check of what cannot work: rc 1"
+is "$rc" 1 "--megatron-check of a layout that cannot work: rc 1"
 like "$out" "FAILED: --megatron-tp=4 does not divide 6 tasks; use 4 or 8 tasks" "and why"
 try as_user sbatch --megatron-check --megatron-tp=2 -n4 --wrap true
 is "$rc" 0 "sbatch --megatron-check"
@@ -120,21 +120,21 @@ try as_user salloc -n4 -N2 --megatron-tp=2 bash -c 'env | grep -c ^MEGATRON_TP'
 like "$out" "^0$" "salloc's own command gets nothing"
 try as_user salloc -n4 -N2 srun -n3 --megatron-tp=2 true
 like "$out" "does not divide 3 tasks" "srun within salloc"
-# A step that was refused must not keep what the job has: nobody could end it.
+# A rejected step must not keep the job's resources: nobody could end it.
 try as_user salloc -n4 -N2 bash -c 'srun --megatron-tp=3 echo ran; echo "refused: $?"
     timeout 20 srun -n4 --immediate=10 hostname; echo "next: $?"'
-is "$(grep -c 'does not divide 4 tasks' <<<"$out")" 1 "an srun that is refused within a job says so once"
+is "$(grep -c 'does not divide 4 tasks' <<<"$out")" 1 "an srun that is rejected within a job reports it once"
 unlike "$out" "^ran$" "and runs nothing"
 like "$out" "^refused: 1$" "and ends with 1"
 like "$out" "^next: 0$" "and the next one has the job's CPUs" || diag "$out"
 job=$("$top/t/cluster" run --user salloc -n4 -N1 --no-shell 2>&1 | sed -n 's/.*job allocation //p')
 try as_user srun --jobid="$job" --megatron-tp=3 echo ran
-is "$rc" 1 "srun --jobid is refused, too"
+is "$rc" 1 "srun --jobid is rejected, too"
 try as_user timeout 20 srun --jobid="$job" -n4 --immediate=10 echo ran
 is "$rc" 0 "and leaves the job as it was" || diag "$out"
 in_cluster scancel "$job"
 try as_user salloc -n3 -N1 srun --megatron-tp=2 true
-like "$out" "does not divide 3 tasks" "what only the allocation tells is checked inside it"
+like "$out" "does not divide 3 tasks" "what only the allocation shows is checked inside it"
 nodes_well "no node is drained"
 
 # --- srun within a step --------------------------------------------------------------------------

@@ -28,7 +28,7 @@ for who in as_user in_cluster; do
         like "$out" "^$i gpu=$i pci=0000:$bus:00.0 nics=$(nics "$list") cpus=[0-9,-]+ numa=$numa visible=0,1,2,3,4,5,6,7 order=PCI_BUS_ID$" \
             "$who: task $i has its GPU, the four NICs beside it, memory of its NUMA node"
     done
-    is "$(sed -n 's/.*cpus=\([^ ]*\) .*/\1/p' <<<"$out" | sort -u | wc -l)" 8 "$who: CPUs of their own"
+    is "$(sed -n 's/.*cpus=\([^ ]*\) .*/\1/p' <<<"$out" | sort -u | wc -l)" 8 "$who: their own CPUs"
     is "$(sed -n 's/^0 .*cpus=\([^ ]*\) .*/\1/p' <<<"$out")" "0-11,96-107" "$who: 12 cores with their threads"
 done
 try as_user srun -N2 --ntasks-per-node=4 -c 24 --gres=gpu:4 --megatron-tp=4 --megatron-show true
@@ -44,7 +44,7 @@ if grep -q . /proc/self/numa_maps 2>/dev/null; then
     try as_user srun -N1 -n2 -c 96 --gres=gpu:8 --megatron-tp=2 bash -c '[ $SLURM_PROCID = 1 ] || grep -c " bind:0 " /proc/self/numa_maps'
     like "$out" "^[1-9][0-9]*$" "memory is bound to the NUMA node of the GPUs"
     try as_user srun -N1 -n2 -c 96 --gres=gpu:8 --megatron-tp=2 --mem-bind=none bash -c 'grep -c " bind:0 " /proc/self/numa_maps; true'
-    is "$out" $'0\n0' "unless --mem-bind says otherwise"
+    is "$out" $'0\n0' "unless --mem-bind is given"
 else
     skip "memory is bound to the NUMA node of the GPUs" "this kernel has no NUMA"
 fi
@@ -77,7 +77,7 @@ like "$out" "^1 gpu= pci= " "a step without GPUs in a job with some: none given"
 try as_user srun -N1 -n2 -c 4 --gpus-per-task=1 --megatron-tp=2 --megatron-verbose bash -c "$mine"
 like "$out" "^0 gpu=0 pci=0000:ca:00.0 " "--gpus-per-task: Slurm's choice stays"
 like "$out" "^1 gpu=0 pci=0000:b9:00.0 .* visible=6 " "--gpus-per-task: numbered as CUDA will"
-like "$out" "GPUs are used as Slurm assigned them" "--gpus-per-task: which is said"
+like "$out" "GPUs are used as Slurm assigned them" "--gpus-per-task: and it is reported"
 try as_user srun -N1 -n2 -c 4 --gres=gpu:8 --gpu-bind=map_gpu:4,2 --megatron-tp=2 bash -c "$mine"
 like "$out" "^0 gpu=0 pci=0000:86:00.0 .* visible=3 " "--gpu-bind"
 try as_user srun -N1 -n2 -c 96 --gres=gpu:8 --cpu-bind=map_cpu:5,60 --megatron-tp=2 bash -c "$mine"
@@ -103,10 +103,10 @@ is "$(sed -n 's/^0 .*nics=\([^ ]*\) .*/\1/p' <<<"$out" | tr , '\n' | wc -l)" 32 
 try as_user srun -N1 -n2 -c 4 --gres=gpu:2 --megatron-nics=rdmap79s0,rdmap181s0 bash -c "$mine"
 like "$out" "^0 gpu=0 pci=0000:b9:00.0 nics=rdmap181s0 " "--megatron-nics with a list"
 try as_user env CUDA_DEVICE_ORDER=FASTEST_FIRST srun -N1 -n2 --gres=gpu:2 --megatron-tp=2 bash -c "$mine"
-like "$out" "visible=0,1 order=FASTEST_FIRST" "an order of the user's is left alone, and Slurm's list with it"
+like "$out" "visible=0,1 order=FASTEST_FIRST" "the user's order is kept, and so is Slurm's list"
 try as_user srun -N2 -n2 --gres=gpu:8 --megatron-tp=1 bash -c 'echo $NCCL_SOCKET_IFNAME'
 like "$out" "^\^docker,lo,veth$" "EFA: NCCL's sockets stay off docker's bridges"
-like "$out" "^megatron: n1: warning: 2 EFA devices, but no libfabric: NCCL will use TCP" "a silent fallback to TCP is said"
+like "$out" "^megatron: n1: warning: 2 EFA devices, but no libfabric: NCCL will use TCP" "a silent fallback to TCP is reported"
 like "$out" "^megatron: n1: warning: only [0-9]+ KiB of memory can be locked, too little for RDMA" "so is a small limit of locked memory"
 is "$(grep -c '^megatron: n2' <<<"$out")" 0 "by one node for all"
 
@@ -119,7 +119,7 @@ try as_user srun -N1 -n1 --gres=gpu:1 --megatron-tp=1 bash -c "$mine"
 like "$out" "^0 gpu=0 pci=0000:ca:00.0" "they do not look again"
 mkdir -p "$devices/mlx5_late"
 try as_user srun -w n1 -n1 --gres=gpu:1 --megatron-tp=1 true
-like "$out" "p5.xml" "but where a NIC's driver came later than slurmd"
+like "$out" "p5.xml" "except if a NIC's driver was loaded after slurmd started"
 ln -s ../here "$devices/mlx5_moved"
 rmdir "$devices/mlx5_late"
 try as_user srun -w n1 -n1 --gres=gpu:1 --megatron-tp=1 true
@@ -132,7 +132,7 @@ chown 0 "$exported"
 rm "$exported"
 mv "$scratch/away.xml" "$scratch/p5.xml"
 try as_user srun -w n1 -n1 --gres=gpu:1 --megatron-tp=1 bash -c "$mine"
-like "$out" "^0 gpu=0 pci=0000:ca:00.0" "and look for themselves where there is none"
+like "$out" "^0 gpu=0 pci=0000:ca:00.0" "and discover the node themselves if there is none"
 nodes_well "no node is drained"
 
 # --- names of InfiniBand NICs -------------------------------------------------------------------------

@@ -1,12 +1,12 @@
 #!/bin/bash
-# Steps on several nodes: who is who, where they meet, and what a failure on one of them does.
+# Steps on several nodes: ranks, the rendezvous, and the effect of a failure on one of them.
 . "$(dirname "$0")/common.sh"
 cluster_up --nodes 4 --gpus 4 --conf MpiParams=ports=19000-19015
 who='echo "rank $MEGATRON_RANK/$MEGATRON_WORLD_SIZE node $MEGATRON_NODE_RANK/$MEGATRON_NODES local $MEGATRON_LOCAL_RANK/$MEGATRON_LOCAL_SIZE on $SLURMD_NODENAME at $MASTER_ADDR:$MASTER_PORT"'
 
 # ranks OUTPUT: the ranks, in order.
 ranks() { sed -n 's/^rank \([0-9]*\)\/.*/\1/p' <<<"$1" | sort -n | xargs; }
-# one OUTPUT: all meet at one place.
+# one OUTPUT: all ranks have the same rendezvous.
 one() { sed -n 's/^rank .* at //p' <<<"$1" | sort -u | wc -l; }
 # first OUTPUT: the node of rank 0; meeting OUTPUT: the node that --megatron-show names for it.
 first() { sed -n 's/^rank 0\/.* on \(n[0-9]\) at .*/\1/p' <<<"$1"; }
@@ -34,12 +34,12 @@ step "-m arbitrary" 4 as_user env SLURM_HOSTFILE="$MEGATRON_CLUSTER/home/hosts" 
 is "$(meeting "$out")" n3 "which is n3, the second of the step's nodes"
 step "-m cyclic" 4 as_user srun -N2 -n4 -m cyclic --megatron-show bash -c "$who"
 step "--export=NONE" 2 as_user srun -N2 --export=NONE --megatron-show /bin/bash -c "$who"
-unlike "$out" "MEGATRON_STEP|SPANK_MEGATRON" "--export=NONE: no trace of what srun told the nodes"
+unlike "$out" "MEGATRON_STEP|SPANK_MEGATRON" "--export=NONE: no trace of srun's note to the nodes"
 step "a relative node of a job" 2 as_user salloc -N3 srun -r1 -N2 -n2 --megatron-show bash -c "$who"
 is "$(meeting "$out")" n2 "which is n2"
 
 # --- het jobs ---------------------------------------------------------------------------------------
-# Rank 0 has to be there for as long as others look for it.
+# Rank 0 must run for as long as the others look for it.
 who+='; sleep 4'
 # Without PMIx: at the end of a step of two components srun 22.05 may wait for its agent (pmixp_abort_agent_stop) for ever.
 step "het job by srun" 5 as_user srun --mpi=none -N1 -n1 --megatron-show bash -c "$who" : -N2 --ntasks-per-node=2 bash -c "$who"
@@ -79,14 +79,15 @@ cluster_up --nodes 4 --gpus 4 --conf PrologFlags=Contain --conf LaunchParameters
 # --- steps that are not srun's ----------------------------------------------------------------------
 out=$(echo 'echo "interactive $(env | grep -cE "^MEGATRON_(RANK|TP|CPUS)|^MASTER_")"; srun bash -c "echo inside \$MEGATRON_TP"; exit' |
     timeout 30 "$top/t/cluster" run --user salloc -n2 --megatron-tp=2 2>&1)
-like "$out" "^interactive 0" "an interactive step is left alone"
+like "$out" "^interactive 0" "an interactive step is not affected"
 is "$(grep -c '^inside 2' <<<"$out")" 2 "the steps inside are not"
 unlike "$(cat "$MEGATRON_CLUSTER/log/n1")" "extern.*megatron" "nor does the extern step see anything"
 
 try as_user salloc -n4 -N1 bash -c 'for i in 1 2 3 4; do srun -n1 --overlap --megatron-tp=1 bash -c "echo \$MASTER_PORT; sleep 0.3" & done; wait'
 is "$(grep -cE '^[0-9]+$' <<<"$out")" 4 "four steps at once"
 is "$(grep -E '^[0-9]+$' <<<"$out" | sort -u | wc -l)" 4 "have four ports"
-# A program that listens on the port the next step would get: srun, on the node of task 0, goes on.
+# A program listens on the port the next step would get: srun, on the node of task 0, chooses
+# another one.
 port=$(grep -E '^[0-9]+$' <<<"$out" | head -n1)
 script='first=$(srun -n1 --megatron-tp=1 bash -c "echo \$MASTER_PORT")
 coproc LISTEN { exec perl -e "$1" $((first + 1)); }
@@ -107,7 +108,7 @@ for who in as_user in_cluster; do
     ok "$who: a failure on n2 ends the step on all nodes within seconds" || diag "rc $rc, $SECONDS s"
     is "$(grep -c 'megatron: ' <<<"$out")" 1 "$who: one line says why" || diag "$out"
 done
-# A program that does not listen when it is asked to end.
+# A program that ignores SIGTERM.
 SECONDS=0
 try as_user env SLURM_HOSTFILE="$MEGATRON_CLUSTER/home/hosts" srun -n8 -m arbitrary --megatron-tp=2 bash -c 'trap "" TERM; sleep 100'
 [ "$rc" -ne 0 ] && [ $SECONDS -lt 80 ]

@@ -1,5 +1,5 @@
 #!/bin/bash
-# megatron topo: the table, the JSON, the picture, the file, and what it says when something is wrong.
+# megatron topo: the table, the JSON, the picture, the file, and the errors.
 . "$(dirname "$0")/../tap.sh"
 megatron=$MEGATRON_BUILD/runtime/megatron
 [ -x "$megatron" ] || skip_all "no $megatron; build first"
@@ -69,7 +69,7 @@ refused() {
     shift 2
     try "$megatron" topo "$@"
     is "$rc $(wc -l <<<"$out")" "${code:-2} 1" "$name: one line and the exit status"
-    like "$out" "^megatron topo: .*$wanted" "$name: what is wrong"
+    like "$out" "^megatron topo: .*$wanted" "$name: names the problem"
 }
 code=1 refused "no such file" "cannot open /nonexistent: No such file" --topology /nonexistent
 refused "a folder" "is not a regular file" --topology /

@@ -27,7 +27,7 @@ done <<'EOT'
 -N3 -n6 --megatron-tp=2 --distribution=cyclic
 EOT
 
-# srun without PMIx, as many clusters have it unless told otherwise: in one line, what to do.
+# srun without PMIx, the default on many clusters: one line with the remedy.
 try as_user srun --mpi=none -N2 -n4 "${train[@]}"
 is "$rc" 1 "ranks that MPI cannot bring together"
 is "$(grep -c . <<<"$(grep -vE '^srun: |^[ >-]|^$|^(using|setting|device|note)' <<<"$out")") $(grep -c '^megatron train: srun started the ranks without PMIx.*use `srun --mpi=pmix`' <<<"$out")" \
@@ -35,7 +35,7 @@ is "$(grep -c . <<<"$(grep -vE '^srun: |^[ >-]|^$|^(using|setting|device|note)' 
 try as_user srun --mpi=none -n1 "${train[@]}"
 is "$(losses)" "$expected" "one rank needs none" || diag "$out"
 
-# What all ranks find wrong, one of them says.
+# An error on all ranks is reported by one of them.
 once() {
     local text=$1
     shift
@@ -44,7 +44,8 @@ once() {
 }
 once 'unknown option --lrr; did you mean --lr?' --lrr 3
 once 'does not divide 4 tasks' --tensor-model-parallel-size 3
-# Rank 0 says it also where it comes last and the launcher ends all ranks with the first that fails.
+# Rank 0 reports it even if it arrives last and the launcher ends all ranks with the first that
+# fails.
 late=(bash -c '[ "${SLURM_PROCID:-$OMPI_COMM_WORLD_RANK}" != 0 ] || sleep 1; exec "$@"' late "${train[@]}" --lrr 3)
 try as_user srun -N2 --ntasks-per-node=2 --kill-on-bad-exit=1 "${late[@]}"
 is "$(grep -c 'unknown option --lrr' <<<"$out")" 1 "by rank 0 though it comes last" || diag "$(tail -n 12 <<<"$out")"
@@ -55,8 +56,8 @@ else
     skip "  and under mpirun" "no mpirun"
 fi
 try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --save /dev/null/x
-like "$out" 'rank 0 aborts all ranks: --save: cannot create the directory /dev/null/x' "what goes wrong later ends all ranks"
-unlike "$out" 'MPI_ABORT' "without words of MPI's"
+like "$out" 'rank 0 aborts all ranks: --save: cannot create the directory /dev/null/x' "a later error ends all ranks"
+unlike "$out" 'MPI_ABORT' "without MPI's own messages"
 try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --dry-run
 is "$(grep -c 'using world size: 4' <<<"$out")" 1 "one rank prints a plan"
 
@@ -74,7 +75,7 @@ kill_rank() {
 
 none_left() { [ -z "$(ranks)" ]; }
 
-# hit COMMAND...: run the command in the middle of a run. $took: how long srun went on.
+# hit COMMAND...: run the command in the middle of a run. $took: how long srun kept running.
 minutes=0.1
 hit() {
     local log=$MEGATRON_CLUSTER/hit.log began job

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Which device `megatron train` computes on, and what it says where driver, library or GPU is missing.
+# Which device `megatron train` uses, and the errors if driver, library or GPU is missing.
 . "$(dirname "$0")/../tap.sh"
 megatron=$MEGATRON_BUILD/runtime/megatron
 module=$MEGATRON_BUILD/runtime/device/cuda
@@ -10,8 +10,8 @@ small=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 -
     --train-iters 1 --vocab-size 100 --mock-data --eval-iters 0 --cpu-threads 1)
 train() { try "$@" env MEGATRON_LIBRARY_DIR="$module" "$megatron" train "${small[@]}" "${options[@]}"; }
 
-# machine CLASS|none DRIVER|none: a command before others, which then see one GPU of NVIDIA's or none among the PCI
-# devices, and a kernel with or without its driver.
+# machine CLASS|none DRIVER|none: a command prefix that makes programs see one NVIDIA GPU or none
+# among the PCI devices, and a kernel with or without its driver.
 cat >"$scratch/machine" <<'EOT'
 #!/bin/bash
 set -e
@@ -34,20 +34,20 @@ if "${machine[@]}" none none true 2>/dev/null; then
     options=()
     train "${machine[@]}" none none
     is "$rc" 0 "without a GPU CPUs compute"
-    like "$out" '^ > this node has no NVIDIA GPU: computing on the CPU' "  which is said"
+    like "$out" '^ > this node has no NVIDIA GPU: computing on the CPU' "  and it is reported"
     like "$out" '^device cpu ' "  by the device, too"
     options=(--device cpu)
     train "${machine[@]}" 0x030200 none
     is "$rc" 0 "CPUs that are asked for compute"
-    unlike "$out" 'no NVIDIA GPU' "  without more words"
+    unlike "$out" 'no NVIDIA GPU' "  without further output"
     options=(--bf16)
     train "${machine[@]}" none none
     is "$rc $out" "1 megatron train: this node has no NVIDIA GPU, and the CPU backend supports fp32 only; request a node with GPUs or drop --bf16" \
         "a type that takes GPUs"
     options=()
-    # A controller of sound, which GPUs have beside them, is none.
+    # An audio controller, which GPUs include, is not a GPU.
     train "${machine[@]}" 0x040300 none
-    like "$out" '^device cpu ' "another device of NVIDIA's is no GPU"
+    like "$out" '^device cpu ' "another NVIDIA device is not a GPU"
     for class in 0x030200 0x030000; do
         train "${machine[@]}" $class none
         is "$rc" 1 "CPUs do not take the place of a GPU ($class) whose driver is not loaded"
@@ -81,8 +81,8 @@ if [ -f "$module/device_cuda.so" ]; then
     like "$out" '^megatron train: the NVIDIA driver of this node supports CUDA 12\.2, this program needs [0-9.]+; update the driver; or compute on the CPUs with --device cpu$' \
         "the driver is too old"
     train "${driver[@]}" FAKE_INIT=802
-    like "$out" 'no GPU can be used on this node: system not yet initialized' "the driver's own words"
-    # A GPU that the program was not built for, one whose memory runs out, and those that are not well.
+    like "$out" 'no GPU can be used on this node: system not yet initialized' "the driver's own message"
+    # A GPU that the program was not built for, one whose memory runs out, and unhealthy ones.
     if make -s -C "$MEGATRON_BUILD/t" unit/runtime/device/cuda/fake_gpu.so unit/runtime/device/cuda/fake_nvml.so >/dev/null; then
         mkdir "$scratch/health"
         ln -s "$MEGATRON_BUILD/t/unit/runtime/device/cuda/fake_nvml.so" "$scratch/health/libnvidia-ml.so.1"
@@ -98,7 +98,7 @@ if [ -f "$module/device_cuda.so" ]; then
         like "$out" "GPU 0 .Fake GPU. has compute capability 7\\.5, and this program's kernels need 8\\.0; ask for another GPU; or compute on the CPUs" \
             "a GPU that it cannot be built for"
         train "${gpu[@]}" FAKE_CODE=999
-        like "$out" "GPU 0 \\(Fake GPU\\) cannot load this program's kernels: unknown error" "another reason in its own words"
+        like "$out" "GPU 0 \\(Fake GPU\\) cannot load this program's kernels: unknown error" "another reason with its own message"
         train "${gpu[@]}" FAKE_MOST=1
         like "$out" '^megatron train: GPU 0 \(Fake GPU\) has 0\.03 of its 80\.00 GiB left, and 0\.03 GiB are needed; nvidia-smi shows .*' \
             "a GPU that others fill"
@@ -136,7 +136,7 @@ if [ -f "$module/device_cuda.so" ]; then
         health "a GPU in good health" ""
         health "one that is hot" "its clocks are lowered because it is hot (software limit); check the cooling" FAKE_REASONS=32
         try "${gpu[@]}" FAKE_REASONS=32 env MEGATRON_LIBRARY_DIR="$module" "$megatron" comm-test --device cuda
-        like "$out" '^megatron: warning: rank 0, Fake GPU: its clocks are lowered because it is hot' "  which comm-test says, too"
+        like "$out" '^megatron: warning: rank 0, Fake GPU: its clocks are lowered because it is hot' "  which comm-test reports, too"
         health "memory that the driver itself may have taken" "" FAKE_USED=2
         health "memory that others hold" "3.0 of its 80.0 GiB are in use by other processes; check nvidia-smi" FAKE_USED=3
         rm "$scratch/health/libnvidia-ml.so.1"
@@ -147,7 +147,7 @@ if [ -f "$module/device_cuda.so" ]; then
     else
         skip "a GPU without code, and one without memory" "t/unit/runtime/device/cuda/fake_gpu.so cannot be built here"
     fi
-    # A library that is there, but not what it should be.
+    # A library that exists, but is invalid.
     mkdir "$scratch/libraries"
     echo no library >"$scratch/libraries/libcudnn.so.9"
     train env LD_LIBRARY_PATH="$scratch/libraries"
@@ -173,7 +173,7 @@ if ${CC:-cc} -shared -o "$scratch/module/libmissing.so" -xc /dev/null 2>/dev/nul
 else
     skip "a library that is missing" "no compiler"
 fi
-# Without a module, also where one is installed.
+# Without a module, even if one is installed.
 module=/nonexistent
 # shellcheck disable=SC2016
 installed=$(make -s -C "$MEGATRON_BUILD/runtime" --eval 'where:; @echo $(pkglibdir)' where)

@@ -82,14 +82,14 @@ expected=$(losses 1 "${model[@]}")
 check "cp 2" 2 $c 2
 check "tp 2 x pp 2" 4 $t 2 $p 2
 
-# Between two log lines nobody waits: weights are gathered while the next step's forward pass runs.
+# Between two log lines nothing waits: weights are gathered while the next step's forward pass runs.
 model=("${gpt[@]}" --train-iters 9 --log-interval 3)
 family="three steps a line"
 expected=$(losses 1 "${model[@]}")
 check "dp 2 in small buckets, random order" 2 --ddp-bucket-size 1 --random-order
 check "dp 2 x pp 2 interleaved in small buckets, random order" 4 $p 2 $v 1 --ddp-bucket-size 1 --random-order
 
-# Steps of as many micro-batches as there are stages, all forward before all backward, then a larger one.
+# Steps with as many micro-batches as stages, all forward before all backward, then a larger one.
 model=("${gpt[@]}" --num-layers 8 --micro-batch-size 1 --global-batch-size 8 --rampup-batch-size 4 4 8)
 length=(--train-samples 16)
 family="a batch that grows"
@@ -98,7 +98,7 @@ check "pp 4 interleaved" 4 $p 4 $v 1
 check "pp 2 x dp 2 interleaved" 4 $p 2 $v 2
 length=(--train-iters 3)
 
-# Evaluations between steps: losses alone, forward passes without backward ones.
+# Evaluations between steps: losses only, forward passes without backward ones.
 validation() {
     losses "$@" "${gpt[@]}" --eval-iters 2 --eval-interval 1 >/dev/null
     sed -nE 's/.*validation loss at .*lm loss value: ([^ ]+).*/\1/p' "$scratch/out"

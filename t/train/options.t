@@ -1,5 +1,5 @@
 #!/bin/bash
-# What `megatron train` says before it trains: golden values of known runs, notes, errors.
+# What `megatron train` prints before it trains: golden values of known runs, notes, errors.
 . "$(dirname "$0")/../tap.sh"
 megatron=$MEGATRON_BUILD/runtime/megatron
 scratch=$(mktemp -d)
@@ -14,9 +14,9 @@ try "$megatron" train --dry-run --world-size 32 --num-layers 36 --hidden-size 40
     --lr-warmup-samples 183105 --lr 6.0e-5 --min-lr 6.0e-6 --lr-decay-style cosine --eval-interval 1000 \
     --eval-iters 40 --fp16 --recompute-activations
 is "$rc" 0 "a plan of 32 ranks without the ranks"
-like "$out" 'context_parallel_size \.+ 1$' "the table shows what follows"
-like "$out" 'sequence_parallel \.+ True$' "  what is so by itself"
-like "$out" 'train_iters \.+ None$' "  and what was not given"
+like "$out" 'context_parallel_size \.+ 1$' "the table shows derived values"
+like "$out" 'sequence_parallel \.+ True$' "  fixed values"
+like "$out" 'train_iters \.+ None$' "  and options that were not given"
 like "$out" 'rank \(7, 0\): 941594624$' "parameters per rank"
 like "$out" 'new size: 51200' "padded vocabulary"
 like "$out" 'train: +146484375$' "training samples"
@@ -183,8 +183,8 @@ like "$out" '^megatron: note: ignored options: --wandb-\* --manual-gc-\* --tp-co
 like "$("$megatron" train --help)" '^  --tokenizer-type .*\|NullTokenizer$' "--help shows long choices in full"
 while IFS='|' read -r options text; do
     try "$megatron" train "${small[@]}" $options
-    is "$rc" 2 "$options is refused"
-    like "$out" "$text" "with what to do"
+    is "$rc" 2 "$options is rejected"
+    like "$out" "$text" "with the remedy"
 done <<'EOT'
 --batch-size 4|use --micro-batch-size
 --lr 1e-4 --min-lr 1e-3|--min-lr=0.001 is greater than --lr=0.0001
@@ -221,23 +221,24 @@ done <<'EOT'
 EOT
 try "$megatron" train "${small[@]}" --metrics-file /nonexistent/x
 is "$rc" 1 "a file that cannot be written is another matter"
-like "$out" "cannot write /nonexistent/x" "with what to do"
+like "$out" "cannot write /nonexistent/x" "with the remedy"
 try "$megatron" train "${small[@]/--mock-data/--log-throughput}" --data-path 0.5 a 0.5
 like "$out" '--data-path: 3 words; weights and prefixes must alternate' "a prefix is missing"
 try env MEGATRON_LIBRARY_DIR=/nonexistent "$megatron" train "${small[@]}" --device cuda
 is "$rc" 1 "no GPU"
-like "$out" '--device cpu' "and how to go on without"
+like "$out" '--device cpu' "and how to continue without it"
 for environment in LANG=C RANK=x MEGATRON_CONTRACT=99; do
     try env "$environment" "$megatron" train --help
     like "$out" '--tensor-model-parallel-size N' "--help with $environment"
 done
-# Another rank says what is wrong, and is given time for it: a launcher may end all ranks with the first that fails.
+# Another rank reports the error, and gets time for it: a launcher may end all ranks with the first
+# that fails.
 try env RANK=1 WORLD_SIZE=2 timeout --preserve-status 2 "$megatron" train --lrr 3
-is "$rc $out" "2 " "a rank that is ended while it lets rank 0 speak keeps its exit code"
+is "$rc $out" "2 " "a rank that is terminated while it waits for rank 0 to report keeps its exit code"
 SECONDS=0
 try env RANK=0 WORLD_SIZE=2 "$megatron" train --lrr 3
-is "$rc" 2 "rank 0 speaks"
-ok "  and waits for the others to come so far" test $SECONDS -ge 1
+is "$rc" 2 "rank 0 reports"
+ok "  and waits for the others to get there" test $SECONDS -ge 1
 try "$megatron" train --megatron-model list
 like "$out" 'llama2-70b' "--megatron-model list"
 try "$megatron" train --megatron-model llama2-7b --dry-run --micro-batch-size 1 --lr 1e-4 --train-iters 10

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The job scripts: what they hand to megatron for the words behind their names.
+# The job scripts: how they pass their arguments to megatron.
 . "$(dirname "$0")/../tap.sh"
 megatron=$MEGATRON_BUILD/runtime/megatron
 scratch=$(mktemp -d)
@@ -18,7 +18,7 @@ for script in train.sbatch train-llama2.sbatch; do
     like "$out" ' --eval-interval 20 --eval-iters 2 --log-interval 5 ' "$script: which shows something"
     # As sbatch --chdir=DIR runs it: what it writes goes there, with the log.
     out=$(SLURM_SUBMIT_DIR=/nowhere words $script)
-    unlike "$out" /nowhere "$script writes nothing to where sbatch was called"
+    unlike "$out" /nowhere "$script writes nothing to the submit directory"
     like "$out" " --tensorboard-dir $scratch/tensorboard-0 .* --save $scratch/checkpoints-0 " "$script writes to its directory"
     out=$(words $script --save-interval 50 --save-hf hf)
     like "$out" ' --save [^ ]*/checkpoints-0 .*--keep-last 3 .* --save-interval 50 ' "$script: --save-interval and --save-hf are no --save"
@@ -39,7 +39,7 @@ SLURM_GPUS_ON_NODE=2||
 SLURM_GPUS_ON_NODE=2|--device=cpu| --mpi=pmix
 SLURM_MPI_TYPE=pmix_v4||
 EOT
-    # The length of the example and its warm-up give way to others.
+    # The length of the example and its warm-up are replaced by given values.
     while read -r options unwanted; do
         # shellcheck disable=SC2086
         try "$megatron" train $(words $script ${options//,/ }) --dry-run --world-size 8
@@ -53,7 +53,7 @@ EOT
 --lr-warmup-iters,10 lr-warmup-fraction .1
 --train-samples,4000,--lr-warmup-samples=100 train-iters 40|save-interval 10|lr-warmup-fraction .1
 EOT
-    # A model that is named is trained as it is.
+    # A named model is trained unchanged.
     for how in option equals environment; do
         case $how in
         option) out=$(words $script --megatron-model llama2-7b) ;;
@@ -70,14 +70,14 @@ EOT
     done
 done
 
-# The commands that are told to begin with, on as many ranks as they ask for; without the files that they name.
-# told FILE: its sbatch commands of a training, one a line.
+# The documented commands, on the number of ranks that they request, without the files that they
+# name. told FILE: its sbatch training commands, one per line.
 told() { sed -nE 's/^(#| ) *(sbatch .*)/\2/; /\\$/ { :more; N; s/ *\\\n#? */ /; /\\$/ b more }; /^sbatch .*sbatch\/train/p' "$1"; }
 for file in README.md sbatch/train.sbatch sbatch/train-llama2.sbatch; do
     line=$(told "$top/$file")
-    is "$(wc -l <<<"$line") ${line%% *}" "1 sbatch" "$file tells a command" || continue
+    is "$(wc -l <<<"$line") ${line%% *}" "1 sbatch" "$file contains a command" || continue
     script=$(grep -oE 'sbatch/train[^ ]*' <<<"$line")
-    # What stands in the script's #SBATCH lines counts where the command does not say it.
+    # Options in the script's #SBATCH lines apply unless the command sets them.
     both="$(sed -n 's/^#SBATCH / /p' "$top/$script" | tr '\n' ' ') ${line%%"$script"*}"
     value() { grep -oE -e "$1[0-9]+" <<<"$both" | tail -n 1 | grep -oE '[0-9]+$'; }
     ranks=$(($(value ' (-N|--nodes=)') * $(value --ntasks-per-node=)))
@@ -91,7 +91,7 @@ for file in README.md sbatch/train.sbatch sbatch/train-llama2.sbatch; do
     like "$out" "using world size: $ranks," "  with all of them"
 done
 
-# A command that ./quickstart shows can be pasted as it is.
+# A command that ./quickstart prints can be pasted as it is.
 shown=$(
     eval "$(sed -n '/^\(say\|step\|quoted\|job\)() /,/}$/p' "$top/quickstart")"
     as_root() { :; }
@@ -101,5 +101,5 @@ shown=$(
 eval "words=(${shown#*\$ })"
 is "$(printf '<%s>' "${words[@]}")" \
     "<srun><-n2><--megatron-tp=2><megatron><--prompt><This module><it's><><\$HOME><a*>" "what ./quickstart shows can be pasted"
-like "$shown" ' srun -n2 --megatron-tp=2 megatron --prompt ' "  and is quoted only where it must be"
+like "$shown" ' srun -n2 --megatron-tp=2 megatron --prompt ' "  and is quoted only if necessary"
 done_testing

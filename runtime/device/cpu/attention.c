@@ -38,7 +38,7 @@ static int64_t visible_end(const struct attention *a, int64_t batch, int64_t que
     return end;
 }
 
-/* Queries 'first' .. 'first + rows - 1' of one head; the keys that they see are below 'keys'. */
+/* Queries 'first' .. 'first + rows - 1' of one head; all keys that they see are below 'keys'. */
 struct block {
     int64_t batch, head, first, rows, keys;
     const float *q, *k, *v;
@@ -71,7 +71,7 @@ static void visible(const struct attention *a, const struct block *b, int64_t ro
 
     *from = s->documents ? a->o.document_start[b->batch * s->q_rows + query] : 0;
     *to = visible_end(a, b->batch, query);
-    /* A query without keys is not allowed, but must not write outside its row either. */
+    /* A query without keys is invalid, but must not write outside its row. */
     *from = *from < *to ? *from : *to;
 }
 
@@ -127,7 +127,7 @@ static void forward_block(struct attention *a, int64_t i, float *p, void *space)
 {
     const struct attention_shape *s = a->shape;
     int64_t blocks = (s->q_rows + a->block - 1) / a->block;
-    /* The longest blocks first, so that the threads end together. */
+    /* The longest blocks first, so that the threads finish together. */
     int64_t number = blocks - 1 - i / (s->batch * s->heads), pair = i % (s->batch * s->heads);
     struct block b = block_at(a, pair / s->heads, pair % s->heads, number * a->block);
 
@@ -146,7 +146,7 @@ static void forward_block(struct attention *a, int64_t i, float *p, void *space)
          s->out.row, space);
 }
 
-/* Probabilities of one query from its scores: p, and with dropout in 'dropped' those after it. */
+/* Compute the probabilities of one query from its scores: p and, with dropout, 'dropped'. */
 static void remake_row(const struct attention *a, const struct block *b, int64_t row, float *p,
                        float *dropped)
 {
@@ -187,7 +187,7 @@ static void backward_block(const struct attention *a, const struct block *b, flo
         float mean = vector_dot(dout + row * s->out.row, out + row * s->out.row, s->head_size);
 
         if (s->dropout > 0) {
-            /* dp meets the mask too, and 'dropped' is p times the mask. */
+            /* The mask applies to dp too, and 'dropped' is p times the mask. */
             const float *masked = dropped + row * b->keys;
 
             for (int64_t i = 0; i < b->keys; i++)
@@ -204,7 +204,7 @@ static void backward_block(const struct attention *a, const struct block *b, flo
          s->kv.row, space);
 }
 
-/* All queries that use one key head, in order. */
+/* Process all queries that use one key head, in order. */
 static void backward_head(struct attention *a, int64_t i, float *workspace, void *space)
 {
     const struct attention_shape *s = a->shape;
@@ -234,7 +234,7 @@ static void attention_part(void *context, int64_t part)
         a->job(a, i, workspace, a->gemm_space + (size_t)part * gemm_workspace_bytes);
 }
 
-/* Queries at a time: the scores of a block should stay in a core's cache. */
+/* Block size in queries: the scores of a block should fit into a core's cache. */
 static int64_t block_rows(const struct attention_shape *shape)
 {
     int64_t rows = 131072 / shape->kv_rows;

@@ -61,8 +61,8 @@ static int cpu_supports(struct device *device, enum device_type type)
     return type == TYPE_FP32;
 }
 
-/* Arenas lie in large pages where the system has them: the first touch of small ones takes longer
- * than to fill them from a file. */
+/* Arenas use huge pages if available: the first touch of small pages takes longer than filling them
+ * from a file. */
 static void *cpu_allocate(struct device *device, size_t bytes, struct error *err)
 {
     const size_t page = (size_t)2 << 20;
@@ -101,7 +101,7 @@ static void plan_run(struct device_plan *base, struct device_stream *stream, con
     cpu_submit(stream, (struct cpu_plan *)base, operands, size);
 }
 
-/* Who makes the plan of each kind of operation. */
+/* The function that creates the plan of each kind of operation. */
 static int (*const planners[OPERATION_COUNT])(struct cpu_plan *plan, struct error *err) = {
     [OPERATION_LINEAR_FORWARD] = cpu_plan_linear,
     [OPERATION_LINEAR_DGRAD] = cpu_plan_linear,

@@ -1,4 +1,4 @@
-/* The CPU device: OpenBLAS and plain C, fp32. The reference every other backend must agree with. */
+/* The CPU device: OpenBLAS and plain C, fp32. The reference for all other backends. */
 #ifndef MEGATRON_CPU_H
 #define MEGATRON_CPU_H
 
@@ -13,19 +13,19 @@ struct cpu_device {
     struct device base;
     struct threads *threads;
     char *product_space; /* gemm_workspace_bytes for each thread; operations run one at a time */
-    int random_order;    /* work waits in the streams until somebody waits for it */
-    uint64_t order_seed; /* state of the choice among streams */
+    int random_order;    /* work stays in the streams until a caller waits for it */
+    uint64_t order_seed; /* state of the random choice among streams */
     struct cpu_stream *streams;
-    struct cpu_stream *favoured; /* goes on while it can, for 'burst' more tasks */
+    struct cpu_stream *favoured; /* the stream that runs, for 'burst' more tasks */
     int64_t burst;
-    pthread_mutex_t lock; /* of the failure */
+    pthread_mutex_t lock; /* protects the failure */
     int failed;
     struct error failure;
     void (*timed)(void *context, const struct operation *operation, double seconds);
-    void *timed_context; /* while profiling */
+    void *timed_context; /* set while profiling */
 };
 
-/* Workspace follows the operation; 'work' does the operation at once. */
+/* The workspace follows the struct; 'work' performs the operation immediately. */
 struct cpu_plan {
     struct device_plan base;
     struct operation operation;
@@ -35,13 +35,13 @@ struct cpu_plan {
     void *workspace;
 };
 
-/* Do the plan's work now, timed while profiling. */
+/* Do the plan's work now; it is timed while profiling. */
 void cpu_plan_work(struct cpu_plan *plan, const void *operands);
 
-/* Run all that waits in streams and can go on. */
+/* Run all queued work that can proceed. */
 void cpu_finish(struct cpu_device *device);
 
-/* Do the plan's work with a copy of the operands, now or when the stream's turn comes. */
+/* Do the plan's work with a copy of the operands, now or in stream order. */
 void cpu_submit(struct device_stream *stream, struct cpu_plan *plan, const void *operands,
                 size_t size);
 
@@ -49,7 +49,7 @@ void cpu_submit(struct device_stream *stream, struct cpu_plan *plan, const void 
 void cpu_stream_calls(struct device *device);
 int cpu_failure(struct cpu_device *device, struct error *err);
 
-/* Choose plan->work for the operation and make its workspace. One row per kind in cpu.c. */
+/* Choose plan->work for the operation and allocate its workspace. One row per kind in cpu.c. */
 int cpu_plan_linear(struct cpu_plan *plan, struct error *err);
 int cpu_plan_residual_norm(struct cpu_plan *plan, struct error *err);
 int cpu_plan_attention(struct cpu_plan *plan, struct error *err);
@@ -61,21 +61,21 @@ int cpu_plan_optimizer(struct cpu_plan *plan, struct error *err);
 /* The error of a plan whose operands are not all fp32. Returns -1. */
 int cpu_refuse_type(struct error *err);
 
-/* plan->workspace = 'bytes' of zeros, freed with the plan. */
+/* Set plan->workspace to 'bytes' of zeros, freed with the plan. */
 int cpu_workspace(struct cpu_plan *plan, size_t bytes, struct error *err);
 
-/* Parts of about equal size: part i of 'parts' of 'total' begins here (and part i+1 ends it). */
+/* Parts of about equal size: part i of 'parts' of 'total' starts here, where part i-1 ends. */
 static inline int64_t cpu_part(int64_t total, int64_t parts, int64_t i)
 {
     return total / parts * i + (i < total % parts ? i : total % parts);
 }
 
-/* out (cols) = or += column sums of x (rows, cols), in an order that depends on the shape alone. */
+/* out (cols) = or += column sums of x (rows, cols), in an order that depends only on the shape. */
 void cpu_column_sums(struct threads *threads, const float *x, int64_t rows, int64_t cols,
                      float *out, int accumulate);
 
-/* What the kernel says could be had without swapping, or less where a control group (of either
- * version) limits it. 'root' stands before /proc and /sys; tests have their own. */
+/* The memory that the kernel reports as available without swapping, or less if a cgroup (v1 or v2)
+ * limits it. 'root' is prepended to /proc and /sys for tests. */
 int cpu_memory_under(const char *root, struct device_memory *memory, struct error *err);
 
 #endif

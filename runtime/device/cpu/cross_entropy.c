@@ -1,4 +1,4 @@
-/* Cross entropy in two halves around the collective. */
+/* Cross entropy in two halves, before and after the collective. */
 #include "cpu.h"
 #include "math.h"
 
@@ -10,7 +10,7 @@ struct job {
     const void *operands;
 };
 
-/* Columns of this rank that belong to the true vocabulary. */
+/* Columns of this rank that belong to the unpadded vocabulary. */
 static int64_t true_columns(const struct cross_entropy_shape *shape)
 {
     int64_t columns = shape->vocabulary - shape->first;

@@ -1,11 +1,11 @@
-/* Operations on elements or rows that stand alone. */
+/* Operations on independent elements or rows. */
 #include "cpu.h"
 #include "math.h"
 #include "rng.h"
 
 #include <string.h>
 
-#define BLOCK 16384 /* elements a thread takes at a time */
+#define BLOCK 16384 /* elements that a thread processes at a time */
 
 struct job {
     struct cpu_plan *plan;
@@ -20,7 +20,7 @@ static void run_blocks(struct cpu_plan *plan, const void *operands, int64_t coun
     threads_run(plan->threads, (count + block - 1) / block, part, &job);
 }
 
-/* Bounds of block i of 'count' things. */
+/* Bounds of block i of 'count' items. */
 #define BOUNDS(count, block) \
     int64_t first = i * (block), last = first + (block) < (count) ? first + (block) : (count)
 
@@ -174,7 +174,7 @@ static void work_fill(struct cpu_plan *plan, const void *operands)
             ((float *)o->out)[i] = (float)shape->value;
 }
 
-/* The type of both operands; a type that is refused if they differ. */
+/* The type of both operands; if they differ, a type that is rejected. */
 static enum device_type one_type(enum device_type from, enum device_type to)
 {
     return from == to ? to : TYPE_BF16;

@@ -34,8 +34,8 @@ static void work_embedding(struct cpu_plan *plan, const void *operands)
     threads_run(plan->threads, plan->operation.embedding.rows, embedding_row, &job);
 }
 
-/* Workspace: for each row of the table the first row of the batch that has it, for each row of the
- * batch the next one; lists in ascending order. */
+/* Workspace: for each row of the table the first row of the batch with that index, and for each row
+ * of the batch the next one; the lists are in ascending order. */
 struct backward {
     const struct embedding_shape *shape;
     const struct embedding_backward_operands *o;

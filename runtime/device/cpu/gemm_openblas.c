@@ -3,16 +3,16 @@
 #include <cblas.h>
 #include <string.h>
 
-/* Up to so many rows of A the product is bound by reading B once. OpenBLAS would first copy B into
- * another order, which costs more than the product; these go row by row over blocks of B that stay
- * in the cache. */
+/* With up to this many rows of A, the product is bound by reading B once. OpenBLAS would first pack
+ * B, which costs more than the product. These products are computed row by row over blocks of B
+ * that fit into the cache. */
 enum { FEW_ROWS = 3, BLOCK = 16 };
 
 const size_t gemm_workspace_bytes = 0;
 
 void gemm_prepare(void)
 {
-    /* Products are divided by our own threads. */
+    /* Products are divided among our own threads. */
     openblas_set_num_threads(1);
 }
 

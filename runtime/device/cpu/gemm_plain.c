@@ -1,5 +1,5 @@
-/* Panels of A and B are copied into the order in which the innermost loop reads them; that loop
- * keeps a tile of C in registers. */
+/* Panels of A and B are packed in the order in which the innermost loop reads them; that loop keeps
+ * a tile of C in registers. */
 #include "gemm.h"
 
 typedef float vector __attribute__((vector_size(16), aligned(4)));
@@ -7,9 +7,9 @@ typedef float vector __attribute__((vector_size(16), aligned(4)));
 #define TILE_ROWS    8
 #define TILE_VECTORS 3
 #define TILE_COLS    (4 * TILE_VECTORS)
-#define DEPTH        384  /* of a panel: k at a time */
-#define PANEL_ROWS   192  /* of A: stays in the second-level cache */
-#define PANEL_COLS   1536 /* of B: stays in the third-level cache */
+#define DEPTH        384  /* depth of a panel */
+#define PANEL_ROWS   192  /* rows of A: fits into the L2 cache */
+#define PANEL_COLS   1536 /* columns of B: fits into the L3 cache */
 
 const size_t gemm_workspace_bytes =
     (size_t)(PANEL_ROWS * DEPTH + DEPTH * PANEL_COLS) * sizeof(float);
@@ -23,7 +23,7 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Four rows of 'stride' floats to columns: out[d * step] .. + 3 are element d of the rows. */
+/* Transpose four rows of 'stride' floats: out[d * step] .. + 3 are element d of the rows. */
 static inline void transpose(const float *from, int64_t stride, float *out, int64_t step)
 {
     vector a = *(const vector *)from, b = *(const vector *)(from + stride);
@@ -39,7 +39,8 @@ static inline void transpose(const float *from, int64_t stride, float *out, int6
     *(vector *)(out + 3 * step) = __builtin_shufflevector(ab1, cd1, 2, 3, 6, 7);
 }
 
-/* 'count' (at most 'width') rows of 'depth' floats, 'stride' apart, to packed[depth][width]. */
+/* Pack 'count' (at most 'width') rows of 'depth' floats, 'stride' apart, as packed[depth][width].
+ */
 static void pack_rows(const float *from, int64_t stride, int64_t count, int64_t width,
                       int64_t depth, float *packed)
 {
@@ -53,7 +54,8 @@ static void pack_rows(const float *from, int64_t stride, int64_t count, int64_t 
             packed[d * width + r] = r < count ? from[r * stride + d] : 0;
 }
 
-/* 'count' (at most 'width') columns of 'depth' rows, 'stride' apart, to packed[depth][width]. */
+/* Pack 'count' (at most 'width') columns of 'depth' rows, 'stride' apart, as packed[depth][width].
+ */
 static void pack_columns(const float *from, int64_t stride, int64_t count, int64_t width,
                          int64_t depth, float *packed)
 {
@@ -67,7 +69,7 @@ static void pack_columns(const float *from, int64_t stride, int64_t count, int64
     }
 }
 
-/* Rows of op(A) in strips of TILE_ROWS: packed[strip][k][row], missing rows 0. */
+/* Pack rows of op(A) in strips of TILE_ROWS: packed[strip][k][row], padded with 0. */
 static void pack_a(int transposed, const float *a, int64_t lda, int64_t rows, int64_t depth,
                    float *packed)
 {
@@ -81,7 +83,7 @@ static void pack_a(int transposed, const float *a, int64_t lda, int64_t rows, in
     }
 }
 
-/* Columns of op(B) in strips of TILE_COLS: packed[strip][k][column], missing columns 0. */
+/* Pack columns of op(B) in strips of TILE_COLS: packed[strip][k][column], padded with 0. */
 static void pack_b(int transposed, const float *b, int64_t ldb, int64_t depth, int64_t cols,
                    float *packed)
 {
@@ -95,7 +97,7 @@ static void pack_b(int transposed, const float *b, int64_t ldb, int64_t depth, i
     }
 }
 
-/* A tile of C in registers: named one by one, as the compiler keeps an array in memory. */
+/* A tile of C in registers: separate variables, because the compiler keeps an array in memory. */
 #define EACH_ROW(do) \
     do               \
     (0) do(1) do(2) do(3) do(4) do(5) do(6) do(7)
@@ -114,7 +116,7 @@ static inline void put(float *c, vector product, float beta)
     *(vector *)c = beta == 0 ? product : *(vector *)c * beta + product;
 }
 
-/* A whole tile of C = beta C + alpha * strip of A times strip of B. */
+/* A full tile of C = beta C + alpha * strip of A times strip of B. */
 static void tile(int64_t depth, const float *a, const float *b, float alpha, float beta, float *c,
                  int64_t ldc)
 {

@@ -9,7 +9,7 @@
 
 enum { PRODUCT_TILE = 24 };
 
-/* A product C (m, n) = beta C + op(A) op(B), with what to do to each part of C after it. */
+/* A product C (m, n) = beta C + op(A) op(B), with the epilogue of each part of C. */
 struct product {
     int64_t m, n, k;
     const float *a, *b;
@@ -20,7 +20,7 @@ struct product {
     int64_t parts;
     int by_columns; /* parts are columns of C instead of rows */
     const float *bias;
-    float *pre;             /* where the value before the activation goes, or NULL */
+    float *pre;             /* output for the value before the activation, or NULL */
     const float *saved_pre; /* multiply by the activation's derivative at these values, or NULL */
     enum activation activation;
     void *workspace;
@@ -63,7 +63,7 @@ static void epilogue(const struct product *p, int64_t row, int64_t rows, int64_t
     }
 }
 
-/* Parts end on a multiple of what the products compute at a time. */
+/* Align parts to the tile size of the products. */
 static int64_t part_first(int64_t total, int64_t parts, int64_t i)
 {
     int64_t first = PRODUCT_TILE * cpu_part((total + PRODUCT_TILE - 1) / PRODUCT_TILE, parts, i);
@@ -196,7 +196,7 @@ static void column_sums_part(void *context, int64_t i)
         int64_t width = last - col < 256 ? last - col : 256;
         float total[256] = {0};
 
-        /* Sums of sums, so that a long column does not lose digits. */
+        /* Use partial sums, so that a long column does not lose precision. */
         for (int64_t row = 0; row < s->rows; row += 64) {
             int64_t end = row + 64 < s->rows ? row + 64 : s->rows;
             float part[256] = {0};

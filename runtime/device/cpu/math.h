@@ -1,20 +1,20 @@
-/* Functions the compiler can vectorise: no branches, no calls, no errno. */
+/* Functions that the compiler can vectorize: no branches, no calls, no errno. */
 #ifndef MEGATRON_CPU_MATH_H
 #define MEGATRON_CPU_MATH_H
 
 #include <stdint.h>
 #include <string.h>
 
-/* e^x within 2 units of the last place; 0 below -87, +inf is out of reach (clamped at 88). */
+/* e^x within 2 ulp; 0 below -87; never +inf (clamped at 88). */
 static inline float fast_exp(float x)
 {
-    const float shifter = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
+    const float shifter = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
     float bounded = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
     float shifted = bounded * 1.44269504f + shifter;
     float whole = shifted - shifter;
     float r = (bounded - whole * 0.693359375f) + whole * 2.12194440e-4f;
     float p = 1.9875691500e-4f;
-    uint32_t bits; /* wraps where x is no number; p shows that */
+    uint32_t bits; /* wraps if x is NaN; then p is NaN, too */
     float power;
 
     p = p * r + 1.3981999507e-3f;
@@ -37,7 +37,7 @@ static inline float fast_tanh(float x)
     return (e - 1.0f) / (e + 1.0f);
 }
 
-/* GELU approximated by tanh, and its derivative. */
+/* The tanh approximation of GELU, and its derivative. */
 static inline float gelu_tanh(float x)
 {
     return 0.5f * x * (1.0f + fast_tanh(0.79788456f * (x + 0.044715f * x * x * x)));
@@ -51,8 +51,8 @@ static inline float gelu_tanh_derivative(float x)
            0.5f * x * (1.0f - t * t) * 0.79788456f * (1.0f + 3.0f * 0.044715f * x * x);
 }
 
-/* The normal distribution's upper tail at |x| divided by 'density' = exp(-x^2 / 2): t * p(t) with
- * t = 1 / (1 + 0.32 |x|), fitted to a relative error of 4e-8. */
+/* The upper tail of the normal distribution at |x| divided by 'density' = exp(-x^2 / 2): t * p(t)
+ * with t = 1 / (1 + 0.32 |x|), fitted to a relative error of 4e-8. */
 static inline float normal_tail(float x)
 {
     float t = 1.0f / (1.0f + 0.32f * (x < 0.0f ? -x : x));
@@ -70,7 +70,7 @@ static inline float normal_tail(float x)
     return p * t;
 }
 
-/* The exact GELU, x times the normal distribution function of x, and its derivative. */
+/* The exact GELU, x times the normal CDF of x, and its derivative. */
 static inline float gelu_erf(float x)
 {
     float tail = normal_tail(x) * fast_exp(-0.5f * x * x);
@@ -90,7 +90,7 @@ static inline float sigmoid(float x)
     return 1.0f / (1.0f + fast_exp(-x));
 }
 
-/* Sums in sixteen lanes, so that they vectorise without leave to reorder. */
+/* Sums in sixteen lanes, so that they vectorize without -ffast-math. */
 #define LANES 16
 
 static inline float lanes_total(const float *lane)

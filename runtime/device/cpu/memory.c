@@ -1,10 +1,10 @@
-/* Memory that a process on CPUs may have: of the machine, and of the control groups it is in. */
+/* Memory available to a process on CPUs: that of the machine, limited by its cgroups. */
 #include "cpu.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The number in a file of a control group; "max", or no file: no limit. */
+/* Read the number in a cgroup file; "max", or no file: no limit. */
 static unsigned long long limit_in(const char *path)
 {
     unsigned long long limit;
@@ -18,8 +18,8 @@ static unsigned long long limit_in(const char *path)
     return limit;
 }
 
-/* The least limit of a group and of those above it. In a container the path may be the host's;
- * then the top of what is mounted is what counts, and that is looked at in any case. */
+/* The lowest limit of a cgroup and its ancestors. In a container the path may be the host's; then
+ * the root of the mounted hierarchy applies, which is checked in any case. */
 static unsigned long long limit_of(const char *mount, char *group, const char *name)
 {
     unsigned long long least = SIZE_MAX, limit;

@@ -1,9 +1,9 @@
-/* Flat Adam, flat norms, and the rules of a step. */
+/* Adam and norms on flat arenas, and the rules of a step. */
 #include "cpu.h"
 
 #include <math.h>
 
-#define BLOCK 16384 /* elements a thread takes at a time, and of one partial sum */
+#define BLOCK 16384 /* elements that a thread processes at a time, and of one partial sum */
 
 struct job {
     struct cpu_plan *plan;

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Rows a thread takes at a time, and of one partial sum of the column gradients: sums do not depend
- * on the number of threads. */
+/* Rows that a thread processes at a time, and of one partial sum of the column gradients: sums do
+ * not depend on the number of threads. */
 #define BLOCK_ROWS 64
 
 struct drop {
@@ -28,7 +28,7 @@ static struct drop drop_of(double probability, const struct step_state *state, u
     return drop;
 }
 
-/* x[i] = dropped or scaled, elements first .. first + n - 1 of the draw. */
+/* Apply dropout to elements first .. first + n - 1 of the draw. */
 static void drop_row(const struct drop *drop, uint64_t first, float *x, int64_t n)
 {
     int64_t i = 0;
@@ -52,7 +52,7 @@ struct forward {
     struct drop drop;
 };
 
-/* Columns that go through the stack at a time; a multiple of the numbers in a block. */
+/* Columns processed at a time in a stack buffer; a multiple of the random numbers in a block. */
 #define CHUNK 512
 
 /* sum = residual + dropout(x + bias) for one row. */
@@ -74,7 +74,8 @@ static void forward_dropped(const struct forward *f, int64_t row, float *sum)
     }
 }
 
-/* The row of the residual stream after this step: written to 'sum' unless it is the residual. */
+/* The row of the residual stream after this operation: written to 'sum' unless it is the residual.
+ */
 static const float *forward_sum(const struct forward *f, int64_t row)
 {
     int64_t n = f->shape->cols, at = row * n;
@@ -188,7 +189,7 @@ static void backward_norm_row(const struct backward *b, int64_t row, const float
     }
 }
 
-/* What goes back to x: dx = dropout'(d), and its sums into dbias. */
+/* Gradient of x: dx = dropout'(d), and its column sums in dbias. */
 static void backward_input_row(const struct backward *b, int64_t row, const float *d, float *dbias)
 {
     int64_t n = b->shape->cols;
@@ -199,7 +200,7 @@ static void backward_input_row(const struct backward *b, int64_t row, const floa
 
         for (int64_t i = 0; i < width; i++)
             value[i] = d[c + i];
-        if (b->shape->dropout > 0) { /* however little: the caller takes dx then */
+        if (b->shape->dropout > 0) { /* even at a very low rate: the caller then uses dx */
             float *dx = (float *)b->o->dx + row * n + c;
 
             drop_row(&b->drop, (uint64_t)(b->o->row_index[row] * n + c), value, width);

@@ -1,9 +1,8 @@
-/* Streams and events. Usually work is done where it is submitted: a stream is empty and an event
- * passed, unless communication is under way in the stream, which what comes behind it then waits
- * for. With random_order all work waits in its stream, and whoever waits runs heads of
- * streams picked at random until what it waits for is done: an order any device might take. Streams
- * run in bursts, so that now and then one falls far behind another. A missing event then shows as a
- * wrong result. */
+/* Streams and events. Usually work is done when it is submitted: a stream is empty and an event has
+ * passed, unless communication is in progress on the stream; later work then waits for it. With
+ * random_order all work is queued, and a waiting caller runs heads of randomly chosen streams until
+ * what it waits for is done: any device could run them in that order. Streams run in bursts, so
+ * that now and then one falls far behind another. A missing event then shows as a wrong result. */
 #include "cpu.h"
 #include "clock.h"
 #include "rng.h"
@@ -15,7 +14,7 @@ enum task_kind { TASK_PLAN, TASK_POLL, TASK_COPY, TASK_RECORD, TASK_FOLLOW };
 
 struct cpu_event {
     struct device_event base;
-    int64_t recorded, passed; /* how many times recorded; the newest of these that has passed */
+    int64_t recorded, passed; /* number of recordings; the newest one that has passed */
     double time;
 };
 
@@ -61,7 +60,7 @@ static struct cpu_stream *stream_of(struct device_stream *stream)
     return (struct cpu_stream *)stream;
 }
 
-/* Is work kept for later, in the stream or in what is recorded of it? */
+/* Is work queued, on the stream or in a graph being captured? */
 static int keeps(struct device_stream *stream)
 {
     return device_of(stream)->random_order || stream_of(stream)->recording ||
@@ -87,7 +86,7 @@ static struct task *append(struct device_stream *base, enum task_kind kind)
     return task;
 }
 
-/* Returns 0 where the task is not done yet; 'waits': somebody waits for that. */
+/* Returns 0 if the task is not finished yet; 'waits': a caller waits for it. */
 static int run_task(struct cpu_device *device, struct task *task, int waits)
 {
     const struct copy_operands *copy = (const struct copy_operands *)task->operands;
@@ -119,8 +118,8 @@ static int runnable(const struct cpu_stream *stream)
     return head && (head->kind != TASK_FOLLOW || head->event->passed >= head->mark);
 }
 
-/* The stream that goes on: the favoured one, or one picked at random that is favoured from now on,
- * for 1 to 128 tasks. NULL where none can. */
+/* The stream to run: the current one or, after its burst, a randomly chosen one for 1 to 128 tasks.
+ * NULL if none can proceed. */
 static struct cpu_stream *choose(struct cpu_device *device)
 {
     uint64_t seen = 0;
@@ -139,7 +138,7 @@ static struct cpu_stream *choose(struct cpu_device *device)
     return device->favoured;
 }
 
-/* Run one task, or ask one that is under way. Returns 0 where no stream can go on. */
+/* Run one task, or poll one that is in progress. Returns 0 if no stream can proceed. */
 static int run_any(struct cpu_device *device, int waits)
 {
     struct cpu_stream *chosen = choose(device);
@@ -165,7 +164,7 @@ void cpu_finish(struct cpu_device *device)
         ;
 }
 
-/* Messages under way get on only when they are asked. */
+/* Messages only make progress when they are polled. */
 static void ask_in_passing(struct cpu_device *device)
 {
     if (!device->random_order)
@@ -272,11 +271,11 @@ static void event_destroy(struct device_event *event)
 {
     struct cpu_device *device = (struct cpu_device *)event->device;
 
-    cpu_finish(device); /* no task may point to it any more */
+    cpu_finish(device); /* no task may point to it anymore */
     free(event);
 }
 
-/* What is recorded depends on no other stream. */
+/* A captured graph does not depend on other streams. */
 static int refuse_event(struct device_stream *stream)
 {
     if (!stream_of(stream)->recording)

@@ -1,11 +1,11 @@
-/* Attention: by cuDNN or kernels of ours where they can; else, or where that is asked for, with the
- * scores in memory, one sample at a time. */
+/* Attention: by cuDNN or our own kernels if they support the shape; otherwise, or on request, with
+ * the scores in memory, one sample at a time. */
 #include "cuda.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* The products of one sample; D = A B as gemm.h has them. */
+/* The products of one sample; D = A B as in gemm.h. */
 enum product { SCORES, OUTPUT, DPROBABILITIES, DQ, DK, DV, PRODUCTS };
 
 struct attention {
@@ -13,7 +13,7 @@ struct attention {
     struct gemm *gemm[PRODUCTS];
 };
 
-/* Parts of the workspace of the path with scores. */
+/* Parts of the workspace if scores are in memory. */
 struct space {
     float *scores, *dp, *delta;
     void *probabilities, *dscores, *gemm;
@@ -25,7 +25,7 @@ static const struct attention_shape *shape_of(const struct cuda_plan *plan)
     return &plan->operation.attention;
 }
 
-/* Elements from a row of scores to the next: whole vectors, for kernels and products alike. */
+/* Row pitch of the scores in elements: whole vectors, for kernels and products alike. */
 static int pitch_of(const struct attention_shape *s)
 {
     return (int)((s->kv_rows + 7) / 8 * 8);
@@ -73,7 +73,7 @@ static void product(struct cuda_plan *plan, cudaStream_t stream, enum product wh
         cuda_fail_text(cuda_device_of(plan), "cuBLASLt failed in attention");
 }
 
-/* Each product runs over the key heads side by side, once per query head of a group. */
+/* Each product is batched over the key heads, once per query head of a group. */
 static void forward_sample(struct cuda_plan *plan, cudaStream_t stream, struct space space,
                            const struct attention_operands *o, int64_t b)
 {
@@ -140,22 +140,22 @@ static void backward(struct cuda_plan *plan, struct cuda_stream *stream, void *w
         backward_sample(plan, stream->native, space, o, b);
 }
 
-/* An operand of the products, which run over the kv heads of one sample. */
+/* An operand of the products, which are batched over the kv heads of one sample. */
 struct matrix {
-    int64_t row, head; /* elements from one to the next */
+    int64_t row, head; /* elements between heads */
     uint32_t alignment;
 };
 
-/* The greatest power of two up to GEMM_ALIGNMENT that divides every number of bytes in 'bits',
- * which are or-ed. */
+/* The largest power of two up to GEMM_ALIGNMENT that divides all byte offsets that were or-ed into
+ * 'bits'. */
 static uint32_t alignment(int64_t bits)
 {
     bits |= GEMM_ALIGNMENT;
     return (uint32_t)(bits & -bits);
 }
 
-/* 'group': heads to each kv head. A product begins at any head of any row and sample, also of
- * packed QKV, where heads of an odd size are aligned to their elements alone. */
+/* 'group': query heads per kv head. A product may start at any head of any row and sample, also of
+ * packed QKV, where heads of an odd size are aligned only to their elements. */
 static struct matrix heads_in(struct attention_stride s, int64_t group, enum device_type type)
 {
     return (struct matrix){s.row, group * s.head,
@@ -263,7 +263,7 @@ static struct flash_strides strides(struct attention_stride from)
     return to;
 }
 
-/* Use flash.h if it has a kernel for this. Returns -1 and says why where it does not. */
+/* Use flash.h if it has a kernel for this. Otherwise returns -1 with the reason. */
 static int try_flash(struct cuda_plan *plan, struct error *why)
 {
     const struct attention_shape *s = shape_of(plan);
@@ -296,7 +296,7 @@ static int try_flash(struct cuda_plan *plan, struct error *why)
     if (s->head_size % 8)
         return error_set(why, "heads have %" PRId64 " channels; multiples of 8 avoid it",
                          s->head_size);
-    /* Both directions must drop the same: either the library does both, or we do. */
+    /* Both directions must drop the same elements: either the library does both, or we do. */
     if (s->dropout > 0) {
         struct flash *other = cuda_flash(device, &shape, !back, why);
 
@@ -324,8 +324,8 @@ static void destroy(struct cuda_plan *plan)
     free(attention);
 }
 
-/* Nobody expects flash.h to do it. Its dropout follows numbers of its own, ours those of rows in
- * the global batch: it drops the same on every layout of ranks. */
+/* Cases in which flash.h is not expected to work. Its dropout uses its own random numbers; ours
+ * depends on the row in the global batch and is the same on every layout of ranks. */
 static int is_plain(const struct cuda_device *device, const struct attention_shape *s)
 {
     return device->unfused_attention || s->cached || s->type == TYPE_FP32 || s->q_rows == 1;

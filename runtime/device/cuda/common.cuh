@@ -1,4 +1,4 @@
-/* What every kernel file shares: vectors of eight elements held as fp32, reductions, launches. */
+/* Shared by all kernel files: vectors of eight elements held as fp32, reductions, launches. */
 #ifndef MEGATRON_COMMON_CUH
 #define MEGATRON_COMMON_CUH
 
@@ -50,8 +50,8 @@ template <> __device__ inline double from_float<double>(float x)
     return x;
 }
 
-/* V elements as they lie in memory, in words: an array of 16-bit elements is taken apart by the
- * compiler right behind the load, which then waits for it. */
+/* V elements as stored in memory, in words: the compiler unpacks an array of 16-bit elements right
+ * after the load, which stalls. */
 template <typename T, int V = VECTOR>
 struct __align__(V * sizeof(T) < 16 ? V * sizeof(T) : 16) packed
 {
@@ -68,7 +68,7 @@ struct __align__(V * sizeof(T) < 16 ? V * sizeof(T) : 16) packed
         }
     }
 
-    /* In order: the first one of a word clears the other. */
+    /* In order: the first element of a word clears the other. */
     __device__ inline void set(int i, T x)
     {
         if constexpr (sizeof(T) == 4) {
@@ -81,7 +81,7 @@ struct __align__(V * sizeof(T) < 16 ? V * sizeof(T) : 16) packed
     }
 };
 
-/* Two elements of 16 bits at a time: half the instructions that one by one takes. */
+/* Two 16-bit elements at a time: half the instructions. */
 template <typename T> __device__ inline float2 unpack_two(uint32_t two);
 template <> __device__ inline float2 unpack_two<bf16>(uint32_t two)
 {
@@ -151,7 +151,7 @@ template <int V, typename T> __device__ inline void store_whole(T *p, const floa
 }
 
 /* Load 'count' (up to eight) elements; the rest are 0. 'wide': the address is aligned to 16 bytes
- * (the same for a whole kernel), and eight elements go in one or two accesses. */
+ * (uniform across the kernel), and eight elements are loaded in one or two accesses. */
 template <typename T> __device__ inline packed<T> load_packed(const T *p, int64_t count, bool wide)
 {
     packed<T> out;
@@ -201,8 +201,8 @@ __device__ inline void store_vector(T *p, const float *in, int64_t count, bool w
     store_packed(p, pack<T>(in), count, wide);
 }
 
-/* The same where the kernel is compiled for the one or the other: WIDE says that all rows are
- * aligned and made of whole vectors, so that 'count' only tells whether there is one. */
+/* The same with a compile-time choice: WIDE means that all rows are aligned and consist of whole
+ * vectors, so that 'count' only tells whether there is one. */
 template <bool WIDE, typename T> __device__ inline packed<T> load_part(const T *p, int64_t count)
 {
     if constexpr (!WIDE)
@@ -225,7 +225,7 @@ __device__ inline void store_part(T *p, const packed<T> &in, int64_t count)
 
 constexpr float LOG2_E = 1.4426950408889634f; /* exp(x) = 2 ** (x * LOG2_E) */
 
-/* 2 ** x; 0 for minus infinity and where it is less than the least normal number. */
+/* 2 ** x; 0 for minus infinity and for results below the smallest normal number. */
 __device__ inline float power_of_two(float x)
 {
     float y;
@@ -264,12 +264,12 @@ __device__ inline void group_sync(int id, int threads)
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/* Copies to shared memory that run on by themselves, in groups that are waited for in order. */
+/* Asynchronous copies to shared memory, in groups that are waited for in order. */
 template <int BYTES> __device__ inline void copy_async(void *to, const void *from)
 {
     const uint32_t address = (uint32_t)__cvta_generic_to_shared(to);
 
-    /* "memory": what this thread read there must be read before. */
+    /* "memory": this thread's earlier reads from there must be done first. */
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
     if (BYTES == 32)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address + 16),
@@ -282,17 +282,18 @@ __device__ inline void copy_commit(void)
     asm volatile("cp.async.commit_group;");
 }
 
-/* Wait until at most PENDING groups of this thread are on their way. */
+/* Wait until at most PENDING groups of this thread are in flight. */
 template <int PENDING> __device__ inline void copy_wait(void)
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
-/* Kernels of one operation follow each other closely: where the GPU can, the blocks of the next are
- * placed while the one before still runs. Those that are launched with launch_early call
- * wait_for_previous in all of their threads before they touch memory; it waits until all before is
- * done. Those that such a one follows may call let_next_start at any time. What is compiled here
- * for Hopper runs there alone, so can_launch_early agrees with it. */
+/* Kernels of one operation follow each other closely: if the GPU supports programmatic dependent
+ * launch, the blocks of the next kernel are scheduled while the previous one still runs. Kernels
+ * launched with launch_early call wait_for_previous in all of their threads before they touch
+ * memory; it waits until all earlier work is done. Kernels that precede such a kernel may call
+ * let_next_start at any time. Code compiled for Hopper runs only there, so can_launch_early agrees
+ * with it. */
 __device__ inline void wait_for_previous(void)
 {
 #if __CUDA_ARCH__ >= 900
@@ -324,7 +325,7 @@ static inline int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Multiprocessors of the GPU. Ranks have one GPU each. */
+/* Number of multiprocessors of the GPU. Each rank has one GPU. */
 static inline int processor_count(void)
 {
     static int count;
@@ -335,15 +336,15 @@ static inline int processor_count(void)
     return count > 0 ? count : 1;
 }
 
-/* Add up what blocks left of column sums, in their order: out[s][c] (+)= sum over b of
- * partial[(b * sums + s) * cols + c], for s < sums whose 'out' is not NULL. */
+/* Add up the column sums of blocks, in block order: out[s][c] (+)= sum over b of partial[(b * sums
+ * + s) * cols + c], for s < sums whose 'out' is not NULL. */
 struct totals {
     float *out[3];
 };
 extern "C" void kernel_add_shares(cudaStream_t stream, const float *partial, totals t, int sums,
                                   int blocks, int64_t cols, int accumulate);
 
-/* Has a block of this GPU as much? Ranks have one GPU each. */
+/* Can a block on this GPU have this much shared memory? Each rank has one GPU. */
 static inline bool shared_fits(size_t bytes)
 {
     static int most;
@@ -351,11 +352,11 @@ static inline bool shared_fits(size_t bytes)
 
     if (most == 0 && cudaGetDevice(&device) == cudaSuccess)
         cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    return bytes + 1024 <= (size_t)most; /* 1024: what kernels have besides */
+    return bytes + 1024 <= (size_t)most; /* 1024: reserved for the kernel's other shared memory */
 }
 
-/* Recording such launches in a graph needs CUDA 12.3, here and in the driver. Ranks have one GPU
- * each. */
+/* Capturing such launches in a graph needs CUDA 12.3 in the toolkit and in the driver. Each rank
+ * has one GPU. */
 static inline bool can_launch_early(void)
 {
     static int major, driver;

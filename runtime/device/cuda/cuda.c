@@ -6,16 +6,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/* TUNING_METHOD: what is timed and how. Choices by another method do not count. */
+/* TUNING_METHOD: what is timed and how. Choices made with another method are ignored. */
 enum { CANDIDATES = 24, TUNING_METHOD = 7 };
-/* Of the compute capability: kernels copy asynchronously. */
+/* Minimum compute capability: kernels use asynchronous copies. */
 enum { LEAST_MAJOR = 8 };
-/* Less than this may be what the driver itself and this process have taken. */
+/* Less than this may be used by the driver and this process themselves. */
 static const size_t CONTEXT_BYTES = (size_t)2 << 30;
 
 static void keep_failure(struct cuda_device *device, const struct error *failure)
 {
-    /* What cannot be recorded is no failure: it is run unrecorded then. */
+    /* A capture that fails is not an error: the work is then run without a graph. */
     if (device->recording && pthread_equal(device->recorder, pthread_self())) {
         device->recording = RECORDING_SPOILT;
         return;
@@ -35,12 +35,12 @@ void cuda_fail_text(struct cuda_device *device, const char *text)
     keep_failure(device, &failure);
 }
 
-/* Memory ran out when 'bytes' were asked for. */
+/* An allocation of 'bytes' failed. */
 static int lack(struct cuda_device *device, size_t bytes, struct error *err)
 {
     size_t available, total;
 
-    cudaGetLastError(); /* it is said here, not at the next launch */
+    cudaGetLastError(); /* reported here, not at the next launch */
     device->base.ran_out = 1;
     if (cudaMemGetInfo(&available, &total)) {
         cudaGetLastError();
@@ -91,7 +91,7 @@ static int memory_call(struct device *base, struct device_memory *memory, struct
     return 0;
 }
 
-/* Before this process has taken any memory but its context's. */
+/* Before this process has allocated any memory beyond its context. */
 static int health_call(struct device *base, char *text, size_t size, struct error *err)
 {
     struct cuda_device *device = (struct cuda_device *)base;
@@ -163,9 +163,9 @@ static void host_release(struct device *device, void *memory)
     cudaFreeHost(memory);
 }
 
-/* The stream's workspace, at least as large as any plan made so far needs. Recorded work keeps its
- * address: plans that run on a stream are made before anything on it is recorded, and the first run
- * of one makes room for all. */
+/* The stream's workspace, at least as large as any plan created so far needs. Captured work keeps
+ * its address: plans that run on a stream are created before anything on it is captured, and the
+ * first run of one allocates enough for all. */
 static void *stream_workspace(struct cuda_device *device, struct cuda_stream *stream, size_t bytes)
 {
     struct error err;
@@ -268,7 +268,7 @@ static struct device_plan *plan_create_call(struct device *base, const struct op
     }
     if (plan->workspace > device->workspace)
         device->workspace = plan->workspace;
-    /* Losing tuning results costs time at the next start, no more. */
+    /* Losing tuning results only costs time at the next start. */
     tuning_save(device->gemm.tuning, NULL);
     return &plan->base;
 }
@@ -282,15 +282,15 @@ static char *choices_call(struct device *base, struct error *err)
     return text;
 }
 
-/* Ranks that timed side by side left a mixture of their choices in the file: the same run started
- * once more would compute with that, if it did not get what is taken now. */
+/* Ranks that tuned at the same time have left a mixture of their choices in the file. Without this,
+ * the same run started again would compute with that mixture instead of the choices taken now. */
 static int choose_call(struct device *base, const char *text, int remember, struct error *err)
 {
     struct tuning *tuning = ((struct cuda_device *)base)->gemm.tuning;
 
     if (tuning_take(tuning, text, remember, err) < 0)
         return -1;
-    tuning_save(tuning, NULL); /* if not, the next run chooses for itself */
+    tuning_save(tuning, NULL); /* if not, the next run tunes again */
     return 0;
 }
 
@@ -310,8 +310,8 @@ static void close_call(struct device *base)
     free(device);
 }
 
-/* The number of the GPU to use, or -1 saying which of driver, library, device and permission is
- * missing. */
+/* The index of the GPU to use, or -1 with an error that names the missing driver, library, device
+ * or permission. */
 static int find_gpu(const struct device_options *options, struct error *err)
 {
     int count = 0, driver = 0, runtime = 0;
@@ -342,7 +342,7 @@ static int find_gpu(const struct device_options *options, struct error *err)
     return options->index >= 0 ? options->index : options->local_rank % count;
 }
 
-/* Kernels without code for the GPU would fail at their first run, in the middle of something. */
+/* Kernels without code for the GPU would fail at their first launch, in the middle of the run. */
 static int check_code(struct cuda_device *device, const struct cudaDeviceProp *properties,
                       struct error *err)
 {

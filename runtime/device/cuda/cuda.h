@@ -1,4 +1,4 @@
-/* The CUDA device: cuBLASLt, cuDNN and the kernels beside it, behind device.h. */
+/* The CUDA device: cuBLASLt, cuDNN and our own kernels, behind device.h. */
 #ifndef MEGATRON_CUDA_H
 #define MEGATRON_CUDA_H
 
@@ -25,19 +25,19 @@ struct cuda_device {
     int local_rank;
     cudnnHandle_t cudnn;
     struct gemm_context gemm;
-    size_t workspace;     /* the most any plan needs on a stream */
-    pthread_mutex_t lock; /* of the failure */
+    size_t workspace;     /* the maximum over all plans on a stream */
+    pthread_mutex_t lock; /* protects the failure */
     int failed;
     struct error failure;
-    struct cuda_profile *profile; /* while profiling */
+    struct cuda_profile *profile; /* set while profiling */
     enum recording recording;
-    pthread_t recorder; /* who records */
+    pthread_t recorder; /* the stream that is being captured */
 };
 
 struct cuda_stream {
     struct device_stream base;
     cudaStream_t native;
-    void *workspace; /* made when the first plan that needs it runs */
+    void *workspace; /* created when the first plan that needs it runs */
     size_t bytes;
     struct cuda_stream *next;
 };
@@ -49,10 +49,10 @@ struct cuda_plan {
                  const void *operands);
     void (*destroy)(struct cuda_plan *plan);
     size_t workspace; /* bytes needed on the stream */
-    void *parts;      /* of the kind of plan */
+    void *parts;      /* depends on the kind of plan */
 };
 
-/* Keep the first failure of the device. 'what' names the operation. */
+/* Record the first failure of the device. 'what' names the operation. */
 void cuda_fail(struct cuda_device *device, const char *what, cudaError_t status);
 void cuda_fail_text(struct cuda_device *device, const char *text);
 int cuda_failure(struct cuda_device *device, struct error *err);
@@ -71,7 +71,7 @@ int cuda_plan_linear(struct cuda_plan *plan, struct error *err);
 int cuda_plan_attention(struct cuda_plan *plan, struct error *err);
 int cuda_plan_kernel(struct cuda_plan *plan, struct error *err);
 
-/* flash_choice.c: the fastest of cuDNN's kernels and ours for an attention; NULL where there is
+/* flash_choice.c: the fastest of cuDNN's and our own kernels for an attention; NULL if there is
  * none. */
 struct flash *cuda_flash(struct cuda_device *device, const struct flash_shape *shape, int backward,
                          struct error *err);

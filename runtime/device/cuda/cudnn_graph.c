@@ -1,8 +1,8 @@
-/* cuDNN's graphs through its C interface (backend descriptors), not through cudnn-frontend. That is
- * a set of C++ headers which neither Debian nor the CUDA toolkit has (PyPI's nvidia-cudnn-frontend
- * does), so a build would need one more download; it covers all of cuDNN where we need one kind of
- * graph, attention; and it picks and caches plans itself, which tuning.h does here for all kernels
- * alike. The 400 lines below set descriptors, ask the heuristic and run plans. */
+/* cuDNN's graphs through its C interface (backend descriptors) instead of cudnn-frontend. The
+ * latter is a set of C++ headers that are not part of Debian or the CUDA toolkit (only of PyPI's
+ * nvidia-cudnn-frontend), so a build would need one more download. It covers all of cuDNN, while we
+ * need one kind of graph, attention; and it chooses and caches plans itself, which tuning.h does
+ * here for all kernels. The 400 lines below set descriptors, query the heuristic and run plans. */
 #include "cudnn_graph.h"
 
 #include <stdbool.h>
@@ -20,16 +20,16 @@ struct cudnn_graph {
     cudnnHandle_t handle;
     const char *name;
     cudnnBackendDescriptor_t plan;
-    cudnnBackendDescriptor_t
-        parts[MAX_DESCRIPTORS]; /* what the plan was made of; it may refer to it */
+    cudnnBackendDescriptor_t parts[MAX_DESCRIPTORS]; /* the descriptors that the plan was created
+                                                        from and may refer to */
     int part_count;
     size_t workspace;
-    int used; /* tensors given at a run */
+    int used; /* tensors passed at each run */
     int rows[MAX_TENSORS];
     int64_t ids[MAX_TENSORS];
 };
 
-/* Descriptors made on the way to a plan. */
+/* Descriptors created on the way to a plan. */
 struct build {
     const char *name;
     struct error *err;
@@ -42,7 +42,7 @@ static int fail(struct build *build, const char *what, cudnnStatus_t status)
     char text[512] = "";
 
     cudnnGetLastErrorString(text, sizeof(text));
-    text[strcspn(text, "\n")] = '\0'; /* the first line says what, the others where */
+    text[strcspn(text, "\n")] = '\0'; /* the first line is the reason, the others its location */
     return error_set(build->err, "cuDNN %zu cannot plan %s: %s: %s (%s)", cudnnGetVersion(),
                      build->name, what, cudnnGetErrorString(status), text);
 }
@@ -66,7 +66,7 @@ static int set(struct build *build, cudnnBackendDescriptor_t descriptor,
 {
     cudnnStatus_t status = cudnnBackendSetAttribute(descriptor, name, type, count, values);
 
-    return status == CUDNN_STATUS_SUCCESS ? 0 : fail(build, "an attribute was refused", status);
+    return status == CUDNN_STATUS_SUCCESS ? 0 : fail(build, "an attribute was rejected", status);
 }
 
 static int finalize(struct build *build, cudnnBackendDescriptor_t descriptor, const char *what)
@@ -95,7 +95,7 @@ static cudnnBackendDescriptor_t make_tensor(struct build *build, const struct gr
     return d;
 }
 
-/* Set a descriptor-valued attribute from a row of the tensor table; GRAPH_NONE sets nothing. */
+/* Set a descriptor attribute from a row of the tensor table; GRAPH_NONE sets nothing. */
 static int set_tensor(struct build *build, cudnnBackendDescriptor_t descriptor,
                       cudnnBackendAttributeName_t name, const cudnnBackendDescriptor_t *tensors,
                       int row)
@@ -257,7 +257,7 @@ refused:
     return -1;
 }
 
-/* Plan with engine configuration number 'choice' of the heuristics. */
+/* Create a plan with engine configuration number 'choice' of the heuristics. */
 static int plan_graph(struct build *build, struct cudnn_graph *graph,
                       cudnnBackendDescriptor_t operations, int choice)
 {

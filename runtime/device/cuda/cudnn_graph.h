@@ -1,6 +1,6 @@
-/* Graphs of cuDNN operations described by tables: tensors and operations go in as rows, an
- * execution plan comes out. Only what attention needs: matmul, pointwise, reduction, reshape in 4
- * dimensions. */
+/* Graphs of cuDNN operations described by tables: tensors and operations are rows, the result is an
+ * execution plan. Only what attention needs: matmul, pointwise, reduction, reshape in 4 dimensions.
+ */
 #ifndef MEGATRON_CUDNN_GRAPH_H
 #define MEGATRON_CUDNN_GRAPH_H
 
@@ -11,9 +11,9 @@
 #include "error.h"
 
 enum graph_place {
-    GRAPH_INNER,  /* never in memory */
-    GRAPH_MEMORY, /* a device pointer given at each run */
-    GRAPH_SCALAR, /* one value on the host, given at each run by its address */
+    GRAPH_INNER,  /* virtual: never in memory */
+    GRAPH_MEMORY, /* a device pointer passed at each run */
+    GRAPH_SCALAR, /* a host value, passed by address at each run */
 };
 
 /* One tensor. A row with dims[0] == 0 is unused. */
@@ -34,22 +34,22 @@ enum graph_kind {
 
 #define GRAPH_NONE (-1)
 
-/* One operation over tensors named by their row: y = a op b, for BINARY_SELECT t ? a : b. */
+/* One operation on tensors identified by their row: y = a op b; for BINARY_SELECT t ? a : b. */
 struct graph_operation {
     enum graph_kind kind;
     int mode;                /* cudnnPointwiseMode_t or cudnnReduceTensorOp_t */
     cudnnDataType_t compute; /* precision of the arithmetic */
     int a, b, t, y;
     int64_t axis;             /* of GEN_INDEX */
-    int rows, columns, inner; /* tensors with the true extents of a padded matmul, or GRAPH_NONE */
+    int rows, columns, inner; /* tensors with the actual sizes of a padded matmul, or GRAPH_NONE */
     double probability;       /* of GRAPH_RANDOM */
 };
 
 struct cudnn_graph;
 
 /* Plan the graph on 'handle' with kernel number 'choice' of those that cuDNN offers, its best guess
- * first. On failure return NULL and say in 'err' why cuDNN refuses. Caller destroys. 'name' appears
- * in messages. */
+ * first. On failure return NULL with cuDNN's reason in 'err'. Caller destroys. 'name' appears in
+ * messages. */
 struct cudnn_graph *cudnn_graph_create(cudnnHandle_t handle, const char *name,
                                        const struct graph_tensor *tensors, int tensor_count,
                                        const struct graph_operation *operations, int choice,

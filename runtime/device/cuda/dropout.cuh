@@ -1,4 +1,4 @@
-/* Which elements dropout drops, eight at a time, by the numbers of rng.h. */
+/* Dropout masks of eight elements at a time, from the random numbers of rng.h. */
 #ifndef MEGATRON_DROPOUT_CUH
 #define MEGATRON_DROPOUT_CUH
 
@@ -10,12 +10,12 @@ namespace
 
 struct dropout {
     uint32_t threshold; /* 0: nothing is dropped, also at very low rates */
-    float scale;        /* of what is kept */
+    float scale;        /* scale of the elements that are kept */
     uint32_t purpose;
     const step_state *state;
 };
 
-/* What its numbers are drawn from, as the step has it. */
+/* The inputs of its random numbers, from the state of the step. */
 struct numbers {
     uint64_t seed;
     uint32_t step, purpose, threshold;
@@ -28,7 +28,7 @@ __device__ inline numbers numbers_of(const dropout &drop)
 
 static_assert(VECTOR == 8, "a block of random numbers serves eight elements");
 
-/* Which of the elements of a block of random numbers are dropped, a bit each. */
+/* Which of the elements of a block of random numbers are dropped, one bit each. */
 __device__ inline uint32_t dropped_of_block(const numbers &n, uint64_t number)
 {
     const rng_block block = rng_philox(n.seed, number, n.purpose, n.step);
@@ -43,8 +43,8 @@ __device__ inline uint32_t dropped_of_block(const numbers &n, uint64_t number)
     return n.threshold ? bits : 0;
 }
 
-/* Which of eight elements, number 'index' on, are dropped: the lowest bit is the first one's.
- * WHOLE: the index is a multiple of eight, else they may lie in two blocks. */
+/* Which of eight elements, starting at 'index', are dropped; the lowest bit is the first element.
+ * WHOLE: the index is a multiple of eight; otherwise they may be in two blocks. */
 template <bool WHOLE> __device__ inline uint32_t dropped_from(const numbers &n, int64_t index)
 {
     const uint64_t block = (uint64_t)index / VECTOR;
@@ -55,8 +55,8 @@ template <bool WHOLE> __device__ inline uint32_t dropped_from(const numbers &n, 
     return (bits | dropped_of_block(n, block + 1) << VECTOR) >> index % VECTOR;
 }
 
-/* The same, now: where loads were begun before, it is done while they are on their way. Left to
- * itself the compiler does it behind them. */
+/* The same, at this point of the program: between loads and their use, to hide their latency. The
+ * compiler alone would move it after them. */
 template <bool WHOLE> __device__ inline uint32_t dropped_meanwhile(const numbers &n, int64_t index)
 {
     uint32_t bits = dropped_from<WHOLE>(n, index);

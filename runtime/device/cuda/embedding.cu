@@ -4,12 +4,12 @@
 namespace
 {
 
-/* A lane does LANE_VECTORS vectors of each strip. */
+/* Each lane processes LANE_VECTORS vectors of each strip. */
 template <typename T> constexpr int LANE_VECTORS = sizeof(T) == 4 ? 2 : 4;
 template <typename T> constexpr int STRIP = LANE_VECTORS<T> *WARP *VECTOR;
 
-/* Every sample reads the second table again, and nothing else is read twice here: the table is to
- * stay in the cache, what is written is to pass through it. */
+/* Only the second table is read more than once, by every sample: keep it in the cache, and let
+ * everything that is written bypass it. */
 template <bool WIDE, typename T> __device__ inline packed<T> load_kept(const T *p, int64_t count)
 {
     if constexpr (!WIDE) {

@@ -1,4 +1,4 @@
-/* What the embedding and its gradient share. */
+/* Shared by the embedding and its gradient. */
 #ifndef MEGATRON_EMBEDDING_CUH
 #define MEGATRON_EMBEDDING_CUH
 
@@ -11,12 +11,12 @@ constexpr int THREADS = 256;
 constexpr int WARPS = THREADS / WARP;
 constexpr int BLOCKS = 4; /* on a multiprocessor at a time */
 
-/* Rows cut into strips, a warp for each strip; a block does several rows side by side where they
+/* Rows are divided into strips, one warp per strip; a block processes several rows at once if they
  * have few strips. */
 struct strips {
-    int warps; /* of a row, in a block */
-    int rows;  /* side by side in a block */
-    int parts; /* blocks side by side on a row */
+    int warps; /* warps per row in a block */
+    int rows;  /* rows per block */
+    int parts; /* blocks per row */
 };
 
 inline strips split_columns(int64_t cols, int strip)

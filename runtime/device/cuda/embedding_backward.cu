@@ -1,16 +1,17 @@
 /* The gradient of an embedding adds the rows of one index in a fixed order: rows are sorted by
- * index, then each row of the table is summed and written once; what many rows add to is summed in
- * pieces first. */
+ * index, then each row of the table is summed and written once. Long runs are first summed in
+ * pieces. */
 #include "embedding.cuh"
 #include "runs.cuh"
 
 namespace
 {
 
-/* Sums of rows. WIDE: all rows are aligned, and made of pairs of vectors. */
+/* Sums of rows. WIDE: all rows are aligned and consist of pairs of vectors. */
 constexpr int SUM_STRIP = WARP * VECTOR;
 
-/* A warp does rows of the table that have about GROUP_ROWS rows, but not more than MOST_GROUP. */
+/* A warp processes table rows with about GROUP_ROWS rows in total, but at most MOST_GROUP table
+ * rows. */
 constexpr int GROUP_ROWS = 32, MOST_GROUP = 4;
 
 struct backward {
@@ -22,8 +23,8 @@ struct backward {
     int accumulate;
 };
 
-/* The sorted rows of up to 32 runs one after the other, a vector of each for a lane, with several
- * on their way. */
+/* Iterates over the sorted rows of up to 32 runs, one vector per lane, with several loads in
+ * flight. */
 template <typename T> constexpr int SLOTS = sizeof(T) == 4 ? 4 : 8;
 
 template <typename T, bool WIDE> struct reader {
@@ -34,7 +35,7 @@ template <typename T, bool WIDE> struct reader {
     int start;        /* of this lane's run among all these rows */
     int place;        /* row i of them is sorted[place + i], for i in this lane's run */
     int length, asked, taken;
-    int row, ahead; /* this lane's of 32 that are asked for, and of the next 32 */
+    int row, ahead; /* this lane's index of the current 32, and of the next 32 */
 
     __device__ inline reader(const backward &b, int64_t c)
         : sorted(b.runs.sorted), dout((const T *)b.dout + c), cols(b.cols), left(b.cols - c)
@@ -46,7 +47,7 @@ template <typename T, bool WIDE> struct reader {
         }
     }
 
-    /* Begin; this lane's run is 'count' sorted rows from 'from' on. */
+    /* Start; this lane's run is 'count' sorted rows starting at 'from'. */
     __device__ inline void begin(int from, int count)
     {
         const int end = (int)warp_scan((uint32_t)count);
@@ -126,7 +127,7 @@ template <typename T, bool WIDE> struct reader {
     }
 };
 
-/* Blocks take turns at the parts of rows; each does split.rows items side by side. */
+/* Blocks iterate over the parts of rows; each processes split.rows items at once. */
 __device__ inline int64_t item_of(const strips &split)
 {
     return (int64_t)(blockIdx.x / split.parts) * split.rows + threadIdx.x / WARP / split.warps;
@@ -178,8 +179,8 @@ __device__ inline void add_pieces(const backward &b, int from, int length, int64
     }
 }
 
-/* Eight floats of each lane to consecutive places, in accesses of whole sectors: lanes in pairs
- * exchange halves. 'out': of this lane's floats. */
+/* Store eight floats of each lane to consecutive addresses, in accesses of whole sectors: pairs of
+ * lanes exchange halves. 'out': the address of this lane's floats. */
 __device__ inline void store_pairs(float *out, const float *v, bool valid, bool accumulate)
 {
     const bool odd = threadIdx.x % 2;
@@ -196,7 +197,7 @@ __device__ inline void store_pairs(float *out, const float *v, bool valid, bool 
         low = make_float4(v[0], v[1], v[2], v[3]);
         high = make_float4(got[0], got[1], got[2], got[3]);
     }
-    /* The pair has floats 0 to 15: low is 0 and 4, high 8 and 12. */
+    /* The pair has floats 0 to 15: low has 0 and 4, high has 8 and 12. */
     float4 *const to = (float4 *)(out - (odd ? VECTOR - VECTOR / 2 : 0));
     if (!valid)
         return;
@@ -228,8 +229,8 @@ __device__ inline void store_sum(const backward &b, int64_t at, int64_t c, float
     }
 }
 
-/* Each row of the table: a warp for 256 columns of some rows, far from each other because frequent
- * ones often are neighbours. */
+/* One warp per 256 columns of several table rows, which are far apart because frequent ones are
+ * often neighbors. */
 template <typename T, bool WIDE>
 __global__ void __launch_bounds__(THREADS, BLOCKS) add_runs(backward b, strips split)
 {

@@ -1,4 +1,4 @@
-/* Large results in a few numbers, to compare two of them. */
+/* Fingerprints: reduce large results to a few numbers, to compare two of them. */
 #include "common.cuh"
 #include "rng.h"
 
@@ -8,7 +8,7 @@ namespace
 constexpr int THREADS = 256;
 constexpr int MOST_BLOCKS = 1024;
 constexpr int SIGNED_SUMS = FINGERPRINT - 1;
-constexpr uint64_t SEED = 2; /* not that of kernel_noise */
+constexpr uint64_t SEED = 2; /* different from that of kernel_noise */
 
 static_assert(SIGNED_SUMS * VECTOR <= 32, "a word has the signs of a vector");
 
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* A warp for each number. */
+/* One warp per number. */
 __global__ void add_fingerprints(const double *partial, int blocks, double *out)
 {
     const int s = threadIdx.x / WARP;

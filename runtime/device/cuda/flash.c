@@ -7,7 +7,7 @@
 #include "cudnn_graph.h"
 #include "hopper_attention.h"
 
-/* Rows of the tensor tables. One numbering for both graphs; each uses its part. */
+/* Rows of the tensor tables. Both graphs share one numbering; each uses some of the rows. */
 enum row {
     Q,
     KT,
@@ -80,14 +80,14 @@ enum row {
 
 struct flash {
     struct flash_shape shape;
-    struct cudnn_graph *graph; /* NULL: our kernels */
+    struct cudnn_graph *graph; /* NULL: our own kernels */
     cudnnHandle_t handle;
     int32_t queries, keys;
-    int padded; /* the library needs the length told: a multiple of 128 would not */
+    int padded; /* the length must be passed to the library; not needed for a multiple of 128 */
     float scale, minus_infinity, one;
     float kept_scale, kept_share; /* of dropout: 1 / (1 - p), 1 - p */
-    int32_t *lengths; /* padded: batch query lengths, then batch key lengths, on the device */
-    size_t delta_bytes, dq_bytes; /* parts of the workspace that the graph sees as tensors */
+    int32_t *lengths; /* padded: query lengths of the batch, then key lengths, on the device */
+    size_t delta_bytes, dq_bytes; /* parts of the workspace that are tensors of the graph */
     size_t workspace;
 };
 
@@ -139,7 +139,7 @@ static void fill_rows(struct graph_tensor *t, const struct flash_shape *shape, i
         t[i] = tensor(GRAPH_INNER, FLOAT, shape->batch, shape->heads, shape->queries, 1);
 }
 
-/* The last query sits at the last key, not the first at the first. */
+/* The last query is aligned with the last key (bottom-right), not the first with the first. */
 static int shifted(const struct flash_shape *shape)
 {
     return shape->causal && shape->queries != shape->keys;
@@ -247,7 +247,7 @@ static void fill_backward(struct graph_tensor *t, const struct flash *flash)
         t[DQ_SUM] = tensor(GRAPH_MEMORY, FLOAT, s->batch, s->heads, s->queries, s->width);
 }
 
-/* Append operations to a table; 'next' walks along it. */
+/* Append operations to a table; 'next' is its end. */
 static void pointwise(struct graph_operation **next, cudnnPointwiseMode_t mode,
                       cudnnDataType_t compute, int a, int b, int y)
 {
@@ -296,7 +296,7 @@ static void reshape(struct graph_operation **next, int a, int y)
     *(*next)++ = (struct graph_operation){GRAPH_RESHAPE, 0, FLOAT, a, NO, NO, y, 0, NO, NO, NO, 0};
 }
 
-/* Which probabilities stay. */
+/* Which probabilities are kept. */
 static void draw(struct graph_operation **next, const struct flash *flash)
 {
     *(*next)++ = (struct graph_operation){.kind = GRAPH_RANDOM,
@@ -311,7 +311,7 @@ static void draw(struct graph_operation **next, const struct flash *flash)
                                           .probability = 1 - flash->shape.dropout};
 }
 
-/* Positions beyond the true lengths become minus infinity. Returns the row with the result. */
+/* Positions beyond the actual lengths become minus infinity. Returns the row of the result. */
 static int mask_padding(struct graph_operation **next, int scores)
 {
     generate_index(next, CUDNN_DATA_INT32, scores, PAD_ROW, 2);
@@ -341,7 +341,7 @@ static int mask_causal(struct graph_operation **next, const struct flash *flash,
     return MASKED;
 }
 
-/* Keys that a query does not see become minus infinity. Returns the row with the result. */
+/* Keys that a query does not see become minus infinity. Returns the row of the result. */
 static int mask_keys(struct graph_operation **next, const struct flash *flash, int scores)
 {
     const struct flash_shape *shape = &flash->shape;
@@ -363,7 +363,7 @@ static int mask_keys(struct graph_operation **next, const struct flash *flash, i
     return scores;
 }
 
-/* The order of operations is the one cuDNN's pattern matcher knows. */
+/* The order of operations is the one that cuDNN's pattern matcher expects. */
 static void forward_operations(struct graph_operation *next, const struct flash *flash)
 {
     int queries = flash->padded ? (int)QUERIES : NO, keys = flash->padded ? (int)KEYS : NO;

@@ -1,6 +1,6 @@
 /* Attention by cuDNN: exact softmax(Q K^T * scale) V without the scores in memory, and its
- * gradient; kernels of ours (FLASH_OURS) do some shapes, too. 16-bit elements, any strides with the
- * head's elements next to each other. */
+ * gradient; our own kernels (FLASH_OURS) support some shapes, too. 16-bit elements; any strides
+ * with the elements of a head contiguous. */
 #ifndef MEGATRON_FLASH_H
 #define MEGATRON_FLASH_H
 
@@ -25,20 +25,21 @@ struct flash_shape {
     struct flash_strides dq, dk, dv; /* dO is laid out like O */
     cudnnDataType_t type;
     float scale;
-    double dropout;    /* of the probabilities, by the library's own numbers */
+    double dropout;    /* on the probabilities, with the library's own random numbers */
     int causal;        /* query i sees keys 0 .. i + keys - queries */
-    int documents;     /* a query sees no key before its 'start' */
-    int ends;          /* a query sees no key from its 'end' on */
-    int deterministic; /* the gradient; it costs cuDNN batch * heads * queries * keys * 2 bytes */
+    int documents;     /* a query does not see keys before its 'start' */
+    int ends;          /* a query does not see keys from its 'end' on */
+    int deterministic; /* needed for the gradient; cuDNN then uses batch * heads * queries * keys
+                        * 2 bytes */
 };
 
-/* The number of our kernels among the choices; cuDNN's are counted from 0. */
+/* The number of our kernels among the choices; cuDNN's are numbered from 0. */
 enum { FLASH_OURS = 100 };
 
 struct flash;
 
 /* Plan one direction, forward or the gradient, with kernel number 'choice' of those that cuDNN
- * offers, its best guess first, or with FLASH_OURS. NULL and 'err' where there is no such kernel
+ * offers, its best guess first, or with FLASH_OURS. NULL with 'err' set if there is no such kernel
  * or it cannot be used here. */
 struct flash *flash_create(cudnnHandle_t handle, const struct flash_shape *shape, int backward,
                            int choice, struct error *err);
@@ -47,16 +48,15 @@ void flash_destroy(struct flash *flash);
 /* Bytes of workspace for a run. */
 size_t flash_workspace(const struct flash *flash);
 
-/* Which keys each query sees, [batch][queries]: from 'start' on and before 'end'. NULL if the shape
- * has no 'documents' or 'ends'. Every query sees at least one key. */
+/* Which keys each query sees, [batch][queries]: from 'start' up to, but not including, 'end'. NULL
+ * if the shape has no 'documents' or 'ends'. Every query sees at least one key. */
 struct flash_bounds {
     const int32_t *start, *end;
 };
 
-/* They run on the stream of the handle.
- * With dropout 'seed' is two 64-bit numbers on the device, the same for both directions.
- * 'lse' [batch][heads][queries] receives the log of the sum of exponentials of the scaled scores.
- */
+/* These run on the stream of the handle. With dropout 'seed' is two 64-bit numbers on the device,
+ * the same for both directions. 'lse' [batch][heads][queries] receives the log-sum-exp of the
+ * scaled scores. */
 int flash_forward(const struct flash *flash, const void *q, const void *k, const void *v, void *o,
                   float *lse, const int64_t *seed, struct flash_bounds bounds, void *workspace,
                   struct error *err);

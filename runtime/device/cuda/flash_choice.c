@@ -1,5 +1,5 @@
-/* Which kernel does an attention: the first that cuDNN's heuristics name and our own are timed
- * once, and the fastest is remembered, as for products. */
+/* Choose the kernel for an attention: the first ones that cuDNN's heuristics list and our own are
+ * timed once, and the fastest is remembered, as for products. */
 #include "cuda.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 #include "hopper_attention.h"
 
-/* Making one of cuDNN's takes half a second. */
+/* Creating one of cuDNN's plans takes half a second. */
 enum { MAX_CUDNN = 2, TRIED = 4, BRIEF = 4 };
 static const double FAR_BEHIND = 1.1;
 
@@ -41,7 +41,7 @@ static int run_trial(void *argument)
                                        s->workspace, NULL);
 }
 
-/* The next 'bytes' at '*at', aligned. */
+/* Take the next 'bytes' at '*at', aligned. */
 static char *take(char **at, size_t bytes)
 {
     char *part = *at;
@@ -55,8 +55,8 @@ static size_t operand_bytes(const struct flash_shape *shape, struct flash_stride
     return (size_t)(shape->batch * strides.batch) * 2;
 }
 
-/* Lay the operands out from 'base' and return their bytes. Heads of keys and values may lie between
- * those of others: each operand has room for whole samples. */
+/* Lay out the operands from 'base' on and return their total size. Heads of keys and values may be
+ * interleaved with those of other operands, so each operand has room for whole samples. */
 static size_t place(struct scratch *s, const struct flash_shape *shape, int backward,
                     size_t workspace, char *base)
 {
@@ -79,13 +79,13 @@ static size_t place(struct scratch *s, const struct flash_shape *shape, int back
     return (size_t)(at - base);
 }
 
-/* Does a sample take no more than its stride, so that 'place' makes room for all of them? */
+/* Does a sample fit into its stride, so that 'place' reserves room for all of them? */
 static int whole_samples(struct flash_strides strides, int64_t rows)
 {
     return strides.batch >= rows * strides.position;
 }
 
-/* Returns -1 if there is not enough memory, and nothing is timed then. */
+/* Returns -1 if there is not enough memory; then nothing is timed. */
 static int scratch_create(struct scratch *s, struct cuda_device *device,
                           const struct flash_shape *shape, int backward, size_t workspace)
 {
@@ -101,14 +101,14 @@ static int scratch_create(struct scratch *s, struct cuda_device *device,
     }
     place(s, shape, backward, workspace, s->all);
     cudaMemsetAsync(s->lse, 0, (size_t)(s->workspace - (char *)s->lse), device->gemm.stream);
-    /* All bits of the ends but a few: beyond every key. */
+    /* Set nearly all bits of the ends: beyond every key. */
     cudaMemsetAsync(s->end, 0x3f, (size_t)(s->workspace - (char *)s->end), device->gemm.stream);
     kernel_noise(device->gemm.stream, type, ((char *)s->lse - (char *)s->all) / 2, s->all);
     return 0;
 }
 
-/* 'ours': do our kernels take part? Choices made without them, or with another version of them, do
- * not count then. */
+/* 'ours': include our kernels. Choices made without them, or with another version of them, are then
+ * ignored. */
 static void make_key(const struct flash_shape *s, int backward, int ours, char *key, size_t size)
 {
     char version[16] = "";
@@ -129,12 +129,13 @@ struct choice {
     int number;
 };
 
-/* What there is to choose from; returns how many, and where there is none why cuDNN's best guess is
- * none. */
+/* List the candidates; returns their number, and if there is none, why cuDNN's best guess failed.
+ */
 static int offer(struct choice choices[MAX_CUDNN + 1], struct cuda_device *device,
                  const struct flash_shape *shape, int backward, int ours, struct error *err)
 {
-    /* Dropout must be the same in both directions: no promise of cuDNN's for two kernels. */
+    /* Dropout must be the same in both directions, which cuDNN does not guarantee for two kernels.
+     */
     int most = shape->dropout > 0 ? 1 : MAX_CUDNN, count = 0;
 
     for (int i = 0; i < TRIED && count < most; i++) {
@@ -150,7 +151,7 @@ static int offer(struct choice choices[MAX_CUDNN + 1], struct cuda_device *devic
     return count;
 }
 
-/* Time the choices; returns which is the best. 'text' gets what was found, for the file. */
+/* Time the choices; returns the best. 'text' gets the result, for the file. */
 static int best_of(const struct choice *choices, int count, const struct scratch *scratch,
                    int backward, struct cuda_device *device, char *text, size_t size)
 {
@@ -176,8 +177,8 @@ static int best_of(const struct choice *choices, int count, const struct scratch
     return found;
 }
 
-/* Which of the choices; it is remembered. Where there is no memory for trials the one that needs
- * the least is taken, and remembered only if it must be the same in the next run. */
+/* Choose one and remember it. Without memory for trials, choose the one that needs the least, and
+ * remember it only if it must be the same in the next run. */
 static int choose(const struct choice *choices, int count, struct cuda_device *device,
                   const struct flash_shape *shape, int backward, const char *key)
 {

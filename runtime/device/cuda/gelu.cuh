@@ -1,10 +1,12 @@
-/* GELU: approximated by tanh, as in Megatron and GPT-2, and exact, as in BERT and RoBERTa. */
+/* GELU: the tanh approximation, as in Megatron and GPT-2, and the exact one, as in BERT and
+ * RoBERTa. */
 #ifndef MEGATRON_GELU_CUH
 #define MEGATRON_GELU_CUH
 
-/* 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3), of N numbers side by
- * side: a number alone waits forty cycles for its two slow instructions. These are bare: what C++'s
- * functions add for very small numbers does not show here, and costs a third. */
+/* 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3), for N numbers
+ * interleaved: a single one would wait forty cycles for its two slow instructions. The instructions
+ * are used directly: what C++'s functions add for very small numbers makes no difference here and
+ * costs a third. */
 template <int N> __device__ inline void gelu_sigmoids(const float *x, float *s)
 {
 #pragma unroll
@@ -44,7 +46,7 @@ template <int N> __device__ inline void gelu_tanh_gradient(const float *x, float
     }
 }
 
-/* x = x * normal CDF(x). erfcf keeps the relative precision of the left tail. */
+/* x = x * normal CDF(x). erfcf keeps the relative precision in the left tail. */
 template <int N> __device__ inline void gelu_erf(float *x)
 {
 #pragma unroll

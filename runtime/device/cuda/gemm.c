@@ -86,7 +86,7 @@ static int describe(struct gemm *gemm)
                : 0;
 }
 
-/* The library's candidates, best guess first. Sums in place by atomics are left out: results must
+/* The library's candidates, best guess first. Split-K sums with atomics are excluded: results must
  * not depend on timing. */
 static int candidates(struct gemm *gemm, cublasLtMatmulHeuristicResult_t *results, int wanted)
 {
@@ -137,8 +137,8 @@ cublasStatus_t gemm_launch(struct gemm *gemm, cudaStream_t stream, const struct 
                           GEMM_WORKSPACE, stream);
 }
 
-/* Alignment is part of it where it is less than usual: an algorithm for more would read beside the
- * elements, or stop the GPU. */
+/* The key includes an alignment below the usual one: an algorithm for a larger alignment would read
+ * beyond the elements, or fault. */
 static void make_key(const struct gemm_shape *s, char *key, size_t size)
 {
     size_t used;
@@ -154,7 +154,7 @@ static void make_key(const struct gemm_shape *s, char *key, size_t size)
                  s->alignment_d);
 }
 
-/* An algorithm as text: the library says it may be stored and restored by its bytes. */
+/* An algorithm as text: the library allows storing and restoring its bytes. */
 static void write_algorithm(const struct gemm *gemm, char *text)
 {
     const unsigned char *bytes = (const unsigned char *)&gemm->algorithm;
@@ -191,7 +191,7 @@ int gemm_accepts(struct gemm *gemm, const cublasLtMatmulAlgo_t *algorithm)
            check.workspaceSize <= GEMM_WORKSPACE;
 }
 
-/* A remembered algorithm counts only if the library accepts it for this product. */
+/* A remembered algorithm is used only if the library accepts it for this product. */
 static int recall(struct gemm *gemm, const char *key)
 {
     const char *text = tuning_get(gemm->context->tuning, key);
@@ -202,8 +202,8 @@ static int recall(struct gemm *gemm, const char *key)
     return gemm->remembered;
 }
 
-/* The library does not vouch for the neighbours of what it offers: a process that ends while it
- * tries them leaves word, and the next one leaves them alone. */
+/* The library does not vouch for the neighbors of the algorithms that it offers: a process that
+ * dies while it tries them leaves a record, and the next one does not try them. */
 static int may_look_around(struct gemm *gemm, const char *key)
 {
     return gemm_has_neighbours(gemm) && !cudaStreamSynchronize(gemm->context->stream) &&
@@ -217,7 +217,7 @@ static int search(struct gemm *gemm, const struct gemm_operands *scratch, const 
     int failed = gemm_search(gemm, scratch, offered, count, around);
 
     gemm->provisional = gemm_has_neighbours(gemm) && !around;
-    /* Then all times since are wrong, too, and what is in the file must stay there. */
+    /* All later times are wrong, too, and the record in the file must be kept. */
     if (cudaStreamSynchronize(gemm->context->stream)) {
         gemm->context->broken = 1;
         return error_set(

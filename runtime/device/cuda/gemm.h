@@ -1,6 +1,6 @@
 /* Matrix products by cuBLASLt: a plan per shape, types and epilogue, with the fastest algorithm
- * that a search around the library's candidates finds, once; it is remembered. Column-major, as the
- * library thinks: D (m x n) = op(A) (m x k) * op(B) (k x n) + beta * D. */
+ * found by a one-time search around the library's candidates; it is remembered. Column-major, as in
+ * the library: D (m x n) = op(A) (m x k) * op(B) (k x n) + beta * D. */
 #ifndef MEGATRON_GEMM_H
 #define MEGATRON_GEMM_H
 
@@ -34,10 +34,10 @@ struct gemm_shape {
     enum device_type out;       /* of D */
     enum device_type bias_type; /* of bias */
     enum gemm_epilogue epilogue;
-    int batch; /* products side by side, 0 and 1: one */
+    int batch; /* batch size; 0 and 1: one */
     int64_t stride_a, stride_b, stride_d;
-    /* Bytes that the addresses of A, B and D are multiples of: powers of two; 0: GEMM_ALIGNMENT,
-     * and more is not relied on. */
+    /* Alignment in bytes of A, B and D: powers of two; 0: GEMM_ALIGNMENT. A larger alignment is not
+     * used. */
     uint32_t alignment_a, alignment_b, alignment_d;
 };
 
@@ -47,31 +47,31 @@ struct gemm_operands {
     void *bias, *aux;
 };
 
-/* What all plans of a device share. */
+/* Shared by all plans of a device. */
 struct gemm_context {
     cublasLtHandle_t handle;
     struct tuning *tuning;
     cudaStream_t stream; /* for timing */
     void *workspace;     /* GEMM_WORKSPACE bytes, for timing */
-    int candidates;      /* asked for, to search around; 1: the library's first guess */
-    int broken;          /* an algorithm that was tried stopped the GPU: no more will run */
+    int candidates;      /* number to request and to search around; 1: the library's first guess */
+    int broken;          /* an algorithm that was tried broke the GPU: nothing will run anymore */
 };
 
 struct gemm;
 
-/* Make a plan. With 'scratch' (operands of the right sizes whose content may be lost) candidates
- * not yet known are timed, else the library's first guess is taken. NULL with a sentence where the
- * library has no kernel, or none that runs, or where the GPU breaks down over one. */
+/* Create a plan. With 'scratch' (operands of the right sizes that may be overwritten) unknown
+ * candidates are timed, otherwise the library's first guess is used. NULL with a sentence if the
+ * library has no kernel, or none that runs, or if one breaks the GPU. */
 struct gemm *gemm_create(struct gemm_context *context, const struct gemm_shape *shape,
                          const struct gemm_operands *scratch, struct error *err);
 void gemm_destroy(struct gemm *gemm);
 
-/* Is its algorithm among the tuning results, from before or since it was made? Else it is the
- * library's first guess, and stays what it is in later runs by gemm_remember. */
+/* Is its algorithm among the tuning results, from before or since it was created? If not, it is the
+ * library's first guess, and gemm_remember makes later runs use it, too. */
 int gemm_is_remembered(const struct gemm *gemm);
 int gemm_remember(struct gemm *gemm, struct error *err);
 
-/* Was less tried for it than can be? */
+/* Were fewer candidates tried for it than possible? */
 int gemm_is_provisional(const struct gemm *gemm);
 
 /* 'accumulate': D += instead of D =. 'workspace' has GEMM_WORKSPACE bytes. */
@@ -82,24 +82,25 @@ cublasStatus_t gemm_run(struct gemm *gemm, cudaStream_t stream,
 double gemm_time(struct gemm_context *context, int (*call)(void *argument), void *argument,
                  int repeats);
 
-/* The same at the clocks the GPU settles at when it does nothing else. */
+/* The same at the clocks at which the GPU settles under this load. */
 double gemm_time_sustained(struct gemm_context *context, int (*call)(void *argument),
                            void *argument);
 
-/* One of several ways to do a thing. */
-struct contestant {
+/* One of several implementations of the same work. */
+struct timing_candidate {
     int (*call)(void *argument); /* starts it on the context's stream; negative: it cannot */
     void *argument;
-    double handicap; /* what it takes counts so many times; 1: as it is */
-    double once;     /* about what it takes, in seconds; 0: not known */
-    double seconds;  /* what it takes, with its handicap; negative where it fails */
+    double handicap; /* factor by which its time is multiplied for the comparison; 1: none */
+    double once;     /* approximate time in seconds; 0: unknown */
+    double seconds;  /* the time, multiplied by its handicap; negative if it failed */
 };
 
-/* Time them and put them in order, the fastest first, those that fail last. All run in short turns,
- * there and back, so that they see the same clocks. If the best are close, each of these runs for
- * long: in training the GPU is at its power limit, and there the way that takes the least energy is
- * the fastest, which shows only when it has run alone for a while: clocks follow the power of the
- * last milliseconds. */
-void gemm_contest(struct gemm_context *context, struct contestant *contestants, int count);
+/* Time the candidates and sort them, the fastest first, failed ones last. All run in short rounds,
+ * forwards and backwards, so that they see the same clocks. If the best are close, each of them
+ * runs for a long time: in training the GPU is at its power limit, where the candidate with the
+ * lowest energy is the fastest. That shows only when it has run alone for a while, because clocks
+ * follow the power of the last milliseconds. */
+void gemm_rank_candidates(struct gemm_context *context, struct timing_candidate *candidates,
+                          int count);
 
 #endif

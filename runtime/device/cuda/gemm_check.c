@@ -1,4 +1,4 @@
-/* Is the result of an algorithm that the library did not offer right? */
+/* Check the result of an algorithm that the library did not offer. */
 #include "gemm_private.h"
 
 #include <math.h>
@@ -6,20 +6,20 @@
 
 #include "kernels.h"
 
-/* Of the norm. Rounding makes 1e-5, a tile of 128 x 256 gone wrong 1e-2 in all but the largest
- * products. */
+/* Relative to the norm. Rounding causes 1e-5, one wrong tile of 128 x 256 causes 1e-2 in all but
+ * the largest products. */
 static const double TOLERANCE = 1e-3;
 
 enum { MOST_OUTPUTS = 2 };
 
-/* What a product writes. */
+/* The outputs of a product. */
 struct output {
     void *data;
     enum device_type type;
     int64_t count;
 };
 
-struct prints {
+struct fingerprints {
     double numbers[MOST_OUTPUTS][FINGERPRINT];
 };
 
@@ -40,17 +40,18 @@ static int outputs_of(const struct gemm_shape *s, const struct gemm_operands *o,
     }
 }
 
-/* Run 'algorithm' on outputs full of NaN, so that what it leaves out shows. */
-static int take_prints(struct gemm *gemm, const struct gemm_operands *operands,
-                       const cublasLtMatmulAlgo_t *algorithm, struct prints *prints)
+/* Run 'algorithm' on outputs filled with NaN, to detect elements that it does not write. */
+static int take_fingerprints(struct gemm *gemm, const struct gemm_operands *operands,
+                             const cublasLtMatmulAlgo_t *algorithm,
+                             struct fingerprints *fingerprints)
 {
     struct gemm_context *context = gemm->context;
     struct output outputs[MOST_OUTPUTS];
     int count = outputs_of(&gemm->shape, operands, outputs);
-    double *numbers = context->workspace; /* once the product is through with it */
+    double *numbers = context->workspace; /* after the product has used it */
     cudaError_t status = cudaSuccess;
 
-    memset(prints, 0, sizeof(*prints));
+    memset(fingerprints, 0, sizeof(*fingerprints));
     for (int i = 0; i < count && !status; i++)
         status =
             cudaMemsetAsync(outputs[i].data, 0xff,
@@ -60,14 +61,15 @@ static int take_prints(struct gemm *gemm, const struct gemm_operands *operands,
     for (int i = 0; i < count && !status; i++) {
         kernel_fingerprint(context->stream, outputs[i].type, outputs[i].count, outputs[i].data,
                            numbers, numbers + FINGERPRINT);
-        status = cudaMemcpyAsync(prints->numbers[i], numbers, sizeof(prints->numbers[i]),
-                                 cudaMemcpyDeviceToHost, context->stream);
+        status =
+            cudaMemcpyAsync(fingerprints->numbers[i], numbers, sizeof(fingerprints->numbers[i]),
+                            cudaMemcpyDeviceToHost, context->stream);
     }
     return status || cudaGetLastError() || cudaStreamSynchronize(context->stream) ? -1 : 0;
 }
 
-/* Not so with NaN or infinity in either. */
-static int agree(const struct prints *a, const struct prints *b)
+/* False if either contains NaN or infinity. */
+static int agree(const struct fingerprints *a, const struct fingerprints *b)
 {
     for (int i = 0; i < MOST_OUTPUTS; i++) {
         const double *x = a->numbers[i], *y = b->numbers[i], squares = x[FINGERPRINT - 1];
@@ -84,11 +86,11 @@ static int agree(const struct prints *a, const struct prints *b)
 int gemm_check(struct gemm *gemm, const struct gemm_operands *scratch,
                const cublasLtMatmulAlgo_t *trusted, const cublasLtMatmulAlgo_t *algorithm)
 {
-    struct prints expected, once, again;
-    int right = take_prints(gemm, scratch, trusted, &expected) == 0 &&
-                take_prints(gemm, scratch, algorithm, &once) == 0 &&
-                take_prints(gemm, scratch, algorithm, &again) == 0 && agree(&expected, &once) &&
-                memcmp(&once, &again, sizeof(once)) == 0;
+    struct fingerprints expected, once, again;
+    int right = take_fingerprints(gemm, scratch, trusted, &expected) == 0 &&
+                take_fingerprints(gemm, scratch, algorithm, &once) == 0 &&
+                take_fingerprints(gemm, scratch, algorithm, &again) == 0 &&
+                agree(&expected, &once) && memcmp(&once, &again, sizeof(once)) == 0;
 
     cudaGetLastError(); /* an algorithm that fails is not an error of the device */
     return right;

@@ -1,37 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The search for the fastest algorithm of a matrix product: a brief look at many candidates, then a
- * contest of a few. For products with an epilogue the search also tries neighbours of what the
- * library offers: algorithms that differ from those in one attribute.
+/* The search for the fastest algorithm of a matrix product: many candidates are timed briefly, then
+ * the best few compete. For products with an epilogue the search also tries neighbors of the
+ * algorithms that the library offers: algorithms that differ from them in one attribute.
  *
- * Gain of the neighbours, the operations of one step in ms (t/gpu/neighbours, one round, H200,
+ * Gain of the neighbors, the operations of one step in ms (t/gpu/neighbours, one round, H200,
  * cuBLASLt 13.0):
  *                 without      with      gain
  *     gpt345m      127.66    127.24    0.33 %
  *     gpt1.3b      215.18    215.24   -0.03 %
- * Plain products have none: of 23 products of gpt1.3b and llama8b-l8, tried with up to 680
- * neighbours each, the best neighbour was 1.4 % slower in the median at sustained clocks. */
+ * Plain products gain nothing: of 23 products of gpt1.3b and llama8b-l8, tried with up to 680
+ * neighbors each, the best neighbor was 1.4 % slower in the median at sustained clocks. */
 #include "gemm_private.h"
 
 #include <string.h>
 
 #include "clock.h"
 
-enum { MOST_CANDIDATES = 160, MOST_REPEATS = 3, SEEDS = 3, CONTESTANTS = 6, KIN = 2 };
+enum { MOST_CANDIDATES = 160, MOST_REPEATS = 3, SEEDS = 3, FINALISTS = 6, KIN = 2 };
 
-/* A brief look: up to MOST_REPEATS runs, fewer where they take longer than this. */
+/* A brief measurement: up to MOST_REPEATS runs, fewer if they take longer than this. */
 static const double BRIEF_SECONDS = 0.001;
-/* At all neighbours together: these seconds, and as long as so many runs take. */
+/* Time limit for all neighbors together: these seconds, or the time of this many runs. */
 static const double SEARCH_SECONDS = 0.1, SEARCH_RUNS = 80;
-/* Who is so far behind the best after a brief look gets no second one (HOPELESS), or does not
- * compete (FAR_BEHIND). */
+/* A candidate that is this much slower than the best after a brief measurement is not timed again
+ * (HOPELESS), or does not compete (FAR_BEHIND). */
 static const double HOPELESS = 1.18, FAR_BEHIND = 1.12, NEVER = 1e9;
-/* How much faster than what the library offers a neighbour has to be. */
+/* How much faster than the library's own algorithms a neighbor must be. */
 static const double DOUBT = 1.01;
 
 struct candidate {
     cublasLtMatmulAlgo_t algorithm;
-    double seconds; /* NEVER where it fails */
-    int offered;    /* by the library, else a neighbour */
+    double seconds; /* NEVER if it fails */
+    int offered;    /* offered by the library; else a neighbor */
 };
 
 struct search {
@@ -97,7 +97,8 @@ static void add(struct search *s, const cublasLtMatmulAlgo_t *algorithm, int off
         (struct candidate){*algorithm, seconds > 0 ? seconds / s->drift : NEVER, offered};
 }
 
-/* All that the library offers, there and back: clocks rise or fall meanwhile. */
+/* Time all algorithms that the library offers, forwards and backwards, because clocks change
+ * meanwhile. */
 static void add_offered(struct search *s, const cublasLtMatmulHeuristicResult_t *offered, int count)
 {
     for (int i = 0; i < count; i++)
@@ -164,7 +165,7 @@ static int is_known(const struct search *s, const cublasLtMatmulAlgo_t *algorith
 
 /* Neighbours --------------------------------------------------------------------------------- */
 
-/* Attributes to change, those that gain most first. */
+/* Attributes to change, the most profitable ones first. */
 static const struct attribute {
     cublasLtMatmulAlgoConfigAttributes_t name;
     uint32_t most;
@@ -199,8 +200,7 @@ static void try_neighbour(struct search *s, const struct candidate *seed,
         add(s, &algorithm, 0);
 }
 
-/* Clocks rise and fall by a tenth meanwhile: times are made comparable by those of one and the
- * same candidate. */
+/* Clocks change by a tenth meanwhile: normalize times by those of one reference candidate. */
 static void follow_clocks(struct search *s)
 {
     double seconds = time_briefly(s, &s->reference.algorithm);
@@ -208,8 +208,8 @@ static void follow_clocks(struct search *s)
     s->drift = seconds > 0 ? seconds / s->reference.seconds : 1;
 }
 
-/* Try what differs in one of the first 'names' attributes from the best 'seeds'. All seeds take
- * part in what the time allows: the best neighbour is not always that of the best. */
+/* Try algorithms that differ in one of the first 'names' attributes from the best 'seeds'. Every
+ * seed gets a share of the time limit: the best neighbor is not always a neighbor of the best. */
 static void look_around(struct search *s, int seeds, int names)
 {
     sort(s->candidates, s->count);
@@ -223,7 +223,7 @@ static void look_around(struct search *s, int seeds, int names)
     }
 }
 
-/* The contest -------------------------------------------------------------------------------- */
+/* Finalists ---------------------------------------------------------------------------------- */
 
 static int is_kin(const cublasLtMatmulAlgo_t *a, const cublasLtMatmulAlgo_t *b)
 {
@@ -239,16 +239,16 @@ static void move_to(struct candidate *candidates, int from, int to)
     candidates[to] = moved;
 }
 
-/* Bring those that run again to the front and return how many. Those of one tile size are often as
- * fast as each other, and would keep the others away: KIN of each. Who is far behind will not catch
- * up. */
-static int pick_contestants(struct search *s)
+/* Move the candidates that run again to the front and return their number. Candidates with the same
+ * tile size are often equally fast and would crowd out the others: keep KIN of each. Candidates
+ * that are far behind are dropped. */
+static int pick_finalists(struct search *s)
 {
     struct candidate *c = s->candidates;
     int picked = 0;
 
     sort(c, s->count);
-    for (int i = 0; i < s->count && picked < CONTESTANTS; i++) {
+    for (int i = 0; i < s->count && picked < FINALISTS; i++) {
         int kin = 0;
 
         if (picked > 0 && c[i].seconds > FAR_BEHIND * c[0].seconds)
@@ -261,7 +261,7 @@ static int pick_contestants(struct search *s)
     return picked;
 }
 
-/* A neighbour has to beat the best that the library offers. */
+/* A neighbor must beat the library's best algorithm. */
 static int add_reference(struct search *s, int picked)
 {
     int neighbours = 0, at = 0;
@@ -277,36 +277,36 @@ static int add_reference(struct search *s, int picked)
     return picked + 1;
 }
 
-/* The first 'count' candidates compete and are put in order. */
-static void hold_contest(struct search *s, int count)
+/* Let the first 'count' candidates compete, and sort them. */
+static void time_finalists(struct search *s, int count)
 {
-    struct trial trials[CONTESTANTS + 1];
-    struct contestant contestants[CONTESTANTS + 1];
-    struct candidate ordered[CONTESTANTS + 1], *c = s->candidates;
+    struct trial trials[FINALISTS + 1];
+    struct timing_candidate finalists[FINALISTS + 1];
+    struct candidate ordered[FINALISTS + 1], *c = s->candidates;
 
     for (int i = 0; i < count; i++) {
         trials[i] = (struct trial){s->gemm, s->scratch, &c[i].algorithm};
-        contestants[i] =
-            (struct contestant){run_trial, &trials[i], c[i].offered ? 1 : DOUBT, c[i].seconds, 0};
+        finalists[i] = (struct timing_candidate){run_trial, &trials[i], c[i].offered ? 1 : DOUBT,
+                                                 c[i].seconds, 0};
     }
-    gemm_contest(s->gemm->context, contestants, count);
+    gemm_rank_candidates(s->gemm->context, finalists, count);
     for (int i = 0; i < count; i++) {
-        ordered[i] = c[(struct trial *)contestants[i].argument - trials];
-        ordered[i].seconds = contestants[i].seconds > 0 ? contestants[i].seconds : NEVER;
+        ordered[i] = c[(struct trial *)finalists[i].argument - trials];
+        ordered[i].seconds = finalists[i].seconds > 0 ? finalists[i].seconds : NEVER;
     }
     memcpy(c, ordered, (size_t)count * sizeof(*c));
 }
 
-/* The library does not vouch for a neighbour: it wins only in the contest and if its results are
+/* The library does not vouch for a neighbor: it wins only if it is the fastest and its results are
  * right. NULL: all fail. */
-static const cublasLtMatmulAlgo_t *winner(struct search *s, int contestants)
+static const cublasLtMatmulAlgo_t *winner(struct search *s, int finalists)
 {
     for (int i = 0; i < s->count; i++) {
         const struct candidate *c = &s->candidates[i];
 
         if (c->seconds < NEVER &&
-            (c->offered || (i < contestants && gemm_check(s->gemm, s->scratch,
-                                                          &s->reference.algorithm, &c->algorithm))))
+            (c->offered || (i < finalists && gemm_check(s->gemm, s->scratch,
+                                                        &s->reference.algorithm, &c->algorithm))))
             return &c->algorithm;
     }
     return NULL;
@@ -325,18 +325,18 @@ int gemm_search(struct gemm *gemm, const struct gemm_operands *scratch,
 {
     struct search s = {.gemm = gemm, .scratch = scratch, .drift = 1};
     const cublasLtMatmulAlgo_t *best;
-    int contestants;
+    int finalists;
 
     add_offered(&s, offered, count);
     s.deadline = clock_now() + SEARCH_SECONDS + SEARCH_RUNS * s.fastest;
     if (around && s.fastest > 0) {
-        look_around(&s, SEEDS, ATTRIBUTES - 1); /* swizzling: for the best alone */
+        look_around(&s, SEEDS, ATTRIBUTES - 1); /* swizzling: only for the best */
         look_around(&s, 1, ATTRIBUTES);
     }
-    contestants = add_reference(&s, pick_contestants(&s));
-    if (contestants > 1)
-        hold_contest(&s, contestants);
-    best = winner(&s, contestants);
+    finalists = add_reference(&s, pick_finalists(&s));
+    if (finalists > 1)
+        time_finalists(&s, finalists);
+    best = winner(&s, finalists);
     if (!best)
         return -1;
     gemm->algorithm = *best;

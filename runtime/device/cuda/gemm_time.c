@@ -1,13 +1,13 @@
-/* How long does a call take on the GPU, and which of several is the fastest? */
+/* Measure how long a call takes on the GPU, and which of several is the fastest. */
 #include "gemm.h"
 
 #include <string.h>
 
 enum { FIRST_REPEATS = 4, FINALISTS = 3 };
-enum { TURNS = 4, LEAST_TURNS = 2 }; /* even: as often there as back */
+enum { ROUNDS = 4, LEAST_ROUNDS = 2 }; /* even: as many rounds forwards as backwards */
 
-/* A turn, and how long all turns may take. */
-static const double TURN_SECONDS = 0.002, TURNS_SECONDS = 0.1;
+/* The length of a round, and the time limit for all rounds. */
+static const double ROUND_SECONDS = 0.002, ROUNDS_SECONDS = 0.1;
 static const double SETTLE_SECONDS = 0.04, FAR_BEHIND = 1.06;
 
 double gemm_time(struct gemm_context *context, int (*call)(void *argument), void *argument,
@@ -18,7 +18,8 @@ double gemm_time(struct gemm_context *context, int (*call)(void *argument), void
 
     if (cudaEventCreate(&from) || cudaEventCreate(&to) || call(argument))
         goto out;
-    /* Back to back and on average: a GPU at its power limit runs slower than after a pause. */
+    /* Measure the mean of back-to-back runs: a GPU at its power limit runs slower than after a
+     * pause. */
     {
         float milliseconds;
         int failed = cudaEventRecord(from, context->stream) != cudaSuccess;
@@ -36,7 +37,8 @@ out:
     return seconds;
 }
 
-/* Run as long as clocks need to settle, then measure as long; 'once': about what a run takes. */
+/* Run until clocks have settled, then measure for the same time; 'once': approximate time of a run.
+ */
 static double time_settled(struct gemm_context *context, int (*call)(void *argument),
                            void *argument, double once)
 {
@@ -55,37 +57,37 @@ double gemm_time_sustained(struct gemm_context *context, int (*call)(void *argum
     return once > 0 ? time_settled(context, call, argument, once) : -1;
 }
 
-static int is_faster(const struct contestant *a, const struct contestant *b)
+static int is_faster(const struct timing_candidate *a, const struct timing_candidate *b)
 {
     return a->seconds > 0 && (b->seconds <= 0 || a->seconds < b->seconds);
 }
 
-static void sort(struct contestant *contestants, int count)
+static void sort(struct timing_candidate *candidates, int count)
 {
-    for (int i = 1; i < count; i++) { /* insertion sort: a handful of entries */
-        struct contestant now = contestants[i];
+    for (int i = 1; i < count; i++) { /* insertion sort: only a handful of entries */
+        struct timing_candidate now = candidates[i];
         int j = i;
 
-        for (; j > 0 && is_faster(&now, &contestants[j - 1]); j--)
-            contestants[j] = contestants[j - 1];
-        contestants[j] = now;
+        for (; j > 0 && is_faster(&now, &candidates[j - 1]); j--)
+            candidates[j] = candidates[j - 1];
+        candidates[j] = now;
     }
 }
 
-/* One turn of each, forwards or backwards; returns about how long they took. */
-static double take_turns(struct gemm_context *context, struct contestant *contestants, int count,
-                         int backwards)
+/* One round over all candidates, forwards or backwards; returns its approximate duration. */
+static double run_round(struct gemm_context *context, struct timing_candidate *candidates,
+                        int count, int backwards)
 {
     double spent = 0;
 
     for (int k = 0; k < count; k++) {
-        struct contestant *c = &contestants[backwards ? count - 1 - k : k];
+        struct timing_candidate *c = &candidates[backwards ? count - 1 - k : k];
         double seconds;
         int runs;
 
         if (c->seconds < 0)
             continue;
-        runs = 1 + (int)(TURN_SECONDS / c->once);
+        runs = 1 + (int)(ROUND_SECONDS / c->once);
         seconds = gemm_time(context, c->call, c->argument, runs);
         c->seconds = seconds > 0 ? c->seconds + seconds : -1;
         spent += (runs + 1) * c->once;
@@ -93,55 +95,56 @@ static double take_turns(struct gemm_context *context, struct contestant *contes
     return spent;
 }
 
-static void run_turns(struct gemm_context *context, struct contestant *contestants, int count)
+static void run_rounds(struct gemm_context *context, struct timing_candidate *candidates, int count)
 {
-    int turns = 0, most = count > 1 ? TURNS : 1; /* a single one: to see that it runs */
+    int rounds = 0, most = count > 1 ? ROUNDS : 1; /* a single candidate: only check that it runs */
     double spent = 0;
 
     for (int i = 0; i < count; i++) {
-        struct contestant *c = &contestants[i];
+        struct timing_candidate *c = &candidates[i];
 
         if (c->once <= 0)
             c->once = gemm_time(context, c->call, c->argument, 1);
         c->seconds = c->once > 0 ? 0 : -1;
     }
-    while (turns < most && (turns % 2 || turns < LEAST_TURNS || spent < TURNS_SECONDS))
-        spent += take_turns(context, contestants, count, turns++ % 2);
+    while (rounds < most && (rounds % 2 || rounds < LEAST_ROUNDS || spent < ROUNDS_SECONDS))
+        spent += run_round(context, candidates, count, rounds++ % 2);
     for (int i = 0; i < count; i++)
-        if (contestants[i].seconds > 0)
-            contestants[i].seconds *= contestants[i].handicap / turns;
+        if (candidates[i].seconds > 0)
+            candidates[i].seconds *= candidates[i].handicap / rounds;
 }
 
-/* Who is far behind will not catch up. */
-static int count_finalists(const struct contestant *contestants, int count)
+/* Candidates that are far behind are dropped. */
+static int count_finalists(const struct timing_candidate *candidates, int count)
 {
     int finalists = 0;
 
-    while (finalists < count && finalists < FINALISTS && contestants[finalists].seconds > 0 &&
-           contestants[finalists].seconds <= FAR_BEHIND * contestants[0].seconds)
+    while (finalists < count && finalists < FINALISTS && candidates[finalists].seconds > 0 &&
+           candidates[finalists].seconds <= FAR_BEHIND * candidates[0].seconds)
         finalists++;
     return finalists;
 }
 
-void gemm_contest(struct gemm_context *context, struct contestant *contestants, int count)
+void gemm_rank_candidates(struct gemm_context *context, struct timing_candidate *candidates,
+                          int count)
 {
     int finalists;
 
-    run_turns(context, contestants, count);
-    sort(contestants, count);
-    finalists = count_finalists(contestants, count);
+    run_rounds(context, candidates, count);
+    sort(candidates, count);
+    finalists = count_finalists(candidates, count);
     for (int i = 0; i < finalists && finalists > 1; i++) {
-        struct contestant *c = &contestants[i];
+        struct timing_candidate *c = &candidates[i];
 
         c->seconds = c->handicap * time_settled(context, c->call, c->argument, c->seconds);
     }
-    sort(contestants, finalists);
-    /* Who failed in the long run goes behind those who were not in it. */
-    for (; finalists > 0 && contestants[finalists - 1].seconds <= 0; finalists--) {
-        struct contestant failed = contestants[finalists - 1];
+    sort(candidates, finalists);
+    /* A candidate that failed in the long measurement is sorted after those that were not in it. */
+    for (; finalists > 0 && candidates[finalists - 1].seconds <= 0; finalists--) {
+        struct timing_candidate failed = candidates[finalists - 1];
 
-        memmove(&contestants[finalists - 1], &contestants[finalists],
+        memmove(&candidates[finalists - 1], &candidates[finalists],
                 (size_t)(count - finalists) * sizeof(failed));
-        contestants[count - 1] = failed;
+        candidates[count - 1] = failed;
     }
 }

@@ -1,6 +1,6 @@
-/* Instructions of Hopper (sm_90a) that C++ has no name for: barriers in shared memory, copies of
- * tiles by the tensor memory accelerator, products of warp groups. Addresses are those of shared
- * memory, as 32-bit numbers. */
+/* Hopper (sm_90a) instructions without a C++ intrinsic: mbarriers in shared memory, tile copies by
+ * the tensor memory accelerator (TMA), warpgroup matrix products (wgmma). Addresses are
+ * shared-memory addresses as 32-bit numbers. */
 #ifndef MEGATRON_HOPPER_CUH
 #define MEGATRON_HOPPER_CUH
 
@@ -21,7 +21,7 @@ __device__ inline void barrier_init(uint32_t barrier, int arrivals)
                  : "memory");
 }
 
-/* Make barriers known to the copies that arrive at them. */
+/* Make barriers visible to the copies that arrive at them. */
 __device__ inline void barrier_init_done(void)
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -32,14 +32,14 @@ __device__ inline void barrier_arrive(uint32_t barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/* Arrive, and let the barrier wait for so many bytes too. */
+/* Arrive, and make the barrier expect this many bytes. */
 __device__ inline void barrier_arrive_expect(uint32_t barrier, int bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                  : "memory");
 }
 
-/* Until the phase of this parity is over. */
+/* Wait until the phase with this parity completes. */
 __device__ inline void barrier_wait(uint32_t barrier, uint32_t parity)
 {
     uint32_t done;
@@ -56,7 +56,7 @@ __device__ inline void barrier_wait(uint32_t barrier, uint32_t parity)
     } while (!done);
 }
 
-/* Registers of this warp group, from now on; all its warps do it. */
+/* Set the register count of this warp group (setmaxnreg); all its warps call it. */
 template <int COUNT> __device__ inline void registers_fewer(void)
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
@@ -68,7 +68,7 @@ template <int COUNT> __device__ inline void registers_more(void)
 
 /* Copies ------------------------------------------------------------------------------------- */
 
-/* Bytes as they are, 16 at least and aligned; the barrier counts them. */
+/* Bulk copy, a multiple of 16 bytes and aligned to 16; the barrier counts the bytes. */
 __device__ inline void bytes_load(uint32_t to, const void *from, int bytes, uint32_t barrier)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
@@ -77,8 +77,8 @@ __device__ inline void bytes_load(uint32_t to, const void *from, int bytes, uint
                  : "memory");
 }
 
-/* The tile of the tensor that begins at these coordinates, the innermost 0; the barrier counts its
- * bytes. What lies outside the tensor is 0. */
+/* TMA load of the tile at these coordinates, innermost first; the barrier counts its bytes.
+ * Elements outside the tensor are 0. */
 __device__ inline void tile_load(uint32_t to, const CUtensorMap *map, int y, int z, int w,
                                  uint32_t barrier)
 {
@@ -88,7 +88,7 @@ __device__ inline void tile_load(uint32_t to, const CUtensorMap *map, int y, int
                  : "memory");
 }
 
-/* The other way; what lies outside the tensor is not written. */
+/* TMA store; elements outside the tensor are not written. */
 __device__ inline void tile_store(const CUtensorMap *map, int y, int z, int w, uint32_t from)
 {
     asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group"
@@ -102,13 +102,13 @@ __device__ inline void tile_store_commit(void)
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* Until what this thread stored has been read from shared memory. */
+/* Wait until this thread's stores have read their data from shared memory. */
 __device__ inline void tile_store_wait(void)
 {
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
-/* Let copies see what this thread wrote to shared memory. */
+/* Make this thread's writes to shared memory visible to copies (async proxy fence). */
 __device__ inline void shared_written(void)
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -116,7 +116,7 @@ __device__ inline void shared_written(void)
 
 /* Products of warp groups --------------------------------------------------------------------- */
 
-/* A tile in shared memory in rows of 128 bytes, swizzled. */
+/* Descriptor of a tile in shared memory with rows of 128 bytes and 128-byte swizzle. */
 __device__ inline uint64_t tile_descriptor(uint32_t address)
 {
     constexpr uint64_t EIGHT_ROWS = 1024;
@@ -125,7 +125,7 @@ __device__ inline uint64_t tile_descriptor(uint32_t address)
            (uint64_t)1 << 62;
 }
 
-/* The same tile 'bytes' further on. */
+/* The same tile, advanced by 'bytes'. */
 __device__ inline uint64_t tile_further(uint64_t descriptor, int bytes)
 {
     return descriptor + (uint64_t)(bytes >> 4);
@@ -141,13 +141,13 @@ __device__ inline void product_commit(void)
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Until at most PENDING commits are on their way. */
+/* Wait until at most PENDING committed groups are in flight. */
 template <int PENDING> __device__ inline void product_wait(void)
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
-/* Keep the compiler from using registers of a product before it was waited for. */
+/* Keep the compiler from using the registers of a product before it has completed. */
 template <int COUNT> __device__ inline void settle(float (&d)[COUNT])
 {
 #pragma unroll
@@ -184,8 +184,8 @@ template <int COUNT> __device__ inline void settle(float (&d)[COUNT])
                  : PRODUCT_32("+f", d, 0)                                                 \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
 
-/* d (64 x 128 over a warp group) = or += A (64 x 16) B (16 x 128), both in shared memory in rows of
- * the depth. Runs on by itself. */
+/* d (64 x 128 over a warp group) = or += A (64 x 16) B (16 x 128), both K-major in shared memory.
+ * Asynchronous. */
 template <typename T, bool ADD>
 __device__ inline void product_wide(float (&d)[64], uint64_t a, uint64_t b)
 {
@@ -199,8 +199,8 @@ __device__ inline void product_wide(float (&d)[64], uint64_t a, uint64_t b)
         PRODUCT_64X128X16("f16.f16", "=f", "0", d, a, b);
 }
 
-/* d (64 x 64) += A (64 x 16) B (16 x 64), A in registers, B in shared memory in rows of the
- * result's columns. Runs on by itself. */
+/* d (64 x 64) += A (64 x 16) B (16 x 64), A in registers, B in shared memory with the result's
+ * columns contiguous. Asynchronous. */
 template <typename T>
 __device__ inline void product_held(float (&d)[32], const uint32_t (&a)[4], uint64_t b)
 {
@@ -210,7 +210,8 @@ __device__ inline void product_held(float (&d)[32], const uint32_t (&a)[4], uint
         PRODUCT_64X64X16("f16.f16", d, a, b);
 }
 
-/* Four blocks of 8 x 8 elements of 16 bits; lane 8 i + r has the address of row r of block i. */
+/* ldmatrix: four blocks of 8 x 8 elements of 16 bits; lane 8 i + r has the address of row r of
+ * block i. */
 __device__ inline void store_blocks(uint32_t address, const uint32_t (&block)[4])
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),

@@ -1,11 +1,11 @@
-/* Attention on Hopper for heads of 64: one kernel forward and two for the gradient.
+/* Attention on Hopper for head size 64: one kernel forward and two for the gradient.
  *
- * The gradient's first kernel goes along the keys for a tile of queries and has dQ in registers,
- * the second one goes along the queries for a tile of keys and has dK and dV in registers. Scores
- * are computed in both, seven products instead of the five of a kernel that does everything: but
- * with heads this narrow the products are the smaller part, and nothing has to be added up in
- * memory, so there is no fp32 copy of dQ to clear, to add to from all sides and to convert, and
- * results are the same in every run. */
+ * The gradient's first kernel iterates over the keys for a tile of queries and keeps dQ in
+ * registers; the second one iterates over the queries for a tile of keys and keeps dK and dV in
+ * registers. Both compute the scores, so there are seven products instead of the five of a single
+ * kernel. With heads this small, however, the products are the smaller part of the time, and
+ * nothing is accumulated in memory: there is no fp32 copy of dQ to clear, to add to atomically and
+ * to convert, and results are bit-identical in every run. */
 #include <cudaTypedefs.h>
 
 #include "hopper_attention.cuh"
@@ -30,7 +30,7 @@ PFN_cuTensorMapEncodeTiled_v12000 find_encode(void)
     return (PFN_cuTensorMapEncodeTiled_v12000)function;
 }
 
-/* Rows of one head after the other, copied 'rows' at a time. */
+/* Describe the rows of one head after the other, copied 'rows' at a time. */
 bool describe(CUtensorMap *map, cudnnDataType_t type, const void *tensor,
               struct flash_strides strides, int64_t positions, int64_t heads, int64_t batch,
               int rows)
@@ -49,8 +49,8 @@ bool describe(CUtensorMap *map, cudnnDataType_t type, const void *tensor,
                              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
-/* What both directions need; false if it cannot be described. The output is copied 'o_rows' at a
- * time. */
+/* Fill in the arguments of both directions; false if a tensor cannot be described. The output is
+ * copied 'o_rows' at a time. */
 bool describe_common(struct attention_arguments *a, const struct flash_shape *s, const void *q,
                      const void *k, const void *v, const void *o, int o_rows)
 {
@@ -71,7 +71,7 @@ bool describe_common(struct attention_arguments *a, const struct flash_shape *s,
            describe(&a->o, s->type, o, s->o, s->queries, h, b, o_rows);
 }
 
-/* Can a tensor with these strides be copied in tiles? They are in steps of 16 bytes. */
+/* Can a tensor with these strides be copied in tiles? TMA needs multiples of 16 bytes. */
 bool in_steps(struct flash_strides strides)
 {
     return strides.position % 8 == 0 && strides.head % 8 == 0 && strides.batch % 8 == 0;

@@ -1,28 +1,30 @@
-/* What the kernels of attention and its gradient share.
+/* Shared by the kernels of attention and its gradient.
  *
- * A block has three groups of 128 threads. A warp of the first one loads tiles ahead, for the next
- * piece of work too; the other groups multiply, each for 64 rows of the tile that the block holds.
- * They share nothing but what is loaded: scores stay in registers, and turn into an operand of the
- * next product there. Blocks take pieces of work from a counter, long ones of a head first; who
- * does a piece makes no difference to its result. */
+ * A block has three warp groups of 128 threads. One warp of the first group is the producer: it
+ * prefetches tiles, also for the next work item. The other groups are the consumers ("workers"):
+ * each multiplies 64 rows of the tile that the block holds. They only share the loaded tiles:
+ * scores stay in registers and become an operand of the next product there. Blocks take work items
+ * ("pieces") from a counter, the long ones of a head first; the result does not depend on which
+ * block processes an item. */
 #ifndef MEGATRON_HOPPER_ATTENTION_CUH
 #define MEGATRON_HOPPER_ATTENTION_CUH
 
 #include "hopper.cuh"
 #include "hopper_attention.h"
 
-/* For other architectures the kernels are empty, and what they call is not used. */
+/* For other architectures the kernels are empty, and their functions are unused. */
 #pragma nv_diag_suppress 177
 
 constexpr int WIDTH = 64, TILE = 128, GROUP = 128, WORKERS = 2, GROUPS = 1 + WORKERS;
-constexpr int SLICE = TILE / WORKERS; /* rows of a tile that a group of threads holds */
+constexpr int SLICE = TILE / WORKERS; /* rows of a tile that one warp group holds */
 constexpr int LINE = WIDTH * 2, TILE_BYTES = TILE * LINE, SLICE_BYTES = SLICE * LINE;
 constexpr int STAGES = 3, PLACES = 2;
-constexpr int DEPTH = 16; /* of one product instruction */
-constexpr int SCORES = SLICE * TILE / GROUP, SUMS = SLICE * WIDTH / GROUP; /* of a thread */
+constexpr int DEPTH = 16; /* K of one wgmma instruction */
+constexpr int SCORES = SLICE * TILE / GROUP, SUMS = SLICE * WIDTH / GROUP; /* registers of a
+                                                                              thread */
 
-/* What the gradient's second kernel has to know of a tile of queries; the first one writes it. Rows
- * behind the last query have an infinite sum of exponentials, so they do not count. */
+/* What the gradient's second kernel needs to know about a tile of queries; the first one writes it.
+ * Rows after the last query have an infinite log-sum-exp, so they contribute nothing. */
 struct row_facts {
     float minus_lse[TILE]; /* times log2(e) */
     float minus_delta[TILE];
@@ -37,13 +39,13 @@ struct attention_arguments {
     const float *lse;         /* for the gradient */
     const int32_t *start;     /* or NULL */
     struct row_facts *facts;  /* (batch, heads, query_tiles) */
-    int32_t *next;            /* counters of pieces taken, one for each kernel of a run */
+    int32_t *next;            /* work counters, one for each kernel of a run */
     float scale;
     int batch, heads, groups, queries, keys, query_tiles, key_tiles;
     int ahead; /* query i sees keys 0 .. i + ahead */
 };
 
-/* Put a kernel on 'stream'. Returns 0, or -1 if that cannot be done. */
+/* Launch a kernel on 'stream'. Returns 0, or -1 on failure. */
 int launch_attention(cudaStream_t stream, cudnnDataType_t type,
                      const struct attention_arguments &a);
 int launch_query_gradient(cudaStream_t stream, cudnnDataType_t type,
@@ -51,7 +53,7 @@ int launch_query_gradient(cudaStream_t stream, cudnnDataType_t type,
 int launch_key_gradient(cudaStream_t stream, cudnnDataType_t type,
                         const struct attention_arguments &a);
 
-/* Has the GPU, the current device, code of its own for it? */
+/* Does the current device have architecture-specific code for it? */
 bool has_attention(void);
 bool has_query_gradient(void);
 bool has_key_gradient(void);
@@ -59,19 +61,19 @@ bool has_key_gradient(void);
 namespace
 {
 
-/* A piece of work: 'tile' of 'head' (of the keys in the gradient's second kernel) of 'sample'
- * against 'count' tiles from 'first' on. */
+/* A work item: 'tile' of 'head' (a key head in the gradient's second kernel) of 'sample' against
+ * 'count' tiles starting at 'first'. */
 struct piece {
     int sample, head, tile, first, count;
 };
 
-/* Held: the tiles of a piece of work. Passing: those it goes along. */
+/* Held: the tiles that stay for a work item. Passing: the tiles that it iterates over. */
 struct barriers {
     uint64_t held_full[PLACES], held_empty[PLACES];
     uint64_t passing_full[STAGES], passing_empty[STAGES];
 };
 
-/* A ring of places that are filled and emptied in turn. */
+/* A ring of slots that are filled and emptied in order. */
 template <int COUNT> struct ring {
     int at = 0;
     uint32_t parity = 0;
@@ -90,20 +92,20 @@ __device__ inline int lane(void)
     return (int)threadIdx.x % WARP;
 }
 
-/* The row of its slice that this thread's first scores belong to; the others are 8 below. */
+/* The row within its slice of this thread's first scores; the others are 8 rows further down. */
 __device__ inline int first_row(void)
 {
     return (int)threadIdx.x % GROUP / WARP * 16 + lane() / 4;
 }
 
-/* And the column; the next one is beside it, then 8 further on, and so on. */
+/* And the column; the next one is adjacent, then 8 further on, and so on. */
 __device__ inline int first_column(void)
 {
     return lane() % 4 * 2;
 }
 
-/* The groups that multiply take turns, so that one has the tensor cores while the other one does
- * the rest. Wait for this worker's turn, and pass it on. */
+/* The warp groups that multiply alternate, so that one uses the tensor cores while the other does
+ * everything else. Wait for this worker's turn, and pass it on. */
 __device__ inline void turn_wait(int worker)
 {
     group_sync(1 + WORKERS + worker, WORKERS * GROUP);
@@ -115,21 +117,21 @@ __device__ inline void turn_pass(int worker)
                  : "memory");
 }
 
-/* The first worker begins. */
+/* The first worker starts. */
 __device__ inline void turn_begin(int worker)
 {
     if (worker == WORKERS - 1)
         turn_pass(worker);
 }
 
-/* This thread is done with what the barrier stands for. One thread could say so for its warp: that
- * is no faster, and racecheck cannot follow it. */
+/* This thread no longer needs what the barrier protects. One thread could arrive for its warp, but
+ * that is not faster, and racecheck cannot follow it. */
 __device__ inline void release(const uint64_t *barrier)
 {
     barrier_arrive(shared_address(barrier));
 }
 
-/* All threads of the block. */
+/* Called by all threads of the block. */
 __device__ inline void init_barriers(struct barriers *b)
 {
     if (threadIdx.x == 0) {
@@ -146,18 +148,18 @@ __device__ inline void init_barriers(struct barriers *b)
     __syncthreads();
 }
 
-/* Over the four threads of a row. */
+/* Reduce over the four threads of a row. */
 __device__ inline float row_sum(float x)
 {
     x += __shfl_xor_sync(~0u, x, 1);
     return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-/* Registers of the groups: those that a block has to begin with are shared out anew. */
+/* Registers of the warp groups: the block's initial allocation is redistributed. */
 constexpr int LOADER_REGISTERS = 24, WORKER_REGISTERS = 240;
 static_assert((LOADER_REGISTERS + WORKERS * WORKER_REGISTERS) * GROUP <= 65536, "registers");
 
-/* The next piece of work; false if there is none. All threads of a warp. */
+/* Get the next work item; false if there is none. Called by all threads of a warp. */
 __device__ inline bool take(const struct attention_arguments &a, int32_t *next, int tiles,
                             int heads, struct piece *piece)
 {
@@ -172,7 +174,7 @@ __device__ inline bool take(const struct attention_arguments &a, int32_t *next, 
     return piece->sample < a.batch;
 }
 
-/* scores = A B', a slice of rows against a tile of rows. */
+/* scores = A B^T, a slice of rows against a tile of rows. */
 template <typename T>
 __device__ inline void multiply_rows(float (&scores)[SCORES], uint64_t a, uint64_t b)
 {
@@ -183,7 +185,7 @@ __device__ inline void multiply_rows(float (&scores)[SCORES], uint64_t a, uint64
                               tile_further(b, i * DEPTH * 2));
 }
 
-/* Scores as the operand of a product. */
+/* Convert scores to the operand of a product. */
 template <typename T>
 __device__ inline void to_operand(const float (&scores)[SCORES],
                                   uint32_t (&operand)[TILE / DEPTH][4])
@@ -195,7 +197,7 @@ __device__ inline void to_operand(const float (&scores)[SCORES],
             operand[i][j] = pack_two<T>(scores[8 * i + 2 * j], scores[8 * i + 2 * j + 1]);
 }
 
-/* sums += A B, scores against the rows of a tile. */
+/* sums += A B, scores times the rows of a tile. */
 template <typename T>
 __device__ inline void add_rows(float (&sums)[SUMS], const uint32_t (&a)[TILE / DEPTH][4],
                                 uint64_t b)
@@ -205,7 +207,7 @@ __device__ inline void add_rows(float (&sums)[SUMS], const uint32_t (&a)[TILE / 
         product_held<T>(sums, a[i], tile_further(b, i * DEPTH * LINE));
 }
 
-/* Write a slice of sums, times 'scale', to shared memory as it is stored from there. */
+/* Write a slice of sums, times 'scale', to shared memory in the layout that it is stored from. */
 template <typename T>
 __device__ inline void put_slice(const float (&sums)[SUMS], float scale, uint8_t *slice)
 {
@@ -224,9 +226,10 @@ __device__ inline void put_slice(const float (&sums)[SUMS], float scale, uint8_t
     }
 }
 
-/* No more work: a piece without tiles. Behind their last piece the workers multiply an old tile
- * once more, for nothing, and are told of that one, too: a product that not every tile has would
- * keep the compiler from letting products run on by themselves. One thread. */
+/* Signal the end of the work: a work item without tiles. After their last item the workers multiply
+ * an old tile once more and discard the result, so they are signaled for that one, too: a product
+ * that is skipped for some tiles would make the compiler serialize the asynchronous products.
+ * Called by one thread. */
 __device__ inline void say_end(struct barriers *b, struct piece *piece, const ring<PLACES> &held,
                                const ring<STAGES> &passing)
 {
@@ -237,7 +240,7 @@ __device__ inline void say_end(struct barriers *b, struct piece *piece, const ri
     barrier_arrive(shared_address(&b->passing_full[passing.at]));
 }
 
-/* Until the slice in shared memory has been stored and may be written again. */
+/* Wait until the slice in shared memory has been stored and may be overwritten. */
 __device__ inline void wait_for_slice(int worker)
 {
     if (threadIdx.x % GROUP == 0)
@@ -245,7 +248,7 @@ __device__ inline void wait_for_slice(int worker)
     group_sync(1 + worker, GROUP);
 }
 
-/* The slice was written by all threads of the group: true for the one that is to store it. */
+/* All threads of the group have written the slice: true for the thread that stores it. */
 __device__ inline bool slice_is_written(int worker)
 {
     shared_written();
@@ -253,7 +256,7 @@ __device__ inline bool slice_is_written(int worker)
     return threadIdx.x % GROUP == 0;
 }
 
-/* Store this worker's rows of a piece that is done, times 'scale', by way of shared memory. */
+/* Store this worker's rows of a finished work item, times 'scale', through shared memory. */
 template <typename T>
 __device__ inline void store_slice(const float (&sums)[SUMS], float scale, uint8_t *slice,
                                    const CUtensorMap *map, const struct piece &done, int worker)
@@ -267,7 +270,7 @@ __device__ inline void store_slice(const float (&sums)[SUMS], float scale, uint8
     }
 }
 
-/* One group of threads that multiplies: where it is in its work. */
+/* One warp group that multiplies: its position in the work. */
 template <typename SHARED> struct worker_place {
     const struct attention_arguments &a;
     SHARED *const shared;
@@ -275,7 +278,7 @@ template <typename SHARED> struct worker_place {
     ring<PLACES> held;
     ring<STAGES> passing;
     struct piece piece;
-    int at; /* which tile of the piece */
+    int at; /* index of the tile within the work item */
 
     __device__ inline worker_place(const struct attention_arguments &arguments, SHARED *memory,
                                    int number)
@@ -283,7 +286,7 @@ template <typename SHARED> struct worker_place {
     {
     }
 
-    /* Wait for the next piece, and for its next tile. */
+    /* Wait for the next work item, and for its next tile. */
     __device__ inline void wait_for_piece(void)
     {
         barrier_wait(shared_address(&shared->barriers.held_full[held.at]), held.parity);
@@ -294,14 +297,14 @@ template <typename SHARED> struct worker_place {
         barrier_wait(shared_address(&shared->barriers.passing_full[passing.at]), passing.parity);
     }
 
-    /* The worker's rows of a tile that is held. */
+    /* The worker's rows of a held tile. */
     __device__ inline uint64_t rows_of(const uint8_t (&tiles)[PLACES][TILE_BYTES]) const
     {
         return tile_descriptor(shared_address(tiles[held.at]) + slice * LINE);
     }
 };
 
-/* Up to the first product of a worker. Returns false if there is no work. */
+/* Run up to the first product of a worker. Returns false if there is no work. */
 template <typename WORKER> __device__ inline bool begin_work(WORKER *w)
 {
     w->get_piece();
@@ -315,7 +318,7 @@ template <typename WORKER> __device__ inline bool begin_work(WORKER *w)
     return true;
 }
 
-/* What a block does: the first group loads, the others work. */
+/* The main function of a block: the first warp group loads, the others compute. */
 template <typename WORKER, typename SHARED>
 __device__ inline void run_groups(const struct attention_arguments &a,
                                   void (*load)(const struct attention_arguments &, SHARED *))
@@ -335,9 +338,9 @@ __device__ inline void run_groups(const struct attention_arguments &a,
     }
 }
 
-/* Is there code of 'kernel' for this very architecture, which alone has its instructions? An empty
- * kernel would do nothing, and one with fewer registers than its groups share out would wait for
- * ever. */
+/* Is there code of 'kernel' for exactly this architecture, which alone has its instructions? An
+ * empty kernel would do nothing, and one with fewer registers than its warp groups redistribute
+ * would hang. */
 inline bool has_code(void (*kernel)(struct attention_arguments))
 {
     cudaFuncAttributes attributes;
@@ -350,7 +353,7 @@ inline bool has_code(void (*kernel)(struct attention_arguments))
            attributes.numRegs * GROUPS >= LOADER_REGISTERS + WORKERS * WORKER_REGISTERS;
 }
 
-/* A block of 'kernel' for each processor. Returns 0, or -1 if that cannot be done. */
+/* Launch one block of 'kernel' per multiprocessor. Returns 0, or -1 on failure. */
 template <typename SHARED>
 int launch(cudaStream_t stream, void (*kernel)(struct attention_arguments),
            const struct attention_arguments &a)
@@ -379,7 +382,8 @@ __device__ inline void find_keys(const struct attention_arguments &a, struct pie
     piece->count = max(min(last + a.ahead, a.keys - 1) / TILE - piece->first + 1, 1);
 }
 
-/* Load what SHARED holds of tiles of queries, and the keys and values they see. A warp. */
+/* Load the tiles of queries that SHARED holds, and the keys and values they see. Called by one
+ * warp. */
 template <typename SHARED>
 __device__ inline void load_along_keys(const struct attention_arguments &a, SHARED *shared)
 {
@@ -414,12 +418,12 @@ __device__ inline void load_along_keys(const struct attention_arguments &a, SHAR
     }
 }
 
-/* Keys that a row of queries sees. */
+/* The range of keys that a row of queries sees. */
 struct sight {
     int first, last;
 };
 
-/* That of two rows of a piece of work, 'in_tile' and 8 below. */
+/* The ranges of two rows of a work item, 'in_tile' and 8 further down. */
 __device__ inline void load_sight(const struct attention_arguments &a, const struct piece &piece,
                                   int in_tile, struct sight (&sight)[2])
 {
@@ -433,14 +437,14 @@ __device__ inline void load_sight(const struct attention_arguments &a, const str
     }
 }
 
-/* What all rows of the warp see. */
+/* The range that all rows of the warp see. */
 __device__ inline struct sight common_sight(const struct sight (&sight)[2])
 {
     return {__reduce_max_sync(~0u, max(sight[0].first, sight[1].first)),
             __reduce_min_sync(~0u, min(sight[0].last, sight[1].last))};
 }
 
-/* Hide what a row does not see of the tile of keys that begins at 'key'. */
+/* Mask the keys that a row does not see in the tile of keys starting at 'key'. */
 __device__ inline void hide_keys(float (&scores)[SCORES], const struct sight (&sight)[2],
                                  const struct sight &common, int key)
 {

@@ -1,4 +1,4 @@
-/* Attention and its gradient by kernels of ours: Hopper, heads of 64, 16-bit elements, no dropout.
+/* Attention and its gradient by our own kernels: Hopper, head size 64, 16-bit elements, no dropout.
  * Deterministic. */
 #ifndef MEGATRON_HOPPER_ATTENTION_H
 #define MEGATRON_HOPPER_ATTENTION_H
@@ -13,17 +13,17 @@
 extern "C" {
 #endif
 
-/* To be raised with every change of their speed or their bits: choices that knew another version
- * are made again. */
+/* Increment with every change of their speed or their bits: choices made with another version are
+ * repeated. */
 enum { HOPPER_ATTENTION_VERSION = 2 };
 
-/* Can this GPU, the current device, do this shape, forward and the gradient? */
+/* Does the current device support this shape, forward and backward? */
 int hopper_attention_fits(const struct flash_shape *shape);
 
 /* Bytes of workspace for a run, forward or of the gradient. */
 size_t hopper_attention_workspace(const struct flash_shape *shape, int backward);
 
-/* As flash_forward and flash_backward in flash.h. Return -1 if they cannot be launched. */
+/* Like flash_forward and flash_backward in flash.h. Return -1 if they cannot be launched. */
 int hopper_attention(cudaStream_t stream, const struct flash_shape *shape, const void *q,
                      const void *k, const void *v, void *o, float *lse, const int32_t *start,
                      void *workspace);

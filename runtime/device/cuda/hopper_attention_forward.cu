@@ -1,5 +1,5 @@
-/* Attention forward. A block holds a tile of queries and goes along the keys that it sees; each row
- * keeps the greatest score and the sum of exponentials so far. */
+/* Attention forward. A block holds a tile of queries and iterates over the keys that it sees; each
+ * row keeps its running maximum and sum of exponentials (online softmax). */
 #include "hopper_attention.cuh"
 
 namespace
@@ -23,20 +23,21 @@ struct forward_shared {
     }
 };
 
-/* The greatest over the four threads of a row. */
+/* The maximum over the four threads of a row. */
 __device__ inline float row_most(float x)
 {
     x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
     return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
 }
 
-/* One group of threads that multiplies. */
+/* One warp group that multiplies. */
 template <typename T> struct forward_worker : worker_place<struct forward_shared> {
-    uint64_t q;                 /* what is held */
-    struct sight sight[2];      /* of this thread's rows */
-    struct sight next_sight[2]; /* of those of the next piece, on its way from memory */
-    struct sight common;        /* of all rows of the warp */
-    float most[2], sum[2];      /* of the scores so far; of exponentials, this thread's part */
+    uint64_t q;                 /* held tile */
+    struct sight sight[2];      /* range of this thread's rows */
+    struct sight next_sight[2]; /* range of the rows of the next work item, being loaded */
+    struct sight common;        /* range of all rows of the warp */
+    float most[2], sum[2];      /* running maximum of the scores; this thread's part of the sum
+                                   of exponentials */
     float p[SCORES], o[SUMS];
 
     using worker_place<struct forward_shared>::worker_place;
@@ -64,7 +65,7 @@ template <typename T> struct forward_worker : worker_place<struct forward_shared
         at = 0;
     }
 
-    /* The scores of the passing tile. */
+    /* Compute the scores of the passing tile. */
     __device__ inline void multiply(void)
     {
         wait_for_tile();
@@ -73,8 +74,8 @@ template <typename T> struct forward_worker : worker_place<struct forward_shared
         product_commit();
     }
 
-    /* From them exponentials, less the greatest score so far. What was added up with less taken off
-     * has to shrink. */
+    /* Compute exponentials relative to the running maximum. Earlier sums are rescaled if it has
+     * grown. */
     __device__ inline void soften(float (&shrink)[2])
     {
         const float scale = a.scale * LOG2_E;
@@ -89,9 +90,10 @@ template <typename T> struct forward_worker : worker_place<struct forward_shared
             for (int i = 0; i < SCORES; i += 4)
                 m = fmaxf(m, fmaxf(p[i + 2 * r], p[i + 2 * r + 1]));
             m = fmaxf(most[r], row_most(m));
-            from = m == -INFINITY ? 0 : m; /* a row that has seen nothing yet */
+            from = m == -INFINITY ? 0 : m; /* a row that has not seen any key yet */
             base[r] = -from * scale;
-            shrink[r] = power_of_two((most[r] - from) * scale); /* just 1 where nothing grew */
+            shrink[r] = power_of_two((most[r] - from) * scale); /* exactly 1 if the maximum did
+                                                                   not grow */
             most[r] = m;
             sum[r] *= shrink[r];
         }
@@ -132,10 +134,10 @@ template <typename T> struct forward_worker : worker_place<struct forward_shared
         store_slice<T>(o, 1, shared->o[worker], &a.o, done, worker);
     }
 
-    /* All tiles of all pieces. */
+    /* Process all tiles of all work items. */
     __device__ inline void work(void)
     {
-        const uint64_t *pending = NULL; /* whose values are still being added */
+        const uint64_t *pending = NULL; /* tile whose values are still being added */
 
         if (!begin_work(this))
             return;

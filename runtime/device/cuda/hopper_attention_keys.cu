@@ -1,5 +1,5 @@
-/* The second kernel of the gradient of attention: dK and dV. A block holds a tile of keys and
- * values and goes along the queries that see it, of all heads that share it. */
+/* The second kernel of the attention gradient: dK and dV. A block holds a tile of keys and values
+ * and iterates over the queries that see it, of all heads that share it. */
 #include "hopper_attention.cuh"
 
 namespace
@@ -78,8 +78,8 @@ __device__ inline void load_keys(const struct attention_arguments &a, struct key
     }
 }
 
-/* Hide the queries, in a tile that begins at 'query', that do not see this thread's keys, 'key' and
- * 8 further on. */
+/* Mask the queries, in a tile starting at 'query', that do not see this thread's keys, 'key' and 8
+ * further on. */
 __device__ inline void hide_queries(float (&scores)[SCORES], int key, int query, int ahead)
 {
     const int from = key - ahead - query - first_column();
@@ -92,7 +92,7 @@ __device__ inline void hide_queries(float (&scores)[SCORES], int key, int query,
     }
 }
 
-/* The same for queries whose document starts behind the key. */
+/* The same for queries whose document starts after the key. */
 __device__ inline void hide_documents(float (&scores)[SCORES], int key, const int32_t *start)
 {
 #pragma unroll
@@ -106,16 +106,16 @@ __device__ inline void hide_documents(float (&scores)[SCORES], int key, const in
     }
 }
 
-/* Two of the facts, of columns beside each other. */
+/* Two of the facts, of adjacent columns. */
 __device__ inline float2 two_of(const float *facts, int block)
 {
     return *reinterpret_cast<const float2 *>(&facts[8 * block + first_column()]);
 }
 
-/* One group of threads that multiplies. */
+/* One warp group that multiplies. */
 template <typename T> struct key_worker : worker_place<struct keys_shared> {
-    int left;      /* how many tiles, over all heads */
-    uint64_t k, v; /* what is held */
+    int left;      /* number of tiles over all heads */
+    uint64_t k, v; /* held tiles */
     float p[SCORES], dp[SCORES], dk[SUMS], dv[SUMS];
 
     using worker_place<struct keys_shared>::worker_place;
@@ -136,7 +136,7 @@ template <typename T> struct key_worker : worker_place<struct keys_shared> {
         left = piece.count * (a.heads / a.groups);
     }
 
-    /* The scores of the passing tile. */
+    /* Compute the scores of the passing tile. */
     __device__ inline void multiply(void)
     {
         wait_for_tile();
@@ -145,7 +145,7 @@ template <typename T> struct key_worker : worker_place<struct keys_shared> {
         product_commit();
     }
 
-    /* From scores probabilities. */
+    /* Turn scores into probabilities. */
     __device__ inline void soften(void)
     {
         const struct row_facts *facts = &shared->facts[passing.at];
@@ -167,7 +167,7 @@ template <typename T> struct key_worker : worker_place<struct keys_shared> {
         }
     }
 
-    /* And the gradient of the scores. */
+    /* Compute the gradient of the scores. */
     __device__ inline void differentiate(void)
     {
         const struct row_facts *facts = &shared->facts[passing.at];
@@ -183,7 +183,8 @@ template <typename T> struct key_worker : worker_place<struct keys_shared> {
         }
     }
 
-    /* dV of the passing tile, and the operand for dK. dP is computed beside the probabilities. */
+    /* dV of the passing tile, and the operand for dK. dP is computed concurrently with the
+     * probabilities. */
     __device__ inline void work_on_tile(uint32_t (&ds)[TILE / DEPTH][4])
     {
         const uint64_t d_o = tile_descriptor(shared_address(shared->d_o[passing.at]));
@@ -217,10 +218,11 @@ template <typename T> struct key_worker : worker_place<struct keys_shared> {
         }
     }
 
-    /* All tiles of all pieces; scores of the next one are computed before one is stored. */
+    /* Process all tiles of all work items; the next item's scores are computed before the current
+     * one is stored. */
     __device__ inline void work(void)
     {
-        const uint64_t *pending = NULL; /* whose products may still be on their way */
+        const uint64_t *pending = NULL; /* tile whose products may still be in flight */
 
         if (!begin_work(this))
             return;

@@ -1,5 +1,5 @@
-/* The first kernel of the gradient of attention: dQ. A block holds a tile of queries and goes along
- * the keys that it sees. It also finds the facts of its rows, for the second kernel. */
+/* The first kernel of the attention gradient: dQ. A block holds a tile of queries and iterates over
+ * the keys that it sees. It also computes the facts of its rows for the second kernel. */
 #include "hopper_attention.cuh"
 
 namespace
@@ -27,7 +27,7 @@ struct queries_shared {
     }
 };
 
-/* The sum of dO * O over a row of two tiles; the four threads of a row do it together. */
+/* The sum of dO * O over a row of two tiles; the four threads of a row compute it together. */
 template <typename T>
 __device__ inline float row_product(const uint8_t *d_o, const uint8_t *o, int row)
 {
@@ -47,13 +47,13 @@ __device__ inline float row_product(const uint8_t *d_o, const uint8_t *o, int ro
     return row_sum(sum);
 }
 
-/* What a thread has to know of its two rows of queries. */
+/* What a thread needs to know about its two rows of queries. */
 struct rows {
     struct sight sight[2];
     float minus_lse[2], minus_delta[2];
 };
 
-/* What is in memory of two rows of a piece of work, 'in_tile' and 8 below. */
+/* Load the facts of two rows of a work item, 'in_tile' and 8 further down. */
 __device__ inline void load_rows(const struct attention_arguments &a, const struct piece &piece,
                                  int in_tile, struct rows *rows)
 {
@@ -68,7 +68,7 @@ __device__ inline void load_rows(const struct attention_arguments &a, const stru
     }
 }
 
-/* The rest of it, and note it for the second kernel. */
+/* Compute the rest of the facts, and store them for the second kernel. */
 template <typename T>
 __device__ inline void finish_rows(const struct attention_arguments &a, const struct piece &piece,
                                    const uint8_t *d_o, const uint8_t *o, int in_tile,
@@ -92,12 +92,12 @@ __device__ inline void finish_rows(const struct attention_arguments &a, const st
     }
 }
 
-/* One group of threads that multiplies. */
+/* One warp group that multiplies. */
 template <typename T> struct query_worker : worker_place<struct queries_shared> {
-    uint64_t q, d_o;     /* what is held */
-    struct rows rows;    /* of this thread */
-    struct rows next;    /* of the next piece, on their way from memory */
-    struct sight common; /* of all rows of the warp */
+    uint64_t q, d_o;     /* held tiles */
+    struct rows rows;    /* facts of this thread's rows */
+    struct rows next;    /* facts of the next work item, being loaded */
+    struct sight common; /* range of all rows of the warp */
     float p[SCORES], dp[SCORES], dq[SUMS];
 
     using worker_place<struct queries_shared>::worker_place;
@@ -123,7 +123,7 @@ template <typename T> struct query_worker : worker_place<struct queries_shared> 
         at = 0;
     }
 
-    /* The scores of the passing tile, and dP. */
+    /* Compute the scores of the passing tile, and dP. */
     __device__ inline void multiply(void)
     {
         wait_for_tile();
@@ -133,7 +133,7 @@ template <typename T> struct query_worker : worker_place<struct queries_shared> 
         product_commit();
     }
 
-    /* From them the gradient of the scores. */
+    /* Compute the gradient of the scores. */
     __device__ inline void soften(uint32_t (&ds)[TILE / DEPTH][4])
     {
         const float scale = a.scale * LOG2_E;
@@ -153,7 +153,8 @@ template <typename T> struct query_worker : worker_place<struct queries_shared> 
         store_slice<T>(dq, a.scale, shared->dq[worker], &a.dq, done, worker);
     }
 
-    /* All tiles of all pieces; those of the next one are multiplied before one is stored. */
+    /* Process all tiles of all work items; the next item's first product is started before the
+     * current one is stored. */
     __device__ inline void work(void)
     {
         if (!begin_work(this))

@@ -1,5 +1,5 @@
-/* The kernels, callable from C. Each call puts its work on 'stream' and returns; failures show in
- * cudaGetLastError. Operands and shapes are those of device.h. */
+/* The kernels, callable from C. Each call enqueues its work on 'stream' and returns; failures are
+ * reported by cudaGetLastError. Operands and shapes are those of device.h. */
 #ifndef MEGATRON_KERNELS_H
 #define MEGATRON_KERNELS_H
 
@@ -13,7 +13,7 @@ extern "C" {
 
 void kernel_residual_norm(cudaStream_t stream, const struct residual_norm_shape *shape,
                           const struct residual_norm_operands *operands);
-/* 'processors': multiprocessors of the GPU. */
+/* 'processors': number of multiprocessors. */
 size_t kernel_residual_norm_backward_workspace(const struct residual_norm_shape *shape,
                                                int processors);
 void kernel_residual_norm_backward(cudaStream_t stream, const struct residual_norm_shape *shape,
@@ -32,7 +32,7 @@ void kernel_column_sums(cudaStream_t stream, enum activation activation, enum de
                         int64_t rows, int64_t cols, const void *x, const void *pre, void *y,
                         float *out, int accumulate, float *workspace, int processors);
 
-/* out[i] (+)= x[i]; for sums that a library left in 'type'. */
+/* out[i] (+)= x[i]; for sums that a library produced in 'type'. */
 void kernel_add_to_fp32(cudaStream_t stream, enum device_type type, int64_t count, const void *x,
                         float *out, int accumulate);
 
@@ -75,38 +75,38 @@ void kernel_normal(cudaStream_t stream, const struct normal_shape *shape,
 void kernel_fill(cudaStream_t stream, const struct fill_shape *shape,
                  const struct fill_operands *operands);
 
-/* Is there code for this GPU? cudaSuccess, or what the runtime says of loading a kernel. */
+/* Is there code for this GPU? cudaSuccess, or the runtime's error from loading a kernel. */
 cudaError_t kernel_check(void);
 
-/* Random 16-bit or fp32 numbers around 0, for timing on data that costs what real data costs. */
+/* Random 16-bit or fp32 numbers around 0, for timing on data with a realistic power draw. */
 void kernel_noise(cudaStream_t stream, enum device_type type, int64_t count, void *out);
 
-/* FINGERPRINT numbers of 'x' (at least one element) in 'out': sums of its elements with
- * pseudo-random signs, then the sum of their squares. The same bits for the same elements.
- * 'workspace': 1024 * FINGERPRINT numbers. */
+/* Compute the fingerprint of 'x' (at least one element) in 'out', FINGERPRINT numbers: sums of its
+ * elements with pseudo-random signs, then the sum of their squares. Bit-identical for identical
+ * elements. 'workspace': 1024 * FINGERPRINT numbers. */
 enum { FINGERPRINT = 5 };
 void kernel_fingerprint(cudaStream_t stream, enum device_type type, int64_t count, const void *x,
                         double *out, double *workspace);
 
-/* Two numbers for a library's own random draws: they depend on (seed, purpose, iteration) and on
- * which rows and heads of the global batch these are. */
+/* Two numbers that seed a library's own random generator: they depend on (seed, purpose, iteration)
+ * and on which rows and heads of the global batch these are. */
 void kernel_draw_seed(cudaStream_t stream, const struct attention_shape *shape,
                       const struct step_state *state, uint32_t purpose, const int64_t *row_index,
                       int64_t *out);
 
-/* Attention with its scores in memory, one sample at a time. From a row of scores or probabilities
- * to the next it is 'pitch' elements, a multiple of 8; what lies behind kv_rows is never used. */
+/* Attention with its scores in memory, one sample at a time. Rows of scores or probabilities are
+ * 'pitch' elements apart, a multiple of 8; columns from kv_rows on are never used. */
 
-/* Scores (heads, q_rows, pitch) in fp32 become probabilities of the shape's type, and 'lse'
- * (heads, q_rows) is written. */
+/* Turn scores (heads, q_rows, pitch) in fp32 into probabilities of the shape's type, and write
+ * 'lse' (heads, q_rows). */
 void kernel_softmax(cudaStream_t stream, const struct attention_shape *shape, int64_t sample,
                     int pitch, const float *scores, void *probabilities,
                     const struct attention_operands *operands);
 /* delta (batch, heads, q_rows) = sum over channels of out * dout. */
 void kernel_attention_delta(cudaStream_t stream, const struct attention_shape *shape,
                             const void *out, const void *dout, float *delta);
-/* From scores and the gradient of the probabilities 'dp' (fp32): the probabilities after dropout
- * and the gradient of q k^T, both of the shape's type. */
+/* From scores and the gradient of the probabilities 'dp' (fp32), compute the probabilities after
+ * dropout and the gradient of q k^T, both of the shape's type. */
 void kernel_softmax_backward(cudaStream_t stream, const struct attention_shape *shape,
                              int64_t sample, int pitch, const float *scores, const float *dp,
                              const float *delta, void *probabilities, void *dscores,

@@ -1,5 +1,5 @@
-/* Linear layers: a product, and what surrounds it either in the library's epilogue or in a kernel
- * of ours, whichever is faster in this shape. */
+/* Linear layers: a product, with everything around it either in the library's epilogue or in our
+ * own kernel, whichever is faster for this shape. */
 #include "cuda.h"
 
 #include <inttypes.h>
@@ -9,21 +9,21 @@
 
 /* How the work around the product is done. */
 enum variant {
-    SPLIT,      /* all of it in kernels of ours */
+    SPLIT,      /* all of it in our own kernels */
     FUSED,      /* all of it in the product's epilogue */
-    FUSED_PART, /* the activation's gradient in the epilogue, the sums of columns in our kernel */
+    FUSED_PART, /* the activation's gradient in the epilogue, the column sums in our kernel */
     VARIANTS,
 };
 
 struct linear {
     struct gemm *gemm;
     enum variant variant;
-    enum device_type sum_type; /* of the sums an epilogue makes */
-    int on_trial;              /* a product that fails then is no failure of the device */
-    int failed;                /* on trial */
+    enum device_type sum_type; /* type of the sums that an epilogue computes */
+    int on_trial;              /* a product that fails then is not a failure of the device */
+    int failed;                /* being timed */
 };
 
-/* Memory to time with; every operand of the layer. */
+/* Memory for timing: every operand of the layer. */
 struct scratch {
     void *x, *weight, *bias, *y, *pre, *workspace;
     float *dweight, *dbias;
@@ -224,7 +224,7 @@ static int make_wgrad(struct cuda_plan *plan, struct linear *linear, const struc
 
 /* Choosing ----------------------------------------------------------------------------------- */
 
-/* Does a variant make sense for this plan? Epilogues are for 16-bit types in whole vectors. */
+/* Is a variant valid for this plan? Epilogues are for 16-bit types in whole vectors. */
 static int possible(const struct cuda_plan *plan, enum variant variant)
 {
     const struct linear_shape *s = shape_of(plan);
@@ -259,7 +259,7 @@ static int make(struct cuda_plan *plan, struct linear *linear, const struct scra
     }
 }
 
-/* Sums in fp32 where the library can, else in the type of the layer. */
+/* Sums in fp32 if the library supports it, else in the type of the layer. */
 static int make_variant(struct cuda_plan *plan, enum variant variant, struct linear *linear,
                         const struct scratch *scratch, struct error *err)
 {
@@ -308,8 +308,8 @@ static int run_trial(void *argument)
     return trial->linear->failed ? -1 : 0;
 }
 
-/* Memory for every operand, filled with noise: time depends on the data. Returns -1 if there is not
- * enough, and nothing is timed then. */
+/* Allocate every operand and fill it with noise, because time depends on the data. Returns -1 if
+ * there is not enough memory; then nothing is timed. */
 static int scratch_create(struct cuda_plan *plan, struct scratch *t)
 {
     const struct linear_shape *s = shape_of(plan);
@@ -357,7 +357,7 @@ static void make_key(const struct cuda_plan *plan, char *key, size_t size)
              (int)s->activation, s->save_pre);
 }
 
-/* Remember the variant. What follows it is for people who read the file. */
+/* Remember the variant. The text after it is for people who read the file. */
 static int remember(struct cuda_plan *plan, const struct linear *linear, const char *notes,
                     struct error *err)
 {
@@ -368,8 +368,8 @@ static int remember(struct cuda_plan *plan, const struct linear *linear, const c
     return tuning_put(cuda_device_of(plan)->gemm.tuning, key, value, err);
 }
 
-/* All variants that can be made; returns how many, or -1 if the GPU broke down over one. Where it
- * is 0, 'err' says why. */
+/* Create all possible variants; returns their number, or -1 if one broke the GPU. If it is 0, 'err'
+ * has the reason. */
 static int make_variants(struct cuda_plan *plan, struct linear made[VARIANTS],
                          const struct scratch *scratch, struct error *err)
 {
@@ -395,14 +395,14 @@ static int make_variants(struct cuda_plan *plan, struct linear made[VARIANTS],
     return count;
 }
 
-/* Let all variants that can be made compete; the fastest stays in 'linear'. */
+/* Time all possible variants; the fastest stays in 'linear'. */
 static int choose(struct cuda_plan *plan, struct linear *linear, const struct scratch *scratch,
                   struct error *err)
 {
     struct cuda_device *device = cuda_device_of(plan);
     struct linear made[VARIANTS];
     struct trial trials[VARIANTS];
-    struct contestant contestants[VARIANTS];
+    struct timing_candidate candidates[VARIANTS];
     int count = make_variants(plan, made, scratch, err), provisional = 0;
     char times[112] = "";
 
@@ -410,14 +410,14 @@ static int choose(struct cuda_plan *plan, struct linear *linear, const struct sc
         return -1;
     for (int i = 0; i < count; i++) {
         trials[i] = (struct trial){plan, scratch, &made[i]};
-        contestants[i] = (struct contestant){run_trial, &trials[i], 1, 0, 0};
+        candidates[i] = (struct timing_candidate){run_trial, &trials[i], 1, 0, 0};
         provisional |= gemm_is_provisional(made[i].gemm);
     }
-    gemm_contest(&device->gemm, contestants, count);
+    gemm_rank_candidates(&device->gemm, candidates, count);
     plan->parts = linear;
     for (int i = 0; i < count; i++) {
-        struct linear *one = ((struct trial *)contestants[i].argument)->linear;
-        double seconds = contestants[i].seconds;
+        struct linear *one = ((struct trial *)candidates[i].argument)->linear;
+        double seconds = candidates[i].seconds;
 
         snprintf(times + strlen(times), sizeof(times) - strlen(times), ",%d:%.0fus",
                  (int)one->variant, seconds * 1e6);
@@ -437,7 +437,7 @@ static int choose(struct cuda_plan *plan, struct linear *linear, const struct sc
     return remember(plan, linear, times, err);
 }
 
-/* Make the variant that was found before, with the product that it was found with. */
+/* Create the variant that was found earlier, with the product that it was found with. */
 static int recall(struct cuda_plan *plan, struct linear *linear)
 {
     const enum device_type sum_types[] = {TYPE_FP32, shape_of(plan)->types.x};

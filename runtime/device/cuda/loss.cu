@@ -1,4 +1,4 @@
-/* Cross entropy in two halves around the collective. */
+/* Cross entropy in two halves, before and after the collective. */
 #include "common.cuh"
 
 namespace
@@ -22,7 +22,7 @@ __device__ inline void add_vector(softmax_sum &mine, const float *v)
         maximum = fmaxf(maximum, v[k]);
     if (maximum == -INFINITY) {
         for (int k = 0; k < VECTOR; k++)
-            mine.sum += isnan(v[k]) ? v[k] : 0.0f; /* no maximum shows it */
+            mine.sum += isnan(v[k]) ? v[k] : 0.0f; /* the maximum does not propagate NaN */
         return;
     }
     const float shift = -maximum * LOG2_E;
@@ -34,7 +34,7 @@ __device__ inline void add_vector(softmax_sum &mine, const float *v)
     mine.maximum = maximum;
 }
 
-/* Columns c .. c + 7 of which those from 'limit' on take no part. */
+/* Columns c .. c + 7, ignoring those from 'limit' on. */
 __device__ inline void cut(float *v, int64_t c, int64_t limit)
 {
     if (c + VECTOR > limit) {
@@ -49,14 +49,14 @@ struct row_gradient {
     float shift, factor;
     int64_t limit, target;
 
-    /* A row that is masked takes no part, whatever its logits are. */
+    /* A masked row contributes nothing, whatever its logits are. */
     __device__ inline row_gradient(float lse, float by, int64_t columns, int64_t wanted)
         : shift(by == 0.0f ? 0.0f : -lse * LOG2_E), factor(by), limit(by == 0.0f ? 0 : columns),
           target(wanted < columns ? wanted : -1)
     {
     }
 
-    /* Of eight, from column c on. */
+    /* For eight logits, starting at column c. */
     __device__ inline void apply(float *v, int64_t c) const
     {
         cut(v, c, limit); /* exp(-inf) is 0 */
@@ -71,12 +71,12 @@ struct row_gradient {
     }
 };
 
-/* Of a whole warp. */
+/* Reduce over a whole warp. */
 __device__ inline softmax_sum merge_warp(softmax_sum mine)
 {
     const float maximum = warp_max(mine.maximum);
 
-    if (maximum == -INFINITY) { /* nothing there, in no lane, or what is no number */
+    if (maximum == -INFINITY) { /* all lanes are empty, or NaN */
         mine.sum = warp_sum(mine.sum);
         return mine;
     }
@@ -85,7 +85,7 @@ __device__ inline softmax_sum merge_warp(softmax_sum mine)
     return mine;
 }
 
-/* Of what 'warps' warps left in 'slots', in every lane. */
+/* Combine the results of 'warps' warps in 'slots', in every lane. */
 __device__ inline softmax_sum merge_slots(const softmax_sum *slots, int warps)
 {
     const int lane = threadIdx.x % WARP;
@@ -107,8 +107,8 @@ __device__ inline softmax_sum merge_block(softmax_sum mine)
     return merge_slots(slots, WARPS);
 }
 
-/* Blocks walk over rows, some vectors a thread at a time. The next ones are on their way while
- * these are added up, across the ends of rows as well. */
+/* Blocks iterate over rows, several vectors per thread at a time. The next vectors are loaded while
+ * these are added up, also across the ends of rows. */
 constexpr int PARTIAL_THREADS = 256, PARTIAL_BLOCKS = 4;
 
 template <typename T, bool WIDE>
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(PARTIAL_THREADS, PARTIAL_BLOCKS)
             if (threadIdx.x % WARP == 0)
                 slots[parity][threadIdx.x / WARP] = mine;
             __syncthreads();
-            /* The next row has the other slots: the other warps need not wait. */
+            /* The next row uses the other slots, so the other warps need not wait. */
             if (threadIdx.x < WARP) {
                 mine = merge_slots(slots[parity], PARTIAL_THREADS / WARP);
                 if (threadIdx.x == 0) {
@@ -217,8 +217,8 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* Both halves in one pass: the row waits in shared memory for its gradient. 16-bit types, whole
- * vectors. BLOCKS: on a multiprocessor; while one loads, another works. */
+/* Both halves in one pass: the row is kept in shared memory for its gradient. 16-bit types, whole
+ * vectors. BLOCKS: blocks per multiprocessor; while one loads, another computes. */
 template <typename T, int BLOCKS>
 __global__ void __launch_bounds__(THREADS, BLOCKS)
     whole(cross_entropy_finish_operands o, double *weighted, int cols, int64_t first, int limit,
@@ -256,7 +256,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
             add_vector(mine, v);
         }
     }
-    mine = merge_block(mine); /* a barrier: all of the row is there for everyone */
+    mine = merge_block(mine); /* a barrier: the whole row is visible to all threads */
     const float lse = logf(mine.sum) + mine.maximum;
     if (threadIdx.x == 0) {
         const float loss = lse - (target >= 0 && target < limit ? to_float(kept[target]) : 0.0f);
@@ -323,8 +323,8 @@ extern "C" void kernel_cross_entropy_partial(cudaStream_t stream, const cross_en
                                s->first, limit)));
 }
 
-/* Rows up to this many bytes wait in shared memory: two blocks on a multiprocessor, three of
- * shorter rows. */
+/* Rows up to this size are kept in shared memory: two blocks per multiprocessor, three for shorter
+ * rows. */
 constexpr int64_t WHOLE_BYTES = 110 * 1024, SHORT_BYTES = 73 * 1024;
 
 template <typename T, int BLOCKS>

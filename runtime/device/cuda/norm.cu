@@ -5,9 +5,9 @@
 namespace
 {
 
-/* Rows of whole vectors: a lane holds VECTORS of them, and a warp WARP_COLS columns side by side. A
- * block has at most BLOCK threads and does its rows once: on a GPU full of such blocks loads, sums
- * and stores of different rows run side by side, and no block waits for a slow one's memory. */
+/* Rows of whole vectors: a lane holds VECTORS of them, a warp WARP_COLS adjacent columns. A block
+ * has at most BLOCK threads and processes its rows once: on a GPU full of such blocks, loads, sums
+ * and stores of different rows overlap, and no block waits for another one's memory. */
 constexpr int VECTORS = 4, WARP_COLS = VECTORS * WARP * VECTOR, BLOCK = ROW_BLOCK * WARP;
 
 /* Mean and sum of squared deviations of the columns of one warp. */
@@ -15,7 +15,7 @@ struct moments {
     float mean, squares;
 };
 
-/* Of a row, from those of its warps. */
+/* Combine those of its warps to those of a row. */
 __device__ inline moments merge(const moments *slots, int warps, int cols)
 {
     moments all = {0, 0};
@@ -34,7 +34,7 @@ __device__ inline moments merge(const moments *slots, int warps, int cols)
     return all;
 }
 
-/* FULL: every warp has WARP_COLS columns. Without y (NORM_RMS) only the sum is made. */
+/* FULL: every warp has WARP_COLS columns. Without y (NORM_RMS) only the sum is computed. */
 template <typename T, bool DROP, enum norm NORM, bool FULL>
 __global__ void __launch_bounds__(BLOCK, sizeof(T) == 4 ? 2 : 3)
     residual_norm(residual_norm_operands o, int64_t rows, int cols, row_split split, float epsilon,
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(BLOCK, sizeof(T) == 4 ? 2 : 3)
     if (row >= rows)
         return; /* with all of its group */
     auto inside = [&](int k) { return FULL || (k * WARP + lane) * VECTOR < width; };
-    /* This lane's elements number k of a row, or of what all rows share. */
+    /* This lane's k-th vector of a row, or of the operands that all rows share. */
     auto load = [&](const void *from, int64_t first, int k) {
         packed<T> out = {};
 
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(BLOCK, sizeof(T) == 4 ? 2 : 3)
                 for (int i = 0; i < VECTOR; i++)
                     v[k][i] += other[i];
             }
-            /* Rounded: the norm sees what the gradient will read back. */
+            /* Rounded, so that the norm uses the values that the gradient will read. */
             const packed<T> rounded = pack<T>(v[k]);
 
             if (inside(k))
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(BLOCK, sizeof(T) == 4 ? 2 : 3)
         }
 #pragma unroll
         for (int i = 0; i < VECTOR && NORM == NORM_LAYER; i++)
-            sum += v[k][i]; /* behind the end: 0 */
+            sum += v[k][i]; /* past the end: 0 */
     }
     if (NORM == NORM_RMS && !o.y)
         return;
@@ -154,8 +154,8 @@ __global__ void __launch_bounds__(BLOCK, sizeof(T) == 4 ? 2 : 3)
     }
 }
 
-/* Any other row, wider ones and odd ones: a block for each. The sum is read back where it was
- * written, from the cache. */
+/* All other rows, wide or unaligned ones: one block per row. The sum is read back from where it was
+ * written, in the cache. */
 constexpr int ANY_BLOCK = 1024;
 
 __device__ inline float block_sum(float x, float *slots)
@@ -213,7 +213,7 @@ __global__ void __launch_bounds__(ANY_BLOCK)
         }
 #pragma unroll
         for (int i = 0; i < VECTOR; i++)
-            sum += v[i]; /* behind the end: 0 */
+            sum += v[i]; /* past the end: 0 */
     }
     if (norm == NORM_NONE)
         return;
@@ -279,7 +279,7 @@ void launch_norm(cudaStream_t stream, const residual_norm_shape *shape,
         launch<T, false, NORM, false>(stream, shape, o, drop);
 }
 
-/* Are all rows aligned, and made of whole vectors? */
+/* Are all rows aligned, and do they consist of whole vectors? */
 bool in_vectors(const residual_norm_shape *shape, const residual_norm_operands *o)
 {
     const bool sum = shape->cols % VECTOR == 0 && is_wide(o->x) && is_wide(o->bias) &&

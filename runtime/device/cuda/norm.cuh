@@ -1,4 +1,4 @@
-/* What the two directions of a step of the residual stream share. */
+/* Shared by the two directions of a step of the residual stream. */
 #ifndef MEGATRON_NORM_CUH
 #define MEGATRON_NORM_CUH
 
@@ -15,7 +15,7 @@ dropout make_dropout(const residual_norm_shape *shape, const step_state *state, 
     return drop;
 }
 
-/* Threads for 'wanted' at least, in whole powers of two. */
+/* At least 'wanted' threads, a power of two. */
 int round_threads(int64_t wanted, int limit)
 {
     int threads = WARP;
@@ -25,7 +25,8 @@ int round_threads(int64_t wanted, int limit)
     return threads;
 }
 
-/* Shared memory beyond the usual limit, and all of it rather than cache: blocks side by side. */
+/* Shared memory beyond the default limit, and preferred over L1 cache, for several blocks per
+ * multiprocessor. */
 template <typename Kernel> void allow_shared(Kernel *kernel, size_t bytes)
 {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
@@ -33,14 +34,14 @@ template <typename Kernel> void allow_shared(Kernel *kernel, size_t bytes)
                          cudaSharedmemCarveoutMaxShared);
 }
 
-/* Rows in whole vectors, each done by some warps side by side; a block does several rows at once.
- * Where the warps of a row meet, a group has a barrier of its own. */
+/* Rows of whole vectors, each processed by several warps; a block processes several rows at once.
+ * The warps of a row synchronize on their own barrier. */
 struct row_split {
-    int warps;  /* of a row */
-    int groups; /* rows side by side in a block */
+    int warps;  /* warps per row */
+    int groups; /* rows per block */
 };
 
-constexpr int ROW_BLOCK = 8; /* warps of a block where a row does not need more */
+constexpr int ROW_BLOCK = 8; /* warps of a block unless a row needs more */
 
 row_split split_rows(int64_t cols, int warp_cols)
 {

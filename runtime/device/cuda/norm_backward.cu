@@ -1,14 +1,15 @@
 /* The gradient of a step of the residual stream. A row stays in registers, and so do the column
- * sums of all rows a thread sees: every tensor is read once and written once. */
+ * sums over all rows of a thread: every tensor is read once and written once. */
 #include "norm.cuh"
 
 namespace
 {
 
-/* As in the forward direction, with fewer elements a lane: their column sums need registers. */
+/* As in the forward direction, with fewer elements per lane: their column sums need registers. */
 constexpr int VECTORS = 2, WARP_COLS = VECTORS * WARP * VECTOR, MAX_WARPS = 16;
 
-/* Which column sums a call makes, and where its blocks leave their shares: (blocks, 3, cols). */
+/* Which column sums a call computes, and where its blocks write their partial sums: (blocks, 3,
+ * cols). */
 struct sums {
     float *partial;
     bool weight, norm_bias, bias;
@@ -18,10 +19,10 @@ struct writes {
     bool residual, x;
 };
 
-/* Up to so many slots are read one after the other, more of them by the lanes side by side. */
+/* Up to this many slots are read sequentially, more of them by the lanes in parallel. */
 constexpr int FEW_WARPS = 4;
 
-/* Rows on their way and under work; shared memory holds as many. */
+/* Rows in flight and being processed; shared memory holds this many. */
 template <typename T> constexpr int STAGES = sizeof(T) == 4 ? 2 : 3;
 
 /* shared: (groups, cols) of one sum at a time, added up in a fixed order. */
@@ -72,7 +73,7 @@ __global__ void __launch_bounds__(MAX_WARPS *WARP, 1)
     int parity = 0, filled = LAST * stage, used = 0;
 
     auto inside = [&](int k) { return FULL || column + k * WARP * VECTOR < cols; };
-    /* Start the loads of a row into the stage at byte 'to'. */
+    /* Start loading a row into the stage at byte 'to'. */
     auto fetch = [&](int64_t next, int64_t from, int to) {
         if (next < rows) {
             const T *dy = (const T *)o.dy + from, *sum = (const T *)o.sum + from;
@@ -119,7 +120,7 @@ __global__ void __launch_bounds__(MAX_WARPS *WARP, 1)
             next_mean = NORM == NORM_LAYER ? o.mean[row + stride] : 0.0f;
             next_number = DROP ? o.row_index[row + stride] : 0;
         }
-        /* The next row goes where the last one was: this thread has read it already. */
+        /* The next row goes into the slot of the last one, which this thread has already read. */
         fetch(row + LAST * stride, at + LAST * step, filled);
         filled = filled == LAST * stage ? 0 : filled + stage;
 #pragma unroll
@@ -175,7 +176,7 @@ __global__ void __launch_bounds__(MAX_WARPS *WARP, 1)
                 if (NORM == NORM_LAYER)
                     c1 = warp_sum(slot.x);
             }
-            parity ^= 1; /* the next row writes the other half: one barrier a row is enough */
+            parity ^= 1; /* the next row writes the other half: one barrier per row is enough */
         }
         c1 *= -share * rstd;
         c2 *= -share * rstd;
@@ -213,8 +214,8 @@ __global__ void __launch_bounds__(MAX_WARPS *WARP, 1)
         number = next_number;
     }
     copy_wait<0>();
-    /* Groups that had a row less than the first one meet as often as it did: where they do not,
-     * compute-sanitizer loses track and reports races between the sums behind this. */
+    /* Groups with one row less than the first one synchronize as often as it does: otherwise
+     * compute-sanitizer loses track and reports races between the sums below. */
     if (split.warps > 1 && row - group < rows)
         group_sync(1 + group, split.warps * WARP);
     share_sums((float *)memory, sum_weight, 0, group, column, cols, split.groups, out.partial);
@@ -225,8 +226,8 @@ __global__ void __launch_bounds__(MAX_WARPS *WARP, 1)
         share_sums((float *)memory, sum_bias, 2, group, column, cols, split.groups, out.partial);
 }
 
-/* Any other row, wider ones and odd ones: a block walks over rows and adds to its column sums in
- * the workspace itself, in the cache: each column is one thread's. */
+/* All other rows, wide or unaligned ones: a block iterates over rows and adds to its column sums in
+ * the workspace, in the cache: each column belongs to one thread. */
 constexpr int ANY_BLOCK = 1024;
 
 template <bool WIDE> __device__ inline void add_sums(float *to, const float *v, int count)
@@ -270,7 +271,7 @@ __global__ void __launch_bounds__(ANY_BLOCK)
             for (int i = 0; i < VECTOR; i++) {
                 const float scaled = g[i] * weight[i], xhat = (x[i] - mean) * rstd;
 
-                g[i] *= xhat; /* behind the end g is 0 */
+                g[i] *= xhat; /* past the end g is 0 */
                 c1 += scaled;
                 c2 += scaled * xhat;
             }
@@ -315,8 +316,8 @@ __global__ void __launch_bounds__(ANY_BLOCK)
     }
 }
 
-/* Without a norm rows have nothing to do with each other: a warp owns 256 columns (a lane eight of
- * them), the block's warps take rows in turn, and gridDim.y blocks share the rows. */
+/* Without a norm, rows are independent: a warp owns 256 columns (eight per lane), the block's warps
+ * alternate over rows, and gridDim.y blocks share the rows. */
 constexpr int PLAIN_WARPS = 8, PLAIN_COLUMNS = WARP * VECTOR;
 
 template <typename T, bool WIDE>
@@ -437,7 +438,7 @@ template <typename T, enum norm NORM> void launch_norm(cudaStream_t stream, call
         launch<T, false, NORM, false>(stream, c);
 }
 
-/* Are all rows aligned, and made of whole vectors? */
+/* Are all rows aligned, and do they consist of whole vectors? */
 bool in_vectors(const call *c)
 {
     const residual_norm_backward_operands *o = &c->o;

@@ -26,7 +26,7 @@ struct calls {
     int (*link_state)(void *gpu, unsigned link, unsigned *active);
 };
 
-/* Lines for people, as many as fit. */
+/* Append a line of text if it fits. */
 struct notes {
     char *text;
     size_t used, size;
@@ -51,8 +51,8 @@ __attribute__((format(printf, 2, 3))) static void note(struct notes *notes, cons
     notes->text[notes->used] = '\0';
 }
 
-/* Returns the name of a call that must be there and is not, or NULL. The others came with drivers
- * of different years. */
+/* Returns the name of a required function that is missing, or NULL. The others were added by
+ * drivers over the years. */
 static const char *find_calls(void *handle, struct calls *calls)
 {
     const struct {
@@ -80,7 +80,7 @@ static const char *find_calls(void *handle, struct calls *calls)
     return NULL;
 }
 
-/* The library's handle, or NULL with a line that says what is missing. */
+/* The library's handle, or NULL with a line that names what is missing. */
 static void *open_library(const char *name, struct calls *calls, struct notes *notes)
 {
     void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -124,7 +124,7 @@ static void check_memory_errors(const struct calls *calls, void *gpu, struct not
 
 static void check_clocks(const struct calls *calls, void *gpu, struct notes *notes)
 {
-    /* The software power limit and idle clocks are the normal life of a GPU and not listed. */
+    /* The software power limit and idle clocks are normal and not listed. */
     static const struct {
         unsigned long long bit;
         const char *text;
@@ -150,7 +150,7 @@ static void check_clocks(const struct calls *calls, void *gpu, struct notes *not
                     "-d PERFORMANCE");
 }
 
-/* A GPU without NVLink says of every link that it is not supported. */
+/* A GPU without NVLink reports every link as not supported. */
 static void check_links(const struct calls *calls, void *gpu, struct notes *notes)
 {
     unsigned up = 0, down = 0, first = 0, active;
@@ -170,8 +170,8 @@ static void check_links(const struct calls *calls, void *gpu, struct notes *note
              down, up + down, first);
 }
 
-/* CUDA has found the GPU: that this library does not is worth a line, no more, unless it says that
- * the GPU is gone. */
+/* CUDA has found the GPU: if this library does not, that is only worth a line, unless it reports
+ * that the GPU is lost. */
 static int check_gpu(const struct calls *calls, const char *bus, struct notes *notes,
                      struct error *err)
 {

@@ -6,12 +6,12 @@ namespace
 
 constexpr int THREADS = 256;
 constexpr int FLOATS = 4;
-constexpr int SUM_BLOCKS = 1056; /* fixed: the order of the sum depends on nothing but the count */
+constexpr int SUM_BLOCKS = 1056; /* fixed: the order of the sum depends only on the count */
 
 struct adam_constants {
     float beta1, beta2, epsilon;   /* given */
-    float lr, decay, factor;       /* of this step */
-    float inverse1, inverse_root2; /* corrections of the moments */
+    float lr, decay, factor;       /* learning rate of this step */
+    float inverse1, inverse_root2; /* bias corrections of the moments */
 };
 
 __device__ inline float update(const adam_constants &k, float g, float &p, float &m, float &v,

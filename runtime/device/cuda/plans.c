@@ -1,9 +1,9 @@
-/* Plans that are one or two kernels of ours. */
+/* Plans that consist of one or two of our kernels. */
 #include "cuda.h"
 
 #define STREAM stream->native
 
-/* Operations whose kernel takes a shape and operands and no more. */
+/* Operations whose kernel needs only a shape and operands. */
 #define PLAIN_WORK(name, member)                                                                 \
     static void work_##name(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace, \
                             const void *operands)                                                \

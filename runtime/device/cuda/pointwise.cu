@@ -1,4 +1,4 @@
-/* Kernels that touch each element once: activations, rotations, sums of columns, conversions. */
+/* Kernels that process each element once: activations, rotations, column sums, conversions. */
 #include "common.cuh"
 #include "gelu.cuh"
 #include "rng.h"
@@ -29,8 +29,8 @@ __global__ void activation_kernel(const T *x, T *y, int64_t count, bool wide)
     store_vector(y + i, v, count - i, wide);
 }
 
-/* A warp owns 256 columns (a lane eight of them), the block's warps take rows in turn, and
- * gridDim.y blocks share the rows. */
+/* A warp owns 256 columns (eight per lane), the block's warps alternate over rows, and gridDim.y
+ * blocks share the rows. */
 constexpr int SUM_WARPS = 8;
 constexpr int SUM_COLUMNS = WARP * VECTOR;
 
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(SUM_WARPS *WARP)
     float sum[VECTOR] = {0};
 
     if (count > 0) {
-        /* Some rows at a time, all loads before the first store. */
+        /* Several rows at a time, with all loads before the first store. */
         for (int64_t row = first + warp; row < last; row += SUM_WARPS * SUM_ROWS) {
             packed<T> v[SUM_ROWS], p[SUM_ROWS];
 
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(SUM_WARPS *WARP)
                     v[r] = pack<T>(now);
                     store_packed(y + at, v[r], valid ? count : 0, wide);
                 }
-                unpack(v[r], now); /* rounded: what the sums are meant to be of */
+                unpack(v[r], now); /* rounded: the sums are over the stored values */
 #pragma unroll
                 for (int k = 0; k < VECTOR; k++)
                     sum[k] += now[k];
@@ -102,8 +102,8 @@ __global__ void __launch_bounds__(SUM_WARPS *WARP)
     }
 }
 
-/* A block does 32 columns with SHARE_WARPS warps that take shares in turn; blockIdx.y: which sum.
- */
+/* A block processes 32 columns with SHARE_WARPS warps that alternate over the partial sums;
+ * blockIdx.y: which sum. */
 constexpr int SHARE_WARPS = 32;
 
 __global__ void add_shares(const float *partial, totals t, int blocks, int64_t cols, int accumulate)
@@ -147,13 +147,13 @@ __global__ void add_to_fp32(const T *x, float *out, int64_t count, int accumulat
         out[i] = accumulate ? out[i] + to_float(x[i]) : to_float(x[i]);
 }
 
-/* Kernels on rows: a block does one row. Threads walk over its columns, each with two vectors at a
- * time where there are as many, and all loads come before the first store. */
+/* Row kernels: one block per row. Threads iterate over its columns, two vectors at a time if there
+ * are enough, with all loads before the first store. */
 constexpr int ROW_THREADS = 256;
 
-/* A thread turns eight pairs, channels c.. and c + half.., of every 'step'th head of one row: sine
- * and cosine are loaded once. They come last, behind the position: by then the first heads are on
- * their way. */
+/* A thread rotates eight pairs, channels c.. and c + half.., of every 'step'th head of one row:
+ * sine and cosine are loaded once. They are loaded last, because they depend on the position: by
+ * then the loads of the first heads are in flight. */
 template <typename T, bool WIDE>
 __global__ void __launch_bounds__(ROW_THREADS, WIDE && sizeof(T) == 2 ? 4 : 2)
     rope(rope_operands o, int heads, int step, int head_size, int half, int64_t row_stride,
@@ -285,8 +285,8 @@ __global__ void convert(const From *from, To *to, int64_t count)
         to[i] = from_float<To>(to_float(from[i]));
 }
 
-/* 'to' is the memory of 'from' and no wider: one block walks up, reading ahead of what it writes.
- */
+/* 'to' is the memory of 'from' and not wider: a single block moves upwards, reading ahead of its
+ * writes. */
 template <typename From, typename To>
 __global__ void convert_in_place(const From *from, To *to, int64_t count)
 {
@@ -437,7 +437,7 @@ extern "C" void kernel_add_to_fp32(cudaStream_t stream, enum device_type type, i
                                                                             count, accumulate)));
 }
 
-/* Threads for a row of 'cols' elements. */
+/* The number of threads for a row of 'cols' elements. */
 static unsigned row_threads(int64_t cols)
 {
     return (unsigned)smaller(divide_up(divide_up(cols, VECTOR), WARP) * WARP, ROW_THREADS);
@@ -447,7 +447,7 @@ extern "C" void kernel_rope(cudaStream_t stream, const rope_shape *s, const rope
 {
     const int64_t half = s->rotary / 2, vectors = divide_up(half, VECTOR);
     const int64_t lanes = smaller(vectors, ROW_THREADS);
-    /* As many heads at a time as go into the rounds that are needed anyway. */
+    /* As many heads at a time as fit into the iterations that are needed anyway. */
     const int64_t rounds = divide_up(s->heads * lanes, ROW_THREADS);
     const int step = rounds ? (int)smaller(divide_up(s->heads, rounds), ROW_THREADS / lanes) : 0;
     const dim3 grid((unsigned)s->rows, (unsigned)(lanes ? divide_up(vectors, lanes) : 0));
@@ -458,7 +458,7 @@ extern "C" void kernel_rope(cudaStream_t stream, const rope_shape *s, const rope
     const float sign = s->backward ? -1.0f : 1.0f;
 
     if (step == 0)
-        return; /* nothing turns */
+        return; /* nothing to rotate */
     if (wide)
         WITH_TYPE(s->type,
                   (rope<T, true><<<grid, threads, 0, stream>>>(
@@ -552,7 +552,7 @@ extern "C" void kernel_fill(cudaStream_t stream, const fill_shape *s, const fill
         fill<<<blocks, THREADS, 0, stream>>>((float *)o->out, (float)s->value, s->count);
         break;
     case TYPE_E4M3:
-    case TYPE_E5M2: /* plans have no other value */
+    case TYPE_E5M2: /* plans do not have other values */
         cudaMemsetAsync(o->out, 0, (size_t)s->count, stream);
         break;
     case TYPE_FP64:

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 struct mark {
-    const struct operation *operation; /* the plan's, which outlives the profile */
+    const struct operation *operation; /* owned by the plan, which outlives the profile */
     cudaEvent_t from, to;
 };
 

@@ -1,10 +1,10 @@
-/* Rows in the order of their indices.
+/* Sorts rows by their indices.
  *
- * Not by CUB's radix sort: it sorts keys and rows of one length known on the host, pass by pass over
- * all of them, and where each index starts takes another kernel; here three kernels that overlap
- * (launch_early) do all of it. On an H200 this takes 10 to 36 microseconds for 4,096 to 262,144 rows
- * and CUB's sort 13 to 71: 1.08 to 4.6 times as long, 2.7 in the median. t/gpu/sort checks that both
- * agree, and times them. */
+ * CUB's radix sort is not used: it needs the number of rows on the host, makes several passes over
+ * all of them, and finding where each index starts takes another kernel. Here three overlapping
+ * kernels (launch_early) do all of it. On an H200 this takes 10 to 36 microseconds for 4,096 to
+ * 262,144 rows and CUB's sort 13 to 71: 1.08 to 4.6 times as long, 2.7 in the median. t/gpu/sort
+ * checks that both agree, and times them. */
 #ifndef MEGATRON_RUNS_CUH
 #define MEGATRON_RUNS_CUH
 
@@ -13,15 +13,15 @@
 namespace
 {
 
-/* Stable sort of rows by index: they are put into buckets by the lowest eight bits, which are those
- * that frequent indices next to each other differ in, then a block sorts each bucket by the others,
- * eight bits at a time. Rows that are not of this table are left out. */
+/* Stable sort of rows by index: they are distributed to buckets by the lowest eight bits, in which
+ * adjacent frequent indices differ, then a block sorts each bucket by the other bits, eight at a
+ * time. Rows that are not in this table are skipped. */
 constexpr int DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS;
 constexpr int SORT_THREADS = 1024, SORT_WARPS = SORT_THREADS / WARP;
-constexpr int BATCH = 4; /* keys of a lane on their way together */
+constexpr int BATCH = 4; /* keys of a lane loaded together */
 constexpr uint32_t FOREIGN = 0xffffffffu;
 
-/* What rows are sorted by: the bucket, then the 'bits' other bits of the index. */
+/* The sort key of a row: the bucket, then the other 'bits' bits of the index. */
 __device__ inline uint32_t key_of(int64_t at, int bits)
 {
     return (uint32_t)(at & (DIGITS - 1)) << bits | (uint32_t)(at >> DIGIT_BITS);
@@ -55,7 +55,7 @@ struct entries {
     }
 };
 
-/* What this lane has of the next BATCH * WARP entries. */
+/* This lane's part of the next BATCH * WARP entries. */
 template <typename S>
 __device__ inline void get_batch(const S &source, int base, int to, entry (&e)[BATCH])
 {
@@ -83,7 +83,7 @@ __device__ inline void count_digits(const S &source, int from, int to, int shift
     }
 }
 
-/* Put a warp's entries where 'next' says, which has the next place of each digit. */
+/* Scatter a warp's entries to 'next', the next position of each digit. */
 template <typename S>
 __device__ inline void place_entries(const S &source, int from, int to, int shift, uint32_t *next,
                                      entry *out)
@@ -114,7 +114,7 @@ __device__ inline void place_entries(const S &source, int from, int to, int shif
     }
 }
 
-/* The sum of 'x' of this lane and those below it. */
+/* Inclusive prefix sum over the lanes. */
 __device__ inline uint32_t warp_scan(uint32_t x)
 {
     const int lane = threadIdx.x % WARP;
@@ -129,7 +129,8 @@ __device__ inline uint32_t warp_scan(uint32_t x)
     return x;
 }
 
-/* Exclusive prefix sum of one number of each of a block's SORT_THREADS threads. A barrier. */
+/* Exclusive prefix sum of one number per thread over a block of SORT_THREADS threads. Contains a
+ * barrier. */
 __device__ inline uint32_t block_scan(uint32_t value)
 {
     __shared__ uint32_t warps[SORT_WARPS];
@@ -149,7 +150,7 @@ __device__ inline void clear(uint32_t (&next)[SORT_WARPS][DIGITS])
         (&next[0][0])[i * SORT_THREADS + threadIdx.x] = 0;
 }
 
-/* Turn the warps' counts of a digit into places, from 'at' on. */
+/* Turn the warps' counts of a digit into positions, starting at 'at'. */
 __device__ inline void counts_to_places(uint32_t (&next)[SORT_WARPS][DIGITS], int digit,
                                         uint32_t at)
 {
@@ -162,7 +163,7 @@ __device__ inline void counts_to_places(uint32_t (&next)[SORT_WARPS][DIGITS], in
     }
 }
 
-/* The tile of a block, cut into parts for its warps. */
+/* The tile of a block, divided among its warps. */
 struct tile_part {
     int from, to;
 };
@@ -174,7 +175,7 @@ __device__ inline tile_part part_of_warp(int64_t rows, int part)
     return {(int)min(from, rows), (int)min(from + part, rows)};
 }
 
-/* Also 'pieces' is set to 0. */
+/* Also clears 'pieces'. */
 __global__ void __launch_bounds__(SORT_THREADS)
     count_buckets(indices source, int64_t rows, int part, uint32_t *count, int *pieces)
 {
@@ -193,7 +194,7 @@ __global__ void __launch_bounds__(SORT_THREADS)
         *pieces = 0;
 }
 
-/* 'count': (tiles, DIGITS). 'starts': (DIGITS + 1), where each bucket starts. */
+/* 'count': (tiles, DIGITS). 'starts': (DIGITS + 1), the start of each bucket. */
 __global__ void __launch_bounds__(SORT_THREADS)
     fill_buckets(indices source, int64_t rows, int part, const uint32_t *count, uint32_t *starts,
                  entry *out)
@@ -260,8 +261,9 @@ __device__ inline void sort_digit(const entry *in, entry *out, int from, int to,
     __syncthreads();
 }
 
-/* The rows of one index are a run. One longer than 'longest' is also cut into pieces of 'segment'
- * rows, a SHARE of all rows where there are many: whoever is last with a run should not be late. */
+/* The rows of one index are a run. A run longer than 'longest' is also divided into pieces of
+ * 'segment' rows, a SHARE of all rows if there are many, so that no run finishes much later than
+ * the others. */
 constexpr int LEAST_SEGMENT = 64, MOST_SEGMENT = 512, SHARE = 2048;
 
 struct piece {
@@ -271,10 +273,10 @@ struct piece {
 
 struct run_table {
     const entry *sorted;
-    uint32_t *first; /* where a run starts, by key; one more is the end */
+    uint32_t *first; /* start of each run, by key; one more for the end */
     int bits;        /* for key_of */
     int segment, longest;
-    piece *list; /* in no order */
+    piece *list; /* unordered */
     int *pieces; /* how many */
 };
 
@@ -332,7 +334,7 @@ __global__ void __launch_bounds__(SORT_THREADS)
 
 struct run_layout {
     int bits, segment;
-    int64_t buckets, pieces; /* pieces: at most, and of their numbers too */
+    int64_t buckets, pieces; /* pieces: the maximum, also of their numbers */
     size_t entry_bytes, count_bytes, start_bytes, first_bytes, list_bytes, total;
 };
 
@@ -361,8 +363,8 @@ inline run_layout plan_runs(int64_t rows, int64_t table_rows)
     return l;
 }
 
-/* Sort rows (one at least) by index and find the runs, in a workspace of plan_runs(..).total bytes.
- * The first kernel is launched as usual: what is before it does not let it start early. */
+/* Sort rows (at least one) by index and find the runs, in a workspace of plan_runs(..).total bytes.
+ * The first kernel is launched normally: the work before it does not let it start early. */
 inline run_table find_runs(cudaStream_t stream, const embedding_shape *s, const int32_t *index,
                            void *workspace)
 {

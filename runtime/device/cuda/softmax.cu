@@ -1,19 +1,20 @@
 /* Attention with its scores in memory: the masked softmax between two matrix products, and its
- * gradient. For types and head sizes that the library's kernel does not have, and dropout that is
- * the same on every layout of ranks. */
+ * gradient. For types and head sizes that the library's kernel does not support, and for dropout
+ * that is the same on every layout of ranks. */
 #include "dropout.cuh"
 
 namespace
 {
 
 constexpr int THREADS = 256, WARPS = THREADS / WARP;
-constexpr int MOST_THREADS = 512; /* of a block that does one row */
+constexpr int MOST_THREADS = 512; /* threads of a block that processes one row */
 
 /* Vectors of a row that a thread keeps in registers. */
 constexpr int HELD = 2;
 
 constexpr float LN_2 = 0.6931471805599453f;
-constexpr float LOWEST = -3.4028235e38f; /* unlike -INFINITY it may be taken from itself */
+constexpr float LOWEST = -3.4028235e38f; /* unlike with -INFINITY, the difference of two is a
+                                            number */
 
 /* The keys that a query sees. */
 struct mask {
@@ -24,7 +25,7 @@ struct mask {
         return (unsigned)(key - first) < (unsigned)count;
     }
 
-    /* Of the eight from 'key' on? */
+    /* Does the query see each of the eight keys starting at 'key'? */
     __device__ inline bool sees_some(int key) const
     {
         return key + VECTOR > first && key < first + count;
@@ -53,14 +54,14 @@ __device__ inline mask visible(const attention_shape &s, const int32_t *document
     return {first, max(end - first, 0)};
 }
 
-/* What is dropped of a row's probabilities. ALIGNED: the number of the row's first element is a
+/* The dropout mask of a row's probabilities. ALIGNED: the number of the row's first element is a
  * multiple of eight. */
 template <bool ALIGNED> struct row_dropout {
     numbers n;
     int64_t first; /* number of the row's first element */
-    float scale;   /* of what is kept */
+    float scale;   /* scale of the elements that are kept */
 
-    /* Of eight keys from 'key' on: those whose bit is set are dropped. */
+    /* The mask of eight keys starting at 'key': a set bit means dropped. */
     __device__ inline uint32_t dropped(int key) const
     {
         return n.threshold ? dropped_meanwhile<ALIGNED>(n, first + key) : 0;
@@ -91,7 +92,7 @@ struct part {
     float v[HELD][VECTOR];
     uint32_t dropped[HELD];
 
-    /* The first key of one of this thread's vectors, where the part begins at 'first'. */
+    /* The first key of one of this thread's vectors if the part starts at 'first'. */
     static __device__ inline int key(int first, int which)
     {
         return first + (int)(which * blockDim.x + threadIdx.x) * VECTOR;
@@ -102,7 +103,7 @@ struct part {
         return HELD * (int)blockDim.x * VECTOR;
     }
 
-    /* Load scores, times 'scale'; -INFINITY where a key is not seen. Returns the greatest. */
+    /* Load scores, times 'scale'; -INFINITY if a key is not seen. Returns the maximum. */
     template <bool ALIGNED>
     __device__ inline float load(const float *scores, int first, const mask &m, float scale,
                                  const row_dropout<ALIGNED> &drop)
@@ -133,7 +134,7 @@ struct part {
         return most;
     }
 
-    /* Powers of two, relative to that of 'most'. Returns their sum. */
+    /* Compute powers of two relative to that of 'most'. Returns their sum. */
     __device__ inline float raise(float most)
     {
         float sum = 0;
@@ -161,7 +162,7 @@ struct part {
     }
 };
 
-/* A sum of powers of two, relative to the greatest of them. */
+/* A sum of powers of two, relative to the largest of them. */
 struct power_sum {
     float most, sum;
 };
@@ -173,7 +174,7 @@ __device__ inline power_sum warp_total(power_sum t)
     return {most, warp_sum(t.sum * power_of_two(t.most - most))};
 }
 
-/* Of all threads of the block; once in a kernel. */
+/* Reduce over all threads of the block; call once per kernel. */
 __device__ inline power_sum block_total(power_sum t)
 {
     __shared__ power_sum shared[MOST_THREADS / WARP];
@@ -188,7 +189,7 @@ __device__ inline power_sum block_total(power_sum t)
     return warp_total(lane < warps ? shared[lane] : power_sum{LOWEST, 0});
 }
 
-/* One block per (query, head). WHOLE: it holds a whole row, which else is read twice. */
+/* One block per (query, head). WHOLE: it holds a whole row, which is read twice otherwise. */
 template <typename T, bool WHOLE, bool ALIGNED>
 __global__ void __launch_bounds__(MOST_THREADS)
     softmax(attention_operands o, attention_shape s, int64_t sample, int pitch, const float *scores,
@@ -290,19 +291,19 @@ __global__ void draw_seed(const step_state *state, uint32_t purpose, const int64
     const uint64_t bits = rng_bits(state->seed, purpose, (uint32_t)state->iteration, number);
 
     out[0] = (int64_t)(bits >> 1);
-    /* Each of cuDNN's numbers serves four probabilities of a head. From an offset that is a
-     * multiple of four these are of the same key, and four rows drop the same; from 2 on it is two
-     * rows, the least there is. */
+    /* cuDNN uses each random number for four probabilities of a head. With an offset that is a
+     * multiple of four they belong to the same key, so four rows have the same mask; with offset 2
+     * only two rows do, which is the minimum. */
     out[1] = 2;
 }
 
-/* Do rows begin at numbers that are multiples of eight? */
+/* Do rows start at multiples of eight? */
 bool is_aligned(const attention_shape *s)
 {
     return s->dropout == 0 || s->sequence % VECTOR == 0;
 }
 
-/* As many threads as a row of scores keeps busy, where each has so many vectors of it. */
+/* As many threads as a row of scores keeps busy, at this many vectors per thread. */
 unsigned threads_for(const attention_shape *s, int vectors, int64_t most)
 {
     const int64_t warps = divide_up(s->kv_rows, (int64_t)WARP * VECTOR * vectors);

@@ -66,7 +66,7 @@ static void stream_destroy(struct device_stream *base)
     free(stream);
 }
 
-/* Ask 'query' until it is ready: at once, then giving way, then in small sleeps. */
+/* Poll 'query' until it is ready: first spinning, then yielding, then with short sleeps. */
 static int wait_for(struct device *device, cudaError_t (*query)(void *what), void *what,
                     double seconds, struct error *err)
 {
@@ -223,7 +223,7 @@ static int graph_begin(struct device_stream *stream, struct error *err)
         cudaStreamBeginCapture(native_of(stream), cudaStreamCaptureModeThreadLocal);
 
     if (status) {
-        cudaGetLastError(); /* it is said here, not at the next launch */
+        cudaGetLastError(); /* reported here, not at the next launch */
         return error_set(err, "cannot record a graph: %s", cudaGetErrorString(status));
     }
     device->recorder = pthread_self();
@@ -243,7 +243,7 @@ static struct device_graph *graph_end(struct device_stream *stream, struct error
     device->recording = RECORDING_NONE;
     if (!status && graph)
         status = cudaGraphInstantiate(&graph->native, recorded, 0);
-    /* Its memory now: here a lack of it does no harm. */
+    /* Allocate its memory now: a failure does no harm here. */
     if (!status && graph)
         status = cudaGraphUpload(graph->native, native_of(stream));
     if (recorded)
@@ -251,7 +251,7 @@ static struct device_graph *graph_end(struct device_stream *stream, struct error
     if (status && graph && graph->native)
         cudaGraphExecDestroy(graph->native);
     if (status || !graph) {
-        cudaGetLastError(); /* it is said here, not at the next launch */
+        cudaGetLastError(); /* reported here, not at the next launch */
         error_set(err, "cannot record a graph: %s",
                   graph ? cudaGetErrorString(status) : "out of memory");
         free(graph);

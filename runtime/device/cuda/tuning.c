@@ -13,18 +13,19 @@
 
 struct entry {
     char *key, *value;
-    char *early; /* what was there when the file was opened, or NULL */
-    char *there; /* what was there when it was read last, or NULL */
-    int used;    /* by this process */
+    char *early; /* contents when the file was opened, or NULL */
+    char *there; /* contents when it was last read, or NULL */
+    int used;    /* used by this process */
     int own;     /* put by this process */
-    int fresh;   /* put, or taken to keep, by this process and not in the file */
-    int agreed;  /* taken to keep: no other value will do in the file */
+    int fresh;   /* put, or taken to keep, by this process and not in the file yet */
+    int agreed;  /* taken to keep: no other value is acceptable in the file */
 };
 
-/* How long to wait for the lock, and how often to look whether others have written what is new. */
+/* How long to wait for the lock, and how often to check whether other processes have already
+ * written the new entries. */
 static const double LOCK_SECONDS = 3, LOCK_LOOK_SECONDS = 0.05;
 
-/* In the place of a value. */
+/* Placeholder for a value. */
 static const char TRYING[] = "trying";
 
 struct tuning {
@@ -43,7 +44,7 @@ static struct entry *find(const struct tuning *tuning, const char *key)
     return NULL;
 }
 
-/* 'replace' 0 keeps a value that is there already. */
+/* With 'replace' 0 an existing value is kept. */
 static int put(struct tuning *tuning, const char *key, const char *value, int replace)
 {
     struct entry *entry = find(tuning, key);
@@ -90,8 +91,8 @@ int tuning_is_provisional(const char *value)
     return length > 0 && value[length - 1] == TUNING_PROVISIONAL;
 }
 
-/* Has another process written what stands in for the entry? Many ranks of a job find the same, and
- * the first one's will do: but not what this process found there and could not use. */
+/* Has another process written a value for the entry? Many ranks of a job find the same, and the
+ * first one's value is good enough, except one that this process found there and could not use. */
 static int is_done(const struct entry *entry, const char *value)
 {
     if (entry->agreed)
@@ -112,8 +113,8 @@ static void forget_file(struct tuning *tuning)
     }
 }
 
-/* Take the lines of the file that are whole and whose key is not known yet, or with 'replace' not
- * used by this process: another one may have tried it meanwhile. */
+/* Read the complete lines of the file whose key is not known yet or, with 'replace', not used by
+ * this process: another process may have tried it meanwhile. */
 static void read_file(struct tuning *tuning, int replace)
 {
     char line[1024], key[512], value[512];
@@ -159,7 +160,7 @@ struct tuning *tuning_open(const char *directory, const char *name)
         snprintf(tuning->directory, sizeof(tuning->directory), "%s", directory);
         snprintf(tuning->path, sizeof(tuning->path), "%s/%s", directory, name);
         read_file(tuning, 0);
-        /* Without a copy it counts as new, and is tried or put once more. */
+        /* Without a copy the entry counts as new, and is tried or put once more. */
         for (size_t i = 0; i < tuning->count; i++)
             tuning->entries[i].early = strdup(tuning->entries[i].value);
     }
@@ -242,9 +243,9 @@ int tuning_take(struct tuning *tuning, const char *text, int keep, struct error 
     return 0;
 }
 
-/* Keep others from writing until the descriptor is closed; what they write meanwhile may be all
- * that is new here. Returns -1 if that is not possible or another process does not release the
- * lock: then lines may get lost, which costs the time to find them again. */
+/* Keep other processes from writing until the descriptor is closed; what they write meanwhile may
+ * include everything that is new here. Returns -1 if that is not possible or another process does
+ * not release the lock: then lines may get lost, which costs the time to find them again. */
 static int take_lock(struct tuning *tuning)
 {
     double until = clock_now() + LOCK_SECONDS;
@@ -301,7 +302,7 @@ int tuning_save(struct tuning *tuning, struct error *err)
     read_file(tuning, 1); /* many ranks find the same: those that need not write do not wait */
     if (!anything_fresh(tuning))
         return 0;
-    file_make_directories(tuning->directory); /* an error shows when the file is written */
+    file_make_directories(tuning->directory); /* errors are reported when the file is written */
     lock = take_lock(tuning);
     read_file(tuning, 1);
     rc = anything_fresh(tuning) ? write_file(tuning, err) : 0;

@@ -1,5 +1,5 @@
-/* What was found fastest, kept in a file: a key (one word) and its value (one word) per line. The
- * file belongs to one kind of GPU and one version of the libraries. */
+/* Tuning results, stored in a file: a key (one word) and its value (one word) per line. A file is
+ * specific to one GPU model and one version of the libraries. */
 #ifndef MEGATRON_TUNING_H
 #define MEGATRON_TUNING_H
 
@@ -7,11 +7,11 @@
 
 struct tuning;
 
-/* Read 'directory'/'name' if it is there; a file that cannot be read or understood counts as empty.
- * 'directory' NULL: nothing is kept. NULL only when memory runs out. */
+/* Read 'directory'/'name' if it exists; a file that cannot be read or parsed counts as empty.
+ * 'directory' NULL: nothing is stored. Returns NULL only if out of memory. */
 struct tuning *tuning_open(const char *directory, const char *name);
 
-/* At the end of a value: not all that there is was tried to find it. */
+/* Suffix of a provisional value: not all candidates were tried to find it. */
 #define TUNING_PROVISIONAL '?'
 int tuning_is_provisional(const char *value);
 
@@ -19,27 +19,27 @@ int tuning_is_provisional(const char *value);
 const char *tuning_get(struct tuning *tuning, const char *key);
 int tuning_put(struct tuning *tuning, const char *key, const char *value, struct error *err);
 
-/* Say in the file that 'key' is being tried, until tuning_put. Returns -1 if the file cannot be
- * written, or says so since before it was opened: a process ended while it tried, or runs still,
- * which cannot be told, and what is put then should be provisional. That others try the same since
- * then does not count. */
+/* Record in the file that 'key' is being tried, until tuning_put. Returns -1 if the file cannot be
+ * written, or if it already had such a record when it was opened: another process died while it
+ * tried, or is still running, which cannot be distinguished, and the value put should then be
+ * provisional. Records that others have added since then are ignored. */
 int tuning_try(struct tuning *tuning, const char *key);
 
-/* What was got, put or taken by this process, as lines like the file's behind one that names it; to
- * free. NULL only when memory runs out. */
+/* Everything that was got, put or taken by this process, as lines like those of the file, after one
+ * that names the file. The caller frees it. NULL only if out of memory. */
 char *tuning_text(const struct tuning *tuning);
 
-/* Take such lines in place of what is known. With 'keep' the next save brings them into the file,
- * whatever other processes wrote there, else this process leaves it to others. Returns -1 and takes
- * none if they were made for another file, that is another kind of GPU or version of the libraries.
- */
+/* Replace what is known by such lines. With 'keep' the next save writes them to the file, whatever
+ * other processes wrote there; otherwise this process leaves the file to others. Returns -1 and
+ * takes none if they were created for another file, that is another GPU model or version of the
+ * libraries. */
 int tuning_take(struct tuning *tuning, const char *text, int keep, struct error *err);
 
-/* Write the file if anything is new: to a temporary name, synced, renamed, and others wait so long.
- * What other processes wrote there meanwhile stays, also where this one uses another value; where
- * that is all that is new here, nothing is written. What was taken to keep replaces theirs, and so
- * does a value in the place of a trial, of a provisional one, or of one that was there from the
- * beginning and could not be used. */
+/* Write the file if anything is new: to a temporary name, synced, renamed, while others wait.
+ * Values that other processes wrote meanwhile are kept, even if this one uses another value; if
+ * they include everything that is new here, nothing is written. Entries that were taken to keep
+ * replace theirs. A value also replaces a record of a trial, a provisional value, and one that
+ * existed from the beginning and could not be used. */
 int tuning_save(struct tuning *tuning, struct error *err);
 void tuning_destroy(struct tuning *tuning);
 

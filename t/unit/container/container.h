@@ -1,4 +1,4 @@
-/* What the unit tests of container/ share: a directory of their own, files in it, an image. */
+/* Shared by the unit tests of container/: a temporary directory, files in it, an image. */
 #ifndef MEGATRON_TEST_CONTAINER_H
 #define MEGATRON_TEST_CONTAINER_H
 
@@ -17,7 +17,7 @@ enum { IMAGE_BYTES = 4096 };
 static struct error err;
 __attribute__((unused)) static char directory[] = "/tmp/megatron-test-XXXXXX";
 
-/* The beginning of a squashfs image that says it has 4000 bytes, and IMAGE_BYTES of it. */
+/* The beginning of a squashfs image whose header claims 4000 bytes, and IMAGE_BYTES of it. */
 __attribute__((unused)) static const unsigned char small_image[IMAGE_BYTES] = {
     [0] = 'h', [1] = 's', [2] = 'q', [3] = 's', [28] = 4, [40] = 0xA0, [41] = 0x0F};
 
@@ -30,7 +30,7 @@ __attribute__((unused)) static void write_file(const char *path, const void *byt
     close(fd);
 }
 
-/* The last call: remove the directory, and say how it went. */
+/* The last call: remove the directory, and print the plan. */
 __attribute__((unused)) static int finish(void)
 {
     if (fork() == 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The importer as a program: what it prints, and what becomes of that. */
+/* The importer as a program: what it prints, and how that is handled. */
 #include "container.h"
 #include "files.h"
 #include "importer.h"

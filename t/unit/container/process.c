@@ -1,4 +1,4 @@
-/* Work of container/ that may be killed: processes, scratch directories, containers that end. */
+/* Work of container/ that may be killed: processes, scratch directories, containers that exit. */
 #include "container.h"
 #include "files.h"
 #include "process.h"
@@ -73,8 +73,8 @@ static void test_lines(void)
     is(lines, "<one><two><last>", "each line arrives once, complete");
 }
 
-/* A process is killed that runs a program which has started another: both end, and the first has
- * time to undo what it did. */
+/* Kill a process that runs a program which has started another: both must exit, and the first has
+ * time to undo its work. */
 static void test_killed_caller(void)
 {
     static const char script[] =
@@ -109,10 +109,10 @@ static void test_killed_caller(void)
     prctl(PR_SET_CHILD_SUBREAPER, 0);
     ok(kill(grandchild, 0) < 0, "ends with it when its caller is killed");
     snprintf(path, sizeof(path), "%s/undone", directory);
-    ok(access(path, F_OK) == 0, "and can undo what it did");
+    ok(access(path, F_OK) == 0, "and can undo its work");
 }
 
-/* A container that has ended is no reason to run the program outside. */
+/* If the container has exited, the program must not run outside it. */
 static void test_join_ended(void)
 {
     struct error err = {.text = ""};
@@ -123,14 +123,15 @@ static void test_join_ended(void)
         _exit(0);
     waitpid(child, NULL, 0);
     is_int(container_join(child, 0, "/", &entered, &err), -1, "an ended container is not joined");
-    ok(strstr(err.text, "mnt namespace") != NULL, "which is said: %s", err.text);
+    ok(strstr(err.text, "mnt namespace") != NULL, "and it is reported: %s", err.text);
     is_int(entered, 0, "and nothing was entered");
     is_int(container_join(getpid(), 0, "/", &entered, &err), -1,
            "nor is a process outside that has its number");
-    is(err.text, "the container has ended", "which is said");
+    is(err.text, "the container has ended", "and it is reported");
 }
 
-/* Another process of the user sweeps all the time: nobody's directory may go, and none may stay. */
+/* Another process of the user sweeps continuously: directories in use must survive, and all others
+ * must go. */
 static void test_scratch(void)
 {
     struct scratch scratch;
@@ -169,7 +170,7 @@ static void test_scratch(void)
             snprintf(file, sizeof(file), "%s/file", scratch.path);
             write_file(file, "x", 1);
             snprintf(file, sizeof(file), "%s/alive", scratch.path);
-            if (removing) /* this one goes first, as it may */
+            if (removing) /* this one exits first, which is allowed */
                 unlink(file);
             kill(getpid(), SIGKILL);
         }

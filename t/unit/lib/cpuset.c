@@ -3,7 +3,7 @@
 
 static const struct {
     const char *text;
-    const char *expected; /* NULL: refused */
+    const char *expected; /* NULL: rejected */
     int count;
 } lists[] = {
     {"", "", 0},
@@ -42,7 +42,7 @@ static void test_lists(void)
         int rc = cpuset_parse("--cpus", lists[i].text, &set, &err);
 
         if (!lists[i].expected) {
-            ok(rc < 0 && strstr(err.text, "--cpus="), "\"%s\" is refused", lists[i].text);
+            ok(rc < 0 && strstr(err.text, "--cpus="), "\"%s\" is rejected", lists[i].text);
             continue;
         }
         cpuset_format(&set, text, sizeof(text));

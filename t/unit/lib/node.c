@@ -1,4 +1,4 @@
-/* What is read from /proc, /sys and /dev, on nodes made of files. */
+/* What is read from /proc, /sys and /dev, on nodes that consist of files. */
 #include "config.h"
 #include "node.h"
 #include "tap.h"
@@ -11,7 +11,7 @@
 
 static char root[64];
 
-/* Make the folders of a path below the root. Returns the whole path. */
+/* Create the directories of a path below the root. Returns the full path. */
 static const char *make_path(const char *name)
 {
     static char path[512];
@@ -84,7 +84,7 @@ static void test_gpus(void)
     new_root();
     ok(node_gpus(root, &gpus, &count, &err) == 0 && count == 0, "no driver, no GPU");
     free(gpus);
-    /* The driver's numbers are not in PCI order here. */
+    /* The driver's minor numbers are not in PCI order here. */
     put_gpu("0000:ca:00.0", "0", "GPU-aaaa");
     put_gpu("0000:53:00.0", "3", "GPU-bbbb");
     put_gpu("0001:01:00.0", "1", "GPU-cccc");
@@ -149,7 +149,7 @@ static void test_controller(void)
     drop_root();
 }
 
-/* Words of what a node has, and what is said of it. */
+/* What a node has, as words, and the resulting warnings. */
 static const struct {
     const char *has;
     int efa, verbs;
@@ -234,7 +234,7 @@ static void test_fabrics(void)
            "\"%s\": %d EFA devices, %d others", fabrics[i].has, fabric.efa, fabric.verbs);
         count = node_fabric_warnings(&fabric, sentences);
         if (fabrics[i].says)
-            ok(count == 1 && strstr(sentences[0].text, fabrics[i].says), "said: %s",
+            ok(count == 1 && strstr(sentences[0].text, fabrics[i].says), "warning: %s",
                count ? sentences[0].text : "nothing");
         else
             ok(count == 0, "nothing to say%s%s", count ? ", but: " : "",

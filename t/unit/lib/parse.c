@@ -1,4 +1,4 @@
-/* The small parts below everything: errors, numbers, near names. */
+/* The basics: errors, numbers, suggestions for misspelled names. */
 #include "error.h"
 #include "nearest.h"
 #include "parse.h"
@@ -16,7 +16,7 @@ static void test_errors(void)
     is(err.text, "a=1", "and formats");
     is_int(error_set(NULL, "nobody listens"), -1, "nobody need listen");
     is_int(error_set_errno(&err, ENOENT, "%s cannot be read", "f"), -1, "with errno");
-    is(err.text, "f cannot be read: No such file or directory", "the reason is behind");
+    is(err.text, "f cannot be read: No such file or directory", "the reason follows");
     is_int(error_prefix(&err, "line %d", 3), -1, "error_prefix returns -1");
     is(err.text, "line 3: f cannot be read: No such file or directory", "the prefix is before");
     memset(long_text, 'x', sizeof(long_text) - 1);
@@ -81,7 +81,7 @@ static const struct {
     {"9223372036854775808", 1024, -1, 0},
     {"9P", 1024, 0, 10133099161583616},
     {"99999P", 1024, -1, 0},
-    {"3", 1024, -1, 0}, /* below the least */
+    {"3", 1024, -1, 0}, /* below the minimum */
     {"", 1024, -1, 0},
     {"G", 1024, -1, 0},
     {".", 1024, -1, 0},

@@ -1,4 +1,4 @@
-/* The plugin's parts that work on a node, without a Slurm: notes, ports, cgroups, the driver's
+/* The parts of the plugin that run on a node, without Slurm: notes, ports, cgroups, the driver's
  * files, the meeting of tasks, placement from what they found. */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 static char root[] = "/tmp/megatron-step.XXXXXX";
 
-/* Write a file below root, with the folders above it. */
+/* Write a file below root, and create its parent directories. */
 static void put(const char *path, const char *text)
 {
     char whole[512];
@@ -59,11 +59,11 @@ static void test_notes(void)
     note_parse(&in, text);
     note_format_step(&out, text);
     note_parse(&in, text);
-    ok(memcmp(&in, &out, sizeof(in)) == 0, "both halves of a note come back as they were");
+    ok(memcmp(&in, &out, sizeof(in)) == 0, "both halves of a note are read back unchanged");
     memset(&in, 0, sizeof(in));
     note_parse(&in, "port=99999 end=soon wishes=-1 shape=round version master=");
     ok(in.port == 0 && in.end == 0 && in.wishes == 0 && !in.version[0] && !in.master[0],
-       "what is not understood is passed over");
+       "unknown words are skipped");
 }
 
 static void test_ports(void)
@@ -168,7 +168,7 @@ static void test_cgroups(void)
     }
 }
 
-/* The text of a file; "-" where there is none. */
+/* The text of a file; "-" if there is none. */
 static const char *text_of(const char *name)
 {
     static char text[64];
@@ -227,7 +227,7 @@ static void put_gpu(const char *pci, int minor, const char *uuid)
     put(path, text);
 }
 
-/* Four GPUs whose device files are in the reverse of the PCI order. */
+/* Four GPUs whose device files are in reverse PCI order. */
 static void put_driver(void)
 {
     put_gpu("0000:20:00.0", 3, "GPU-aaaaaaaa-0000-0000-0000-000000000000");
@@ -270,7 +270,7 @@ static void test_meeting(void)
     share_arrive(share, 0);
     share_arrive(share, 2);
     ok(share_wait(share, 0, &err) == -1 && strstr(err.text, "task 1 of this node did not start"),
-       "a task that never comes is named");
+       "a task that never arrives is named");
     share_arrive(share, 1);
     ok(share_wait(share, 0, &err) == -1 && strstr(err.text, "has died"),
        "and so is one that died while it decided");
@@ -283,7 +283,7 @@ static void test_meeting(void)
     ok(waitpid(child, &status, WNOHANG) == 0, "the others wait for it");
     share_reported(share);
     waitpid(child, &status, 0);
-    ok(status == 0 && !share_claim_report(share), "until it has spoken; nobody speaks again");
+    ok(status == 0 && !share_claim_report(share), "until it has reported; nobody reports again");
     share_report_wait(share, 60);
     share_destroy(share, 3);
     ok(!share_create(SHARE_TASKS_MAX + 1, &err) && strstr(err.text, "8193 tasks"),
@@ -315,8 +315,8 @@ static const struct {
     const char *gpus, *visible; /* of all tasks, or of each: "a;b" */
     unsigned wishes;
     const char *expected; /* for each task "MEGATRON_GPU PCI CUDA_VISIBLE_DEVICES" */
-    const char *reach;    /* what a device cgroup leaves to the tasks; NULL: there is none */
-    const char *warning;  /* a part of it; NULL: none */
+    const char *reach;    /* what a device cgroup leaves to the tasks; NULL: no cgroup */
+    const char *warning;  /* a part of the note; NULL: none */
 } places[] = {
     {"all GPUs, device files in reverse", "0,1,2,3", "0,1,2,3", 0,
      "0,1 0000:20:00.0,0000:40:00.0 0,1,2,3;2,3 0000:90:00.0,0000:c0:00.0 0,1,2,3", NULL, NULL},
@@ -370,7 +370,7 @@ static const struct {
     {"the job's GPUs, of which the step has none", "0,1", "", 0, "  ;  ", "", NULL},
 };
 
-/* Part 'index' of a list "a;b", or all of it where it has one part. */
+/* Part 'index' of a list "a;b", or all of it if it has only one part. */
 static void part_of(const char *list, int index, char *buffer, size_t size)
 {
     const char *semicolon = strchr(list, ';');

@@ -1,4 +1,4 @@
-/* What command lines, variables and scripts ask for. */
+/* What command lines, variables and scripts request. */
 #include "request.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ static enum program program_of(const char *name)
                                          : PROGRAM_SALLOC;
 }
 
-/* Words of a line, separated by single blanks. */
+/* The words of a line, separated by single spaces. */
 static int split(char *line, char **words, int max)
 {
     int count = 0;
@@ -52,7 +52,7 @@ static const struct {
     {"srun -n4 --cpu-b none true", 4, -1, -1, -1, WISH_CPU_BIND},
     {"srun -n4 --hint=nomultithread --gpu-bind=closest --mem-bind=local true", 4, -1, -1, -1,
      WISH_GPU_BIND | WISH_MEM_BIND | WISH_HINT},
-    /* values that look like options, flags in one word, words of other plugins */
+    /* values that look like options, flags in one word, options of other plugins */
     {"srun -J -n7 -n4 true", 4, -1, -1, -1, 0},
     {"srun -ln4 true", 4, -1, -1, -1, 0},
     {"srun -K1 -n4 true", 4, -1, -1, -1, 0},
@@ -79,7 +79,7 @@ static const struct {
     {"srun --", -1, -1, -1, -1, 0},
     {"srun -", -1, -1, -1, -1, 0},
     {"srun", -1, -1, -1, -1, 0},
-    /* het jobs: totals, the most tasks and the fewest GPUs on a node */
+    /* het jobs: totals, the largest number of tasks and the smallest number of GPUs on a node */
     {"srun -n2 -N1 a : -n4 -N2 b", 6, 3, 2, -1, 0},
     {"salloc -n2 -N1 --gres=gpu:2 : -n4 -N1 --gres=gpu:4", 6, 2, 4, 2, 0},
     {"srun -n2 a : -N9 --ntasks-per-node=2 b", 20, -1, -1, -1, 0},
@@ -109,7 +109,7 @@ static void test_lines(void)
     }
 }
 
-/* The first word that is no option: the script that sbatch will read. */
+/* The first word that is not an option: the script that sbatch will read. */
 static void test_command(void)
 {
     static const struct {
@@ -136,7 +136,7 @@ static void test_command(void)
     }
 }
 
-/* salloc's own step is known by its option. */
+/* salloc's own step is recognized by its option. */
 static void test_interactive(void)
 {
     char *own[] = {"srun", "--interactive", "--preserve-env", "--pty", "bash", NULL};
@@ -151,7 +151,7 @@ static void test_interactive(void)
     ok(!request.interactive, "which may also be an option of the program");
 }
 
-/* Where getopt stopped, nothing behind is read, whatever it looks like. */
+/* Nothing after the position where getopt stopped is read, whatever it looks like. */
 static void test_limit(void)
 {
     char *words[] = {"srun", "--unknown", "./program", "-n", "9", NULL};
@@ -195,7 +195,7 @@ static void test_scripts(void)
     }
 }
 
-/* The command line over variables, those over the script. */
+/* The command line overrides variables, which override the script. */
 static void test_order(void)
 {
     char *variables[] = {"SBATCH_GRES=gpu:2", "SBATCH_HINT=compute_bound", "SLURM_NTASKS=77", NULL};

@@ -1,4 +1,4 @@
-/* Options and plugstack.conf arguments: what they come to, and what is said where they cannot. */
+/* Options and plugstack.conf arguments: the resulting settings, and the errors. */
 #include "settings.h"
 
 #include <stdlib.h>
@@ -170,7 +170,7 @@ static void test_long_value(void)
     settings_give(&settings, OPTION_NICS, value);
     ok(settings_resolve(&settings, &config, &err) == -1 &&
            strstr(err.text, "longer than 4095 bytes"),
-       "a value of a megabyte is refused and not kept");
+       "a value of a megabyte is rejected and not stored");
     settings_clear(&settings);
     config_clear(&config);
     free(value);
@@ -186,7 +186,7 @@ static void test_used(void)
         {"", "off", 0},      {"", "off tp=2", 0},      {"", "off=no tp=2", 1},
         {"off", "tp=2", 0},  {"off=all", "tp=2", 0},   {"off=bind", "tp=2", 1},
         {"always", "", 1},   {"always=yes", "off", 0}, {"tp=4", "", 0},
-        {"", "off=what", 1}, /* so that it is refused */
+        {"", "off=what", 1}, /* so that it is rejected */
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

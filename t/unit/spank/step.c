@@ -1,5 +1,5 @@
-/* What slurmstepd does when the tasks of its node have ended: nothing at all, unless one failed or
- * was killed at its work on an image. Every step of every job comes through here. */
+/* What slurmstepd does after the tasks of its node have exited: nothing, unless one failed or was
+ * killed while working on an image. Every step of every job gets here. */
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -14,14 +14,14 @@
 static int forks, questions;
 static bool forking; /* really */
 
-/* In place of the C library's and of Slurm's: they count, and start nothing. */
+/* Replace the C library's and Slurm's functions: they count, and start nothing. */
 pid_t fork(void)
 {
     forks++;
     return forking ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : -1;
 }
 
-/* The time is over at once. */
+/* Time passes immediately. */
 unsigned alarm(unsigned seconds)
 {
     kill(getpid(), SIGALRM);
@@ -70,7 +70,7 @@ static void ignore(int number)
     (void)number;
 }
 
-/* The process that ends the step has a limit, also as a child of slurmstepd, which blocks and
+/* The process that ends the step has a time limit, even as a child of slurmstepd, which blocks and
  * catches the signal. */
 static void test_limit(void)
 {
@@ -93,7 +93,7 @@ static void test_limit(void)
     step_exit(&plugin, NULL);
     forking = false;
     ok(waitpid(-1, &status, 0) > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM,
-       "what ends the step is ended when its time is over");
+       "the process that ends the step is killed at its time limit");
     share_destroy(plugin.share, 1);
 }
 

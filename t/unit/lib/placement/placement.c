@@ -1,4 +1,4 @@
-/* Placements that are known exactly: what a right one looks like, and what each policy does. */
+/* Placements that are known exactly: what a correct one looks like, and what each policy does. */
 #include "placement_test.h"
 #include "topologies.h"
 #include "tap.h"
@@ -90,7 +90,7 @@ static const struct expected tables[] = {
      {"0 0000:03:00.0 | hsn0 | 48-63,112-127 | 3", "1 0000:41:00.0 | hsn1 | 32-47,96-111 | 2",
       "2 0000:82:00.0 | hsn2 | 16-31,80-95 | 1", "3 0000:c1:00.0 | hsn3 | 0-15,64-79 | 0"}},
 
-    /* Fewer tasks than GPUs: several each, cut where the tree is. */
+    /* Fewer tasks than GPUs: several each, split along the tree. */
     {"p5.48xlarge",
      0,
      NULL,
@@ -183,7 +183,7 @@ static const struct expected tables[] = {
      {"7 0000:ca:00.0 | rdmap198s0,rdmap199s0 | 48-71,144-167 | 1",
       "7 0000:ca:00.0 | rdmap200s0,rdmap201s0 | 72-95,168-191 | 1"}},
 
-    /* Parts of a node: the pairs stay. */
+    /* Partial nodes: the pairs stay together. */
     {"p5.48xlarge",
      0,
      NULL,
@@ -215,7 +215,7 @@ static const struct expected tables[] = {
      NULL,
      0,
      {"3 0000:63:00.0 | rdmap97s0 | 0-1 | 0"}},
-    /* No core near the GPU: far ones are better than none. */
+    /* No core near the GPU: far cores are better than none. */
     {"p4d.24xlarge",
      0,
      NULL,
@@ -226,7 +226,7 @@ static const struct expected tables[] = {
      NULL,
      0,
      {"6 0000:a0:1c.0 | rdmap160s27 | 0-1 | 0", "7 0000:a0:1d.0 | rdmap160s27 | 2-3 | 0"}},
-    /* One core near two GPUs: one task gives way. */
+    /* One core near two GPUs: one task moves away. */
     {"p4d.24xlarge",
      0,
      NULL,
@@ -389,7 +389,7 @@ static const struct expected tables[] = {
      "mlx5_2,mlx5_0/c1:00.0",
      0,
      {"0 0000:20:00.0 | mlx5_0,mlx5_2 | 0-31 | 0", "3 0000:c0:00.0 | mlx5_3 | 32-63 | 1"}},
-    /* A card that is no compute NIC, because it is named. */
+    /* A card that is not a compute NIC, used because it is named. */
     {"one-gpu", 0, NULL, 1, NULL, NULL, NULL, "eno1", 0, {"0 0000:01:00.0 | eno1 | 0-15 | 0"}},
 };
 

@@ -1,5 +1,5 @@
-/* Every allocation of a placement fails once: the answer is a sentence, never a crash, and nothing
- * is lost (the sanitizers look for that). */
+/* Every allocation of a placement fails once: the result is an error, never a crash, and nothing
+ * leaks (the sanitizers check that). */
 #include "node.h"
 #include "placement.h"
 #include "tap.h"
@@ -119,7 +119,7 @@ static int parse_gpus(struct error *err)
 static const struct {
     const char *name;
     int (*run)(struct error *err);
-    int optional; /* allocations that may fail without an error: warnings */
+    int optional; /* allocations whose failure is not an error: warnings */
 } calls[] = {
     {"reading a node", read_text, 0},           {"placing by GPU", place_auto, 0},
     {"placing by core", place_core, 4},         {"placing by lists", place_lists, 0},

@@ -1,4 +1,4 @@
-/* What a request may say, and what is said of one that cannot be met. */
+/* What a request may contain, and the errors of requests that cannot be met. */
 #include "placement_test.h"
 #include "topologies.h"
 #include "tap.h"
@@ -43,7 +43,7 @@ void test_errors(void)
         if (errors[i].cpus && cpuset_parse("cpus", errors[i].cpus, &cpus, &err) == 0)
             request.cpus = &cpus;
         placement = placement_create(topology, &request, &err);
-        ok(!placement && strstr(err.text, errors[i].says), "refused: %s", err.text);
+        ok(!placement && strstr(err.text, errors[i].says), "rejected: %s", err.text);
         placement_destroy(placement);
         free(gpus);
         topology_destroy(topology);
@@ -81,7 +81,7 @@ void test_values(void)
 }
 
 static const struct {
-    const char *text, *expected; /* NULL: refused */
+    const char *text, *expected; /* NULL: rejected */
 } gpu_lists[] = {
     {"all", "0 1 2 3 "},
     {"none", ""},

@@ -4,7 +4,7 @@
 #include "topologies.h"
 #include "tap.h"
 
-/* The case being looked at, and the first rule that it breaks. */
+/* The current case, and the first rule that it breaks. */
 struct trial {
     const struct topology *topology;
     struct placement_request request;
@@ -48,8 +48,8 @@ static int granted(const struct trial *trial, size_t core, struct cpuset *set)
     return !cpuset_is_empty(set);
 }
 
-/* No two tasks share a hardware thread while there is one for each of them; with fewer, no thread
- * is idle. */
+/* No two tasks share a hardware thread while there are enough of them; otherwise no thread is idle.
+ */
 static void check_threads(struct trial *trial)
 {
     size_t threads = (size_t)cpuset_count(&trial->cpus);
@@ -127,7 +127,7 @@ static void check_numa(struct trial *trial)
     }
 }
 
-/* Every GPU is used, evenly: alone while there are enough. */
+/* Every GPU is used, evenly, and exclusively while there are enough. */
 static void check_gpus(struct trial *trial)
 {
     size_t tasks = trial->request.tasks, count = trial->request.gpu_count;
@@ -272,7 +272,8 @@ static void check_nics(struct trial *trial)
     }
 }
 
-/* On the whole node: NICs are alone while there are enough, and none is far while one is near. */
+/* On the whole node: NICs are exclusive while there are enough, and none is far while one is near.
+ */
 static void check_pairs(struct trial *trial)
 {
     const struct topology *topology = trial->topology;

@@ -1,5 +1,5 @@
-/* Placements that a table of rows does not show: parts of GPUs, wishes of single tasks, NICs taken
- * from others, and what is said of the node. */
+/* Placements that a table of rows does not cover: parts of GPUs, choices for single tasks, NICs
+ * taken from others, and warnings about the node. */
 #include "placement_test.h"
 #include "topologies.h"
 #include "tap.h"
@@ -48,7 +48,7 @@ void test_wishes(void)
     if (ok(placement != NULL, "wishes of two tasks")) {
         format_task(&placement->tasks[0], text, sizeof(text));
         is(text, "0 0000:20:00.0 | mlx5_0 | 56-63 | 1", "a wish for CPUs is kept");
-        ok(!placement->tasks[0].bound && placement->tasks[1].bound, "and left to who made it");
+        ok(!placement->tasks[0].bound && placement->tasks[1].bound, "and not bound by us");
         format_task(&placement->tasks[1], text, sizeof(text));
         is(text, "2 0000:90:00.0 | mlx5_2 | 32-43 | 1", "a wish for a GPU leads to its cores");
         format_task(&placement->tasks[2], text, sizeof(text));
@@ -79,7 +79,7 @@ void test_wishes(void)
     topology_destroy(topology);
 }
 
-/* One switch with a GPU and three NICs, one with a GPU and none, one with a NIC of its own. */
+/* One switch with a GPU and three NICs, one with a GPU and none, one with its own NIC. */
 void test_starved(void)
 {
     static const char text[] = "megatron-topology 1\nplace 0 -1 0 2\nplace 3 0 0 0\nplace 3 0 0 0\n"
@@ -93,7 +93,7 @@ void test_starved(void)
     } cases[] = {
         /* A GPU without a NIC takes one from a GPU with several. */
         {"", {"0 0000:10:00.0 | a,b | 0 | 0", "1 0000:20:00.0 | c | 1 | 0"}},
-        /* It takes the one that nobody has first. */
+        /* It takes an unused one first. */
         {"device 1 30:00.0 15b3 1 207 3 d\n",
          {"0 0000:10:00.0 | a,b,c | 0 | 0", "1 0000:20:00.0 | d | 1 | 0"}},
         /* A NIC that is the only one of another GPU stays there. */

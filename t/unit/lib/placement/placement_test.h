@@ -7,12 +7,12 @@
 /* A task as text: "gpus | nics | cpus | numa". */
 void format_task(const struct placement_task *task, char *text, size_t size);
 
-/* Of a request, in placement_request.c. */
+/* For requests, in placement_request.c. */
 void test_errors(void);
 void test_values(void);
 void test_gpu_lists(void);
 
-/* Of tasks, in placement_tasks.c. */
+/* For tasks, in placement_tasks.c. */
 void test_instances(void);
 void test_wishes(void);
 void test_starved(void);

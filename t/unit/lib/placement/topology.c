@@ -84,7 +84,7 @@ static void test_nodes(void)
 
 static const struct {
     const char *text;
-    const char *expected; /* NULL: refused */
+    const char *expected; /* NULL: rejected */
 } addresses[] = {
     {"0000:53:00.0", "0000:53:00.0"},
     {"53:00.0", "0000:53:00.0"},
@@ -161,7 +161,7 @@ static void test_texts(void)
             topology_parse("FILE", texts[i].text, strlen(texts[i].text), &err);
 
         if (texts[i].says)
-            ok(!topology && strstr(err.text, texts[i].says), "text %zu is refused: %s", i,
+            ok(!topology && strstr(err.text, texts[i].says), "text %zu is rejected: %s", i,
                err.text);
         else
             ok(topology != NULL, "text %zu is read %s", i, err.text);
@@ -210,7 +210,7 @@ static void test_nccl(void)
         if (systems[i].says)
             ok(rc < 0 && strstr(err.text, systems[i].says) && topology->place_count == places &&
                    topology_gpu(topology, 0)->place == place,
-               "system %zu is refused: %s", i, err.text);
+               "system %zu is rejected: %s", i, err.text);
         else
             ok(rc == 0 && topology_gpu(topology, 0)->place != place, "system %zu is merged %s", i,
                rc < 0 ? err.text : "");
@@ -239,12 +239,12 @@ static void test_find(void)
     ok(nic == topology_find_nic(topology, "51:00.0"), "and by address");
     is(nic ? topology_device_name(nic, name) : NULL, "rdmap81s0", "its name");
     nic = topology_find_nic(topology, "ibp112s0");
-    ok(nic && nic->kind == DEVICE_OTHER, "NVLink's controller is no compute NIC");
-    ok(!topology_find_nic(topology, "53:00.0"), "a GPU is no NIC");
+    ok(nic && nic->kind == DEVICE_OTHER, "NVLink's controller is not a compute NIC");
+    ok(!topology_find_nic(topology, "53:00.0"), "a GPU is not a NIC");
     topology_destroy(topology);
 }
 
-/* hwloc is opened where it is used: what a node without it says. */
+/* hwloc is loaded on demand: the error on a node without it. */
 static void test_library(void)
 {
 #ifdef HAVE_HWLOC
@@ -269,7 +269,7 @@ static void test_library(void)
 #endif
 }
 
-/* hwloc's reader crashes on some of these; this process must not. */
+/* hwloc's parser crashes on some of these; this process must not. */
 static void test_damaged(void)
 {
     static const char word[] = "complete_cpuset";

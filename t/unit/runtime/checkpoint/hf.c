@@ -1,5 +1,5 @@
-/* Folders of Hugging Face: one that says more than is known here is refused in a sentence, and an
- * export leaves no mixture of two behind. */
+/* Hugging Face directories: unsupported settings are rejected with a sentence, and an export never
+ * leaves a mixture of two models behind. */
 #include "tap.h"
 #include "convert.h"
 #include "directory.h"
@@ -31,7 +31,7 @@ static void clear(const char *name)
     directory_remove(path_of(name), NULL, &ignored);
 }
 
-/* A tensor of a folder; rows 0: a vector. All elements are 'value'. */
+/* A tensor of a directory; rows 0: a vector. All elements are 'value'. */
 struct given {
     const char *name, *kind;
     int rows, cols;
@@ -94,7 +94,7 @@ static void put_data(FILE *file, const struct given *t)
         fwrite(&t->value, sizeof(t->value), 1, file);
 }
 
-/* The tensors of a list but one, and another in its place or at the end. */
+/* The tensors of a list except one, with another in its place or at the end. */
 static void write_tensors(const char *name, const struct given *list, const char *without,
                           const struct given *more)
 {
@@ -132,7 +132,7 @@ static void write_text(const char *name, const char *text)
         ok(0, "cannot write %s", name);
 }
 
-/* What an import of "in" says, without the names of directories. */
+/* The error of importing "in", without directory names. */
 static const char *import(void)
 {
     char text[sizeof(err.text)], *at;
@@ -285,13 +285,13 @@ static void test_tensors(void)
     }
 }
 
-/* A whole file goes before an index, as in transformers. */
+/* A single file takes precedence over an index, as in transformers. */
 static void test_index(void)
 {
     write_text("in/config.json", LLAMA(""));
     write_tensors("in/model.safetensors", llama, NULL, &(struct given){0});
     write_text("in/model.safetensors.index.json", "{\"weight_map\":{\"a\":\"nowhere\"}}");
-    is(import(), "(accepted)", "a whole file beside an index");
+    is(import(), "(accepted)", "a single file next to an index");
     rename(path_of("in/model.safetensors"), path_of("in/first.safetensors"));
     ok(strstr(import(), "cannot open in/nowhere") != NULL, "without it, the index counts");
     write_tensors("in/second.safetensors", llama, NULL, &(struct given){0});
@@ -317,7 +317,7 @@ static int there(const char *name)
     return access(path_of(name), F_OK) == 0;
 }
 
-/* Does the exported configuration hold this? */
+/* Does the exported configuration contain this? */
 static int says(const char *text)
 {
     char all[4096] = "";
@@ -337,12 +337,12 @@ static void test_export(void)
     is_int(export(1), 0, "an export to several files");
     ok(there("back/model.safetensors.index.json"), "with an index");
     ok(says("\"eos_token_id\": null"), "and without the end of texts of another vocabulary");
-    /* What cannot be replaced: a directory with something in it. */
+    /* Something that cannot be replaced: a non-empty directory. */
     unlink(path_of("back/model-00002-of-00012.safetensors"));
     mkdir(path_of("back/model-00002-of-00012.safetensors"), 0777);
     write_text("back/model-00002-of-00012.safetensors/x", "");
     is_int(export(1), -1, "one that fails when the first file has its new name");
-    ok(!there("back/model.safetensors.index.json"), "no index tells of old and new files together");
+    ok(!there("back/model.safetensors.index.json"), "no index lists old and new files together");
     clear("back");
     is_int(export(INT64_MAX), 0, "an export to one file");
     is_int(export(1), 0, "to several in its place");
@@ -364,8 +364,8 @@ static void test_export(void)
     }
 }
 
-/* Nodes write to parts of the same page of a file, which NFS keeps apart only where nobody reads.
- */
+/* Nodes write to parts of the same page of a file, which NFS handles correctly only if nobody
+ * reads. */
 static void test_writers(void)
 {
     struct hf_file file = {.name = "model.safetensors", .fd = -1};
@@ -374,7 +374,8 @@ static void test_writers(void)
     for (int create = 1; create >= 0; create--) {
         ok(hf_files_open(&files, path_of("in"), create, &err) == 0 &&
                (fcntl(file.fd, F_GETFL) & O_ACCMODE) == O_WRONLY,
-           "files are only written to, %s", create ? "where they are made" : "by the others, too");
+           "files are only written to, %s",
+           create ? "where they are created" : "by the others, too");
         ok(hf_files_close(&files, &err) == 0, "and closed");
     }
 }

@@ -1,5 +1,6 @@
-/* Checkpoints of every layout are read by every other one, element by element; and what damage and
- * hostile indices lead to. No ranks run here: a test writes and reads the files of all of them. */
+/* Checkpoints of every layout are read by every other one, element by element; and the effects of
+ * damage and hostile indices. No ranks run here: the test writes and reads the files of all of
+ * them. */
 #include "checksum.h"
 #include "directory.h"
 #include "reshard.h"
@@ -52,7 +53,7 @@ static struct model_config llama = {
 
 static char scratch[] = "/tmp/reshard-XXXXXX";
 
-/* The value of an element: told apart by tensor, place and array. */
+/* The value of an element, unique to its tensor, position and array. */
 static float value_of(const char *name, int array, int64_t row, int64_t col)
 {
     uint64_t h = checksum_of(name, strlen(name)) % 1000003;
@@ -151,7 +152,7 @@ static int write_all(const char *directory, const struct model_config *model,
     return rc;
 }
 
-/* Read it as all ranks of a layout would; every element must be the right one, all others 0. */
+/* Read it as all ranks of a layout would; every element must be right, all others 0. */
 static int read_all(const char *directory, const struct model_config *model, const struct layout *l,
                     struct error *err)
 {
@@ -208,7 +209,7 @@ static void test_matrix(const char *name, const struct model_config *model)
             if (rc < 0)
                 diag("read by layout %d", b);
         }
-        ok(rc == 0, "%s: what layout %d wrote, all read", name, a);
+        ok(rc == 0, "%s: all layouts read what layout %d wrote", name, a);
         if (rc < 0)
             diag("%s", err.text);
         directory_remove(directory, NULL, &err);
@@ -229,7 +230,7 @@ static void test_blocks(void)
     big.shape.kv_channels = 16;
     big.shape.vocabulary = 33333;
     big.shape.layers =
-        1; /* its tensors are of several blocks, too, and cut by rows and by columns */
+        1; /* its tensors span several blocks, too, and are split by rows and by columns */
     big.shape.ffn_hidden = 20000;
     as_one = fitted(&big, &one, 1);
     as_four = fitted(&big, &four, 1);
@@ -241,12 +242,12 @@ static void test_blocks(void)
     directory_remove(directory, NULL, &err);
 }
 
-/* Damage to one file of a checkpoint, by what it must lead to. */
+/* Damage to one file of a checkpoint, and the expected result. */
 static void test_damage(void)
 {
     static const struct {
         const char *name, *file;
-        long at;  /* byte to flip, from the end where negative; -1: none */
+        long at;  /* byte to flip, from the end if negative; -1: none */
         long cut; /* new length; -1: none */
         const char *text;
     } rows[] = {
@@ -300,8 +301,7 @@ static void test_damage(void)
     }
 }
 
-/* What keeps a checkpoint from being read now says nothing about it: here no file handle is left.
- */
+/* A temporary failure to read a checkpoint is not damage: here no file descriptor is left. */
 static void test_trouble(void)
 {
     struct layout two = {2, 1, 1, 1};
@@ -331,7 +331,7 @@ static void test_trouble(void)
     directory_remove(directory, NULL, &err);
 }
 
-/* Replace the first 'from' of an index by 'to' and make its checksum right again. */
+/* Replace the first 'from' of an index by 'to' and correct its checksum. */
 static char *changed(const char *text, size_t size, const char *from, const char *to,
                      size_t *new_size)
 {
@@ -354,7 +354,7 @@ static char *changed(const char *text, size_t size, const char *from, const char
     return out;
 }
 
-/* An index whose checksum is right and whose content is not. */
+/* An index with a valid checksum and invalid content. */
 static void test_hostile(void)
 {
     static const struct {
@@ -414,7 +414,7 @@ static void test_hostile(void)
         char *bad = changed(text, size, rows[i].from, rows[i].to, &new_size);
         int rc = bad ? index_read(&index, bad, new_size, "it", &err) : 0;
 
-        ok(rc < 0, "%s is refused", rows[i].name);
+        ok(rc < 0, "%s is rejected", rows[i].name);
         diag("%s", err.text);
         index_clear(&index);
         free(bad);
@@ -436,7 +436,7 @@ static void test_model(void)
     b.shape.hidden = 32;
     ok(index_check_model(&index, &b, &err) < 0 && strstr(err.text, "hidden-size (16, here 32)") &&
            strstr(err.text, "embedding.word.weight (97 x 16, here 97 x 32)"),
-       "another one is told by sizes and shapes");
+       "a different model is recognized by sizes and shapes");
     diag("%s", err.text);
     index_clear(&index);
 }
@@ -457,7 +457,7 @@ static void test_newest(void)
     ok(directory_newest(path, -1, &iteration, &err) < 0 && errno == ENOTDIR,
        "a directory that cannot be read is an error");
     unlink(path);
-    /* A file that names the latest and cannot be read: another one would be taken for it. */
+    /* A tracker file that cannot be read: another checkpoint would be mistaken for the latest. */
     directory_path(path, &err, "%s/named/iter_0000100", scratch);
     directory_prepare(path, &err);
     directory_path(path, &err, "%s/named/" LATEST, scratch);

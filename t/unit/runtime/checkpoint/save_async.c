@@ -1,6 +1,5 @@
-/* A save beside the training: what it copies is the state behind the step it follows, whatever the
- * device does first; the passes of the next step do not wait for the copies, and its update does.
- */
+/* A save during training: it copies the state after its step, whatever the device runs first; the
+ * passes of the next step do not wait for the copies, and its update does. */
 #include "tap.h"
 #include "checkpoint.h"
 #include "directory.h"
@@ -49,8 +48,8 @@ struct rank {
     struct model *model;
     struct optimizer *optimizer;
     struct checkpoint *checkpoint;
-    struct device_plan *gradients; /* in place of passes: all are the same */
-    int beside;                    /* saves that the model's stream went by */
+    struct device_plan *gradients; /* stands in for the passes: all are the same */
+    int beside;                    /* saves that the model's stream overtook */
 };
 
 static char scratch[] = "/tmp/snapshot-XXXXXX";
@@ -92,7 +91,7 @@ static int open_rank(struct rank *r, const char *directory, int random_order, ui
     return optimizer_start(r->optimizer, NULL, 1, err);
 }
 
-/* All but the checkpoint. */
+/* Everything except the checkpoint. */
 static void close_rest(struct rank *r)
 {
     plan_destroy(r->gradients);
@@ -101,8 +100,8 @@ static void close_rest(struct rank *r)
     ranks_close(&r->ranks);
 }
 
-/* What comes before the update goes by the copies of a save. Not all of it is waited for: meanwhile
- * the copies get on, and an update that does not follow them would seldom be ahead. */
+/* Work before the update overtakes the copies of a save. Do not wait for all of it: meanwhile the
+ * copies advance, and an update that does not wait for them would rarely be ahead. */
 static int pass(struct rank *r, int wait, struct error *err)
 {
     struct device_stream *stream = model_stream(r->model);
@@ -116,7 +115,7 @@ static int pass(struct rank *r, int wait, struct error *err)
     return 0;
 }
 
-/* Every step is saved; one more comes after the last save. */
+/* Every step is saved; one more follows the last save. */
 static int train(struct rank *r, struct error *err)
 {
     for (int64_t step = 1; step <= STEPS + 1; step++) {
@@ -134,7 +133,7 @@ static int train(struct rank *r, struct error *err)
     return checkpoint_wait(r->checkpoint, err);
 }
 
-/* Returns how many saves the model's stream went by, or -1. */
+/* Returns the number of saves that the model's stream overtook, or -1. */
 static int run(const char *directory, int random_order, uint64_t seed)
 {
     struct rank r = {.beside = 0};
@@ -165,7 +164,7 @@ static size_t read_whole(const char *directory, int step, const char *name, char
     return size;
 }
 
-/* Are the checkpoints of all steps the same bytes? */
+/* Are the checkpoints of all steps identical? */
 static int same(const char *a, const char *b)
 {
     static const char *const names[] = {"rank_00000.safetensors", "index.json"};
@@ -187,7 +186,7 @@ static int same(const char *a, const char *b)
 /* --- The end of a rank with a save under way ---------------------------------------------------
  */
 
-static struct rank ending; /* lasts: what is given up keeps its memory */
+static struct rank ending; /* static: abandoned work keeps its memory */
 static int releases, early;
 static void (*true_release)(struct device *device, void *memory);
 
@@ -212,7 +211,7 @@ static int never_done(struct device_event *event)
 
 static const struct {
     const char *name;
-    int stuck; /* the copies do not end */
+    int stuck; /* the copies never finish */
     int releases;
 } ends[] = {
     {"copies under way: their memory goes when they are done", 0, 2},

@@ -1,4 +1,4 @@
-/* A tokenizer that is kept beside weights is the same one when it is found there. */
+/* A tokenizer stored next to weights is the same one when it is found there. */
 #include "tap.h"
 #include "tokenizer_files.h"
 
@@ -44,8 +44,8 @@ static int64_t eod_of(const struct tokenizer_config *config)
     return eod;
 }
 
-/* Keep the tokenizer of 'folder' in "kept"; the end of a document of the one that is found there.
- */
+/* Store the tokenizer of 'folder' in "kept"; returns the end-of-document token of the one that is
+ * found there. */
 static int64_t keep(const char *folder, const char *name)
 {
     struct tokenizer_config config = {.type = TOKENIZER_HUGGINGFACE}, found = {0};
@@ -88,7 +88,8 @@ int main(void)
 
     ok(keep("named", "tokenizer.json") == 4, "the end that tokenizer_config.json names is kept");
     ok(is_kept("special_tokens_map.json"), "and special_tokens_map.json with it");
-    ok(keep("kept", "tokenizer.json") == 4 && keep("kept", ".") == 4, "also where it is already");
+    ok(keep("kept", "tokenizer.json") == 4 && keep("kept", ".") == 4,
+       "even if it is already there");
     ok(keep("plain", "tokenizer.json") == 3, "another tokenizer takes its place");
     ok(!is_kept("tokenizer_config.json") && !is_kept("special_tokens_map.json"),
        "and nothing of the first one is left");
@@ -100,7 +101,7 @@ int main(void)
     ok(tokenizer_files_copy(from, to, 0, &err) == 0 &&
            access(path_of("copied", "tokenizer_config.json"), F_OK) == 0 &&
            access(path_of("copied", "generation_config.json"), F_OK) == 0,
-       "where texts end goes along with a tokenizer");
+       "generation_config.json is copied with a tokenizer");
 
     for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
         for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++)

@@ -1,4 +1,4 @@
-/* Communication by name: what is refused before any library is opened. */
+/* Opening backends by name: what is rejected before any library is opened. */
 #include "comm.h"
 #include "tap.h"
 
@@ -17,8 +17,8 @@ static void test_refused(void)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct error err = {.text = ""};
 
-        ok(!comm_open(rows[i].name, &rows[i].options, &err), "%s is refused", rows[i].name);
-        ok(strstr(err.text, rows[i].part) != NULL, "with what to do: %s", err.text);
+        ok(!comm_open(rows[i].name, &rows[i].options, &err), "%s is rejected", rows[i].name);
+        ok(strstr(err.text, rows[i].part) != NULL, "with the remedy: %s", err.text);
     }
 }
 

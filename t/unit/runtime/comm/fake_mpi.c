@@ -1,11 +1,11 @@
-/* Preloaded: the first two numbers of every message, and of every part that is gathered, change
- * places on their way; with FAKE_END the last two. */
+/* Preloaded: swaps the first two numbers of every message, and of every gathered part, in transit;
+ * with FAKE_END the last two. */
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A copy with two numbers in each other's place; nobody says when it may go. The buffer itself
- * where there are no two. */
+/* A copy with two numbers swapped, which is never freed. The buffer itself if it has fewer than
+ * two. */
 static const void *swapped(const void *buffer, int count, MPI_Datatype type)
 {
     size_t size, at = 0;
@@ -32,7 +32,7 @@ __attribute__((visibility("default"))) int MPI_Isend(const void *buffer, int cou
     return PMPI_Isend(swapped(buffer, count, type), count, type, peer, tag, comm, request);
 }
 
-/* What ranks tell each other beside the test is bytes and stays. */
+/* Other messages between ranks are bytes and are not changed. */
 __attribute__((visibility("default"))) int MPI_Iallgather(const void *part, int count,
                                                           MPI_Datatype type, void *all,
                                                           int all_count, MPI_Datatype all_type,

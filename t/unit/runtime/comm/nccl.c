@@ -1,5 +1,5 @@
-/* The watchdog of comm over NCCL, without a GPU: NCCL and CUDA are functions of this file, in which
- * collectives are done at once, hang or fail as a case wants it. Two processes are the ranks. */
+/* The NCCL watchdog, without a GPU: NCCL and CUDA are functions of this file, in which collectives
+ * finish at once, hang or fail as a case requires. Two processes are the ranks. */
 #include "comm.h"
 #include "tap.h"
 
@@ -16,21 +16,20 @@
 /* --- What NCCL and CUDA do in this process --------------------------------------------------- */
 
 static struct {
-    int hang;                      /* collectives are never done */
-    int stuck;                     /* and do not even begin */
-    int full;                      /* a stream takes nothing more until an abort */
-    int starting;                  /* the world does not come about */
-    ncclResult_t result, reported; /* of a collective at once; of the group, later */
-    const char *more;              /* NCCL's last words */
+    int hang;                      /* collectives never finish */
+    int stuck;                     /* and do not even start */
+    int full;                      /* a stream accepts nothing more until an abort */
+    int starting;                  /* initialization never finishes */
+    ncclResult_t result, reported; /* of a collective immediately; of the group, later */
+    const char *more;              /* NCCL's last error */
     int open, aborted;             /* communicators */
-    int inside;                    /* threads that are in a call */
-    int crossed;                   /* two were at once, or one came after the abort */
+    int inside;                    /* threads inside a call */
+    int crossed;                   /* two were inside at once, or one entered after the abort */
 } fake;
 
 static char communicators[8];
 
-/* Every call that takes a communicator; NCCL leaves it to the caller that there is one at a time.
- */
+/* Every call that uses a communicator; NCCL requires the caller to make one at a time. */
 static void enter(void)
 {
     if (__atomic_fetch_add(&fake.inside, 1, __ATOMIC_ACQ_REL) > 0 ||
@@ -138,7 +137,7 @@ ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncc
     (void)to, (void)count, (void)type, (void)peer, (void)comm, (void)stream;
     return ncclSuccess;
 }
-/* The header has them without parameters, which is no prototype. */
+/* The header declares them without parameters, which is not a prototype. */
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 
@@ -223,8 +222,8 @@ enum trouble { NO_TROUBLE, STARTS, DIES, HANGS, FULL, CUT, STUCK, REFUSED, REPOR
 
 struct scene {
     const char *name;
-    enum trouble trouble;   /* of rank 1; HANGS and those behind it: of rank 0 */
-    const char *zero, *one; /* what rank 0 and rank 1 say; "": nothing */
+    enum trouble trouble;   /* of rank 1; HANGS and those after it: of rank 0 */
+    const char *zero, *one; /* the expected messages of rank 0 and rank 1; "": none */
 };
 
 static const struct scene scenes[] = {
@@ -257,7 +256,7 @@ static const struct scene scenes[] = {
     {"a rank that gives up", TOLD, "rank 1: the disk is full", "rank 1: the disk is full"},
 };
 
-/* Until the watchdog has something to say and has done all that it does then. */
+/* Wait until the watchdog has reported a failure and has handled it completely. */
 static void await(struct comm *comm, struct error *err)
 {
     while (comm_check(comm, err) == 0 ||
@@ -271,7 +270,7 @@ static void play(const struct scene *scene, int rank, struct comm *comm, struct 
     float number = 0;
 
     comm_set_step(comm, 7);
-    for (int i = 0; i < 500; i++) /* some while the watchdog looks */
+    for (int i = 0; i < 500; i++) /* some while the watchdog polls */
         comm_all_reduce(group, stream, &number, 1, TYPE_FP32, COMM_SUM);
     fake.hang = rank == 0 && (scene->trouble == DIES || scene->trouble == HANGS ||
                               scene->trouble == FULL || scene->trouble == REPORTED);
@@ -296,7 +295,7 @@ static void play(const struct scene *scene, int rank, struct comm *comm, struct 
         await(comm, err);
 }
 
-/* Say through the pipe what went wrong; exit 0 if it came to all who have to know. */
+/* Report through the pipe what went wrong; exit 0 if all ranks that must know were told. */
 static void be_rank(const struct scene *scene, int rank, int port, int out)
 {
     struct device device = {.fail = device_failed, .stream_native = no_stream};
@@ -343,7 +342,7 @@ static int free_port(void)
     return ntohs(address.sin_port);
 }
 
-/* Is 'text' as expected? A star stands for a word. */
+/* Does 'text' match? A star stands for a word. */
 static int matches(const char *text, const char *expected)
 {
     for (; *expected; expected++) {
@@ -384,7 +383,7 @@ static void run_scene(const struct scene *scene)
         waitpid(pids[rank], &status, 0);
         if (!expected[rank])
             continue;
-        ok(matches(text, expected[rank]), "%s: rank %d says: %s", scene->name, rank, text);
+        ok(matches(text, expected[rank]), "%s: message of rank %d: %s", scene->name, rank, text);
         ok(status == 0,
            "%s: rank %d has told its device, let go of all communicators and never called NCCL "
            "twice at once",

@@ -1,5 +1,5 @@
-/* Ranks meet over TCP, exchange, and learn of each other's end. Each case is a world of processes;
- * what its ranks return must be what is expected of them. */
+/* Ranks connect over TCP, exchange data, and detect each other's exit. Each case is a world of
+ * processes; their exit codes must be the expected ones. */
 #define _GNU_SOURCE
 #include "tap.h"
 #include "star.h"
@@ -22,7 +22,7 @@ enum ending { GATHER, ABSENT, FEW_FILES, VANISH, ABORT, HOLD_UP, STOP };
 
 static int port;
 
-/* Wait until star_check has something to say. */
+/* Wait until star_check reports something. */
 static int until_failure(struct star *star, struct error *err)
 {
     for (int i = 0; i < 6000; i++) {
@@ -51,8 +51,8 @@ static int gathers(struct star *star, int rank)
     return star_gather(star, NULL, NULL, 0, 10, &err) == 0;
 }
 
-/* Rank 0 and others have all parts in turn, and a rank that has none to wait for does not hold up
- * what follows. */
+/* Rank 0 and others gather all parts alternately, and a rank that does not wait for any does not
+ * delay what follows. */
 static int collects(struct star *star, int rank)
 {
     unsigned char part[BYTES], all[SIZE * BYTES];
@@ -69,7 +69,7 @@ static int collects(struct star *star, int rank)
     return 1;
 }
 
-/* From every rank in turn, nothing and much; a rank that only sends does not hold up the next. */
+/* From every rank in turn, nothing and much; a rank that only sends does not delay the next. */
 static int broadcasts(struct star *star, int rank)
 {
     static unsigned char data[1 << 20];
@@ -105,7 +105,7 @@ static int names_host(const struct error *err)
     return strcmp(err->text, expected) == 0;
 }
 
-/* Rank 3 dies, rank 1 waits for it and does not come: rank 0 does not wait for rank 1. */
+/* Rank 3 dies, rank 1 waits for it and does not arrive: rank 0 does not wait for rank 1. */
 static int held_up(struct star *star, int rank)
 {
     int64_t number = 0;
@@ -120,7 +120,7 @@ static int held_up(struct star *star, int rank)
     return rank == 1 ? until_failure(star, &err) : star_max(star, &number, 1, 60, &err) < 0;
 }
 
-/* Rank 3 does nothing for longer than a node may be silent; its kernel answers. */
+/* Rank 3 does nothing for longer than a node may stay silent; its kernel answers. */
 static int stopped(struct star *star, int rank)
 {
     int64_t number = rank;
@@ -149,11 +149,11 @@ static int few_files(int rank)
     star = star_create(rank, SIZE, NULL, port, 2, &err);
     if (rank == 0)
         return !star && strstr(err.text, "raise the limit on open files") != NULL;
-    star_destroy(star); /* of those that came in time */
+    star_destroy(star); /* of those that arrived in time */
     return 1;
 }
 
-/* One rank of a world in which rank 3 does 'ending'. 1: all was as it should be. */
+/* One rank of a world in which rank 3 does 'ending'. 1: everything was as expected. */
 static int play(enum ending ending, int rank)
 {
     struct error err;
@@ -221,7 +221,7 @@ static void world(enum ending ending, const char *name)
 
 /* --- An abort that its rank did not live to finish -------------------------------------------- */
 
-/* Rank 1 of two dies after so much of it; rank 0 looks, or waits for data. */
+/* Rank 1 of two dies after sending this much of it; rank 0 polls, or waits for data. */
 static int play_cut(const char *cut, int waits)
 {
     struct rendezvous_address address;
@@ -251,8 +251,9 @@ static int play_cut(const char *cut, int waits)
 
 static void cut_abort(void)
 {
-    ok(play_cut("A", 0) && play_cut("Athe moon", 0), "half of an abort tells that its rank ended");
-    ok(play_cut("A", 1) && play_cut("Athe moon", 1), "and so it does where data should have come");
+    ok(play_cut("A", 0) && play_cut("Athe moon", 0),
+       "half an abort message means that its rank has exited");
+    ok(play_cut("A", 1) && play_cut("Athe moon", 1), "even if data was expected");
 }
 
 /* --- A node that says nothing any more -------------------------------------------------------- */
@@ -269,7 +270,7 @@ static int set_loopback(int up)
     return rc;
 }
 
-/* Both ends of a star within one process; then the network between them is gone. */
+/* Both ends of a star within one process; then the network between them is cut. */
 static int play_silence(void)
 {
     struct rendezvous_address address;
@@ -311,7 +312,7 @@ static void silent_node(void)
     }
     waitpid(child, &status, 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 2)
-        ok(1, "a node that answers no more is noticed # SKIP no network of its own");
+        ok(1, "a silent node is detected # SKIP no network namespace");
     else
         ok(status == 0, "a node that answers no more is noticed");
 }

@@ -104,7 +104,7 @@ static void test_errors(void)
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        ok(parse(rows[i].argv) == -1, "%s is refused", rows[i].argv[0]);
+        ok(parse(rows[i].argv) == -1, "%s is rejected", rows[i].argv[0]);
         is(err.text, rows[i].text, "with the sentence");
         is_int(err.code, ERROR_USAGE, "as a usage error");
     }

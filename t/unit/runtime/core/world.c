@@ -31,7 +31,7 @@ static const char *const names[] = {
     "MASTER_PORT",
 };
 
-/* Ranks of a node, as Slurm tells. */
+/* Ranks of a node, as set by Slurm. */
 static void test_tasks_per_node(void)
 {
     static const struct {
@@ -72,7 +72,7 @@ static void test_say_once(void)
         setenv("SLURM_PROCID", rows[i].rank, 1);
         setenv("SLURM_LOCALID", rows[i].local_rank, 1);
         is_int(world_say_once(rows[i].of_node, &err), -1, "fails");
-        is(err.text, rows[i].says ? "text" : "", "one rank speaks");
+        is(err.text, rows[i].says ? "text" : "", "one rank reports");
     }
 }
 
@@ -110,7 +110,8 @@ int main(void)
          NULL,
          0,
          0,
-         "the plugin uses version 99 of the environment contract and this program version 1; install the same "
+         "the plugin uses version 99 of the environment contract and this program version 1; "
+         "install the same "
          "release of both"},
         {{"MEGATRON_TP=0"}, NULL, 0, 0, "MEGATRON_TP=0 is out of range; use 1 to 2147483647"},
     };

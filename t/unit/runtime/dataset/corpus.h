@@ -60,7 +60,7 @@ __attribute__((unused)) static const char *scratch_path(const char *name)
     return path;
 }
 
-/* How many names a directory has, but for hidden ones. */
+/* The number of entries in a directory, except hidden ones. */
 __attribute__((unused)) static int count_names(const char *directory)
 {
     DIR *stream = opendir(directory);
@@ -84,7 +84,7 @@ __attribute__((unused)) static void write_file(const char *path, const void *dat
     }
 }
 
-/* Token 't' of all tokens of a corpus: small, and different at neighbouring places. */
+/* Token 't' of all tokens of a corpus: small, and different from its neighbors. */
 __attribute__((unused)) static int corpus_token(int64_t t)
 {
     return (int)((uint64_t)t * 2654435761u % 251);

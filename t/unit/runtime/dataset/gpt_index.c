@@ -1,4 +1,4 @@
-/* The order of samples: numbers from numpy and megatron-core, and what must hold for any corpus. */
+/* The order of samples: values from numpy and megatron-core, and invariants for any corpus. */
 #include "tap.h"
 #include "corpus.h"
 #include "blend.h"
@@ -46,7 +46,7 @@ static void test_generator(void)
     ok(mt19937_interval(&rng, 0) == 0, "the interval [0, 0]");
 }
 
-/* The shuffle in blocks is the plain one. */
+/* The blocked shuffle equals the plain one. */
 static void test_shuffle_blocks(void)
 {
     static const int64_t sizes[] = {0, 1, 2, 3, 127, 128, 129, 130, 255, 256, 257, 1000, 65537};
@@ -74,7 +74,7 @@ static void test_shuffle_blocks(void)
     }
 }
 
-/* Threads change nothing. */
+/* The number of threads does not matter. */
 static void test_shuffle_threads(void)
 {
     static const int64_t sizes[] = {1000, 8388608, 8388609, 8388610, 9437185, 12345678};
@@ -147,7 +147,7 @@ static void test_split(void)
     for (size_t i = 0; i < COUNT(bad); i++) {
         struct split_range ranges[SPLITS];
 
-        ok(split_parse(bad[i], ranges, &err) == -1, "split \"%s\" is refused", bad[i]);
+        ok(split_parse(bad[i], ranges, &err) == -1, "split \"%s\" is rejected", bad[i]);
     }
 }
 
@@ -225,7 +225,7 @@ static void test_blend_order(void)
     free(got);
 }
 
-/* Against the definition, each step rounded by itself, over more than one piece. */
+/* Against the definition, with each step rounded separately, over more than one piece. */
 static void test_blend_plain(void)
 {
     struct collected *got = calloc(1, sizeof(*got));
@@ -286,7 +286,7 @@ static void test_blend_words(void)
         int status = blend_parse("--data-path", rows[i].words, rows[i].count, &blend, &err);
 
         if (rows[i].prefixes == 0)
-            ok(status == -1, "words %zu are refused", i);
+            ok(status == -1, "words %zu are rejected", i);
         else
             ok(status == 0 && blend.count == rows[i].prefixes &&
                    !!blend.weights == rows[i].weighted,
@@ -386,8 +386,8 @@ static void test_vector(void)
     indexed_close(corpus);
 }
 
-/* Walk the stream of documents token by token, as the definition says it, and compare. Count how
- * often each token is the first of a pair to be learned: once per epoch. */
+/* Walk the stream of documents token by token, as defined, and compare. Count how often each token
+ * is the first of a training pair: once per epoch. */
 static int check_index(const struct indexed *corpus, const int32_t *lengths, int64_t length,
                        const struct index_file *file)
 {
@@ -421,7 +421,7 @@ static int check_index(const struct indexed *corpus, const int32_t *lengths, int
     }
     if (!same)
         diag("%s", err.text);
-    /* Every document as often as there are epochs. */
+    /* Every document occurs once per epoch. */
     memset(starts, 0, (size_t)sequences * sizeof(*starts));
     for (int64_t i = 0; i < documents; i++)
         starts[order[i]]++;

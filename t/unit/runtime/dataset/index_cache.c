@@ -1,4 +1,4 @@
-/* The index cache: many processes at once, builders that die, files that are damaged. */
+/* The index cache: many processes at once, builders that die, damaged files. */
 #include "tap.h"
 #include "corpus.h"
 #include "index_file.h"
@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-static int *builds; /* shared between the processes: how many have built */
+static int *builds; /* shared between the processes: the number of builds */
 
 static void take_over(const char *how);
 
@@ -99,7 +99,7 @@ static void test_builder_dies(void)
     is_int(count_names(directory), 1, "and removes what was left");
 }
 
-/* What finds a builder that was stopped for so long that others took it for dead. */
+/* A builder that was stopped for so long that others assumed it was dead. */
 static void take_over(const char *how)
 {
     const char *directory = scratch_path("stopped");
@@ -138,7 +138,7 @@ static void test_builder_fails(void)
     struct index_file *file = get(directory, "fails", 30, &err);
 
     ok(!file, "a builder that fails");
-    is(err.text, "no luck", "says why");
+    is(err.text, "no luck", "reports why");
     is_int(count_names(directory), 0, "and leaves nothing");
 }
 
@@ -168,7 +168,7 @@ static void test_deadline(void)
     unlink(lock);
 }
 
-/* Change one thing about a good file; it is built anew. */
+/* Change one thing in a valid file; it is rebuilt. */
 static void test_damage(void)
 {
     static const struct {
@@ -194,7 +194,7 @@ static void test_damage(void)
         close(fd);
         *builds = 0;
         file = get(directory, NULL, 30, &err);
-        ok(is_good(file) && *builds == 1, "%s damaged: built anew", rows[i].name);
+        ok(is_good(file) && *builds == 1, "%s damaged: rebuilt", rows[i].name);
         index_file_close(file);
     }
 }
@@ -207,9 +207,9 @@ static void test_cut_later(void)
 
     ok(truncate(index_file_path(file), 8192 + 100) == 0 &&
            index_file_read(file, 0, 3, 1, &number, &err) == 0 && number == 9,
-       "a file that is cut while it is used: what is left");
+       "a file that is truncated during use: the rest is readable");
     ok(index_file_read(file, 0, 500, 1, &number, &err) == -1 && strstr(err.text, "was truncated"),
-       "and an error where it ends");
+       "and an error past its end");
     index_file_close(file);
 }
 

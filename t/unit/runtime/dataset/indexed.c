@@ -139,13 +139,13 @@ static void test_bin(void)
 
     corpus_write(scratch_path("b"), IDX_U16, lengths, SEQUENCES);
     ok(truncate(scratch_path("b.bin"), 61) == 0, "a .bin file is cut");
-    ok(!indexed_open(scratch_path("b"), &err), "it is refused");
+    ok(!indexed_open(scratch_path("b"), &err), "it is rejected");
     corpus_write(scratch_path("b"), IDX_U16, lengths, SEQUENCES);
     d = indexed_open(scratch_path("b"), &err);
     ok(d != NULL, "a whole one is opened");
     ok(truncate(scratch_path("b.bin"), 30) == 0, "and cut then");
-    ok(indexed_tokens(d, 1, 0, -1, out, TOKENS, &err) == 7, "what is left can be read");
-    ok(indexed_tokens(d, 3, 0, -1, out, TOKENS, &err) == -1, "what is gone cannot");
+    ok(indexed_tokens(d, 1, 0, -1, out, TOKENS, &err) == 7, "the remaining data can be read");
+    ok(indexed_tokens(d, 3, 0, -1, out, TOKENS, &err) == -1, "the missing data cannot");
     snprintf(expected, sizeof(expected),
              "%s: unexpected end at offset 30, 12 more bytes expected; it was truncated after it "
              "was opened",

@@ -48,7 +48,7 @@ static struct dataset *train_data(const struct dataset_config *config)
     return splits[DATASET_TRAIN];
 }
 
-/* Without options, masks are 1 and positions count; each option changes its own array only. */
+/* Without options, masks are 1 and positions count up; each option changes only its own array. */
 static void test_batch(void)
 {
     const char *path = scratch_path("a");
@@ -162,8 +162,8 @@ static void unload(struct loading *loading)
         free(loading->buffers[i]);
 }
 
-/* Take the samples [consumed, until) with 'ranks' ranks; mark[i] counts how often sample i came
- * with its own tokens. */
+/* Consume the samples [consumed, until) with 'ranks' ranks; mark[i] counts how often sample i
+ * arrived with its own tokens. */
 static int consume(const struct dataset *dataset, int64_t consumed, int64_t until,
                    int64_t micro_batch, int ranks, int *mark)
 {
@@ -250,7 +250,7 @@ static void test_end(void)
     dataset_destroy(dataset);
 }
 
-/* Data to validate on is none where there is too little of it, and begins anew behind its end. */
+/* There is no validation data if there is too little of it, and it wraps around at its end. */
 static void test_validation(void)
 {
     const char *path = scratch_path("a");
@@ -279,7 +279,7 @@ static void test_validation(void)
         good &= i < samples || memcmp(first, batch.tokens, sizeof(first)) == 0;
         batch_loader_release(loading.loader, &batch);
     }
-    ok(good, "begins anew behind its end");
+    ok(good, "wraps around at its end");
     unload(&loading);
     dataset_destroy(splits[0]);
     dataset_destroy(splits[1]);
@@ -344,7 +344,7 @@ static void test_config_errors(void)
         status = dataset_create(&config, splits, &err);
         for (int64_t j = 0; status == 0 && splits[0] && j < dataset_samples(splits[0]); j++)
             status = dataset_text(splits[0], j, text, &err);
-        if (!ok(status == -1 && strstr(err.text, rows[i].text), "refused: %s", rows[i].text))
+        if (!ok(status == -1 && strstr(err.text, rows[i].text), "rejected: %s", rows[i].text))
             diag("%s", err.text);
         for (int s = 0; s < DATASET_SPLITS; s++)
             dataset_destroy(splits[s]);
@@ -391,7 +391,7 @@ static void test_mock(void)
     }
 }
 
-/* A blend of more files than may be open at first. */
+/* A blend of more files than may initially be open. */
 static void test_many_parts(void)
 {
     enum { PARTS = 100 };
@@ -411,7 +411,7 @@ static void test_many_parts(void)
     low.rlim_cur = 64;
     setrlimit(RLIMIT_NOFILE, &low);
     dataset = train_data(&config);
-    ok(dataset && dataset_samples(dataset) > 0, "%d parts where 64 files may be open", PARTS);
+    ok(dataset && dataset_samples(dataset) > 0, "%d parts with a limit of 64 open files", PARTS);
     dataset_destroy(dataset);
     fflush(stdout);
     if (fork() == 0) {
@@ -422,11 +422,11 @@ static void test_many_parts(void)
         status = dataset_create(&config, splits, &err);
         _exit(status == -1 && strstr(err.text, "need 600 open files, but the limit is 64") ? 0 : 1);
     }
-    ok(wait(&status) > 0 && status == 0, "where that cannot be changed it is said");
+    ok(wait(&status) > 0 && status == 0, "an error if the limit cannot be raised");
     setrlimit(RLIMIT_NOFILE, &before);
 }
 
-/* Without --data-cache-path the index lies beside the data, and serves the next run, too. */
+/* Without --data-cache-path the index is next to the data, and later runs use it, too. */
 static void test_beside(void)
 {
     const char *path = scratch_path("a"), *cache = scratch_path("a/cache/GPTDataset_indices");

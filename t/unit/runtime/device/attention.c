@@ -19,8 +19,8 @@ static int64_t document_of(int64_t b, int64_t position)
     return found;
 }
 
-/* One past the last key that a query at 'position' of sample 'b' sees: the end of its document, or
- * without documents the length of the sample, the rest being padding. */
+/* One past the last key that a query at 'position' of sample 'b' sees: the end of its document or,
+ * without documents, the length of the sample; the rest is padding. */
 static int64_t end_of(const struct attention_shape *s, int64_t b, int64_t position)
 {
     if (!s->documents)
@@ -31,7 +31,7 @@ static int64_t end_of(const struct attention_shape *s, int64_t b, int64_t positi
     return s->kv_rows;
 }
 
-/* Queries, keys and values side by side. */
+/* Queries, keys and values, adjacent in memory. */
 static struct attention_shape shape_of(int64_t batch, int64_t q_rows, int64_t kv_rows,
                                        int64_t heads, int64_t kv_heads, int64_t size, int causal)
 {
@@ -123,7 +123,7 @@ static void end(struct attention_test *t)
     tensor_free(&t->dq), tensor_free(&t->dkv), tensor_free(&t->lse);
 }
 
-/* Is the tensor what it was 'before', to the bit? Frees that. */
+/* Is the tensor bit-identical to 'before'? Frees 'before'. */
 static int is_unchanged(const struct tensor *tensor, double *before)
 {
     double *now = download(tensor);
@@ -133,8 +133,8 @@ static int is_unchanged(const struct tensor *tensor, double *before)
     return same;
 }
 
-/* A second run, over the results of the first, gives the same bits, whether or not the device must
- * be deterministic. */
+/* A second run that overwrites the results of the first is bit-identical, whether or not the device
+ * must be deterministic. */
 static void check_repeats(const struct attention_test *t)
 {
     double *out = download(&t->out), *sums = download(&t->lse);
@@ -161,7 +161,7 @@ static void check_forward(struct attention_test *t)
     free(expected), free(sums);
 }
 
-/* Every row against the formula. What is not a gradient stays as it was. */
+/* Check every row against the formula. Everything that is not a gradient is unchanged. */
 static void check_rows(const struct attention_test *t)
 {
     int64_t width = t->shape.q.row, k_at = (int64_t)t->k_at, v_at = (int64_t)t->v_at;
@@ -182,7 +182,7 @@ static void check_rows(const struct attention_test *t)
     free(q.v), free(q.size), free(kv.v), free(kv.size);
 }
 
-/* And against differences of the forward direction. */
+/* Check against finite differences of the forward direction. */
 static void check_differences(struct attention_test *t)
 {
     struct probe probe = {attention_reference, &t->reference, t->dout.v, t->out.n};
@@ -214,7 +214,7 @@ static void check_gradients_repeat(const struct attention_test *t, struct device
     ok(same, "the gradient of attention repeats to the bit");
 }
 
-/* After check_forward: it takes what that wrote. */
+/* Call after check_forward: it uses its results. */
 static void check_backward(struct attention_test *t)
 {
     struct operation op = {.kind = OPERATION_ATTENTION_BACKWARD, .attention = t->shape};
@@ -241,7 +241,7 @@ static void check_backward(struct attention_test *t)
     check_rows(t);
     if (t->q.n <= FEW && t->kv.n <= FEW)
         check_differences(t);
-    /* Else the library may add gradients in 16 bits up in any order. */
+    /* Otherwise the library may add up gradients in 16 bits in any order. */
     if (deterministic || type == TYPE_FP32)
         check_gradients_repeat(t, backward, &operands);
     plan_destroy(backward);
@@ -283,8 +283,8 @@ static void test_attention_ends(int64_t batch, int64_t rows, int64_t heads, int6
     check_attention(s);
 }
 
-/* Scores so far apart that where a row's greatest one grows from one tile to the next, what was
- * added up before all but vanishes. */
+/* Scores so far apart that when a row's maximum grows from one tile to the next, the earlier sum
+ * all but vanishes. */
 static void test_attention_sharp(int64_t rows, int causal)
 {
     struct attention_shape s = shape_of(1, rows, rows, 2, 1, 64, causal);
@@ -293,12 +293,12 @@ static void test_attention_sharp(int64_t rows, int causal)
     check_attention(s);
 }
 
-/* Queries anywhere on a cache of 'places', whose keys and values lie side by side. */
+/* Queries anywhere on a cache of 'places', whose keys and values are adjacent. */
 static void test_attention_cached(int64_t batch, int64_t q_rows, int64_t places, int64_t heads,
                                   int64_t kv_heads, int64_t size)
 {
     int64_t width = (heads + 2 * kv_heads) * size, kv_width = 2 * kv_heads * size;
-    int64_t room = places + 3; /* a cache is longer than what a plan looks at */
+    int64_t room = places + 3; /* a cache is longer than the part that a plan reads */
     struct attention_shape s = {
         .batch = batch,
         .q_rows = q_rows,
@@ -328,7 +328,7 @@ static void test_attention_cached(int64_t batch, int64_t q_rows, int64_t places,
         .shape = s, .q = q.v, .k = kv.v, .v = kv.v + v_at, .positions = positions, .lse = sums};
     struct device_plan *forward = plan(&op);
 
-    /* Each sample is somewhere else; the last query of a sample is padding. */
+    /* Each sample is at a different position; the last query of a sample is padding. */
     for (int64_t i = 0; i < batch * q_rows; i++)
         positions[i] = (int32_t)((i / q_rows * 5 + i % q_rows) % places);
     positions[batch * q_rows - 1] = q_rows > 1 ? 0 : (int32_t)places - 1;
@@ -357,8 +357,8 @@ void attention_cases(void)
     test_attention(1, 9, 9, 4, 2, 8, 1, 1, 0);
     test_attention(2, 4, 8, 4, 1, 16, 1, 0, 0);
     test_attention(1, 7, 7, 2, 2, 8, 0, 0, 0);
-    /* Heads of 64, for kernels that work in tiles of 64 or 128 rows: started and whole ones, one
-     * and several, those without a key that is seen, and more of them than a GPU has processors. */
+    /* Head size 64, for kernels that work in tiles of 64 or 128 rows: partial and whole tiles, one
+     * and several, tiles without a visible key, and more of them than a GPU has multiprocessors. */
     test_attention(2, 1, 130, 2, 1, 64, 1, 0, 0);
     test_attention(3, 2, 65, 2, 2, 64, 1, 1, 0);
     test_attention(2, 65, 65, 2, 2, 64, 1, 0, 0);
@@ -373,7 +373,7 @@ void attention_cases(void)
     test_attention(2, 128, 512, 2, 2, 64, 1, 1, 0);
     test_attention(1, 70, 200, 2, 2, 64, 0, 0, 0);
     test_attention(5, 130, 130, 16, 4, 64, 1, 0, 0);
-    /* The small probabilities, and what is multiplied by them, are below what fp16 holds. */
+    /* Small probabilities, and their products, underflow in fp16. */
     if (type != TYPE_FP16) {
         test_attention_sharp(1030, 1);
         test_attention_sharp(390, 0);
@@ -382,8 +382,8 @@ void attention_cases(void)
     test_attention_cached(3, 1, 16, 4, 1, 16);
     test_attention_cached(2, 7, 24, 4, 2, 8);
     test_attention_cached(1, 150, 160, 2, 1, 8);
-    /* Heads of odd sizes, which begin anywhere; in rows that are aligned all the same (of 8 times
-     * their size), and in odd ones. */
+    /* Odd head sizes, which start anywhere; in rows that are aligned nevertheless (8 times their
+     * size), and in odd ones. */
     test_attention(2, 6, 6, 4, 2, 25, 1, 0, 0);
     test_attention(1, 8, 8, 6, 1, 7, 1, 1, 0);
     test_attention(1, 5, 9, 3, 3, 7, 1, 0, 0);
@@ -399,7 +399,7 @@ void attention_cases(void)
 
 void wide_attention_cases(void)
 {
-    /* Tiles as of heads of 64 above. */
+    /* Tiles as for head size 64 above. */
     test_attention(2, 65, 65, 2, 2, 128, 1, 0, 0);
     test_attention(1, 127, 127, 2, 1, 128, 0, 0, 0);
     test_attention(2, 128, 128, 2, 2, 128, 1, 0, 0);
@@ -410,7 +410,7 @@ void wide_attention_cases(void)
     test_attention(1, 130, 390, 2, 1, 128, 1, 0, 0);
     test_attention(1, 128, 512, 2, 2, 128, 1, 1, 0);
     test_attention(1, 70, 200, 2, 2, 128, 0, 0, 0);
-    /* Other sizes, which the library may have or not. */
+    /* Other sizes, which the library may or may not support. */
     test_attention(1, 130, 130, 4, 2, 80, 1, 0, 0);
     test_attention(1, 128, 256, 2, 2, 80, 1, 1, 0);
     test_attention(1, 128, 128, 2, 1, 96, 1, 0, 0);
@@ -433,7 +433,7 @@ void attention_dropout_cases(void)
     test_attention(1, 256, 256, 2, 1, 128, 0, 0, 0.1);
     test_attention(2, 128, 128, 2, 1, 128, 1, 1, 0.25);
     test_attention(1, 130, 130, 2, 1, 80, 1, 0, 0.1);
-    /* Only with the scores in memory; the last three have more keys than a block takes at once. */
+    /* Only with the scores in memory; the last three have more keys than a block holds at once. */
     test_attention(2, 33, 33, 4, 2, 25, 1, 0, 0.25);
     test_attention(1, 3, 2056, 2, 1, 20, 1, 0, 0.1);
     test_attention(1, 3, 2051, 2, 1, 20, 1, 0, 0.1);

@@ -1,30 +1,30 @@
 /* What dropout does to the probabilities of attention. A device that need not keep its scores in
- * memory may draw numbers of its own in 16 bits; their mask shows where values are unit vectors,
- * and holds for every run with the same seed, step, purpose, rows and shape. */
+ * memory may use its own random numbers with 16-bit types; their mask becomes visible if values are
+ * unit vectors, and is the same for every run with the same seed, step, purpose, rows and shape. */
 #include "device_attention.h"
 #include "tap.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Two rows with so many probabilities do not drop the same by chance: 0.82 ^ 100 is 2e-9 at a rate
- * of 0.1, where each number serves two of a row. */
+/* Two rows with this many probabilities do not have the same mask by chance: 0.82 ^ 100 is 2e-9 at
+ * a rate of 0.1, where each number is used for two of a row. */
 enum { ROWS_TELL = 200 };
 
-/* Do the numbers have to be those that device.h describes? */
+/* Must the numbers be those that device.h defines? */
 static int is_numbered(void)
 {
     return unfused || type == TYPE_FP32;
 }
 
-/* Factor of the probabilities that are kept. */
+/* Scale of the probabilities that are kept. */
 static double kept_factor(const struct attention_shape *s)
 {
     return 65536 / (65536 - round(s->dropout * 65536));
 }
 
-/* Make the values of key first + e the unit vector e, and 0 those of the keys that are not among
- * the head_size from 'first' on. */
+/* Set the value of key first + e to the unit vector e, and that of keys outside the head_size keys
+ * from 'first' on to 0. */
 static void unit_vectors(const struct attention_shape *s, int64_t first, double *v)
 {
     for (int64_t b = 0; b < s->batch; b++)
@@ -34,7 +34,7 @@ static void unit_vectors(const struct attention_shape *s, int64_t first, double 
                     v[b * s->kv.batch + j * s->kv.row + h * s->kv.head + e] = j == first + e;
 }
 
-/* Take the probabilities of these keys from the result of such values. */
+/* Extract the probabilities of these keys from the result for such values. */
 static void collect(const struct attention_shape *s, int64_t first, const double *out, double *p)
 {
     for (int64_t b = 0; b < s->batch; b++)
@@ -45,8 +45,8 @@ static void collect(const struct attention_shape *s, int64_t first, const double
                         out[b * s->out.batch + i * s->out.row + h * s->out.head + e];
 }
 
-/* The probabilities after dropout, laid out like keep: those of as many keys a run as a head has
- * channels. To be freed. */
+/* The probabilities after dropout, laid out like keep: one run for as many keys as a head has
+ * channels. The caller frees them. */
 static double *dropped_probabilities(const struct attention_test *t,
                                      const struct attention_operands *operands)
 {
@@ -68,20 +68,20 @@ static double *dropped_probabilities(const struct attention_test *t,
     return p;
 }
 
-/* How many rows of a head may drop the same? */
+/* How many rows of a head may have the same mask? */
 static int most_alike(void)
 {
     return is_numbered() ? 1 : 2;
 }
 
-/* How many probabilities a number serves: of cuDNN's four, at the same keys of two rows and at
- * others. */
+/* How many probabilities share a random number: cuDNN uses one for four, at the same keys of two
+ * rows and at others. */
 static int uses(void)
 {
     return is_numbered() ? 1 : 4;
 }
 
-/* Is 'count' of 'n' what a probability of 'share' makes likely? Within 5 standard deviations. */
+/* Is 'count' of 'n' plausible for a probability of 'share'? Within 5 standard deviations. */
 static int likely(int64_t count, int64_t n, double share)
 {
     double variance = (double)n * share * (1 - share) * uses();
@@ -89,8 +89,8 @@ static int likely(int64_t count, int64_t n, double share)
     return fabs((double)count - (double)n * share) <= 5 * sqrt(variance);
 }
 
-/* Read the mask off: each probability 'dropped' is 0, or 'p' times the factor. What the type may
- * not tell from 0 does not count. */
+/* Extract the mask: each probability 'dropped' is 0, or 'p' times the scale. Values that the type
+ * cannot distinguish from 0 are ignored. */
 static void read_mask(const struct attention_shape *s, const double *p, const double *dropped,
                       double *keep)
 {
@@ -111,14 +111,15 @@ static void read_mask(const struct attention_shape *s, const double *p, const do
         wrong++;
         at = i;
     }
-    if (!ok(wrong == 0, "probabilities are dropped, or scaled by what is kept"))
+    if (!ok(wrong == 0, "probabilities are dropped, or scaled by the fraction kept"))
         diag("%lld of %lld, the first is %lld: got %.9g, before dropout %.9g", (long long)wrong,
              (long long)n, (long long)at, dropped[at], p[at]);
     if (!ok(likely(lost, told, s->dropout), "as many are dropped as should be"))
         diag("%lld of %lld at a rate of %g", (long long)lost, (long long)told, s->dropout);
 }
 
-/* How many probabilities, of those that the type tells from 0, are dropped by one mask alone? */
+/* How many probabilities, of those that the type distinguishes from 0, are dropped by only one of
+ * two masks? */
 static int64_t different(const struct attention_shape *s, const double *p, const double *a,
                          const double *b, int64_t *told)
 {
@@ -134,8 +135,8 @@ static int64_t different(const struct attention_shape *s, const double *p, const
     return count;
 }
 
-/* Do two rows drop the same of the keys that both tell? Rows with too few of these count as
- * different. */
+/* Do two rows drop the same keys among those that both can show? Rows with too few of these count
+ * as different. */
 static int alike(const double *p, const double *q, const double *a, const double *b, int64_t keys,
                  double least)
 {
@@ -150,7 +151,7 @@ static int alike(const double *p, const double *q, const double *a, const double
     return both >= ROWS_TELL;
 }
 
-/* No more rows of a head drop the same than may. */
+/* No more rows of a head have the same mask than allowed. */
 static void rows_differ(const struct attention_shape *s, const double *p, const double *keep)
 {
     double least = least_of(type) / kept_factor(s);
@@ -170,7 +171,7 @@ static void rows_differ(const struct attention_shape *s, const double *p, const 
         diag("%d rows of a head drop the same", worst);
 }
 
-/* The mask that device.h's numbers make. */
+/* The mask from the numbers that device.h defines. */
 static void number_mask(const struct attention_test *t, double *keep)
 {
     const struct attention_shape *s = &t->shape;
@@ -188,7 +189,8 @@ static void number_mask(const struct attention_test *t, double *keep)
             }
 }
 
-/* Another purpose, sample or step drops others: as many differ as of two masks drawn apart. */
+/* Another purpose, sample or step has another mask: as many elements differ as between independent
+ * masks. */
 static void masks_differ(const struct attention_test *t, const double *p, const double *keep)
 {
     const struct attention_shape *s = &t->shape;
@@ -231,7 +233,7 @@ double *attention_mask(struct attention_test *t)
     number_mask(t, numbered);
     apart = different(s, p, keep, numbered, &told);
     if (is_numbered()) {
-        ok(apart == 0, "what is dropped follows the numbering");
+        ok(apart == 0, "the mask follows the numbering");
         memcpy(keep, numbered, bytes);
     } else {
         diag("dropout by %s", apart == 0 ? "our numbering" : "the library's own numbers");

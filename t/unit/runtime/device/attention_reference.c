@@ -7,9 +7,9 @@
 
 /* One query of one head, and the keys first .. last that it sees. */
 struct query {
-    int64_t q, out, kv; /* where its row of q, its row of out, and the head's keys begin */
+    int64_t q, out, kv; /* offsets of its row of q, its row of out, and the head's keys */
     int64_t first, last;
-    int64_t number; /* among all queries and heads, as in lse */
+    int64_t number; /* index among all queries and heads, as in lse */
 };
 
 static struct query query_at(const struct attention_case *c, int64_t b, int64_t h, int64_t i)
@@ -40,8 +40,7 @@ static double dot(const double *a, const double *b, int64_t n)
     return sum;
 }
 
-/* The probabilities of the keys it sees, before dropout; returns the log of what they were divided
- * by. */
+/* The probabilities of the keys it sees, before dropout; returns the log-sum-exp. */
 static double softmax_of(const struct attention_case *c, const struct query *at, double *p)
 {
     const struct attention_shape *s = &c->shape;
@@ -56,7 +55,7 @@ static double softmax_of(const struct attention_case *c, const struct query *at,
     return log(sum);
 }
 
-/* What its probabilities are multiplied with; NULL: nothing. */
+/* The factors of its probabilities; NULL: none. */
 static const double *kept_of(const struct attention_case *c, const struct query *at)
 {
     return c->keep ? c->keep + at->number * c->shape.kv_rows : NULL;
@@ -107,8 +106,8 @@ void attention_reference(void *context, double *out)
     free(p);
 }
 
-/* Add 'factor' times 'x' to the row that begins at 'at'. Its errors are those of terms like
- * 'rough', each rounded by itself; the first element of 'size' gets the sum of their squares. */
+/* Add 'factor' times 'x' to the row that starts at 'at'. Its errors are those of terms like
+ * 'rough', each rounded separately; the first element of 'size' gets the sum of their squares. */
 static void add_term(struct attention_gradient *g, int64_t at, double factor, double rough,
                      const double *x, int64_t n)
 {
@@ -131,8 +130,8 @@ static void spread_size(double *size, struct attention_stride stride,
             }
 }
 
-/* dP = M * dO V^T, where M is what dropout multiplied with; returns the length of dO, which the
- * error of its products with normal numbers grows with, also where these are small. */
+/* dP = M * dO V^T, where M is the dropout mask; returns the length of dO, with which the error of
+ * its products with normal numbers grows, even if these are small. */
 static double gradient_of(const struct attention_case *c, const struct query *at, const double *dy,
                           double *dp)
 {

@@ -30,7 +30,7 @@ static void loss_reference(void *context, double *loss)
     }
 }
 
-/* The gradient by the book, for logits too many for finite differences. */
+/* The gradient by its formula, for too many logits for finite differences. */
 static double *loss_gradient(const struct loss_case *c, const double *scaled, int part)
 {
     double *gradient = malloc((size_t)(c->rows * c->cols) * sizeof(double));
@@ -125,8 +125,8 @@ static void test_cross_entropy(int64_t rows, int64_t cols, int parts, int64_t vo
     tensor_free(&weight), tensor_free(&loss);
 }
 
-/* Two rows of logits in parts, of which the first row is 'value' in the first eight columns of the
- * last part, away from its target. With weight 0 it takes no part, else it must show. */
+/* Two rows of logits in parts, of which the first row has 'value' in the first eight columns of the
+ * last part, away from its target. With weight 0 it is ignored, otherwise it must show. */
 static void test_no_number(int64_t cols, int parts, double value, double weight)
 {
     enum { ROWS = 2 };
@@ -197,12 +197,12 @@ void loss_cases(void)
     test_cross_entropy(3, 1001, 1, 1001, 1);
     test_cross_entropy(3, 5000, 1, 4997, 1);
     test_cross_entropy(3, 1001, 1, 1001, 0);
-    test_cross_entropy(3, 20000, 1, 19990, 0); /* more than one round of a block */
+    test_cross_entropy(3, 20000, 1, 19990, 0); /* more than one iteration of a block */
     test_cross_entropy(1300, 40, 1, 37, 0);    /* more rows than blocks */
     test_cross_entropy(3, 44000, 1, 44000, 1);
-    test_cross_entropy(3, 57344, 1, 57300, 1); /* rows beyond what a block holds */
+    test_cross_entropy(3, 57344, 1, 57300, 1); /* rows larger than what a block holds */
     test_cross_entropy(5, 24, 3, 50, 0);
-    test_cross_entropy(5, 24, 3, 40, 0); /* the last part is all padding */
+    test_cross_entropy(5, 24, 3, 40, 0); /* the last part is padding only */
     for (int parts = 1; parts <= 2; parts++) {
         test_no_number(16, parts, NAN, 1);
         test_no_number(16, parts, INFINITY, 1);

@@ -1,8 +1,8 @@
-/* Every operation of the device against an independent reference in double precision: the values
- * forward, and the gradients against finite differences of that reference. The device, the type and
- * whether it must be deterministic and keep the scores of attention in memory come from
- * MEGATRON_TEST_DEVICE (cpu), MEGATRON_TEST_TYPE (fp32), MEGATRON_TEST_DETERMINISTIC (1) and
- * MEGATRON_TEST_UNFUSED (0), so that every backend can be put to the same test. */
+/* Every operation of the device against an independent reference in double precision: forward
+ * values, and gradients against finite differences of that reference. MEGATRON_TEST_DEVICE (cpu),
+ * MEGATRON_TEST_TYPE (fp32), MEGATRON_TEST_DETERMINISTIC (1) and MEGATRON_TEST_UNFUSED (0) select
+ * the device, the type, deterministic mode, and attention with its scores in memory, so that every
+ * backend can run the same tests. */
 #include "device_test.h"
 #include "tap.h"
 
@@ -30,7 +30,7 @@ int main(void)
     if (!device)
         return skip_all(err.text);
     stream = device_stream_create(device, 0, &err);
-    /* In this order: all draw from one sequence of numbers. */
+    /* In this order: all draw from one random sequence. */
     linear_cases();
     norm_cases();
     attention_cases();

@@ -185,8 +185,8 @@ void agree(const struct tensor *got, const double *expected, const char *name)
     free(values);
 }
 
-/* Each element within 'tolerance' times its 'size', or where that is not given times its own, at
- * least 1. */
+/* Each element within 'tolerance' times its 'size' or, if that is not given, times its own value,
+ * at least 1. */
 static void compare_each(const struct tensor *got, const double *expected, const double *size,
                          double tolerance, const char *name)
 {

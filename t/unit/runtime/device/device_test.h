@@ -1,5 +1,5 @@
-/* What the tests of a device share: tensors of drawn numbers, comparisons, plans, and gradients by
- * finite differences. Where the device fails at any of it, "Bail out!" ends the program. */
+/* Shared by the tests of a device: random tensors, comparisons, plans, and gradients by finite
+ * differences. If the device fails in any of these, "Bail out!" ends the program. */
 #ifndef MEGATRON_DEVICE_TEST_H
 #define MEGATRON_DEVICE_TEST_H
 
@@ -25,39 +25,39 @@ void encode(enum device_type as, const double *from, void *to, int64_t n);
 struct tensor {
     int64_t n;
     enum device_type as;
-    double *v; /* what the reference computes with; rounded to the type */
+    double *v; /* the input of the reference; rounded to the type */
     void *d;   /* on the device */
 };
 
-/* Normal numbers times 'scale', plus 'offset', drawn after those of the tensors before. tensor() is
- * one of the tested type. */
+/* Normal numbers times 'scale', plus 'offset', drawn after those of earlier tensors. tensor()
+ * creates one of the tested type. */
 struct tensor tensor_as(enum device_type as, int64_t n, double scale, double offset);
 struct tensor tensor(int64_t n, double scale);
 void tensor_free(struct tensor *t);
 
-/* As many rows as it takes to fill a GPU; fewer on the CPU, which works row by row. */
+/* Enough rows to fill a GPU; fewer on the CPU, which works row by row. */
 int64_t gpu_rows(int64_t rows);
 
-/* Write 'values' to the device. What the reference computes with stays as it is. */
+/* Write 'values' to the device. The input of the reference does not change. */
 void tensor_put(const struct tensor *t, const double *values);
 
-/* The values on the device; to be freed. */
+/* The values on the device; the caller frees them. */
 double *download(const struct tensor *t);
 
-/* The share of a value that its error may be. */
+/* The allowed relative error of a value. */
 double tolerance_of(enum device_type as);
-/* The least value that the type holds with all its bits; errors of smaller ones are as its. */
+/* The smallest normal value of the type; errors of smaller values are as large as its own. */
 double least_of(enum device_type as);
 
-/* Largest difference relative to the largest value, as a share of what the type allows. */
+/* The largest difference relative to the largest value, as a fraction of what the type allows. */
 void agree(const struct tensor *got, const double *expected, const char *name);
 
 /* The same, each element relative to its own 'size': 0 where nothing may be written. */
 void agree_each(const struct tensor *got, const double *expected, const double *size,
                 const char *name);
 
-/* Each element within 1e-4, relative where it is above 1, whatever the type: for what stays in fp32
- * beside 16-bit elements. */
+/* Each element within 1e-4, relative if it is above 1, whatever the type: for values that stay in
+ * fp32 next to 16-bit elements. */
 void agree_closely(const struct tensor *got, const double *expected, const char *name);
 
 struct device_plan *plan(const struct operation *operation);
@@ -74,21 +74,22 @@ struct probe {
     int64_t outputs;
 };
 
-/* Elements that finite differences are taken of. */
+/* The number of elements that finite differences are computed for. */
 enum { FEW = 1000 };
 
-/* The gradient by 'x', which 'forward' reads through its context; to be freed. */
+/* The gradient with respect to 'x', which 'forward' reads through its context; the caller frees it.
+ */
 double *difference(const struct probe *probe, double *x, int64_t n);
 void gradient_agrees(const struct probe *probe, struct tensor *x, const struct tensor *got,
                      const char *name);
 
-/* The same where the device added to what was there. */
+/* The same if the device added to existing values. */
 void gradient_added(const struct probe *probe, struct tensor *x, const struct tensor *got,
                     const char *name);
 
 double activation_reference(enum activation activation, double x);
 
-/* Factor of an element in the step of state_on_device(): 0 where it is dropped. */
+/* Dropout factor of an element in the step of state_on_device(): 0 if it is dropped. */
 double dropout_reference(double p, uint32_t purpose, uint64_t element);
 
 /* The cases of each file. */

@@ -1,4 +1,4 @@
-/* What works on single elements or copies them. */
+/* Operations that work on single elements or copy them. */
 #include "device_test.h"
 #include "tap.h"
 #include "rng.h"
@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* From one tail to the other, each value within the rounding of the type. */
+/* From one tail to the other, each value within the rounding error of the type. */
 static void wide_activations(void)
 {
     enum { COUNT = 2001 };
@@ -34,7 +34,7 @@ static void wide_activations(void)
     tensor_free(&x), tensor_free(&y);
 }
 
-/* Types that a device does not support are refused when the plan is created. */
+/* Unsupported types are rejected when the plan is created. */
 static void refused_types(void)
 {
     struct operation ops[] = {
@@ -52,7 +52,7 @@ static void refused_types(void)
         struct error err = {.text = ""};
         struct device_plan *p = plan_create(device, &ops[i], &err);
 
-        ok(!p && err.text[0], "fp8 operands are refused (%s)", err.text);
+        ok(!p && err.text[0], "fp8 operands are rejected (%s)", err.text);
         plan_destroy(p);
     }
 }
@@ -96,7 +96,7 @@ void element_cases(void)
         if (i % 11 < 9)
             e[i] = index[i / 11] < 0 ? 0 : x.v[index[i / 11] * 10 + i % 11];
         else
-            e[i] = 1.5; /* between the rows nothing is written */
+            e[i] = 1.5; /* nothing is written between the rows */
     z.n = 110, z.as = type;
     agree(&z, e, "gather rows");
     plan_destroy(p);

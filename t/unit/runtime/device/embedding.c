@@ -1,5 +1,4 @@
-/* What works on the rows of a matrix: SwiGLU, rotary positions, embedding; and
- * the gradients. */
+/* Operations on the rows of a matrix: SwiGLU, rotary positions, embedding; and their gradients. */
 #include "device_test.h"
 #include "tap.h"
 
@@ -88,7 +87,7 @@ static void test_rope(int64_t rows, int64_t heads, int64_t size, int64_t rotary,
     tensor_free(&x), tensor_free(&cosine), tensor_free(&sine);
 }
 
-/* Some indices lie before and behind the table. 'crowded': two of three rows have one index. */
+/* Some indices are before or after the table. 'crowded': two of three rows have the same index. */
 static void test_embedding(int64_t rows, int64_t cols, int64_t table_rows, int accumulate,
                            int crowded)
 {
@@ -154,8 +153,8 @@ void row_cases(void)
     test_embedding(50, 16, 13, 1, 0);
     test_embedding(700, 11, 13, 0, 0);
     test_embedding(3000, 40, 13, 1, 0);
-    /* Tables of more than one digit of the sort, most of it untouched or not; so many rows on one
-     * of the table's that they are added in pieces; rows of several warps, with odd ends. */
+    /* Tables with more than one digit in the sort, mostly untouched or not; so many rows for one
+     * table row that they are added in pieces; rows of several warps, with odd ends. */
     test_embedding(50, 32, 700, 0, 0);
     test_embedding(3000, 272, 700, 1, 0);
     test_embedding(5300, 32, 13, 0, 0);

@@ -65,7 +65,7 @@ static double gelu_slope(enum activation activation, double x)
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
 }
 
-/* Sizes that kernels for whole tiles take; too many elements to take differences of. */
+/* Sizes for kernels with whole tiles; too many elements for finite differences. */
 static void test_linear_tiles(int64_t rows, int64_t in, int64_t out, int bias, int accumulate,
                               enum activation activation)
 {
@@ -133,7 +133,7 @@ static void test_linear_backward(int64_t rows, int64_t in, int64_t out, enum act
         sums[i] += before.v[i];
     if (activation)
         agree(&before, sums, "linear dgrad, bias gradient of the layer before");
-    /* The weight gradient takes the activated x as it is. */
+    /* The weight gradient uses the activated x as it is. */
     c.in_activation = ACTIVATION_NONE;
     run_linear_wgrad(
         pw, stream,
@@ -149,7 +149,7 @@ static void test_linear_backward(int64_t rows, int64_t in, int64_t out, enum act
 
 void linear_cases(void)
 {
-    for (int64_t rows = 1; rows <= 4; rows++) /* few rows take another way on CPUs */
+    for (int64_t rows = 1; rows <= 4; rows++) /* few rows use another code path on CPUs */
         test_linear_forward(rows, 40, 53, 1, ACTIVATION_GELU_TANH);
     test_linear_backward(2, 24, 40, ACTIVATION_GELU_TANH, 1);
     test_linear_forward(256, 256, 512, 1, ACTIVATION_GELU_TANH);

@@ -41,7 +41,7 @@ static void norm_reference(void *context, double *out)
     }
 }
 
-/* Gradients by the book, for rows too many for finite differences. */
+/* Gradients by their formulas, for too many rows for finite differences. */
 struct norm_gradients {
     double *residual, *x, *bias, *weight, *norm_bias;
 };
@@ -217,7 +217,7 @@ void norm_cases(void)
         test_residual_norm(s, 0);
         s.cols = 2049;
         test_residual_norm(s, 0);
-        /* Rows of one warp, of several, of whole and of started ones; more rows than a GPU has
+        /* Rows of one warp, of several, of whole and of partial ones; more rows than a GPU has
          * groups of threads. */
         s.rows = 3, s.cols = 1024;
         test_residual_norm(s, 0);
@@ -237,7 +237,7 @@ void norm_cases(void)
         test_residual_norm(s, 0);
         s.cols = 6152;
         test_residual_norm(s, 1);
-        /* So little that nothing is dropped. */
+        /* A rate so low that nothing is dropped. */
         s.dropout = 5e-6, s.cols = 1024;
         test_residual_norm(s, 0);
         s.dropout = 0, s.rows = gpu_rows(1600), s.cols = 2056;

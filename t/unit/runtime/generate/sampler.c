@@ -1,5 +1,5 @@
-/* The sampler: what it may draw, how often it draws it, and that the division of the vocabulary
- * over ranks changes nothing. */
+/* The sampler: what it may draw, how often it draws it, and that dividing the vocabulary over ranks
+ * changes nothing. */
 #include "tap.h"
 #include "sampler.h"
 
@@ -31,7 +31,8 @@ static int64_t draw(const struct sampling *s, const float *from, int64_t count, 
     return id;
 }
 
-/* The probabilities that the settings leave, by a sort that shares nothing with the sampler. */
+/* The probabilities that remain with the settings, by a sort that shares no code with the sampler.
+ */
 static void expected(const struct sampling *s, double *p)
 {
     int rank[TOKENS], taken = 0;
@@ -59,8 +60,8 @@ static void expected(const struct sampling *s, double *p)
         p[i] /= total;
 }
 
-/* Chi-square of many draws with a fixed seed; the limit is that of one in a thousand for 11 degrees
- * of freedom, and of fewer all the more. */
+/* Chi-square of many draws with a fixed seed; the limit is the one-in-a-thousand value for 11
+ * degrees of freedom, and is stricter for fewer. */
 static void test_distribution(struct sampling s, const char *name)
 {
     double p[TOKENS], chi = 0;
@@ -78,7 +79,7 @@ static void test_distribution(struct sampling s, const char *name)
             chi += ((double)seen[i] - wanted) * ((double)seen[i] - wanted) / wanted;
     }
     ok(!strange, "%s: nothing is drawn that is ruled out", name);
-    ok(chi < 31.26, "%s: drawn as often as it is likely (chi-square %.1f)", name, chi);
+    ok(chi < 31.26, "%s: drawn with the right frequency (chi-square %.1f)", name, chi);
 }
 
 static void test_parts(void)
@@ -132,7 +133,7 @@ int main(void)
     test_parts();
     ok(draw(&greedy, bad, 3, 1, 0, 0) == -1 && draw(&plain, bad, 3, 1, 0, 0) == -1 &&
            draw(&all, bad, 3, 1, 0, 0) == -1,
-       "no token where no logit is a number");
+       "no token if all logits are NaN");
     ok(draw(&greedy, some, 4, 2, 0, 0) == 2, "a number among others is found");
     ok(draw(&greedy, logits, 3, 8, 0, 0) == 0, "ranks without columns offer nothing");
     return done_testing();

@@ -1,4 +1,5 @@
-/* Processes that wait for one another: whoever works is left in peace, however slow it all is. */
+/* Processes that wait for one another: a working process is not disturbed, however slow everything
+ * is. */
 #include "container.h"
 #include "announce.h"
 #include "cache.h"
@@ -15,7 +16,7 @@
 
 static const char *host = "one";
 
-/* In place of the C library's: processes of this test are on several hosts. */
+/* Replaces the C library's function: processes of this test are on several hosts. */
 int uname(struct utsname *names)
 {
     memset(names, 0, sizeof(*names));
@@ -25,7 +26,7 @@ int uname(struct utsname *names)
 
 enum { NAPS = 64 };
 
-/* In place of the C library's: where 'naps' is not NULL, all sleep is noted there, and none done.
+/* Replaces the C library's function: if 'naps' is not NULL, sleeps are recorded there and skipped.
  */
 static double *naps;
 static int nap_count;
@@ -64,8 +65,8 @@ static void count_beat(void *argument)
     ++*(int *)argument;
 }
 
-/* In a child: import with the Enroot in 'place'. Ends with 0 where that went well, and who waits
- * was told so all the time. */
+/* In a child: import with the Enroot in 'place'. Exits with 0 if that succeeded, and if waiting
+ * processes were kept informed. */
 static void import_in(const char *place, double patience, int least_beats)
 {
     struct image_reference reference = {.scheme = IMAGE_DOCKER, .text = "docker://here#x:1"};
@@ -95,7 +96,7 @@ static void import_in(const char *place, double patience, int least_beats)
     _exit(beats >= least_beats ? 0 : 2);
 }
 
-/* A directory with a program that stands in for Enroot. */
+/* A directory with a fake Enroot. */
 static void make_place(char *place, size_t size, const char *name, const char *enroot)
 {
     char path[512];
@@ -108,7 +109,7 @@ static void make_place(char *place, size_t size, const char *name, const char *e
     write_file(path, small_image, sizeof(small_image));
 }
 
-/* Two processes want an image, and an answer comes later than they have patience. */
+/* Two processes want an image, and an answer arrives later than their patience lasts. */
 static void test_slow_answers(void)
 {
     static const char *const slow[] = {"version", "info"};
@@ -143,7 +144,7 @@ static void test_slow_answers(void)
     }
 }
 
-/* The lease is lost when the import is done, and the draft with it. */
+/* The lease, and with it the draft, is lost when the import is done. */
 static void test_lost_draft(void)
 {
     char place[128], path[512];
@@ -170,7 +171,7 @@ static void test_lost_draft(void)
 
 /* --- containers that are kept --------------------------------------------------------------- */
 
-/* In a child: make the container 'x' in 'place', as a process of 'name'. */
+/* In a child: create the container 'x' in 'place', as a process of 'name'. */
 static void keep_in(const char *place, const char *name)
 {
     const char *const environment[] = {"PATH=/usr/bin:/bin", NULL};
@@ -192,8 +193,8 @@ static void keep_in(const char *place, const char *name)
     _exit(access(path, F_OK) == 0 ? 0 : 2);
 }
 
-/* Two hosts that share Enroot's directory want one container, also where it takes longer than they
- * have patience to remove what another host left. */
+/* Two hosts that share Enroot's directory want one container, even if removing what another host
+ * left takes longer than their patience lasts. */
 static void test_kept(void)
 {
     static const struct {
@@ -244,8 +245,8 @@ static void test_kept(void)
 
 enum { STALL = 2 };
 
-/* The image of this one comes with the third look; the second one takes longer than anybody has
- * patience, and nobody can have shown a sign of life meanwhile. */
+/* The image appears at the third look; the second one takes longer than anyone's patience, and
+ * nobody can have sent a heartbeat meanwhile. */
 static int look_late(void *argument)
 {
     int *looks = argument;
@@ -282,7 +283,7 @@ static void test_stall(void)
 
 /* --- how often who waits looks ------------------------------------------------------------- */
 
-/* Are all naps from 'first' on between the two, and not all the same? */
+/* Are all naps starting at 'first' within the two limits, and not all the same? */
 static int naps_vary(int first, double least, double most)
 {
     int same = 0;
@@ -332,13 +333,13 @@ static void test_naps(void)
         for (int k = 0; k < 20; k++)
             lease_pause(turns[i].waited);
         ok(naps_vary(0, 0.7 * turns[i].pause, 1.3 * turns[i].pause),
-           "who has waited for a lease for %g s does so for about %g more", turns[i].waited,
+           "after waiting %g s for a lease the next pause is about %g s", turns[i].waited,
            turns[i].pause);
     }
     naps = NULL;
 }
 
-/* Who waits for a lease changes nothing in its directory. */
+/* A process that waits for a lease changes nothing in its directory. */
 static void test_quiet(void)
 {
     struct lease_watch watch = {0};
@@ -358,7 +359,7 @@ static void test_quiet(void)
     }
     stat(path, &after);
     ok(memcmp(&before.st_mtim, &after.st_mtim, sizeof(before.st_mtim)) == 0,
-       "who waits for it writes nothing");
+       "a waiting process writes nothing");
     lease_release(&mine);
     is_int(lease_take(&other, mine.path, 60, &watch, &err), 1, "and gets it when it is free");
     lease_release(&other);

@@ -1,4 +1,4 @@
-/* The cache of images, its records, and copies on the node's disk. */
+/* The image cache, its records, and copies on the node's local disk. */
 #include "container.h"
 #include "cache.h"
 #include "checksum.h"
@@ -12,7 +12,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
-/* In place of the C library's: an automounter makes nothing where its mounts are. */
+/* Replaces the C library's function: an automounter does not create anything at its mount points.
+ */
 static const char *automounted;
 
 int mkdir(const char *path, mode_t mode)
@@ -43,7 +44,7 @@ static void test_directories(void)
     automounted = NULL;
 }
 
-/* Somebody takes a few drafts of records away. */
+/* Another process removes a few drafts of records. */
 struct thief {
     const char *work;
     int taken;
@@ -65,7 +66,8 @@ static void *steal(void *argument)
     return NULL;
 }
 
-/* A month of a busy user's jobs: what nodes list while they wait stays short, and goes in time. */
+/* A month of a busy user's jobs: the directories that waiting nodes list stay small, and old
+ * records are removed. */
 static void test_many_jobs(const struct image_cache *cache)
 {
     const struct timespec long_ago[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
@@ -182,7 +184,7 @@ static void test_cache(void)
     write_file(draft, "no squashfs", 11);
     ok(image_cache_publish(&cache, "sha256-" HEX, draft, "x", path, sizeof(path), &err) < 0 &&
            access(path, F_OK) < 0 && access(draft, F_OK) < 0,
-       "what is no image is not published");
+       "a file that is not an image is not published");
     ok(image_cache_recall(&cache, "docker://n", key) < 0, "a name never seen");
     ok(image_cache_remember(&cache, "docker://n", "sha256-" HEX, &err) == 0 &&
            image_cache_recall(&cache, "docker://n", key) == 0 && strcmp(key, "sha256-" HEX) == 0,
@@ -197,16 +199,16 @@ static void test_cache(void)
     ok(image_cache_recall_job(&cache, "c-1", "docker://n", key) < 0, "until it is forgotten");
     chmod(cache_directory, 0777);
     ok(image_cache_open(&cache, cache_directory, &err) < 0,
-       "a cache others may write to is refused");
+       "a cache others may write to is rejected");
     chmod(cache_directory, 0755);
-    /* Root may own every cache, so that as root somebody else has to own this one. */
+    /* Root may own every cache, so when running as root another user must own this one. */
     if (geteuid() == 0)
         ok(image_cache_open_shared(&cache, cache_directory, 12345, &err) == 0 &&
                chown(cache_directory, 23456, (gid_t)-1) == 0,
            "a shared cache that root owns is accepted");
     ok(image_cache_open_shared(&cache, cache_directory, 12345, &err) < 0 &&
            strstr(err.text, "belongs to user"),
-       "a shared cache that neither its publisher nor root owns is refused");
+       "a shared cache that neither its publisher nor root owns is rejected");
     ok(chown(cache_directory, geteuid(), (gid_t)-1) == 0, "the owner is restored");
 }
 
@@ -235,7 +237,7 @@ static void test_stage(void)
     write_file(draft, small_image, sizeof(small_image));
     if (!ok(image_stage(&request, path, sizeof(path), &err) == 0, "a copy"))
         diag("%s", err.text);
-    ok(access(draft, F_OK) < 0, "what a killed copy of another image left is gone");
+    ok(access(draft, F_OK) < 0, "leftovers of a killed copy are gone");
     snprintf(draft, sizeof(draft), "%s/%u", place, (unsigned)geteuid());
     ok(image_cache_open(&stage, draft, &err) == 0 &&
            image_cache_list(&stage, &entries, &count, &err) == 0 && count == 1 &&

@@ -72,7 +72,7 @@ static void test_leases(void)
     ok(access(path, F_OK) < 0, "nothing is left");
 }
 
-/* The name of a process that has ended. */
+/* The name of a process that has exited. */
 static void name_of_dead(char owner[OWNER_SIZE])
 {
     int ends[2], status;
@@ -92,7 +92,7 @@ static void name_of_dead(char owner[OWNER_SIZE])
     close(ends[1]);
 }
 
-/* Whose it is, what it is, for how many seconds it has stood still, and whether it stays. */
+/* Its owner, its kind, for how many seconds it has not changed, and whether it stays. */
 static void test_sweep(void)
 {
     enum { DEAD, LIVING, EARLIER, OTHER, NOBODY };
@@ -100,7 +100,7 @@ static void test_sweep(void)
                                         "nobody"};
     static const struct {
         int owner;
-        const char *name; /* with the owner in it, or a lease that holds the owner */
+        const char *name; /* with the owner in its name, or a lease that contains the owner */
         int still, stays;
     } rows[] = {
         {DEAD, "record@%s.new", 0, 0},          {DEAD, "sha256-x@%s.draft", 0, 0},
@@ -152,7 +152,7 @@ static void test_sweep(void)
     }
 }
 
-/* Layers in Enroot's cache: one from before, one that arrives, one that a killed import left. */
+/* Layers in Enroot's cache: an old one, one being downloaded, one left by a killed import. */
 static void test_download(void)
 {
     const struct timespec yesterday[2] = {{.tv_sec = time(NULL) - 2 * 86400},
@@ -174,7 +174,7 @@ static void test_download(void)
     utimensat(AT_FDCWD, file, yesterday, 0);
     download_watch(&download, cache);
     is_int(download_bytes(&download), 0, "layers from before the download do not count");
-    ok(access(file, F_OK) < 0, "what a killed import left is removed");
+    ok(access(file, F_OK) < 0, "leftovers of a killed import are removed");
     snprintf(file, sizeof(file), "%s/b" SAME_63 ".0123456789", cache);
     write_file(file, layer, 2500);
     snprintf(file, sizeof(file), "%s/other", cache);
@@ -210,7 +210,7 @@ static void test_progress(void)
 
 static int slow_parent;
 
-/* Lets a child run before its parent goes on, as a busy machine does now and then. */
+/* Lets a child run before its parent continues, as happens on a busy machine. */
 static void pause_parent(void)
 {
     const struct timespec pause = {.tv_nsec = 10000000};
@@ -224,7 +224,7 @@ static void test_import(void)
     static const char program[] = "#!/bin/sh\n"
                                   "[ \"$1\" != version ] || { echo 4.1.2; exit 0; }\n"
                                   "cp \"${0%enroot}image\" \"$3\"\n"
-                                  /* It takes a while to sum that up. */
+                                  /* Computing its checksum takes a while. */
                                   "truncate -s 300M \"$3\"\n";
     struct image_reference reference = {.scheme = IMAGE_DOCKER, .text = "docker://here#x:1"};
     struct image_cache cache;
@@ -237,7 +237,7 @@ static void test_import(void)
                                     .timeout = 60,
                                     .patience = 20,
                                     .processors = 1};
-    /* As the plugin has it: in memory that a child does not get a copy of. */
+    /* As in the plugin: in memory that a child does not get a copy of. */
     struct error *common =
         mmap(NULL, sizeof(*common), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     char path[4096];
@@ -323,7 +323,7 @@ static void test_min_free(void)
     snprintf(path, sizeof(path), "%s/full", directory);
     image_cache_open(&cache, path, &err);
     is_int(image_obtain(&request, "sha256-" HEX, path, sizeof(path), &err), -1,
-           "an import with less free space than the minimum is refused");
+           "an import with less free space than the minimum is rejected");
     ok(strstr(err.text, "free; set ENROOT_TEMP_PATH or TMPDIR to another directory") != NULL,
        "with the remedy: %s", err.text);
 }

@@ -1,6 +1,6 @@
-/* A model that writes token by token on its cache against the same model reading the whole text at
- * once: the logits at every position, and against the loss that the training's forward pass gives
- * there. Both families, grouped queries, partial and scaled rotations, texts side by side. */
+/* A model that generates token by token with its cache against the same model reading the whole
+ * text at once: the logits at every position, and the loss of the training's forward pass. Both
+ * families, grouped queries, partial and scaled rotations, several texts at once. */
 #include "tap.h"
 #include "model.h"
 
@@ -30,7 +30,8 @@ static struct model *create(const struct model_config *config)
     return m;
 }
 
-/* A model that writes all texts, token by token; one that is trained on a text of so many. */
+/* A model that generates all texts, token by token; one that is trained on a text of this length.
+ */
 static struct model *create_writer(struct model_config config, int64_t cache)
 {
     config.cache = cache;
@@ -55,7 +56,7 @@ static void wait(struct model *m)
 }
 
 /* Tokens 'from' .. 'from' + 'count' - 1 of each text, the second one 'late' tokens behind. Returns
- * the logits of the last of each. */
+ * the last logits of each. */
 static const float *extend(struct model *m, int64_t from, int64_t count, int64_t late)
 {
     const struct model_batch *b = model_batch(m, 0, 0);
@@ -80,7 +81,7 @@ static const float *extend(struct model *m, int64_t from, int64_t count, int64_t
     return model_logits(m);
 }
 
-/* What the training's forward pass says about the token behind position 'at' of text 't'. */
+/* The training's forward pass: its result for the token after position 'at' of text 't'. */
 static double loss(struct model *m, int64_t t, int64_t at, int64_t length)
 {
     const struct model_batch *b = model_batch(m, 0, 0);
@@ -154,7 +155,7 @@ static void test_model(struct model_config config, const char *name)
     model_destroy(trains);
 }
 
-/* Beyond the reach of the first plan of attention on a cache. */
+/* Longer than the first plan of attention on a cache allows. */
 static void test_long(struct model_config config)
 {
     struct model *writes, *prompt, *trains;

@@ -9,7 +9,7 @@
 
 enum { LAYERS = 8, HIDDEN = 64, VOCABULARY = 90, PADDED = 128 };
 
-/* Tensors whose name ends so; deviation 0: all elements are 'mean'. */
+/* Tensors whose name ends with this; deviation 0: all elements are 'mean'. */
 struct expected {
     const char *name;
     double mean, deviation;
@@ -114,7 +114,7 @@ static void test_tensors(const char *network, const struct parameters *p, const 
        e->mean, e->deviation);
 }
 
-/* No two tensors are drawn alike. */
+/* No two tensors have the same random numbers. */
 static int are_different(const struct parameters *p, const float *values)
 {
     for (int i = 0; i < p->count; i++)

@@ -1,5 +1,5 @@
 /* The weights of all ranks of a layout: together they are the whole model, each element once, and
- * their places in the arenas keep what the optimizer relies on. */
+ * their positions in the arenas satisfy what the optimizer relies on. */
 #include "tap.h"
 #include "parameters.h"
 
@@ -13,7 +13,7 @@ static void check(int good, const char *what)
         fault = what;
 }
 
-/* How often each element of each tensor of the whole model is held, by name. */
+/* How often each element of each tensor of the whole model occurs, by name. */
 struct whole {
     struct parameters p; /* of one rank that has everything */
     unsigned char **held;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every split over ranks: the parts cover the whole once, and agree with values worked out by hand.
- */
+/* Every split over ranks: the parts cover the whole exactly once, and agree with values computed by
+ * hand. */
 #include "tap.h"
 #include "ranges.h"
 
@@ -47,7 +47,7 @@ static void test_vocabulary(void)
         int64_t tp, at, padded, vocabulary, first, count;
     } cases[] = {
         {1, 0, 128, 100, 0, 100}, {4, 0, 128, 100, 0, 32},
-        {4, 3, 128, 100, 96, 4},  {4, 3, 128, 90, 96, 0}, /* nothing but padding */
+        {4, 3, 128, 100, 96, 4},  {4, 3, 128, 90, 96, 0}, /* padding only */
         {2, 1, 128, 128, 64, 64},
     };
 

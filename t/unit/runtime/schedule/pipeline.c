@@ -1,4 +1,4 @@
-/* Schedules: all stages together, each in the order of its list, messages under way meanwhile. */
+/* Schedules: all stages together, each in the order of its list, with messages in flight. */
 #include "tap.h"
 #include "pipeline.h"
 
@@ -10,11 +10,11 @@ struct world {
     struct pipeline_shape shape;
     struct pipeline p[STAGES];
     int at[STAGES];
-    int waits; /* for every exchange where it stands */
+    int waits; /* for every exchange, its state */
     /* What each stage has: inputs, outputs, gradients of outputs and of inputs. */
     char input[STAGES][CHUNKS][MICROS], output[STAGES][CHUNKS][MICROS];
     char out_gradient[STAGES][CHUNKS][MICROS], in_gradient[STAGES][CHUNKS][MICROS];
-    /* Of each stage's last exchange of activations and of gradients: what is still to come. */
+    /* For each stage's last exchange of activations and of gradients: what is still missing. */
     struct pipeline_operation under_way[STAGES][2];
     const char *fault;
 };
@@ -24,7 +24,7 @@ static const struct pipeline_operation *head(struct world *w, int stage)
     return w->at[stage] < w->p[stage].count ? &w->p[stage].list[w->at[stage]] : NULL;
 }
 
-/* Does 'item' of stage 'from' become 'other' of its neighbour? 'step' is 1 forward, -1 backward. */
+/* Does 'item' of stage 'from' become 'other' of its neighbor? 'step' is 1 forward, -1 backward. */
 static int same(const struct world *w, int from, struct pipeline_item item, int step,
                 struct pipeline_item other)
 {
@@ -58,13 +58,13 @@ static void run_pass(struct world *w, int stage, const struct pipeline_operation
     }
 }
 
-/* Where what the stage sends (or receives from) goes (or comes from). */
+/* The destination of what the stage sends, or the source of what it receives. */
 static int neighbour(const struct world *w, int stage, int direction, int send)
 {
     return (stage + ((direction == 0) == send ? 1 : w->shape.stages - 1)) % w->shape.stages;
 }
 
-/* Deliver what the stage is sending if its neighbour is receiving. */
+/* Deliver what the stage is sending if its neighbor is receiving. */
 static int deliver(struct world *w, int stage, int direction)
 {
     int to = neighbour(w, stage, direction, 1);
@@ -86,15 +86,15 @@ static int deliver(struct world *w, int stage, int direction)
     return 1;
 }
 
-/* Is the exchange under way over, or at least all that is received by it? */
+/* Is the current exchange complete, or at least its receiving part? */
 static int over(const struct pipeline_operation *exchange, int all)
 {
     return exchange->receive.micro < 0 && (!all || exchange->send.micro < 0);
 }
 
-/* An exchange begins when the one before it in its direction is over. A pass begins at the earliest
- * when what was to be received before it in its direction is there, whatever is still sent; at the
- * latest it waits, as all does, for all of every exchange before it. */
+/* An exchange starts when the previous one in its direction is complete. A pass starts at the
+ * earliest when everything to be received before it in its direction has arrived, whatever is still
+ * being sent; at the latest it waits, like everything, for every earlier exchange. */
 static int go_on(struct world *w, int stage)
 {
     const struct pipeline_operation *op = head(w, stage);
@@ -125,7 +125,7 @@ static int step_all(struct world *w)
     return moved;
 }
 
-/* Between two receives of a direction lies the pass that uses what the first of them brought. */
+/* Between two receives of a direction is the pass that uses the first of them. */
 static void check_landing(struct world *w, int stage)
 {
     int full[2] = {0, 0};

@@ -1,5 +1,5 @@
-/* Recorded work: done as often as it is asked for, in the order of its stream, and given to the
- * device one by one only twice. */
+/* Captured work: done as often as requested, in stream order, and submitted to the device operation
+ * by operation only twice. */
 #include "tap.h"
 #include "recorder.h"
 
@@ -58,7 +58,7 @@ static void test_rounds(struct work *w, const char *order)
         recorder_run(recorder, 1, run, w);
     ok(holds(w, w->sum, ROUNDS) && holds(w, w->copied, ROUNDS), "%s: done each time", order);
     ok(w->given == 2, "%s: run once, recorded once, then launched", order);
-    /* Work of other kinds keeps its place between launches. */
+    /* Other work keeps its place between launches. */
     recorder_run(recorder, 1, run, w);
     clear(w);
     recorder_run(recorder, 1, run, w);
@@ -95,7 +95,7 @@ static void test_unrecorded(struct work *w, const char *why)
     recorder_destroy(recorder);
 }
 
-/* Devices that cannot record, or not this. */
+/* Devices that cannot capture, or not this work. */
 static void test_refusals(struct work *w)
 {
     struct device *device = w->stream->device, before = *device;
@@ -143,7 +143,7 @@ static int test_device(const char *name, int random_order)
     return 0;
 }
 
-/* On CPUs recorded work must not have events: it fails there, before it goes wrong on a GPU. */
+/* On CPUs captured work must not contain events: it fails there, before it would on a GPU. */
 static void test_event(void)
 {
     struct device_options options = {.threads = 1};
@@ -156,7 +156,7 @@ static void test_event(void)
     device_event_record(event, stream);
     device_graph_destroy(device_graph_end(stream, &err));
     ok(device_stream_wait(stream, 1, &err) < 0 && strstr(err.text, "event"),
-       "an event in recorded work is refused");
+       "an event in recorded work is rejected");
     device_event_destroy(event);
     device_stream_destroy(stream);
     device_close(device);

@@ -1,5 +1,5 @@
-/* Choices made by timing: merged between stages, taken from the run before, kept for the next. The
- * device is the CPU's with choices of the test's own. */
+/* Choices made by timing: merged between stages, taken from the previous run, saved for the next.
+ * The device is the CPU with the test's own choices. */
 #include "choices.h"
 #include "tap.h"
 
@@ -89,7 +89,7 @@ static void is_file(const char *name, const char *text, const char *what)
     is(found, text, what);
 }
 
-/* Catch what is said to the user; 'catch_end' returns it. */
+/* Capture messages to the user; 'catch_end' returns them. */
 static FILE *caught;
 static int usual;
 
@@ -114,7 +114,7 @@ static const char *catch_end(void)
     return text;
 }
 
-/* Restore, which takes 'taken', or "" where nothing is restored. */
+/* Restore the choices, 'taken', or "" if nothing is restored. */
 static void restore(struct parallel *parallel, struct device *device, const char *taken,
                     const char *what)
 {
@@ -122,7 +122,7 @@ static void restore(struct parallel *parallel, struct device *device, const char
     char *restored = NULL;
 
     is_int(choices_restore(parallel, device, directory, &restored, &err), 0, what);
-    is(restored ? restored : "", taken, "  which takes what it should");
+    is(restored ? restored : "", taken, "  with the expected choices");
     free(restored);
 }
 
@@ -149,7 +149,7 @@ static void test_run(struct parallel *parallel, struct device *device)
     is_int(remembered, 0, "for itself");
 }
 
-/* Going from one kind of GPU or version of libraries to another and back loses nothing. */
+/* Switching from one GPU model or library version to another and back loses nothing. */
 static void test_others(struct parallel *parallel, struct device *device)
 {
     struct error err = {.text = ""};
@@ -159,7 +159,8 @@ static void test_others(struct parallel *parallel, struct device *device)
     catch_begin();
     restore(parallel, device, "", "choices of another GPU are no error");
     is(catch_end(),
-       "megatron: warning: these are not for us; the run continues, but results may not be bit-identical\n",
+       "megatron: warning: these are not for us; the run continues, but results may not be "
+       "bit-identical\n",
        "but are spoken of");
     is(chosen, "for us\na 1\n", "and not taken");
     is_int(choices_keep(parallel, device, directory, &err), 0, "the new ones are kept");
@@ -178,11 +179,11 @@ static void test_others(struct parallel *parallel, struct device *device)
     is_file("algorithms-unknown.txt", "nothing to read\n", "nor does what is not understood go");
 }
 
-/* A choice that the run before did not make: its name holds the version of what is chosen from. */
+/* A choice that the previous run did not make: its name contains the version of the candidates. */
 static void test_new(struct parallel *parallel, struct device *device)
 {
     static const struct {
-        const char *restored, *chosen, *key; /* NULL: nothing is said */
+        const char *restored, *chosen, *key; /* NULL: no message */
     } rows[] = {
         {NULL, "for us\na 1\n", NULL},
         {"for us\na 1\n", "for us\na 1\n", NULL},

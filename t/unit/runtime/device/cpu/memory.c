@@ -1,4 +1,4 @@
-/* Memory that is available: the machine's, or less by a control group. */
+/* Available memory: that of the machine, or less if a cgroup limits it. */
 #include "cpu/cpu.h"
 #include "tap.h"
 

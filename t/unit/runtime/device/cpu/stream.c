@@ -1,5 +1,5 @@
-/* Communication in streams of the CPU device: begun where it is given, asked for in passing, done
- * before anything behind it or that follows it. */
+/* Communication on streams of the CPU device: started when submitted, polled in passing, finished
+ * before anything that follows or waits for it. */
 #include "tap.h"
 #include "device.h"
 
@@ -7,9 +7,9 @@
 
 enum { TURNS = 5, COUNT = 8 };
 
-/* A message that arrives when it has been asked for so many times. */
+/* A message that arrives after it has been polled this many times. */
 struct message {
-    int *asked, *waited; /* in all, and by somebody who waits */
+    int *asked, *waited; /* total polls, and those by a waiting caller */
     float *to;
     int turns, done;
 };
@@ -60,7 +60,7 @@ static void test_in_order(struct world *w)
     struct error err;
 
     give(w, w->compute, TURNS, 0);
-    ok(w->arrived == 1 && w->asked == TURNS, "without 'later' it is done where it is given");
+    ok(w->arrived == 1 && w->asked == TURNS, "without 'later' it is completed immediately");
 
     give(w, w->side, TURNS, 1);
     ok(w->asked == 1 && w->waited == 0, "with it, it is begun and nobody waits");
@@ -68,15 +68,15 @@ static void test_in_order(struct world *w)
     compute(w);
     ok(w->asked == 3 && w->waited == 0, "work of another stream asks in passing");
     device_event_record(w->event, w->side);
-    ok(w->arrived == 0 && !device_event_done(w->event), "an event behind it has not passed");
+    ok(w->arrived == 0 && !device_event_done(w->event), "an event after it has not passed");
     device_event_follow(w->compute, w->event);
-    ok(w->arrived == 1, "whoever follows that event finds it done");
+    ok(w->arrived == 1, "work that waits for that event finds it done");
 
     give(w, w->side, TURNS, 1);
     device_copy(w->side, w->sum, &w->arrived, sizeof(float), COPY_ON_DEVICE);
-    ok(w->sum[0] != 1, "a copy behind it waits");
+    ok(w->sum[0] != 1, "a copy after it waits");
     ok(device_stream_wait(w->side, 60, &err) == 0 && w->sum[0] == 1 && w->waited > 0,
-       "and is done, as it is, when somebody waits for the stream");
+       "and both are done when a caller waits for the stream");
 
     give(w, w->side, TURNS, 1);
     device_event_record(w->event, w->side);
@@ -95,11 +95,11 @@ static void test_random_order(struct world *w)
         if (device_stream_wait(w->compute, 60, &err) < 0 || w->sum[0] != 1 || w->asked != TURNS)
             break;
         if (i == COUNT - 1) {
-            ok(1, "streams in random order: done before what follows it");
+            ok(1, "streams in random order: done before later work");
             return;
         }
     }
-    ok(0, "streams in random order: done before what follows it");
+    ok(0, "streams in random order: done before later work");
 }
 
 static void test_recorded(struct world *w)
@@ -111,7 +111,7 @@ static void test_recorded(struct world *w)
     give(w, w->compute, 1, 0);
     graph = device_graph_end(w->compute, &err);
     ok(device_stream_wait(w->compute, 60, &why) < 0 && strstr(why.text, "recorded"),
-       "communication in it is refused");
+       "communication in it is rejected");
     device_graph_destroy(graph);
 }
 

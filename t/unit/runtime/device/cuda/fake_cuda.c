@@ -1,5 +1,5 @@
-/* A driver's library that has no GPU, for programs that open libcuda.so.1. FAKE_DRIVER is the
- * version of CUDA that it supports, FAKE_INIT what cuInit returns. */
+/* A driver library without a GPU, for programs that open libcuda.so.1. FAKE_DRIVER is the CUDA
+ * version that it supports, FAKE_INIT the return value of cuInit. */
 #include <stdlib.h>
 #include <string.h>
 

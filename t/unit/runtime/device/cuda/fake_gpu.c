@@ -1,7 +1,7 @@
-/* A GPU for programs that open a device and take memory there, as far as that goes: to preload
- * before CUDA's libraries. FAKE_MOST is the largest piece of memory to be had, in MiB; then all the
- * rest is taken, too. FAKE_USED is what is taken before, in GiB. FAKE_CODE is what loading a kernel
- * returns, FAKE_CAPABILITY ten times what the GPU can do. */
+/* A fake GPU for programs that open a device and allocate memory: preload it before CUDA's
+ * libraries. FAKE_MOST is the largest possible allocation in MiB, after which all memory is in use.
+ * FAKE_USED is the memory in use before, in GiB. FAKE_CODE is the result of loading a kernel,
+ * FAKE_CAPABILITY ten times the compute capability. */
 #pragma GCC visibility push(default) /* of what the headers declare */
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>

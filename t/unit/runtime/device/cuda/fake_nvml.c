@@ -1,4 +1,4 @@
-/* A management library that says what its environment tells it to: the real one needs a driver. */
+/* A fake NVML that reports what its environment variables specify: the real one needs a driver. */
 #include <stdlib.h>
 
 static int number(const char *name, int otherwise)

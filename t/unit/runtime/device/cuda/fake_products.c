@@ -124,7 +124,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
                                                                     : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-/* Where an attribute is in the algorithm; 0: nowhere, or its number. */
+/* The offset of an attribute in the algorithm; 0: none, or its number. */
 static size_t place_of(cublasLtMatmulAlgoConfigAttributes_t name)
 {
     return name == CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION      ? 1

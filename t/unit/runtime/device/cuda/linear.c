@@ -1,5 +1,5 @@
-/* How a linear layer is done is found once and found again, whatever becomes of the file or fails
- * meanwhile. Products are fakes. */
+/* The variant of a linear layer is chosen once and found again, whatever happens to the file and
+ * whatever fails meanwhile. Products are fakes. */
 #include "cuda.h"
 #include "fake_products.h"
 #include "tap.h"
@@ -18,7 +18,7 @@ struct layer {
     int rc;
 };
 
-/* Plan a layer with an activation as a process would that starts now. */
+/* Plan a layer with an activation as a newly started process would. */
 static void begin(struct layer *l, int deterministic)
 {
     memset(l, 0, sizeof(*l));
@@ -47,7 +47,7 @@ static void end(struct layer *l)
     tuning_destroy(l->device.gemm.tuning);
 }
 
-/* Give all keys in the file that begin with 'key' another value; NULL: none. */
+/* Set all keys in the file that start with 'key' to another value; NULL: remove them. */
 static void change_file(const char *key, const char *value)
 {
     char path[128], lines[16][512];
@@ -79,7 +79,7 @@ static void remove_file(void)
     unlink(path);
 }
 
-/* How many lines of the process's choices have 'key' at the beginning and 'end' at the end? */
+/* How many lines of the process's choices start with 'key' and end with 'end'? */
 static int count_lines(const struct layer *l, const char *key, const char *end)
 {
     char *text = tuning_text(l->device.gemm.tuning);
@@ -153,7 +153,7 @@ static void test_breakdown(int epilogue, const char *name)
     fake.breaks = fake.epilogue = 0;
 }
 
-/* A way that fails is left out, and no more than that. */
+/* A variant that fails is skipped, and nothing else is. */
 static void test_failure(void)
 {
     struct layer l;
@@ -178,7 +178,7 @@ static void test_failure(void)
     fake.epilogue = 0;
     begin(&l, 0);
     ok(l.rc == -1 && strstr(l.err.text, "none of cuBLASLt's kernels for the product"),
-       "where all fail that is said");
+       "an error if all fail");
     diag("%s", l.err.text);
     end(&l);
     fake.fails = 0;

@@ -1,5 +1,5 @@
-/* What the driver's management library reports becomes lines with a remedy, and so does that
- * nothing was looked at; nothing else does. */
+/* What NVML reports becomes lines with a remedy, and so does the fact that nothing was checked;
+ * nothing else does. */
 #include "nvml.h"
 #include "tap.h"
 
@@ -35,7 +35,8 @@ static void test_reports(const char *library)
          {{"FAKE_INIT", "9"}},
          0,
          1,
-         "its health is not checked: cannot initialize NVML: Driver Not Loaded; check nvidia-smi\n"},
+         "its health is not checked: cannot initialize NVML: Driver Not Loaded; check "
+         "nvidia-smi\n"},
         {"a GPU that CUDA alone finds",
          {{"FAKE_HANDLE", "6"}},
          0,
@@ -67,8 +68,9 @@ static void test_reports(const char *library)
 
 static void test_libraries(void)
 {
-    static const char remedy[] = "; install the driver package with this library, or make it "
-                                 "available in the container (NVIDIA_DRIVER_CAPABILITIES=compute,utility)\n";
+    static const char remedy[] =
+        "; install the driver package with this library, or make it "
+        "available in the container (NVIDIA_DRIVER_CAPABILITIES=compute,utility)\n";
     static const struct {
         const char *name, *library, *why;
     } rows[] = {
@@ -90,7 +92,7 @@ static void test_libraries(void)
         is(text, expected, "but a line");
         ok(nvml_check(rows[i].library, "0000:53:00.0", 0, text, sizeof(text), &err) == 0 &&
                text[0] == '\0',
-           "which the first rank of a node says for all");
+           "which the first rank of a node reports for all");
     }
 }
 

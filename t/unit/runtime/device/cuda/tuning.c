@@ -1,5 +1,5 @@
-/* The file of tuning results: what was put is found again, by this process and by others; a file
- * that is not what it should be counts as empty, line by line. */
+/* The file of tuning results: entries are found again, by this process and by others; invalid lines
+ * are ignored, one by one. */
 #include "config.h"
 
 #include "tap.h"
@@ -34,12 +34,12 @@ static void test_files(void)
         {"", "a", NULL},
         {"a 1\n", "a", "1"},
         {"a 1\nb 2\n", "b", "2"},
-        {"a 1\nb 2", "b", NULL},      /* cut off */
+        {"a 1\nb 2", "b", NULL},      /* truncated */
         {"a\nb 2\n", "a", NULL},      /* no value */
-        {"a\nb 2\n", "b", "2"},       /* the next line is good all the same */
+        {"a\nb 2\n", "b", "2"},       /* the next line is still valid */
         {"\n\n  \nb 2\n", "b", "2"},  /* empty lines */
         {"a 1\na 2\n", "a", "1"},     /* the first one counts */
-        {"a 1 and more\n", "a", "1"}, /* more words are for people */
+        {"a 1 and more\n", "a", "1"}, /* further words are for people */
         {"\x01\x02\xff\nb 2\n", "b", "2"},
     };
 
@@ -63,7 +63,7 @@ static void test_two_processes(void)
     is_int(tuning_put(a, "x", "1", &err), 0, "put");
     is_int(tuning_put(b, "y", "2", &err), 0, "put in another");
     is(tuning_get(a, "x"), "1", "get");
-    ok(!tuning_get(a, "y"), "what another put is not there before it is saved");
+    ok(!tuning_get(a, "y"), "another process's entry is not visible before it is saved");
     is_int(tuning_save(a, &err), 0, "save");
     is_int(tuning_save(b, &err), 0, "save the other");
     tuning_put(a, "x", "3", &err);
@@ -74,15 +74,15 @@ static void test_two_processes(void)
     tuning_destroy(a), tuning_destroy(b), tuning_destroy(c);
 }
 
-/* What a process ended over is not tried again; what others try just now is, and what they find
- * stays. */
+/* Candidates that a process died on are not tried again; those that others are trying are, and
+ * their results stay. */
 static void test_trying(void)
 {
     struct tuning *a = tuning_open(directory, "trying"), *b = tuning_open(directory, "trying"), *c;
 
     is_int(tuning_try(b, "x"), 0, "try");
     is_int(tuning_put(a, "w", "1", NULL) || tuning_save(a, NULL), 0, "another process saves");
-    ok(!tuning_get(a, "x"), "what is being tried has no value");
+    ok(!tuning_get(a, "x"), "a key that is being tried has no value");
     c = tuning_open(directory, "trying");
     is_int(tuning_try(c, "x"), -1, "what was being tried before is left alone");
     is_int(tuning_put(b, "x", "2", NULL) || tuning_save(b, NULL), 0, "a value is found");
@@ -110,7 +110,7 @@ static int replaces(struct tuning *tuning, const char *name)
     return before.st_ino != after.st_ino || before.st_mtim.tv_nsec != after.st_mtim.tv_nsec;
 }
 
-/* All ranks of a job find the same at about the same time: one writes it. */
+/* All ranks of a job find the same results at about the same time: one writes them. */
 static void test_many(void)
 {
     struct tuning *a, *b, *c;
@@ -133,7 +133,7 @@ static void test_many(void)
     is_int(replaces(b, "many"), 1, "what is new in one of them is written");
     c = tuning_open(directory, "many");
     is(tuning_get(c, "y"), "4", "found by a third");
-    is(tuning_get(c, "x"), "1", "beside what the first one found");
+    is(tuning_get(c, "x"), "1", "in addition to the first one's results");
     tuning_destroy(a), tuning_destroy(b), tuning_destroy(c);
 }
 
@@ -146,7 +146,7 @@ static void is_in_file(const char *name, const char *key, const char *value, con
     tuning_destroy(tuning);
 }
 
-/* What ranks agree on is in the file for the next run, whoever was the first to find something. */
+/* What ranks agree on is in the file for the next run, whichever rank was first. */
 static void test_agreed(void)
 {
     static const char text[] = "for agreed\np 1\nq trying\n";
@@ -193,8 +193,8 @@ static void test_cleared(void)
     tuning_destroy(tuning);
 }
 
-/* One that had read the file before may write what is old: a word that it was tried is not the last
- * one where this process knows better. */
+/* A process that had read the file earlier may write an outdated record: a record of a trial does
+ * not replace a result that this process has. */
 static void test_overwritten(void)
 {
     struct tuning *tuning = tuning_open(directory, "overwritten"), *other;
@@ -212,8 +212,8 @@ static void test_overwritten(void)
     tuning_destroy(tuning), tuning_destroy(other);
 }
 
-/* A process that tries something now looks to others as if it had ended: what they find without it
- * gives way. */
+/* A process that is currently trying looks to others as if it had died: their provisional results
+ * are replaced. */
 static void test_provisional(void)
 {
     struct tuning *a = tuning_open(directory, "provisional"), *b, *c;
@@ -254,7 +254,7 @@ static void write_lines(int writer)
     _exit(failed);
 }
 
-/* Jobs with different models find different things at the same time. */
+/* Jobs with different models find different results at the same time. */
 static void test_crowd(void)
 {
     struct tuning *tuning;
@@ -277,7 +277,7 @@ static void test_crowd(void)
     tuning_destroy(tuning);
 }
 
-/* Who holds the lock for ever holds nobody up for ever. */
+/* A process that never releases the lock does not block others forever. */
 static void test_held(void)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -288,7 +288,7 @@ static void test_held(void)
     snprintf(path, sizeof(path), "%s/.tuning.lock", directory);
     fd = open(path, O_RDWR);
     is_int(fcntl(fd, F_OFD_SETLK, &whole), 0, "the lock is held");
-    alarm(20); /* well over the wait for it, and far less than twenty of them */
+    alarm(20); /* well over one wait for the lock, and far less than twenty of them */
     for (int i = 0; i < 20; i++) {
         snprintf(key, sizeof(key), "x%d", i);
         tuning_put(tuning, key, "1", NULL), tuning_save(tuning, NULL);
@@ -319,11 +319,11 @@ static void test_places(void)
     tuning_put(bad, "x", "1", &err);
     ok(tuning_save(bad, &err) == -1 &&
            strstr(err.text, "cannot save the tuning results: cannot create "),
-       "what cannot be written is an error");
+       "a failed write is an error");
     tuning_destroy(none), tuning_destroy(deep), tuning_destroy(bad);
 }
 
-/* What one process used is what another one takes; the rest of the file is not in it. */
+/* What one process used is what another one takes; the rest of the file is not included. */
 static void test_text(void)
 {
     struct tuning *one, *two;
@@ -336,19 +336,20 @@ static void test_text(void)
     tuning_put(one, "d", "4,fast", NULL);
     tuning_try(one, "e");
     text = tuning_text(one);
-    is(text, "for rows\nb 2\nd 4,fast\n", "a text has what was used");
+    is(text, "for rows\nb 2\nd 4,fast\n", "the text contains what was used");
     two = tuning_open(NULL, "rows");
     tuning_put(two, "b", "9", NULL);
     is_int(tuning_take(two, text, 0, &err), 0, "and can be taken");
     free(text);
     text = tuning_text(two);
     is(text, "for rows\nb 2\nd 4,fast\n", "and handed on, used or not");
-    is(tuning_get(two, "b"), "2", "in place of what was known");
+    is(tuning_get(two, "b"), "2", "replacing what was known");
     is(tuning_get(two, "d"), "4,fast", "or was not");
     tuning_destroy(two);
     two = tuning_open(NULL, "other");
     is_int(tuning_take(two, text, 0, &err), -1, "but not for another GPU");
-    is(err.text, "the saved choices of algorithms are for rows, and this is other", "which is said");
+    is(err.text, "the saved choices of algorithms are for rows, and this is other",
+       "and it is reported");
     ok(!tuning_get(two, "b"), "nothing of it is taken then");
     is_int(tuning_take(two, "b 2\n", 0, &err), -1, "nor is a text of unknown origin");
     is_int(tuning_take(two, "", 0, &err), -1, "or an empty one");
