@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Run Enroot: its environment, its settings and its errors. */
 #ifndef MEGATRON_ENROOT_H
 #define MEGATRON_ENROOT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Read small files, such as those in /proc. */
 #ifndef MEGATRON_FILES_H
 #define MEGATRON_FILES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The process that keeps a container alive: it writes its PID to standard output and exits when
  * standard input is closed. It is mounted into the image and runs there without a shell, so it must
  * not depend on anything: no libc, no files. The plugin embeds its binary. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The record that a container's holder (the process that keeps its namespaces) writes to standard
  * output when the container is ready. The image's entry point may write there first, so the reader
  * searches the stream for HOLDER_WORD. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Can containers be started on this host? */
 #ifndef MEGATRON_HOST_H
 #define MEGATRON_HOST_H

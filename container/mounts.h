@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --megatron-mounts: host paths to mount into a container. */
 #ifndef MEGATRON_MOUNTS_H
 #define MEGATRON_MOUNTS_H

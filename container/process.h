@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Run a program to completion, with a deadline, and capture its output. No shell. */
 #ifndef MEGATRON_PROCESS_H
 #define MEGATRON_PROCESS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An image as the user names it: a registry reference or the path of a squashfs file. */
 #ifndef MEGATRON_REFERENCE_H
 #define MEGATRON_REFERENCE_H

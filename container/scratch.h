@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A private node-local directory for temporary files. Directories left by killed processes are
  * cleaned up. */
 #ifndef MEGATRON_SCRATCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Check that a file is a complete squashfs image. */
 #ifndef MEGATRON_SQUASHFS_H
 #define MEGATRON_SQUASHFS_H

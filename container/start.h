@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Start a container from an image, and move a process into a running container. */
 #ifndef MEGATRON_START_H
 #define MEGATRON_START_H

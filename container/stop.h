@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The stop flag: a request to end early, which a signal handler may set. Work in progress is undone
  * and fails with the text STOPPED. */
 #ifndef MEGATRON_STOP_H

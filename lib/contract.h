@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The contract between the plugin and the runtime: every MEGATRON_* variable, its meaning, its
  * form.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sets of CPUs by the node's OS numbers: a plain value type, copied by assignment, never allocated.
  */
 #ifndef MEGATRON_CPUSET_H

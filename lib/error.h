@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An error on its way from the function that detects it to the one place that prints it. */
 #ifndef MEGATRON_ERROR_H
 #define MEGATRON_ERROR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The parallel layout: how ranks are divided, and whether it fits a model and a job. */
 #ifndef MEGATRON_LAYOUT_H
 #define MEGATRON_LAYOUT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* "Did you mean": the known names closest to an unknown one. */
 #ifndef MEGATRON_NEAREST_H
 #define MEGATRON_NEAREST_H

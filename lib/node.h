@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the kernel and the file system of a node report about its GPUs and fabric. Everything is
  * read below 'root' ("" is the machine itself), so that tests can provide their own nodes. */
 #ifndef MEGATRON_NODE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Find out why NCCL would silently fall back to TCP: which parts of EFA and InfiniBand are missing.
  */
 #include "config.h"

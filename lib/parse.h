@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parse numbers strictly: all of the text, or an error. Nothing is clipped, skipped or guessed. */
 #ifndef MEGATRON_PARSE_H
 #define MEGATRON_PARSE_H

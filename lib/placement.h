@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Decide which GPUs, NICs, CPUs and NUMA nodes each task of a node gets. A pure function of the
  * topology and the request, so every task of a node can compute it alone and all agree. */
 #ifndef MEGATRON_PLACEMENT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Model shapes, and presets for well-known models. */
 #ifndef MEGATRON_PRESET_H
 #define MEGATRON_PRESET_H

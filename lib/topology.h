@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What placement needs to know about a node: cores, NUMA nodes, and the GPUs and NICs in the tree
  * of PCI bridges. Created by hwloc on the node (or from its XML export), and stored in a small text
  * file so that tasks need neither hwloc nor a discovery. No Slurm, no GPU library. Only

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "commands.h"
 #include "nearest.h"
 #include "world.h"

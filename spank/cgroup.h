@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CPUs that Slurm's cgroup allows this process, and how to leave that cgroup. */
 #ifndef MEGATRON_CGROUP_H
 #define MEGATRON_CGROUP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Check a layout against tasks, GPUs and model; errors contain the remedy. */
 #ifndef MEGATRON_CHECKS_H
 #define MEGATRON_CHECKS_H

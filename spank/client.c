@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* srun, sbatch and salloc: reject what cannot work before anything is queued, and tell the nodes
  * what only the client knows. Runs as the user. */
 #include "plugin.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Queries to Slurm's controller through calls that are public in every release since 22.05. Each
  * one costs a message to slurmctld: ask once per step if possible. Only call these as the user. */
 #ifndef MEGATRON_CONTROLLER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* slurmd: discover the node's topology at startup and store it in a file that the tasks can read.
  */
 #include "plugin.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls that may hang, such as calls to Slurm's controller from a forked task, in which another
  * thread's lock may be held forever. */
 #ifndef MEGATRON_DEADLINE_H

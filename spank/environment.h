@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The contract, as environment variables of the task. */
 #ifndef MEGATRON_ENVIRONMENT_H
 #define MEGATRON_ENVIRONMENT_H

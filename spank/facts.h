@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What Slurm tells a task about its place in the step. */
 #ifndef MEGATRON_FACTS_H
 #define MEGATRON_FACTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Determine which GPUs the tasks of a node have: from Slurm's lists, from the device files that a
  * cgroup lets them open, and from what the NVIDIA driver reports about them. Uncertain results are
  * not used. */

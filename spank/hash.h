@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* FNV-1a, a hash of text that is the same on all platforms. */
 #ifndef MEGATRON_HASH_H
 #define MEGATRON_HASH_H

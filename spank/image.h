@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Turn the image that a step requests into a container on this node that its tasks can join. Does
  * not depend on Slurm; runs as the user. */
 #ifndef MEGATRON_IMAGE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is needed after a step to clean up after the process that fetched its image. */
 #ifndef MEGATRON_IMAGE_PLACES_H
 #define MEGATRON_IMAGE_PLACES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The options about images, parsed into values. Does not depend on Slurm. */
 #ifndef MEGATRON_IMAGE_SETTINGS_H
 #define MEGATRON_IMAGE_SETTINGS_H

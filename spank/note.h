@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the plugin in srun tells the plugin in the tasks, as text in one environment variable (which
  * reaches the nodes even with --export=NONE). The tasks remove the variable. */
 #ifndef MEGATRON_NOTE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Decide what each task of a node gets, from what Slurm allocated to it. Does not depend on Slurm.
  */
 #ifndef MEGATRON_PLACE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SPANK's callbacks: determine which process this is, and dispatch. Nothing in the plugin ever
  * exits or aborts, except in a client that was only asked to check. */
 #include "plugin.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin's one context, and its parts: one file for each kind of process that loads it.
  *
  *   client.c   srun, sbatch, salloc: as the user, before anything is queued or launched

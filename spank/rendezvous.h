@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The rendezvous of a step: the address of rank 0's node, and a port there. */
 #ifndef MEGATRON_RENDEZVOUS_H
 #define MEGATRON_RENDEZVOUS_H

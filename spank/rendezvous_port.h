@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The port of a step's rendezvous. Every node must compute the same one without communication. */
 #ifndef MEGATRON_RENDEZVOUS_PORT_H
 #define MEGATRON_RENDEZVOUS_PORT_H

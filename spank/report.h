@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Human-readable reports: the output of --megatron-check and --megatron-show. */
 #ifndef MEGATRON_REPORT_H
 #define MEGATRON_REPORT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the command line of srun, sbatch or salloc requests. Before a job is allocated, SPANK does
  * not tell a client's plugin the number of tasks, nodes or GPUs, but a job that cannot work should
  * be rejected before it waits in a queue. So this parser reads the words, the variables and the

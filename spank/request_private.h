@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files that parse a request. */
 #ifndef MEGATRON_REQUEST_PRIVATE_H
 #define MEGATRON_REQUEST_PRIVATE_H

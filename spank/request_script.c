@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The #SBATCH lines of a script. */
 #include "request.h"
 #include "request_private.h"

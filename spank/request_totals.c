@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Totals that follow from the given numbers. */
 #include "request.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that the tasks of a node share between fork and exec: each task records what Slurm gave
  * it, the last one to arrive decides for all, and all read the decision. */
 #ifndef MEGATRON_SHARE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* slurmstepd before it forks: prepare what the tasks of the node share. This process runs as root
  * and its failures drain nodes, so it does next to nothing, and the tasks report what goes wrong.
  * After the tasks have exited: if one of them failed, the step must end on the other nodes too, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The forked task, as the user, before it becomes the user's program. This is the only place on a
  * node that may fail: elsewhere a failure drains the node, or is not reported.
  *

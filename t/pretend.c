@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Preloaded into the slurmd of a test cluster: makes a small machine look like the one that the
  * node pretends to be. CPU masks are stored as requested, in a table that all processes of the node
  * share, and are applied to the existing CPUs (number modulo count). Slurm and the plugin then read

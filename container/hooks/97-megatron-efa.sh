@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # An Enroot hook for EFA in containers. Enroot itself supports GPUs and Mellanox NICs; this hook mounts the
 # EFA devices and, if the image does not have them, the host's libfabric and aws-ofi-nccl.
 # `make install` puts it in share/megatron/enroot/hooks.d, where Enroot does not look: copy or link it to

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Internal to the placement library: how a topology is built. */
 #ifndef MEGATRON_PLACEMENT_BUILD_H
 #define MEGATRON_PLACEMENT_BUILD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which task runs on which cores. */
 #include "plan.h"
 

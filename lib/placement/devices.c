@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Decide which PCI devices are GPUs and compute NICs. Real exports often lack CUDA, NVML and
  * network objects, so vendor, device and class must be enough. */
 #include "build.h"

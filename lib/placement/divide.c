@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Divide a row of items into fair parts. */
 #include "plan.h"
 

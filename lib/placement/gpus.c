@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which task uses which GPU. */
 #include "plan.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hwloc, loaded only when needed: srun and login nodes never load it. The headers provide the
  * types, this table the functions. hwloc's inline helpers call functions by name and are not used.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Internal to the placement library: a placement under construction. */
 #ifndef MEGATRON_PLACEMENT_PLAN_H
 #define MEGATRON_PLACEMENT_PLAN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parse the values of --megatron-bind and --megatron-nics. */
 #include "plan.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Convert hwloc's tree to ours. */
 #include "config.h"
 #include "build.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's topology files: <system><cpu numaid=><pci busid= class=> ... nested like the switches.
  * They have no cores; for p4d they describe switches that the machine itself does not expose. */
 #include "build.h"

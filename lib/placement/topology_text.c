@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A topology as lines of text:
  *
  *     megatron-topology 1

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "plan.h"
 
 int tree_home(const struct topology *topology, int place)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A strict parser for NCCL's small XML files: elements and attributes, comments, a declaration; no
  * text, no entities except XML's five, no DTD. Memory is bounded, and all input is checked. */
 #ifndef MEGATRON_PLACEMENT_XML_H

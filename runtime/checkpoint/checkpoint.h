@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints of a run: saved in the background of training, found and loaded at the start. Every
  * rank writes its own shard of weights and optimizer state to its own file; no rank gathers the
  * model. A save copies the shard to host memory on a separate stream, ordered after the work that

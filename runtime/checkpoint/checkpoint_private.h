@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by checkpoint.c, save.c and load.c. */
 #ifndef MEGATRON_CHECKPOINT_PRIVATE_H
 #define MEGATRON_CHECKPOINT_PRIVATE_H

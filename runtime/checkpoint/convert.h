@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Convert checkpoints from and to the files of other programs: in one process, holding one layer or
  * one tensor at a time, without a device. */
 #ifndef MEGATRON_CONVERT_H

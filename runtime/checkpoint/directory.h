@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The directory that contains checkpoints: iter_0000100/ etc., and
  * latest_checkpointed_iteration.txt, which names one of them. Nothing here is ever half-done under
  * a final name: what is being written or removed is called iter_...tmp-... */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Structs as JSON objects, by a table with one row per member. */
 #ifndef MEGATRON_FIELDS_H
 #define MEGATRON_FIELDS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Convert the two 16-bit types from and to float. */
 #ifndef MEGATRON_HALF_H
 #define MEGATRON_HALF_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Weights in Hugging Face's names and format: GPT-2 and Llama. */
 #ifndef MEGATRON_HF_H
 #define MEGATRON_HF_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* config.json of a Hugging Face directory: the model configuration of its weights. */
 #ifndef MEGATRON_HF_CONFIG_H
 #define MEGATRON_HF_CONFIG_H

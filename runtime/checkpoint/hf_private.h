@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files that read and write Hugging Face directories. */
 #ifndef MEGATRON_HF_PRIVATE_H
 #define MEGATRON_HF_PRIVATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* index.json of a checkpoint: the progress of the run, the tensors of the whole model, and which
  * part of which tensor is stored where.
  *

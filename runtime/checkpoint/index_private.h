@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the index in memory and its text form. */
 #ifndef MEGATRON_CHECKPOINT_INDEX_PRIVATE_H
 #define MEGATRON_CHECKPOINT_INDEX_PRIVATE_H

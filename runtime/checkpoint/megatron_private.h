@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files that read Megatron-LM checkpoints. */
 #ifndef MEGATRON_MEGATRON_PRIVATE_H
 #define MEGATRON_MEGATRON_PRIVATE_H

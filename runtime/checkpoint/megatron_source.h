@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Megatron-LM checkpoints in the torch format: mp_rank_TT[_PPP]/model_optim_rng.pt, one file per
  * tensor- and pipeline-parallel rank, of any checkpoint version. */
 #ifndef MEGATRON_MEGATRON_SOURCE_H

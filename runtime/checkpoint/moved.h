@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Progress counter of a thread that works on files, so that others can see whether it makes
  * progress. */
 #ifndef MEGATRON_MOVED_H

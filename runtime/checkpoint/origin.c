@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "origin.h"
 #include "directory.h"
 #include "hf_config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A directory of weights, whichever program wrote it, and their model configuration. */
 #ifndef MEGATRON_ORIGIN_H
 #define MEGATRON_ORIGIN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Python pickles, read without executing anything: a value that would be created by a call is kept
  * as a record of the callable and its arguments. Values live as long as their pickle, and strings
  * as long as the bytes it was read from. Memory use is limited to a fixed multiple of these bytes.

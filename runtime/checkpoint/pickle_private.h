@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* State of reading a pickle, shared by two files. */
 #ifndef MEGATRON_PICKLE_PRIVATE_H
 #define MEGATRON_PICKLE_PRIVATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pieces: the parts of the whole model's tensors that one rank's optimizer shard contains. They are
  * the unit in which checkpoints are written and read, independent of the layout of ranks. */
 #ifndef MEGATRON_PIECES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Convert the pieces of a checkpoint to those of this rank, for any two layouts. */
 #ifndef MEGATRON_RESHARD_H
 #define MEGATRON_RESHARD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Safetensors files: u64 length of a JSON header, the header, the data. */
 #ifndef MEGATRON_SAFETENSORS_H
 #define MEGATRON_SAFETENSORS_H

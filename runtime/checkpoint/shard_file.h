@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One rank's file of a checkpoint: a safetensors file with a checksum per block. The header is
  * followed by 'arrays' arrays of the rank's pieces, all fp32, and then the tensor "checksums" with
  * one 64-bit number for each SHARD_BLOCK bytes of them. The file's checksum in the index covers the

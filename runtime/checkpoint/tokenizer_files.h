@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tokenizer next to the weights, which `megatron generate` finds by itself. Files are named as
  * in Hugging Face directories (tokenizer.json, tokenizer.model, vocab.json with merges.txt). Next
  * to checkpoints, TOKENIZER_RECORD contains which of them to use, and the tokenizer's type. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "torch_file.h"
 #include "half.h"
 #include "zip.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files written by torch.save, in the zip format and in the stream format before PyTorch 1.6: the
  * pickle, and the tensors it refers to, memory-mapped. Nothing in the file is executed. */
 #ifndef MEGATRON_TORCH_FILE_H

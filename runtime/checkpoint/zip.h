@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Zip archives in memory: the list of members, each checked before it is returned. Compressed or
  * encrypted members are rejected; PyTorch stores them uncompressed. */
 #ifndef MEGATRON_ZIP_H

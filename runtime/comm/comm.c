@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "comm.h"
 #include "log.h"
 #include "module.h"

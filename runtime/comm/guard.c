@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "guard.h"
 #include "clock.h"
 #include "last_resort.h"

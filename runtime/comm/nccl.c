@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Communication of GPU ranks over NCCL. Communicators are nonblocking: operations are polled until
  * they complete or the deadline passes. */
 #include "nccl_private.h"

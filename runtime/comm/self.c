@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A world of one rank: collectives are copies, and messages to itself are rejected. */
 #include "self.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The built-in backend; comm.c opens it. */
 #ifndef MEGATRON_SELF_H
 #define MEGATRON_SELF_H

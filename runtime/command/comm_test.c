@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* megatron comm-test: time and check collectives over the job's ranks before training starts. */
 #include "commands.h"
 #include "clock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The subcommands of `megatron`, one file each. */
 #ifndef MEGATRON_COMMANDS_H
 #define MEGATRON_COMMANDS_H

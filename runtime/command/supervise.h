@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The command line of a run that is restarted. */
 #ifndef MEGATRON_SUPERVISE_H
 #define MEGATRON_SUPERVISE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 #include "file.h"
 #include "origin.h"

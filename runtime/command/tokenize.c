@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* megatron tokenize and megatron detokenize: text to token ids and back. */
 #include "commands.h"
 #include "file.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the parts of `megatron topo`: the table and the drawing. */
 #ifndef MEGATRON_TOPO_H
 #define MEGATRON_TOPO_H

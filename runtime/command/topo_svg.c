@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Draw a node as SVG: boxes for packages and NUMA nodes with their cores, and beside them the PCI
  * switches with GPUs and NICs. Each task has a colour; unassigned devices stay white. Boxes are
  * created and measured from the inside out, then positioned and drawn from the outside in. */

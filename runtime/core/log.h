@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The one channel for warnings and notes. Every layer reports through it; nothing below main()
  * writes to stderr directly. The format is "megatron: warning: TEXT" or "megatron: note: TEXT". */
 #ifndef MEGATRON_LOG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every random number is a function of (seed, purpose, step, index): Philox4x32-10, a counter-based
  * generator. The same function on CPUs and GPUs, so a run does not depend on its layout of ranks.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "jsonl.h"
 
 const char *document_fault_text(enum document_fault fault)

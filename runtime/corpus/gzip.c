@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gzip: one stream after the other. Files of BGZF (bgzip, htslib) can be cut between members,
  * because each says in its header how long it is. */
 #include "codec.h"

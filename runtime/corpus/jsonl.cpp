@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The one place where simdjson reads lines. Its on-demand parser checks UTF-8 and quotes of the
  * whole line at once; the walk below checks the rest, also in members that nobody wants, because
  * Python's json does and a broken line must not become half a document. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stands in for jsonl.cpp where simdjson was missing at configure time. */
 #include "jsonl.h"
 

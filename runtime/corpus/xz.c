@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* xz: as a stream; or, from the index at the file's end, block by block, which is how a large file
  * made with several threads (xz -T, pixz) is cut. */
 #include "codec.h"

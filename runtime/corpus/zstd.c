@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* zstd: frames one after the other. A file of several frames (pzstd, the seekable format, parts put
  * together with cat) can be cut between them. The magic number of a frame has only 32 bits, which
  * chance makes once in 4 GB: a place is a frame's begin only if its blocks, followed from header to

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Only the generator of the two shuffles is sequential: each draw depends on the previous one.
  * Everything else is split into chunks, and prefix sums tell each chunk the position of its tokens
  * in the stream and of its samples in the file. At most the document array, or later the lengths

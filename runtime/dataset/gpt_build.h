@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Build the arrays of gpt_index.h into a file of the index cache. */
 #ifndef MEGATRON_GPT_BUILD_H
 #define MEGATRON_GPT_BUILD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The .idx file of a tokenized corpus, as Megatron writes it. All numbers are little-endian:
  *
  *     offset  0  9 bytes  "MMIDIDX\0\0"

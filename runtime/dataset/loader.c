@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A ring of buffers. Batch number n uses slot n % slots; threads claim the numbers in order, fill
  * their slots in any order, and the caller gets them in order. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "mt19937.h"
 
 enum { SHIFT = 397 };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* numpy's legacy generator, numpy.random.RandomState. Megatron shuffles with it, so the order of
  * all samples depends on every bit of it. */
 #ifndef MEGATRON_MT19937_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A shuffle swaps element i with an element j <= i, for i from the last one down, and every j comes
  * from one generator. A large shuffle is bound not by the generator but by memory latency: each j
  * is at a random place. The swaps can be reordered, though, and thus divided among threads.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* RandomState.shuffle with several threads. */
 #ifndef MEGATRON_SHUFFLE_H
 #define MEGATRON_SHUFFLE_H

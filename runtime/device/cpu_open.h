@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The built-in backend; device.c opens it. */
 #ifndef MEGATRON_CPU_OPEN_H
 #define MEGATRON_CPU_OPEN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "device.h"
 #include "cpu_open.h"
 #include "module.h"

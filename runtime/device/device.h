@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The device: memory, streams, events and every kernel of training, behind one interface.
  *
  * A backend (cpu, cuda) is a `struct device` whose functions the caller reaches through the inline

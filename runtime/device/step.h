@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The state of a training step that lives where the kernels read it: counters, learning rate, loss
  * scale, clip factor, the decision to skip. The rules that change it are here too, as functions
  * that compile as C and as CUDA C++ (a GPU runs them in a kernel of one thread): no step waits for

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `megatron generate`: from weights and prompts to texts. */
 #ifndef MEGATRON_GENERATE_H
 #define MEGATRON_GENERATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Generates texts token by token with one model over all ranks of a layout: tensor parallelism
  * divides layers and logits, pipeline stages pass activations on, and all ranks of a data-parallel
  * group have the same texts. */

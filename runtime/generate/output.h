@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Print texts for people, or as JSON for programs. */
 #ifndef MEGATRON_OUTPUT_H
 #define MEGATRON_OUTPUT_H

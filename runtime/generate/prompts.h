@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prompts: read and tokenized by rank 0, then broadcast. */
 #ifndef MEGATRON_PROMPTS_H
 #define MEGATRON_PROMPTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From logits to the next token. The logits of a text may be divided over ranks by vocabulary: each
  * rank offers its best candidates, and any rank that has all offers picks the same token, on any
  * layout. Sampling uses the Gumbel-max trick: every token's logit gets noise that depends only on

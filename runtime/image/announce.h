@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How the nodes of a step get one image: one of them asks the registry and imports, holding a
  * heartbeat lease in the user's cache; the others wait for the image. If the import fails, that
  * node reports why, and the step ends on all nodes. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cache.h"
 #include "file.h"
 #include "cache_private.h"

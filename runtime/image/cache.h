@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The cache of images: squashfs files named by the digest of their source, in a shared directory.
  *
  *     DIR/sha256-<digest>.sqsh   an image; complete as soon as it has this name

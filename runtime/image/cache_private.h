@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the parts of the cache. */
 #ifndef MEGATRON_CACHE_PRIVATE_H
 #define MEGATRON_CACHE_PRIVATE_H

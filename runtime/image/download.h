@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How much of an image has been downloaded from the registry, according to Enroot's own layer
  * cache. */
 #ifndef MEGATRON_DOWNLOAD_H

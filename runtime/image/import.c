@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "import.h"
 #include "clock.h"
 #include "import_private.h"

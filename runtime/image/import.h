@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Get an image into the cache, once. */
 #ifndef MEGATRON_IMPORT_H
 #define MEGATRON_IMPORT_H

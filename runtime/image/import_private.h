@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the parts of an import. */
 #ifndef MEGATRON_IMPORT_PRIVATE_H
 #define MEGATRON_IMPORT_PRIVATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Kept containers, which outlive a step: extracted once, writable, found again by name. */
 #ifndef MEGATRON_NAMED_H
 #define MEGATRON_NAMED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The progress of an import: bytes written, rate, and time left. */
 #ifndef MEGATRON_PROGRESS_H
 #define MEGATRON_PROGRESS_H

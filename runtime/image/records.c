@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The records of a cache: which image a name referred to. */
 #include "cache_private.h"
 #include "file.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Determine which image a name refers to. */
 #include "enroot.h"
 #include "clock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Copies of images on the node's local disk, for sites whose shared file system is slow. */
 #ifndef MEGATRON_STAGE_H
 #define MEGATRON_STAGE_H

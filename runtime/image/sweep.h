@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Clean up after killed processes.
  *
  * Unfinished files in a directory that nodes share name their owner:

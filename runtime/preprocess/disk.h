@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small helpers around the file system, whose errors name the path. */
 #ifndef MEGATRON_PREPROCESS_DISK_H
 #define MEGATRON_PREPROCESS_DISK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Byte-pair encoding of one word: symbols, the ranks of their pairs, and the merging.
  *
  * A symbol is a token or, in character vocabularies, a character that is part of tokens without

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Long words that bpe_linear.c cannot take: a queue of pairs over a linked list. The pairs of the
  * beginning are sorted once; those that merging makes go into a heap, which stays small. */
 #include "bpe.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Long words in linear time.
  *
  * Where every merge has a higher rank than those that made its two halves, the encoding of a word

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Short words, which most words are: everything about one lies in a few fixed arrays. */
 #include "bpe.h"
 #include "simd.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The engine: words out of the splitter go through the cache in batches, so that the memory of a
  * whole batch is on its way before the first word is looked at; what the cache does not know is
  * encoded and remembered. */

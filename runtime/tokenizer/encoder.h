@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of an encoder; for the files of this folder only. */
 #ifndef MEGATRON_ENCODER_H
 #define MEGATRON_ENCODER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GPT-2's two files: vocab.json (tokens and ids) and merges.txt (pairs, lowest rank first). */
 #include "model.h"
 #include "file.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tokenizer.json of Hugging Face: BPE (byte-level or SentencePiece-style), Unigram and WordPiece.
  * It describes a pipeline, whose parts are read by huggingface_*.c. Truncation and padding are not
  * part of turning a text into ids, and are not looked at; nor is the post-processor, unless asked

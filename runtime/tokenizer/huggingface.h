@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the readers of a tokenizer.json share; for the files huggingface*.c only. */
 #ifndef MEGATRON_HUGGINGFACE_H
 #define MEGATRON_HUGGINGFACE_H

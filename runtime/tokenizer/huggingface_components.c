@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The pre-tokenizers of a tokenizer.json, and which model may follow them. One that is not known
  * here is refused by name, never passed over. */
 #include "huggingface.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The model of a tokenizer.json: byte-level BPE or SentencePiece-style BPE, as a vocabulary and
  * merges. */
 #include "huggingface.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tokens of a tokenizer.json that stand beside its model: those added to the vocabulary, and
  * those that begin and end a sequence or a text. */
 #include "huggingface.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the files that come with the program are. */
 #ifndef MEGATRON_LOCATE_H
 #define MEGATRON_LOCATE_H

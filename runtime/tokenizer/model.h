@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a tokenizer is made of; for the files of this folder only. */
 #ifndef MEGATRON_TOKENIZER_MODEL_H
 #define MEGATRON_TOKENIZER_MODEL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Unicode's normalization form C: characters and the marks behind them are composed, in the one
  * order they have. Some tokenizers of Hugging Face (Qwen's) ask for it before anything else. Nearly
  * all texts are in this form already, and finding that out is what has to be fast. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Made by make_nfc_table from what Unicode 9.0 knows; do not edit. */
 #define NFC_LIMIT 0x2FA80
 /* Combining class, and whether form C has the character: 0 yes, 1 maybe, 2 no. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SentencePiece's normaliser: a map of characters, spaces, and the space before the text.
  *
  * Inside this folder a SentencePiece space (U+2581) is a plain space, in texts and in pieces alike.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Texts that the normaliser touches. */
 #include "encoder.h"
 #include "unicode.h"

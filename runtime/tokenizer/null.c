@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NullTokenizer: texts are numbers with single spaces between them. */
 #include "model.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Made by make_property_table from Hugging Face's tokenizers; do not edit. */
 /* tokenizers 0.23.3, uniseg 0.10.1 */
 static const struct property property_kinds[79] = {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fields of a protocol buffer message, one after the other. Nothing is read beyond its end. */
 #ifndef MEGATRON_PROTOBUF_H
 #define MEGATRON_PROTOBUF_H

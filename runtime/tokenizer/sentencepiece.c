@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A SentencePiece model: a protocol buffer of pieces with scores, of how it was trained and of how
  * texts are normalised. */
 #include "model.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The classes of 64 bytes at a time as bit masks: bit i is byte i. NEON, AVX2 where the compiler
  * may use it, and plain C, which -DTOKENIZER_PLAIN asks for. */
 #ifndef MEGATRON_SIMD_H

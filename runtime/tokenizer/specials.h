@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tokens that are found in a text as a whole, before it is cut into words. */
 #ifndef MEGATRON_SPECIALS_H
 #define MEGATRON_SPECIALS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cut a text into words before BPE: where the regular expressions of the tokenizers cut, without
  * running them. */
 #ifndef MEGATRON_SPLIT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Compiled for AVX2 whatever the rest is compiled for; split.c asks the processor before it is
  * called. */
 #if defined(__x86_64__) && !defined(__clang__)

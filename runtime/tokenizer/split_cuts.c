@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cuts by pairs of bytes. */
 #include "split_rules.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Llama 3's regular expression, alternative by alternative. */
 #include "split_rules.h"
 #include "unicode.h"

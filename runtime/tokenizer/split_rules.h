@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Within split*.c. */
 #ifndef MEGATRON_SPLIT_RULES_H
 #define MEGATRON_SPLIT_RULES_H

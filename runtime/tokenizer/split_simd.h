@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GPT-2's regular expression as bit algebra on the masks of 64 bytes. This is the body of
  * split_neon.c, split_avx2.c and split_plain.c, which define SPLIT_ENGINE, its name. */
 #include "split_rules.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The post-processor of a tokenizer.json: special tokens that it puts around a text. */
 #include "template.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The post-processor of a tokenizer.json; for the files of this folder only. */
 #ifndef MEGATRON_TEMPLATE_H
 #define MEGATRON_TEMPLATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A whole text: special tokens are found in it, what is between them goes through the normaliser
  * and to encoder.c, and what belongs around it is put there. */
 #include "encoder.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rank files: tiktoken's text form (a token in base64 and its rank on each line), as Llama 3 comes,
  * and Megatron's JSON list of the same. */
 #include "model.h"

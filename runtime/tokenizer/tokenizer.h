@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Text to token ids and back: byte-level BPE, SentencePiece (BPE and Unigram) and WordPiece, with
  * the same ids as the programs that trained the vocabularies.
  *

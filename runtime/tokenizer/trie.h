@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A set of byte strings with numbers, for exact and longest-prefix search. */
 #ifndef MEGATRON_TRIE_H
 #define MEGATRON_TRIE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "unicode.h"
 #include "unicode_table.h"
 

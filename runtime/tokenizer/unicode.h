@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* UTF-8 and the classes of Unicode 16 that pretokenizers ask for. Libraries of the distribution
  * know older versions of Unicode and differ in thousands of characters. */
 #ifndef MEGATRON_UNICODE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Made by make_unicode_table from Unicode 16.0's classes; do not edit. */
 #define UNICODE_LIMIT 0x32400
 const uint8_t unicode_index[UNICODE_LIMIT / 128] = {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The texts of all ids, and what kind of token each is. */
 #ifndef MEGATRON_VOCABULARY_H
 #define MEGATRON_VOCABULARY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A cache of words and their ids: two tables, for words of up to 15 and up to 31 bytes. Bounded,
  * exact (whole words are compared), and of one thread. */
 #ifndef MEGATRON_WORDS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A file that grows by whole records. Records that cannot be written because the disk is full are
  * buffered and retried, so that none is torn once there is space. */
 #ifndef MEGATRON_APPEND_FILE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "arguments_private.h"
 #include "file.h"
 #include "json.h"

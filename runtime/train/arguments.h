@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The command line of `megatron train`, and everything derived from it. */
 #ifndef MEGATRON_ARGUMENTS_H
 #define MEGATRON_ARGUMENTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The length of a run, its batch-size ramp-up and its learning-rate schedule. */
 #include "arguments_private.h"
 #include "origin.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of arguments at the start of a run, as Megatron prints it. */
 #include "arguments.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of arguments_derive. */
 #ifndef MEGATRON_ARGUMENTS_PRIVATE_H
 #define MEGATRON_ARGUMENTS_PRIVATE_H

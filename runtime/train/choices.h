@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Algorithms that a device chose by timing (autotuning), agreed between the ranks and saved next to
  * the checkpoints: a run in deterministic mode that is resumed on any node computes bit-identical
  * results. */

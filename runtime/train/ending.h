@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How a rank exits, so that the launcher returns the run's exit code and shows its error message.
  */
 #ifndef MEGATRON_ENDING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* TensorBoard event files: records of (length, checksum of it, data, checksum of it), where data is
  * a protocol buffer of type Event. Only what scalars need is encoded here. */
 #include "append_file.h"

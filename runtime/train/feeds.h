@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The data of a training run: its splits and their prefetching loaders. */
 #ifndef MEGATRON_FEEDS_H
 #define MEGATRON_FEEDS_H

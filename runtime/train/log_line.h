@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One log line of a training run, as Megatron prints it, and as JSON. */
 #ifndef MEGATRON_LOG_LINE_H
 #define MEGATRON_LOG_LINE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The model configuration of the weights that a run starts from, or evaluates, overrides defaults.
  */
 #ifndef MEGATRON_NETWORK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The option table of `megatron train`: Megatron-LM's option names. */
 #include "arguments.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the logging rank writes the numbers of a run: standard output, TensorBoard, JSON lines. */
 #ifndef MEGATRON_OUTPUTS_H
 #define MEGATRON_OUTPUTS_H

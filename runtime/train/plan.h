@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Turns arguments into the configuration of the layers below, and prints the plan before the first
  * step. */
 #ifndef MEGATRON_PLAN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "profile.h"
 
 static const char *const names[PROFILE_PARTS] = {

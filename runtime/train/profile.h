@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --profile: the time of a step by category, from the operations timed by the device. */
 #ifndef MEGATRON_PROFILE_H
 #define MEGATRON_PROFILE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "saving.h"
 #include "clock.h"
 #include "directory.h"

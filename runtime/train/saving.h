@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The checkpoints of a training run, and when the run must end. */
 #ifndef MEGATRON_SAVING_H
 #define MEGATRON_SAVING_H

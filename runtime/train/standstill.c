@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "standstill.h"
 
 void standstill_look(struct standstill *standstill, const struct step_state *state,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Detects a run whose gradients are no longer finite: every step is skipped and the weights no
  * longer change. Counted in steps, at times when the host reads the device's counters anyway; the
  * same on all ranks. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The training run of one rank. */
 #ifndef MEGATRON_TRAIN_H
 #define MEGATRON_TRAIN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What t/bench/dataset measures of ours; prints "SECONDS PEAK_KIB SAMPLES" or "SECONDS TOKENS
  * WAITED".
  *

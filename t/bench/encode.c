@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Encode the "text" of all lines of a JSON lines file, which are in memory before the clock starts:
  *
  *     encode TYPE MODEL|- CORPUS.jsonl [PASSES] [OUT.bin]

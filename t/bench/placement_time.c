@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The time to place 8 tasks, including everything that a task does for it: from hwloc's XML and
  * from the file of topology_save. Every run includes dlopen, because medians over one process would
  * hide it. */

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The GPU module contains code for each GPU generation: a missing one would only show on such a GPU.
 . "$(dirname "$0")/../tap.sh"
 kernels=$MEGATRON_BUILD/runtime/device/cuda

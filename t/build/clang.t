@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # A second compiler finds other problems: everything must also build with clang without a warning.
 . "$(dirname "$0")/../tap.sh"
 clang=$(command -v clang || command -v clang-14) || skip_all "no clang"

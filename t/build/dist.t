@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The tarball: it contains every file, builds out of tree without Slurm and libtool from a read-only
 # source, installs to the given prefix, and uninstalls completely.
 . "$(dirname "$0")/../tap.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # configure: every part can be disabled, a wrong directory is an error that names it, the summary is correct.
 . "$(dirname "$0")/../tap.sh"
 [ -x "$top/configure" ] || skip_all "no configure; run autoreconf -i"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # megatron checkpoint: inspect, verify, prune, and convert to Hugging Face and back.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/common.sh"

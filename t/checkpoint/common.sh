@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Small training runs for tests of checkpoints. Sourced after tap.sh.
 command -v mpirun >/dev/null || skip_all "no mpirun"
 [ -f "$MEGATRON_BUILD/runtime/comm/comm_mpi.so" ] || skip_all "built without MPI"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # A run that ends early, or that all ranks reject, ends its step with the right exit code, even if
 # one rank is still running when the others have exited: srun then sends it SIGTERM, and would
 # return the code of that.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # megatron evaluate computes the loss that training computed for the same weights and data.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/common.sh"

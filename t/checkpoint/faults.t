@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # How training reacts to bad checkpoints and bad directories, and how it exits.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/common.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/../fuzz/short.sh"
 fuzz_shortly fuzz-checkpoint "hostile checkpoints, tensors, configurations, pickles and archives"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # megatron checkpoint import --format megatron: files as written by torch.save and Megatron-LM, in
 # both formats and all orders of query, key and value, result in the original weights; hostile ones
 # in an error.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The job script resumes by itself: after losing a rank, a slurmstepd or a node, after SIGTERM, and
 # up to the end of training; and it gives up if nothing helps. ROUNDS: further random kills (0), of
 # a rank, of the slurmstepd of either node or of either node, shortly after a save or during one.

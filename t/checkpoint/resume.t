@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # A run that is stopped and resumed ends with the checkpoint of an uninterrupted one, bit-identical
 # on the same layout and within rounding on any other. STOPS: random stops of each layout (2), of
 # ITERATIONS (8). MATRIX: the numbers of the layouts that save, of all tp 1, 2, 4 x pp 1, 2 x dp 1,

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # megatron comm-test on CPU ranks: one rank, several under mpirun, and wrong command lines.
 top=$(cd "$(dirname "$0")/../.." && pwd)
 build=${MEGATRON_BUILD:-$top/_build}

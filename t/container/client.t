@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # What srun reports about an image before the job is queued: invalid files, two containers
 # requested. Nothing is started, so Enroot is not needed.
 . "$(dirname "$0")/../tap.sh"

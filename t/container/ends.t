@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # How steps in images end: a task fails, is killed, or the step is cancelled, in an import or later. The
 # user sees what it was and nothing else, and nothing is left. With the stand-in for Enroot, or with the
 # real one (see registry.sh).

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The Enroot hook for EFA, tested with directories that stand in for hosts and images.
 cd "$(dirname "$0")/../.." || exit 1
 . t/tap.sh

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # `megatron image`, and the start of containers from what it imported.
 cd "$(dirname "$0")/../.." || exit 1
 . t/tap.sh

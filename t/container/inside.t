@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # What the tasks of a step find in their image: the home, the entry point's environment, GPUs, a connection
 # to PMIx; and with how many processors it was imported. With the stand-in for Enroot, or with the real one.
 cd "$(dirname "$0")/../.." || exit 1

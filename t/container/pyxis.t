@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Together with Pyxis, before or after it in plugstack.conf: steps in Pyxis's containers get their
 # placement, contract and rendezvous, and no second container; a step has one image. Needs the real
 # programs:

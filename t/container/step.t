@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Steps in images on a cluster of four nodes: --megatron-image and what goes with it. With the stand-in
 # for Enroot, or with the real one (see registry.sh).
 cd "$(dirname "$0")/../.." || exit 1

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Problems on nodes: missing programs, devices and space, timeouts. Each is reported in one sentence
 # with the remedy, before anything is imported if it can be known by then.
 cd "$(dirname "$0")/../.." || exit 1

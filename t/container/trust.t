@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Whose images are started: the user's own, and the publisher's in an administrator's cache; never
 # those of another user. Also the copies on a node's local disk.
 cd "$(dirname "$0")/../.." || exit 1

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libFuzzer target: hostile checkpoint indices, tensor files, Hugging Face configurations and
  * indices, pickles and torch.save files. Whatever they contain, reading them must return a result
  * or an error with a sentence. The first byte selects the reader of the rest. */

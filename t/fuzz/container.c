@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what the container library reads from users, images, and files of its cache. The
  * first byte selects the reader; the rest is its input. */
 #include <inttypes.h>

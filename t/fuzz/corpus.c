@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libFuzzer target: hostile lines of JSON, hostile files of every codec cut at hostile places, and
  * hostile files in a work directory. The first byte of an input chooses. */
 #include "fuzz.h"

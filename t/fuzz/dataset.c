@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libFuzzer target: hostile .idx files and index cache files. Whatever they contain, opening,
  * verifying and reading them must return a result or an error with a sentence. */
 #include "fuzz.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the fuzz targets. */
 #ifndef MEGATRON_FUZZ_H
 #define MEGATRON_FUZZ_H

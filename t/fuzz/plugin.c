@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what the plugin reads from users, scripts and administrators. The first byte selects
  * the reader; the rest is NUL-separated words. */
 #include <stdint.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The short form of a fuzzing campaign, the same inputs each time; the long one looks for new ones. Sourced after
 # tap.sh.
 #

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libFuzzer target: hostile vocabularies of every kind, and texts. The first byte says what
  * follows: 0 vocab.json, a line "---" and merges.txt; 1 a SentencePiece model; 2 a rank file or
  * JSON list; 3 a tokenizer.json; 4 a text for GPT-2's own vocabulary; 5 a text for the

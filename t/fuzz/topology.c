@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: topology files and placement options. The first byte selects the reader; the result
  * must then be placed without leaving the grant. */
 #include "placement.h"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # megatron generate: the same texts on every layout and from every form of the weights, sampling, where
 # texts end, where prompts come from, and what it says about bad input.
 . "$(dirname "$0")/../tap.sh"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels used instead of a product's epilogue when that is not the fastest, and the softmax of
  * attention with its scores in memory: bandwidth relative to a plain copy, on tensors far larger
  * than the L2 cache. device.t tests their results. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The fingerprints used to compare results of products: equal for equal elements, and different
  * when a tile is missing, misplaced or never written. Also the check of an algorithm with them,
  * using the test's own algorithms. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every operation of a training step in the shapes of real models, on one GPU: time, bandwidth
  * against a plain copy, arithmetic rate, and the difference from the same operation in fp32. The
  * sum of all of a step's operations is what a step would take without gaps.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the parts of the speed test: the tensors of one operation at a time, and its line of
  * output. */
 #ifndef MEGATRON_SPEED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Linear layers and attention: the compute-bound operations. */
 #include "speed.h"
 #include "rng.h"

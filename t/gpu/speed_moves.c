@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The bandwidth-bound operations: norms, rotations, embeddings, losses, the optimizer. */
 #include "speed.h"
 #include "rng.h"

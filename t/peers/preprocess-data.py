@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Megatron's tools/preprocess_data.py, the loop of it: the script is not in the package megatron-core, so
 this does what its Encoder and Partition.process_json_file do (json.loads per line, tokenizer, EOD, a
 multiprocessing pool with imap in chunks of 32, IndexedDatasetBuilder of megatron-core), nothing else.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`megatron train` against PyTorch on CPUs in fp32: the same weights, the same tokens, AdamW: losses of 50 steps
 and the weights after them, for GPT-2 and Llama, in and out through Hugging Face files. Prints TAP.
 usage: t/peers/train.py [OPTION OF megatron train ...]        default: --device cpu; also --device cuda [--bf16]"""

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # On a cluster: ranks over nodes, the job script, and the short form of the campaign of kills.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/fixture.sh"

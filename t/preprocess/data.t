@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # megatron data: what is in a pair of files, and whether it is whole.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/fixture.sh"

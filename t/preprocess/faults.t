@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Broken input and output in the way: one clear line, the right exit code, nothing lost.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/fixture.sh"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # For tests of `megatron preprocess`: small corpora, and what must come of them, made by perl.
 megatron=$MEGATRON_BUILD/runtime/megatron
 [ -x "$megatron" ] || megatron=$MEGATRON_INST/bin/megatron

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Preloaded into `megatron preprocess`: at call number KILL_AT among those that change the file
  * system, the process dies (KILL_HOW=kill: before the call, after: behind it) or the call fails
  * (KILL_HOW=full: with ENOSPC, if it is one that may). So every state that a crash or a full disk

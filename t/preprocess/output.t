@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The files that come out, byte for byte: from every kind of input, by any number of ranks and threads.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/fixture.sh"

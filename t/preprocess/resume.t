@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Killed at any instant the same command goes on, and the bytes are those of an undisturbed run: a
 # preloaded library ends the process at each call that changes the file system, one after the other.
 . "$(dirname "$0")/../tap.sh"

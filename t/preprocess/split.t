@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # However the work is divided, the bytes are the same: random corpora, ranks, threads, cuts, codecs.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/fixture.sh"

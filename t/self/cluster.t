@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The private cluster itself: users, GPUs, MPI, faults, clusters side by side, nothing left behind.
 . "$(dirname "$0")/../tap.sh"
 scratch=$(mktemp -d)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every rank prints its number and the sum over all ranks: MPI works between the nodes of the
  * cluster. */
 #include <mpi.h>

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # With task/cgroup: CPUs that were not granted cannot be used, and nothing outside the grant is
 # assigned.
 . "$(dirname "$0")/common.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Requests that cannot work are rejected as early as possible, in one line with the remedy.
 . "$(dirname "$0")/common.sh"
 cluster_up --nodes 2 --gpus 4

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # For tests of the plugin on a cluster.
 . "$(dirname "${BASH_SOURCE[0]}")/../tap.sh"
 [ -f "$MEGATRON_INST/lib/slurm/spank_megatron.so" ] ||

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Every callback of the plugin fails in every context, arguments are wrong, versions differ: what
 # the user sees, and what everyone else sees (nothing).
 . "$(dirname "$0")/common.sh"

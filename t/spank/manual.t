@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The man pages, srun --help and the plugin's tables agree.
 . "$(dirname "$0")/common.sh"
 page=$top/spank/spank_megatron.8

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Every option, from srun, sbatch, salloc, and sbatch with srun inside.
 . "$(dirname "$0")/common.sh"
 cluster_up --nodes 2 --gpus 4

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Ranks on nodes that look like a p5: 8 GPUs, 32 NICs, 192 CPUs, device files not in PCI order.
 . "$(dirname "$0")/common.sh"
 p5=$top/t/topologies/p5.48xlarge.xml

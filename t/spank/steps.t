@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Steps on several nodes: ranks, the rendezvous, and the effect of a failure on one of them.
 . "$(dirname "$0")/common.sh"
 cluster_up --nodes 4 --gpus 4 --conf MpiParams=ports=19000-19015

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # megatron tokenize and detokenize as users call them.
 . "$(dirname "$0")/../tap.sh"
 megatron=$MEGATRON_INST/bin/megatron

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Training under srun on several nodes: layouts by the plugin's options, ranks that die or hang.
 . "$(dirname "$0")/../tap.sh"
 [ -f "$MEGATRON_INST/lib/megatron/comm_mpi.so" ] || skip_all "no installed tree with MPI; run ./quickstart build"

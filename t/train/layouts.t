@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The same run on every layout of ranks gives the same losses and gradient norms, dropout on.
 . "$(dirname "$0")/../tap.sh"
 command -v mpirun >/dev/null || skip_all "no mpirun"

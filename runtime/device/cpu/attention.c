@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Softmax attention. A block of queries is multiplied with all keys it can see, followed by a
  * softmax over whole rows and a second product. The backward pass recomputes the probabilities from
  * the log-sum-exp. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CPU device: OpenBLAS and plain C, fp32. The reference for all other backends. */
 #ifndef MEGATRON_CPU_H
 #define MEGATRON_CPU_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cross entropy in two halves, before and after the collective. */
 #include "cpu.h"
 #include "math.h"

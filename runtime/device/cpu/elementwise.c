@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operations on independent elements or rows. */
 #include "cpu.h"
 #include "math.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of tables: embedding, its gradient, gathering of rows. */
 #include "cpu.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Single-threaded fp32 matrix product: by OpenBLAS, or by our own code if that is faster (aarch64)
  * or OpenBLAS is missing. */
 #ifndef MEGATRON_CPU_GEMM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Panels of A and B are packed in the order in which the innermost loop reads them; that loop keeps
  * a tile of C in registers. */
 #include "gemm.h"

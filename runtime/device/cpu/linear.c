@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products: each thread computes a part of the result and applies the epilogue while that
  * part is in the cache. */
 #include "cpu.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Functions that the compiler can vectorize: no branches, no calls, no errno. */
 #ifndef MEGATRON_CPU_MATH_H
 #define MEGATRON_CPU_MATH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory available to a process on CPUs: that of the machine, limited by its cgroups. */
 #include "cpu.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Adam and norms on flat arenas, and the rules of a step. */
 #include "cpu.h"
 

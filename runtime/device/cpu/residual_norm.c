@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bias + dropout + residual + norm, and its gradient, in one pass over each row. */
 #include "cpu.h"
 #include "math.h"

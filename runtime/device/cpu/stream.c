@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Streams and events. Usually work is done when it is submitted: a stream is empty and an event has
  * passed, unless communication is in progress on the stream; later work then waits for it. With
  * random_order all work is queued, and a waiting caller runs heads of randomly chosen streams until

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention: by cuDNN or our own kernels if they support the shape; otherwise, or on request, with
  * the scores in memory, one sample at a time. */
 #include "cuda.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by all kernel files: vectors of eight elements held as fp32, reductions, launches. */
 #ifndef MEGATRON_COMMON_CUH
 #define MEGATRON_COMMON_CUH

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CUDA device: cuBLASLt, cuDNN and our own kernels, behind device.h. */
 #ifndef MEGATRON_CUDA_H
 #define MEGATRON_CUDA_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuDNN's graphs through its C interface (backend descriptors) instead of cudnn-frontend. The
  * latter is a set of C++ headers that are not part of Debian or the CUDA toolkit (only of PyPI's
  * nvidia-cudnn-frontend), so a build would need one more download. It covers all of cuDNN, while we

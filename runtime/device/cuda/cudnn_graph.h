@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Graphs of cuDNN operations described by tables: tensors and operations are rows, the result is an
  * execution plan. Only what attention needs: matmul, pointwise, reduction, reshape in 4 dimensions.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dropout masks of eight elements at a time, from the random numbers of rng.h. */
 #ifndef MEGATRON_DROPOUT_CUH
 #define MEGATRON_DROPOUT_CUH

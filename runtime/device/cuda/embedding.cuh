@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the embedding and its gradient. */
 #ifndef MEGATRON_EMBEDDING_CUH
 #define MEGATRON_EMBEDDING_CUH

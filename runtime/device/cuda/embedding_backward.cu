@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gradient of an embedding adds the rows of one index in a fixed order: rows are sorted by
  * index, then each row of the table is summed and written once. Long runs are first summed in
  * pieces. */

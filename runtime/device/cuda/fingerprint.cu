@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fingerprints: reduce large results to a few numbers, to compare two of them. */
 #include "common.cuh"
 #include "rng.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention by cuDNN: exact softmax(Q K^T * scale) V without the scores in memory, and its
  * gradient; our own kernels (FLASH_OURS) support some shapes, too. 16-bit elements; any strides
  * with the elements of a head contiguous. */

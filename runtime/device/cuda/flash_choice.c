@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Choose the kernel for an attention: the first ones that cuDNN's heuristics list and our own are
  * timed once, and the fastest is remembered, as for products. */
 #include "cuda.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GELU: the tanh approximation, as in Megatron and GPT-2, and the exact one, as in BERT and
  * RoBERTa. */
 #ifndef MEGATRON_GELU_CUH

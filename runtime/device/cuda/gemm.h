@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products by cuBLASLt: a plan per shape, types and epilogue, with the fastest algorithm
  * found by a one-time search around the library's candidates; it is remembered. Column-major, as in
  * the library: D (m x n) = op(A) (m x k) * op(B) (k x n) + beta * D. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Check the result of an algorithm that the library did not offer. */
 #include "gemm_private.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the parts of gemm.h: plans (gemm.c), the search for the fastest algorithm
  * (gemm_search.c) and the check of an algorithm's results (gemm_check.c). */
 #ifndef MEGATRON_GEMM_PRIVATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Measure how long a call takes on the GPU, and which of several is the fastest. */
 #include "gemm.h"
 

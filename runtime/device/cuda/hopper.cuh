@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hopper (sm_90a) instructions without a C++ intrinsic: mbarriers in shared memory, tile copies by
  * the tensor memory accelerator (TMA), warpgroup matrix products (wgmma). Addresses are
  * shared-memory addresses as 32-bit numbers. */

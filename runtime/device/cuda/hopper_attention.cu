@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention on Hopper for head size 64: one kernel forward and two for the gradient.
  *
  * The gradient's first kernel iterates over the keys for a tile of queries and keeps dQ in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the kernels of attention and its gradient.
  *
  * A block has three warp groups of 128 threads. One warp of the first group is the producer: it

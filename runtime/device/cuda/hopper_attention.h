@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention and its gradient by our own kernels: Hopper, head size 64, 16-bit elements, no dropout.
  * Deterministic. */
 #ifndef MEGATRON_HOPPER_ATTENTION_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention forward. A block holds a tile of queries and iterates over the keys that it sees; each
  * row keeps its running maximum and sum of exponentials (online softmax). */
 #include "hopper_attention.cuh"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The second kernel of the attention gradient: dK and dV. A block holds a tile of keys and values
  * and iterates over the queries that see it, of all heads that share it. */
 #include "hopper_attention.cuh"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The first kernel of the attention gradient: dQ. A block holds a tile of queries and iterates over
  * the keys that it sees. It also computes the facts of its rows for the second kernel. */
 #include "hopper_attention.cuh"

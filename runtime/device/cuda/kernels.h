@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels, callable from C. Each call enqueues its work on 'stream' and returns; failures are
  * reported by cudaGetLastError. Operands and shapes are those of device.h. */
 #ifndef MEGATRON_KERNELS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Linear layers: a product, with everything around it either in the library's epilogue or in our
  * own kernel, whichever is faster for this shape. */
 #include "cuda.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One step of the residual stream: sum = residual + dropout(x + bias), y = norm(sum). A row stays
  * in registers: every tensor is read once and written once. */
 #include "norm.cuh"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the two directions of a step of the residual stream. */
 #ifndef MEGATRON_NORM_CUH
 #define MEGATRON_NORM_CUH

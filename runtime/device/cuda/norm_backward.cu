@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gradient of a step of the residual stream. A row stays in registers, and so do the column
  * sums over all rows of a thread: every tensor is read once and written once. */
 #include "norm.cuh"

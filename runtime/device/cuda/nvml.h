@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the driver's management library (NVML) reports about a GPU beyond CUDA: memory errors,
  * throttling, links that are down. The library comes with the driver and is opened on demand. */
 #ifndef MEGATRON_NVML_H

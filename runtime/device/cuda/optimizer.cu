@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The optimizer on flat arenas, the norm of the gradients, and the state of the step. */
 #include "common.cuh"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans that consist of one or two of our kernels. */
 #include "cuda.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels that process each element once: activations, rotations, column sums, conversions. */
 #include "common.cuh"
 #include "gelu.cuh"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The time of each operation: an event before and after each run, read when profiling ends. */
 #include "cuda.h"
 

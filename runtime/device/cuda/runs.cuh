@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sorts rows by their indices.
  *
  * CUB's radix sort is not used: it needs the number of rows on the host, makes several passes over

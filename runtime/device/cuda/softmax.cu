@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention with its scores in memory: the masked softmax between two matrix products, and its
  * gradient. For types and head sizes that the library's kernel does not support, and for dropout
  * that is the same on every layout of ranks. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Streams, events, copies and graphs. */
 #include "cuda.h"
 #include "clock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tuning results, stored in a file: a key (one word) and its value (one word) per line. A file is
  * specific to one GPU model and one version of the libraries. */
 #ifndef MEGATRON_TUNING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the unit tests of container/: a temporary directory, files in it, an image. */
 #ifndef MEGATRON_TEST_CONTAINER_H
 #define MEGATRON_TEST_CONTAINER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Work of container/ that may be killed: processes, scratch directories, containers that exit. */
 #include "container.h"
 #include "files.h"

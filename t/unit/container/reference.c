@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What container/ parses: image names and mounts. */
 #include "container.h"
 #include "mounts.h"

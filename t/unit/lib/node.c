@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is read from /proc, /sys and /dev, on nodes that consist of files. */
 #include "config.h"
 #include "node.h"

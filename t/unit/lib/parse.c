@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The basics: errors, numbers, suggestions for misspelled names. */
 #include "error.h"
 #include "nearest.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What command lines, variables and scripts request. */
 #include "request.h"
 

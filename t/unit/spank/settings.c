@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Options and plugstack.conf arguments: the resulting settings, and the errors. */
 #include "settings.h"
 

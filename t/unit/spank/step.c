@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What slurmstepd does after the tasks of its node have exited: nothing, unless one failed or was
  * killed while working on an image. Every step of every job gets here. */
 #include <signal.h>

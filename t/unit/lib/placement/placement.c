@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Placements that are known exactly: what a correct one looks like, and what each policy does. */
 #include "placement_test.h"
 #include "topologies.h"

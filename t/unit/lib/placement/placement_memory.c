@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every allocation of a placement fails once: the result is an error, never a crash, and nothing
  * leaks (the sanitizers check that). */
 #include "node.h"

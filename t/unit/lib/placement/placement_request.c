@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a request may contain, and the errors of requests that cannot be met. */
 #include "placement_test.h"
 #include "topologies.h"

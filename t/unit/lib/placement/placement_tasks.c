@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Placements that a table of rows does not cover: parts of GPUs, choices for single tasks, NICs
  * taken from others, and warnings about the node. */
 #include "placement_test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tests of placement, called by main() in placement.c. */
 #ifndef MEGATRON_PLACEMENT_TEST_H
 #define MEGATRON_PLACEMENT_TEST_H

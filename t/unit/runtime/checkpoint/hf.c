@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hugging Face directories: unsupported settings are rejected with a sentence, and an export never
  * leaves a mixture of two models behind. */
 #include "tap.h"

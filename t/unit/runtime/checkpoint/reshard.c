@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints of every layout are read by every other one, element by element; and the effects of
  * damage and hostile indices. No ranks run here: the test writes and reads the files of all of
  * them. */

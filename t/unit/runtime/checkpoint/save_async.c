@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A save during training: it copies the state after its step, whatever the device runs first; the
  * passes of the next step do not wait for the copies, and its update does. */
 #include "tap.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A tokenizer stored next to weights is the same one when it is found there. */
 #include "tap.h"
 #include "tokenizer_files.h"

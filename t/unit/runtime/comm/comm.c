@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opening backends by name: what is rejected before any library is opened. */
 #include "comm.h"
 #include "tap.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Preloaded: swaps the first two numbers of every message, and of every gathered part, in transit;
  * with FAKE_END the last two. */
 #include <mpi.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The NCCL watchdog, without a GPU: NCCL and CUDA are functions of this file, in which collectives
  * finish at once, hang or fail as a case requires. Two processes are the ranks. */
 #include "comm.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks connect over TCP, exchange data, and detect each other's exit. Each case is a world of
  * processes; their exit codes must be the expected ones. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lines of JSON: what is taken from them, and what is refused and why. */
 #include "jsonl.h"
 #include "config.h"

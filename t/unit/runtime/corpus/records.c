@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every record has exactly one owner, whatever the cuts and the codec: files of random lines are
  * compressed by the usual programs, cut at random places, and put together again. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small corpora for the tests of the dataset: a scratch directory and .bin/.idx files in it. */
 #ifndef MEGATRON_TEST_CORPUS_H
 #define MEGATRON_TEST_CORPUS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The order of samples: values from numpy and megatron-core, and invariants for any corpus. */
 #include "tap.h"
 #include "corpus.h"

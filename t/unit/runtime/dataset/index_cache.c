@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The index cache: many processes at once, builders that die, damaged files. */
 #include "tap.h"
 #include "corpus.h"

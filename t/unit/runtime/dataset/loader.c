@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Datasets as training uses them: masks and positions, blends, ranks, resuming, failing files. */
 #include "tap.h"
 #include "corpus.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention, on a sequence and on a cache, and its gradients. */
 #include "device_attention.h"
 #include "tap.h"

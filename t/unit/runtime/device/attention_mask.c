@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What dropout does to the probabilities of attention. A device that need not keep its scores in
  * memory may use its own random numbers with 16-bit types; their mask becomes visible if values are
  * unit vectors, and is the same for every run with the same seed, step, purpose, rows and shape. */

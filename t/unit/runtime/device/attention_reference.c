@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention and its gradient in double precision. */
 #include "device_attention.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cross entropy, whole and in pieces of a padded vocabulary, and its gradient. */
 #include "device_test.h"
 #include "tap.h"

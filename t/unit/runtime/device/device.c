@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every operation of the device against an independent reference in double precision: forward
  * values, and gradients against finite differences of that reference. MEGATRON_TEST_DEVICE (cpu),
  * MEGATRON_TEST_TYPE (fp32), MEGATRON_TEST_DETERMINISTIC (1) and MEGATRON_TEST_UNFUSED (0) select

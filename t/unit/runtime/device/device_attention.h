@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the tests of attention: the reference in double precision, an attention under test, and
  * its dropout mask. */
 #ifndef MEGATRON_DEVICE_ATTENTION_H

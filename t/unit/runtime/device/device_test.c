@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "device_test.h"
 #include "tap.h"
 #include "rng.h"

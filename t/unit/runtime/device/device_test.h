@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the tests of a device: random tensors, comparisons, plans, and gradients by finite
  * differences. If the device fails in any of these, "Bail out!" ends the program. */
 #ifndef MEGATRON_DEVICE_TEST_H

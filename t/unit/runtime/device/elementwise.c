@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operations that work on single elements or copy them. */
 #include "device_test.h"
 #include "tap.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operations on the rows of a matrix: SwiGLU, rotary positions, embedding; and their gradients. */
 #include "device_test.h"
 #include "tap.h"

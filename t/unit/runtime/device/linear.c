@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products with a matrix of weights, their bias and activation, and the gradients. */
 #include "device_test.h"
 #include "tap.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The optimizer: Adam, the norm of the gradient, and the state of a step. */
 #include "device_test.h"
 #include "tap.h"

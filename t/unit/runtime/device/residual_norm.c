@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The residual stream: bias, dropout, sum and norm, and the gradients. */
 #include "device_test.h"
 #include "tap.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The sampler: what it may draw, how often it draws it, and that dividing the vocabulary over ranks
  * changes nothing. */
 #include "tap.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Processes that wait for one another: a working process is not disturbed, however slow everything
  * is. */
 #include "container.h"

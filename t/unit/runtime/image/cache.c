@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The image cache, its records, and copies on the node's local disk. */
 #include "container.h"
 #include "cache.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A model that generates token by token with its cache against the same model reading the whole
  * text at once: the logits at every position, and the loss of the training's forward pass. Both
  * families, grouped queries, partial and scaled rotations, several texts at once. */

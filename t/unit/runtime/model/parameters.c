@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The weights of all ranks of a layout: together they are the whole model, each element once, and
  * their positions in the arenas satisfy what the optimizer relies on. */
 #include "tap.h"

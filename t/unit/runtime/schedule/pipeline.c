@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules: all stages together, each in the order of its list, with messages in flight. */
 #include "tap.h"
 #include "pipeline.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Captured work: done as often as requested, in stream order, and submitted to the device operation
  * by operation only twice. */
 #include "tap.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Byte-pair encoding of random words by random vocabularies, against the definition itself: of all
  * pairs that may merge take the lowest rank, the leftmost of equals, until there is none. */
 #include "tap.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tokenizer.json: pipelines that become the ids of Hugging Face, and those that are refused. */
 #include "vocabulary.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Form C: known texts, all characters one by one, and what must be the same in any order. */
 #include "tap.h"
 #include "nfc.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cutting texts into words: every engine against a plain reading of the regular expression,
  * character by character, on random texts of the classes that matter. */
 #include "tap.h"

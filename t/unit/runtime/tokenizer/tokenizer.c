@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tokenizers against what Megatron-LM's preprocess_data.py wrote for the same texts, and properties
  * that need no reference. */
 #include "tap.h"

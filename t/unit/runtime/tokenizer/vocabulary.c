@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hostile and broken vocabularies: refused with a sentence that names file and place. And the
  * readers of protocol buffers and JSON on their own. */
 #include "vocabulary.h"

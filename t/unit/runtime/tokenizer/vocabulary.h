@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files of vocabularies that tests write and load. */
 #ifndef MEGATRON_TEST_VOCABULARY_H
 #define MEGATRON_TEST_VOCABULARY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Choices made by timing: merged between stages, taken from the previous run, saved for the next.
  * The device is the CPU with the test's own choices. */
 #include "choices.h"

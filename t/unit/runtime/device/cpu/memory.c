@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Available memory: that of the machine, or less if a cgroup limits it. */
 #include "cpu/cpu.h"
 #include "tap.h"

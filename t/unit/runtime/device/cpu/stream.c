@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Communication on streams of the CPU device: started when submitted, polled in passing, finished
  * before anything that follows or waits for it. */
 #include "tap.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A driver library without a GPU, for programs that open libcuda.so.1. FAKE_DRIVER is the CUDA
  * version that it supports, FAKE_INIT the return value of cuInit. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A fake GPU for programs that open a device and allocate memory: preload it before CUDA's
  * libraries. FAKE_MOST is the largest possible allocation in MiB, after which all memory is in use.
  * FAKE_USED is the memory in use before, in GiB. FAKE_CODE is the result of loading a kernel,

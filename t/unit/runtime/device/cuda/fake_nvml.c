@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A fake NVML that reports what its environment variables specify: the real one needs a driver. */
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A fake of cuBLASLt and of the parts of CUDA needed to time products, without a GPU: nothing is
  * computed, and every product takes a millisecond of a clock that only products advance. */
 #ifndef FAKE_PRODUCTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The variant of a linear layer is chosen once and found again, whatever happens to the file and
  * whatever fails meanwhile. Products are fakes. */
 #include "cuda.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What NVML reports becomes lines with a remedy, and so does the fact that nothing was checked;
  * nothing else does. */
 #include "nvml.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The file of tuning results: entries are found again, by this process and by others; invalid lines
  * are ignored, one by one. */
 #include "config.h"
