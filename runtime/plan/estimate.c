@@ -13,6 +13,7 @@ struct setting {
     double hidden, ffn, tp, groups_share; /* query groups per head */
     double flops;                         /* per second that large products reach */
     double bandwidth;                     /* bytes per second that kernels reach */
+    double nvlink;                        /* and collectives within a node */
 };
 
 static struct setting make_setting(const struct plan_run *run, const struct machine *machine)
@@ -27,7 +28,10 @@ static struct setting make_setting(const struct plan_run *run, const struct mach
     s.ffn = (double)run->shape.ffn_hidden;
     s.tp = (double)run->layout.tp;
     s.groups_share = (double)run->shape.query_groups / (double)run->shape.heads;
+    s.nvlink = machine->nvlink * s.rates->nvlink * machine->nvlink_efficiency;
     s.flops = gpu->flops[run->precision] * s.rates->product * machine->efficiency;
+    s.flops *= run->precision == MACHINE_FP8 ? s.rates->fp8 : 1;
+    s.flops *= run->precision == MACHINE_FP4 ? s.rates->fp4 : 1;
     s.bandwidth = gpu->memory_bandwidth * s.rates->hbm;
     return s;
 }
@@ -106,14 +110,15 @@ static double attention_forward(const struct setting *s)
     const struct model_shape *shape = &s->run->shape;
     double sequence = (double)shape->sequence, heads = (double)shape->heads;
     double size = s->hidden / heads, peak = s->machine->gpu.flops[MACHINE_BF16];
-    double scores;
+    double scores, share = pow(fmin(1, size / 128), s->rates->head_exponent);
 
+    if (shape->hidden / shape->heads % 8 != 0)
+        share *= s->rates->unaligned;
     if (s->run->software == PLAN_MODERN)
         return 2 * s->rows * sequence * s->hidden / s->tp / (peak * s->rates->flash) *
                (size < 128 ? 1.15 : 1);
     scores = s->rows * heads / s->tp * sequence;
-    return 4 * s->rows * sequence * s->hidden / s->tp /
-               (s->flops * s->rates->unfused * pow(fmin(1, size / 128), s->rates->head_exponent)) +
+    return 4 * s->rows * sequence * s->hidden / s->tp / (s->flops * s->rates->unfused * share) +
            scores * s->rates->score_bytes / s->bandwidth;
 }
 
@@ -142,8 +147,7 @@ static double elementwise_forward(const struct setting *s)
 static double tensor_collective(const struct setting *s)
 {
     const struct machine *m = s->machine;
-    double bandwidth =
-        s->tp <= m->gpus ? m->nvlink * s->rates->nvlink : m->network * s->rates->network_group;
+    double bandwidth = s->tp <= m->gpus ? s->nvlink : m->network * s->rates->network_group;
 
     if (s->tp <= 1)
         return 0;
@@ -158,7 +162,7 @@ static double context_forward(const struct setting *s)
     double ranks = (double)s->run->layout.cp;
 
     return s->rates->context_exposed * 2 * s->rows * s->hidden * s->groups_share / s->tp * 2 *
-           (ranks - 1) / (s->machine->nvlink * s->rates->nvlink);
+           (ranks - 1) / s->nvlink;
 }
 
 /* Hidden states to the next stage and gradients back, per micro-batch. */
@@ -181,11 +185,10 @@ static double layer_parameters(const struct setting *s)
 
 double plan_stage_parameters(const struct plan_run *run)
 {
-    struct machine none = {.gpus = 1, .efficiency = 1};
-    struct setting s = make_setting(run, &none);
+    struct setting s = make_setting(run, &(struct machine){.gpus = 1});
 
-    return ((double)run->shape.layers / (double)run->layout.pp * layer_parameters(&s) +
-            (double)run->shape.vocabulary * s.hidden) /
+    return (ceil((double)run->shape.layers / (double)run->layout.pp) * layer_parameters(&s) +
+            (run->tied || run->layout.pp > 1 ? 1 : 2) * (double)run->shape.vocabulary * s.hidden) /
            s.tp;
 }
 
@@ -197,8 +200,7 @@ static double data_collective(const struct setting *s, double parameters)
     const struct layout *layout = &s->run->layout;
     double ranks = (double)layout->dp, world = ranks * s->tp * (double)(layout->pp * layout->cp);
     double of_node = fmax(1, fmin(ranks, m->gpus / s->tp));
-    double bandwidth =
-        world <= m->gpus ? m->nvlink * s->rates->nvlink : m->network * s->rates->network * of_node;
+    double bandwidth = world <= m->gpus ? s->nvlink : m->network * s->rates->network * of_node;
 
     if (ranks <= 1)
         return 0;

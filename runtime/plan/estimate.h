@@ -21,7 +21,10 @@ enum plan_software {
 /* One way to train a model. */
 struct plan_run {
     struct model_shape shape;
-    int gated; /* SwiGLU: the feed-forward layer has three matrices */
+    int gated;             /* SwiGLU: the feed-forward layer has three matrices */
+    int tied;              /* the output layer uses the weights of the embedding */
+    int sequence_parallel; /* for memory; the time model takes it from 'software' */
+    int bf16;              /* rather than fp16 */
     struct layout layout;
     int64_t chunks; /* virtual stages per rank, 1 without */
     int64_t micro_batch, global_batch;

@@ -11,6 +11,7 @@
 #include "nearest.h"
 
 enum { FILE_LIMIT = 1 << 20 };
+#define GIB 1073741824.0
 
 struct machines {
     struct machine *items;
@@ -41,6 +42,9 @@ static const struct field rate_fields[] = {
     RATE(flash, 1, 0.01, 1),
     RATE(unfused, 1, 0.01, 1),
     RATE(head_exponent, 1, 0, 4),
+    RATE(unaligned, 1, 0.01, 1),
+    RATE(fp8, 1, 0.1, 1.5),
+    RATE(fp4, 1, 0.1, 1.5),
     RATE(score_bytes, 1, 0, 100),
     RATE(hidden_traffic, 1, 0, 200),
     RATE(ffn_traffic, 1, 0, 200),
@@ -72,9 +76,9 @@ static const struct field rate_fields[] = {
 static const struct field gpu_fields[] = {
     GPU("bf16_tflops", flops[MACHINE_BF16], 1e12, 1, 1e5, 1),
     GPU("fp8_tflops", flops[MACHINE_FP8], 1e12, 0, 1e5, 0),
-    GPU("memory_gb", memory_bytes, 1e9, 1, 1e4, 1),
+    GPU("fp4_tflops", flops[MACHINE_FP4], 1e12, 0, 1e5, 0),
+    GPU("memory_gib", memory_bytes, GIB, 1, 1e4, 1),
     GPU("memory_gb_per_s", memory_bandwidth, 1e9, 10, 1e6, 1),
-    GPU("context_gb", context_bytes, 1e9, 0, 100, 0),
     {NULL, 0, 0, 0, 0, 0},
 };
 
@@ -87,9 +91,34 @@ static const struct field node_fields[] = {
     NODE("nvlink_gb_per_s", nvlink, 1e9, 1, 1e5, 1),
     NODE("network_gb_per_s", network, 1e9, 0.01, 1e4, 1),
     NODE("efficiency", efficiency, 1, 0.1, 2, 0),
+    NODE("nvlink_efficiency", nvlink_efficiency, 1, 0.01, 2, 0),
     NODE("dollars_per_hour", price, 1, 0, 1e5, 0),
+    NODE("gpu_hours_per_fault", fault_hours, 1, 1, 1e9, 0),
+    NODE("save_gb_per_s", save_bandwidth, 1e9, 0.001, 1e4, 0),
     {NULL, 0, 0, 0, 0, 0},
 };
+
+#define MEMORY(name, member, unit, min, max)                             \
+    {                                                                    \
+        name, offsetof(struct machine_memory, member), unit, min, max, 0 \
+    }
+
+static const struct field memory_fields[] = {
+    MEMORY("state_bytes", state_bytes, 1, 0, 32),
+    MEMORY("bf16_bytes", bf16_bytes, 1, 0, 32),
+    MEMORY("sharded_bytes", sharded_bytes, 1, 0, 32),
+    MEMORY("activations", activations, 1, 0.5, 4),
+    MEMORY("context_gib", context_bytes, GIB, 0, 100),
+    {NULL, 0, 0, 0, 0, 0},
+};
+
+/* Megatron-core's and NeMo's distributed optimizer with bf16 gradients. */
+static const struct machine_memory usual_memory = {
+    .state_bytes = 4, .sharded_bytes = 12, .activations = 1, .context_bytes = 3 * GIB};
+
+/* Llama 3's pre-training: 16,384 GPUs stopped every 2.8 hours. */
+#define USUAL_FAULT_HOURS    46000
+#define USUAL_SAVE_BANDWIDTH 2e9
 
 /* Read the fields of 'object' into the struct at 'target'; those not there keep their value.
  * Members of other names must be among 'others' (a list that ends with NULL). */
@@ -169,6 +198,9 @@ static const struct machine_rates usual_rates = {
     .flash = 0.5,
     .unfused = 0.5,
     .head_exponent = 0.5,
+    .unaligned = 0.2,
+    .fp8 = 0.85,
+    .fp4 = 0.6,
     .score_bytes = 10,
     .hidden_traffic = 16,
     .ffn_traffic = 6,
@@ -195,7 +227,7 @@ static int read_gpu(struct json_value object, struct machine_gpu *gpu, struct er
 {
     static const char *const others[] = {"name", "multiprocessors", "rates", "classic_rates", NULL};
     static const char *const none[] = {NULL};
-    struct json_value rates;
+    struct json_value rates, other;
 
     gpu->rates = gpu->classic = usual_rates;
     gpu->classic.tensor_exposed = gpu->classic.data_exposed = 1;
@@ -206,8 +238,9 @@ static int read_gpu(struct json_value object, struct machine_gpu *gpu, struct er
     if (json_member(object, "rates", &rates) == 0 &&
         read_fields(rates, rate_fields, none, &gpu->rates, err) < 0)
         return error_prefix(err, "\"rates\"");
-    if (json_member(object, "classic_rates", &rates) == 0 &&
-        read_fields(rates, rate_fields, none, &gpu->classic, err) < 0)
+    gpu->has_classic = json_member(object, "classic_rates", &rates) == 0;
+    gpu->only_classic = gpu->has_classic && json_member(object, "rates", &other) < 0;
+    if (gpu->has_classic && read_fields(rates, rate_fields, none, &gpu->classic, err) < 0)
         return error_prefix(err, "\"classic_rates\"");
     return 0;
 }
@@ -243,9 +276,16 @@ static void clear_machine(struct machine *machine)
 static int read_node(struct machines *all, struct json_value object, const struct machine_gpu *gpu,
                      struct error *err)
 {
-    static const char *const others[] = {"name", "aliases", "gpus", "gpu", "comment", NULL};
+    static const char *const others[] = {"name",   "aliases", "gpus", "gpu",
+                                         "memory", "comment", NULL};
+    static const char *const none[] = {NULL};
     static const char *const gpu_others[] = {"name", NULL};
-    struct machine machine = {.gpu = *gpu, .efficiency = 1};
+    struct machine machine = {.gpu = *gpu,
+                              .efficiency = 1,
+                              .nvlink_efficiency = 1,
+                              .fault_hours = USUAL_FAULT_HOURS,
+                              .save_bandwidth = USUAL_SAVE_BANDWIDTH,
+                              .memory = usual_memory};
     struct machine *more;
     struct json_value other;
 
@@ -255,6 +295,11 @@ static int read_node(struct machines *all, struct json_value object, const struc
         read_count(object, "gpus", 1024, &machine.gpus, err) < 0 ||
         read_aliases(object, &machine, err) < 0)
         goto fail;
+    if (json_member(object, "memory", &other) == 0 &&
+        read_fields(other, memory_fields, none, &machine.memory, err) < 0) {
+        error_prefix(err, "\"memory\"");
+        goto fail;
+    }
     /* A node whose GPUs differ from the others of their generation in memory or rate. */
     if (json_member(object, "gpu", &other) == 0) {
         struct field optional[sizeof(gpu_fields) / sizeof(*gpu_fields)];
@@ -283,7 +328,7 @@ static int read_machine_file(struct machines *all, const char *path, struct erro
 {
     struct json *json = json_read_file(path, FILE_LIMIT, err);
     struct json_value gpu_value, nodes, node;
-    struct machine_gpu gpu = {.context_bytes = 2e9};
+    struct machine_gpu gpu = {.processors = 0};
     struct json_iterator each;
     int rc = -1;
 

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include "error.h"
 
-enum machine_precision { MACHINE_BF16, MACHINE_FP8, MACHINE_PRECISIONS };
+enum machine_precision { MACHINE_BF16, MACHINE_FP8, MACHINE_FP4, MACHINE_PRECISIONS };
 
 /* Constants of the time model that belong to a GPU generation. Rates are shares of the data
  * sheet's, times are seconds. */
@@ -19,7 +19,9 @@ struct machine_rates {
     double launch;     /* of a product, besides */
     double flash;      /* fused attention */
     double unfused;    /* the products of attention with scores in memory, relative to 'product' */
-    double head_exponent; /* how those fall with head sizes below 128 */
+    double head_exponent; /* how those fall with head sizes below 128 ... */
+    double unaligned;     /* ... and their share left if the head size is not a multiple of 8 */
+    double fp8, fp4;      /* large products in these precisions, relative to 'product' */
     double score_bytes; /* memory traffic per score, forward, of attention with scores in memory */
     double hidden_traffic; /* tensors of one layer, forward, that are read or written besides
                               products: of hidden size ... */
@@ -41,26 +43,40 @@ struct machine_rates {
     double hbm;              /* share of the memory bandwidth that kernels reach */
 };
 
+/* Memory of a rank by the published formulas, for software that does not plan its arenas. */
+struct machine_memory {
+    double state_bytes;   /* per parameter: weights, gradients and what every replica keeps */
+    double bf16_bytes;    /* of those, added with bf16: fp32 accumulation of gradients */
+    double sharded_bytes; /* per parameter, divided over the data-parallel ranks */
+    double activations;   /* real size relative to the formulas': fragments, work space */
+    double context_bytes; /* CUDA context, NCCL, work space */
+};
+
 struct machine_gpu {
     char name[32];
     int processors;                        /* streaming multiprocessors */
     double flops[MACHINE_PRECISIONS];      /* dense, per second; 0: not supported */
     double memory_bytes, memory_bandwidth; /* bytes, bytes per second */
-    double context_bytes;                  /* of memory: CUDA context, NCCL, workspaces */
     struct machine_rates rates;
     struct machine_rates classic; /* of software without fused attention, sequence parallelism and
                                      overlap: Megatron-LM and Megatron-DeepSpeed until 2022 */
+    int has_classic;              /* published runs of that software exist */
+    int only_classic;             /* the GPU has no fused attention */
 };
 
 struct machine {
     char name[48];
     char *aliases[8];
     struct machine_gpu gpu;
-    int gpus;          /* of a node */
-    double nvlink;     /* bytes per second and direction of one GPU */
-    double network;    /* bytes per second and direction of one GPU's share of the NICs */
-    double efficiency; /* of products on this cluster, relative to rates.product */
-    double price;      /* dollars per node and hour; 0: unknown */
+    int gpus;                 /* of a node */
+    double nvlink;            /* bytes per second and direction of one GPU */
+    double network;           /* bytes per second and direction of one GPU's share of the NICs */
+    double efficiency;        /* of products on this cluster, relative to rates.product ... */
+    double nvlink_efficiency; /* ... and of collectives within a node, relative to rates.nvlink */
+    double price;             /* dollars per node and hour; 0: unknown */
+    double fault_hours;       /* GPU hours between faults that stop a job */
+    double save_bandwidth;    /* bytes per second that a node writes of a checkpoint */
+    struct machine_memory memory;
 };
 
 /* All machines of the JSON files in 'directory'. Caller must destroy. */
