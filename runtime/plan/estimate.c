@@ -160,9 +160,11 @@ static double tensor_collective(const struct setting *s)
 static double context_forward(const struct setting *s)
 {
     double ranks = (double)s->run->layout.cp;
+    double bandwidth =
+        ranks * s->tp <= s->machine->gpus ? s->nvlink : s->machine->network * s->rates->network;
 
     return s->rates->context_exposed * 2 * s->rows * s->hidden * s->groups_share / s->tp * 2 *
-           (ranks - 1) / s->nvlink;
+           (ranks - 1) / bandwidth;
 }
 
 /* Hidden states to the next stage and gradients back, per micro-batch. */
@@ -193,19 +195,23 @@ double plan_stage_parameters(const struct plan_run *run)
 }
 
 /* Gradients of all data-parallel ranks are summed. Ranks of one group that share a node send over
- * all of its NICs that their tensor-parallel peers leave free. */
-static double data_collective(const struct setting *s, double parameters)
+ * all of its NICs that their tensor-parallel peers leave free. Software that overlaps hides the
+ * traffic under one micro-batch, the last one backward and the first one forward, and no more. */
+static double data_collective(const struct setting *s, double parameters, double micro_batch)
 {
     const struct machine *m = s->machine;
     const struct layout *layout = &s->run->layout;
-    double ranks = (double)layout->dp, world = ranks * s->tp * (double)(layout->pp * layout->cp);
-    double of_node = fmax(1, fmin(ranks, m->gpus / s->tp));
+    double ranks = (double)(layout->dp * layout->cp), world = ranks * s->tp * (double)layout->pp;
+    double of_node = fmax(1, fmin(ranks, m->gpus / s->tp)), seconds;
     double bandwidth = world <= m->gpus ? s->nvlink : m->network * s->rates->network * of_node;
 
     if (ranks <= 1)
         return 0;
-    return 2 * (ranks - 1) / ranks * parameters * s->rates->gradient_bytes / bandwidth *
-           (1 + s->rates->data_growth * log2(ranks)) * s->rates->data_exposed;
+    seconds = 2 * (ranks - 1) / ranks * parameters * s->rates->gradient_bytes / bandwidth *
+              (1 + s->rates->data_growth * log2(ranks));
+    if (s->run->software == PLAN_CLASSIC)
+        return seconds * s->rates->data_exposed;
+    return fmax(seconds * s->rates->data_exposed, seconds - micro_batch);
 }
 
 /* The step ------------------------------------------------------------------------------------- */
@@ -255,7 +261,7 @@ struct plan_time plan_estimate(const struct plan_run *run, const struct machine 
     t.head = s.batches * head;
     t.pipeline = s.batches * messages;
     t.bubble = (stages - 1) * stage / (double)run->chunks;
-    t.data = data_collective(&s, parameters);
+    t.data = data_collective(&s, parameters, stage);
     t.optimizer = parameters * s.rates->optimizer_bytes / s.bandwidth /
                   (run->software == PLAN_MODERN ? (double)run->layout.dp : 1);
     t.fixed = s.rates->fixed;

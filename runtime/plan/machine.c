@@ -78,6 +78,7 @@ static const struct field gpu_fields[] = {
     GPU("fp8_tflops", flops[MACHINE_FP8], 1e12, 0, 1e5, 0),
     GPU("fp4_tflops", flops[MACHINE_FP4], 1e12, 0, 1e5, 0),
     GPU("memory_gib", memory_bytes, GIB, 1, 1e4, 1),
+    GPU("time_error", time_error, 1, 0, 1, 0),
     GPU("memory_gb_per_s", memory_bandwidth, 1e9, 10, 1e6, 1),
     {NULL, 0, 0, 0, 0, 0},
 };
@@ -328,12 +329,14 @@ static int read_machine_file(struct machines *all, const char *path, struct erro
 {
     struct json *json = json_read_file(path, FILE_LIMIT, err);
     struct json_value gpu_value, nodes, node;
-    struct machine_gpu gpu = {.processors = 0};
+    struct machine_gpu gpu = {.time_error = 0.2};
     struct json_iterator each;
     int rc = -1;
 
-    if (!json)
+    if (!json) {
+        err->code = ERROR_USAGE;
         return -1;
+    }
     if (json_member(json_root(json), "gpu", &gpu_value) < 0 ||
         json_member(json_root(json), "nodes", &nodes) < 0 || json_type(nodes) != JSON_ARRAY) {
         error_set_code(err, ERROR_USAGE, "a machine file needs \"gpu\" and a list \"nodes\"");
