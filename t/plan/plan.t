@@ -39,7 +39,7 @@ is "$rc" 0 "megatron train takes its arguments"
 planned=$("$megatron" plan --megatron-model 39.1B --nodes 64 --node p4d --global-batch-size 1536 --csv --top 1 |
     awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
         { printf "%.3f\n", ($at["memory_bytes"] - $at["context_bytes"]) / 1073741824 }')
-real=$(sed -n 's/.* together \([0-9.]*\).*/\1/p' <<<"$out" | sort -n | tail -1)
+real=$(sed -n 's/.* total \([0-9.]*\).*/\1/p' <<<"$out" | sort -n | tail -1)
 is "$planned" "$real" "memory is that of megatron train --dry-run"
 
 # Formats
@@ -100,7 +100,7 @@ done <<'END'
 --megatron-model 1.7B --node p5 --global-batch-size 64 --tokens -3B|--tokens=-3B must be above 0|a negative number of tokens
 --megatron-model 1.7B --node p5 --global-batch-size 64 --price 0|--price must be above 0|a price of 0
 --megatron-model 1.7B --node p5 --global-batch-size ten|--global-batch-size|a batch that is no number
---node p5 --global-batch-size 8|--num-layers is needed|no model
+--node p5 --global-batch-size 8|--num-layers is required|no model
 --node p5 --nodes 0|--nodes|no nodes
 --node p5 --machines /nonexistent --global-batch-size 8|cannot read the machine files in /nonexistent|a missing directory of machine files
 END
@@ -128,7 +128,7 @@ s/"nvlink_gb_per_s": 450,//|"nvlink_gb_per_s" is missing|a missing number
 s/"gpus": 8/"gpus": 0/|"gpus" must be a whole number from 1|no GPUs
 s/"gpus": 8/"gpuz": 8/|unknown member "gpuz"|an unknown member
 s/"nodes"/"notes"/|needs "gpu" and a list "nodes"|a file without nodes
-s/^  \]/  }/|is no valid JSON|a file that is not JSON
+s/^  \]/  }/|is not valid JSON|a file that is not JSON
 END
 
 # The man page has the options that --help has.
