@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "calibrate.h"
 #include "commands.h"
 #include "file.h"
 #include "locate.h"
 #include "nearest.h"
 #include "option.h"
 #include "parse.h"
+#include "ranks.h"
 #include "rows.h"
 #include "show.h"
 
@@ -16,7 +18,8 @@
 struct plan_options {
     const char *model, *layers, *hidden, *ffn, *heads, *groups, *sequence, *vocabulary, *batch;
     int swiglu, precision, explain, json, csv;
-    const char *node, *machines, *tokens, *layout, *svg, *rows;
+    const char *node, *machines, *tokens, *layout, *svg, *rows, *calibrate;
+    int device;
     int64_t nodes, top;
     double price, save_bandwidth, fault_hours, restart_minutes;
 };
@@ -59,6 +62,10 @@ static const struct option table[] = {
     {"csv", OPTION_FLAG, AT(csv), NULL, "print CSV, one line per layout", NULL, 0, 0},
     {"svg", OPTION_TEXT, AT(svg), "FILE", "draw the time by part of the best layouts (- is stdout)", NULL, 0, 0},
     {"rows", OPTION_TEXT, AT(rows), "FILE", "add predictions to the rows of a CSV file of published runs", NULL, 0, 0},
+
+    {"Measure this machine", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"calibrate", OPTION_TEXT, AT(calibrate), "FILE", "measure products, attention and copies here; write a machine file", NULL, 0, 0},
+    {"device", OPTION_CHOICE, AT(device), NULL, "what to measure (cuda if there is a GPU)", "auto|cpu|cuda", 0, 0},
     {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
 };
 /* clang-format on */
@@ -69,6 +76,7 @@ static void print_help(void)
     printf("Usage: megatron plan --megatron-model NAME --node KIND --nodes N "
            "--global-batch-size N [OPTION...] [-- OPTION OF MEGATRON TRAIN...]\n"
            "       megatron plan --rows FILE.csv\n"
+           "       megatron plan --calibrate FILE.json [--node KIND]\n"
            "Rank all layouts of a model on a cluster by predicted step time, with memory and cost. "
            "Needs no GPU.\n");
     options_print(table, stdout);
@@ -133,6 +141,85 @@ static int parse_tokens(const char *text, double *tokens, struct error *err)
     if (*tokens <= 0)
         return error_set_code(err, ERROR_USAGE, "--tokens=%s must be above 0", text);
     return 0;
+}
+
+/* Measured machines ----------------------------------------------------------------------------
+ */
+
+/* The machine file's kind for a device: the one named, or the first whose GPU the device's name
+ * contains; NULL where there is none. */
+static const struct machine *find_kind(const struct plan_options *options,
+                                       const struct machines *machines, const struct device *device,
+                                       struct error *err)
+{
+    if (options->node)
+        return machines_find(machines, options->node, err);
+    for (size_t i = 0; i < machines_count(machines); i++) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "%s", machines_at(machines, i)->gpu.name);
+        name[strcspn(name, "-")] = '\0';
+        if (strstr(device->model, name))
+            return machines_at(machines, i);
+    }
+    return NULL;
+}
+
+/* What is known of a device whose kind no machine file has. */
+static int unknown_kind(struct machine *machine, struct device *device, struct error *err)
+{
+    struct device_memory memory;
+
+    if (device_memory(device, &memory, err) < 0)
+        return -1;
+    *machine = machine_usual();
+    machine->gpu.processors = 1;
+    machine->gpu.memory_bytes = (double)memory.total;
+    machine->nvlink = 10e9;
+    machine->network = 1e9;
+    return 0;
+}
+
+static int calibrate_here(const struct plan_options *options, const struct machines *machines,
+                          struct device *device, struct error *err)
+{
+    const struct machine *kind = find_kind(options, machines, device, err);
+    struct machine machine;
+
+    if (!kind && options->node)
+        return -1;
+    if (kind)
+        machine = *kind;
+    else if (unknown_kind(&machine, device, err) < 0)
+        return -1;
+    if (calibrate(&machine, device, err) < 0)
+        return -1;
+    snprintf(machine.name, sizeof(machine.name), "calibrated");
+    snprintf(machine.gpu.name, sizeof(machine.gpu.name), "%.31s", device->model);
+    if (machine_write(&machine, options->calibrate, err) < 0)
+        return -1;
+    printf("%s, based on %s: products %.1f TFLOP/s, attention %.1f TFLOP/s, copies %.0f GB/s; "
+           "%s has node kind \"calibrated\"\n",
+           device->model, kind ? kind->name : "no known kind",
+           machine.gpu.flops[MACHINE_BF16] * machine.gpu.rates.product * machine.efficiency / 1e12,
+           machine.gpu.flops[MACHINE_BF16] * machine.gpu.rates.flash / 1e12,
+           machine.gpu.memory_bandwidth * machine.gpu.rates.hbm / 1e9, options->calibrate);
+    return 0;
+}
+
+static int open_and_calibrate(const struct plan_options *options, const struct machines *machines,
+                              struct error *err)
+{
+    struct device_options choice = {.index = -1};
+    struct device *device =
+        device_open(ranks_device((enum device_choice)options->device), &choice, err);
+    int rc;
+
+    if (!device)
+        return -1;
+    rc = calibrate_here(options, machines, device, err);
+    device_close(device);
+    return rc;
 }
 
 /* Layouts --------------------------------------------------------------------------------------
@@ -428,6 +515,8 @@ static int run_options(const struct plan_options *options, const struct options_
         return -1;
     if (options->node && strcmp(options->node, "list") == 0)
         list_nodes(machines);
+    else if (options->calibrate)
+        rc = open_and_calibrate(options, machines, err);
     else if (options->rows)
         rc = rows_predict(options->rows, machines, stdout, err);
     else

@@ -8,109 +8,14 @@
 #include <strings.h>
 
 #include "json.h"
+#include "machine_fields.h"
 #include "nearest.h"
 
 enum { FILE_LIMIT = 1 << 20 };
-#define GIB 1073741824.0
 
 struct machines {
     struct machine *items;
     size_t count;
-};
-
-/* Fields ----------------------------------------------------------------------------------------
- */
-
-/* A number of a JSON object and where it goes. 'unit' converts it to bytes, seconds or a share. */
-struct field {
-    const char *name;
-    size_t offset;
-    double unit, min, max; /* limits in the file's own unit */
-    int required;
-};
-
-#define RATE(name, unit, min, max)                                     \
-    {                                                                  \
-#name, offsetof(struct machine_rates, name), unit, min, max, 0 \
-    }
-
-static const struct field rate_fields[] = {
-    RATE(product, 1, 0.01, 1),
-    RATE(small_tile, 1, 0.01, 1),
-    RATE(half_depth, 1, 0, 10000),
-    RATE(launch, 1e-6, 0, 1000),
-    RATE(flash, 1, 0.01, 1),
-    RATE(unfused, 1, 0.01, 1),
-    RATE(head_exponent, 1, 0, 4),
-    RATE(unaligned, 1, 0.01, 1),
-    RATE(fp8, 1, 0.1, 1.5),
-    RATE(fp4, 1, 0.1, 1.5),
-    RATE(score_bytes, 1, 0, 100),
-    RATE(hidden_traffic, 1, 0, 200),
-    RATE(ffn_traffic, 1, 0, 200),
-    RATE(logit_bytes, 1, 0, 200),
-    RATE(layer, 1e-6, 0, 100000),
-    RATE(nvlink, 1, 0.01, 2),
-    RATE(network, 1, 0.01, 2),
-    RATE(network_group, 1, 0.01, 16),
-    RATE(latency, 1e-6, 0, 10000),
-    RATE(hop, 1e-6, 0, 10000),
-    RATE(tensor_exposed, 1, 0, 1),
-    RATE(context_exposed, 1, 0, 1),
-    RATE(pipeline_exposed, 1, 0, 4),
-    RATE(data_exposed, 1, 0, 1),
-    RATE(data_growth, 1, 0, 1),
-    RATE(gradient_bytes, 1, 0, 16),
-    RATE(accumulate_bytes, 1, 0, 64),
-    RATE(optimizer_bytes, 1, 0, 128),
-    RATE(fixed, 1e-3, 0, 10000),
-    RATE(hbm, 1, 0.1, 1),
-    {NULL, 0, 0, 0, 0, 0},
-};
-
-#define GPU(name, member, unit, min, max, required)                          \
-    {                                                                        \
-        name, offsetof(struct machine_gpu, member), unit, min, max, required \
-    }
-
-static const struct field gpu_fields[] = {
-    GPU("bf16_tflops", flops[MACHINE_BF16], 1e12, 1, 1e5, 1),
-    GPU("fp8_tflops", flops[MACHINE_FP8], 1e12, 0, 1e5, 0),
-    GPU("fp4_tflops", flops[MACHINE_FP4], 1e12, 0, 1e5, 0),
-    GPU("memory_gib", memory_bytes, GIB, 1, 1e4, 1),
-    GPU("time_error", time_error, 1, 0, 1, 0),
-    GPU("memory_gb_per_s", memory_bandwidth, 1e9, 10, 1e6, 1),
-    {NULL, 0, 0, 0, 0, 0},
-};
-
-#define NODE(name, member, unit, min, max, required)                     \
-    {                                                                    \
-        name, offsetof(struct machine, member), unit, min, max, required \
-    }
-
-static const struct field node_fields[] = {
-    NODE("nvlink_gb_per_s", nvlink, 1e9, 1, 1e5, 1),
-    NODE("network_gb_per_s", network, 1e9, 0.01, 1e4, 1),
-    NODE("efficiency", efficiency, 1, 0.1, 2, 0),
-    NODE("nvlink_efficiency", nvlink_efficiency, 1, 0.01, 2, 0),
-    NODE("dollars_per_hour", price, 1, 0, 1e5, 0),
-    NODE("gpu_hours_per_fault", fault_hours, 1, 1, 1e9, 0),
-    NODE("save_gb_per_s", save_bandwidth, 1e9, 0.001, 1e4, 0),
-    {NULL, 0, 0, 0, 0, 0},
-};
-
-#define MEMORY(name, member, unit, min, max)                             \
-    {                                                                    \
-        name, offsetof(struct machine_memory, member), unit, min, max, 0 \
-    }
-
-static const struct field memory_fields[] = {
-    MEMORY("state_bytes", state_bytes, 1, 0, 32),
-    MEMORY("bf16_bytes", bf16_bytes, 1, 0, 32),
-    MEMORY("sharded_bytes", sharded_bytes, 1, 0, 32),
-    MEMORY("activations", activations, 1, 0.5, 4),
-    MEMORY("context_gib", context_bytes, GIB, 0, 100),
-    {NULL, 0, 0, 0, 0, 0},
 };
 
 /* Megatron-core's and NeMo's distributed optimizer with bf16 gradients. */
@@ -227,21 +132,21 @@ static const struct machine_rates usual_rates = {
 static int read_gpu(struct json_value object, struct machine_gpu *gpu, struct error *err)
 {
     static const char *const others[] = {"name", "multiprocessors", "rates", "classic_rates", NULL};
-    static const char *const none[] = {NULL};
+    static const char *const none[] = {"comment", NULL};
     struct json_value rates, other;
 
     gpu->rates = gpu->classic = usual_rates;
     gpu->classic.tensor_exposed = gpu->classic.data_exposed = 1;
-    if (read_fields(object, gpu_fields, others, gpu, err) < 0 ||
+    if (read_fields(object, machine_gpu_fields, others, gpu, err) < 0 ||
         read_text(object, "name", gpu->name, sizeof(gpu->name), err) < 0 ||
         read_count(object, "multiprocessors", 10000, &gpu->processors, err) < 0)
         return -1;
     if (json_member(object, "rates", &rates) == 0 &&
-        read_fields(rates, rate_fields, none, &gpu->rates, err) < 0)
+        read_fields(rates, machine_rate_fields, none, &gpu->rates, err) < 0)
         return error_prefix(err, "\"rates\"");
     gpu->has_classic = json_member(object, "classic_rates", &rates) == 0;
     gpu->only_classic = gpu->has_classic && json_member(object, "rates", &other) < 0;
-    if (gpu->has_classic && read_fields(rates, rate_fields, none, &gpu->classic, err) < 0)
+    if (gpu->has_classic && read_fields(rates, machine_rate_fields, none, &gpu->classic, err) < 0)
         return error_prefix(err, "\"classic_rates\"");
     return 0;
 }
@@ -274,38 +179,49 @@ static void clear_machine(struct machine *machine)
         free(machine->aliases[i]);
 }
 
+struct machine machine_usual(void)
+{
+    return (struct machine){
+        .gpu = {.rates = usual_rates, .classic = usual_rates, .time_error = 0.2},
+        .gpus = 1,
+        .efficiency = 1,
+        .nvlink_efficiency = 1,
+        .fault_hours = USUAL_FAULT_HOURS,
+        .save_bandwidth = USUAL_SAVE_BANDWIDTH,
+        .memory = usual_memory};
+}
+
 static int read_node(struct machines *all, struct json_value object, const struct machine_gpu *gpu,
                      struct error *err)
 {
     static const char *const others[] = {"name",   "aliases", "gpus", "gpu",
                                          "memory", "comment", NULL};
-    static const char *const none[] = {NULL};
+    static const char *const none[] = {"comment", NULL};
     static const char *const gpu_others[] = {"name", NULL};
-    struct machine machine = {.gpu = *gpu,
-                              .efficiency = 1,
-                              .nvlink_efficiency = 1,
-                              .fault_hours = USUAL_FAULT_HOURS,
-                              .save_bandwidth = USUAL_SAVE_BANDWIDTH,
-                              .memory = usual_memory};
+    struct machine machine = machine_usual();
     struct machine *more;
     struct json_value other;
 
+    machine.gpu = *gpu;
     if (read_text(object, "name", machine.name, sizeof(machine.name), err) < 0)
         return -1;
-    if (read_fields(object, node_fields, others, &machine, err) < 0 ||
+    if (read_fields(object, machine_node_fields, others, &machine, err) < 0 ||
         read_count(object, "gpus", 1024, &machine.gpus, err) < 0 ||
         read_aliases(object, &machine, err) < 0)
         goto fail;
     if (json_member(object, "memory", &other) == 0 &&
-        read_fields(other, memory_fields, none, &machine.memory, err) < 0) {
+        read_fields(other, machine_memory_fields, none, &machine.memory, err) < 0) {
         error_prefix(err, "\"memory\"");
         goto fail;
     }
     /* A node whose GPUs differ from the others of their generation in memory or rate. */
     if (json_member(object, "gpu", &other) == 0) {
-        struct field optional[sizeof(gpu_fields) / sizeof(*gpu_fields)];
+        struct field optional[MACHINE_FIELDS];
+        size_t count = 0;
 
-        memcpy(optional, gpu_fields, sizeof(gpu_fields));
+        while (machine_gpu_fields[count].name)
+            count++;
+        memcpy(optional, machine_gpu_fields, (count + 1) * sizeof(*optional));
         for (struct field *f = optional; f->name; f++)
             f->required = 0;
         if (read_fields(other, optional, gpu_others, &machine.gpu, err) < 0 ||

@@ -91,4 +91,10 @@ const struct machine *machines_at(const struct machines *machines, size_t index)
 const struct machine *machines_find(const struct machines *machines, const char *name,
                                     struct error *err);
 
+/* A machine of the usual rates and no name, for what is measured. */
+struct machine machine_usual(void);
+
+/* Write a machine file with this one machine: complete, or none. */
+int machine_write(const struct machine *machine, const char *path, struct error *err);
+
 #endif

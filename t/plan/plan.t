@@ -121,7 +121,7 @@ while IFS='|' read -r change expected name; do
     is "$rc" 2 "$name is refused"
     like "$out" "h100.json.*$expected" "$name: why"
 done <<'END'
-s/"memory_gb_per_s": 3350/"memory_gb_per_s": 3.35e12/|"memory_gb_per_s" must be a number from 10 to 1e\+06; is its unit right|bytes instead of GB
+s/"memory_gb_per_s": 3350/"memory_gb_per_s": 3.35e12/|"memory_gb_per_s" must be a number from 0.1 to 1e\+06; is its unit right|bytes instead of GB
 s/"bf16_tflops": 989/"bf16_tflops": 9.89e14/|"bf16_tflops" must be a number|FLOP/s instead of TFLOP/s
 s/"network_gb_per_s": 50/"network_gb_per_s": "400 Gb"/|"network_gb_per_s" must be a number|a text instead of a number
 s/"nvlink_gb_per_s": 450,//|"nvlink_gb_per_s" is missing|a missing number
@@ -130,6 +130,20 @@ s/"gpus": 8/"gpuz": 8/|unknown member "gpuz"|an unknown member
 s/"nodes"/"notes"/|needs "gpu" and a list "nodes"|a file without nodes
 s/^  \]/  }/|is not valid JSON|a file that is not JSON
 END
+
+# A measured machine is a machine file that plans.
+mkdir "$work/measured"
+plan --calibrate "$work/measured/here.json" --device cpu
+is "$rc" 0 "--calibrate measures the CPU"
+like "$out" 'products [0-9.]+ TFLOP/s, attention [0-9.]+ TFLOP/s, copies [0-9]+ GB/s' "and prints the rates"
+plan "${small[@]}" --machines "$work/measured" --node calibrated --top 1
+is "$rc" 0 "its file is read"
+like "$out" 'on 1 calibrated nodes' "and planned with"
+plan --calibrate "$work/measured/based.json" --device cpu --node p5
+is "$rc" 0 "--calibrate on the base of a known kind"
+is "$(grep -c '"network_gb_per_s": 50' "$work/measured/based.json")" 1 "keeps what it cannot measure"
+plan --calibrate /nonexistent/x.json --device cpu
+is "$rc" 1 "a file that cannot be written"
 
 # The man page has the options that --help has.
 page=$top/runtime/command/megatron-plan.1
