@@ -17,10 +17,10 @@ read -r _ rows _ mean _ over _ worst _ sweeps _ within _ missing \
 diag "rows $rows, mean error $mean %, over 20 %: $over, worst $worst %; sweeps $sweeps, within 5 %: $within"
 is "$rows $missing" "228 0" "all of them"
 ok "mean error of the step time: at most 4.5 %" awk "BEGIN { exit !($mean <= 4.5) }"
-ok "rows with an error over 20 %: at most 8" test "$over" -le 8
+ok "rows with an error over 20 %: at most 7" test "$over" -le 7
 ok "worst error: at most 50 %" awk "BEGIN { exit !($worst <= 50) }"
-ok "layouts chosen within 5 % of the best measured one: at least 7 of 10 sweeps" \
-    test "$sweeps" -eq 10 -a "$within" -ge 7
+ok "layouts chosen within 5 % of the best measured one: at least 9 of 10 sweeps" \
+    test "$sweeps" -eq 10 -a "$within" -ge 9
 
 # Memory of Megatron-LM, Megatron-DeepSpeed and NeMo; rows with "did not fit" must be over the GPU's memory.
 "$megatron" plan --rows "$here/memory.csv" >"$work/memory.csv" 2>"$work/log"
