@@ -6,7 +6,8 @@
 
 #include "clock.h"
 
-#define DEADLINE 120.0 /* seconds of one wait */
+#define DEADLINE      120.0 /* seconds of one wait */
+#define SMALL_KERNELS 6     /* of a layer, forward: norms, rotary positions, activation */
 
 /* What all measurements share: one stream, and memory for every operand. */
 struct bench {
@@ -225,6 +226,9 @@ int calibrate(struct machine *machine, struct device *device, struct error *err)
     rates->product = share(product, gpu->flops[MACHINE_BF16] * machine->efficiency, 0.01, 1);
     rates->half_depth = fmin(half, 10000);
     rates->launch = fmin(launch, 1e-3);
+    /* The steps of this program are graphs without work of the host between them. */
+    rates->layer = fmin(SMALL_KERNELS * rates->launch, 0.1);
+    rates->fixed = fmin(SMALL_KERNELS * rates->launch, 0.1);
     rates->flash = share(attention, gpu->flops[MACHINE_BF16], 0.01, 1);
     rates->hbm = share(bandwidth, gpu->memory_bandwidth, 0.1, 1);
     return 0;

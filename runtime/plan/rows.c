@@ -251,6 +251,11 @@ static int choose_batch(const struct table *table, struct plan_run *run,
     if (text_of(table, MBS)[0]) {
         if (number_of(table, MBS, 0, &run->micro_batch, err) < 0)
             return -1;
+        if (run->micro_batch > of_rank)
+            return error_set(err,
+                             "a micro-batch of %lld is more than the %lld samples of a "
+                             "data-parallel rank",
+                             (long long)run->micro_batch, (long long)of_rank);
         consider(run, machine, sharded, best);
         return 0;
     }

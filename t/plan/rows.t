@@ -55,6 +55,9 @@ x,H100,8,24,-1,16,50304,2048,1,64,bf16|line 2: hidden|a negative size
 END
 try_row x,H100,8,24,2048,16,50304,2048,1,64,bf16
 like "$out" '^x,H100,.*,bf16,[0-9.]+,[0-9.]+,[0-9.]+$' "a row without micro-batch is predicted"
+printf '%s,mbs\n%s\n' "$head" x,H100,8,24,2048,16,50304,2048,1,64,bf16,16 >"$work/one.csv"
+try "$megatron" plan --rows "$work/one.csv"
+like "$out" 'a micro-batch of 16 is more than the 8 samples of a data-parallel rank' "a micro-batch that is too large"
 printf 'gpu,gpus\n' >"$work/one.csv"
 try "$megatron" plan --rows "$work/one.csv"
 is "$rc" 2 "a file without the columns is refused"
