@@ -60,9 +60,9 @@ struct machine_gpu {
     struct machine_rates rates;
     struct machine_rates classic; /* of software without fused attention, sequence parallelism and
                                      overlap: Megatron-LM and Megatron-DeepSpeed until 2022 */
-    double time_error; /* of the model: nine of ten published runs on such GPUs are within it */
-    int has_classic;   /* published runs of that software exist */
-    int only_classic;  /* the GPU has no fused attention */
+    double time_error;            /* of the model, as a share: the range that is printed */
+    int has_classic;              /* published runs of that software exist */
+    int only_classic;             /* the GPU has no fused attention */
 };
 
 struct machine {
