@@ -10,6 +10,7 @@ const struct command *const commands[] = {
     &command_tokenize,
     &command_detokenize,
     &command_topo,
+    &command_plan,
     &command_train,
     &command_evaluate,
     &command_generate,

@@ -72,14 +72,6 @@ static double gib(size_t bytes)
     return (double)bytes / (1 << 30);
 }
 
-/* Memory needs of one rank. In host memory: 'copy' is its shard while a checkpoint is written;
- * 'sums' is the largest gradient bucket, which MPI reduces before each rank gets its part. */
-struct rank_plan {
-    struct model_memory memory;
-    int64_t parameters;
-    size_t copy, sums;
-};
-
 static size_t device_total(const struct model_memory *m)
 {
     return m->weights + m->gradients + m->optimizer + m->activations;
@@ -100,8 +92,8 @@ static size_t sums_of(const struct arguments *a, const struct parameters *p)
     return sizeof(float) * (size_t)most;
 }
 
-static int rank_memory(const struct arguments *a, const struct layout_position *at,
-                       struct rank_plan *plan, struct error *err)
+int plan_rank(const struct arguments *a, const struct layout_position *at, struct rank_plan *plan,
+              struct error *err)
 {
     struct engine_config engine = plan_engine(a);
     struct parameters p;
@@ -174,7 +166,7 @@ static int print_ranks(const struct arguments *a, struct error *err)
             struct layout_position at = {.tp = tp, .pp = pp};
             struct rank_plan plan;
 
-            if (rank_memory(a, &at, &plan, err) < 0)
+            if (plan_rank(a, &at, &plan, err) < 0)
                 return -1;
             print_rank(&at, &plan);
         }
@@ -215,7 +207,7 @@ int plan_print(const struct arguments *a, const struct world *world, struct devi
     struct model_memory m;
     size_t total;
 
-    if (rank_memory(a, &parallel->at, &plan, err) < 0 || device_memory(device, &there, err) < 0)
+    if (plan_rank(a, &parallel->at, &plan, err) < 0 || device_memory(device, &there, err) < 0)
         return -1;
     m = plan.memory;
     total = device_total(&m);

@@ -8,6 +8,18 @@
 
 #include <stdio.h>
 
+/* Memory needs of one rank. In host memory: 'copy' is its shard while a checkpoint is written;
+ * 'sums' is the largest gradient bucket, which MPI reduces before each rank gets its part. */
+struct rank_plan {
+    struct model_memory memory;
+    int64_t parameters;
+    size_t copy, sums;
+};
+
+/* The memory of the rank at 'at', from the functions that lay out its arenas. Needs no device. */
+int plan_rank(const struct arguments *arguments, const struct layout_position *at,
+              struct rank_plan *plan, struct error *err);
+
 struct engine_config plan_engine(const struct arguments *arguments);
 
 /* The result points into 'arguments'. */

@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "calibrate.h"
+#include "commands.h"
+#include "file.h"
+#include "locate.h"
+#include "nearest.h"
+#include "option.h"
+#include "parse.h"
+#include "ranks.h"
+#include "rows.h"
+#include "show.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct plan_options {
+    const char *model, *layers, *hidden, *ffn, *heads, *groups, *sequence, *vocabulary, *batch;
+    int swiglu, precision, explain, json, csv;
+    const char *node, *machines, *tokens, *layout, *svg, *rows, *calibrate;
+    int device;
+    int64_t nodes, top;
+    double price, save_bandwidth, fault_hours, restart_minutes;
+};
+
+enum { PRECISION_BF16, PRECISION_FP16 };
+
+#define AT(field) offsetof(struct plan_options, field)
+/* clang-format off */
+static const struct option table[] = {
+    {"The model, as for megatron train", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"megatron-model", OPTION_TEXT, AT(model), "NAME", "a named model; \"list\" prints all", NULL, 0, 0},
+    {"num-layers", OPTION_TEXT, AT(layers), "N", "transformer layers", NULL, 0, 0},
+    {"hidden-size", OPTION_TEXT, AT(hidden), "N", "hidden size", NULL, 0, 0},
+    {"ffn-hidden-size", OPTION_TEXT, AT(ffn), "N", "feed-forward size (4 x hidden)", NULL, 0, 0},
+    {"num-attention-heads", OPTION_TEXT, AT(heads), "N", "attention heads", NULL, 0, 0},
+    {"num-query-groups", OPTION_TEXT, AT(groups), "N", "key and value heads (as many as heads)", NULL, 0, 0},
+    {"swiglu", OPTION_FLAG, AT(swiglu), NULL, "SwiGLU instead of GELU", NULL, 0, 0},
+    {"seq-length", OPTION_TEXT, AT(sequence), "N", "sequence length (that of the named model)", NULL, 0, 0},
+    {"vocab-size", OPTION_TEXT, AT(vocabulary), "N", "vocabulary size, without padding", NULL, 0, 0},
+    {"global-batch-size", OPTION_TEXT, AT(batch), "N", "samples of a step", NULL, 0, 0},
+    {"tokens", OPTION_TEXT, AT(tokens), "N", "tokens of the whole run, such as 300B: prints days and cost", NULL, 0, 0},
+    {"precision", OPTION_CHOICE, AT(precision), NULL, "of weights and activations (bf16; fp16 on a V100)", "bf16|fp16", 0, 0},
+
+    {"The cluster", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"node", OPTION_TEXT, AT(node), "KIND", "kind of the nodes, such as p5.48xlarge; \"list\" prints all", NULL, 0, 0},
+    {"nodes", OPTION_INT, AT(nodes), "N", "how many (1)", NULL, 1, 1000000},
+    {"price", OPTION_REAL, AT(price), "DOLLARS", "per node and hour, instead of the machine file's", NULL, 0, 0},
+    {"save-bandwidth", OPTION_REAL, AT(save_bandwidth), "GB/S", "at which each node writes a checkpoint (machine file: 2)", NULL, 0, 0},
+    {"gpu-hours-per-fault", OPTION_REAL, AT(fault_hours), "HOURS", "between faults that stop the job (machine file: 46000)", NULL, 0, 0},
+    {"restart-minutes", OPTION_REAL, AT(restart_minutes), "MINUTES", "from a fault to the first new step (10)", NULL, 0, 0},
+    {"machines", OPTION_TEXT, AT(machines), "DIR", "machine files (MEGATRON_MACHINES, or those installed)", NULL, 0, 0},
+
+    {"Layouts", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"layout", OPTION_TEXT, AT(layout), "SIZES", "fix sizes, such as tp=8,pp=2,vp=2,cp=1,micro=4,recompute=full", NULL, 0, 0},
+    {"top", OPTION_INT, AT(top), "N", "how many of the best to print (10)", NULL, 1, 1000000},
+
+    {"Output", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"explain", OPTION_FLAG, AT(explain), NULL, "print the time of a step by part", NULL, 0, 0},
+    {"json", OPTION_FLAG, AT(json), NULL, "print JSON", NULL, 0, 0},
+    {"csv", OPTION_FLAG, AT(csv), NULL, "print CSV, one line per layout", NULL, 0, 0},
+    {"svg", OPTION_TEXT, AT(svg), "FILE", "draw the time by part of the best layouts (- is stdout)", NULL, 0, 0},
+    {"rows", OPTION_TEXT, AT(rows), "FILE", "add predictions to the rows of a CSV file of published runs", NULL, 0, 0},
+
+    {"Measure this machine", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"calibrate", OPTION_TEXT, AT(calibrate), "FILE", "measure products, attention and copies here; write a machine file", NULL, 0, 0},
+    {"device", OPTION_CHOICE, AT(device), NULL, "what to measure (cuda if there is a GPU)", "auto|cpu|cuda", 0, 0},
+    {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+};
+/* clang-format on */
+#undef AT
+
+static void print_help(void)
+{
+    printf("Usage: megatron plan --megatron-model NAME --node KIND --nodes N "
+           "--global-batch-size N [OPTION...] [-- OPTION OF MEGATRON TRAIN...]\n"
+           "       megatron plan --rows FILE.csv\n"
+           "       megatron plan --calibrate FILE.json [--node KIND]\n"
+           "Rank all layouts of a model on a cluster by predicted step time, with memory and cost. "
+           "Needs no GPU.\n");
+    options_print(table, stdout);
+}
+
+static struct machines *read_machines(const struct plan_options *options, struct error *err)
+{
+    const char *directory = options->machines ? options->machines : getenv("MEGATRON_MACHINES");
+    char path[PATH_MAX];
+
+    if (!directory || directory[0] == '\0') {
+        if (locate_data("machines", path, sizeof(path), err) < 0)
+            return NULL;
+        directory = path;
+    }
+    return machines_read(directory, err);
+}
+
+static void list_nodes(const struct machines *machines)
+{
+    printf("%-18s %4s  %-15s %9s %9s %9s  %s\n", "node", "GPUs", "GPU", "GiB", "NVLink", "network",
+           "$/hour");
+    for (size_t i = 0; i < machines_count(machines); i++) {
+        const struct machine *m = machines_at(machines, i);
+
+        printf("%-18s %4d  %-15s %9.0f %9.0f %9.2f  ", m->name, m->gpus, m->gpu.name,
+               m->gpu.memory_bytes / 1073741824.0, m->nvlink / 1e9, m->network / 1e9);
+        m->price > 0 ? printf("%.2f\n", m->price) : printf("-\n");
+    }
+    printf("NVLink and network: GB/s per GPU and direction\n");
+}
+
+static void list_models(void)
+{
+    char text[160];
+
+    for (size_t i = 0; preset_at(i); i++) {
+        preset_describe(preset_at(i), text, sizeof(text));
+        printf("%s\n", text);
+    }
+}
+
+/* 300B, 1.5T, 26M or plain digits. */
+static int parse_tokens(const char *text, double *tokens, struct error *err)
+{
+    static const char suffixes[] = "kKmMbBtT";
+    size_t length = strlen(text);
+    const char *suffix = length > 0 ? strchr(suffixes, text[length - 1]) : NULL;
+    char digits[64];
+
+    if (length >= sizeof(digits))
+        return error_set_code(err, ERROR_USAGE, "--tokens is too long");
+    memcpy(digits, text, length + 1);
+    if (suffix)
+        digits[length - 1] = '\0';
+    if (parse_double("--tokens", digits, tokens, err) < 0) {
+        err->code = ERROR_USAGE;
+        return error_append(err, "; write 300B, 1.5T or 26M");
+    }
+    for (long i = suffix ? (suffix - suffixes) / 2 : -1; i >= 0; i--)
+        *tokens *= 1000;
+    if (*tokens <= 0)
+        return error_set_code(err, ERROR_USAGE, "--tokens=%s must be above 0", text);
+    return 0;
+}
+
+/* Measured machines ----------------------------------------------------------------------------
+ */
+
+/* The machine file's kind for a device: the one named, or the first whose GPU the device's name
+ * contains; NULL where there is none. */
+static const struct machine *find_kind(const struct plan_options *options,
+                                       const struct machines *machines, const struct device *device,
+                                       struct error *err)
+{
+    if (options->node)
+        return machines_find(machines, options->node, err);
+    for (size_t i = 0; i < machines_count(machines); i++) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "%s", machines_at(machines, i)->gpu.name);
+        name[strcspn(name, "-")] = '\0';
+        if (strstr(device->model, name))
+            return machines_at(machines, i);
+    }
+    return NULL;
+}
+
+/* What is known of a device whose kind no machine file has. */
+static int unknown_kind(struct machine *machine, struct device *device, struct error *err)
+{
+    struct device_memory memory;
+
+    if (device_memory(device, &memory, err) < 0)
+        return -1;
+    *machine = machine_usual();
+    machine->gpu.processors = 1;
+    machine->gpu.memory_bytes = (double)memory.total;
+    machine->nvlink = 10e9;
+    machine->network = 1e9;
+    return 0;
+}
+
+static int calibrate_here(const struct plan_options *options, const struct machines *machines,
+                          struct device *device, struct error *err)
+{
+    const struct machine *kind = find_kind(options, machines, device, err);
+    struct machine machine;
+
+    if (!kind && options->node)
+        return -1;
+    if (kind)
+        machine = *kind;
+    else if (unknown_kind(&machine, device, err) < 0)
+        return -1;
+    if (calibrate(&machine, device, err) < 0)
+        return -1;
+    snprintf(machine.name, sizeof(machine.name), "calibrated");
+    snprintf(machine.gpu.name, sizeof(machine.gpu.name), "%.31s", device->model);
+    if (machine_write(&machine, options->calibrate, err) < 0)
+        return -1;
+    printf("%s, based on %s: products %.1f TFLOP/s, attention %.1f TFLOP/s, copies %.0f GB/s; "
+           "%s has node kind \"calibrated\"\n",
+           device->model, kind ? kind->name : "no known kind",
+           machine.gpu.flops[MACHINE_BF16] * machine.gpu.rates.product * machine.efficiency / 1e12,
+           machine.gpu.flops[MACHINE_BF16] * machine.gpu.rates.flash / 1e12,
+           machine.gpu.memory_bandwidth * machine.gpu.rates.hbm / 1e9, options->calibrate);
+    return 0;
+}
+
+static int open_and_calibrate(const struct plan_options *options, const struct machines *machines,
+                              struct error *err)
+{
+    struct device_options choice = {.index = -1};
+    struct device *device =
+        device_open(ranks_device((enum device_choice)options->device), &choice, err);
+    int rc;
+
+    if (!device)
+        return -1;
+    rc = calibrate_here(options, machines, device, err);
+    device_close(device);
+    return rc;
+}
+
+/* Layouts --------------------------------------------------------------------------------------
+ */
+
+static int parse_recompute(const char *text, int *recompute, struct error *err)
+{
+    for (int i = PLAN_RECOMPUTE_NONE; i <= PLAN_RECOMPUTE_FULL; i++)
+        if (strcmp(text, show_recompute((enum plan_recompute)i)) == 0) {
+            *recompute = i;
+            return 0;
+        }
+    return error_set_code(err, ERROR_USAGE,
+                          "--layout: recompute=%s must be none, selective or full", text);
+}
+
+static int parse_size_of(const char *name, const char *text, struct search_request *request,
+                         struct error *err)
+{
+    static const char *const names[] = {"tp", "pp", "vp", "cp", "micro", "recompute"};
+    int64_t *const sizes[] = {&request->tp, &request->pp, &request->chunks, &request->cp,
+                              &request->micro_batch};
+    char what[64], near[64];
+
+    if (strcmp(name, "recompute") == 0)
+        return parse_recompute(text, &request->recompute, err);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        if (strcmp(name, names[i]) == 0) {
+            snprintf(what, sizeof(what), "--layout: %s", name);
+            return parse_int64(what, text, 1, INT32_MAX, sizes[i], err);
+        }
+    if (nearest_names(name, names, sizeof(names) / sizeof(names[0]), near, sizeof(near)) > 0)
+        return error_set_code(err, ERROR_USAGE,
+                              "--layout: unknown size \"%.40s\"; did you mean %s?", name, near);
+    return error_set_code(err, ERROR_USAGE,
+                          "--layout: unknown size \"%.40s\"; known are tp, pp, vp, cp, micro and "
+                          "recompute",
+                          name);
+}
+
+static int parse_layout(const char *text, struct search_request *request, struct error *err)
+{
+    char *copy = strdup(text), *next = copy, *word;
+    int rc = copy ? 0 : error_set(err, "out of memory");
+
+    while (rc == 0 && (word = strsep(&next, ","))) {
+        char *value = strchr(word, '=');
+
+        if (value)
+            *value++ = '\0';
+        rc = value
+                 ? parse_size_of(word, value, request, err)
+                 : error_set_code(err, ERROR_USAGE,
+                                  "--layout: \"%.40s\" must be a size and its value, such as tp=8",
+                                  word);
+    }
+    free(copy);
+    if (rc < 0)
+        err->code = ERROR_USAGE;
+    return rc;
+}
+
+/* The search is about fixed sizes that nothing came of: say why. */
+static int refuse_layout(const struct search *search, const struct search_request *request,
+                         struct error *err)
+{
+    int64_t ranks = request->nodes * request->machine->gpus;
+    int64_t tp = request->tp ? request->tp : 1, pp = request->pp ? request->pp : 1;
+    int64_t sizes = tp * pp * (request->cp ? request->cp : 1);
+
+    if (ranks % sizes != 0)
+        return error_set_code(err, ERROR_USAGE,
+                              "--layout: tp x pp x cp = %lld does not divide the %lld GPUs",
+                              (long long)sizes, (long long)ranks);
+    for (int i = 0; i < SEARCH_REASONS; i++)
+        if (search->left[i] > 0)
+            return error_set_code(err, ERROR_USAGE, "no layout is possible: %s", search->why[i]);
+    return error_set_code(err, ERROR_USAGE,
+                          "no layout is possible: micro and vp of --layout must divide the batch "
+                          "of a data-parallel rank and the layers of a stage");
+}
+
+static int refuse_memory(const struct search *search, const struct search_request *request,
+                         const struct own *own, struct error *err)
+{
+    double gib = 1073741824.0;
+    struct search_request open = {
+        .machine = request->machine, .nodes = request->nodes, .recompute = -1};
+    struct search all;
+    int rc = search_run(&all, own, &open, err);
+
+    if (rc == 0) {
+        const struct own_layout *best = all.count > 0 ? &all.items[0].layout : NULL;
+
+        rc = error_set(err, "no layout fits: the smallest needs %.1f GiB of the GPU's %.1f GiB",
+                       search->smallest.memory.total / gib,
+                       request->machine->gpu.memory_bytes / gib);
+        if (best)
+            error_append(
+                err, "; --layout tp=%lld,pp=%lld,vp=%lld,cp=%lld,micro=%lld,recompute=%s fits",
+                (long long)best->tp, (long long)best->pp, (long long)best->chunks,
+                (long long)best->cp, (long long)best->micro_batch, show_recompute(best->recompute));
+        else
+            error_append(err, "; use more nodes, or nodes with more memory");
+    }
+    search_clear(&all);
+    return rc;
+}
+
+/* Output ---------------------------------------------------------------------------------------
+ */
+
+static int write_svg(const struct show *show, const char *path, struct error *err)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *memory;
+    int rc;
+
+    if (strcmp(path, "-") == 0) {
+        show_svg(show, stdout);
+        return 0;
+    }
+    memory = open_memstream(&text, &size);
+    if (!memory)
+        return error_set(err, "out of memory");
+    show_svg(show, memory);
+    rc = fclose(memory) == 0 ? file_write_whole(path, text, size, 0, err)
+                             : error_set(err, "out of memory");
+    free(text);
+    return rc;
+}
+
+static int print_search(const struct plan_options *options, const struct show *show,
+                        const struct own *own, struct error *err)
+{
+    const struct search *search = show->search;
+
+    if (search->count == 0 && search->smallest.layout.tp == 0)
+        return refuse_layout(search, show->request, err);
+    if (options->json)
+        show_json(show, stdout);
+    else if (options->csv)
+        show_csv(show, stdout);
+    else if (!options->svg || strcmp(options->svg, "-") != 0)
+        show_text(show, stdout);
+    if (search->count == 0)
+        return refuse_memory(search, show->request, own, err);
+    return options->svg ? write_svg(show, options->svg, err) : 0;
+}
+
+/* The words of `megatron train` ----------------------------------------------------------------
+ */
+
+struct words {
+    const char **items;
+    int count;
+};
+
+static void add_word(struct words *words, const char *name, const char *value)
+{
+    if (!value)
+        return;
+    words->items[words->count++] = name;
+    words->items[words->count++] = value;
+}
+
+static int make_words(const struct plan_options *o, const struct options_result *result,
+                      const char *precision, struct words *words, struct error *err)
+{
+    enum { OWN_WORDS = 32 };
+
+    words->count = 0;
+    words->items = calloc(OWN_WORDS + result->word_count, sizeof(*words->items));
+    if (!words->items)
+        return error_set(err, "out of memory");
+    add_word(words, "--megatron-model", o->model);
+    add_word(words, "--num-layers", o->layers);
+    add_word(words, "--hidden-size", o->hidden);
+    add_word(words, "--ffn-hidden-size", o->ffn);
+    add_word(words, "--num-attention-heads", o->heads);
+    if (o->groups)
+        words->items[words->count++] = "--group-query-attention";
+    add_word(words, "--num-query-groups", o->groups);
+    if (o->swiglu)
+        words->items[words->count++] = "--swiglu";
+    add_word(words, "--seq-length", o->sequence);
+    add_word(words, "--max-position-embeddings", o->sequence);
+    add_word(words, "--vocab-size", o->vocabulary);
+    words->items[words->count++] = precision;
+    add_word(words, "--global-batch-size", o->batch);
+    for (size_t i = 0; i < result->word_count; i++)
+        words->items[words->count++] = result->words[i];
+    return 0;
+}
+
+/* A machine with what the command line says otherwise. */
+static int adjust_machine(const struct plan_options *o, struct machine *machine, struct error *err)
+{
+    const struct {
+        const char *name;
+        double given, unit;
+        double *value;
+    } rows[] = {{"--save-bandwidth", o->save_bandwidth, 1e9, &machine->save_bandwidth},
+                {"--gpu-hours-per-fault", o->fault_hours, 1, &machine->fault_hours},
+                {"--price", o->price, 1, &machine->price}};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (rows[i].given < 0)
+            continue;
+        if (!(rows[i].given > 0))
+            return error_set_code(err, ERROR_USAGE, "%s must be above 0", rows[i].name);
+        *rows[i].value = rows[i].given * rows[i].unit;
+    }
+    if (!(o->restart_minutes >= 0))
+        return error_set_code(err, ERROR_USAGE, "--restart-minutes must not be negative");
+    return 0;
+}
+
+static int search_and_print(const struct plan_options *options,
+                            const struct search_request *request, const struct words *words,
+                            struct error *err)
+{
+    const struct machine *machine = request->machine;
+    struct search search = {0};
+    struct show show = {
+        .search = &search,
+        .request = request,
+        .outlook = {.price = machine->price, .restart_seconds = 60 * options->restart_minutes},
+        .model = options->model ? options->model : "The model",
+        .words = words->items,
+        .word_count = words->count,
+        .top = (size_t)options->top,
+        .explain = options->explain};
+    struct own own;
+    int rc = options->tokens ? parse_tokens(options->tokens, &show.outlook.tokens, err) : 0;
+
+    if (rc < 0)
+        return rc;
+    rc = own_open(&own, words->items, words->count, request->nodes * machine->gpus, err);
+    if (rc < 0)
+        err->code = ERROR_USAGE;
+    if (rc == 0)
+        rc = search_run(&search, &own, request, err);
+    if (rc == 0)
+        rc = print_search(options, &show, &own, err);
+    search_clear(&search);
+    own_close(&own);
+    return rc;
+}
+
+static int plan_layouts(const struct plan_options *options, const struct options_result *result,
+                        const struct machines *machines, struct error *err)
+{
+    const struct machine *found;
+    struct machine machine;
+    struct search_request request = {.machine = &machine, .nodes = options->nodes, .recompute = -1};
+    struct words words = {0};
+    int fp16, rc;
+
+    if (!options->node)
+        return error_set_code(err, ERROR_USAGE,
+                              "--node is needed: the kind of the nodes; --node list prints all");
+    if (!options->batch)
+        return error_set_code(err, ERROR_USAGE, "--global-batch-size is needed");
+    found = machines_find(machines, options->node, err);
+    if (!found)
+        return -1;
+    machine = *found;
+    fp16 = options->precision == PRECISION_FP16 || machine.gpu.only_classic;
+    if (adjust_machine(options, &machine, err) < 0 ||
+        (options->layout && parse_layout(options->layout, &request, err) < 0))
+        return -1;
+    rc = make_words(options, result, fp16 ? "--fp16" : "--bf16", &words, err);
+    if (rc == 0)
+        rc = search_and_print(options, &request, &words, err);
+    free(words.items);
+    return rc;
+}
+
+static int run_options(const struct plan_options *options, const struct options_result *result,
+                       struct error *err)
+{
+    struct machines *machines;
+    int rc = 0;
+
+    if (options->model && strcmp(options->model, "list") == 0) {
+        list_models();
+        return 0;
+    }
+    machines = read_machines(options, err);
+    if (!machines)
+        return -1;
+    if (options->node && strcmp(options->node, "list") == 0)
+        list_nodes(machines);
+    else if (options->calibrate)
+        rc = open_and_calibrate(options, machines, err);
+    else if (options->rows)
+        rc = rows_predict(options->rows, machines, stdout, err);
+    else
+        rc = plan_layouts(options, result, machines, err);
+    machines_destroy(machines);
+    return rc;
+}
+
+static int run_plan(int argc, const char *const *argv, struct error *err)
+{
+    struct plan_options options = {.nodes = 1,
+                                   .top = 10,
+                                   .price = -1,
+                                   .save_bandwidth = -1,
+                                   .fault_hours = -1,
+                                   .restart_minutes = 10};
+    struct options_result result;
+    int rc = options_parse(table, &options, argc, argv, &result, err);
+
+    if (rc < 0)
+        err->code = ERROR_USAGE;
+    else if (result.help)
+        print_help();
+    else
+        rc = run_options(&options, &result, err);
+    options_result_clear(&result);
+    return rc < 0 && err->code == ERROR_USAGE ? COMMAND_USAGE : rc;
+}
+
+const struct command command_plan = {
+    .name = "plan",
+    .summary = "rank the layouts of a model on a cluster by time, memory and cost",
+    .run = run_plan,
+};

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "estimate.h"
+
+#include <math.h>
+
+/* Everything that the parts of the estimate share. */
+struct setting {
+    const struct plan_run *run;
+    const struct machine *machine;
+    const struct machine_rates *rates;
+    double rows;                          /* tokens of a micro-batch on one context-parallel rank */
+    double batches;                       /* micro-batches of a step */
+    double hidden, ffn, tp, groups_share; /* query groups per head */
+    double flops;                         /* per second that large products reach */
+    double bandwidth;                     /* bytes per second that kernels reach */
+    double nvlink;                        /* and collectives within a node */
+};
+
+static struct setting make_setting(const struct plan_run *run, const struct machine *machine)
+{
+    const struct machine_gpu *gpu = &machine->gpu;
+    struct setting s = {.run = run, .machine = machine};
+
+    s.rates = run->software == PLAN_CLASSIC ? &gpu->classic : &gpu->rates;
+    s.rows = (double)(run->micro_batch * run->shape.sequence) / (double)run->layout.cp;
+    s.batches = (double)run->global_batch / (double)(run->layout.dp * run->micro_batch);
+    s.hidden = (double)run->shape.hidden;
+    s.ffn = (double)run->shape.ffn_hidden;
+    s.tp = (double)run->layout.tp;
+    s.groups_share = (double)run->shape.query_groups / (double)run->shape.heads;
+    s.nvlink = machine->nvlink * s.rates->nvlink * machine->nvlink_efficiency;
+    s.flops = gpu->flops[run->precision] * s.rates->product * machine->efficiency;
+    s.flops *= run->precision == MACHINE_FP8 ? s.rates->fp8 : 1;
+    s.flops *= run->precision == MACHINE_FP4 ? s.rates->fp4 : 1;
+    s.bandwidth = gpu->memory_bandwidth * s.rates->hbm;
+    return s;
+}
+
+/* Products ------------------------------------------------------------------------------------- */
+
+/* The last wave of tiles leaves processors idle. */
+static double wave_loss(double tiles, double processors)
+{
+    double waves = tiles / processors;
+
+    return waves < 8 ? ceil(waves) / waves : 1 + 0.5 / waves;
+}
+
+/* Seconds of a (rows, depth) by (depth, cols) product: the best of three tile sizes, and not less
+ * than moving its operands takes. */
+static double product(const struct setting *s, double rows, double cols, double depth)
+{
+    const struct {
+        double rows, cols, speed;
+    } tiles[] = {
+        {128, 256, 1}, {128, 128, s->rates->small_tile}, {64, 128, 0.85 * s->rates->small_tile}};
+    double flops = 2 * rows * cols * depth, best = INFINITY, move;
+
+    for (size_t i = 0; i < sizeof(tiles) / sizeof(*tiles); i++) {
+        double count = ceil(rows / tiles[i].rows) * ceil(cols / tiles[i].cols);
+        double seconds = flops * wave_loss(count, s->machine->gpu.processors) /
+                         (s->flops * tiles[i].speed) * (1 + s->rates->half_depth / depth);
+
+        best = fmin(best, seconds);
+    }
+    move = 2 * (rows * depth + rows * cols + cols * depth) / s->bandwidth;
+    return fmax(best, move) + s->rates->launch;
+}
+
+/* The four linear layers of a transformer layer as (in, out). */
+struct linear {
+    double in, out;
+};
+
+static void linears(const struct setting *s, struct linear list[4])
+{
+    list[0] = (struct linear){s->hidden, s->hidden * (1 + 2 * s->groups_share) / s->tp};
+    list[1] = (struct linear){s->hidden / s->tp, s->hidden};
+    list[2] = (struct linear){s->hidden, (s->run->gated ? 2 : 1) * s->ffn / s->tp};
+    list[3] = (struct linear){s->ffn / s->tp, s->hidden};
+}
+
+static double products_forward(const struct setting *s)
+{
+    struct linear list[4];
+    double seconds = 0;
+
+    linears(s, list);
+    for (int i = 0; i < 4; i++)
+        seconds += product(s, s->rows, list[i].out, list[i].in);
+    return seconds;
+}
+
+static double products_backward(const struct setting *s)
+{
+    struct linear list[4];
+    double seconds = 0;
+
+    linears(s, list);
+    for (int i = 0; i < 4; i++)
+        seconds += product(s, s->rows, list[i].in, list[i].out) +
+                   product(s, list[i].out, list[i].in, s->rows);
+    return seconds;
+}
+
+/* Attention and memory traffic ----------------------------------------------------------------- */
+
+static double attention_forward(const struct setting *s)
+{
+    const struct model_shape *shape = &s->run->shape;
+    double sequence = (double)shape->sequence, heads = (double)shape->heads;
+    double size = s->hidden / heads, peak = s->machine->gpu.flops[MACHINE_BF16];
+    double scores, share = pow(fmin(1, size / 128), s->rates->head_exponent);
+
+    if (shape->hidden / shape->heads % 8 != 0)
+        share *= s->rates->unaligned;
+    if (s->run->software == PLAN_MODERN)
+        return 2 * s->rows * sequence * s->hidden / s->tp / (peak * s->rates->flash) *
+               (size < 128 ? 1.15 : 1);
+    scores = s->rows * heads / s->tp * sequence;
+    return 4 * s->rows * sequence * s->hidden / s->tp / (s->flops * s->rates->unfused * share) +
+           scores * s->rates->score_bytes / s->bandwidth;
+}
+
+static double attention_backward(const struct setting *s)
+{
+    return attention_forward(s) * (s->run->software == PLAN_MODERN ? 2.75 : 2);
+}
+
+static double elementwise_forward(const struct setting *s)
+{
+    int modern = s->run->software == PLAN_MODERN;
+    double hidden = s->rows * s->hidden * 2 * s->rates->hidden_traffic;
+    double ffn = s->rows * s->ffn / s->tp * 2 * s->rates->ffn_traffic;
+
+    /* Sequence parallelism divides the rows of norms and residuals. */
+    if (modern)
+        hidden /= s->tp;
+    if (modern && s->run->gated)
+        ffn *= 1.5;
+    return (hidden + ffn) / s->bandwidth;
+}
+
+/* Communication -------------------------------------------------------------------------------- */
+
+/* One all-reduce (or all-gather and reduce-scatter) of the hidden states of a micro-batch. */
+static double tensor_collective(const struct setting *s)
+{
+    const struct machine *m = s->machine;
+    double bandwidth = s->tp <= m->gpus ? s->nvlink : m->network * s->rates->network_group;
+
+    if (s->tp <= 1)
+        return 0;
+    return (2 * (s->tp - 1) / s->tp * s->rows * s->hidden * 2 / bandwidth +
+            s->rates->latency * log2(s->tp)) *
+           s->rates->tensor_exposed;
+}
+
+/* Keys and values travel once around the ring. */
+static double context_forward(const struct setting *s)
+{
+    double ranks = (double)s->run->layout.cp;
+    double bandwidth =
+        ranks * s->tp <= s->machine->gpus ? s->nvlink : s->machine->network * s->rates->network;
+
+    return s->rates->context_exposed * 2 * s->rows * s->hidden * s->groups_share / s->tp * 2 *
+           (ranks - 1) / bandwidth;
+}
+
+/* Hidden states to the next stage and gradients back, per micro-batch. */
+static double pipeline_messages(const struct setting *s)
+{
+    double chunks = (double)s->run->chunks;
+
+    if (s->run->layout.pp == 1)
+        return 0;
+    return chunks * (2 * s->rows * s->hidden * 2 / s->tp /
+                         (s->machine->network * s->rates->network) * s->rates->pipeline_exposed +
+                     s->rates->hop);
+}
+
+static double layer_parameters(const struct setting *s)
+{
+    return s->hidden * s->hidden * (2 + 2 * s->groups_share) +
+           (s->run->gated ? 3 : 2) * s->hidden * s->ffn;
+}
+
+double plan_stage_parameters(const struct plan_run *run)
+{
+    struct setting s = make_setting(run, &(struct machine){.gpus = 1});
+
+    return (ceil((double)run->shape.layers / (double)run->layout.pp) * layer_parameters(&s) +
+            (run->tied || run->layout.pp > 1 ? 1 : 2) * (double)run->shape.vocabulary * s.hidden) /
+           s.tp;
+}
+
+/* Gradients of all data-parallel ranks are summed. Ranks of one group that share a node send over
+ * all of its NICs that their tensor-parallel peers leave free. Software that overlaps hides the
+ * traffic under one micro-batch, the last one backward and the first one forward, and no more. */
+static double data_collective(const struct setting *s, double parameters, double micro_batch)
+{
+    const struct machine *m = s->machine;
+    const struct layout *layout = &s->run->layout;
+    double ranks = (double)(layout->dp * layout->cp), world = ranks * s->tp * (double)layout->pp;
+    double of_node = fmax(1, fmin(ranks, m->gpus / s->tp)), seconds;
+    double bandwidth = world <= m->gpus ? s->nvlink : m->network * s->rates->network * of_node;
+
+    if (ranks <= 1)
+        return 0;
+    seconds = 2 * (ranks - 1) / ranks * parameters * s->rates->gradient_bytes / bandwidth *
+              (1 + s->rates->data_growth * log2(ranks));
+    if (s->run->software == PLAN_CLASSIC)
+        return seconds * s->rates->data_exposed;
+    return fmax(seconds * s->rates->data_exposed, seconds - micro_batch);
+}
+
+/* The step ------------------------------------------------------------------------------------- */
+
+/* Seconds that one layer adds to a micro-batch, by cause. */
+static struct plan_time layer_time(const struct setting *s)
+{
+    double again = s->run->recompute == PLAN_RECOMPUTE_FULL ? 1 : 0;
+    double attention_again = s->run->recompute == PLAN_RECOMPUTE_NONE ? 0 : 1;
+    struct plan_time t = {0};
+
+    t.products = (1 + again) * products_forward(s) + products_backward(s);
+    t.attention = (1 + attention_again) * attention_forward(s) + attention_backward(s);
+    t.elementwise = (3 + again) * elementwise_forward(s) + (3 + again) * s->rates->layer;
+    t.tensor = (4 + 2 * again) * tensor_collective(s);
+    t.context = (3 + again) * context_forward(s);
+    t.total = t.products + t.attention + t.elementwise + t.tensor + t.context;
+    return t;
+}
+
+/* The output layer and the loss of a micro-batch, forward and backward. */
+static double head_time(const struct setting *s)
+{
+    double vocabulary = (double)s->run->shape.vocabulary / s->tp;
+
+    return product(s, s->rows, vocabulary, s->hidden) + product(s, s->rows, s->hidden, vocabulary) +
+           product(s, vocabulary, s->hidden, s->rows) +
+           s->rows * vocabulary * s->rates->logit_bytes / s->bandwidth + 2 * tensor_collective(s);
+}
+
+struct plan_time plan_estimate(const struct plan_run *run, const struct machine *machine)
+{
+    struct setting s = make_setting(run, machine);
+    double stages = (double)run->layout.pp, layers = (double)run->shape.layers / stages;
+    double parameters = plan_stage_parameters(run), head = head_time(&s);
+    double messages = pipeline_messages(&s), accumulate, stage;
+    struct plan_time layer = layer_time(&s), t;
+    double count = s.batches * layers;
+
+    accumulate = layers * layer_parameters(&s) / s.tp * s.rates->accumulate_bytes / s.bandwidth;
+    stage = layers * layer.total + accumulate + messages;
+    t.products = count * layer.products;
+    t.attention = count * layer.attention;
+    t.elementwise = count * layer.elementwise + s.batches * accumulate;
+    t.tensor = count * layer.tensor;
+    t.context = count * layer.context;
+    t.head = s.batches * head;
+    t.pipeline = s.batches * messages;
+    t.bubble = (stages - 1) * stage / (double)run->chunks;
+    t.data = data_collective(&s, parameters, stage);
+    t.optimizer = parameters * s.rates->optimizer_bytes / s.bandwidth /
+                  (run->software == PLAN_MODERN ? (double)run->layout.dp : 1);
+    t.fixed = s.rates->fixed;
+    t.total = t.products + t.attention + t.elementwise + t.tensor + t.context + t.head +
+              t.pipeline + t.bubble + t.data + t.optimizer + t.fixed;
+    return t;
+}
+
+double plan_flops(const struct plan_run *run)
+{
+    const struct model_shape *shape = &run->shape;
+    double hidden = (double)shape->hidden,
+           share = (double)shape->query_groups / (double)shape->heads;
+    double layer = 4 * hidden * hidden * (1 + share) + 4 * (double)shape->sequence * hidden +
+                   2 * (run->gated ? 3 : 2) * hidden * (double)shape->ffn_hidden;
+
+    return 3 * (double)(run->global_batch * shape->sequence) *
+           ((double)shape->layers * layer + 2 * (double)shape->vocabulary * hidden);
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "formulas.h"
+
+#include <math.h>
+
+/* Activations of one layer and micro-batch: with everything kept but the scores of attention, and
+ * those scores. */
+static double layer_bytes(const struct plan_run *run, double rows)
+{
+    double hidden = (double)run->shape.hidden, tp = (double)run->layout.tp;
+    double wide = 18 + 4 * (double)run->shape.ffn_hidden / hidden;
+
+    /* Without sequence parallelism, norms, residuals and dropout (10 of 34) are on every rank. */
+    return rows * hidden * (run->sequence_parallel ? wide / tp : 10 + (wide - 10) / tp);
+}
+
+static double score_bytes(const struct plan_run *run, double rows)
+{
+    if (run->software != PLAN_CLASSIC)
+        return 0;
+    return 5 * rows * (double)(run->shape.heads * run->shape.sequence) / (double)run->layout.tp;
+}
+
+/* Micro-batches whose activations stage 0 keeps, in units of one stage. */
+static double in_flight(const struct plan_run *run)
+{
+    double stages = (double)run->layout.pp, chunks = (double)run->chunks;
+    double batches = (double)run->global_batch / (double)(run->layout.dp * run->micro_batch);
+
+    return fmin(batches, stages) * (chunks > 1 ? 1 + (stages - 1) / (stages * chunks) : 1);
+}
+
+static double activation_bytes(const struct plan_run *run)
+{
+    double rows = (double)(run->micro_batch * run->shape.sequence) / (double)run->layout.cp;
+    double layers = ceil((double)run->shape.layers / (double)run->layout.pp);
+    double layer = layer_bytes(run, rows), scores = score_bytes(run, rows);
+    double kept = layers * in_flight(run);
+    double part = run->sequence_parallel ? (double)run->layout.tp : 1;
+
+    if (run->recompute == PLAN_RECOMPUTE_FULL)
+        return kept * 2 * rows * (double)run->shape.hidden / part + layer + scores;
+    return kept * (layer + (run->recompute == PLAN_RECOMPUTE_NONE ? scores : 0));
+}
+
+/* Without a pipeline the rank with the embedding has the logits, too, in fp32 and 16 bits. */
+static double logit_bytes(const struct plan_run *run)
+{
+    double rows = (double)(run->micro_batch * run->shape.sequence) / (double)run->layout.cp;
+
+    if (run->layout.pp > 1 || run->software == PLAN_CLASSIC)
+        return 0;
+    return 10 * rows * (double)run->shape.vocabulary / (double)run->layout.tp;
+}
+
+struct plan_memory formulas_memory(const struct plan_run *run, const struct machine *machine,
+                                   int sharded)
+{
+    const struct machine_memory *m = &machine->memory;
+    double parameters = plan_stage_parameters(run);
+    double ranks = (double)(run->layout.dp * run->layout.cp);
+    double state = m->state_bytes + (run->bf16 ? m->bf16_bytes : 0);
+    struct plan_memory memory = {.context = m->context_bytes};
+
+    if (sharded)
+        memory.weights = parameters * 16 / ranks;
+    else
+        memory.weights = parameters * (state + m->sharded_bytes / ranks);
+    memory.activations = m->activations * (activation_bytes(run) + logit_bytes(run));
+    memory.total = memory.weights + memory.activations + memory.context;
+    return memory;
+}
+
+double formulas_flops(const struct plan_run *run, enum flops_kind kind, double parameters)
+{
+    const struct model_shape *shape = &run->shape;
+    double tokens = (double)(run->global_batch * shape->sequence), s = (double)shape->sequence;
+    double h = (double)shape->hidden, layers = (double)shape->layers;
+    double vocabulary = (double)shape->vocabulary;
+
+    switch (kind) {
+    case FLOPS_MODEL:
+        return plan_flops(run);
+    case FLOPS_CAUSAL:
+        return plan_flops(run) - 6 * tokens * layers * s * h;
+    case FLOPS_PAPER:
+        return 72 * tokens * layers * h * h * (1 + s / (6 * h) + vocabulary / (12 * layers * h));
+    case FLOPS_EXECUTED:
+        return 96 * tokens * layers * h * h * (1 + s / (6 * h) + vocabulary / (16 * layers * h));
+    case FLOPS_8PT:
+        return 8 * parameters * tokens;
+    case FLOPS_6PT:
+        return 6 * parameters * tokens;
+    }
+    return 0;
+}

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "machine.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "json.h"
+#include "machine_fields.h"
+#include "nearest.h"
+
+enum { FILE_LIMIT = 1 << 20 };
+
+struct machines {
+    struct machine *items;
+    size_t count;
+};
+
+/* Megatron-core's and NeMo's distributed optimizer with bf16 gradients. */
+static const struct machine_memory usual_memory = {
+    .state_bytes = 4, .sharded_bytes = 12, .activations = 1, .context_bytes = 3 * GIB};
+
+/* Llama 3's pre-training: 16,384 GPUs stopped every 2.8 hours. */
+#define USUAL_FAULT_HOURS    46000
+#define USUAL_SAVE_BANDWIDTH 2e9
+
+/* Read the fields of 'object' into the struct at 'target'; those not there keep their value.
+ * Members of other names must be among 'others' (a list that ends with NULL). */
+static int read_fields(struct json_value object, const struct field *fields,
+                       const char *const *others, void *target, struct error *err)
+{
+    struct json_iterator each;
+    struct json_value value;
+    const char *name;
+    size_t length;
+
+    if (json_type(object) != JSON_OBJECT || json_iterate(object, &each) < 0)
+        return error_set_code(err, ERROR_USAGE, "expected an object");
+    while (json_next(&each, &name, &length, &value)) {
+        const struct field *field = fields;
+        const char *const *other = others;
+        double number;
+
+        while (field->name && strcmp(field->name, name) != 0)
+            field++;
+        while (*other && strcmp(*other, name) != 0)
+            other++;
+        if (*other)
+            continue;
+        if (!field->name)
+            return error_set_code(err, ERROR_USAGE, "unknown member \"%s\"", name);
+        if (json_real(value, &number) < 0 || !(number >= field->min && number <= field->max))
+            return error_set_code(err, ERROR_USAGE,
+                                  "\"%s\" must be a number from %g to %g; is its unit right?", name,
+                                  field->min, field->max);
+        *(double *)((char *)target + field->offset) = number * field->unit;
+    }
+    for (const struct field *field = fields; field->name; field++)
+        if (field->required && json_member(object, field->name, &value) < 0)
+            return error_set_code(err, ERROR_USAGE, "\"%s\" is missing", field->name);
+    return 0;
+}
+
+static int read_text(struct json_value object, const char *name, char *out, size_t size,
+                     struct error *err)
+{
+    struct json_value value;
+    const char *text;
+    size_t length;
+
+    if (json_member(object, name, &value) < 0 || json_string(value, &text, &length) < 0)
+        return error_set_code(err, ERROR_USAGE, "\"%s\" is missing or not a string", name);
+    if (length == 0 || length >= size || strlen(text) != length)
+        return error_set_code(err, ERROR_USAGE, "\"%s\" must have 1 to %zu characters", name,
+                              size - 1);
+    memcpy(out, text, length + 1);
+    return 0;
+}
+
+static int read_count(struct json_value object, const char *name, int64_t most, int *out,
+                      struct error *err)
+{
+    struct json_value value;
+    int64_t number;
+
+    if (json_member(object, name, &value) < 0 || json_integer(value, &number) < 0 || number < 1 ||
+        number > most)
+        return error_set_code(err, ERROR_USAGE, "\"%s\" must be a whole number from 1 to %lld",
+                              name, (long long)most);
+    *out = (int)number;
+    return 0;
+}
+
+/* Files -----------------------------------------------------------------------------------------
+ */
+
+static const struct machine_rates usual_rates = {
+    .product = 0.75,
+    .small_tile = 0.85,
+    .half_depth = 60,
+    .launch = 4e-6,
+    .flash = 0.5,
+    .unfused = 0.5,
+    .head_exponent = 0.5,
+    .unaligned = 0.2,
+    .fp8 = 0.85,
+    .fp4 = 0.6,
+    .score_bytes = 10,
+    .hidden_traffic = 16,
+    .ffn_traffic = 6,
+    .logit_bytes = 16,
+    .layer = 25e-6,
+    .nvlink = 0.8,
+    .network = 0.7,
+    .network_group = 3,
+    .latency = 10e-6,
+    .hop = 20e-6,
+    .tensor_exposed = 0.5,
+    .context_exposed = 0.3,
+    .pipeline_exposed = 1,
+    .data_exposed = 0.1,
+    .data_growth = 0.02,
+    .gradient_bytes = 2.5,
+    .accumulate_bytes = 0,
+    .optimizer_bytes = 24,
+    .fixed = 0.02,
+    .hbm = 0.85,
+};
+
+static int read_gpu(struct json_value object, struct machine_gpu *gpu, struct error *err)
+{
+    static const char *const others[] = {"name", "multiprocessors", "rates", "classic_rates", NULL};
+    static const char *const none[] = {"comment", NULL};
+    struct json_value rates, other;
+
+    gpu->rates = gpu->classic = usual_rates;
+    gpu->classic.tensor_exposed = gpu->classic.data_exposed = 1;
+    if (read_fields(object, machine_gpu_fields, others, gpu, err) < 0 ||
+        read_text(object, "name", gpu->name, sizeof(gpu->name), err) < 0 ||
+        read_count(object, "multiprocessors", 10000, &gpu->processors, err) < 0)
+        return -1;
+    if (json_member(object, "rates", &rates) == 0 &&
+        read_fields(rates, machine_rate_fields, none, &gpu->rates, err) < 0)
+        return error_prefix(err, "\"rates\"");
+    gpu->has_classic = json_member(object, "classic_rates", &rates) == 0;
+    gpu->only_classic = gpu->has_classic && json_member(object, "rates", &other) < 0;
+    if (gpu->has_classic && read_fields(rates, machine_rate_fields, none, &gpu->classic, err) < 0)
+        return error_prefix(err, "\"classic_rates\"");
+    return 0;
+}
+
+static int read_aliases(struct json_value object, struct machine *machine, struct error *err)
+{
+    const size_t most = sizeof(machine->aliases) / sizeof(*machine->aliases);
+    struct json_value list, value;
+    struct json_iterator each;
+    size_t count = 0, length;
+    const char *text;
+
+    if (json_member(object, "aliases", &list) < 0)
+        return 0;
+    if (json_type(list) != JSON_ARRAY || json_iterate(list, &each) < 0)
+        return error_set_code(err, ERROR_USAGE, "\"aliases\" must be a list of names");
+    while (json_next(&each, NULL, NULL, &value)) {
+        if (json_string(value, &text, &length) < 0 || count == most)
+            return error_set_code(err, ERROR_USAGE, "\"aliases\" must be at most %zu names", most);
+        machine->aliases[count] = strdup(text);
+        if (!machine->aliases[count++])
+            return error_set(err, "out of memory");
+    }
+    return 0;
+}
+
+static void clear_machine(struct machine *machine)
+{
+    for (size_t i = 0; i < sizeof(machine->aliases) / sizeof(*machine->aliases); i++)
+        free(machine->aliases[i]);
+}
+
+struct machine machine_usual(void)
+{
+    return (struct machine){
+        .gpu = {.rates = usual_rates, .classic = usual_rates, .time_error = 0.2},
+        .gpus = 1,
+        .efficiency = 1,
+        .nvlink_efficiency = 1,
+        .fault_hours = USUAL_FAULT_HOURS,
+        .save_bandwidth = USUAL_SAVE_BANDWIDTH,
+        .memory = usual_memory};
+}
+
+static int read_node(struct machines *all, struct json_value object, const struct machine_gpu *gpu,
+                     struct error *err)
+{
+    static const char *const others[] = {"name",   "aliases", "gpus", "gpu",
+                                         "memory", "comment", NULL};
+    static const char *const none[] = {"comment", NULL};
+    static const char *const gpu_others[] = {"name", NULL};
+    struct machine machine = machine_usual();
+    struct machine *more;
+    struct json_value other;
+
+    machine.gpu = *gpu;
+    if (read_text(object, "name", machine.name, sizeof(machine.name), err) < 0)
+        return -1;
+    if (read_fields(object, machine_node_fields, others, &machine, err) < 0 ||
+        read_count(object, "gpus", 1024, &machine.gpus, err) < 0 ||
+        read_aliases(object, &machine, err) < 0)
+        goto fail;
+    if (json_member(object, "memory", &other) == 0 &&
+        read_fields(other, machine_memory_fields, none, &machine.memory, err) < 0) {
+        error_prefix(err, "\"memory\"");
+        goto fail;
+    }
+    /* A node whose GPUs differ from the others of their generation in memory or rate. */
+    if (json_member(object, "gpu", &other) == 0) {
+        struct field optional[MACHINE_FIELDS];
+        size_t count = 0;
+
+        while (machine_gpu_fields[count].name)
+            count++;
+        memcpy(optional, machine_gpu_fields, (count + 1) * sizeof(*optional));
+        for (struct field *f = optional; f->name; f++)
+            f->required = 0;
+        if (read_fields(other, optional, gpu_others, &machine.gpu, err) < 0 ||
+            read_text(other, "name", machine.gpu.name, sizeof(machine.gpu.name), err) < 0)
+            goto fail;
+    }
+    more = realloc(all->items, (all->count + 1) * sizeof(*more));
+    if (!more) {
+        error_set(err, "out of memory");
+        goto fail;
+    }
+    all->items = more;
+    all->items[all->count++] = machine;
+    return 0;
+fail:
+    clear_machine(&machine);
+    return error_prefix(err, "node \"%s\"", machine.name);
+}
+
+static int read_machine_file(struct machines *all, const char *path, struct error *err)
+{
+    struct json *json = json_read_file(path, FILE_LIMIT, err);
+    struct json_value gpu_value, nodes, node;
+    struct machine_gpu gpu = {.time_error = 0.2};
+    struct json_iterator each;
+    int rc = -1;
+
+    if (!json) {
+        err->code = ERROR_USAGE;
+        return -1;
+    }
+    if (json_member(json_root(json), "gpu", &gpu_value) < 0 ||
+        json_member(json_root(json), "nodes", &nodes) < 0 || json_type(nodes) != JSON_ARRAY) {
+        error_set_code(err, ERROR_USAGE, "a machine file needs \"gpu\" and a list \"nodes\"");
+        goto out;
+    }
+    if (read_gpu(gpu_value, &gpu, err) < 0) {
+        error_prefix(err, "\"gpu\"");
+        goto out;
+    }
+    json_iterate(nodes, &each);
+    rc = 0;
+    while (rc == 0 && json_next(&each, NULL, NULL, &node))
+        rc = read_node(all, node, &gpu, err);
+out:
+    if (rc < 0)
+        error_prefix(err, "%s", path);
+    json_destroy(json);
+    return rc;
+}
+
+static int is_json(const struct dirent *entry)
+{
+    size_t length = strlen(entry->d_name);
+
+    return length > 5 && strcmp(entry->d_name + length - 5, ".json") == 0;
+}
+
+struct machines *machines_read(const char *directory, struct error *err)
+{
+    struct machines *all = calloc(1, sizeof(*all));
+    struct dirent **names = NULL;
+    int count, rc = 0;
+
+    if (!all) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    count = scandir(directory, &names, is_json, alphasort);
+    if (count < 0) {
+        error_set(err, "cannot read the machine files in %s", directory);
+        err->code = ERROR_USAGE;
+        machines_destroy(all);
+        return NULL;
+    }
+    for (int i = 0; i < count; i++) {
+        char path[4096];
+
+        snprintf(path, sizeof(path), "%s/%s", directory, names[i]->d_name);
+        if (rc == 0)
+            rc = read_machine_file(all, path, err);
+        free(names[i]);
+    }
+    free(names);
+    if (rc == 0 && all->count == 0)
+        rc = error_set_code(err, ERROR_USAGE, "%s contains no machine files (*.json)", directory);
+    if (rc < 0) {
+        machines_destroy(all);
+        return NULL;
+    }
+    return all;
+}
+
+void machines_destroy(struct machines *machines)
+{
+    if (!machines)
+        return;
+    for (size_t i = 0; i < machines->count; i++)
+        clear_machine(&machines->items[i]);
+    free(machines->items);
+    free(machines);
+}
+
+size_t machines_count(const struct machines *machines)
+{
+    return machines->count;
+}
+
+const struct machine *machines_at(const struct machines *machines, size_t index)
+{
+    return index < machines->count ? &machines->items[index] : NULL;
+}
+
+static int has_name(const struct machine *machine, const char *name)
+{
+    if (strcasecmp(machine->name, name) == 0)
+        return 1;
+    for (size_t i = 0; i < sizeof(machine->aliases) / sizeof(*machine->aliases); i++)
+        if (machine->aliases[i] && strcasecmp(machine->aliases[i], name) == 0)
+            return 1;
+    return 0;
+}
+
+const struct machine *machines_find(const struct machines *machines, const char *name,
+                                    struct error *err)
+{
+    const char **names = calloc(machines->count, sizeof(*names));
+    char near[256] = "";
+
+    for (size_t i = 0; i < machines->count; i++) {
+        if (has_name(&machines->items[i], name)) {
+            free(names);
+            return &machines->items[i];
+        }
+        if (names)
+            names[i] = machines->items[i].name;
+    }
+    if (names)
+        nearest_names(name, names, machines->count, near, sizeof(near));
+    free(names);
+    if (near[0])
+        error_set_code(err, ERROR_USAGE, "unknown node kind %s; did you mean %s?", name, near);
+    else
+        error_set_code(err, ERROR_USAGE,
+                       "unknown node kind %s; `megatron plan --node list` lists all", name);
+    return NULL;
+}

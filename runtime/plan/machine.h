@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a kind of node can do: its GPUs, links, network and price, and how much of the data sheet's
+ * rates training software reaches on it. Read from JSON files, one per GPU generation, that
+ * administrators can add to and `megatron plan --calibrate` writes. */
+#ifndef MEGATRON_MACHINE_H
+#define MEGATRON_MACHINE_H
+
+#include <stddef.h>
+#include "error.h"
+
+enum machine_precision { MACHINE_BF16, MACHINE_FP8, MACHINE_FP4, MACHINE_PRECISIONS };
+
+/* Constants of the time model that belong to a GPU generation. Rates are shares of the data
+ * sheet's, times are seconds. */
+struct machine_rates {
+    double product;    /* large matrix products in 128 x 256 tiles */
+    double small_tile; /* 128 x 128 tiles, relative to the former */
+    double half_depth; /* depth k of a product at which half of its time is start-up */
+    double launch;     /* of a product, besides */
+    double flash;      /* fused attention */
+    double unfused;    /* the products of attention with scores in memory, relative to 'product' */
+    double head_exponent; /* how those fall with head sizes below 128 ... */
+    double unaligned;     /* ... and their share left if the head size is not a multiple of 8 */
+    double fp8, fp4;      /* large products in these precisions, relative to 'product' */
+    double score_bytes; /* memory traffic per score, forward, of attention with scores in memory */
+    double hidden_traffic; /* tensors of one layer, forward, that are read or written besides
+                              products: of hidden size ... */
+    double ffn_traffic;    /* ... and of feed-forward size */
+    double logit_bytes;    /* memory traffic per logit, forward and backward */
+    double layer;          /* fixed time of a layer, forward */
+    double nvlink;         /* all-reduce bus bandwidth within a node */
+    double network;        /* bandwidth of a NIC */
+    double network_group;  /* all-reduce bus bandwidth of one group over several nodes, in NICs */
+    double latency;        /* of a collective, per doubling of its ranks */
+    double hop;            /* of a message between pipeline stages */
+    double tensor_exposed, context_exposed, pipeline_exposed, data_exposed; /* shares of
+                              communication that computation does not hide */
+    double data_growth;      /* of gradient reduction per doubling of its ranks */
+    double gradient_bytes;   /* sent per parameter and direction */
+    double accumulate_bytes; /* memory traffic per parameter and micro-batch */
+    double optimizer_bytes;  /* memory traffic per parameter and step */
+    double fixed;            /* of a step */
+    double hbm;              /* share of the memory bandwidth that kernels reach */
+};
+
+/* Memory of a rank by the published formulas, for software that does not plan its arenas. */
+struct machine_memory {
+    double state_bytes;   /* per parameter: weights, gradients and what every replica keeps */
+    double bf16_bytes;    /* of those, added with bf16: fp32 accumulation of gradients */
+    double sharded_bytes; /* per parameter, divided over the data-parallel ranks */
+    double activations;   /* real size relative to the formulas': fragments, work space */
+    double context_bytes; /* CUDA context, NCCL, work space */
+};
+
+struct machine_gpu {
+    char name[32];
+    int processors;                        /* streaming multiprocessors */
+    double flops[MACHINE_PRECISIONS];      /* dense, per second; 0: not supported */
+    double memory_bytes, memory_bandwidth; /* bytes, bytes per second */
+    struct machine_rates rates;
+    struct machine_rates classic; /* of software without fused attention, sequence parallelism and
+                                     overlap: Megatron-LM and Megatron-DeepSpeed until 2022 */
+    double time_error;            /* of the model, as a share: the range that is printed */
+    int has_classic;              /* published runs of that software exist */
+    int only_classic;             /* the GPU has no fused attention */
+};
+
+struct machine {
+    char name[48];
+    char *aliases[8];
+    struct machine_gpu gpu;
+    int gpus;                 /* of a node */
+    double nvlink;            /* bytes per second and direction of one GPU */
+    double network;           /* bytes per second and direction of one GPU's share of the NICs */
+    double efficiency;        /* of products on this cluster, relative to rates.product ... */
+    double nvlink_efficiency; /* ... and of collectives within a node, relative to rates.nvlink */
+    double price;             /* dollars per node and hour; 0: unknown */
+    double fault_hours;       /* GPU hours between faults that stop a job */
+    double save_bandwidth;    /* bytes per second that a node writes of a checkpoint */
+    struct machine_memory memory;
+};
+
+/* All machines of the JSON files in 'directory'. Caller must destroy. */
+struct machines;
+struct machines *machines_read(const char *directory, struct error *err);
+void machines_destroy(struct machines *machines);
+size_t machines_count(const struct machines *machines);
+const struct machine *machines_at(const struct machines *machines, size_t index);
+
+/* The machine called 'name' (letter case does not matter), or NULL with the nearest names. */
+const struct machine *machines_find(const struct machines *machines, const char *name,
+                                    struct error *err);
+
+/* A machine of the usual rates and no name, for what is measured. */
+struct machine machine_usual(void);
+
+/* Write a machine file with this one machine: complete, or none. */
+int machine_write(const struct machine *machine, const char *path, struct error *err);
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "machine_fields.h"
+
+#include <stddef.h>
+
+#define RATE(name, unit, min, max)                                     \
+    {                                                                  \
+#name, offsetof(struct machine_rates, name), unit, min, max, 0 \
+    }
+
+const struct field machine_rate_fields[] = {
+    RATE(product, 1, 0.01, 1),
+    RATE(small_tile, 1, 0.01, 1),
+    RATE(half_depth, 1, 0, 10000),
+    RATE(launch, 1e-6, 0, 1000),
+    RATE(flash, 1, 0.01, 1),
+    RATE(unfused, 1, 0.01, 1),
+    RATE(head_exponent, 1, 0, 4),
+    RATE(unaligned, 1, 0.01, 1),
+    RATE(fp8, 1, 0.1, 1.5),
+    RATE(fp4, 1, 0.1, 1.5),
+    RATE(score_bytes, 1, 0, 100),
+    RATE(hidden_traffic, 1, 0, 200),
+    RATE(ffn_traffic, 1, 0, 200),
+    RATE(logit_bytes, 1, 0, 200),
+    RATE(layer, 1e-6, 0, 100000),
+    RATE(nvlink, 1, 0.01, 2),
+    RATE(network, 1, 0.01, 2),
+    RATE(network_group, 1, 0.01, 16),
+    RATE(latency, 1e-6, 0, 10000),
+    RATE(hop, 1e-6, 0, 10000),
+    RATE(tensor_exposed, 1, 0, 1),
+    RATE(context_exposed, 1, 0, 1),
+    RATE(pipeline_exposed, 1, 0, 4),
+    RATE(data_exposed, 1, 0, 1),
+    RATE(data_growth, 1, 0, 1),
+    RATE(gradient_bytes, 1, 0, 16),
+    RATE(accumulate_bytes, 1, 0, 64),
+    RATE(optimizer_bytes, 1, 0, 128),
+    RATE(fixed, 1e-3, 0, 10000),
+    RATE(hbm, 1, 0.1, 1),
+    {NULL, 0, 0, 0, 0, 0},
+};
+
+#define GPU(name, member, unit, min, max, required)                          \
+    {                                                                        \
+        name, offsetof(struct machine_gpu, member), unit, min, max, required \
+    }
+
+const struct field machine_gpu_fields[] = {
+    GPU("bf16_tflops", flops[MACHINE_BF16], 1e12, 1e-4, 1e5, 1),
+    GPU("fp8_tflops", flops[MACHINE_FP8], 1e12, 0, 1e5, 0),
+    GPU("fp4_tflops", flops[MACHINE_FP4], 1e12, 0, 1e5, 0),
+    GPU("memory_gib", memory_bytes, GIB, 0.1, 1e5, 1),
+    GPU("time_error", time_error, 1, 0, 1, 0),
+    GPU("memory_gb_per_s", memory_bandwidth, 1e9, 0.1, 1e6, 1),
+    {NULL, 0, 0, 0, 0, 0},
+};
+
+#define NODE(name, member, unit, min, max, required)                     \
+    {                                                                    \
+        name, offsetof(struct machine, member), unit, min, max, required \
+    }
+
+const struct field machine_node_fields[] = {
+    NODE("nvlink_gb_per_s", nvlink, 1e9, 1, 1e5, 1),
+    NODE("network_gb_per_s", network, 1e9, 0.01, 1e4, 1),
+    NODE("efficiency", efficiency, 1, 0.1, 2, 0),
+    NODE("nvlink_efficiency", nvlink_efficiency, 1, 0.01, 2, 0),
+    NODE("dollars_per_hour", price, 1, 0, 1e5, 0),
+    NODE("gpu_hours_per_fault", fault_hours, 1, 1, 1e9, 0),
+    NODE("save_gb_per_s", save_bandwidth, 1e9, 0.001, 1e4, 0),
+    {NULL, 0, 0, 0, 0, 0},
+};
+
+#define MEMORY(name, member, unit, min, max)                             \
+    {                                                                    \
+        name, offsetof(struct machine_memory, member), unit, min, max, 0 \
+    }
+
+const struct field machine_memory_fields[] = {
+    MEMORY("state_bytes", state_bytes, 1, 0, 32),
+    MEMORY("bf16_bytes", bf16_bytes, 1, 0, 32),
+    MEMORY("sharded_bytes", sharded_bytes, 1, 0, 32),
+    MEMORY("activations", activations, 1, 0.5, 4),
+    MEMORY("context_gib", context_bytes, GIB, 0, 100),
+    {NULL, 0, 0, 0, 0, 0},
+};

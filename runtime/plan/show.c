@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "show.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+void show_parts(const struct plan_time *t, struct show_part parts[SHOW_PARTS])
+{
+    const struct show_part all[SHOW_PARTS] = {
+        {"matrix products", "#4477aa", t->products},
+        {"attention", "#66ccee", t->attention},
+        {"memory-bound", "#228833", t->elementwise},
+        {"output layer", "#aaddbb", t->head},
+        {"optimizer", "#bbcc33", t->optimizer},
+        {"tensor comm.", "#ee6677", t->tensor},
+        {"context comm.", "#ee99aa", t->context},
+        {"pipeline comm.", "#ccbb44", t->pipeline},
+        {"data comm.", "#aa3377", t->data},
+        {"bubble", "#bbbbbb", t->bubble},
+        {"fixed", "#888888", t->fixed},
+    };
+
+    memcpy(parts, all, sizeof(all));
+}
+
+const char *show_recompute(enum plan_recompute recompute)
+{
+    return recompute == PLAN_RECOMPUTE_FULL        ? "full"
+           : recompute == PLAN_RECOMPUTE_SELECTIVE ? "selective"
+                                                   : "none";
+}
+
+/* Words that a shell would divide or change are put in single quotes. */
+static void print_word(const char *word, FILE *stream)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./,:=+@%";
+
+    if (word[0] && word[strspn(word, plain)] == '\0') {
+        fprintf(stream, " %s", word);
+        return;
+    }
+    fputs(" '", stream);
+    for (; *word; word++)
+        *word == '\'' ? fputs("'\\''", stream) : fputc(*word, stream);
+    fputc('\'', stream);
+}
+
+static void print_layout(const struct own_layout *l, FILE *stream)
+{
+    if (l->tp > 1)
+        fprintf(stream, " --tensor-model-parallel-size %" PRId64, l->tp);
+    if (l->pp > 1)
+        fprintf(stream, " --pipeline-model-parallel-size %" PRId64, l->pp);
+    if (l->cp > 1)
+        fprintf(stream, " --context-parallel-size %" PRId64, l->cp);
+}
+
+static int has_word(const struct show *show, const char *word)
+{
+    size_t length = strlen(word);
+
+    for (int i = 0; i < show->word_count; i++)
+        if (strncmp(show->words[i], word, length) == 0 &&
+            (show->words[i][length] == '\0' || show->words[i][length] == '='))
+            return 1;
+    return 0;
+}
+
+/* How long to train and how often to save. */
+static void print_length(const struct show *show, const struct candidate *candidate, FILE *stream)
+{
+    int64_t steps = outlook_of(candidate, show->request, &show->outlook).interval_steps;
+
+    if (!has_word(show, "--train-samples") && !has_word(show, "--train-iters")) {
+        if (show->outlook.tokens > 0)
+            fprintf(stream, " --train-samples %.0f",
+                    show->outlook.tokens / (double)candidate->run.shape.sequence);
+        else
+            fputs(" --train-iters N", stream);
+    }
+    if (!has_word(show, "--save-interval"))
+        fprintf(stream, " --save-interval %" PRId64, steps);
+}
+
+void show_command(const struct show *show, const struct candidate *candidate, int plugin,
+                  FILE *stream)
+{
+    const struct own_layout *l = &candidate->layout;
+
+    if (plugin)
+        fprintf(stream,
+                "sbatch --nodes=%" PRId64 " --ntasks-per-node=%d --gpus-per-node=%d "
+                "--megatron-tp=%" PRId64 " --megatron-pp=%" PRId64 " --megatron-cp=%" PRId64
+                " train.sbatch",
+                show->request->nodes, show->request->machine->gpus, show->request->machine->gpus,
+                l->tp, l->pp, l->cp);
+    else
+        fputs("megatron train", stream);
+    for (int i = 0; i < show->word_count; i++)
+        print_word(show->words[i], stream);
+    if (!plugin)
+        print_layout(l, stream);
+    if (l->chunks > 1)
+        fprintf(stream, " --num-layers-per-virtual-pipeline-stage %" PRId64,
+                candidate->run.shape.layers / (l->pp * l->chunks));
+    fprintf(stream, " --micro-batch-size %" PRId64, l->micro_batch);
+    if (l->recompute == PLAN_RECOMPUTE_SELECTIVE)
+        fputs(" --recompute-granularity selective", stream);
+    if (l->recompute == PLAN_RECOMPUTE_FULL)
+        fputs(" --recompute-granularity full --recompute-method uniform", stream);
+    print_length(show, candidate, stream);
+    /* The job script has these; the words in capitals are for the user to fill in. */
+    if (!plugin && !has_word(show, "--save"))
+        fputs(" --save DIR", stream);
+    if (!plugin && !has_word(show, "--lr"))
+        fputs(" --lr LR", stream);
+    if (!has_word(show, "--data-path") && !has_word(show, "--mock-data"))
+        fputs(" --data-path PREFIX", stream);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sources.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* The first entry that matches counts. */
+static const struct source sources[] = {
+    {"BigScience experiments/tr3m", "", "jean-zay-v100", FLOPS_8PT, 0, 1},
+    {"BigScience experiments/gpt2", "", "jean-zay-v100", FLOPS_6PT, 0, 1},
+    {"BigScience", "", "jean-zay-a100", FLOPS_EXECUTED, 0, 1},
+    {"Narayanan 2021 table 2 (ZeRO-3)", "", NULL, FLOPS_EXECUTED, 1, 1},
+    {"Narayanan", "", "dgx-a100", FLOPS_EXECUTED, 0, 1},
+    {"MT-NLG", "", "selene-deepspeed", FLOPS_EXECUTED, 0, 1},
+    {"Megatron-LM README 2020", "V100", "dgx2", FLOPS_EXECUTED, 0, 1},
+    {"Megatron-LM README 2020", "A100", "dgx-a100-40", FLOPS_EXECUTED, 0, 1},
+    {"Korthikanti", "", "dgx-a100", FLOPS_PAPER, 0, 1},
+    {"MegaScale", "", "bytedance-a100", FLOPS_PAPER, 0, 1},
+    {"vTrain", "", "vtrain-a100", FLOPS_EXECUTED, 0, 1},
+    {"Llama 3", "", "meta-h100", FLOPS_MODEL, 1, 2},
+    {"Megatron-Bridge", "", NULL, FLOPS_CAUSAL, 0, 1},
+    {"torchtitan", "", NULL, FLOPS_MODEL, 1, 1},
+    {"llm-foundry", "", NULL, FLOPS_MODEL, 1, 1},
+    {"", "", NULL, FLOPS_MODEL, 0, 1},
+};
+
+const struct source *source_find(const char *name, const char *gpu)
+{
+    size_t i = 0;
+
+    while (strncmp(name, sources[i].prefix, strlen(sources[i].prefix)) != 0 ||
+           strncmp(gpu, sources[i].gpu, strlen(sources[i].gpu)) != 0)
+        i++;
+    return &sources[i];
+}

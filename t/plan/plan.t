@@ -1,0 +1,157 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# `megatron plan`: the search over layouts, its output, and bad input.
+. "$(dirname "$0")/../tap.sh"
+megatron=$MEGATRON_INST/bin/megatron
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+plan() { try "$megatron" plan "$@"; }
+small=(--num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --vocab-size 50257
+    --global-batch-size 64)
+
+plan --node list
+is "$rc" 0 "--node list"
+for kind in p3dn.24xlarge p4d.24xlarge p4de.24xlarge p5.48xlarge p5e.48xlarge p5en.48xlarge p6-b200.48xlarge \
+    p6-b300.48xlarge dgx-a100 dgx-h100 dgx-h200 dgx-b200; do
+    like "$out" "^$kind " "has $kind"
+    "$megatron" plan "${small[@]}" --node "$kind" >"$work/out" 2>&1
+    is "$?" 0 "and plans for it" || diag "$(cat "$work/out")"
+done
+
+plan --megatron-model 39.1B --nodes 64 --node p4d --global-batch-size 1536 --tokens 300B --explain
+is "$rc" 0 "39.1B on 64 p4d"
+like "$out" '^39.1B on 64 p4d.24xlarge nodes \(512 A100-40\): global batch 1536, 2048 tokens each' "is described"
+like "$out" '^  1 +4 +4 ' "the best layout has tp 4 and pp 4, as vTrain measured on 512 A100"
+like "$out" '^memory of the fullest rank .*together [0-9.]+ of 40' "memory by kind"
+like "$out" '^  matrix products +[0-9.]+ s +[0-9.]+%' "time by part"
+like "$out" 'save every [0-9]+ steps' "a save interval"
+like "$out" 'whole run: 300 billion tokens in [0-9.]+ days \([0-9.]+ - [0-9.]+\), \$[0-9]+ at \$21.96' "days and cost"
+like "$out" '^sbatch --nodes=64 --ntasks-per-node=8 --gpus-per-node=8 --megatron-tp=4 --megatron-pp=4 .*--train-samples 146484375' \
+    "the sbatch line"
+like "$out" '^ +[0-9]+  layouts over the memory of a GPU, such as: tp' "what was left out and why"
+like "$out" '^ +[0-9]+  tensor parallelism across nodes' "also where it is not tried"
+
+# The plan's command line is one that train takes, and both agree on memory to the byte.
+command=$(sed -n 's/^megatron train //p' <<<"$out" | sed "s/ PREFIX/ x/; s/ --lr LR/ --lr 1e-4/; s/ DIR/ x/")
+# shellcheck disable=SC2086
+try "$megatron" train $command --dry-run --world-size 512
+is "$rc" 0 "megatron train takes its arguments"
+planned=$("$megatron" plan --megatron-model 39.1B --nodes 64 --node p4d --global-batch-size 1536 --csv --top 1 |
+    awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+        { printf "%.3f\n", ($at["memory_bytes"] - $at["context_bytes"]) / 1073741824 }')
+real=$(sed -n 's/.* total \([0-9.]*\).*/\1/p' <<<"$out" | sort -n | tail -1)
+is "$planned" "$real" "memory is that of megatron train --dry-run"
+
+# Formats
+plan "${small[@]}" --node p5 --json --top 3
+is "$rc" 0 "--json"
+ok "is JSON with three layouts" test "$(grep -c '"micro_batch_size"' <<<"$out")" = 3
+like "$out" '"left_out": \[' "and tells what was left out"
+! command -v python3 >/dev/null || { python3 -m json.tool <<<"$out" >/dev/null; ok "that a parser reads"; }
+plan "${small[@]}" --node p5 --csv --top 5
+is "$(wc -l <<<"$out")" 6 "--csv prints a header and a line per layout"
+is "$(awk -F, '{ print NF }' <<<"$out" | sort -u | wc -l)" 1 "with equally many fields"
+plan "${small[@]}" --node p5 --svg "$work/plan.svg" --top 4
+is "$rc" 0 "--svg"
+is "$(grep -c '<text x="10" y="[0-9]*">tp ' "$work/plan.svg")" 4 "draws a bar per layout"
+like "$(tail -1 "$work/plan.svg")" '^</svg>$' "to its end"
+plan "${small[@]}" --node p5 --layout tp=2,pp=2,micro=4,recompute=full
+is "$rc" 0 "--layout"
+like "$out" '^  1 +2 +2 +[0-9]+ +[0-9]+ +[0-9]+ +4  full' "fixes sizes"
+unlike "$out" '^  1 +1 ' "all of them"
+plan "${small[@]}" --node p5 --price 10 --tokens 1B -- --swiglu --disable-bias-linear
+is "$rc" 0 "options of megatron train after --"
+like "$out" 'at \$10.00 per node' "--price"
+like "$out" '^megatron train .*--swiglu --disable-bias-linear' "are part of the command"
+plan --megatron-model llama3-8b --nodes 2048 --node p5 --global-batch-size 16384 --top 1
+is "$rc" 0 "16,384 GPUs"
+plan --megatron-model 1.7B --node p3dn --global-batch-size 64 --top 1
+like "$out" '^megatron train .*--fp16' "a V100 trains in fp16"
+
+# Memory
+plan --megatron-model 145.6B --nodes 1 --node p4d --global-batch-size 64
+is "$rc" 1 "a model that does not fit"
+like "$out" 'no layout fits: the smallest needs [0-9.]+ GiB of the GPU.s 40.0 GiB; use more nodes' "how far it is from that"
+plan --megatron-model 7.5B --nodes 1 --node p4d --global-batch-size 64 --layout tp=1,pp=1
+is "$rc" 1 "a layout that does not fit"
+like "$out" '; --layout tp=[0-9]+,pp=[0-9]+,.* fits$' "and one that does"
+
+# Bad input: arguments | expected text | name
+while IFS='|' read -r words expected name; do
+    # shellcheck disable=SC2086
+    plan $words
+    is "$rc" 2 "$name is refused"
+    like "$out" "$expected" "$name: why"
+done <<'END'
+--megatron-model 1.7B --global-batch-size 64|--node is needed|no node kind
+--megatron-model 1.7B --node p5|--global-batch-size is needed|no batch
+--megatron-model 1.7B --node p5.48xlrge --global-batch-size 64|unknown node kind p5.48xlrge; did you mean p5.48xlarge|a misspelt node kind
+--megatron-model 1.7Q --node p5 --global-batch-size 64|unknown model; did you mean 1.7B|a misspelt model
+--megatron-model 1.7B --node p5 --global-batch-size 64 --layout tp=3|tp x pp x cp = 3 does not divide the 8 GPUs|tp 3 on 8 GPUs
+--megatron-model 1.7B --node p5 --nodes 2 --global-batch-size 64 --layout tp=16|tp 16 on nodes of 8 GPUs|tp over two nodes
+--megatron-model 1.7B --node p5 --nodes 5 --global-batch-size 64 --layout pp=5|does not divide the 24 layers|5 stages of 24 layers
+--megatron-model 1.7B --node p5 --global-batch-size 64 --layout micro=7|no layout is possible|a micro-batch that does not divide
+--megatron-model 1.7B --node p5 --global-batch-size 7 --layout tp=1,pp=1|dp 8 does not divide the global batch of 7|a batch that does not divide
+--megatron-model 1.7B --node p5 --global-batch-size 64 --layout tq=2|unknown size "tq"; did you mean tp|an unknown size
+--megatron-model 1.7B --node p5 --global-batch-size 64 --layout tp|must be a size and its value|a size without value
+--megatron-model 1.7B --node p5 --global-batch-size 64 --layout tp=0|--layout: tp|a size of 0
+--megatron-model 1.7B --node p5 --global-batch-size 64 --layout recompute=some|must be none, selective or full|an unknown recomputation
+--megatron-model 1.7B --node p5 --global-batch-size 64 --tokens 3X|--tokens.*write 300B|a number of tokens with an unknown suffix
+--megatron-model 1.7B --node p5 --global-batch-size 64 --tokens -3B|--tokens=-3B must be above 0|a negative number of tokens
+--megatron-model 1.7B --node p5 --global-batch-size 64 --price 0|--price must be above 0|a price of 0
+--megatron-model 1.7B --node p5 --global-batch-size ten|--global-batch-size|a batch that is no number
+--node p5 --global-batch-size 8|--num-layers is required|no model
+--node p5 --nodes 0|--nodes|no nodes
+--node p5 --machines /nonexistent --global-batch-size 8|cannot read the machine files in /nonexistent|a missing directory of machine files
+END
+
+# Machine files: what is changed in a good one | expected text | name
+machine() { sed "$1" "$MEGATRON_INST/share/megatron/machines/h100.json" >"$work/machines/h100.json"; }
+mkdir "$work/machines"
+plan --machines "$work/machines" --node list
+is "$rc" 2 "a directory without machine files is refused"
+like "$out" 'contains no machine files' "and named"
+machine ''
+try env MEGATRON_MACHINES="$work/machines" "$megatron" plan --node list
+like "$out" '^p5.48xlarge ' "MEGATRON_MACHINES names the directory"
+unlike "$out" '^p4d' "instead of the installed one"
+while IFS='|' read -r change expected name; do
+    machine "$change"
+    plan --machines "$work/machines" --node list
+    is "$rc" 2 "$name is refused"
+    like "$out" "h100.json.*$expected" "$name: why"
+done <<'END'
+s/"memory_gb_per_s": 3350/"memory_gb_per_s": 3.35e12/|"memory_gb_per_s" must be a number from 0.1 to 1e\+06; is its unit right|bytes instead of GB
+s/"bf16_tflops": 989/"bf16_tflops": 9.89e14/|"bf16_tflops" must be a number|FLOP/s instead of TFLOP/s
+s/"network_gb_per_s": 50/"network_gb_per_s": "400 Gb"/|"network_gb_per_s" must be a number|a text instead of a number
+s/"nvlink_gb_per_s": 450,//|"nvlink_gb_per_s" is missing|a missing number
+s/"gpus": 8/"gpus": 0/|"gpus" must be a whole number from 1|no GPUs
+s/"gpus": 8/"gpuz": 8/|unknown member "gpuz"|an unknown member
+s/"nodes"/"notes"/|needs "gpu" and a list "nodes"|a file without nodes
+s/^  \]/  }/|is not valid JSON|a file that is not JSON
+END
+
+# A measured machine is a machine file that plans.
+mkdir "$work/measured"
+plan --calibrate "$work/measured/here.json" --device cpu
+is "$rc" 0 "--calibrate measures the CPU"
+like "$out" 'products [0-9.]+ TFLOP/s, attention [0-9.]+ TFLOP/s, copies [0-9]+ GB/s' "and prints the rates"
+plan "${small[@]}" --machines "$work/measured" --node calibrated --top 1
+is "$rc" 0 "its file is read"
+like "$out" 'on 1 calibrated nodes' "and planned with"
+plan --calibrate "$work/measured/based.json" --device cpu --node p5
+is "$rc" 0 "--calibrate on the base of a known kind"
+is "$(grep -c '"network_gb_per_s": 50' "$work/measured/based.json")" 1 "keeps what it cannot measure"
+plan --calibrate /nonexistent/x.json --device cpu
+is "$rc" 1 "a file that cannot be written"
+
+# The man page has the options that --help has.
+page=$top/runtime/command/megatron-plan.1
+is "$("$megatron" plan --help | grep -oE '^ +--[a-z-]+' | tr -d ' ' | sort | xargs)" \
+    "$(sed -n 's/^\.It Fl -\([a-z-]*\).*/--\1/p' "$page" | sort | xargs)" "the man page is complete"
+if command -v mandoc >/dev/null; then
+    is "$(mandoc -T lint -W warning "$page" 2>&1)" "" "the man page is well formed"
+else
+    skip "the man page is well formed" "no mandoc"
+fi
+done_testing

@@ -1,0 +1,70 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# `megatron plan --rows`: how near the model is to published training runs, and what it does with bad rows.
+. "$(dirname "$0")/../tap.sh"
+here=$top/t/plan
+megatron=$MEGATRON_INST/bin/megatron
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# The figures may only get better: a change of the model or of a machine file that worsens one fails here.
+"$megatron" plan --rows "$here/measured.csv" >"$work/rows.csv" 2>"$work/log"
+is "$?" 0 "published runs are predicted"
+is "$(cat "$work/log")" "" "without a warning"
+is "$(cut -d, -f1-25 "$work/rows.csv" | cmp - "$here/measured.csv" && echo same)" same "their own columns are unchanged"
+read -r _ rows _ mean _ over _ worst _ sweeps _ within _ missing \
+    < <(awk -f "$here/figures.awk" "$work/rows.csv")
+diag "rows $rows, mean error $mean %, over 20 %: $over, worst $worst %; sweeps $sweeps, within 5 %: $within"
+is "$rows $missing" "228 0" "all of them"
+ok "mean error of the step time: at most 4.5 %" awk "BEGIN { exit !($mean <= 4.5) }"
+ok "rows with an error over 20 %: at most 7" test "$over" -le 7
+ok "worst error: at most 50 %" awk "BEGIN { exit !($worst <= 50) }"
+ok "layouts chosen within 5 % of the best measured one: at least 9 of 10 sweeps" \
+    test "$sweeps" -eq 10 -a "$within" -ge 9
+
+# Memory of Megatron-LM, Megatron-DeepSpeed and NeMo; rows with "did not fit" must be over the GPU's memory.
+"$megatron" plan --rows "$here/memory.csv" >"$work/memory.csv" 2>"$work/log"
+is "$?" 0 "published memory is predicted"
+read -r near far small \
+    < <(awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+        $1 ~ /torchtitan/ { next }
+        { e = $at["predicted_mem_gb"] / $at["mem_gb"] - 1; e = e < 0 ? -e : e }
+        $at["mem_note"] ~ /did not fit/ { small += $at["predicted_mem_gb"] <= 80; next }
+        { e <= 0.08 ? near++ : far++ }
+        END { print near + 0, far + 0, small + 0 }' "$work/memory.csv")
+diag "memory within 8 %: $near, not: $far; runs that did not fit but would by the formulas: $small"
+ok "memory within 8 % but for two rows" test "$far" -le 2 -a "$near" -ge 51
+ok "at most one run that did not fit is said to" test "$small" -le 1
+
+# Bad input
+head=source,gpu,gpus,layers,hidden,heads,vocab,seq,tp,gbs,precision
+try_row() { printf '%s\n%s\n' "$head" "$1" >"$work/one.csv"; try "$megatron" plan --rows "$work/one.csv"; }
+while IFS='|' read -r row expected name; do
+    try_row "$row"
+    is "$rc" 0 "$name: the other rows are still predicted"
+    like "$out" "$expected" "$name: why"
+    like "$out" ',,,$' "$name: empty columns"
+done <<'END'
+x,Z80,8,24,2048,16,50304,2048,1,64,bf16|line 2: no machine file has a GPU called "Z80"|an unknown GPU
+x,H100,8,24,2048,16,50304,2048,3,64,bf16|line 2: tp \* pp \* cp = 3 does not divide 8 GPUs|an impossible layout
+x,H100,8,24,2048,16,50304,2048,1,4,bf16|the global batch of 4 is smaller than the data-parallel size 8|a small batch
+x,H100,8,24,2048,16,50304,2048,1,64,int8|precision "int8" is not|an unknown precision
+x,A100-80,8,24,2048,16,50304,2048,1,64,fp8|A100-80 has no rate for fp8|a precision that the GPU lacks
+x,H100,8,24,,16,50304,2048,1,64,bf16|line 2: hidden|a missing size
+x,H100,8,24,-1,16,50304,2048,1,64,bf16|line 2: hidden|a negative size
+END
+try_row x,H100,8,24,2048,16,50304,2048,1,64,bf16
+like "$out" '^x,H100,.*,bf16,[0-9.]+,[0-9.]+,[0-9.]+$' "a row without micro-batch is predicted"
+printf '%s,mbs\n%s\n' "$head" x,H100,8,24,2048,16,50304,2048,1,64,bf16,16 >"$work/one.csv"
+try "$megatron" plan --rows "$work/one.csv"
+like "$out" 'a micro-batch of 16 is more than the 8 samples of a data-parallel rank' "a micro-batch that is too large"
+printf 'gpu,gpus\n' >"$work/one.csv"
+try "$megatron" plan --rows "$work/one.csv"
+is "$rc" 2 "a file without the columns is refused"
+like "$out" 'the first line has no column "layers"' "and the missing column is named"
+: >"$work/empty.csv"
+try "$megatron" plan --rows "$work/empty.csv"
+is "$rc" 2 "an empty file is refused"
+try "$megatron" plan --rows "$work/none.csv"
+is "$rc" 2 "a missing file is refused"
+done_testing

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The time model: what must hold on every machine. */
+#include <math.h>
+#include "estimate.h"
+#include "tap.h"
+
+static const struct machine machine = {
+    .gpu = {.processors = 132,
+            .flops = {1e15, 2e15, 0},
+            .memory_bandwidth = 3e12,
+            .rates = {.product = 0.7,
+                      .small_tile = 0.8,
+                      .half_depth = 80,
+                      .flash = 0.6,
+                      .unfused = 0.5,
+                      .unaligned = 0.2,
+                      .fp8 = 0.85,
+                      .hidden_traffic = 16,
+                      .ffn_traffic = 6,
+                      .logit_bytes = 16,
+                      .nvlink = 0.9,
+                      .network = 0.8,
+                      .latency = 1e-5,
+                      .tensor_exposed = 0.5,
+                      .context_exposed = 0.3,
+                      .pipeline_exposed = 1,
+                      .data_exposed = 0.1,
+                      .gradient_bytes = 2,
+                      .optimizer_bytes = 24,
+                      .hbm = 0.85}},
+    .gpus = 8,
+    .nvlink = 450e9,
+    .network = 50e9,
+    .efficiency = 1,
+    .nvlink_efficiency = 1,
+};
+
+static const struct plan_run base = {
+    .shape = {.layers = 32,
+              .hidden = 4096,
+              .ffn_hidden = 16384,
+              .heads = 32,
+              .query_groups = 32,
+              .kv_channels = 128,
+              .vocabulary = 51200,
+              .sequence = 2048},
+    .tied = 1,
+    .layout = {.tp = 2, .cp = 1, .dp = 4, .pp = 4},
+    .chunks = 1,
+    .micro_batch = 1,
+    .global_batch = 64,
+};
+
+/* Changes of the run or the machine, and whether a step becomes slower (1) or faster (-1). */
+static void test_changes(void)
+{
+    struct {
+        const char *name;
+        struct plan_run run;
+        struct machine machine;
+        int slower;
+    } rows[] = {
+        {"full recomputation", base, machine, 1},
+        {"selective recomputation", base, machine, 1},
+        {"virtual stages", base, machine, -1},
+        {"twice the batch", base, machine, 1},
+        {"twice the sequence", base, machine, 1},
+        {"twice the vocabulary", base, machine, 1},
+        {"fp8", base, machine, -1},
+        {"half of the network", base, machine, 1},
+        {"half of NVLink", base, machine, 1},
+        {"half of the memory bandwidth", base, machine, 1},
+        {"a less efficient cluster", base, machine, 1},
+    };
+    double before = plan_estimate(&base, &machine).total;
+
+    rows[0].run.recompute = PLAN_RECOMPUTE_FULL;
+    rows[1].run.recompute = PLAN_RECOMPUTE_SELECTIVE;
+    rows[2].run.chunks = 4;
+    rows[3].run.global_batch *= 2;
+    rows[4].run.shape.sequence *= 2;
+    rows[5].run.shape.vocabulary *= 2;
+    rows[6].run.precision = MACHINE_FP8;
+    rows[7].machine.network /= 2;
+    rows[8].machine.nvlink /= 2;
+    rows[9].machine.gpu.memory_bandwidth /= 2;
+    rows[10].machine.efficiency = 0.9;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        double after = plan_estimate(&rows[i].run, &rows[i].machine).total;
+
+        ok(rows[i].slower > 0 ? after > before : after < before, "%s: %g s instead of %g s",
+           rows[i].name, after, before);
+    }
+}
+
+static void test_parts(void)
+{
+    struct plan_time t = plan_estimate(&base, &machine);
+    double sum = t.products + t.attention + t.elementwise + t.tensor + t.context + t.head +
+                 t.pipeline + t.bubble + t.data + t.optimizer + t.fixed;
+    struct plan_run one = base;
+
+    ok(fabs(sum - t.total) < 1e-12 * t.total, "the parts add up");
+    ok(t.products > 0.5 * t.total, "most of the time is products");
+    one.layout = (struct layout){1, 1, 1, 1};
+    t = plan_estimate(&one, &machine);
+    ok(t.bubble == 0 && t.tensor == 0 && t.pipeline == 0 && t.data == 0 && t.context == 0,
+       "one GPU does not communicate");
+}
+
+/* Every product at the rate of large ones is a bound from below. */
+static void test_bound(void)
+{
+    double least = plan_flops(&base) / 32 / (1e15 * 0.7);
+
+    ok(plan_estimate(&base, &machine).total > 0.9 * least, "no step is faster than its products");
+}
+
+/* Traffic of gradients that one micro-batch cannot hide is exposed. */
+static void test_overlap(void)
+{
+    struct machine slow = machine;
+    struct plan_time t;
+
+    slow.network = 1e8;
+    t = plan_estimate(&base, &slow);
+    ok(t.data > 0.5 * t.total - t.pipeline, "a slow network is not hidden");
+}
+
+int main(void)
+{
+    test_changes();
+    test_parts();
+    test_bound();
+    test_overlap();
+    return done_testing();
+}
