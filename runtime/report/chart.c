@@ -162,8 +162,7 @@ static void draw_series(const struct series *s, const struct scale *x, const str
     text_printf(html, "<path class=\"%s c%zu\" d=\"", looks[s->look], s->run % COLOURS);
     for (size_t i = 0; i < s->count; i++) {
         const struct point *p = &s->points[i];
-        /* Lost steps of different attempts are not connected. */
-        int move = i == 0 || (s->look == LOOK_LOST && p->step <= s->points[i - 1].step);
+        int move = i == 0 || (s->look == LOOK_LOST && p->attempt != s->points[i - 1].attempt);
 
         text_printf(html, "%s%.1f %.1f",
                     move                     ? "M"
@@ -179,6 +178,14 @@ static void draw_series(const struct series *s, const struct scale *x, const str
     for (size_t i = 0; i < s->count; i++)
         text_printf(html, "<circle class=\"c%zu\" r=\"3\" cx=\"%.1f\" cy=\"%.1f\"/>",
                     s->run % COLOURS, at_x(x, s->points[i].step), at_y(y, s->points[i].value));
+}
+
+static int has_look(const struct chart *chart, enum look look)
+{
+    for (size_t i = 0; i < chart->count; i++)
+        if (chart->series[i].look == look)
+            return 1;
+    return 0;
 }
 
 void chart_draw(const struct chart *chart, struct text *html)
@@ -197,7 +204,7 @@ void chart_draw(const struct chart *chart, struct text *html)
     draw_y_ticks(&y, html);
     text_add(html, "</g><g class=\"grid x\">");
     draw_x_ticks(&x, html);
-    text_add(html, "</g><g class=\"lines\">");
+    text_printf(html, "</g><g class=\"lines%s\">", has_look(chart, LOOK_SMOOTH) ? " has" : "");
     for (size_t i = 0; i < chart->count; i++)
         if (chart->series[i].count > 0)
             draw_series(&chart->series[i], &x, &y, html);
@@ -242,6 +249,8 @@ void chart_numbers(const struct chart *chart, struct text *json)
             LOOK_LOST) { /* they happened at another time than those that replaced them */
             text_add(json, ",\"t\":[");
             add_numbers(s, 2, json);
+            text_add(json, "],\"part\":[");
+            add_numbers(s, 3, json);
             text_add(json, "]");
         }
         text_add(json, "}");

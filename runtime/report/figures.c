@@ -163,7 +163,8 @@ void figure_timeline(const struct runs *runs, struct text *html)
         return;
     text_printf(
         html,
-        "<figure class=\"wide\"><figcaption><b>Timeline</b> <span class=\"unit\">time since "
+        "<figure class=\"wide timeline\"><figcaption><b>Timeline</b> <span class=\"unit\">time "
+        "since "
         "the first start; ticks below a bar are saves, crosses above it faults"
         "</span></figcaption>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"timeline\">",
         LINE_WIDTH, height);

@@ -75,7 +75,7 @@ static int add_validation(struct chart *chart, const struct run *run, size_t num
                 continue;
             while (s->count > 0 && s->points[s->count - 1].step >= (double)v->iteration)
                 s->count--;
-            s->points[s->count++] = (struct point){(double)v->iteration, v->loss, NAN};
+            s->points[s->count++] = (struct point){(double)v->iteration, v->loss, NAN, 0};
         }
     s->count = series_thin(s->points, s->count, MOST_POINTS / 2);
     return 0;
@@ -175,7 +175,7 @@ static int make_power_chart(struct chart *chart, const struct input *input, int 
 
                 if (isfinite(values[level]))
                     s->points[s->count++] =
-                        (struct point){(double)p->iteration, (double)values[level], NAN};
+                        (struct point){(double)p->iteration, (double)values[level], NAN, 0};
             }
             s->count = series_thin(s->points, s->count, MOST_LOST_POINTS);
         }
@@ -296,10 +296,10 @@ static void add_times(const struct input *input, struct text *html)
         figure_goodput(&runs->items[i], html);
         figure_histogram(&runs->items[i], i, html);
     }
+    section_percentiles(runs, html);
     for (size_t i = 0; i < input->group_count; i++)
         figure_heat(&input->groups[i].extras, html);
     text_add(html, "</div>\n");
-    section_percentiles(runs, html);
 }
 
 static void add_details(const struct input *input, struct text *html)

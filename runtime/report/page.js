@@ -113,13 +113,12 @@
         drawTicks(c, svg);
         c.series.forEach((s, n) => {
             const at = places(s);
-            let d = '', before = -Infinity;
+            let d = '';
             for (let i = 0; i < s.y.length; i++) {
                 if (isNaN(at[i])) continue;
                 const y = toY(c.range, c.log ? (s.y[i] > 0 ? Math.log10(s.y[i]) : c.range.y0) : s.y[i]);
-                const x = toX(c.range, at[i]), move = d === '' || (s.look === 'lost' && s.x[i] <= before);
+                const x = toX(c.range, at[i]), move = d === '' || (s.part && s.part[i] !== s.part[i - 1]);
                 d += (move ? 'M' : 'L') + x.toFixed(1) + ' ' + y.toFixed(1);
-                before = s.x[i];
                 if (s.look === 'dots' && s.y.length <= 200)
                     element(svg.querySelector('.lines'), 'circle', {class: 'c' + s.run % 8, r: 3, cx: x.toFixed(1), cy: y.toFixed(1)});
             }

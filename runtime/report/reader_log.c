@@ -194,6 +194,43 @@ static int take_arguments(struct reader *r, const char *at, struct error *err)
                : -1;
 }
 
+/* "megatron 0.1.0 started at 2026-11-16 23:49:01 UTC on n1, job 12; built with: ..." */
+static int take_started(struct reader *r, const char *at, struct error *err)
+{
+    const char *program = strstr(r->line, "megatron "), *host = strstr(at, " UTC on "), *job;
+    struct attempt *a;
+    char text[512];
+
+    if (!program || program > at || !host)
+        return 0;
+    if (take_arguments(r, at, err) < 0)
+        return -1;
+    r->in_arguments = 0;
+    a = r->logged;
+    a->time = find_time(at, host);
+    host += strlen(" UTC on ");
+    job = strstr(host, ", job ");
+    snprintf(text, sizeof(text), "%.*s", (int)strcspn(host, ",;"), host);
+    if (attempt_text(&a->host, text, err) < 0)
+        return -1;
+    if (job) {
+        snprintf(text, sizeof(text), "%.*s", (int)strcspn(job + 6, ";"), job + 6);
+        if (attempt_text(&a->job, text, err) < 0)
+            return -1;
+    }
+    at += strlen(" started at ");
+    snprintf(text, sizeof(text), "%.*s%s", (int)(at - program - (long)strlen(" started at ")),
+             program, strchr(host, ';') ? strchr(host, ';') : "");
+    return attempt_text(&a->program, text, err);
+}
+
+static int take_command(struct reader *r, const char *at, struct error *err)
+{
+    struct attempt *a = current(r, err);
+
+    return a ? attempt_text(&a->command, at + strlen("command line: "), err) : -1;
+}
+
 static int end_arguments(struct reader *r, const char *at, struct error *err)
 {
     (void)at;
@@ -356,6 +393,8 @@ static const struct {
     const char *text;
     int (*take)(struct reader *r, const char *at, struct error *err);
 } kinds[] = {
+    {" started at 2", take_started},
+    {"command line: ", take_command},
     {"- arguments -", take_arguments},
     {"- end of arguments -", end_arguments},
     {"validation loss at ", take_validation},

@@ -78,7 +78,7 @@ static void cell_time(struct text *html, double time)
     struct tm parts;
     char text[40];
 
-    text_add(html, "<td>");
+    text_add(html, "<td class=\"t\">");
     if (isfinite(time) && fabs(time) < 1e11 && gmtime_r(&seconds, &parts) &&
         strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &parts) > 0)
         text_add(html, text);
@@ -100,16 +100,18 @@ static void cell_text(struct text *html, const char *words)
     text_add(html, "</td>");
 }
 
-/* The message that explains the end best: the first fault. */
+/* The message that explains the end best: the first fault that says more than that there is one. */
 static const char *end_of(const struct attempt *a)
 {
     const char *text = NULL;
 
     for (size_t i = 0; i < a->event_count; i++) {
-        if (a->events[i].kind == EVENT_FAULT)
-            return a->events[i].text;
-        if (a->events[i].kind == EVENT_END)
-            text = a->events[i].text;
+        const struct event *e = &a->events[i];
+
+        if (e->kind == EVENT_FAULT && e->text && !strstr(e->text, "Traceback"))
+            return e->text;
+        if (e->kind != EVENT_SAVE)
+            text = e->text;
     }
     return a->finished ? "finished" : text;
 }
@@ -135,8 +137,9 @@ static void start_row(const struct run *run, size_t number, struct text *html)
     if (!isnan(a->first_step))
         chart_duration(html, a->first_step);
     text_add(html, "</td>");
-    cell_text(html, end_of(a));
-    text_add(html, "</tr>\n");
+    text_add(html, "<td class=\"e\">");
+    text_escape(html, end_of(a) ? end_of(a) : "");
+    text_add(html, "</td></tr>\n");
 }
 
 void section_starts(const struct run *run, struct text *html)
@@ -156,7 +159,7 @@ void section_starts(const struct run *run, struct text *html)
 
 void section_percentiles(const struct runs *runs, struct text *html)
 {
-    text_add(html, "<div class=\"scroll\"><table><thead><tr><th>step time, ms</th><th>mean</th>"
+    text_add(html, "<figure class=\"scroll\"><table><thead><tr><th>step time, ms</th><th>mean</th>"
                    "<th>median</th><th>p90</th><th>p99</th><th>longest</th></tr></thead><tbody>\n");
     for (size_t i = 0; i < runs->count; i++) {
         const struct run *r = &runs->items[i];
@@ -171,7 +174,7 @@ void section_percentiles(const struct runs *runs, struct text *html)
         }
         text_add(html, "</tr>\n");
     }
-    text_add(html, "</tbody></table></div>\n");
+    text_add(html, "</tbody></table></figure>\n");
 }
 
 /* --- Setup ----------------------------------------------------------------------------------- */

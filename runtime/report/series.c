@@ -53,7 +53,7 @@ static int collect(struct series *series, const struct run *run, series_value va
 
             if (isfinite(y))
                 series->points[series->count++] =
-                    (struct point){(double)s->iteration, y, s->elapsed};
+                    (struct point){(double)s->iteration, y, s->elapsed, i};
         }
     return 0;
 }
@@ -79,7 +79,7 @@ int series_raw(struct series *series, const struct run *run, series_value value,
     return 0;
 }
 
-/* Exponential moving average over a fiftieth of the run, without a bias towards the first value.
+/* Exponential moving average over a hundredth of the run, without a bias towards the first value.
  * A smooth curve needs no extremes: every n-th point is kept. */
 int series_smooth(struct series *series, const struct run *run, series_value value, size_t most,
                   struct error *err)
@@ -89,7 +89,7 @@ int series_smooth(struct series *series, const struct run *run, series_value val
 
     if (collect(series, run, value, 0, err) < 0)
         return -1;
-    window = fmin(fmax((double)series->count / 50, 5), 5000);
+    window = fmin(fmax((double)series->count / 100, 5), 5000);
     keep = 1 - 2 / (window + 1);
     every = series->count / most + 1;
     for (size_t i = 0; i < series->count; i++) {

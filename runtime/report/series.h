@@ -11,6 +11,7 @@ enum look { LOOK_RAW, LOOK_SMOOTH, LOOK_LOST, LOOK_DOTS, LOOK_RANGE };
 
 struct point {
     double step, value, elapsed;
+    size_t attempt; /* lost steps of different attempts are not connected */
 };
 
 struct series {
