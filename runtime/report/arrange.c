@@ -184,6 +184,15 @@ static int sort(struct attempts *list, struct error *err)
 static const char *const identity[] = {"save", "num_layers", "hidden_size", "num_attention_heads",
                                        "ffn_hidden_size"};
 
+/* "--hidden-size" for "hidden_size". */
+static void option_name(const char *name, char *option, size_t size)
+{
+    snprintf(option, size, "--%s", name);
+    for (char *c = option; *c; c++)
+        if (*c == '_')
+            *c = '-';
+}
+
 /* The value of an option, from the table of arguments or from the command line. */
 static const char *option_of(const struct attempt *a, const char *name, char *buffer, size_t size)
 {
@@ -192,10 +201,7 @@ static const char *option_of(const struct attempt *a, const char *name, char *bu
 
     if (value || !a->command)
         return value;
-    snprintf(option, sizeof(option), " --%s", name);
-    for (char *c = option; *c; c++)
-        if (*c == '_')
-            *c = '-';
+    option_name(name, option, sizeof(option));
     for (at = a->command; (at = strstr(at, option)); at += strlen(option)) {
         const char *word = at + strlen(option);
 
@@ -278,11 +284,15 @@ static int name_runs(struct runs *runs, size_t first, const char *name, const ch
         if (attempt_text(&runs->items[i].name, text, err) < 0)
             return -1;
     }
-    if (count > 1)
+    if (count > 1) {
+        char option[64];
+
+        option_name(differs, option, sizeof(option));
         notes_add(notes,
-                  "%s contains %zu runs, which differ in --%s; all are shown; name the files of "
-                  "one run to see only that",
-                  name, count, differs);
+                  "%s contains %zu runs, which differ in %s; all are shown; name the files of one "
+                  "run to see only that",
+                  name, count, option);
+    }
     return 0;
 }
 

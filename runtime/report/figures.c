@@ -219,49 +219,93 @@ void figure_goodput(const struct run *run, struct text *html)
 
 /* --- Heat map -------------------------------------------------------------------------------- */
 
-/* Ranks of one host follow each other in nearly all layouts; a row is a stretch of one host. */
-void figure_heat(const struct extras *e, struct text *html)
+enum { CELL = 18, HOST = 150, CELLS = 32, PAGE = 1480 };
+
+static double mean_of(const struct rank_time *r)
 {
-    enum { CELL = 18, LEFT = 150, COLUMNS = 32 };
-    double low = INFINITY, high = -INFINITY;
-    struct text cells = {0};
-    int row = -1, column = 0, widest = 0;
+    return r->count > 0 ? r->total / (double)r->count : NAN;
+}
 
-    for (size_t i = 0; i < e->rank_count; i++)
-        if (e->ranks[i].count > 0) {
-            double ms = e->ranks[i].total / (double)e->ranks[i].count;
+/* Does rank 'i' begin a row? Ranks of one host follow each other in nearly all layouts; a row is a
+ * stretch of one host. */
+static int begins_row(const struct extras *e, size_t i, int column)
+{
+    const char *host = e->ranks[i].host, *before = i > 0 ? e->ranks[i - 1].host : NULL;
 
-            low = fmin(low, ms);
-            high = fmax(high, ms);
-        }
-    if (!(high >= low))
-        return;
+    return i == 0 || column == CELLS || strcmp(host ? host : "", before ? before : "") != 0;
+}
+
+struct heat {
+    double low, high; /* of the means */
+    int rows, widest; /* and cells in the widest row */
+    int blocks;       /* of rows beside each other */
+    int block_rows, block_width;
+};
+
+static void measure_heat(const struct extras *e, struct heat *h)
+{
+    int column = 0;
+
+    *h = (struct heat){.low = INFINITY, .high = -INFINITY};
     for (size_t i = 0; i < e->rank_count; i++) {
-        const struct rank_time *r = &e->ranks[i];
-        double ms = r->count > 0 ? r->total / (double)r->count : NAN;
-        int level = high > low && !isnan(ms) ? (int)(9.999 * (ms - low) / (high - low)) : 0;
+        h->low = fmin(h->low, mean_of(&e->ranks[i]));
+        h->high = fmax(h->high, mean_of(&e->ranks[i]));
+        if (begins_row(e, i, column)) {
+            h->rows++;
+            column = 0;
+        }
+        h->widest = ++column > h->widest ? column : h->widest;
+    }
+    h->block_width = HOST + h->widest * CELL + CELL;
+    h->blocks = PAGE / h->block_width > 0 ? PAGE / h->block_width : 1;
+    if (h->blocks > (h->rows + 7) / 8)
+        h->blocks = (h->rows + 7) / 8;
+    if (h->blocks > 0)
+        h->block_rows = (h->rows + h->blocks - 1) / h->blocks;
+}
 
-        if (i == 0 || column == COLUMNS ||
-            strcmp(r->host ? r->host : "", e->ranks[i - 1].host ? e->ranks[i - 1].host : "") != 0) {
+static void draw_cells(const struct extras *e, const struct heat *h, struct text *html)
+{
+    int row = -1, column = 0;
+
+    for (size_t i = 0; i < e->rank_count; i++) {
+        double ms = mean_of(&e->ranks[i]);
+        int level =
+            h->high > h->low && !isnan(ms) ? (int)(9.999 * (ms - h->low) / (h->high - h->low)) : 0;
+        int left, top;
+
+        if (begins_row(e, i, column)) {
             row++;
             column = 0;
-            text_printf(&cells, "<text x=\"%d\" y=\"%d\">", LEFT - 8, row * CELL + 14);
-            text_escape(&cells, r->host ? r->host : "");
-            text_add(&cells, "</text>");
         }
-        text_printf(&cells,
-                    "<rect class=\"h%d\" x=\"%d\" y=\"%d\"><title>%zu: %.4g ms</title></rect>",
-                    isnan(ms) ? 0 : level, LEFT + column * CELL, row * CELL, i, ms);
-        widest = ++column > widest ? column : widest;
+        left = row / h->block_rows * h->block_width + HOST;
+        top = row % h->block_rows * CELL;
+        if (column == 0) {
+            text_printf(html, "<text x=\"%d\" y=\"%d\">", left - 8, top + 14);
+            text_escape(html, e->ranks[i].host ? e->ranks[i].host : "");
+            text_add(html, "</text>");
+        }
+        text_printf(html,
+                    "<rect class=\"h%d\" x=\"%d\" y=\"%d\"><title>rank %zu: %.4g ms</title></rect>",
+                    level, left + column * CELL, top, i, ms);
+        column++;
     }
-    text_printf(
-        html,
-        "<figure class=\"heat\"><figcaption><b>Step time by host and rank</b> <span class=\"unit\">"
-        "mean, %.4g ms (pale) to %.4g ms (dark)</span></figcaption>\n<svg viewBox=\"0 0 %d "
-        "%d\" style=\"max-width:%dpx\" role=\"img\" aria-label=\"heat map of step times\">",
-        low, high, LEFT + widest * CELL, (row + 1) * CELL, LEFT + widest * CELL);
-    text_add(html, cells.data ? cells.data : "");
+}
+
+void figure_heat(const struct extras *e, struct text *html)
+{
+    struct heat h;
+
+    measure_heat(e, &h);
+    if (!(h.high >= h.low))
+        return;
+    text_printf(html,
+                "<figure class=\"wide heat\"><figcaption><b>Step time by host and rank</b> <span "
+                "class=\"unit\">mean, %.4g ms (pale) to %.4g ms (dark)</span></figcaption>\n<svg "
+                "viewBox=\"0 0 %d %d\" style=\"width:%dpx\" role=\"img\" aria-label=\"heat map of "
+                "step times\">",
+                h.low, h.high, h.blocks * h.block_width, h.block_rows * CELL,
+                h.blocks * h.block_width);
+    draw_cells(e, &h, html);
     text_add(html, "</svg></figure>\n");
-    html->failed |= cells.failed;
-    text_clear(&cells);
 }

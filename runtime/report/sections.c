@@ -230,35 +230,40 @@ static int severity(const struct check *c)
                                                            : 2;
 }
 
+static void check_row(const struct check *c, struct text *html)
+{
+    text_printf(html, "<tr class=\"v%d\">", severity(c));
+    cell_text(html, c->verdict);
+    cell_text(html, c->host);
+    cell_text(html, c->name);
+    cell_text(html, c->value);
+    cell_text(html, c->expected);
+    cell_text(html, c->advice);
+    text_add(html, "</tr>\n");
+}
+
+/* Checks that failed, the worst first; those that passed are counted. */
 static void checks(const struct extras *e, struct text *html)
 {
-    size_t shown = 0;
+    size_t passed = 0, shown = 0;
 
     if (e->check_count == 0)
         return;
-    text_add(html, "<h3>Preflight</h3><div class=\"scroll\"><table><thead><tr><th>verdict</th><th>"
-                   "host</th><th>check</th><th>value</th><th>expected</th><th>what to do</th></tr>"
-                   "</thead><tbody>\n");
-    for (int level = 0; level < 3; level++)
-        for (size_t i = 0; i < e->check_count; i++) {
-            const struct check *c = &e->checks[i];
-
-            if (severity(c) != level || shown >= MOST_ROWS)
-                continue;
-            shown++;
-            text_printf(html, "<tr class=\"v%d\">", level);
-            cell_text(html, c->verdict);
-            cell_text(html, c->host);
-            cell_text(html, c->name);
-            cell_text(html, c->value);
-            cell_text(html, c->expected);
-            cell_text(html, c->advice);
-            text_add(html, "</tr>\n");
-        }
+    for (size_t i = 0; i < e->check_count; i++)
+        passed += severity(&e->checks[i]) == 2;
+    text_printf(html, "<h3>Preflight</h3><p>%zu of %zu checks passed.</p>\n", passed,
+                e->check_count);
+    if (passed == e->check_count)
+        return;
+    text_add(html, "<div class=\"scroll\"><table><thead><tr><th>verdict</th><th>host</th><th>check"
+                   "</th><th>value</th><th>expected</th><th>what to do</th></tr></thead><tbody>\n");
+    for (int level = 0; level < 2; level++)
+        for (size_t i = 0; i < e->check_count && shown < MOST_ROWS; i++)
+            if (severity(&e->checks[i]) == level) {
+                check_row(&e->checks[i], html);
+                shown++;
+            }
     text_add(html, "</tbody></table></div>\n");
-    if (shown < e->check_count)
-        text_printf(html, "<p>%zu more checks, none worse than the last one.</p>\n",
-                    e->check_count - shown);
 }
 
 static void placement(const struct extras *e, struct text *html)
