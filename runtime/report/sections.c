@@ -74,12 +74,12 @@ void section_summary(const struct run *run, size_t number, struct text *html)
 
 static void cell_time(struct text *html, double time)
 {
-    time_t seconds = (time_t)time;
+    time_t seconds = isfinite(time) && fabs(time) < 1e11 ? (time_t)time : -1;
     struct tm parts;
     char text[40];
 
     text_add(html, "<td class=\"t\">");
-    if (isfinite(time) && fabs(time) < 1e11 && gmtime_r(&seconds, &parts) &&
+    if (seconds >= 0 && gmtime_r(&seconds, &parts) &&
         strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &parts) > 0)
         text_add(html, text);
     text_add(html, "</td>");
