@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What only some runs have: records about ranks, power, placement, preflight checks and the plan
- * (see records.h). */
+ * (see report_records.h). */
 #ifndef MEGATRON_EXTRAS_H
 #define MEGATRON_EXTRAS_H
 

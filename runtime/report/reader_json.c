@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON lines: log lines of --metrics-file, and records (see records.h). */
+/* JSON lines: log lines of --metrics-file, and records (see report_records.h). */
 #include "members.h"
 #include "reader.h"
-#include "records.h"
+#include "report_records.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -19,8 +19,8 @@
  *   plan        predicted by `megatron plan`: "layout" (string), "step_s", "tflops",
  *               "tokens_per_s", "memory_gib"
  */
-#ifndef MEGATRON_RECORDS_H
-#define MEGATRON_RECORDS_H
+#ifndef MEGATRON_REPORT_RECORDS_H
+#define MEGATRON_REPORT_RECORDS_H
 
 #define RECORDS_VERSION 1
 
