@@ -35,6 +35,7 @@ enum { MARGIN = 300 };
 
 struct supervise_options {
     int64_t starts, pause;
+    const char *report;
 };
 
 /* clang-format off */
@@ -43,6 +44,8 @@ static const struct option options[] = {
      "give up after this many consecutive restarts without a new checkpoint (default: 3)", 0, 1, 1000000},
     {"pause", OPTION_INT, offsetof(struct supervise_options, pause), "SECONDS",
      "time between starts; four times longer after each start without a new checkpoint (default: 15)", 0, 0, LONGEST_PAUSE},
+    {"report", OPTION_TEXT, offsetof(struct supervise_options, report), "FILE",
+     "after each start, write a report of the run to this HTML file", 0, 0, 0},
     {0, 0, 0, 0, 0, 0, 0, 0},
 };
 /* clang-format on */
@@ -50,7 +53,8 @@ static const struct option options[] = {
 static void print_usage(void)
 {
     printf(
-        "Usage: megatron supervise [--starts N] [--pause SECONDS] -- srun ... megatron train ...\n"
+        "Usage: megatron supervise [--starts N] [--pause SECONDS] [--report FILE] --\n"
+        "           srun ... megatron train ...\n"
         "Run a training command and restart it from its last checkpoint until training is "
         "finished:\n"
         "immediately after a crash, or by requeueing the job when its time limit is near.\n");
@@ -452,6 +456,8 @@ static int supervise(const struct supervise_options *given, const char *const *w
         remove_file(save, TRAIN_DONE);
         began = clock_now();
         code = run_once(words, count, save, newest, &signals, err);
+        if (given->report)
+            supervise_report(given->report, words, &signals.before);
         if (!signals.stopped && is_unlaunched(words, save, job, code)) {
             if (relaunch(words[0], job, code, &signals, &launches))
                 continue;

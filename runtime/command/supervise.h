@@ -3,6 +3,7 @@
 #ifndef MEGATRON_SUPERVISE_H
 #define MEGATRON_SUPERVISE_H
 
+#include <signal.h>
 #include <stddef.h>
 
 #include "error.h"
@@ -20,5 +21,9 @@ const char **words_resumed(const char *const *words, size_t count, const char *s
  * until the run saves its next checkpoint; a file next to the checkpoints remembers it across a
  * requeue. Prints what it decides. */
 int words_step(const char *const *words, const char *save, const char **step, struct error *err);
+
+/* Write a report of the run to 'file', from its log and its --metrics-file; trouble is a warning.
+ * The report is made with the signal mask 'mask'. */
+void supervise_report(const char *file, const char *const *words, const sigset_t *mask);
 
 #endif

@@ -14,6 +14,7 @@
 #include "ranks.h"
 #include "saving.h"
 #include "standstill.h"
+#include "start_lines.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -200,6 +201,8 @@ static int set_up(struct train *t, struct error *err)
     rc = check_paths(t, err);
     if (rc < 0)
         return rc;
+    if (t->comm->rank == 0)
+        start_lines_print(clock_now() - t->began, stdout);
     if (plan_print(t->a, t->world, t->device, &t->parallel, t->comm->rank == 0, err) < 0)
         return -1;
     rc = create_engine(t, err);

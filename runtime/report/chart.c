@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "chart.h"
+
+#include <math.h>
+#include <stdio.h>
+
+struct scale {
+    double low, high;
+    int logarithmic;
+};
+
+double chart_tick_step(double low, double high, int wanted)
+{
+    double raw = (high - low) / wanted, power = pow(10, floor(log10(raw))), m = raw / power;
+
+    return power * (m <= 1 ? 1 : m <= 2 ? 2 : m <= 5 ? 5 : 10);
+}
+
+void chart_number(struct text *html, double value)
+{
+    static const struct {
+        double unit;
+        const char *suffix;
+    } units[] = {{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e4, "k"}};
+    double size = fabs(value);
+
+    if (!isfinite(value)) {
+        text_add(html, "\xe2\x80\x93");
+        return;
+    }
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+        if (size >= units[i].unit) {
+            double unit = units[i].unit == 1e4 ? 1e3 : units[i].unit;
+
+            text_printf(html, "%.4g%s", value / unit, units[i].suffix);
+            return;
+        }
+    text_printf(html, size != 0 && size < 1e-3 ? "%.3g" : "%.4g", size < 1e-12 ? 0.0 : value);
+}
+
+void chart_duration(struct text *html, double seconds)
+{
+    if (!isfinite(seconds))
+        text_add(html, "\xe2\x80\x93");
+    else if (seconds < 1)
+        text_printf(html, "%.3g ms", 1000 * seconds);
+    else if (seconds < 120)
+        text_printf(html, "%.3g s", seconds);
+    else if (seconds < 7200)
+        text_printf(html, "%.3g min", seconds / 60);
+    else if (seconds < 172800)
+        text_printf(html, "%.3g h", seconds / 3600);
+    else
+        text_printf(html, "%.3g d", seconds / 86400);
+}
+
+int chart_is_empty(const struct chart *chart)
+{
+    for (size_t i = 0; i < chart->count; i++)
+        if (chart->series[i].count > 0)
+            return 0;
+    return 1;
+}
+
+void chart_clear(struct chart *chart)
+{
+    for (size_t i = 0; i < chart->count; i++)
+        series_clear(&chart->series[i]);
+    chart->count = 0;
+}
+
+/* The ranges of all points; a range is never empty. */
+static void measure(const struct chart *chart, struct scale *x, struct scale *y)
+{
+    *x = (struct scale){INFINITY, -INFINITY, 0};
+    *y = (struct scale){INFINITY, -INFINITY, chart->logarithmic};
+    for (size_t i = 0; i < chart->count; i++)
+        for (size_t k = 0; k < chart->series[i].count; k++) {
+            const struct point *p = &chart->series[i].points[k];
+
+            x->low = fmin(x->low, p->step);
+            x->high = fmax(x->high, p->step);
+            if (y->logarithmic && p->value <= 0)
+                continue;
+            y->low = fmin(y->low, p->value);
+            y->high = fmax(y->high, p->value);
+        }
+    if (x->high <= x->low)
+        x->high = x->low + 1;
+    if (!(y->high >= y->low)) /* nothing is positive */
+        *y = (struct scale){0, 1, 0};
+    if (y->logarithmic) {
+        y->low = log10(y->low);
+        y->high = log10(y->high);
+    }
+    if (y->high <= y->low) {
+        double around = y->logarithmic ? 0.5 : fmax(fabs(y->high) * 0.05, 1e-9);
+
+        y->low -= around;
+        y->high += around;
+    } else {
+        double margin = (y->high - y->low) * 0.04;
+
+        y->low = !y->logarithmic && y->low >= 0 && y->low < margin ? y->low : y->low - margin;
+        y->high += margin;
+    }
+}
+
+static double at_x(const struct scale *x, double value)
+{
+    return CHART_LEFT +
+           (value - x->low) / (x->high - x->low) * (CHART_WIDTH - CHART_LEFT - CHART_RIGHT);
+}
+
+static double at_y(const struct scale *y, double value)
+{
+    double place = y->logarithmic ? (value > 0 ? log10(value) : y->low) : value;
+
+    return CHART_HEIGHT - CHART_BOTTOM -
+           (place - y->low) / (y->high - y->low) * (CHART_HEIGHT - CHART_TOP - CHART_BOTTOM);
+}
+
+static void draw_x_ticks(const struct scale *x, struct text *html)
+{
+    double step = fmax(chart_tick_step(x->low, x->high, 6), 1);
+    int number = 0;
+
+    for (double t = ceil(x->low / step) * step; t <= x->high; t += step, number++) {
+        text_printf(html, "<text x=\"%.1f\" y=\"%d\"%s>", at_x(x, t), CHART_HEIGHT - 12,
+                    number % 2 ? " class=\"odd\"" : "");
+        chart_number(html, t);
+        text_add(html, "</text>");
+    }
+}
+
+static void draw_y_tick(const struct scale *y, double value, double place, struct text *html)
+{
+    double top = CHART_HEIGHT - CHART_BOTTOM -
+                 (place - y->low) / (y->high - y->low) * (CHART_HEIGHT - CHART_TOP - CHART_BOTTOM);
+
+    text_printf(html, "<path d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\">", CHART_LEFT, top,
+                CHART_WIDTH - CHART_RIGHT, CHART_LEFT - 8, top + 4);
+    chart_number(html, value);
+    text_add(html, "</text>");
+}
+
+static void draw_y_ticks(const struct scale *y, struct text *html)
+{
+    double step = chart_tick_step(y->low, y->high, 5);
+
+    if (y->logarithmic && y->high - y->low >= 1)
+        step = fmax(ceil((y->high - y->low) / 6), 1);
+    for (double t = ceil(y->low / step) * step; t <= y->high; t += step)
+        draw_y_tick(y, y->logarithmic ? pow(10, t) : fabs(t) < step / 1e6 ? 0 : t, t, html);
+}
+
+static const char *const looks[] = {"raw", "smooth", "lost", "dots", "range"};
+
+static void draw_series(const struct series *s, const struct scale *x, const struct scale *y,
+                        struct text *html)
+{
+    text_printf(html, "<path class=\"%s c%zu\" d=\"", looks[s->look], s->run % COLOURS);
+    for (size_t i = 0; i < s->count; i++) {
+        const struct point *p = &s->points[i];
+        int move = i == 0 || (s->look == LOOK_LOST && p->attempt != s->points[i - 1].attempt);
+
+        text_printf(html, "%s%.1f %.1f",
+                    move                     ? "M"
+                    : s->count > 1 && i == 1 ? "L"
+                                             : " ",
+                    at_x(x, p->step), at_y(y, p->value));
+        if (s->count == 1)
+            text_add(html, "h.1");
+    }
+    text_add(html, "\"/>");
+    if (s->look != LOOK_DOTS || s->count > 200)
+        return;
+    for (size_t i = 0; i < s->count; i++)
+        text_printf(html, "<circle class=\"c%zu\" r=\"3\" cx=\"%.1f\" cy=\"%.1f\"/>",
+                    s->run % COLOURS, at_x(x, s->points[i].step), at_y(y, s->points[i].value));
+}
+
+static int has_look(const struct chart *chart, enum look look)
+{
+    for (size_t i = 0; i < chart->count; i++)
+        if (chart->series[i].look == look)
+            return 1;
+    return 0;
+}
+
+void chart_draw(const struct chart *chart, struct text *html)
+{
+    struct scale x, y;
+
+    if (chart_is_empty(chart))
+        return;
+    measure(chart, &x, &y);
+    text_printf(html,
+                "<figure class=\"chart\" id=\"%s\"><figcaption><b>%s</b> <span class=\"unit\">%s"
+                "</span><output></output></figcaption>\n"
+                "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s by step\">",
+                chart->id, chart->title, chart->unit, CHART_WIDTH, CHART_HEIGHT, chart->title);
+    text_add(html, "<g class=\"grid y\">");
+    draw_y_ticks(&y, html);
+    text_add(html, "</g><g class=\"grid x\">");
+    draw_x_ticks(&x, html);
+    text_printf(html, "</g><g class=\"lines%s\">", has_look(chart, LOOK_SMOOTH) ? " has" : "");
+    for (size_t i = 0; i < chart->count; i++)
+        if (chart->series[i].count > 0)
+            draw_series(&chart->series[i], &x, &y, html);
+    text_printf(html, "</g><path class=\"cross\" d=\"\"/></svg></figure>\n");
+}
+
+static void add_numbers(const struct series *s, int which, struct text *json)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        const struct point *p = &s->points[i];
+
+        if (i > 0)
+            text_add(json, ",");
+        text_number(json,
+                    which == 0   ? p->step
+                    : which == 1 ? p->value
+                                 : p->elapsed,
+                    which == 0   ? 15
+                    : which == 1 ? 5
+                                 : 8);
+    }
+}
+
+void chart_numbers(const struct chart *chart, struct text *json)
+{
+    int any = 0;
+
+    text_printf(json, "{\"id\":\"%s\",\"log\":%d,\"series\":[", chart->id, chart->logarithmic);
+    for (size_t i = 0; i < chart->count; i++) {
+        const struct series *s = &chart->series[i];
+
+        if (s->count == 0)
+            continue;
+        text_printf(json, "%s{\"run\":%zu,\"look\":\"%s\",\"label\":\"%s\",\"x\":[", any ? "," : "",
+                    s->run, looks[s->look], s->label);
+        any = 1;
+        add_numbers(s, 0, json);
+        text_add(json, "],\"y\":[");
+        add_numbers(s, 1, json);
+        text_add(json, "]");
+        if (s->look ==
+            LOOK_LOST) { /* they happened at another time than those that replaced them */
+            text_add(json, ",\"t\":[");
+            add_numbers(s, 2, json);
+            text_add(json, "],\"part\":[");
+            add_numbers(s, 3, json);
+            text_add(json, "]");
+        }
+        text_add(json, "}");
+    }
+    text_add(json, "]}");
+}

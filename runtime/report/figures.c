@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "figures.h"
+#include "chart.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* --- Histogram ------------------------------------------------------------------------------- */
+
+void figure_histogram(const struct run *run, size_t number, struct text *html)
+{
+    enum { WIDTH = 720, HEIGHT = 200, LEFT = 14, BOTTOM = 32 };
+    double width = (double)(WIDTH - 2 * LEFT) / HISTOGRAM_BARS, step, range;
+    int64_t most = 0;
+
+    for (int i = 0; i < HISTOGRAM_BARS; i++)
+        most = run->bars[i] > most ? run->bars[i] : most;
+    if (most == 0)
+        return;
+    text_add(html, "<figure><figcaption><b>Step time</b> <span class=\"unit\">ms");
+    text_printf(html,
+                ", %zu log lines</span></figcaption>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" "
+                "aria-label=\"histogram of step times\"><g class=\"bars c%zu\">",
+                run->lines, WIDTH, HEIGHT, number % COLOURS);
+    for (int i = 0; i < HISTOGRAM_BARS; i++) {
+        double height = (double)run->bars[i] / (double)most * (HEIGHT - BOTTOM - 8);
+
+        if (run->bars[i] > 0)
+            text_printf(html, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>",
+                        LEFT + i * width, HEIGHT - BOTTOM - fmax(height, 1), width - 1,
+                        fmax(height, 1));
+    }
+    text_add(html, "</g><g class=\"grid x\">");
+    range = run->bars_to - run->bars_from;
+    step = chart_tick_step(run->bars_from, run->bars_to, 6);
+    for (double t = ceil(run->bars_from / step) * step; t <= run->bars_to; t += step) {
+        text_printf(html, "<text x=\"%.1f\" y=\"%d\">",
+                    LEFT + (t - run->bars_from) / range * (WIDTH - 2 * LEFT), HEIGHT - 10);
+        chart_number(html, t);
+        text_add(html, "</text>");
+    }
+    text_add(html, "</g></svg></figure>\n");
+}
+
+/* --- Timeline -------------------------------------------------------------------------------- */
+
+enum { LINE_WIDTH = 1480, LINE_LEFT = 14, ROW = 44 };
+
+static double across(double seconds, double span)
+{
+    return LINE_LEFT + seconds / span * (LINE_WIDTH - 2 * LINE_LEFT);
+}
+
+/* The time of an event: that of the step it follows. */
+static double event_time(const struct attempt *a, const struct event *e)
+{
+    size_t from = 0, to = a->step_count;
+
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+
+        if (a->steps[middle].iteration < e->iteration)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    if (a->step_count == 0)
+        return NAN;
+    return a->steps[from < a->step_count ? from : a->step_count - 1].elapsed;
+}
+
+static void draw_span(const char *class, double from, double to, double span, double top,
+                      struct text *html)
+{
+    double x = across(from, span);
+
+    text_printf(html, "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"18\"/>",
+                class, x, top, fmax(across(to, span) - x, 0.5));
+}
+
+/* Stretches of steps that count and that are lost. */
+static void draw_steps(const struct attempt *a, double span, double top, struct text *html)
+{
+    double began;
+
+    if (a->step_count == 0)
+        return;
+    began = a->steps[0].elapsed -
+            (isnan(a->steps[0].ms) ? 0 : (double)a->steps[0].ms / 1000 * a->steps[0].covers);
+    if (!isnan(a->first_step))
+        draw_span("part1", fmax(began - a->first_step, 0), fmax(began, 0), span, top, html);
+    for (size_t i = 0; i < a->step_count;) {
+        size_t k = i;
+        double from = i > 0 ? a->steps[i - 1].elapsed : fmax(began, 0);
+
+        while (k < a->step_count && a->steps[k].lost == a->steps[i].lost)
+            k++;
+        draw_span(a->steps[i].lost ? "part4" : "part0", from, a->steps[k - 1].elapsed, span, top,
+                  html);
+        i = k;
+    }
+}
+
+/* Saves as ticks, faults as crosses; at most one of a kind at a place. */
+static void draw_events(const struct attempt *a, double span, double top, double last[EVENT_KINDS],
+                        struct text *html)
+{
+    for (size_t i = 0; i < a->event_count; i++) {
+        const struct event *e = &a->events[i];
+        double time = event_time(a, e), x = across(isnan(time) ? 0 : time, span);
+
+        if (isnan(time) || x < last[e->kind] + (e->kind == EVENT_FAULT ? 3 : 1.5))
+            continue;
+        last[e->kind] = x;
+        if (e->kind == EVENT_SAVE)
+            text_printf(html, "<path class=\"save\" d=\"M%.1f %.1fv6\"/>", x, top + 19);
+        else if (e->kind == EVENT_FAULT)
+            text_printf(html, "<path class=\"fault\" d=\"M%.1f %.1fl8 8m0 -8l-8 8\"/>", x - 4,
+                        top - 10);
+    }
+}
+
+static double longest(const struct runs *runs)
+{
+    double span = 0;
+
+    for (size_t i = 0; i < runs->count; i++)
+        for (size_t k = 0; k < runs->items[i].count; k++) {
+            const struct attempt *a = runs->items[i].attempts[k];
+
+            if (a->step_count > 0 && isfinite(a->steps[a->step_count - 1].elapsed))
+                span = fmax(span, a->steps[a->step_count - 1].elapsed);
+        }
+    return span;
+}
+
+static void draw_time_axis(double span, double top, struct text *html)
+{
+    static const double steps[] = {0.01, 0.1,  1,     5,     15,    60,     300,    900,
+                                   3600, 7200, 21600, 43200, 86400, 172800, 604800, 2592000};
+    double step = steps[0];
+
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && span / step > 10; i++)
+        step = steps[i];
+    for (int i = 0; i * step <= span && i < 1000; i++) {
+        text_printf(html, "<text x=\"%.1f\" y=\"%.1f\"%s>", across(i * step, span), top,
+                    i % 2 ? " class=\"odd\"" : "");
+        if (i > 0)
+            chart_duration(html, i * step);
+        else
+            text_add(html, "0");
+        text_add(html, "</text>");
+    }
+}
+
+void figure_timeline(const struct runs *runs, struct text *html)
+{
+    double span = longest(runs);
+    int height = (int)runs->count * ROW + 24;
+
+    if (span <= 0)
+        return;
+    text_printf(
+        html,
+        "<figure class=\"wide timeline\"><figcaption><b>Timeline</b> <span class=\"unit\">time "
+        "since "
+        "the first start; ticks below a bar are saves, crosses above it faults"
+        "</span></figcaption>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"timeline\">",
+        LINE_WIDTH, height);
+    for (size_t i = 0; i < runs->count; i++) {
+        double top = (double)i * ROW + 13, last[EVENT_KINDS] = {-9, -9, -9};
+
+        for (size_t k = 0; k < runs->items[i].count; k++)
+            draw_steps(runs->items[i].attempts[k], span, top, html);
+        for (size_t k = 0; k < runs->items[i].count; k++)
+            draw_events(runs->items[i].attempts[k], span, top, last, html);
+    }
+    text_add(html, "<g class=\"grid x\">");
+    draw_time_axis(span, height - 6, html);
+    text_add(html, "</g></svg></figure>\n");
+}
+
+/* --- Goodput --------------------------------------------------------------------------------- */
+
+void figure_goodput(const struct run *run, struct text *html)
+{
+    static const char *const names[PARTS] = {"training",          "starting",   "saving",
+                                             "evaluation, other", "lost steps", "down"};
+    double x = 0;
+
+    if (run->span <= 0)
+        return;
+    text_add(html, "<figure class=\"wide\"><figcaption><b>Where the time went</b> <span "
+                   "class=\"unit\">");
+    text_printf(html, "%.1f %% goodput", 100 * run->seconds[PART_TRAINING] / run->span);
+    text_add(html, run->clocked ? "" : "; the log has no times, so time between starts is unknown");
+    text_add(html, "</span></figcaption>\n<svg class=\"bar\" viewBox=\"0 0 1000 24\" "
+                   "preserveAspectRatio=\"none\" role=\"img\" aria-label=\"time by cause\">");
+    for (int i = 0; i < PARTS; i++) {
+        double width = 1000 * run->seconds[i] / run->span;
+
+        if (width > 0)
+            text_printf(html, "<rect class=\"part%d\" x=\"%.2f\" width=\"%.2f\" height=\"24\"/>", i,
+                        x, width);
+        x += width;
+    }
+    text_add(html, "</svg><ul class=\"key\">");
+    for (int i = 0; i < PARTS; i++) {
+        if (run->seconds[i] <= 0)
+            continue;
+        text_printf(html, "<li><i class=\"part%d\"></i>%s <b>%.1f %%</b> ", i, names[i],
+                    100 * run->seconds[i] / run->span);
+        chart_duration(html, run->seconds[i]);
+        text_add(html, "</li>");
+    }
+    text_add(html, "</ul></figure>\n");
+}
+
+/* --- Heat map -------------------------------------------------------------------------------- */
+
+enum { CELL = 18, HOST = 150, CELLS = 32, PAGE = 1480 };
+
+static double mean_of(const struct rank_time *r)
+{
+    return r->count > 0 ? r->total / (double)r->count : NAN;
+}
+
+/* Does rank 'i' begin a row? Ranks of one host follow each other in nearly all layouts; a row is a
+ * stretch of one host. */
+static int begins_row(const struct extras *e, size_t i, int column)
+{
+    const char *host = e->ranks[i].host, *before = i > 0 ? e->ranks[i - 1].host : NULL;
+
+    return i == 0 || column == CELLS || strcmp(host ? host : "", before ? before : "") != 0;
+}
+
+struct heat {
+    double low, high; /* of the means */
+    int rows, widest; /* and cells in the widest row */
+    int blocks;       /* of rows beside each other */
+    int block_rows, block_width;
+};
+
+static void measure_heat(const struct extras *e, struct heat *h)
+{
+    int column = 0;
+
+    *h = (struct heat){.low = INFINITY, .high = -INFINITY};
+    for (size_t i = 0; i < e->rank_count; i++) {
+        h->low = fmin(h->low, mean_of(&e->ranks[i]));
+        h->high = fmax(h->high, mean_of(&e->ranks[i]));
+        if (begins_row(e, i, column)) {
+            h->rows++;
+            column = 0;
+        }
+        h->widest = ++column > h->widest ? column : h->widest;
+    }
+    h->block_width = HOST + h->widest * CELL + CELL;
+    h->blocks = PAGE / h->block_width > 0 ? PAGE / h->block_width : 1;
+    if (h->blocks > (h->rows + 7) / 8)
+        h->blocks = (h->rows + 7) / 8;
+    if (h->blocks > 0)
+        h->block_rows = (h->rows + h->blocks - 1) / h->blocks;
+}
+
+static void draw_cells(const struct extras *e, const struct heat *h, struct text *html)
+{
+    int row = -1, column = 0;
+
+    for (size_t i = 0; i < e->rank_count; i++) {
+        double ms = mean_of(&e->ranks[i]);
+        int level =
+            h->high > h->low && !isnan(ms) ? (int)(9.999 * (ms - h->low) / (h->high - h->low)) : 0;
+        int left, top;
+
+        if (begins_row(e, i, column)) {
+            row++;
+            column = 0;
+        }
+        left = row / h->block_rows * h->block_width + HOST;
+        top = row % h->block_rows * CELL;
+        if (column == 0) {
+            text_printf(html, "<text x=\"%d\" y=\"%d\">", left - 8, top + 14);
+            text_escape(html, e->ranks[i].host ? e->ranks[i].host : "");
+            text_add(html, "</text>");
+        }
+        text_printf(html,
+                    "<rect class=\"h%d\" x=\"%d\" y=\"%d\"><title>rank %zu: %.4g ms</title></rect>",
+                    level, left + column * CELL, top, i, ms);
+        column++;
+    }
+}
+
+void figure_heat(const struct extras *e, struct text *html)
+{
+    struct heat h;
+
+    measure_heat(e, &h);
+    if (!(h.high >= h.low))
+        return;
+    text_printf(html,
+                "<figure class=\"wide heat\"><figcaption><b>Step time by host and rank</b> <span "
+                "class=\"unit\">mean, %.4g ms (pale) to %.4g ms (dark)</span></figcaption>\n<svg "
+                "viewBox=\"0 0 %d %d\" style=\"width:%dpx\" role=\"img\" aria-label=\"heat map of "
+                "step times\">",
+                h.low, h.high, h.blocks * h.block_width, h.block_rows * CELL,
+                h.blocks * h.block_width);
+    draw_cells(e, &h, html);
+    text_add(html, "</svg></figure>\n");
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pictures other than line charts, as inline SVG. Nothing is drawn if there is no data. */
+#ifndef MEGATRON_FIGURES_H
+#define MEGATRON_FIGURES_H
+
+#include "extras.h"
+#include "run.h"
+#include "text.h"
+
+/* Step times: a histogram of each run. */
+void figure_histogram(const struct run *run, size_t number, struct text *html);
+
+/* Starts, saves, lost steps and faults of each run over time. */
+void figure_timeline(const struct runs *runs, struct text *html);
+
+/* Where the time of a run went: a bar and its legend. */
+void figure_goodput(const struct run *run, struct text *html);
+
+/* Mean step time by host and rank. */
+void figure_heat(const struct extras *extras, struct text *html);
+
+#endif

@@ -1,0 +1,167 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# megatron report: logs of Megatron-LM and of this program, restarts, several runs, damaged input, size.
+. "$(dirname "$0")/../tap.sh"
+megatron=$MEGATRON_BUILD/runtime/megatron
+[ -x "$megatron" ] || skip_all "no $megatron; build first"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 1
+unset SLURM_JOB_ID
+
+# arguments [HIDDEN_SIZE]: the table at the start of a log.
+arguments() {
+    printf '%s arguments %s\n' ------------------------ ------------------------
+    printf '  hidden_size %s %s\n  seq_length %s 2048\n  log_interval %s 1\n' .................... "${1:-64}" ........... ......
+    printf '%s end of arguments %s\n' -------------------- ---------------------
+}
+# steps FROM TO TOTAL [SECONDS]: log lines of Megatron-LM, a second each; with SECONDS, with times from there on.
+steps() {
+    awk -v from="$1" -v to="$2" -v total="$3" -v clock="${4:-}" 'BEGIN {
+        for (i = from; i <= to; i++) {
+            if (clock != "") printf " [2025-05-27 %02d:%02d:%02d]", (clock + i - from) / 3600, (clock + i - from) / 60 % 60, (clock + i - from) % 60
+            printf " iteration %8d/%8d | consumed samples: %12d | elapsed time per iteration (ms): %.1f | throughput per GPU (TFLOP/s/GPU): %.1f |", i, total, 8 * i, 1000 + i % 7, 400
+            printf " learning rate: %.6E | global batch size:     8 | lm loss: %.6E | loss scale: 1.0 | grad norm: %.3f |", 3e-4, 2 + 8 / i, 1 + i % 3
+            printf " number of skipped iterations:   0 | number of nan iterations:   0 |\n"
+        }
+    }'
+}
+report() { try "$megatron" report "$@"; }
+# tile FILE NAME: the value on the page.
+tile() { sed -n "s,.*<dt>$2</dt><dd>\([^<]*\)<.*,\1,p" "$1" | head -n 1; }
+
+# --- A run of Megatron-LM with a restart
+mkdir run
+{
+    arguments
+    steps 1 30 50 3600
+    echo "  successfully saved checkpoint from iteration      20 to /ck [ t 1/1, p 1/1 ]"
+    echo " validation loss at iteration 20 | lm loss value: 2.450000E+00 | lm loss PPL: 1.158835E+01 | "
+    echo "srun: error: n<3>: task 12: Exited with exit code 1"
+    arguments
+    echo "  successfully loaded checkpoint from /ck [ t 1/1, p 1/1 ] at iteration 20"
+    steps 21 50 50 3700
+} >run/slurm-1.out
+report run -o run.html
+is "$rc:$out" 0: "a run with a restart"
+is "$(tile run.html loss) $(tile run.html 'validation loss') $(tile run.html 'lost steps') $(tile run.html starts)" "2.16 2.45 10 2" "its figures"
+is "$(tile run.html 'tokens/s')" "16.32k" "tokens per second"
+like "$(cat run.html)" '<p>finished: step 50 of 50</p>' "its state"
+like "$(cat run.html)" '<path class="lost c0"' "lost steps are drawn"
+like "$(cat run.html)" 'n&lt;3&gt;: task 12' "names are escaped"
+for part in training 'lost steps' down; do like "$(cat run.html)" "</i>$part <b>" "time: $part"; done
+unlike "$(cat run.html)" '(src|href|url)[=(]' "nothing is loaded"
+like "$(cat run.html)" "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-[A-Za-z0-9+/]{43}='" "nor may be"
+cp run.html first.html
+report run -o run.html
+ok "equal input gives equal bytes" cmp run.html first.html
+report run -o -
+is "$(cksum <<<"$out")" "$(cksum <first.html)" "-o - writes to standard output"
+unlike "$(cat run.html)" '<dt>MFU' "MFU is not guessed"
+report run --peak-tflops 800 -o run.html
+is "$(tile run.html MFU)" "50 %" "MFU of a given peak"
+head -n 20 run/slurm-1.out >going.log
+report going.log -o going.html
+like "$(cat going.html)" 'running, or stopped without a message: step 15 of 50' "a run that goes on"
+
+# --- Several runs
+steps 1 20 20 >other.log
+report run other.log --name 'a & b' --name '<other>' -o two.html
+is "$rc" 0 "two runs"
+like "$(cat two.html)" '<title>a &amp; b, &lt;other&gt; - megatron report</title>' "  with their names"
+like "$(cat two.html)" 'class="raw c1"' "  over each other"
+cp other.log third.log
+report other.log third.log --separate -o two.html
+is "$(grep -c '<h2 data-run=' two.html)" 2 "--separate: two files are two runs"
+report other.log going.log -o one.html
+is "$(grep -c '<h2 data-run=' one.html)" 1 "  and otherwise one"
+
+# --- Damaged and foreign input: one line each, and the rest still works
+mkdir two cut newer empty partly
+{ arguments 64; steps 1 5 10; } >two/a.log
+{ arguments 128; steps 1 5 10; } >two/b.log
+steps 1 5 10 | head -c -100 >cut/a.log
+printf '%s\n' '{"record":"start","version":7}' '{"iteration":1,"lm_loss":3,"milliseconds":5}' >newer/metrics.jsonl
+cp other.log partly/a.log
+ln -s /nonexistent partly/b.log
+head -c 5000 /dev/urandom >partly/c.log
+: >partly/d.log
+n=0
+while IFS='|' read -r input code text; do
+    n=$((n + 1))
+    # shellcheck disable=SC2086
+    report $input -o bad$n.html
+    is "$rc $(wc -l <<<"$out")" "$code 1" "report $input: code $code and one line" || diag "$out"
+    like "$out" "$text" "  which is clear"
+    [ "$code" != 0 ] || like "$(cat bad$n.html)" '<figure class="chart" id="loss">' "  and a report"
+done <<'EOT'
+two|0|^megatron: warning: two contains 2 runs, which differ in --hidden-size; all are shown; name the files
+cut|0|^megatron: warning: cut/a.log: 1 line is cut off in the middle; what is complete in it is used$
+newer|0|^megatron: warning: newer/metrics.jsonl: 1 record is of version 7, which this program does not read; use a newer megatron$
+run empty|0|^megatron: warning: empty contains no log \(\*.log, \*.out, \*.err\) and no metrics file \(\*.jsonl\)$
+run missing|0|^megatron: warning: cannot read missing: No such file or directory$
+empty|2|^megatron report: empty contains no log
+missing|2|^megatron report: cannot read missing: No such file or directory$
+partly/d.log|2|^megatron report: there is no start and no step of a run in these files$
+EOT
+report partly -o partly.html
+is "$rc" 0 "noise, a broken link and an empty file"
+report run
+is "$rc $out" "2 megatron report: name the file to write with -o FILE" "without -o"
+report -o x.html
+is "$rc $out" "2 megatron report: name the directory of a run, or its logs and metrics files" "without a run"
+report run -o missing/x.html
+is "$rc" 1 "a file that cannot be written"
+report run --peak-tflops 0 -o x.html
+is "$rc" 2 "a peak of zero"
+
+# --- Records of other commands
+mkdir records
+cp other.log records/a.log
+cat >records/b.jsonl <<'EOT'
+{"record":"ranks","version":1,"iteration":10,"hosts":["n<1>","n<1>","n2","n2"],"ms":[10,11,12,13]}
+{"record":"power","version":1,"iteration":1,"watts":[600,650,690],"mhz":[1600,1700,1980]}
+{"record":"power","version":1,"iteration":2,"watts":[601,651,691],"mhz":[1600,1700,1980]}
+{"record":"placement","version":1,"host":"n2","tasks":[{"task":0,"gpus":[{"index":5,"pci":"0000:53:00.0"}],"nics":["rdmap79s0"],"cpus":"0-11","numa":[0]}]}
+{"record":"preflight","version":1,"host":"n2","check":"ECC","verdict":"fail","value":"3","expected":"0","advice":"replace <it>"}
+{"record":"preflight","version":1,"host":"n1","check":"ECC","verdict":"ok"}
+{"record":"plan","version":1,"layout":"tp 8","step_s":1.0}
+EOT
+report records -o records.html
+is "$rc:$out" 0: "records"
+while read -r pattern; do like "$(cat records.html)" "$pattern" "  $pattern"; done <<'EOT'
+<text x="[0-9]+" y="14">n&lt;1&gt;</text>
+<title>rank 3: 13 ms</title>
+<figure class="chart" id="power">
+<figure class="chart" id="clock">
+<b>0</b> GPU 5<br><small>CPUs 0-11<br>rdmap79s0
+1 of 2 checks passed
+replace &lt;it&gt;
+<h3>Plan against fact</h3>
+EOT
+unlike "$(cat run.html)" 'Preflight|Placement|Plan against|class="wide heat"|id="power"' "no section without records"
+
+# --- Size: a long run is thinned out
+steps 1 20000 20000 >long.log
+report long.log -o long.html
+[ "$(stat -c %s long.html)" -lt 600000 ]
+ok "20,000 steps: $(stat -c %s long.html) bytes"
+like "$(cat long.html)" '20000 log lines' "  all are read"
+
+# --- What train and supervise write themselves
+mkdir own
+small=(--device cpu --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --max-position-embeddings 16
+    --mock-data --tokenizer-type GPT2BPETokenizer --micro-batch-size 1 --global-batch-size 1 --lr 1e-3 --log-interval 1
+    --train-iters 6 --save "own/check points" --save-interval 2 --eval-iters 1 --eval-interval 3 --log-throughput)
+"$megatron" supervise --report own/report.html -- "$megatron" train "${small[@]}" --metrics-file own/metrics.jsonl \
+    >own/train.log 2>&1
+is "$?" 0 "supervise --report" || diag "$(tail -n 5 own/train.log)"
+page=$(cat own/report.html)
+like "$page" '<p>finished: step 6 of 6</p>' "  writes a report"
+like "$page" "<pre>.*train .* --save &#39;own/check points&#39; " "  with the command line"
+like "$page" '<td>megatron [0-9.]+; built with:' "  with the version"
+is "$(tile own/report.html starts) $(tile own/report.html 'lost steps')" "1 0" "  in which the log and the metrics are one start"
+like "$page" '</i>saving <b>' "  with the time of saves"
+report own/metrics.jsonl -o metrics.html
+is "$rc:$out" 0: "the metrics alone"
+done_testing
