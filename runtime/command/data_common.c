@@ -35,7 +35,7 @@ int data_words_take(const struct data_words *words, const struct options_result 
 
     if (result->word_count > 0)
         return error_set_code(err, ERROR_USAGE,
-                              "unexpected word %.100s; files are named after --input",
+                              "unexpected argument %.100s; use --input to name files",
                               result->words[0]);
     if (words->input.count == 0)
         return error_set_code(err, ERROR_USAGE, "--input is missing: the files to read");

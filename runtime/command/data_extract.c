@@ -145,7 +145,7 @@ int data_extract(int argc, const char *const *argv, struct error *err)
         data_extract_help();
     else if (rc == 0 && result.word_count > 0)
         rc = error_set_code(err, ERROR_USAGE,
-                            "unexpected word %.100s; dumps are named after --input",
+                            "unexpected argument %.100s; use --input to name dumps",
                             result.words[0]);
     else if (rc == 0)
         rc = run_words(&words, err);

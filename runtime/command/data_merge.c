@@ -134,7 +134,7 @@ static int run(void *context, const struct options_result *result, struct error 
 
     if (result->word_count > 0)
         return error_set_code(err, ERROR_USAGE,
-                              "unexpected word %.100s; pairs are named after --input",
+                              "unexpected argument %.100s; use --input to name pairs",
                               result->words[0]);
     if (words->input.count == 0)
         return error_set_code(err, ERROR_USAGE, "--input is missing: the pairs to merge");

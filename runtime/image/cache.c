@@ -318,15 +318,19 @@ int image_entry_verify(const struct image_entry *entry, struct error *err)
         return error_set_errno(err, errno, "cannot open %.300s", entry->path);
     rc = squashfs_check(fd, entry->path, &size, err);
     if (rc == 0 && entry->checksum == 0)
-        rc = error_set(err, "%.300s has no record of its checksum; import it again", entry->path);
+        rc = error_set(err, "%.300s has no record of its checksum; remove it and import it again",
+                       entry->path);
     if (rc == 0 && size != entry->size)
-        rc = error_set(err, "%.300s has %" PRId64 " bytes, not %" PRId64 "; import it again",
-                       entry->path, size, entry->size);
+        rc = error_set(
+            err, "%.300s has %" PRId64 " bytes, not %" PRId64 "; remove it and import it again",
+            entry->path, size, entry->size);
     if (rc == 0)
         rc = sum_file(fd, entry->path, &checksum, err);
     if (rc == 0 && checksum != entry->checksum)
         rc = error_set(
-            err, "%.300s is damaged: its checksum differs from the recorded one; import it again",
+            err,
+            "%.300s is damaged: its checksum differs from the recorded one; remove it and "
+            "import it again",
             entry->path);
     close(fd);
     return rc;
