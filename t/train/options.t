@@ -40,7 +40,7 @@ unlike "$out" 'MPI' "  and of one rank"
 limited=(bash -c 'ulimit -v 800000; exec "$@"' limited)
 if "${limited[@]}" "$megatron" --version >/dev/null 2>&1; then
     try "${limited[@]}" "$megatron" train "${small[@]}" --seq-length 1024 --micro-batch-size 256
-    is "$rc $(grep ^megatron <<<"$out" | sed 's/ 1\.[0-9]* GiB/ 1.X GiB/')" \
+    is "$rc $(grep '^megatron train' <<<"$out" | sed 's/ 1\.[0-9]* GiB/ 1.X GiB/')" \
         "1 megatron train: activations: cannot allocate another 1.X GiB; use a smaller --micro-batch-size, --recompute-granularity full, or more model parallelism (--tensor-model-parallel-size, --pipeline-model-parallel-size)" \
         "memory that runs out: for what, how much, what to do"
 else
