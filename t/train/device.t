@@ -107,24 +107,24 @@ if [ -f "$module/device_cuda.so" ]; then
         for arena in 33:weights:0.04 60:gradients:0.09 100:activations:0.2; do
             IFS=: read -r most what size <<<"$arena"
             train "${gpu[@]}" FAKE_MOST="$most"
-            out=$(grep ^megatron <<<"$out")
+            out=$(grep "^megatron train" <<<"$out")
             is "$rc $(wc -l <<<"$out")" "1 1" "no room for the $what: one line"
-            like "$out" "^megatron train: $what: GPU 0 .Fake GPU. has 0\\.03 of its 80\\.00 GiB left, and $size[0-9]* GiB are needed; .*; use a smaller --micro-batch-size, --recompute-granularity full, or more ranks that share the model" \
+            like "$out" "^megatron train: $what: GPU 0 .Fake GPU. has 0\\.03 of its 80\\.00 GiB left, and $size[0-9]* GiB are needed; .*; use a smaller --micro-batch-size, --recompute-granularity full, or more model parallelism" \
                 "  which says how to do with less"
         done
         options=(--device cuda --num-layers 96 --hidden-size 12288 --num-attention-heads 96)
         train "${gpu[@]}"
-        out=$(grep ^megatron <<<"$out")
-        like "$out" '^megatron train: this rank needs [0-9]{4}\.[0-9]+ GiB \(weights .*\), and 79\.00 GiB are available; use a smaller --micro-batch-size, --recompute-granularity full, or more ranks that share the model' \
+        out=$(grep "^megatron train" <<<"$out")
+        like "$out" '^megatron train: this rank needs [0-9]{4}\.[0-9]+ GiB \(weights .*\), but only 79\.00 GiB are available; use a smaller --micro-batch-size, --recompute-granularity full, or more model parallelism' \
             "a model that is too large"
         options+=(--recompute-granularity full --micro-batch-size 1)
         train "${gpu[@]}"
-        out=$(grep ^megatron <<<"$out")
-        like "$out" 'GiB are available; use more ranks that share the model \(--tensor-model-parallel-size, --pipeline-model-parallel-size\)$' \
+        out=$(grep "^megatron train" <<<"$out")
+        like "$out" 'GiB are available; use more model parallelism \(--tensor-model-parallel-size, --pipeline-model-parallel-size\)$' \
             "  which nothing else helps"
         options+=(--recompute-method block --recompute-num-layers 4)
         train "${gpu[@]}"
-        like "$(grep ^megatron <<<"$out")" 'GiB are available; use --recompute-method uniform, or more ranks' \
+        like "$(grep "^megatron train" <<<"$out")" 'GiB are available; use --recompute-method uniform, or more model parallelism' \
             "  or that only some layers are made again of"
         # health NAME LINE|'' VARIABLE...: the line is the only warning before the run goes on, to what it has no room for.
         health() {
