@@ -299,6 +299,8 @@ int hf_files_close(struct hf_files *files, struct error *err)
         if (close(file->fd) < 0 && rc == 0)
             rc = error_set_errno(err, errno, "cannot write %s", file->path);
         file->fd = -1;
+        free(file->path);
+        file->path = NULL;
     }
     return rc;
 }
