@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fp8 operands of matrix products, made where their values are made: a cast, GELU, SwiGLU and their
+ * gradients, each written row-major, transposed, or both. Tensor cores take 8-bit operands only
+ * with the summed dimension contiguous, so the backward pass needs both layouts.
+ *
+ * A block walks down TILES tiles of ROWS x COLS elements. A thread holds four rows of eight
+ * columns; four bytes of a column become one word in shared memory, and whole lines of the
+ * transposed matrix leave from there. The word's place is permuted by its column so that neither
+ * side has bank conflicts. */
+#include "common.cuh"
+#include "gelu.cuh"
+#include "quantize.h"
+
+#include <cuda_fp8.h>
+
+namespace
+{
+
+constexpr int THREADS = 256, ROWS = 128, COLS = 64, TILES = 4;
+constexpr int THREAD_ROWS = 4, CHUNKS = ROWS / 16; /* chunks of 16 bytes in a transposed line */
+
+struct outputs {
+    uint8_t *rows, *columns;
+    const float *scale;
+    float *amax;
+    float *sums; /* (blocks, cols) partial column sums, or NULL */
+    int64_t row_count, col_count;
+};
+
+/* Sources: 'load' fetches what eight elements need, 'compute' makes them; PARTS results that are
+ * 'cols' columns apart in the output. */
+
+template <typename T> struct cast {
+    static constexpr int PARTS = 1;
+    struct raw {
+        packed<T> x;
+    };
+    const T *x;
+    int64_t stride;
+
+    __device__ void load(raw &r, int64_t row, int64_t col) const
+    {
+        r.x = load_whole<VECTOR>(x + row * stride + col);
+    }
+    __device__ void compute(const raw &r, float v[1][VECTOR]) const
+    {
+        unpack(r.x, v[0]);
+    }
+};
+
+template <typename T> struct gelu_of {
+    static constexpr int PARTS = 1;
+    struct raw {
+        packed<T> x;
+    };
+    const T *x;
+    int64_t stride;
+
+    __device__ void load(raw &r, int64_t row, int64_t col) const
+    {
+        r.x = load_whole<VECTOR>(x + row * stride + col);
+    }
+    __device__ void compute(const raw &r, float v[1][VECTOR]) const
+    {
+        unpack(r.x, v[0]);
+        gelu_tanh<VECTOR>(v[0]);
+    }
+};
+
+template <typename T> struct gelu_gradient_of {
+    static constexpr int PARTS = 1;
+    struct raw {
+        packed<T> dy, pre;
+    };
+    const T *dy, *pre;
+    int64_t stride;
+
+    __device__ void load(raw &r, int64_t row, int64_t col) const
+    {
+        r.dy = load_whole<VECTOR>(dy + row * stride + col);
+        r.pre = load_whole<VECTOR>(pre + row * stride + col);
+    }
+    __device__ void compute(const raw &r, float v[1][VECTOR]) const
+    {
+        float before[VECTOR];
+
+        unpack(r.dy, v[0]);
+        unpack(r.pre, before);
+        gelu_tanh_gradient<VECTOR>(before, v[0]);
+    }
+};
+
+__device__ inline float sigmoid(float x)
+{
+    return __fdividef(1.0f, 1.0f + __expf(-x));
+}
+
+template <typename T> struct swiglu_of {
+    static constexpr int PARTS = 1;
+    struct raw {
+        packed<T> gate, up;
+    };
+    const T *x;
+    int64_t cols;
+
+    __device__ void load(raw &r, int64_t row, int64_t col) const
+    {
+        r.gate = load_whole<VECTOR>(x + row * 2 * cols + col);
+        r.up = load_whole<VECTOR>(x + row * 2 * cols + cols + col);
+    }
+    __device__ void compute(const raw &r, float v[1][VECTOR]) const
+    {
+        float gate[VECTOR];
+
+        unpack(r.gate, gate);
+        unpack(r.up, v[0]);
+#pragma unroll
+        for (int k = 0; k < VECTOR; k++)
+            v[0][k] *= gate[k] * sigmoid(gate[k]);
+    }
+};
+
+template <typename T> struct swiglu_gradient_of {
+    static constexpr int PARTS = 2;
+    struct raw {
+        packed<T> dy, gate, up;
+    };
+    const T *dy, *x;
+    int64_t cols;
+
+    __device__ void load(raw &r, int64_t row, int64_t col) const
+    {
+        r.dy = load_whole<VECTOR>(dy + row * cols + col);
+        r.gate = load_whole<VECTOR>(x + row * 2 * cols + col);
+        r.up = load_whole<VECTOR>(x + row * 2 * cols + cols + col);
+    }
+    __device__ void compute(const raw &r, float v[2][VECTOR]) const
+    {
+        float d[VECTOR];
+
+        unpack(r.dy, d);
+        unpack(r.gate, v[0]);
+        unpack(r.up, v[1]);
+#pragma unroll
+        for (int k = 0; k < VECTOR; k++) {
+            const float open = sigmoid(v[0][k]), silu = v[0][k] * open;
+            const float dup = d[k] * silu;
+
+            v[0][k] = d[k] * v[1][k] * (open + silu * (1.0f - open));
+            v[1][k] = dup;
+        }
+    }
+};
+
+/* Eight values as fp8, the first in the lowest byte. */
+template <__nv_fp8_interpretation_t KIND>
+__device__ inline uint2 to_fp8(const float *v, float scale)
+{
+    uint32_t two[4];
+
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        two[i] = __nv_cvt_float2_to_fp8x2(make_float2(v[2 * i] * scale, v[2 * i + 1] * scale),
+                                          __NV_SATFINITE, KIND);
+    return make_uint2(two[0] | two[1] << 16, two[2] | two[3] << 16);
+}
+
+/* Columns k .. k + 3 of four rows: word k of 'out' has the bytes of column k from row to row. */
+__device__ inline void transpose_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d,
+                                       uint32_t *out)
+{
+    const uint32_t ab = __byte_perm(a, b, 0x5140), cd = __byte_perm(c, d, 0x5140);
+    const uint32_t ab2 = __byte_perm(a, b, 0x7362), cd2 = __byte_perm(c, d, 0x7362);
+
+    out[0] = __byte_perm(ab, cd, 0x5410);
+    out[1] = __byte_perm(ab, cd, 0x7632);
+    out[2] = __byte_perm(ab2, cd2, 0x5410);
+    out[3] = __byte_perm(ab2, cd2, 0x7632);
+}
+
+/* The transposed tile on its way through shared memory: COLS lines of CHUNKS chunks. */
+struct tile {
+    uint32_t word[COLS][CHUNKS * 4];
+
+    /* Four rows from 4 * group on, eight columns from 8 * eight on. */
+    __device__ void put(int eight, int group, const uint2 *bytes)
+    {
+        const int place = (((group / 4) ^ eight) * 4) + group % 4;
+        uint32_t column[VECTOR];
+
+        transpose_bytes(bytes[0].x, bytes[1].x, bytes[2].x, bytes[3].x, column);
+        transpose_bytes(bytes[0].y, bytes[1].y, bytes[2].y, bytes[3].y, column + 4);
+#pragma unroll
+        for (int k = 0; k < VECTOR; k++)
+            word[eight * VECTOR + k][place] = column[k];
+    }
+
+    __device__ uint4 get(int column, int chunk) const
+    {
+        return *reinterpret_cast<const uint4 *>(&word[column][(chunk ^ (column / VECTOR)) * 4]);
+    }
+};
+
+__device__ inline void store_columns(const outputs &o, const tile &t, int64_t first_row,
+                                     int64_t first_col, int64_t offset, int64_t cols)
+{
+#pragma unroll
+    for (int i = threadIdx.x; i < COLS * CHUNKS; i += THREADS) {
+        const int column = i / CHUNKS, chunk = i % CHUNKS;
+        const int64_t row = first_row + chunk * 16;
+
+        if (first_col + column < cols && row < o.row_count)
+            *reinterpret_cast<uint4 *>(o.columns + (offset + first_col + column) * o.row_count +
+                                       row) = t.get(column, chunk);
+    }
+}
+
+/* The largest of the block goes to 'amax'. Bits of numbers that are not negative are ordered as the
+ * numbers are, NaN last, so the result does not depend on the order. */
+__device__ inline void reduce_amax(float largest, float *amax)
+{
+    __shared__ uint32_t of_warp[THREADS / WARP];
+    uint32_t bits = __reduce_max_sync(0xffffffffu, __float_as_uint(largest));
+
+    if (threadIdx.x % WARP == 0)
+        of_warp[threadIdx.x / WARP] = bits;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+#pragma unroll
+        for (int w = 1; w < THREADS / WARP; w++)
+            bits = max(bits, of_warp[w]);
+        if (bits > *(volatile uint32_t *)amax)
+            atomicMax((uint32_t *)amax, bits);
+    }
+}
+
+/* |x| as bits keeps NaN, which fmaxf would lose. */
+__device__ inline uint32_t magnitude(float x)
+{
+    return __float_as_uint(x) & 0x7fffffffu;
+}
+
+template <int PARTS>
+__device__ void reduce_sums(float sum[PARTS][VECTOR], const outputs &o, int64_t col, int64_t cols)
+{
+    __shared__ float of_warp[THREADS / WARP][COLS];
+    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, eight = threadIdx.x % 8;
+    const int64_t line = blockIdx.y * PARTS * cols;
+
+#pragma unroll
+    for (int p = 0; p < PARTS; p++) {
+#pragma unroll
+        for (int k = 0; k < VECTOR; k++) {
+            float s = sum[p][k];
+
+            s += __shfl_xor_sync(0xffffffffu, s, 8);
+            s += __shfl_xor_sync(0xffffffffu, s, 16);
+            if (lane < 8)
+                of_warp[warp][eight * VECTOR + k] = s;
+        }
+        __syncthreads();
+        if (threadIdx.x < COLS && col + threadIdx.x < cols) {
+            float total = 0;
+
+#pragma unroll
+            for (int w = 0; w < THREADS / WARP; w++)
+                total += of_warp[w][threadIdx.x];
+            o.sums[line + p * cols + col + threadIdx.x] = total;
+        }
+        __syncthreads();
+    }
+}
+
+template <typename SOURCE, __nv_fp8_interpretation_t KIND, bool SUMS>
+__global__ void __launch_bounds__(THREADS) quantize(const SOURCE source, const outputs o)
+{
+    constexpr int PARTS = SOURCE::PARTS;
+    __shared__ tile tiles[PARTS];
+    const int eight = threadIdx.x % 8, group = threadIdx.x / 8;
+    const int64_t first_col = (int64_t)blockIdx.x * COLS, col = first_col + eight * VECTOR;
+    const int64_t cols = o.col_count / PARTS;
+    const float scale = *o.scale;
+    float sum[PARTS][VECTOR] = {};
+    uint32_t largest = 0;
+
+    for (int i = 0; i < TILES; i++) {
+        const int64_t first_row = ((int64_t)blockIdx.y * TILES + i) * ROWS;
+        const int64_t row = first_row + group * THREAD_ROWS;
+        const bool inside = row < o.row_count && col < cols;
+        typename SOURCE::raw raw[THREAD_ROWS];
+        uint2 bytes[PARTS][THREAD_ROWS];
+
+        if (first_row >= o.row_count)
+            break;
+        if (inside)
+#pragma unroll
+            for (int r = 0; r < THREAD_ROWS; r++)
+                source.load(raw[r], row + r, col);
+        if (inside)
+#pragma unroll
+            for (int r = 0; r < THREAD_ROWS; r++) {
+                float v[PARTS][VECTOR];
+
+                source.compute(raw[r], v);
+#pragma unroll
+                for (int p = 0; p < PARTS; p++) {
+#pragma unroll
+                    for (int k = 0; k < VECTOR; k++) {
+                        largest = max(largest, magnitude(v[p][k]));
+                        if (SUMS)
+                            sum[p][k] += v[p][k];
+                    }
+                    bytes[p][r] = to_fp8<KIND>(v[p], scale);
+                    if (o.rows)
+                        *reinterpret_cast<uint2 *>(o.rows + (row + r) * o.col_count + p * cols +
+                                                   col) = bytes[p][r];
+                }
+            }
+        if (!o.columns)
+            continue;
+        if (inside)
+#pragma unroll
+            for (int p = 0; p < PARTS; p++)
+                tiles[p].put(eight, group, bytes[p]);
+        __syncthreads();
+#pragma unroll
+        for (int p = 0; p < PARTS; p++)
+            store_columns(o, tiles[p], first_row, first_col, p * cols, cols);
+        __syncthreads();
+    }
+    if (SUMS)
+        reduce_sums<PARTS>(sum, o, first_col, cols);
+    if (o.amax)
+        reduce_amax(__uint_as_float(largest), o.amax);
+}
+
+/* Bytes alone: the same tile without arithmetic. */
+__global__ void __launch_bounds__(THREADS) transpose(const uint8_t *x, const outputs o)
+{
+    __shared__ tile t;
+    const int eight = threadIdx.x % 8, group = threadIdx.x / 8;
+    const int64_t first_col = (int64_t)blockIdx.x * COLS, col = first_col + eight * VECTOR;
+
+    for (int i = 0; i < TILES; i++) {
+        const int64_t first_row = ((int64_t)blockIdx.y * TILES + i) * ROWS;
+        const int64_t row = first_row + group * THREAD_ROWS;
+        uint2 bytes[THREAD_ROWS];
+
+        if (first_row >= o.row_count)
+            break;
+        if (row < o.row_count && col < o.col_count) {
+#pragma unroll
+            for (int r = 0; r < THREAD_ROWS; r++)
+                bytes[r] = *reinterpret_cast<const uint2 *>(x + (row + r) * o.col_count + col);
+            t.put(eight, group, bytes);
+        }
+        __syncthreads();
+        store_columns(o, t, first_row, first_col, 0, o.col_count);
+        __syncthreads();
+    }
+}
+
+dim3 grid_of(int64_t rows, int64_t cols)
+{
+    return dim3((unsigned)divide_up(cols, COLS), (unsigned)divide_up(rows, ROWS * TILES));
+}
+
+template <typename SOURCE>
+void launch(cudaStream_t stream, const SOURCE &source, int64_t rows, int64_t cols,
+            const struct quantize_result *result, float *dbias, int accumulate, float *workspace)
+{
+    const outputs o = {(uint8_t *)result->rows,
+                       (uint8_t *)result->columns,
+                       result->scale,
+                       result->amax,
+                       dbias ? workspace : NULL,
+                       rows,
+                       cols * SOURCE::PARTS};
+    const dim3 grid = grid_of(rows, cols);
+
+    if (result->type == TYPE_E5M2 && dbias)
+        quantize<SOURCE, __NV_E5M2, true><<<grid, THREADS, 0, stream>>>(source, o);
+    else if (result->type == TYPE_E5M2)
+        quantize<SOURCE, __NV_E5M2, false><<<grid, THREADS, 0, stream>>>(source, o);
+    else if (dbias)
+        quantize<SOURCE, __NV_E4M3, true><<<grid, THREADS, 0, stream>>>(source, o);
+    else
+        quantize<SOURCE, __NV_E4M3, false><<<grid, THREADS, 0, stream>>>(source, o);
+    if (dbias) {
+        const totals t = {{dbias, NULL, NULL}};
+
+        kernel_add_shares(stream, workspace, t, 1, (int)grid.y, o.col_count, accumulate);
+    }
+}
+
+} // namespace
+
+#define WITH_16_BITS(type, call)   \
+    do {                           \
+        if ((type) == TYPE_BF16) { \
+            typedef bf16 T;        \
+            call;                  \
+        } else {                   \
+            typedef fp16 T;        \
+            call;                  \
+        }                          \
+    } while (0)
+
+extern "C" size_t kernel_quantize_workspace(int64_t rows, int64_t cols)
+{
+    return (size_t)(divide_up(rows, ROWS * TILES) * cols) * sizeof(float);
+}
+
+extern "C" void kernel_quantize(cudaStream_t stream, enum device_type type, int64_t rows,
+                                int64_t cols, int64_t stride, const void *x,
+                                const struct quantize_result *result, float *dbias, int accumulate,
+                                float *workspace)
+{
+    WITH_16_BITS(type, launch(stream, cast<T>{(const T *)x, stride}, rows, cols, result, dbias,
+                              accumulate, workspace));
+}
+
+extern "C" void kernel_quantize_gelu(cudaStream_t stream, enum device_type type, int64_t rows,
+                                     int64_t cols, const void *pre,
+                                     const struct quantize_result *result)
+{
+    WITH_16_BITS(
+        type, launch(stream, gelu_of<T>{(const T *)pre, cols}, rows, cols, result, NULL, 0, NULL));
+}
+
+extern "C" void kernel_quantize_gelu_backward(cudaStream_t stream, enum device_type type,
+                                              int64_t rows, int64_t cols, const void *dy,
+                                              const void *pre, const struct quantize_result *result,
+                                              float *dbias, int accumulate, float *workspace)
+{
+    WITH_16_BITS(type, launch(stream, gelu_gradient_of<T>{(const T *)dy, (const T *)pre, cols},
+                              rows, cols, result, dbias, accumulate, workspace));
+}
+
+extern "C" void kernel_quantize_swiglu(cudaStream_t stream, enum device_type type, int64_t rows,
+                                       int64_t cols, const void *x,
+                                       const struct quantize_result *result)
+{
+    WITH_16_BITS(
+        type, launch(stream, swiglu_of<T>{(const T *)x, cols}, rows, cols, result, NULL, 0, NULL));
+}
+
+extern "C" void kernel_quantize_swiglu_backward(cudaStream_t stream, enum device_type type,
+                                                int64_t rows, int64_t cols, const void *dy,
+                                                const void *x, const struct quantize_result *result)
+{
+    WITH_16_BITS(type, launch(stream, swiglu_gradient_of<T>{(const T *)dy, (const T *)x, cols},
+                              rows, cols, result, NULL, 0, NULL));
+}
+
+extern "C" void kernel_transpose_bytes(cudaStream_t stream, int64_t rows, int64_t cols,
+                                       const void *x, void *y)
+{
+    const outputs o = {NULL, (uint8_t *)y, NULL, NULL, NULL, rows, cols};
+
+    transpose<<<grid_of(rows, cols), THREADS, 0, stream>>>((const uint8_t *)x, o);
+}

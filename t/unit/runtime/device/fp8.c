@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The conversion to and from fp8 (device/fp8.h): every byte, and rounding between neighbours. */
+#include "fp8.h"
+#include "tap.h"
+
+#include <float.h>
+#include <math.h>
+
+static const struct {
+    float x;
+    uint8_t e4m3, e5m2;
+} rows[] = {
+    {0.0f, 0x00, 0x00},
+    {-0.0f, 0x80, 0x80},
+    {1.0f, 0x38, 0x3c},
+    {-1.0f, 0xb8, 0xbc},
+    {448.0f, 0x7e, 0x5f},
+    {464.0f, 0x7e, 0x5f},         /* beyond e4m3 */
+    {57344.0f, 0x7e, 0x7b},       /* the largest of e5m2 */
+    {1e30f, 0x7e, 0x7b},          /* saturated */
+    {-INFINITY, 0xfe, 0xfb},      /* saturated */
+    {0.015625f, 0x08, 0x24},      /* the smallest normal number of e4m3, 2^-6 */
+    {0.001953125f, 0x01, 0x18},   /* the smallest of e4m3, 2^-9 */
+    {0.0009765625f, 0x00, 0x14},  /* half of it: a tie, to even */
+    {0.0029296875f, 0x02, 0x1a},  /* one and a half: a tie, to even */
+    {1.0625f, 0x38, 0x3c},        /* a tie in e4m3, to even */
+    {1.1875f, 0x3a, 0x3d},        /* a tie in e4m3, to even */
+    {1.125f, 0x39, 0x3c},         /* a tie in e5m2, to even */
+    {1.96875f, 0x40, 0x40},       /* rounds up to the next power of two */
+    {1.52587890625e-5f, 0, 0x01}, /* the smallest of e5m2, 2^-16 */
+    {FLT_MIN, 0, 0},
+};
+
+static void test_rounding(enum device_type type, const char *name)
+{
+    int wrong = 0;
+
+    /* Between two neighbours of one sign every number rounds to the nearer one. */
+    for (int byte = 0; byte < 0x7e; byte++) {
+        float low = fp8_decode((uint8_t)byte, type), high = fp8_decode((uint8_t)(byte + 1), type);
+
+        if (!(high < INFINITY))
+            break;
+        for (int k = 1; k < 8; k++) {
+            float x = low + (high - low) * (float)k / 8;
+            int nearest = k < 4 || (k == 4 && byte % 2 == 0) ? byte : byte + 1;
+
+            wrong += fp8_encode(x, type) != nearest || fp8_encode(-x, type) != (nearest | 0x80);
+        }
+    }
+    ok(wrong == 0, "%s: rounds to the nearest, ties to even", name);
+}
+
+static void test_bytes(enum device_type type, const char *name)
+{
+    int wrong = 0;
+
+    for (int byte = 0; byte < 256; byte++) {
+        float x = fp8_decode((uint8_t)byte, type);
+
+        if (!isnan(x) && !isinf(x))
+            wrong += fp8_encode(x, type) != byte;
+    }
+    ok(wrong == 0, "%s: every finite byte is its own number", name);
+    ok(isnan(fp8_decode(FP8_NAN, type)) && fp8_encode(NAN, type) == FP8_NAN, "%s: NaN", name);
+}
+
+int main(void)
+{
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        ok(fp8_encode(rows[i].x, TYPE_E4M3) == rows[i].e4m3, "%.9g as e4m3", (double)rows[i].x);
+        ok(fp8_encode(rows[i].x, TYPE_E5M2) == rows[i].e5m2, "%.9g as e5m2", (double)rows[i].x);
+    }
+    test_bytes(TYPE_E4M3, "e4m3");
+    test_bytes(TYPE_E5M2, "e5m2");
+    test_rounding(TYPE_E4M3, "e4m3");
+    test_rounding(TYPE_E5M2, "e5m2");
+    return done_testing();
+}
