@@ -153,8 +153,7 @@ static int make_power_chart(struct chart *chart, const struct input *input, int 
     static const char *const ids[] = {"power", "clock", "temperature"};
     static const char *const titles[] = {"Power per GPU", "SM clock", "Temperature"};
     static const char *const units[] = {"W; lowest, mean, highest", "MHz; lowest, mean, highest",
-                                        "\xc2\xb0"
-                                        "C; lowest, mean, highest"};
+                                        "\u00b0C; lowest, mean, highest"};
     static const char *const labels[] = {"lowest", "mean", "highest"};
 
     *chart = (struct chart){.id = ids[which], .title = titles[which], .unit = units[which]};
