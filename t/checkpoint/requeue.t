@@ -116,7 +116,7 @@ name=$(printf 'iter_%07d' "$at")
 ok "end with the same checkpoint" diff -r "$work/run/$name" "$work/whole/$name"
 
 # A run that cannot resume ends, here without minutes between its starts.
-sed 's/ supervise -- / supervise --pause 1 -- /' "$top/sbatch/train.sbatch" >"$work/quick.sbatch"
+sed 's/ supervise --report / supervise --pause 1 --report /' "$top/sbatch/train.sbatch" >"$work/quick.sbatch"
 bad() {
     try as_user sbatch --wait --chdir="$work" --export="ALL,MEGATRON=$megatron" -o "$work/bad.log" "${layout[@]}" \
         "$work/quick.sbatch" "${options[@]}" "$@"
