@@ -9,6 +9,7 @@ const struct command *const commands[] = {
     &command_image,
     &command_tokenize,
     &command_detokenize,
+    &command_tokenizer,
     &command_topo,
     &command_plan,
     &command_train,

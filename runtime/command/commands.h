@@ -14,6 +14,7 @@ extern const struct command command_image;
 extern const struct command command_report;
 extern const struct command command_supervise;
 extern const struct command command_tokenize;
+extern const struct command command_tokenizer;
 extern const struct command command_data;
 extern const struct command command_plan;
 extern const struct command command_preprocess;
