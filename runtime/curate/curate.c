@@ -484,6 +484,11 @@ static int close_run(struct curate *engine, int rc, struct error *err)
                   engine->work.root);
         return -1;
     }
+    /* What can never work is not resumed: the remedy is another command line or another input. */
+    if (err->code == ERROR_USAGE && engine->threads && engine->world->size == 1) {
+        work_remove(&engine->work);
+        return -1;
+    }
     snprintf(message, sizeof(message), "%.400s (rank %lld)", err->text,
              (long long)engine->world->rank);
     if (work_end(&engine->work, message, failure_seconds, NULL) > 0)

@@ -11,7 +11,7 @@
 /* Sums are added up in PARTS parts, whatever the number of threads, so that they round alike. */
 enum { PARTS = 16, FITS = 2 };
 
-static const double shrink = 0.75, least_expected = 0.5;
+static const double shrink = 0.75, least_expected = 0.5, first_shift = 2;
 
 struct unigram_learning {
     const struct unigram_rules *rules;
@@ -20,46 +20,74 @@ struct unigram_learning {
     struct trie trie;
     struct threads *threads;
     double *expected[PARTS]; /* by piece: how often it is used, of each part of the spans */
+    double likelihood[PARTS];
     int failed[PARTS];
+    /* Probability of each piece times exp(shift) for each of its bytes. All ways through a span
+     * have the same bytes, so the factor does not change which are probable, and with the average
+     * of the corpus products of many pieces stay within the range of a double. */
+    double *weights;
+    double shift;
+    double bytes; /* of the corpus */
 };
 
 /* --- The lattice of a span -------------------------------------------------------------------- */
 
 /* One node before each byte of the span, and one at the end. */
 struct node {
-    double forward, backward; /* logarithm of the sum over all ways from the start; to the end */
-    double best;
-    uint32_t piece, from; /* the last piece of the best way */
+    double forward, backward; /* sums over all ways from the start, and to the end */
+    double best;              /* score of the best way from the start */
+    uint32_t piece, from;     /* the last piece of that way */
+};
+
+/* A piece between two nodes. */
+struct arc {
+    uint32_t begin, end, piece;
 };
 
 struct lattice {
     struct node *nodes;
-    size_t capacity;
+    struct arc *arcs;
+    size_t capacity, arc_count, arc_capacity;
 };
 
-static struct node *lattice_nodes(struct lattice *lattice, size_t size)
+static void lattice_clear(struct lattice *lattice)
+{
+    free(lattice->nodes);
+    free(lattice->arcs);
+}
+
+static int lattice_begin(struct lattice *lattice, size_t size)
 {
     if (size + 1 > lattice->capacity) {
         size_t capacity = (size + 1) * 2;
         struct node *nodes = realloc(lattice->nodes, capacity * sizeof(*nodes));
 
         if (!nodes)
-            return NULL;
+            return -1;
         lattice->nodes = nodes;
         lattice->capacity = capacity;
     }
     for (size_t i = 0; i <= size; i++)
-        lattice->nodes[i] = (struct node){-INFINITY, -INFINITY, -INFINITY, TRIE_NONE, 0};
-    lattice->nodes[0].forward = lattice->nodes[0].best = 0;
-    lattice->nodes[size].backward = 0;
-    return lattice->nodes;
+        lattice->nodes[i] = (struct node){0, 0, -INFINITY, TRIE_NONE, 0};
+    lattice->nodes[0] = (struct node){1, 0, 0, TRIE_NONE, 0};
+    lattice->nodes[size].backward = 1;
+    lattice->arc_count = 0;
+    return 0;
 }
 
-static double log_add(double a, double b)
+static int lattice_add(struct lattice *lattice, const struct arc *arc)
 {
-    double most = a > b ? a : b, least = a > b ? b : a;
+    if (lattice->arc_count == lattice->arc_capacity) {
+        size_t capacity = lattice->arc_capacity ? lattice->arc_capacity * 2 : 256;
+        struct arc *arcs = realloc(lattice->arcs, capacity * sizeof(*arcs));
 
-    return least == -INFINITY ? most : most + log1p(exp(least - most));
+        if (!arcs)
+            return -1;
+        lattice->arcs = arcs;
+        lattice->arc_capacity = capacity;
+    }
+    lattice->arcs[lattice->arc_count++] = *arc;
+    return 0;
 }
 
 /* Call with each piece that begins at 'begin': its number and end. */
@@ -68,28 +96,23 @@ static double log_add(double a, double b)
          end < (size) && (at_ = trie_step(&(l)->trie, at_, (text)[end])) != TRIE_NONE;) \
         if ((piece = (l)->trie.values[at_], end++, piece) != TRIE_NONE)
 
-static void sum_forward(const struct unigram_learning *l, const uint8_t *text, size_t size,
-                        struct node *nodes)
+/* Collect the arcs, and sum up from the start. */
+static int sum_forward(const struct unigram_learning *l, const uint8_t *text, size_t size,
+                       struct lattice *lattice)
 {
-    for (size_t begin = 0; begin < size; begin++) {
-        if (nodes[begin].forward == -INFINITY)
-            continue;
-        FOR_PIECES(l, text, size, begin, piece, end)
-        nodes[end].forward =
-            log_add(nodes[end].forward, nodes[begin].forward + l->pieces->scores[piece]);
-    }
-}
+    struct node *nodes = lattice->nodes;
 
-static void sum_backward(const struct unigram_learning *l, const uint8_t *text, size_t size,
-                         struct node *nodes)
-{
-    for (size_t begin = size; begin-- > 0;) {
-        if (nodes[begin].forward == -INFINITY)
+    for (size_t begin = 0; begin < size; begin++) {
+        if (nodes[begin].forward == 0)
             continue;
         FOR_PIECES(l, text, size, begin, piece, end)
-        nodes[begin].backward =
-            log_add(nodes[begin].backward, nodes[end].backward + l->pieces->scores[piece]);
+        {
+            nodes[end].forward += nodes[begin].forward * l->weights[piece];
+            if (lattice_add(lattice, &(struct arc){(uint32_t)begin, end, piece}) < 0)
+                return -1;
+        }
     }
+    return 0;
 }
 
 /* The best way without the piece 'not' (TRIE_NONE: with all). */
@@ -114,37 +137,47 @@ static void find_best(const struct unigram_learning *l, const uint8_t *text, siz
 
 /* --- Expectations ----------------------------------------------------------------------------- */
 
-static void expect_span(const struct unigram_learning *l, const struct lexicon_word *span,
-                        struct node *nodes, double *expected)
+static int use_best(const struct unigram_learning *l, const struct lexicon_word *span,
+                    struct lattice *lattice, double *used, double *likelihood)
 {
-    const uint8_t *text = l->spans->text.data + span->place;
-    double all;
+    struct node *nodes = lattice->nodes;
 
-    sum_forward(l, text, span->size, nodes);
-    sum_backward(l, text, span->size, nodes);
-    all = nodes[span->size].forward;
-    for (size_t begin = 0; begin < span->size; begin++) {
-        if (nodes[begin].forward == -INFINITY)
-            continue;
-        FOR_PIECES(l, text, span->size, begin, piece, end)
-        expected[piece] +=
-            (double)span->times *
-            exp(nodes[begin].forward + l->pieces->scores[piece] + nodes[end].backward - all);
-    }
-}
-
-static void use_best(const struct unigram_learning *l, const struct lexicon_word *span,
-                     struct node *nodes, double *used)
-{
     find_best(l, l->spans->text.data + span->place, span->size, TRIE_NONE, nodes);
     for (size_t end = span->size; end > 0 && nodes[end].piece != TRIE_NONE; end = nodes[end].from)
         used[nodes[end].piece] += (double)span->times;
+    *likelihood += (double)span->times * nodes[span->size].best;
+    return 0;
 }
+
+/* How often each piece is used on average over all ways, by their probabilities. */
+static int use_average(const struct unigram_learning *l, const struct lexicon_word *span,
+                       struct lattice *lattice, double *used, double *likelihood)
+{
+    struct node *nodes = lattice->nodes;
+    double all, times = (double)span->times;
+
+    if (sum_forward(l, l->spans->text.data + span->place, span->size, lattice) < 0)
+        return -1;
+    all = nodes[span->size].forward;
+    if (!(all > 0 && all < INFINITY)) /* out of range: a word that nearly never occurs */
+        return use_best(l, span, lattice, used, likelihood);
+    for (size_t i = lattice->arc_count; i-- > 0;) {
+        const struct arc *arc = &lattice->arcs[i];
+        double rest = l->weights[arc->piece] * nodes[arc->end].backward;
+
+        nodes[arc->begin].backward += rest;
+        used[arc->piece] += times * nodes[arc->begin].forward * rest / all;
+    }
+    *likelihood += times * (log(all) - l->shift * (double)span->size);
+    return 0;
+}
+
+typedef int use_span(const struct unigram_learning *l, const struct lexicon_word *span,
+                     struct lattice *lattice, double *used, double *likelihood);
 
 struct counting {
     struct unigram_learning *l;
-    void (*count)(const struct unigram_learning *l, const struct lexicon_word *span,
-                  struct node *nodes, double *counts);
+    use_span *use;
 };
 
 static void count_part(void *context, int64_t part)
@@ -153,28 +186,24 @@ static void count_part(void *context, int64_t part)
     struct unigram_learning *l = counting->l;
     size_t first = l->spans->count * (size_t)part / PARTS;
     size_t last = l->spans->count * ((size_t)part + 1) / PARTS;
-    struct lattice lattice = {NULL, 0};
+    struct lattice lattice = {0};
 
+    l->likelihood[part] = 0;
     for (size_t i = first; i < last && !l->failed[part]; i++) {
         const struct lexicon_word *span = &l->spans->words[i];
-        struct node *nodes = lattice_nodes(&lattice, span->size);
 
-        if (nodes)
-            counting->count(l, span, nodes, l->expected[part]);
-        else
-            l->failed[part] = 1;
+        l->failed[part] =
+            lattice_begin(&lattice, span->size) < 0 ||
+            counting->use(l, span, &lattice, l->expected[part], &l->likelihood[part]) < 0;
     }
-    free(lattice.nodes);
+    lattice_clear(&lattice);
 }
 
 /* Counts of all pieces over all spans, in expected[0]. */
-static int count_all(struct unigram_learning *l,
-                     void (*count)(const struct unigram_learning *l,
-                                   const struct lexicon_word *span, struct node *nodes,
-                                   double *counts),
-                     struct error *err)
+static int count_all(struct unigram_learning *l, use_span *use, struct error *err)
 {
-    struct counting counting = {l, count};
+    struct counting counting = {l, use};
+    double sum = 0;
     int failed = 0;
 
     for (int part = 0; part < PARTS; part++)
@@ -185,6 +214,9 @@ static int count_all(struct unigram_learning *l,
     for (int part = 1; part < PARTS && !failed; part++)
         for (size_t i = 0; i < l->pieces->tokens.count; i++)
             l->expected[0][i] += l->expected[part][i];
+    for (int part = 0; part < PARTS; part++)
+        sum += l->likelihood[part];
+    l->shift = -sum / l->bytes;
     if (l->rules->moved)
         l->rules->moved(l->rules->context, (int64_t)l->pieces->tokens.count);
     return failed ? error_set(err, "out of memory") : 0;
@@ -248,14 +280,26 @@ static double digamma(double x)
            square * square * square * 31 / 8064 - square * square * square * square * 127 / 30720;
 }
 
+static void weigh(struct unigram_learning *l)
+{
+    for (size_t i = 0; i < l->pieces->tokens.count; i++) {
+        size_t size;
+
+        token_text(&l->pieces->tokens, i, &size);
+        l->weights[i] = exp(l->pieces->scores[i] + l->shift * (double)size);
+    }
+}
+
 /* One step of expectation maximization. */
 static int fit(struct unigram_learning *l, struct error *err)
 {
     size_t count = l->pieces->tokens.count;
     uint8_t *keeps = calloc(count + 1, 1);
     double sum = 0, *scores = malloc((count + 1) * sizeof(*scores));
-    int rc = keeps && scores ? count_all(l, expect_span, err) : error_set(err, "out of memory");
+    int rc;
 
+    weigh(l);
+    rc = keeps && scores ? count_all(l, use_average, err) : error_set(err, "out of memory");
     for (size_t i = 0; rc == 0 && i < count; i++) {
         double *expected = &l->expected[0][i];
 
@@ -297,11 +341,12 @@ static double loss_of(const struct unigram_learning *l, struct lattice *lattice,
     const double *used = l->expected[0];
     size_t size, count = 0;
     const char *text = token_text(&l->pieces->tokens, piece, &size);
-    struct node *nodes = lattice_nodes(lattice, size);
+    struct node *nodes;
     double with, without = 0;
 
-    if (!nodes || used[piece] == 0)
+    if (used[piece] == 0 || lattice_begin(lattice, size) < 0)
         return -1;
+    nodes = lattice->nodes;
     find_best(l, (const uint8_t *)text, size, piece, nodes);
     if (nodes[size].best == -INFINITY)
         return INFINITY;
@@ -320,7 +365,7 @@ static int prune(struct unigram_learning *l, size_t wanted, struct error *err)
     size_t count = l->pieces->tokens.count, kept = (size_t)((double)count * shrink);
     struct loss *losses = malloc((count + 1) * sizeof(*losses));
     uint8_t *keeps = calloc(count + 1, 1);
-    struct lattice lattice = {NULL, 0};
+    struct lattice lattice = {0};
     double sum = 0;
     int rc = losses && keeps ? count_all(l, use_best, err) : error_set(err, "out of memory");
 
@@ -339,7 +384,7 @@ static int prune(struct unigram_learning *l, size_t wanted, struct error *err)
         rc = keep_pieces(l, keeps, l->pieces->scores, err);
     free(losses);
     free(keeps);
-    free(lattice.nodes);
+    lattice_clear(&lattice);
     return rc;
 }
 
@@ -400,7 +445,8 @@ int unigram_learn(const struct lexicon *lexicon, const struct unigram_rules *rul
 {
     struct unigram_pieces pieces = {0};
     struct lexicon spans = {0};
-    struct unigram_learning l = {.rules = rules, .spans = &spans, .pieces = &pieces};
+    struct unigram_learning l = {
+        .rules = rules, .spans = &spans, .pieces = &pieces, .shift = first_shift};
     int rc;
 
     memset(learned, 0, sizeof(*learned));
@@ -414,6 +460,12 @@ int unigram_learn(const struct lexicon *lexicon, const struct unigram_rules *rul
         if (!l.expected[part])
             rc = error_set(err, "out of memory for %zu pieces", pieces.tokens.count);
     }
+    for (size_t i = 0; i < spans.count; i++)
+        l.bytes += (double)spans.words[i].times * (double)spans.words[i].size;
+    if (rc == 0) {
+        l.weights = malloc((pieces.tokens.count + 1) * sizeof(*l.weights));
+        rc = l.weights ? 0 : error_set(err, "out of memory for %zu pieces", pieces.tokens.count);
+    }
     if (rc == 0) {
         l.threads = threads_create(rules->threads, err);
         rc = l.threads ? build_trie(&l, err) : -1;
@@ -424,6 +476,7 @@ int unigram_learn(const struct lexicon *lexicon, const struct unigram_rules *rul
         rc = finish(&pieces, (size_t)rules->vocab_size, learned, err);
     for (int part = 0; part < PARTS; part++)
         free(l.expected[part]);
+    free(l.weights);
     threads_destroy(l.threads);
     trie_clear(&l.trie);
     unigram_pieces_clear(&pieces);

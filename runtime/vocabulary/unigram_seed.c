@@ -13,7 +13,7 @@ enum {
     LONGEST = 16,          /* characters of a piece */
     SEED_WORDS = 1000000,  /* words that parts are taken from: the most frequent ones */
     SEED_PIECES = 1000000, /* at most */
-    LONGEST_SPAN = 4096,   /* bytes */
+    LONGEST_SPAN = 128,    /* bytes */
 };
 
 static const double coverage = 0.9995;
