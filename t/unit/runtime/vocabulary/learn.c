@@ -22,7 +22,7 @@ static void fill(struct lexicon *lexicon, const struct word *words, size_t count
     memset(lexicon, 0, sizeof(*lexicon));
     for (size_t i = 0; i < count; i++)
         if (lexicon_add(lexicon, words[i].text, strlen(words[i].text), words[i].times, &err) < 0)
-            BAIL_OUT("out of memory");
+            abort();
     lexicon_sort(lexicon);
 }
 
@@ -60,7 +60,7 @@ static void test_merges(void)
         {ties, 2, 1, 100, NULL, "a b|x y", "equal counts: by ids"},
         {rare, 2, 2, 100, NULL, "c d", "a least frequency"},
         {first, 3, 1, 3, NULL, "a b", "up to the size of the vocabulary"},
-        {first, 3, 1, 100, "##", "a ##b|##a ##b|a ##ab", "parts inside a word have a prefix"},
+        {first, 3, 1, 100, "##", "a ##a|aa ##b|a ##b", "parts inside a word have a prefix"},
         {again, 4, 1, 100, NULL, "b c|a bc|abc d|a b", "counts that fall while they wait"},
     };
 
@@ -77,7 +77,7 @@ static void test_merges(void)
         if (!ok(bpe_learn(&lexicon, &rules, &learned, &err) == 0, "%s", rows[i].name))
             diag("%s", err.text);
         show(&learned, text, sizeof(text));
-        is_string(text, rows[i].merges, "  %s", rows[i].merges);
+        is(text, rows[i].merges, "  its merges");
         bpe_learned_clear(&learned);
         lexicon_clear(&lexicon);
     }
@@ -100,8 +100,9 @@ static void test_bytes(void)
     fill(&lexicon, words, 2);
     ok(bpe_learn(&lexicon, &rules, &learned, &err) == 0, "bytes");
     show(&learned, text, sizeof(text));
-    is_string(text, "\xC3\x83 \xC2\xA9|\xC4\xA0 a", "  are written as GPT-2 writes them");
-    is_int(learned.tokens.count, 2 + 255 + 2, "  a special token that is also a byte counts once");
+    is(text, "\xC3\x83 \xC2\xA9|\xC4\xA0 a", "  are written as GPT-2 writes them");
+    is_int((long long)learned.tokens.count, 2 + 255 + 2,
+           "  a special token that is also a byte counts once");
     is_int(tokens_find(&learned.tokens, "a", 1), 1, "  and keeps its id");
     bpe_learned_clear(&learned);
     rules.vocab_size = 200;
@@ -113,9 +114,9 @@ static void test_bytes(void)
 
 static void test_pieces(void)
 {
-    static const struct word words[] = {{"_hello", 50}, {"_world", 40}, {"_hellish", 5},
-                                        {"_wor", 20},   {"_x\xE2\x82\xAC", 1}};
-    struct unigram_rules rules = {.vocab_size = 20, .limit_alphabet = 12, .threads = 2};
+    static const struct word words[] = {
+        {"_hello", 50}, {"_world", 40}, {"_hellish", 5}, {"_wor", 20}, {"_x\xE2\x82\xAC", 1}};
+    struct unigram_rules rules = {.vocab_size = 20, .limit_alphabet = 11, .threads = 2};
     struct unigram_learned learned, alone;
     struct lexicon lexicon;
     struct error err;
@@ -161,14 +162,14 @@ static void test_counts(void)
         int size = snprintf(text, sizeof(text), "%d", i % 10000);
 
         if (word_counts_add(&counts, text, (size_t)size, 2, &err) < 0)
-            BAIL_OUT("out of memory");
+            abort();
     }
     while (word_record_next(counts.arena.data, counts.arena.size, &at, &record)) {
         sum += record.times;
         seen += record.times == 6;
     }
-    is_int(counts.count, 10000, "different words");
-    is_int(seen, 10000, "  each as often as it was added");
+    is_int((long long)counts.count, 10000, "different words");
+    is_int((long long)seen, 10000, "  each as often as it was added");
     is_int(sum, 60000, "  all of them");
     at = 0;
     ok(!word_record_next(counts.arena.data, 15, &at, &record), "half a record is none");
