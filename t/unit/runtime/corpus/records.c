@@ -520,7 +520,7 @@ static void test_files(void)
         {{"d/none"}, "cannot read d/none: No such file or directory"},
         {{"-", "d"}, "standard input must be the only input"},
         {{"empty"}, "directory empty contains no files"},
-        {{"/dev/null"}, "/dev/null is neither a file nor a directory; use --input - for a pipe"},
+        {{"/dev/null"}, "/dev/null is neither a file nor a directory; see the manual"},
     };
 
     mkdir("d", 0755);
