@@ -132,7 +132,7 @@ make version=3 say=rotary_percent:real:0.4
 refused "a pair that is cut in two" 'rotary_percent of 0.4 results in an odd number of 8 channels' --vocab-size 300
 hf=gpt-hf
 make more=lm_head/dense.weight
-refused "a BERT" 'unknown tensor lm_head/dense.weight in the GPT model' --vocab-size 300
+refused "a BERT" 'unknown tensor lm_head/dense.weight; only GPT and Llama models can be imported' --vocab-size 300
 make more=decoder.layers.0.self_attention.q_layernorm.weight names=core args=0 version=3
 refused "norms of queries" 'unknown tensor decoder.layers.0.self_attention.q_layernorm.weight' --num-attention-heads 4
 make more=decoder.layers.9.mlp.linear_fc2.weight names=core args=0 version=3
