@@ -35,7 +35,7 @@ for threads in 1 3; do
     like "$out" '^megatron: warning: broken\.jsonl:7: value of a key is neither a string nor a list of strings \(text\); skipped$' "a number"
     like "$out" '^megatron: warning: broken\.jsonl:8: not a JSON object; skipped$' "no object"
     like "$out" '^megatron: warning: broken\.jsonl:9: nested too deeply; skipped$' "2000 lists deep"
-    like "$out" '^megatron: warning: broken\.jsonl:10: line too long; skipped$' "too long"
+    like "$out" '^megatron: warning: broken\.jsonl:10: longer than the limit; skipped$' "too long"
     like "$out" '^megatron: warning: broken\.jsonl:11: not valid JSON; skipped$' "a NUL"
     like "$out" '^  skipped: +10$' "all are counted"
     is "$(grep -c '; skipped$' <<<"$out")" 10 "and each is named once"
