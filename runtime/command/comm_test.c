@@ -245,8 +245,7 @@ static int test_kind(struct bench *b, enum kind kind, struct error *err)
 
 static int open_bench(struct bench *b, const struct world *world, struct error *err)
 {
-    struct ranks_config config = {.device = (enum device_choice)b->settings->device,
-                                  .cpu_option = "--device cpu"};
+    struct ranks_config config = {.device = (enum device_choice)b->settings->device};
     int gpu = strcmp(ranks_device(config.device), "cuda") == 0;
     struct comm_options comm = {.rank = (int)world->rank,
                                 .size = (int)world->size,

@@ -291,9 +291,10 @@ static int refuse_layout(const struct search *search, const struct search_reques
     int64_t sizes = tp * pp * (request->cp ? request->cp : 1);
 
     if (ranks % sizes != 0)
-        return error_set_code(err, ERROR_USAGE,
-                              "--layout: tp x pp x cp = %lld does not divide the %lld GPUs",
-                              (long long)sizes, (long long)ranks);
+        return error_set_code(
+            err, ERROR_USAGE,
+            "--layout: tp x pp x cp = %lld does not divide the %lld GPUs; change it or --nodes",
+            (long long)sizes, (long long)ranks);
     for (int i = 0; i < SEARCH_REASONS; i++)
         if (search->left[i] > 0)
             return error_set_code(err, ERROR_USAGE, "no layout is possible: %s", search->why[i]);
@@ -482,9 +483,10 @@ static int plan_layouts(const struct plan_options *options, const struct options
 
     if (!options->node)
         return error_set_code(err, ERROR_USAGE,
-                              "--node is needed: the kind of the nodes; --node list prints all");
+                              "--node is required: the kind of the nodes; --node list prints all");
     if (!options->batch)
-        return error_set_code(err, ERROR_USAGE, "--global-batch-size is needed");
+        return error_set_code(err, ERROR_USAGE,
+                              "--global-batch-size is required: the sequences of a step");
     found = machines_find(machines, options->node, err);
     if (!found)
         return -1;

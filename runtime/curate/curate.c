@@ -7,6 +7,7 @@
 #include "file.h"
 #include "guard.h"
 #include "log.h"
+#include "remedy.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -428,8 +429,8 @@ static int begin(struct curate *engine, const struct bytes *identity, struct err
         plan_clear(&before);
         if (!same) {
             work_forget_words(&engine->work);
-            return error_set_code(err, ERROR_USAGE, "%s exists; use --overwrite to replace it",
-                                  existing);
+            error_set_code(err, ERROR_USAGE, "%s exists", existing);
+            return error_remedy(err, REMEDY_OVERWRITE);
         }
     }
     if (work_set_plan(&engine->work, &engine->plan, &resumed, err) < 0)

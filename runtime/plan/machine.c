@@ -10,6 +10,7 @@
 #include "json.h"
 #include "machine_fields.h"
 #include "nearest.h"
+#include "remedy.h"
 
 enum { FILE_LIMIT = 1 << 20 };
 
@@ -362,10 +363,11 @@ const struct machine *machines_find(const struct machines *machines, const char 
     if (names)
         nearest_names(name, names, machines->count, near, sizeof(near));
     free(names);
-    if (near[0])
+    if (near[0]) {
         error_set_code(err, ERROR_USAGE, "unknown node kind %s; did you mean %s?", name, near);
-    else
-        error_set_code(err, ERROR_USAGE,
-                       "unknown node kind %s; `megatron plan --node list` lists all", name);
+        return NULL;
+    }
+    error_set_code(err, ERROR_USAGE, "unknown node kind %s", name);
+    error_remedy(err, REMEDY_NODE_KINDS);
     return NULL;
 }

@@ -4,6 +4,7 @@
 #include "bytes.h"
 #include "document.h"
 #include "log.h"
+#include "remedy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -119,9 +120,9 @@ static void add_to_check(struct key_check *check, const struct part_totals *tota
     sum->listed_count = totals->listed_count;
 }
 
-/* With --max-documents: what is broken beyond the last document is not counted and not listed. How
- * much of it was read is chance. Standard input cannot be read again, but is one chunk, whose part
- * ends with the last document (chunk.c). */
+/* With a maximum number of documents, what is invalid after the last one is neither counted nor
+ * listed, because how much of it was read is a matter of chance. Standard input cannot be read
+ * again, but it is one chunk, whose part ends with the last document (chunk.c). */
 static int drop_beyond(const struct preprocess_config *config, const struct plan *plan,
                        const struct tokenizer *tokenizer, size_t chunk,
                        const struct position *begin, struct part_totals *totals, struct error *err)
@@ -140,7 +141,7 @@ static int drop_beyond(const struct preprocess_config *config, const struct plan
     return 0;
 }
 
-/* Where nothing of a corpus can be taken, an option is wrong and not some documents. */
+/* If no document of a corpus is valid, an option is wrong rather than the documents. */
 static int check_taken(const struct output_layout *layout, const char *path, struct error *err)
 {
     int64_t skipped = 0;
@@ -153,14 +154,17 @@ static int check_taken(const struct output_layout *layout, const char *path, str
     }
     if (skipped == 0 || layout->begins[layout->chunks].documents > 0)
         return 0;
-    return error_set(err, "%s: none of %lld documents is valid (%s)%s", path, (long long)skipped,
-                     document_fault_text((enum document_fault)most),
-                     most == FAULT_JSON || most == FAULT_OBJECT
-                         ? "; every line must be one JSON object; for plain text use "
-                           "--input-format lines, blank-lines, titles or files"
-                     : most == FAULT_TYPE   ? "; choose others with --json-keys"
-                     : most == FAULT_LENGTH ? "; raise --max-line-bytes"
-                                            : "");
+    error_set(err, "%s: none of %lld documents is valid (%s)%s", path, (long long)skipped,
+              document_fault_text((enum document_fault)most),
+              most == FAULT_JSON || most == FAULT_OBJECT ? "; every line must be one JSON object"
+                                                         : "");
+    if (most == FAULT_JSON || most == FAULT_OBJECT)
+        error_remedy(err, REMEDY_PLAIN_TEXT);
+    else if (most == FAULT_TYPE)
+        error_remedy(err, REMEDY_KEYS);
+    else if (most == FAULT_LENGTH)
+        error_remedy(err, REMEDY_LINE_BYTES);
+    return -1;
 }
 
 /* Read all footers. Returns 0, 1 if a part must be made again, -1. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
+#include "remedy.h"
 #include "run.h"
 #include "clock.h"
 
@@ -71,8 +72,8 @@ static int strict_check(const struct run *run, struct error *err)
         faults += run->layout.faults[i];
     if (!run->config->strict || faults == 0)
         return 0;
-    return error_set(err, "%lld documents are invalid, and --strict allows none",
-                     (long long)faults);
+    error_set(err, "%lld documents are invalid", (long long)faults);
+    return error_remedy(err, REMEDY_STRICT);
 }
 
 static int init_assembly(struct run *run, struct error *err)

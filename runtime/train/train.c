@@ -55,7 +55,6 @@ static int open_ranks(struct train *t, struct error *err)
     const struct arguments *a = t->a;
     struct ranks_config config = {
         .device = (enum device_choice)a->device,
-        .cpu_option = "--device cpu",
         .type = a->model_config.type,
         .threads = a->threads,
         .deterministic = a->deterministic,

@@ -44,7 +44,7 @@ while IFS='|' read -r options text; do
     is "$rc $(grep -cE "^megatron( train)?: $text" <<<"$out")" "2 1" "$options: one start, code 2" || diag "$(tail -n 5 <<<"$out")"
     unlike "$out" 'megatron supervise: ' "  and no other"
 done <<'EOT'
---split 99,2,a|--split=99,2,a: 
+--split 99,2,a|data split 99,2,a: .*; change --split
 --tokenizer-type Llama2Tokenizer --tokenizer-model nowhere|cannot open nowhere: 
 --load-hf nowhere|--load-hf: directory nowhere does not exist
 EOT

@@ -83,8 +83,8 @@ while IFS='|' read -r words expected name; do
     is "$rc" 2 "$name is refused"
     like "$out" "$expected" "$name: why"
 done <<'END'
---megatron-model 1.7B --global-batch-size 64|--node is needed|no node kind
---megatron-model 1.7B --node p5|--global-batch-size is needed|no batch
+--megatron-model 1.7B --global-batch-size 64|--node is required|no node kind
+--megatron-model 1.7B --node p5|--global-batch-size is required|no batch
 --megatron-model 1.7B --node p5.48xlrge --global-batch-size 64|unknown node kind p5.48xlrge; did you mean p5.48xlarge|a misspelt node kind
 --megatron-model 1.7Q --node p5 --global-batch-size 64|unknown model; did you mean 1.7B|a misspelt model
 --megatron-model 1.7B --node p5 --global-batch-size 64 --layout tp=3|tp x pp x cp = 3 does not divide the 8 GPUs|tp 3 on 8 GPUs

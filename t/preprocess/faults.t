@@ -35,7 +35,7 @@ for threads in 1 3; do
     like "$out" '^megatron: warning: broken\.jsonl:7: value of a key is neither a string nor a list of strings \(text\); skipped$' "a number"
     like "$out" '^megatron: warning: broken\.jsonl:8: not a JSON object; skipped$' "no object"
     like "$out" '^megatron: warning: broken\.jsonl:9: nested too deeply; skipped$' "2000 lists deep"
-    like "$out" '^megatron: warning: broken\.jsonl:10: line too long \(see --max-line-bytes\); skipped$' "too long"
+    like "$out" '^megatron: warning: broken\.jsonl:10: longer than the limit; skipped$' "too long"
     like "$out" '^megatron: warning: broken\.jsonl:11: not valid JSON; skipped$' "a NUL"
     like "$out" '^  skipped: +10$' "all are counted"
     is "$(grep -c '; skipped$' <<<"$out")" 10 "and each is named once"
@@ -65,7 +65,7 @@ is "$rc $(od -An -tu2 nul_text_document.bin | xargs)" "0 22 188 22" "an escaped 
 rm -f b_*
 try "${pre[@]}" --input broken.jsonl --output-prefix b --strict --chunk-bytes 30 --workers 1
 is "$rc" 1 "--strict stops"
-like "$out" '^megatron preprocess: broken\.jsonl:2: not valid JSON; --strict stops here$' "at the line"
+like "$out" '^megatron preprocess: broken\.jsonl:2: not valid JSON; drop --strict to skip what is invalid$' "at the line"
 [ ! -e b_text_document.bin ]
 ok "without output"
 try "${pre[@]}" --input broken.jsonl --output-prefix b --max-line-bytes 5000 --chunk-bytes 30
@@ -100,7 +100,7 @@ while IFS='|' read -r options line text; do
 done <<'EOT'
 |plain words|not valid JSON); every line must be one JSON object; for plain text use --input-format lines, blank-lines, titles or files
 |["a list"]|not a JSON object); every line must be one JSON object; for plain text use --input-format lines, blank-lines, titles or files
-|{"text": 5}|value of a key is neither a string nor a list of strings); choose others with --json-keys
+|{"text": 5}|value of a key is neither a string nor a list of strings); choose with --json-keys
 EOT
 : >nothing.jsonl
 rm -rf n_* n.work
@@ -141,7 +141,7 @@ rows=(
     'c.jsonl --json-keys a/b|no|--json-keys: "a/b" cannot be used in a file name'
     'c.jsonl --split-sentences|no|--split-sentences is not supported; .*'
     'c.jsonl --input-format files --json-keys a|no|--json-keys cannot be used with plain-text input; .*'
-    'c.jsonl --vocab-file none --tokenizer-type GPT2BPETokenizer|no|--vocab-file and --merge-file must be used together; .*'
+    'c.jsonl --vocab-file none --tokenizer-type GPT2BPETokenizer|no|the vocabulary file must be used together with the merge file; .*'
     'c.jsonl --workres 2|no|unknown option --workres; did you mean --workers.*'
 )
 for row in "${rows[@]}"; do
@@ -151,7 +151,7 @@ for row in "${rows[@]}"; do
     set +f
     # An option that is wrong is a usage error.
     case $message in
-    --* | unknown*) code=2 ;;
+    --* | unknown* | *"must be used together"*) code=2 ;;
     *) code=1 ;;
     esac
     is "$rc" $code "$input is refused"
@@ -230,7 +230,7 @@ for input in texts 'texts/*'; do
     done
 done
 try "${pre[@]}" --input texts/out_text_document.bin --input-format files --output-prefix texts/out --overwrite
-is "$rc $out" "1 megatron preprocess: --input texts/out_text_document.bin is an output file of this run; choose another --output-prefix" "nor is it where it is named"
+is "$rc $out" "1 megatron preprocess: texts/out_text_document.bin is an output file of this run, but also its input; write to another place (--output-prefix or --output)" "nor is it where it is named"
 
 # --- A tokenizer that takes ids only
 printf '{"text":"1 2"}\n{"text":"1 x"}\n{"text":"60001"}\n{"text":"3"}\n' >ids.jsonl
@@ -239,7 +239,7 @@ is "$rc $(od -An -tu2 ids_text_document.bin | xargs)" "0 1 2 60000 3 60000" "tex
 is "$(grep -c '^megatron: warning: ids\.jsonl:[23]: not token ids .*(text); skipped$' <<<"$out")" 2 "and named"
 try "${pre[@]}" --input ids.jsonl --output-prefix ids2 --strict --workers 1
 is "$rc" 1 "--strict stops at one"
-like "$out" 'ids\.jsonl:2: not token ids .*--strict stops here' "and names it"
+like "$out" 'ids\.jsonl:2: not token ids .*; drop --strict to skip what is invalid' "and names it"
 
 # --- What is broken beyond the last document that is wanted counts for nothing
 for i in {1..5}; do printf '{"text":"%d"}\nbad\n' $i; done >limit.jsonl
@@ -311,7 +311,7 @@ ok "which leaves nothing behind, either"
 struck='' blow=()
 ranks 3 --input c.jsonl --output-prefix same --vocab-file none --tokenizer-type GPT2BPETokenizer
 # srun returns the highest exit code.
-is "$(tr ' ' '\n' <<<"$ranked" | sort -n | tail -n 1) $(grep -l -- '--merge-file must be used' rank?.log | wc -l)" "2 3" "an error that all ranks find at once"
+is "$(tr ' ' '\n' <<<"$ranked" | sort -n | tail -n 1) $(grep -l -- 'must be used together with the merge file' rank?.log | wc -l)" "2 3" "an error that all ranks find at once"
 whole same
 ok "leaves nothing behind"
 

@@ -57,7 +57,7 @@ else
     skip "  and under mpirun" "no mpirun"
 fi
 try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --save /dev/null/x
-like "$out" 'rank 0 aborts all ranks: --save: cannot create the directory /dev/null/x' "a later error ends all ranks"
+like "$out" 'rank 0 aborts all ranks: cannot save checkpoints: cannot create the directory /dev/null/x' "a later error ends all ranks"
 unlike "$out" 'MPI_ABORT' "without MPI's own messages"
 try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --dry-run
 is "$(grep -c 'using world size: 4' <<<"$out")" 1 "one rank prints a plan"

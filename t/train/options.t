@@ -93,11 +93,11 @@ try "$megatron" train "${data[@]}" --data-path "$scratch/nope"
 is "$rc $(grep ^megatron <<<"$out")" "2 megatron: $scratch/nope.idx: cannot open: No such file or directory" "data that is not there"
 unlike "$out" "number of parameters" "  before weights are made or read"
 try "$megatron" train "${data[@]}" --data-path 1 "$scratch/nope" x "$scratch/nope"
-like "$out" '^megatron: --data-path: "x" is not a weight' "a weight that is none"
+like "$out" '^megatron: "x" is not a weight.*; correct --data-path$' "a weight that is none"
 unlike "$out" "number of parameters" "  as early"
 is "$rc" 2 "  as a usage error"
 try "$megatron" train "${small[@]}" --split 99,2,a
-is "$rc $(grep ^megatron <<<"$out")" "2 megatron: --split=99,2,a: give up to three numbers, such as 949,50,1" "a split that is none"
+is "$rc $(grep ^megatron <<<"$out")" "2 megatron: data split 99,2,a: give up to three numbers, such as 949,50,1; change --split" "a split that is none"
 try "$megatron" train "${small[@]}" --tokenizer-type Llama2Tokenizer --tokenizer-model "$scratch/nope"
 is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: cannot open $scratch/nope: No such file or directory" "a tokenizer that is not there"
 try "$megatron" train "${small[@]}" --save "" --save-interval 1
@@ -224,7 +224,7 @@ try "$megatron" train "${small[@]}" --metrics-file /nonexistent/x
 is "$rc" 1 "a file that cannot be written is another matter"
 like "$out" "cannot write /nonexistent/x" "with the remedy"
 try "$megatron" train "${small[@]/--mock-data/--log-throughput}" --data-path 0.5 a 0.5
-like "$out" '--data-path: 3 words; weights and prefixes must alternate' "a prefix is missing"
+like "$out" '3 words; weights and prefixes must alternate; correct --data-path$' "a prefix is missing"
 try env MEGATRON_LIBRARY_DIR=/nonexistent "$megatron" train "${small[@]}" --device cuda
 is "$rc" 1 "no GPU"
 like "$out" '--device cpu' "and how to continue without it"

@@ -338,7 +338,7 @@ static int find_gpu(const struct device_options *options, struct error *err)
     if (options->index >= count || count == 0)
         return error_set(err,
                          "GPU %d was requested, but this process sees %d GPUs; check "
-                         "CUDA_VISIBLE_DEVICES and srun's --gpus",
+                         "CUDA_VISIBLE_DEVICES and srun --gpus",
                          options->index, count);
     return options->index >= 0 ? options->index : options->local_rank % count;
 }

@@ -284,7 +284,7 @@ static void test_blend_words(void)
 
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct blend blend;
-        int status = blend_parse("--data-path", rows[i].words, rows[i].count, &blend, &err);
+        int status = blend_parse(rows[i].words, rows[i].count, &blend, &err);
 
         if (rows[i].prefixes == 0)
             ok(status == -1, "words %zu are rejected", i);
