@@ -65,7 +65,7 @@ struct arguments {
     int64_t save_interval, keep_last, ckpt_step;
     int save_optimizer, load_optimizer, load_rng, finetune, async_save;
     int override_scheduler, use_checkpoint_scheduler;
-    int exit_on_missing;
+    int exit_on_missing, use_checkpoint_args;
     /* output */
     int64_t log_interval;
     int log_throughput, log_params_norm;
@@ -76,7 +76,10 @@ struct arguments {
     int64_t threads, world_size;
     int random_order;
     /* set by arguments_derive */
-    int tokenizer_named; /* a tokenizer option was given */
+    int tokenizer_named;           /* a tokenizer option was given */
+    int64_t tokenizer_size;        /* number of its tokens */
+    int network_taken;             /* the network is that of the checkpoint or of the HF weights */
+    const char *vocabulary_origin; /* what the size of the vocabulary comes from, in words */
     int reads_files; /* the error is about files or devices of this node, not about the options */
     struct rope_scaling scaling; /* all fields except 'used' and 'factor' */
     struct model_config model_config;
