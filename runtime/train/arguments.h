@@ -70,7 +70,7 @@ struct arguments {
     int64_t log_interval;
     int log_throughput, log_params_norm;
     const char *tensorboard_dir, *metrics_file;
-    int dry_run, profile, deterministic, nccl_ub;
+    int dry_run, verbose, profile, deterministic, nccl_ub;
     /* device */
     int device, attention_backend;
     int64_t threads, world_size;

@@ -161,8 +161,7 @@ static int resumes_by_itself(const struct arguments *a)
 {
     int64_t newest;
 
-    int told = a->model ||
-               (a->num_layers > 0 && a->hidden_size > 0 && a->num_attention_heads > 0);
+    int told = a->model || (a->num_layers > 0 && a->hidden_size > 0 && a->num_attention_heads > 0);
 
     if (!a->load || (told && !a->use_checkpoint_args))
         return 0;

@@ -186,7 +186,8 @@ const struct option arguments_table[] = {
     TEXT("tensorboard-dir", tensorboard_dir, "DIR", "write TensorBoard logs to this directory"),
     TEXT("metrics-file", metrics_file, "FILE", "append each log line as JSON to this file"),
     FLAG("profile", profile, "print how the time of a step is spent, at the end"),
-    FLAG("dry-run", dry_run, "print the plan and memory of every rank without training"),
+    FLAG("dry-run", dry_run, "print on which GPUs the run fits, and the plan and memory of every rank, without training"),
+    FLAG("verbose", verbose, "with --dry-run, print all arguments, too"),
     INT("world-size", world_size, 1, "number of ranks to assume with --dry-run"),
 
     HEADING("Device"),

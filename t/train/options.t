@@ -13,7 +13,7 @@ try "$megatron" train --dry-run --world-size 32 --num-layers 36 --hidden-size 40
     --seq-length 2048 --max-position-embeddings 2048 --tensor-model-parallel-size 8 --vocab-size 50257 \
     --micro-batch-size 1 --global-batch-size 288 --train-samples 146484375 --lr-decay-samples 126953125 \
     --lr-warmup-samples 183105 --lr 6.0e-5 --min-lr 6.0e-6 --lr-decay-style cosine --eval-interval 1000 \
-    --eval-iters 40 --fp16 --recompute-activations
+    --eval-iters 40 --fp16 --recompute-activations --verbose
 is "$rc" 0 "a plan of 32 ranks without the ranks"
 like "$out" 'context_parallel_size \.+ 1$' "the table shows derived values"
 like "$out" 'sequence_parallel \.+ True$' "  fixed values"
@@ -28,6 +28,20 @@ try "$megatron" train "${small[@]}" --global-batch-size 50 --micro-batch-size 1 
     --lr-warmup-iters 3662 --lr-decay-iters 100000 --exit-interval 1 --eval-interval 1000000
 like "$out" 'consumed samples: +50 .*learning rate: 1\.638[0-9]+E-08' "learning rate of warm-up after 50 samples"
 like "$out" 'exiting program at iteration 1$' "--exit-interval"
+
+# --- The verdict: on which GPUs it fits, and what is too large.
+verdict=(--dry-run --num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 --vocab-size 50257 --lr 1e-4
+    --train-iters 10 --bf16)
+try "$megatron" train "${verdict[@]}" --micro-batch-size 8
+is "$(head -n 1 <<<"$out")" "fits: A100-80, H100, H200, B200" "the first line is the verdict" || diag "$out"
+like "$out" 'A100-40: [0-9.]+ GiB too much; the largest part is: activations \([0-9.]+ GiB\)' "  what is too large"
+like "$out" 'to need less; use a smaller --micro-batch-size' "  what to do"
+unlike "$out" 'context_parallel_size' "  the arguments only with --verbose"
+fused=$(sed -nE 's/.*attention workspace ([0-9.]+).*/\1/p' <<<"$out")
+try "$megatron" train "${verdict[@]}" --micro-batch-size 8 --attention-backend unfused
+is "$(sed -nE 's/.*attention workspace ([0-9.]+).*/\1/p' <<<"$out")" 0.75 "  the scores of unfused attention (16 x 2048^2 x 12 bytes)"
+[ "$fused" != 0.75 ]
+ok "  which fused attention does not keep"
 
 # --- Memory of ranks on CPUs: MPI adds up gradients in a copy of its own.
 try "$megatron" train "${small[@]}" --dry-run --world-size 2 --hidden-size 512 --vocab-size 8000
@@ -244,7 +258,7 @@ try "$megatron" train --megatron-model list
 like "$out" 'llama2-70b' "--megatron-model list"
 try "$megatron" train --megatron-model llama2-7b --dry-run --micro-batch-size 1 --lr 1e-4 --train-iters 10
 like "$out" 'rank \(0, 0\): 6738415616$' "parameters of Llama 2 7B"
-try "$megatron" train --megatron-model llama2-7b --hidden-size 1024 --dry-run --micro-batch-size 1 --lr 1e-4 --train-iters 10
+try "$megatron" train --megatron-model llama2-7b --hidden-size 1024 --dry-run --verbose --micro-batch-size 1 --lr 1e-4 --train-iters 10
 like "$out" 'ffn_hidden_size .* 2688$' "a preset with another width: the MLP's follows"
 like "$out" 'kv_channels .* 32$' "  and that of the heads"
 done_testing
