@@ -5,8 +5,10 @@
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int is_number_part(char c)
 {
@@ -108,6 +110,14 @@ static int is_weight(const char *word, double *value)
     return parse_double("weight", word, value, &ignored) == 0;
 }
 
+static int is_corpus(const char *word)
+{
+    char path[4096];
+
+    return snprintf(path, sizeof(path), "%s.idx", word) < (int)sizeof(path) &&
+           access(path, F_OK) == 0;
+}
+
 static int take_weights(const char *what, const char *const *words, struct blend *blend,
                         struct error *err)
 {
@@ -134,9 +144,13 @@ int blend_parse(const char *what, const char *const *words, size_t count, struct
     memset(blend, 0, sizeof(*blend));
     for (size_t i = 0; i < count && count % 2 == 0; i += 2)
         weights += is_weight(words[i], &ignored) != 0;
-    if (count > 2 && count % 2 == 1 && is_weight(words[0], &ignored) &&
-        is_weight(words[2], &ignored))
-        return error_set(err, "%s: %zu words; weights and prefixes must alternate", what, count);
+    for (size_t i = 0; i < count && weights == 0; i++)
+        if (is_weight(words[i], &ignored) && !is_corpus(words[i]))
+            return error_set_code(err, ERROR_USAGE,
+                                  "%s: \"%s\" is a weight without a prefix, or a prefix that does "
+                                  "not exist; give WEIGHT PREFIX WEIGHT PREFIX ... or prefixes "
+                                  "alone (there are %zu words)",
+                                  what, words[i], count);
     blend->count = weights > 0 ? count / 2 : count;
     if (blend->count == 0 || blend->count > INT16_MAX - 1)
         return error_set(err, "%s: %zu prefixes; give 1 to %d", what, blend->count, INT16_MAX - 1);

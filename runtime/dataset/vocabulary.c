@@ -18,7 +18,7 @@ int vocabulary_check(const struct indexed *corpus, int64_t vocabulary, struct er
             return -1;
         for (int64_t j = 0; j < count; j++)
             if (tokens[j] < 0 || tokens[j] >= vocabulary)
-                return error_set_code(err, ERROR_USAGE,
+                return error_set_code(err, ERROR_VOCABULARY,
                                       "%s.bin contains token %" PRId32 " (sequence %" PRId64
                                       "), which is not in a vocabulary of %" PRId64,
                                       indexed_prefix(corpus), tokens[j], sequence, vocabulary);

@@ -7,7 +7,7 @@
 #include "indexed.h"
 
 /* Read tokens at places spread over the corpus: a few thousand, whatever its size. Returns 0, or -1
- * with code ERROR_USAGE if one of them is not in [0, vocabulary), or -1 if it cannot be read. */
+ * with code ERROR_VOCABULARY if one of them is not in [0, vocabulary), or -1 if it cannot be read. */
 int vocabulary_check(const struct indexed *corpus, int64_t vocabulary, struct error *err);
 
 #endif

@@ -30,7 +30,8 @@ void log_line_format(const struct log_line *l, char *buffer, size_t size)
            " | elapsed time per iteration (ms): %.1f |",
            l->iteration, l->total, l->consumed, l->milliseconds);
     if (l->teraflops >= 0)
-        append(buffer, size, &used, " throughput per GPU (TFLOP/s/GPU): %.1f |", l->teraflops);
+        append(buffer, size, &used, " throughput per GPU (TFLOP/s/GPU): %.*f |",
+               l->teraflops >= 10 ? 1 : 4, l->teraflops);
     append(buffer, size, &used, " learning rate: %.6E | global batch size: %5" PRId64 " |", l->lr,
            l->batch_size);
     if (l->taken > 0)

@@ -48,6 +48,11 @@
         name, OPTION_RENAMED, 0, 0, now, 0, 0, 0 \
     }
 
+#define ABSENT(name, instead)                        \
+    {                                                \
+        name, OPTION_ABSENT, 0, 0, instead, 0, 0, 0  \
+    }
+
 /* clang-format off */
 const struct option arguments_table[] = {
     HEADING("Network"),
@@ -227,6 +232,31 @@ const struct option arguments_table[] = {
     RENAMED("checkpoint-activations", "recompute-activations"),
     RENAMED("distribute-checkpointed-activations", "recompute-granularity"),
     RENAMED("max-len", "seq-length"), RENAMED("attention-dropout-prob", "attention-dropout"),
+    ABSENT("num-experts", "models are dense: drop the options of experts (MoE)"),
+    ABSENT("moe-*", "models are dense: drop the options of experts (MoE)"),
+    ABSENT("expert-*", "models are dense: drop the options of experts (MoE)"),
+    ABSENT("fp8-*", "train with --bf16"),
+    ABSENT("fp8", "train with --bf16"),
+    ABSENT("fp4-*", "train with --bf16"),
+    ABSENT("multi-latent-attention", "attention is multi-head or grouped-query (--group-query-attention)"),
+    ABSENT("mtp-*", "only the next token is predicted"),
+    ABSENT("use-torch-fsdp2", "the distributed optimizer shards the optimizer state; use --tensor-model-parallel-size or --pipeline-model-parallel-size for less memory per GPU"),
+    ABSENT("use-custom-fsdp", "the distributed optimizer shards the optimizer state; use --tensor-model-parallel-size or --pipeline-model-parallel-size for less memory per GPU"),
+    ABSENT("use-megatron-fsdp", "the distributed optimizer shards the optimizer state; use --tensor-model-parallel-size or --pipeline-model-parallel-size for less memory per GPU"),
+    ABSENT("data-parallel-sharding-strategy", "the distributed optimizer shards the optimizer state (ZeRO-1)"),
+    ABSENT("encoder-*", "models are decoders without an encoder"),
+    ABSENT("spec", "the network follows from its options; see --help"),
+    ABSENT("hybrid-*", "models consist of attention and MLP layers"),
+    ABSENT("mamba-*", "models consist of attention and MLP layers"),
+    ABSENT("retro-*", "data come from --data-path"),
+    ABSENT("load-main-params-from-ckpt", "--load takes the fp32 weights of a checkpoint"),
+    ABSENT("pretrained-checkpoint", "use --load DIR --finetune"),
+    ABSENT("non-persistent-*", "use --save with --async-save and --keep-last"),
+    ABSENT("enable-ft-package", "use `megatron supervise`, which restarts a run"),
+    ABSENT("rerun-mode", "a step whose gradients are inf or NaN is skipped and reported"),
+    ABSENT("enable-one-logger", "use --tensorboard-dir or --metrics-file"),
+    ABSENT("log-straggler", "use --profile"),
+    ABSENT("inference-*", "use `megatron generate`"),
     {0, 0, 0, 0, 0, 0, 0, 0},
 };
 /* clang-format on */

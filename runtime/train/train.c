@@ -402,6 +402,10 @@ static int loop(struct train *t, struct error *err)
         return -1;
     t->standstill = (struct standstill){state.adam_step, t->iteration};
     t->interval_began = clock_now();
+    if (t->iteration >= t->total && t->prints)
+        printf("training is already finished: the checkpoint in %s is of iteration %" PRId64
+               ", and the run has %" PRId64 "; raise --train-iters or --train-samples to go on\n",
+               a->load, t->iteration, t->total);
     while (t->iteration < t->total && !end) {
         if (take_step(t, err) < 0)
             return -1;
