@@ -293,5 +293,5 @@ int chunk_strict(struct encode *encode, struct chunk *chunk, const struct part_f
 
     part_fault_text(fault, encode->config->keys, text, sizeof(text));
     part_fault_place(fault, file->path, before, place, sizeof(place));
-    return error_set(err, "%s: %s; --strict stops here", place, text);
+    return error_set_code(err, ERROR_USAGE, "%s: %s; --strict stops here", place, text);
 }

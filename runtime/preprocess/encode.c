@@ -241,7 +241,7 @@ static int read_block(struct encode *encode, struct chunk *chunk, struct block *
     rc = record_reader_next(chunk->reader, &block->records, err);
     flaw = record_reader_flaw(chunk->reader);
     if (flaw && rc >= 0 && encode->config->strict)
-        rc = error_set(err, "%s; --strict stops here", flaw);
+        rc = error_set_code(err, ERROR_USAGE, "%s; --strict stops here", flaw);
     else if (flaw && rc >= 0)
         log_warning("%s", flaw);
     after = record_reader_memory(chunk->reader);
