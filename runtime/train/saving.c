@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "saving.h"
 #include "clock.h"
+#include "data_record.h"
 #include "directory.h"
 #include "file.h"
 #include "index.h"
@@ -131,6 +132,8 @@ static int create(struct saving *s, struct engine *engine, const struct parallel
         return -1;
     if (a->save && parallel->comm->rank == parallel->comm->size - 1)
         save_tokenizer(a);
+    if (parallel->comm->rank == parallel->comm->size - 1 && !a->skip_train)
+        data_record_keep(a);
     return 0;
 }
 
