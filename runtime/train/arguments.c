@@ -24,6 +24,9 @@ void arguments_default(struct arguments *a)
     a->save_interval = a->keep_last = a->ckpt_step = -1;
     a->save_optimizer = a->load_optimizer = a->load_rng = 1;
     a->lr_decay_iters = a->lr_decay_samples = a->lr_warmup_iters = a->lr_warmup_samples = -1;
+    a->lr_wsd_decay_iters = a->lr_wsd_decay_samples = -1;
+    a->start_weight_decay = a->end_weight_decay = a->decoupled_lr = a->decoupled_min_lr = -1;
+    a->sgd_momentum = 0.9;
     a->layers_per_virtual_stage = a->eod_id = a->threads = a->world_size = -1;
     a->recompute_granularity = a->recompute_method = -1;
     a->lr_warmup_fraction = a->loss_scale = a->lr = -1;

@@ -40,7 +40,10 @@ struct arguments {
     int recompute_activations, recompute_granularity, recompute_method;
     int64_t recompute_num_layers;
     double lr, min_lr, lr_warmup_fraction, weight_decay, clip_grad, beta1, beta2, epsilon;
-    int lr_decay_style, optimizer;
+    double lr_warmup_init, start_weight_decay, end_weight_decay, decoupled_lr, decoupled_min_lr;
+    double sgd_momentum;
+    int lr_decay_style, lr_wsd_decay_style, weight_decay_incr_style, optimizer;
+    int64_t lr_wsd_decay_iters, lr_wsd_decay_samples;
     int64_t lr_decay_iters, lr_decay_samples, lr_warmup_iters, lr_warmup_samples;
     int fp16, bf16;
     double loss_scale, initial_loss_scale, min_loss_scale;
