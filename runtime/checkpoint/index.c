@@ -211,7 +211,8 @@ int index_check_rules(const struct checkpoint_index *index, const struct step_ru
 {
     char text[600];
 
-    if (fields_compare(index_rule_fields, &index->rules, rules, text, sizeof(text)) == 0)
+    if (fields_compare(index_rule_fields, &index->rules, rules, text, sizeof(text)) == 0 &&
+        fields_compare(index_rule_more_fields, &index->rules, rules, text, sizeof(text)) == 0)
         return 0;
     error_set(err, "the learning-rate schedule differs from the checkpoint's: %s", text);
     return error_remedy(err, REMEDY_SCHEDULE);

@@ -6,6 +6,7 @@
 #include "directory.h"
 #include "option.h"
 #include "supervise.h"
+#include "supervise_signals.h"
 #include "train.h"
 
 #include <errno.h>
@@ -16,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 /* File next to the checkpoints: how many consecutive starts stopped at which iteration. */
@@ -61,46 +61,6 @@ static void print_usage(void)
     options_print(options, stdout);
 }
 
-/* Signals are received while waiting for a command. */
-struct signals {
-    sigset_t waited, before;
-    int pass_on;  /* outside a job nothing else forwards signals to the run */
-    int received; /* SIGTERM was received */
-    int stopped;  /* SIGTERM was received, and nothing must be started again */
-};
-
-static void signals_open(struct signals *s, int pass_on)
-{
-    *s = (struct signals){.pass_on = pass_on};
-    sigemptyset(&s->waited);
-    sigaddset(&s->waited, SIGTERM);
-    sigaddset(&s->waited, SIGUSR1);
-    sigaddset(&s->waited, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &s->waited, &s->before);
-}
-
-/* In a job, Slurm signals the run itself; elsewhere the signal is forwarded. */
-static void signals_take(struct signals *s, int number, pid_t run)
-{
-    s->received |= number == SIGTERM;
-    if (!s->pass_on || (number != SIGTERM && number != SIGUSR1))
-        return;
-    s->stopped |= number == SIGTERM;
-    if (run > 0)
-        kill(run, number);
-}
-
-/* Sleep until the time is over or SIGTERM is received. */
-static void signals_sleep(struct signals *s, int64_t seconds)
-{
-    struct timespec second = {1, 0};
-
-    for (int number; seconds > 0 && !s->stopped; seconds -= number < 0 && errno == EAGAIN) {
-        number = sigtimedwait(&s->waited, NULL, &second);
-        signals_take(s, number, -1);
-    }
-}
-
 /* Run a command and wait for it; returns its exit code as a shell reports it. If 'output' is not
  * negative, it becomes the command's standard output. */
 static int run_command(const char *const *words, int output, struct signals *signals,
@@ -122,7 +82,7 @@ static int run_command(const char *const *words, int output, struct signals *sig
     while ((waited = waitpid(pid, &status, WNOHANG)) != pid) {
         if (waited < 0 && errno != EINTR)
             return error_set_errno(err, errno, "cannot wait for %s", words[0]);
-        signals_take(signals, sigwaitinfo(&signals->waited, NULL), pid);
+        signals_wait(signals, pid);
     }
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
@@ -443,7 +403,7 @@ static int supervise(const struct supervise_options *given, const char *const *w
         return error_set_code(
             err, ERROR_USAGE,
             "the command does not save checkpoints to resume from; add --save DIR to it");
-    signals_open(&signals, !job);
+    signals_open(&signals, !job, words[0]);
     for (int started = 0;; started = 1) {
         double began;
 

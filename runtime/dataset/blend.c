@@ -6,8 +6,10 @@
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int is_number_part(char c)
 {
@@ -114,7 +116,13 @@ static int is_weight(const char *word, double *value)
     return parse_double("weight", word, value, &ignored) == 0;
 }
 
-static int take_weights(const char *const *words, struct blend *blend, struct error *err)
+for (size_t i = 0; i < count && weights == 0; i++)
+    if (is_weight(words[i], &ignored) && !is_corpus(words[i]))
+        return error_set_code(err, ERROR_USAGE,
+                              "\"%s\" is a weight without a prefix, or a prefix that does not "
+                              "exist; give WEIGHT PREFIX WEIGHT PREFIX ... or prefixes alone "
+                              "(there are %zu words)",
+                              words[i], count);
 {
     for (size_t i = 0; i < blend->count; i++) {
         if (!is_weight(words[2 * i], &blend->weights[i]))
@@ -138,9 +146,13 @@ int blend_parse(const char *const *words, size_t count, struct blend *blend, str
     memset(blend, 0, sizeof(*blend));
     for (size_t i = 0; i < count && count % 2 == 0; i += 2)
         weights += is_weight(words[i], &ignored) != 0;
-    if (count > 2 && count % 2 == 1 && is_weight(words[0], &ignored) &&
-        is_weight(words[2], &ignored))
-        return error_set(err, "%zu words; weights and prefixes must alternate", count);
+    for (size_t i = 0; i < count && weights == 0; i++)
+        if (is_weight(words[i], &ignored) && !is_corpus(words[i]))
+            return error_set_code(err, ERROR_USAGE,
+                                  "\"%s\" is a weight without a prefix, or a prefix that does not "
+                                  "exist; give WEIGHT PREFIX WEIGHT PREFIX ... or prefixes alone "
+                                  "(there are %zu words)",
+                                  words[i], count);
     blend->count = weights > 0 ? count / 2 : count;
     if (blend->count == 0 || blend->count > INT16_MAX - 1)
         return error_set(err, "%zu prefixes; give 1 to %d", blend->count, INT16_MAX - 1);

@@ -14,6 +14,7 @@
 #include "blend.h"
 #include "remedy.h"
 #include "threads.h"
+#include "vocabulary.h"
 
 /* For a wrong blend of each split, and of the data that is split. */
 static const enum remedy blend_remedies[DATASET_SPLITS + 1] = {REMEDY_TRAIN_DATA, REMEDY_VALID_DATA,
@@ -325,14 +326,17 @@ static int create_from_files(const struct dataset_config *config,
     return status;
 }
 
-static int check_blend(const struct blend *blend, struct error *err)
+static int check_blend(const struct blend *blend, int64_t vocabulary, struct error *err)
 {
     for (size_t i = 0; i < blend->count; i++) {
         struct indexed *corpus = indexed_open(blend->prefixes[i], err);
+        int rc = corpus ? 0 : -1;
 
-        if (!corpus)
-            return -1;
+        if (corpus && vocabulary > 0)
+            rc = vocabulary_check(corpus, vocabulary, err);
         indexed_close(corpus);
+        if (rc < 0)
+            return -1;
     }
     return 0;
 }
@@ -347,7 +351,7 @@ int dataset_check(const struct dataset_config *config, struct error *err)
     status = read_paths(&builder, err);
     for (int i = 0; i < DATASET_SPLITS && status == 0; i++)
         if (config->samples[i] != 0 && builder.ranges[i].present)
-            status = check_blend(&builder.blends[i], err);
+            status = check_blend(&builder.blends[i], config->vocabulary, err);
     for (int i = 0; i < DATASET_SPLITS; i++)
         blend_clear(&builder.blends[i]);
     return status;

@@ -294,6 +294,6 @@ int chunk_strict(struct encode *encode, struct chunk *chunk, const struct part_f
 
     part_fault_text(fault, encode->config->keys, text, sizeof(text));
     part_fault_place(fault, file->path, before, place, sizeof(place));
-    error_set(err, "%s: %s", place, text);
+    error_set_code(err, ERROR_USAGE, "%s: %s", place, text);
     return error_remedy(err, REMEDY_STRICT);
 }

@@ -242,7 +242,7 @@ static int read_block(struct encode *encode, struct chunk *chunk, struct block *
     rc = record_reader_next(chunk->reader, &block->records, err);
     flaw = record_reader_flaw(chunk->reader);
     if (flaw && rc >= 0 && encode->config->strict) {
-        error_set(err, "%s", flaw);
+        error_set_code(err, ERROR_USAGE, "%s", flaw);
         rc = error_remedy(err, REMEDY_STRICT);
     } else if (flaw && rc >= 0) {
         log_warning("%s", flaw);

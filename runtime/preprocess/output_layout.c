@@ -61,8 +61,8 @@ struct line_count {
     int64_t shown, before; /* documents named, and those of them named when they were met */
 };
 
-static void show_faults(const struct preprocess_config *config, const struct plan *plan,
-                        size_t chunk, const struct part_totals *totals,
+static void show_faults(struct output_layout *layout, const struct preprocess_config *config,
+                        const struct plan *plan, size_t chunk, const struct part_totals *totals,
                         const struct part_reader *part, struct line_count *count)
 {
     size_t segments;
@@ -80,15 +80,18 @@ static void show_faults(const struct preprocess_config *config, const struct pla
             const struct part_fault *fault = &totals->listed[next];
             char text[256], place[DISK_PATH + 160];
 
+            part_fault_text(fault, config->keys, text, sizeof(text));
+            part_fault_place(fault, plan->files.items[segment->file].path, count->lines, place,
+                             sizeof(place));
+            if (!layout->first_fault[0])
+                snprintf(layout->first_fault, sizeof(layout->first_fault), "%.240s: %.250s", place,
+                         text);
             if (fault->shown || count->shown - count->before >= FAULTS_SHOWN) {
                 count->before += fault->shown != 0;
                 count->shown += fault->shown != 0;
                 continue;
             }
             count->shown++;
-            part_fault_text(fault, config->keys, text, sizeof(text));
-            part_fault_place(fault, plan->files.items[segment->file].path, count->lines, place,
-                             sizeof(place));
             log_warning("%s: %s; skipped", place, text);
         }
         count->lines += lines[i];
@@ -152,12 +155,15 @@ static int check_taken(const struct output_layout *layout, const char *path, str
         if (layout->faults[f] > layout->faults[most])
             most = f;
     }
-    if (skipped == 0 || layout->begins[layout->chunks].documents > 0)
+    if (layout->begins[layout->chunks].documents > 0)
         return 0;
-    error_set(err, "%s: none of %lld documents is valid (%s)%s", path, (long long)skipped,
-              document_fault_text((enum document_fault)most),
-              most == FAULT_JSON || most == FAULT_OBJECT ? "; every line must be one JSON object"
-                                                         : "");
+    if (skipped == 0)
+        return error_set_code(err, ERROR_USAGE, "%s contains no documents%s", path,
+                              layout->bytes == 0 ? ": the input is empty" : "");
+    error_set_code(
+        err, ERROR_USAGE, "%s: none of %lld documents is valid (%s)%s", path, (long long)skipped,
+        document_fault_text((enum document_fault)most),
+        most == FAULT_JSON || most == FAULT_OBJECT ? "; every line must be one JSON object" : "");
     if (most == FAULT_JSON || most == FAULT_OBJECT)
         error_remedy(err, REMEDY_PLAIN_TEXT);
     else if (most == FAULT_TYPE)
@@ -202,7 +208,7 @@ static int add_parts(struct output_layout *layout, const struct preprocess_confi
             skipped += f < FAULT_BROKEN_END ? totals.faults[f] : 0;
         }
         add_to_check(&check, &totals, plan->files.items[plan->segments[plan->chunks[i]].file].path);
-        show_faults(config, plan, i, &totals, part, &count);
+        show_faults(layout, config, plan, i, &totals, part, &count);
         part_close(part);
     }
     if (skipped > count.shown)

@@ -313,6 +313,9 @@ int preprocess(const struct preprocess_config *config, const struct world *world
         snprintf(message, sizeof(message), "%.400s (rank %lld)", err->text, (long long)world->rank);
         if (work_end(&run.work, message, lost ? lost_seconds : failure_seconds, NULL) > 0)
             work_acknowledge(&run.work, 0);
+        /* Nothing can be continued; but without --strict the parts are of use. */
+        else if (err->code == ERROR_USAGE && !config->strict && !lost)
+            work_remove(&run.work);
         else if (world->size > 1)
             work_forget_launch(&run.work);
     }

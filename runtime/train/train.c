@@ -230,6 +230,18 @@ static int check_standstill(const struct train *t, int64_t limit, struct error *
                      t->iteration - steps, steps);
 }
 
+/* Bytes that the arenas of this rank take; they are allocated once, before the first step. */
+static double memory_in_use(const struct train *t)
+{
+    struct rank_plan plan;
+    struct error ignored;
+
+    if (plan_rank(t->a, &t->parallel.at, &plan, &ignored) < 0)
+        return -1;
+    return (double)(plan.memory.weights + plan.memory.gradients + plan.memory.optimizer +
+                    plan.memory.activations);
+}
+
 static int log_steps(struct train *t, int64_t batch, struct error *err)
 {
     const struct arguments *a = t->a;
@@ -261,6 +273,7 @@ static int log_steps(struct train *t, int64_t batch, struct error *err)
         .skipped = state.skipped,
         .nans = state.nans,
         .eta = seconds * (double)(t->total - t->iteration),
+        .memory = a->log_memory ? memory_in_use(t) : -1,
     };
     t->logged = t->iteration;
     t->interval_began = clock_now();
@@ -283,7 +296,8 @@ static int evaluate(struct train *t, enum dataset_split split, const char *what,
         total += loss;
     }
     if (t->prints)
-        outputs_evaluation(&t->outputs, t->iteration, what, total / (double)a->eval_iters);
+        outputs_evaluation(&t->outputs, t->iteration, t->consumed, split == DATASET_TEST, what,
+                           total / (double)a->eval_iters);
     return 0;
 }
 
@@ -401,6 +415,10 @@ static int loop(struct train *t, struct error *err)
         return -1;
     t->standstill = (struct standstill){state.adam_step, t->iteration};
     t->interval_began = clock_now();
+    if (t->iteration >= t->total && t->prints)
+        printf("training is already finished: the checkpoint in %s is of iteration %" PRId64
+               ", and the run has %" PRId64 "; raise --train-iters or --train-samples to go on\n",
+               a->load, t->iteration, t->total);
     while (t->iteration < t->total && !end) {
         if (take_step(t, err) < 0)
             return -1;

@@ -103,6 +103,24 @@ ended() {
     ok "and no process is left" || { diag "$(ranks | xargs -r ps -fp)"; ranks | xargs -r kill -KILL; }
 }
 
+# Ctrl-C and SIGTERM for the command that the user started: the run saves and ends, and is not restarted.
+saved=$(mktemp -d)
+chmod 777 "$saved"
+while read -r signal code checkpoints name; do
+    rm -rf "$saved/run"
+    as_user env --default-signal=INT "$megatron" supervise --pause 0 -- srun -N2 --ntasks-per-node=1 "$megatron" train \
+        "${model[@]}" --train-iters 1000000 --log-interval 1 --exit-signal-handler --save "$saved/run" >"$saved/log" 2>&1 &
+    wait_until 60 grep -q 'iteration  *5/' "$saved/log"
+    cluster_processes "^$megatron supervise" | xargs -r kill "-$signal"
+    wait_until 60 none_left
+    wait $!
+    is "$? $(compgen -G "$saved/run/iter_*" | wc -l)" "$code $checkpoints" "$name" || diag "$(tail -n 12 "$saved/log")"
+done <<'EOT'
+INT 75 1 Ctrl-C saves a checkpoint and ends the run
+TERM 75 1 SIGTERM, too
+EOT
+rm -rf "$saved"
+
 hit kill_rank KILL
 ended "a killed rank ends the run"
 
