@@ -75,7 +75,9 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     const struct model_sizes *z = &m->sizes;
     struct mlp_common *common = block->common;
     struct planner p = {m->device, err, 0};
-    enum activation activation = c->swiglu ? ACTIVATION_NONE : ACTIVATION_GELU_TANH;
+    enum activation activation = c->swiglu     ? ACTIVATION_NONE
+                                 : c->gelu_erf ? ACTIVATION_GELU_ERF
+                                               : ACTIVATION_GELU_TANH;
     const struct linear_spec fc1 = {.rows = z->rows,
                                     .in = z->hidden,
                                     .out = z->fc1,
@@ -90,7 +92,7 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     struct operation swiglu = {.kind = OPERATION_SWIGLU,
                                .swiglu = {z->rows, z->ffn, c->type, c->type}};
     struct operation again = {.kind = OPERATION_ACTIVATION,
-                              .activation = {z->rows * z->ffn, c->type, c->type, activation}};
+                              .activation = {z->rows * z->ffn, c->type, c->type, activation, 0}};
 
     linear_plan(&p, m, &common->fc1, &fc1);
     linear_plan(&p, m, &common->fc2, &fc2);
