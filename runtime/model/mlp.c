@@ -159,7 +159,10 @@ static void recompute(struct pass *p, struct block *block)
     const struct mlp_common *common = block->common;
     struct mlp_memory *a = memory_of(p, block);
 
-    if (p->m->config.recompute == RECOMPUTE_FULL)
+    /* With the norm after it, its output is needed too: the sum that was normalized. */
+    if (p->m->config.recompute == RECOMPUTE_FULL && p->m->config.post_norm)
+        forward(p, block);
+    else if (p->m->config.recompute == RECOMPUTE_FULL)
         expand(p, block);
     else if (common->swiglu)
         run_swiglu_forward(p, block);

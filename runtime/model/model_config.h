@@ -78,6 +78,10 @@ struct model_sizes {
  * name it. */
 static inline enum model_family model_family(const struct model_config *config)
 {
+    if (config->masked)
+        return !config->post_norm            ? MODEL_MEGATRON_BERT
+               : config->position_offset > 0 ? MODEL_ROBERTA
+                                             : MODEL_BERT;
     return config->swiglu ? MODEL_LLAMA : MODEL_GPT;
 }
 
