@@ -29,6 +29,8 @@ struct arguments {
     int64_t make_vocab_size_divisible_by;
     int group_query_attention, position_embedding, normalization, swiglu, untie, linear_bias;
     int qkv_bias, rope_scaling, use_rotary;
+    int masked, post_norm, gelu_erf, binary_head;
+    int64_t token_types, position_offset, masked_max;
     double rotary_base, rotary_percent, init_method_std, norm_epsilon, rope_scaling_factor;
     double hidden_dropout, attention_dropout;
     /* training */
