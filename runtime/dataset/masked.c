@@ -63,10 +63,12 @@ static int make_blocks(struct masked *m, const char *prefix, struct error *err)
         return -1;
     info = indexed_info(m->corpus);
     if (info->multimodal)
-        return error_set(err, "%s.idx: multimodal data cannot train a masked language model",
-                         prefix);
+        return error_set_code(err, ERROR_USAGE,
+                              "%s.idx: multimodal data cannot train a masked language model",
+                              prefix);
     if (tokens == 0)
-        return error_set(err, "%s: it contains no tokens; tokenize it again", prefix);
+        return error_set_code(err, ERROR_USAGE, "%s: it contains no tokens; tokenize it again",
+                              prefix);
     return blocks_make(&m->blocks, m->corpus, m->config.break_mode, m->sequence_length - 1, err);
 }
 
@@ -83,11 +85,11 @@ static int make_batches(struct masked *m, const char *prefix, struct error *err)
     if (batching_make(&m->batching, &m->blocks, &config, err) < 0)
         return -1;
     if (m->batching.blocks == 0)
-        return error_set(err,
-                         "%s: none of its %" PRId64
-                         " samples fits into --tokens-per-sample=%" PRId64
-                         "; raise it, or use --sample-break-mode none",
-                         prefix, m->blocks.count, m->sequence_length);
+        return error_set_code(err, ERROR_USAGE,
+                              "%s: none of its %" PRId64
+                              " samples fits into --tokens-per-sample=%" PRId64
+                              "; raise it, or use --sample-break-mode none",
+                              prefix, m->blocks.count, m->sequence_length);
     if (m->batching.skipped > 0 && m->split != DATASET_TRAIN)
         return error_set(
             err,
@@ -299,6 +301,10 @@ static int count_share(struct masked *m, int64_t step, double *out, struct error
     struct masked_step counts;
     int64_t total = 0;
 
+    if (m->split == DATASET_TRAIN && !m->config.per_token) {
+        *out = 0;
+        return 0;
+    }
     if (m->split == DATASET_TRAIN) {
         if (masked_step_of(m, step, &counts, err) < 0)
             return -1;

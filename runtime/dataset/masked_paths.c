@@ -60,16 +60,19 @@ int masked_check(const struct dataset_config *config, struct error *err)
     char path[PATH_MAX];
 
     for (int i = 0; i < DATASET_SPLITS && !config->mock; i++) {
-        struct indexed *corpus;
+        struct masked *masked;
 
         if (config->samples[i] == 0)
             continue;
         if (find_prefix(config, (enum dataset_split)i, path, err) < 0)
             return -1;
-        corpus = path[0] ? indexed_open(path, err) : NULL;
-        if (path[0] && !corpus)
+        /* Lines that are too long and the like show only when samples are made. */
+        masked = path[0] ? masked_open(path, config->masked, config->sequence_length,
+                                       (enum dataset_split)i, config->seed, err)
+                         : NULL;
+        if (path[0] && !masked)
             return -1;
-        indexed_close(corpus);
+        masked_close(masked);
     }
     return 0;
 }

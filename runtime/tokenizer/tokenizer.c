@@ -226,19 +226,16 @@ int64_t tokenizer_eos(const struct tokenizer *tokenizer)
     return tokenizer->eos;
 }
 
-int64_t tokenizer_mask(const struct tokenizer *tokenizer)
+int64_t tokenizer_token(const struct tokenizer *tokenizer, const char *text)
 {
-    static const char *const names[] = {"<mask>", "[MASK]"};
+    for (size_t id = tokenizer->vocabulary.count; id-- > 0;) {
+        size_t length;
+        const uint8_t *here = vocabulary_text(&tokenizer->vocabulary, id, &length);
 
-    for (size_t id = tokenizer->vocabulary.count; id-- > 0;)
-        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-            size_t length;
-            const uint8_t *text = vocabulary_text(&tokenizer->vocabulary, id, &length);
-
-            if (tokenizer->vocabulary.entries[id].kind != VOCABULARY_ABSENT &&
-                length == strlen(names[i]) && memcmp(text, names[i], length) == 0)
-                return (int64_t)id;
-        }
+        if (tokenizer->vocabulary.entries[id].kind != VOCABULARY_ABSENT && length == strlen(text) &&
+            memcmp(here, text, length) == 0)
+            return (int64_t)id;
+    }
     return -1;
 }
 

@@ -133,8 +133,8 @@ int64_t tokenizer_eod(const struct tokenizer *tokenizer);
 int64_t tokenizer_bos(const struct tokenizer *tokenizer);
 int64_t tokenizer_eos(const struct tokenizer *tokenizer);
 
-/* The mask token; -1 where the vocabulary has none. */
-int64_t tokenizer_mask(const struct tokenizer *tokenizer);
+/* The id of a token such as <mask>; -1 where the vocabulary has none. */
+int64_t tokenizer_token(const struct tokenizer *tokenizer, const char *text);
 
 /* Bytes of one id in a .bin file: 2 (uint16) below 65500 entries, else 4 (int32). */
 size_t tokenizer_id_size(const struct tokenizer *tokenizer);

@@ -403,6 +403,7 @@ static struct masked_config golden_config(int64_t slots, int64_t sentences)
                                   .max_sentences = sentences,
                                   .multiple = 8,
                                   .slots = slots,
+                                  .per_token = 1,
                                   .pad = 1,
                                   .position_offset = 2,
                                   .mask = {.rule = MASK_FAIRSEQ,
