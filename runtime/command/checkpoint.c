@@ -140,6 +140,11 @@ static void print_model(const struct model_config *m)
                                            : "no position embeddings",
            m->norm == NORM_RMS ? "RMSNorm" : "LayerNorm", m->swiglu ? "SwiGLU" : "GELU",
            m->tied ? "tied" : "untied", m->linear_bias ? "biases" : "no biases");
+    if (m->masked)
+        printf("             masked language model, %s, %" PRId64
+               " token types, position offset %" PRId64 "%s\n",
+               m->post_norm ? "post-norm" : "pre-norm", m->token_types, m->position_offset,
+               m->binary_head ? ", binary head" : "");
 }
 
 static int run_inspect(const struct checkpoint_options *given, const char *directory,
