@@ -40,6 +40,14 @@ static const struct field state_fields[] = {
     {0},
 };
 
+/* Of the log line that comes next; checkpoints of older versions do not have them. */
+static const struct field log_fields[] = {
+    STATE(weight_total, FIELD_DOUBLE),
+    STATE(norm_total, FIELD_DOUBLE),
+    STATE(clipped, FIELD_INT64),
+    {0},
+};
+
 const struct field index_rule_fields[] = {
     {"lr", FIELD_DOUBLE, offsetof(struct step_rules, lr)},
     {"min-lr", FIELD_DOUBLE, offsetof(struct step_rules, min_lr)},
@@ -135,6 +143,8 @@ static void write_body(const struct checkpoint_index *index, FILE *f)
     fields_write(progress_fields, &index->progress, f);
     fprintf(f, ",\n\"state\": ");
     fields_write(state_fields, &index->state, f);
+    fprintf(f, ",\n\"log\": ");
+    fields_write(log_fields, &index->state, f);
     fprintf(f, ",\n\"schedule\": ");
     fields_write(index_rule_fields, &index->rules, f);
     fprintf(f, ",\n\"model\": ");
@@ -323,6 +333,17 @@ static int read_fields(struct json_value root, const char *name, const struct fi
     return fields_read(table, object, values, err) < 0 ? error_prefix(err, "%s", name) : 0;
 }
 
+static int read_log(struct step_state *state, struct json_value root, struct error *err)
+{
+    struct json_value object;
+
+    if (json_member(root, "log", &object) < 0) {
+        state->weight_total = (double)state->taken; /* every step counted alike */
+        return 0;
+    }
+    return fields_read(log_fields, object, state, err) < 0 ? error_prefix(err, "log") : 0;
+}
+
 /* A masked model has sizes that other models do not have. */
 static int read_masked(struct model_config *model, struct json_value root, struct error *err)
 {
@@ -356,6 +377,7 @@ static int read_root(struct checkpoint_index *index, struct json_value root, str
     index->arrays = (int)arrays;
     if (read_fields(root, "progress", progress_fields, &index->progress, err) < 0 ||
         read_fields(root, "state", state_fields, &index->state, err) < 0 ||
+        read_log(&index->state, root, err) < 0 ||
         read_fields(root, "schedule", index_rule_fields, &index->rules, err) < 0 ||
         read_fields(root, "model", index_model_fields, &index->model, err) < 0 ||
         read_masked(&index->model, root, err) < 0 ||

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "blend.h"
+#include "masked.h"
 #include "threads.h"
 
 static const char *const path_options[DATASET_SPLITS] = {"--train-data-path", "--valid-data-path",
@@ -112,8 +113,8 @@ static int build_part(void *arg, int64_t i, struct error *err)
     return task->part->index ? 0 : -1;
 }
 
-static struct dataset *new_dataset(const struct dataset_config *config, enum dataset_split split,
-                                   size_t parts, struct error *err)
+struct dataset *dataset_new(const struct dataset_config *config, enum dataset_split split,
+                            size_t parts, struct error *err)
 {
     struct dataset *dataset = calloc(1, sizeof(*dataset));
 
@@ -154,7 +155,7 @@ static int plan_split(struct builder *builder, enum dataset_split split, struct 
     if (wanted < 0 && blend->weights && !is_single(builder, split))
         return error_set(err, "%s data: a blend with weights needs a number of samples",
                          dataset_split_name(split));
-    dataset = builder->splits[split] = new_dataset(builder->config, split, blend->count, err);
+    dataset = builder->splits[split] = dataset_new(builder->config, split, blend->count, err);
     if (!dataset)
         return -1;
     for (size_t i = 0; i < blend->count; i++) {
@@ -287,7 +288,7 @@ static int create_mock(const struct dataset_config *config, struct dataset *spli
     for (int i = 0; i < DATASET_SPLITS; i++) {
         if (config->samples[i] == 0)
             continue;
-        splits[i] = new_dataset(config, (enum dataset_split)i, 0, err);
+        splits[i] = dataset_new(config, (enum dataset_split)i, 0, err);
         if (!splits[i])
             return -1;
         splits[i]->mock = 1;
@@ -335,6 +336,8 @@ int dataset_check(const struct dataset_config *config, struct error *err)
     struct builder builder = {.config = config};
     int status;
 
+    if (config->masked)
+        return masked_check(config, err);
     if (config->mock)
         return config->split ? split_parse(config->split, builder.ranges, err) : 0;
     status = read_paths(&builder, err);
@@ -356,8 +359,9 @@ int dataset_create(const struct dataset_config *config, struct dataset *splits[D
     if (config->sequence_length < 1 || config->sequence_length > INT32_MAX / 8)
         return error_set(err, "--seq-length=%" PRId64 " is out of range; use 1 to %d",
                          config->sequence_length, INT32_MAX / 8);
-    status =
-        config->mock ? create_mock(config, splits, err) : create_from_files(config, splits, err);
+    status = config->masked ? masked_create(config, splits, err)
+             : config->mock ? create_mock(config, splits, err)
+                            : create_from_files(config, splits, err);
     for (int i = 0; i < DATASET_SPLITS && status < 0; i++) {
         dataset_destroy(splits[i]);
         splits[i] = NULL;
@@ -374,6 +378,7 @@ void dataset_destroy(struct dataset *dataset)
         index_file_close(dataset->parts[i].index);
     }
     index_file_close(dataset->blend);
+    masked_close(dataset->masked);
     free(dataset->parts);
     free(dataset);
 }
@@ -386,6 +391,11 @@ int64_t dataset_samples(const struct dataset *dataset)
 int64_t dataset_sequence_length(const struct dataset *dataset)
 {
     return dataset->sequence_length;
+}
+
+struct masked *dataset_masked(const struct dataset *dataset)
+{
+    return dataset->masked;
 }
 
 static int read_text(const struct dataset *dataset, int64_t i, int32_t *text,

@@ -38,6 +38,7 @@ struct dataset_config {
     int32_t eod;        /* the token at the end of each document */
     uint32_t seed;
     int eod_mask_loss, reset_position_ids, reset_attention_mask;
+    const struct masked_config *masked; /* samples of a masked language model (masked.h); or NULL */
 
     /* --data-cache-path. NULL: PREFIX/cache/GPTDataset_indices in the directory of the data or, if
      * that is not writable, a directory of this user in $TMPDIR or /tmp (one build per node). */
@@ -64,6 +65,9 @@ void dataset_destroy(struct dataset *dataset);
  * has at most one epoch of each corpus. */
 int64_t dataset_samples(const struct dataset *dataset);
 int64_t dataset_sequence_length(const struct dataset *dataset);
+
+/* The data of a masked language model, or NULL. */
+struct masked *dataset_masked(const struct dataset *dataset);
 
 /* Read the sequence_length + 1 tokens of sample 'i' in training order. Callable from any thread. */
 int dataset_text(const struct dataset *dataset, int64_t i, int32_t *text, struct error *err);

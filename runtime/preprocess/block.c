@@ -62,7 +62,7 @@ static int encode_texts(struct block_encoder *with, struct block *block, size_t 
                 err,
                 "a text has %zu tokens, more than an .idx file can count; lower --max-line-bytes",
                 tokens->count - before);
-        if (tokens->count > before &&
+        if ((tokens->count > before || with->config->fairseq) &&
             entry_list_add(entries, (int32_t)(tokens->count - before)) < 0)
             return error_set(err, "out of memory");
     }

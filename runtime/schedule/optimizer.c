@@ -100,8 +100,9 @@ static int create_plans(struct optimizer *o, struct error *err)
         int64_t size = shard_of(o, bucket).count;
         int64_t decayed = bucket->first + bucket->decayed - shard_of(o, bucket).first;
         struct operation op = {.kind = OPERATION_ADAM,
-                               .adam = {size, clamp(decayed, 0, size), o->config.rules.beta1,
-                                        o->config.rules.beta2, o->config.epsilon, o->type}};
+                               .adam = {size, o->config.decay_all ? size : clamp(decayed, 0, size),
+                                        o->config.rules.beta1, o->config.rules.beta2,
+                                        o->config.epsilon, o->type}};
 
         o->adam[i] = plan_create(o->device, &op, err);
         if (!o->adam[i] || plan_segments(o, bucket, err) < 0)

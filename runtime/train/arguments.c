@@ -53,6 +53,7 @@ void arguments_default(struct arguments *a)
     a->eval_interval = 1000;
     a->log_interval = 100;
     a->micro_batch_size = -1;
+    arguments_recipe_default(a);
 }
 
 /* Take from the preset what the command line does not set. */
@@ -414,7 +415,8 @@ static int read_files(struct arguments *a, const struct options_result *given, s
 {
     a->reads_files = 1;
     errno = 0;
-    if (ask_tokenizer(a, given, err) < 0 || network_from_weights(a, given, err) < 0) {
+    if (ask_tokenizer(a, given, err) < 0 || network_from_weights(a, given, err) < 0 ||
+        arguments_recipe_files(a, given, err) < 0) {
         if (!file_error_may_pass(errno))
             err->code = ERROR_USAGE;
         return -1;
@@ -459,7 +461,8 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
 {
     if (a->load && a->load_hf)
         return error_set(err, "--load and --load-hf cannot be used together; drop one");
-    if (derive_evaluation(a, err) < 0 || check_json(a, err) < 0)
+    if (derive_evaluation(a, err) < 0 || check_json(a, err) < 0 ||
+        arguments_recipe_begin(a, given, err) < 0)
         return -1;
     if (!a->model && world->model)
         a->model = world->model;
@@ -467,7 +470,7 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
         derive_shape(a, err) < 0 || check_numbers(a, given, err) < 0 ||
         derive_layout(a, world, err) < 0 || derive_model(a, err) < 0 || check_layout(a, err) < 0 ||
         derive_recompute(a, err) < 0 || arguments_length(a, err) < 0 ||
-        arguments_schedule(a, err) < 0)
+        arguments_schedule(a, err) < 0 || arguments_recipe_end(a, given, err) < 0)
         return -1;
     if (a->model_config.chunks > 1 &&
         a->global_batch_size / (a->micro_batch_size * a->layout.dp) % a->layout.pp != 0)

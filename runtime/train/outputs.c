@@ -9,6 +9,7 @@
 int outputs_open(struct outputs *outputs, const struct arguments *a, struct error *err)
 {
     memset(outputs, 0, sizeof(*outputs));
+    outputs->silent = a->mlm.log_format == LOG_JSON;
     if (a->tensorboard_dir) {
         outputs->events = event_file_create(a->tensorboard_dir, err);
         if (!outputs->events)
@@ -66,9 +67,11 @@ void outputs_steps(struct outputs *outputs, const struct log_line *line)
 {
     char text[1024];
 
-    log_line_format(line, text, sizeof(text));
-    printf("%s\n", text);
-    fflush(stdout);
+    if (!outputs->silent) {
+        log_line_format(line, text, sizeof(text));
+        printf("%s\n", text);
+        fflush(stdout);
+    }
     if (outputs->events)
         write_events(outputs->events, line);
     if (outputs->metrics) {
@@ -77,6 +80,13 @@ void outputs_steps(struct outputs *outputs, const struct log_line *line)
         append_file_add(outputs->metrics, text, strlen(text));
     }
     flush(outputs);
+}
+
+void outputs_line(struct outputs *outputs, const char *text)
+{
+    (void)outputs;
+    printf("%s\n", text);
+    fflush(stdout);
 }
 
 static void print_rule(int width)
