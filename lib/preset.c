@@ -17,6 +17,13 @@
             sequence, base                                                                     \
     }
 
+/* Masked language models: 'vocabulary' words, samples of 512 tokens. */
+#define MASKED(name, family, layers, hidden, heads, vocabulary)                                   \
+    {                                                                                             \
+        name, family, layers, hidden, 4 * (hidden), heads, heads, (hidden) / (heads), vocabulary, \
+            512, 0                                                                                \
+    }
+
 static const struct model_shape presets[] = {
     GPT("gpt2-345m", 24, 1024, 16, 1024),
     GPT("gpt2-8b", 42, 4096, 32, 1024),
@@ -32,6 +39,13 @@ static const struct model_shape presets[] = {
     LLAMA("llama2-13b", 40, 5120, 13824, 40, 40, 32000, 4096, 10000),
     LLAMA("llama2-70b", 80, 8192, 28672, 64, 8, 32000, 4096, 10000),
     LLAMA("llama3-8b", 32, 4096, 14336, 32, 8, 128256, 8192, 500000),
+    MASKED("roberta-base", MODEL_ROBERTA, 12, 768, 12, 50265),
+    MASKED("roberta-large", MODEL_ROBERTA, 24, 1024, 16, 50265),
+    MASKED("bert-base", MODEL_BERT, 12, 768, 12, 30522),
+    MASKED("bert-large", MODEL_BERT, 24, 1024, 16, 30522),
+    MASKED("megatron-bert-345m", MODEL_MEGATRON_BERT, 24, 1024, 16, 30522),
+    MASKED("megatron-bert-1.3b", MODEL_MEGATRON_BERT, 24, 2048, 32, 30522),
+    MASKED("megatron-bert-3.9b", MODEL_MEGATRON_BERT, 48, 2560, 40, 30522),
 };
 
 enum { PRESETS = sizeof(presets) / sizeof(presets[0]) };
@@ -66,6 +80,19 @@ int64_t vocabulary_padded(int64_t vocabulary, int64_t divisor, int64_t tp)
     return (vocabulary + multiple - 1) / multiple * multiple;
 }
 
+/* What a masked language model has besides: the head, and in BERT token types, pooler and the head
+ * of sentence pairs; in RoBERTa two positions before the first. */
+static int64_t masked_parameters(const struct model_shape *shape, int64_t vocabulary)
+{
+    int64_t h = shape->hidden, head = h * h + 3 * h + vocabulary;
+
+    if (shape->family == MODEL_ROBERTA)
+        return head + 2 * h;
+    if (shape->family == MODEL_BERT || shape->family == MODEL_MEGATRON_BERT)
+        return head + 2 * h + h * h + h + 2 * h + 2;
+    return 0;
+}
+
 int64_t model_parameters(const struct model_shape *shape, int64_t padding)
 {
     int64_t h = shape->hidden, f = shape->ffn_hidden, d = shape->kv_channels;
@@ -76,13 +103,13 @@ int64_t model_parameters(const struct model_shape *shape, int64_t padding)
     if (shape->family == MODEL_LLAMA)
         return shape->layers * (matrices + 2 * f * h + 2 * h) + 2 * vocabulary * h + h;
     return shape->layers * (matrices + h * f + (q + 2 * kv) + h + f + h + 4 * h) +
-           (vocabulary + shape->sequence) * h + 2 * h;
+           (vocabulary + shape->sequence) * h + 2 * h + masked_parameters(shape, vocabulary);
 }
 
 void preset_describe(const struct model_shape *shape, char *buffer, size_t size)
 {
     snprintf(buffer, size,
-             "%-11s %3" PRId64 " layers, hidden %5" PRId64 ", %3" PRId64 " heads, %3" PRId64
+             "%-18s %3" PRId64 " layers, hidden %5" PRId64 ", %3" PRId64 " heads, %3" PRId64
              " query groups, vocabulary %6" PRId64 ", sequence %4" PRId64
              ", %.1f billion parameters",
              shape->name, shape->layers, shape->hidden, shape->heads, shape->query_groups,

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include "error.h"
 
-enum model_family { MODEL_GPT, MODEL_LLAMA };
+enum model_family { MODEL_GPT, MODEL_LLAMA, MODEL_ROBERTA, MODEL_BERT, MODEL_MEGATRON_BERT };
 
 struct model_shape {
     const char *name;

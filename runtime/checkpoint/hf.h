@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights in Hugging Face's names and format: GPT-2 and Llama. */
+/* Weights in Hugging Face's names and format: GPT-2, Llama, RoBERTa, BERT, MegatronBert. */
 #ifndef MEGATRON_HF_H
 #define MEGATRON_HF_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hf_config.h"
 #include "directory.h"
+#include "hf_masked.h"
 #include "json.h"
 
 #include <stdio.h>
@@ -192,8 +193,13 @@ static int read_any(struct json_value root, struct model_config *c, struct error
         rc = read_gpt2(root, c, err);
     else if (strcmp(type, "llama") == 0)
         rc = read_llama(root, c, err);
+    else if (hf_masked_is_type(type))
+        rc = hf_masked_read(root, type, c, err);
     else
-        rc = error_set(err, "model_type %.40s is not supported; only gpt2 and llama are", type);
+        rc = error_set(err,
+                       "model_type %.40s is not supported; only gpt2, llama, roberta, bert and "
+                       "megatron-bert are",
+                       type);
     if (rc == 0 && (c->shape.heads == 0 || c->shape.heads % c->shape.query_groups != 0))
         rc = error_set(
             err,
@@ -223,7 +229,7 @@ int hf_config_read(const char *directory, struct model_config *c, struct error *
     rc = read_any(json_root(json), c, err);
     json_destroy(json);
     c->shape.name = "the model";
-    c->shape.sequence = c->positions;
+    c->shape.sequence = c->positions - c->position_offset;
     c->padded_vocabulary = c->shape.vocabulary;
     c->chunks = c->micro_batch = 1;
     return rc < 0 ? error_prefix(err, "%s", path) : 0;
@@ -298,7 +304,9 @@ int hf_config_write(const char *directory, const struct model_config *config, st
 
     if (!f)
         return error_set(err, "out of memory");
-    if (config->swiglu)
+    if (config->masked)
+        hf_masked_print(config, type_name(config), f);
+    else if (config->swiglu)
         print_llama(config, f);
     else
         print_gpt2(config, f);

@@ -4,6 +4,7 @@
 #include "directory.h"
 #include "file.h"
 #include "hf_config.h"
+#include "hf_masked.h"
 #include "hf_private.h"
 #include "remedy.h"
 
@@ -48,6 +49,12 @@ static int add_file(struct hf_files *files, struct hf_file *file, struct error *
     return 0;
 }
 
+/* The rows that a file gives a tensor; 0: it is a vector. Tables can have one row. */
+static int64_t rank_of(const char *name, int64_t rows)
+{
+    return rows == 1 && !strstr(name, "_embeddings.") ? 0 : rows;
+}
+
 /* Same order and numbering as in transformers: a tensor larger than the maximum file size gets its
  * own file at once; the others fill a file that is numbered when it is full. */
 static int place(struct planning *plan, const char *name, int64_t rows, int64_t cols,
@@ -60,7 +67,7 @@ static int place(struct planning *plan, const char *name, int64_t rows, int64_t 
     plan->files->parameters += rows * cols;
     plan->files->bytes += bytes;
     if (bytes > plan->shard_bytes) {
-        rc = safetensors_layout_add(&alone.layout, name, rows == 1 ? 0 : rows, cols, err);
+        rc = safetensors_layout_add(&alone.layout, name, rank_of(name, rows), cols, err);
         if (rc == 0)
             rc = add_file(plan->files, &alone, err);
         safetensors_layout_clear(&alone.layout);
@@ -69,7 +76,7 @@ static int place(struct planning *plan, const char *name, int64_t rows, int64_t 
     if ((int64_t)plan->open.layout.data_bytes + bytes > plan->shard_bytes &&
         add_file(plan->files, &plan->open, err) < 0)
         return -1;
-    return safetensors_layout_add(&plan->open.layout, name, rows == 1 ? 0 : rows, cols, err);
+    return safetensors_layout_add(&plan->open.layout, name, rank_of(name, rows), cols, err);
 }
 
 /* The Hugging Face tensor for a row of the table, if the model has it and the row is its first. */
@@ -152,6 +159,9 @@ int hf_files_plan(struct hf_files *files, const struct model_config *config, int
             rc = error_set(err, "Hugging Face has no tensor for %s", plan.parameters.list[i].name);
     if (rc == 0)
         rc = place_all(&plan, config->shape.layers, err);
+    /* New files consist of zeros. */
+    if (rc == 0 && hf_masked_zeros(config))
+        rc = place(&plan, hf_masked_zeros(config), 1, config->shape.hidden, err);
     if (rc == 0)
         rc = add_file(files, &plan.open, err);
     safetensors_layout_clear(&plan.open.layout);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hf.h"
+#include "hf_masked.h"
 #include "hf_private.h"
 
 #include <stdio.h>
@@ -15,7 +16,7 @@ static const struct safetensor *find_tensor(const struct safetensors *tensors, c
 
     if (!tensor && strncmp(name, prefix, strlen(prefix)) == 0)
         tensor = safetensors_find(tensors, name + strlen(prefix));
-    return tensor;
+    return tensor ? tensor : hf_masked_find_old(tensors, name);
 }
 
 int hf_load_one(const struct hf_name *table, const struct safetensors *tensors,
@@ -114,6 +115,8 @@ int hf_check_tensors(const struct hf_name *table, const struct safetensors *tens
     const struct safetensor *tensor;
     char name[sizeof(tensor->name) + sizeof(prefix)];
 
+    if (config->masked)
+        return hf_masked_check(table, tensors, config, err);
     for (size_t i = 0; (tensor = safetensors_at(tensors, i)); i++) {
         int of_network = 0, harmless = 0;
 

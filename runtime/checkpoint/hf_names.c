@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "hf_masked.h"
 #include "hf_private.h"
 
 #include <stdio.h>
@@ -55,6 +56,8 @@ const struct hf_name *hf_names_of(const struct model_config *c, struct error *er
     int llama = c->position == POSITION_ROPE && c->norm == NORM_RMS && c->swiglu &&
                 !c->linear_bias && !c->qkv_bias && c->rotary_percent == 1;
 
+    if (c->masked)
+        return hf_masked_names(c, err);
     if (!gpt2 && !llama)
         error_set(err, "Hugging Face has no such model: only GPT-2 (learned positions, LayerNorm, "
                        "GELU, biases, tied embeddings) and Llama (rope, RMSNorm, SwiGLU, no "
@@ -64,6 +67,10 @@ const struct hf_name *hf_names_of(const struct model_config *c, struct error *er
 
 const char *hf_architecture(const struct hf_name *table)
 {
+    const char *masked = hf_masked_architecture(table);
+
+    if (masked)
+        return masked;
     return table == llama_names ? "Llama" : "GPT-2";
 }
 
@@ -91,9 +98,9 @@ void hf_shape(const struct hf_name *row, const struct parameter *p, int64_t *row
     int64_t all_rows = p->true_rows < p->all_rows ? p->true_rows : p->all_rows;
     int64_t parts = row->size ? row->size : 1;
 
-    if (all_rows == 1) {
+    if (all_rows == 1 || p->all_cols == 1) {
         *rows = 1;
-        *cols = p->all_cols * parts;
+        *cols = all_rows * p->all_cols * parts;
     } else if (row->transposed) {
         *rows = p->all_cols;
         *cols = all_rows * parts;
@@ -109,7 +116,7 @@ int64_t hf_index(const struct hf_name *row, const struct parameter *p, int64_t r
 
     hf_shape(row, p, &rows, &cols);
     if (rows == 1)
-        return row->part * p->all_cols + c;
+        return row->part * p->all_cols + r * p->all_cols + c;
     if (row->transposed)
         return c * cols + row->part * p->all_rows + r;
     return (row->part * p->all_rows + r) * cols + c;

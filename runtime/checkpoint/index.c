@@ -174,12 +174,16 @@ int index_check_model(const struct checkpoint_index *index, const struct model_c
                       struct error *err)
 {
     struct checkpoint_index ours;
-    char text[600];
+    char text[600], other[300];
     int differ = 0;
     size_t used;
 
     if (fields_compare(index_model_fields, &index->model, model, text, sizeof(text)) > 0)
         differ = 1;
+    used = strlen(text);
+    if (fields_compare(index_masked_fields, &index->model, model, other, sizeof(other)) > 0)
+        differ = 1;
+    snprintf(text + used, sizeof(text) - used, "%s%s", used && other[0] ? ", " : "", other);
     used = strlen(text);
     if (index_create_tensors(&ours, model, err) < 0) {
         index_clear(&ours);

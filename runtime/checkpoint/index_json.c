@@ -40,6 +40,14 @@ static const struct field state_fields[] = {
     {0},
 };
 
+/* Of the log line that comes next; checkpoints of older versions do not have them. */
+static const struct field log_fields[] = {
+    STATE(weight_total, FIELD_DOUBLE),
+    STATE(norm_total, FIELD_DOUBLE),
+    STATE(clipped, FIELD_INT64),
+    {0},
+};
+
 const struct field index_rule_fields[] = {
     {"lr", FIELD_DOUBLE, offsetof(struct step_rules, lr)},
     {"min-lr", FIELD_DOUBLE, offsetof(struct step_rules, min_lr)},
@@ -98,6 +106,17 @@ const struct field index_model_fields[] = {
     {0},
 };
 
+/* The same of masked language models; an index of another model does not have them. */
+const struct field index_masked_fields[] = {
+    MODEL("masked-lm", masked, FIELD_INT),
+    MODEL("post-norm", post_norm, FIELD_INT),
+    MODEL("exact-gelu", gelu_erf, FIELD_INT),
+    MODEL("num-token-types", token_types, FIELD_INT64),
+    MODEL("position-offset", position_offset, FIELD_INT64),
+    MODEL("bert-binary-head", binary_head, FIELD_INT),
+    {0},
+};
+
 /* Members that are part of a model but may change between runs. */
 static const struct field loose_fields[] = {
     MODEL("seq-length", shape.sequence, FIELD_INT64),
@@ -145,6 +164,8 @@ static void write_body(const struct checkpoint_index *index, FILE *f)
     fields_write(progress_fields, &index->progress, f);
     fprintf(f, ",\n\"state\": ");
     fields_write(state_fields, &index->state, f);
+    fprintf(f, ",\n\"log\": ");
+    fields_write(log_fields, &index->state, f);
     fprintf(f, ",\n\"schedule\": ");
     fields_write(index_rule_fields, &index->rules, f);
     if (fields_compare(index_rule_more_fields, &index->rules, &none, text, sizeof(text)) > 0) {
@@ -153,6 +174,10 @@ static void write_body(const struct checkpoint_index *index, FILE *f)
     }
     fprintf(f, ",\n\"model\": ");
     fields_write(index_model_fields, &index->model, f);
+    if (index->model.masked) {
+        fprintf(f, ",\n\"masked model\": ");
+        fields_write(index_masked_fields, &index->model, f);
+    }
     fprintf(f, ",\n\"training\": ");
     fields_write(loose_fields, &index->model, f);
     fprintf(f, ",\n\"layout\": ");
@@ -333,6 +358,33 @@ static int read_fields(struct json_value root, const char *name, const struct fi
     return fields_read(table, object, values, err) < 0 ? error_prefix(err, "%s", name) : 0;
 }
 
+static int read_log(struct step_state *state, struct json_value root, struct error *err)
+{
+    struct json_value object;
+
+    if (json_member(root, "log", &object) < 0) {
+        state->weight_total = (double)state->taken; /* every step counted alike */
+        return 0;
+    }
+    return fields_read(log_fields, object, state, err) < 0 ? error_prefix(err, "log") : 0;
+}
+
+/* A masked model has sizes that other models do not have. */
+static int read_masked(struct model_config *model, struct json_value root, struct error *err)
+{
+    struct json_value object;
+
+    if (json_member(root, "masked model", &object) < 0)
+        return 0;
+    if (fields_read(index_masked_fields, object, model, err) < 0)
+        return error_prefix(err, "masked model");
+    if (model->masked != 1 || model->token_types < 0 || model->token_types > INT32_MAX ||
+        model->position_offset < 0 || model->position_offset > INT32_MAX)
+        return error_set(err, "masked model: invalid values");
+    model->masked_max = 1;
+    return 0;
+}
+
 static int read_root(struct checkpoint_index *index, struct json_value root, struct error *err)
 {
     char format[32] = "";
@@ -351,10 +403,12 @@ static int read_root(struct checkpoint_index *index, struct json_value root, str
     index->arrays = (int)arrays;
     if (read_fields(root, "progress", progress_fields, &index->progress, err) < 0 ||
         read_fields(root, "state", state_fields, &index->state, err) < 0 ||
+        read_log(&index->state, root, err) < 0 ||
         read_fields(root, "schedule", index_rule_fields, &index->rules, err) < 0 ||
         (json_member(root, "schedule-more", &more) == 0 &&
          read_fields(root, "schedule-more", index_rule_more_fields, &index->rules, err) < 0) ||
         read_fields(root, "model", index_model_fields, &index->model, err) < 0 ||
+        read_masked(&index->model, root, err) < 0 ||
         read_fields(root, "training", loose_fields, &index->model, err) < 0 ||
         read_fields(root, "layout", layout_fields, &index->layout, err) < 0)
         return -1;

@@ -15,6 +15,7 @@ const struct command *const commands[] = {
     &command_train,
     &command_evaluate,
     &command_generate,
+    &command_fill_mask,
     &command_comm_test,
     &command_checkpoint,
     &command_supervise,

@@ -9,6 +9,7 @@ extern const struct command command_checkpoint;
 extern const struct command command_comm_test;
 extern const struct command command_detokenize;
 extern const struct command command_evaluate;
+extern const struct command command_fill_mask;
 extern const struct command command_generate;
 extern const struct command command_image;
 extern const struct command command_report;

@@ -34,7 +34,8 @@ struct record_reader {
 
 int record_mode_cuts(enum record_mode mode)
 {
-    return mode == RECORD_JSON || mode == RECORD_LINE || mode == RECORD_PAGE;
+    return mode == RECORD_JSON || mode == RECORD_LINE || mode == RECORD_PAGE ||
+           mode == RECORD_EVERY;
 }
 
 struct record_reader *record_reader_create(const struct corpus_files *files,
@@ -172,7 +173,7 @@ static size_t whole_records(enum record_mode mode, const char *data, size_t size
         return 0;
     if (mode == RECORD_PAGE)
         return mediawiki_whole(data, size);
-    if (mode == RECORD_JSON || mode == RECORD_LINE)
+    if (mode == RECORD_JSON || mode == RECORD_LINE || mode == RECORD_EVERY)
         return end;
     /* Walk back over whole lines to the last one that begins a record or separates two. */
     while (end > 0) {
@@ -752,7 +753,7 @@ int record_next(enum record_mode mode, const struct record_block *block,
         record->line = cursor->line;
         if (!next_line(block, cursor, &record->data, &record->size))
             return 0;
-    } while (is_blank(record->data, record->size));
+    } while (mode != RECORD_EVERY && is_blank(record->data, record->size));
     record->length = record->size;
     record->size = trim_end(record->data, record->size);
     return 1;

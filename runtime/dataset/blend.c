@@ -116,13 +116,15 @@ static int is_weight(const char *word, double *value)
     return parse_double("weight", word, value, &ignored) == 0;
 }
 
-for (size_t i = 0; i < count && weights == 0; i++)
-    if (is_weight(words[i], &ignored) && !is_corpus(words[i]))
-        return error_set_code(err, ERROR_USAGE,
-                              "\"%s\" is a weight without a prefix, or a prefix that does not "
-                              "exist; give WEIGHT PREFIX WEIGHT PREFIX ... or prefixes alone "
-                              "(there are %zu words)",
-                              words[i], count);
+static int is_corpus(const char *word)
+{
+    char path[4096];
+
+    return snprintf(path, sizeof(path), "%s.idx", word) < (int)sizeof(path) &&
+           access(path, F_OK) == 0;
+}
+
+static int take_weights(const char *const *words, struct blend *blend, struct error *err)
 {
     for (size_t i = 0; i < blend->count; i++) {
         if (!is_weight(words[2 * i], &blend->weights[i]))

@@ -12,13 +12,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "blend.h"
-#include "remedy.h"
-#include "threads.h"
+#include "masked.h"
+    #include "remedy.h"
+    #include "threads.h"
 #include "vocabulary.h"
 
-/* For a wrong blend of each split, and of the data that is split. */
-static const enum remedy blend_remedies[DATASET_SPLITS + 1] = {REMEDY_TRAIN_DATA, REMEDY_VALID_DATA,
-                                                               REMEDY_TEST_DATA, REMEDY_ALL_DATA};
+    /* For a wrong blend of each split, and of the data that is split. */
+    static const enum remedy blend_remedies[DATASET_SPLITS + 1] = {
+        REMEDY_TRAIN_DATA, REMEDY_VALID_DATA, REMEDY_TEST_DATA, REMEDY_ALL_DATA};
 
 const char *dataset_split_name(enum dataset_split split)
 {
@@ -117,8 +118,8 @@ static int build_part(void *arg, int64_t i, struct error *err)
     return task->part->index ? 0 : -1;
 }
 
-static struct dataset *new_dataset(const struct dataset_config *config, enum dataset_split split,
-                                   size_t parts, struct error *err)
+struct dataset *dataset_new(const struct dataset_config *config, enum dataset_split split,
+                            size_t parts, struct error *err)
 {
     struct dataset *dataset = calloc(1, sizeof(*dataset));
 
@@ -159,7 +160,7 @@ static int plan_split(struct builder *builder, enum dataset_split split, struct 
     if (wanted < 0 && blend->weights && !is_single(builder, split))
         return error_set(err, "%s data: a blend with weights needs a number of samples",
                          dataset_split_name(split));
-    dataset = builder->splits[split] = new_dataset(builder->config, split, blend->count, err);
+    dataset = builder->splits[split] = dataset_new(builder->config, split, blend->count, err);
     if (!dataset)
         return -1;
     for (size_t i = 0; i < blend->count; i++) {
@@ -295,7 +296,7 @@ static int create_mock(const struct dataset_config *config, struct dataset *spli
     for (int i = 0; i < DATASET_SPLITS; i++) {
         if (config->samples[i] == 0)
             continue;
-        splits[i] = new_dataset(config, (enum dataset_split)i, 0, err);
+        splits[i] = dataset_new(config, (enum dataset_split)i, 0, err);
         if (!splits[i])
             return -1;
         splits[i]->mock = 1;
@@ -346,6 +347,8 @@ int dataset_check(const struct dataset_config *config, struct error *err)
     struct builder builder = {.config = config};
     int status;
 
+    if (config->masked)
+        return masked_check(config, err);
     if (config->mock)
         return config->split ? split_parse(config->split, builder.ranges, err) : 0;
     status = read_paths(&builder, err);
@@ -369,8 +372,9 @@ int dataset_create(const struct dataset_config *config, struct dataset *splits[D
                   config->sequence_length, INT32_MAX / 8);
         return error_remedy(err, REMEDY_SEQUENCE_LENGTH);
     }
-    status =
-        config->mock ? create_mock(config, splits, err) : create_from_files(config, splits, err);
+    status = config->masked ? masked_create(config, splits, err)
+             : config->mock ? create_mock(config, splits, err)
+                            : create_from_files(config, splits, err);
     for (int i = 0; i < DATASET_SPLITS && status < 0; i++) {
         dataset_destroy(splits[i]);
         splits[i] = NULL;
@@ -387,6 +391,7 @@ void dataset_destroy(struct dataset *dataset)
         index_file_close(dataset->parts[i].index);
     }
     index_file_close(dataset->blend);
+    masked_close(dataset->masked);
     free(dataset->parts);
     free(dataset);
 }
@@ -399,6 +404,11 @@ int64_t dataset_samples(const struct dataset *dataset)
 int64_t dataset_sequence_length(const struct dataset *dataset)
 {
     return dataset->sequence_length;
+}
+
+struct masked *dataset_masked(const struct dataset *dataset)
+{
+    return dataset->masked;
 }
 
 static int read_text(const struct dataset *dataset, int64_t i, int32_t *text,

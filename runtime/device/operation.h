@@ -88,6 +88,7 @@ enum activation {
     ACTIVATION_NONE,
     ACTIVATION_GELU_TANH, /* Megatron's and GPT-2's approximation by tanh */
     ACTIVATION_GELU_ERF,  /* x * normal CDF(x): BERT and RoBERTa */
+    ACTIVATION_TANH,      /* of OPERATION_ACTIVATION only: BERT's pooler */
 };
 
 /* y = activation(x W^T + bias).
@@ -152,17 +153,20 @@ struct linear_wgrad_operands {
     struct operand_scale dy_scale, x_scale;
 };
 
-/* y = activation(x), to recompute an activation that was not kept. */
+/* y = activation(x), to recompute an activation that was not kept; with 'backward' y = dy * the
+ * derivative at x. */
 struct activation_shape {
     int64_t count;
-    enum device_type type, y_type; /* of x; of y */
+    enum device_type type, y_type; /* of x and dy; of y, not fp8 with 'backward' */
     enum activation activation;
+    int backward;
 };
 
 struct activation_operands {
     const void *x;
-    void *y;
+    void *y; /* may be the memory of x or dy */
     struct operand_scale y_scale;
+    const void *dy;
 };
 
 /* One step of the residual stream, all of it optional:

@@ -15,7 +15,7 @@
 #define STEP_FUNCTION static inline
 #endif
 
-enum lr_style { LR_LINEAR, LR_COSINE, LR_INVERSE_SQUARE_ROOT, LR_CONSTANT, LR_WSD };
+enum lr_style { LR_LINEAR, LR_COSINE, LR_INVERSE_SQUARE_ROOT, LR_CONSTANT, LR_WSD, LR_POLYNOMIAL };
 
 /* How the learning rate falls at the end of WSD (warm-up, stable, decay). */
 enum wsd_style { WSD_EXPONENTIAL, WSD_LINEAR, WSD_COSINE, WSD_MINUS_SQRT };
@@ -29,6 +29,7 @@ enum optimizer_kind { OPTIMIZER_ADAM, OPTIMIZER_SGD };
 struct step_rules {
     double lr, min_lr;
     enum lr_style style;
+    double power; /* of LR_POLYNOMIAL */
     double warmup_samples, decay_samples;
     double weight_decay;
     double warmup_init; /* learning rate at the start of warm-up */
@@ -39,6 +40,7 @@ struct step_rules {
     double decoupled_lr, decoupled_min_lr; /* of embedding and output layer; 0: like the others */
     enum optimizer_kind optimizer;
     double beta1, beta2;  /* for Adam's moments; SGD: beta1 is the momentum */
+    int raw_epsilon;      /* Adam's epsilon is added before the bias correction, as in fairseq */
     double clip;          /* limit of the global gradient norm; 0: no clipping */
     int dynamic_scale;    /* fp16: the loss scale follows overflows */
     double min_scale;     /* minimum of the dynamic scale */
@@ -51,6 +53,7 @@ struct step_state {
     /* Written by the host before each step (one small copy to this address). */
     int64_t iteration; /* of this step, from 0; the step number of every random draw */
     int64_t samples;   /* in this step's global batch */
+    double weight;     /* of this step's loss in loss_total */
 
     uint64_t seed;             /* seed of every random draw */
     int64_t scheduled_samples; /* of the steps taken (skipped ones do not count) */
@@ -69,7 +72,9 @@ struct step_state {
     double grad_norm;    /* set by step_clip: without the loss scale */
 
     /* Accumulated since the last STEP_RESET, for a log line. */
-    double loss_total;
+    double loss_total, weight_total; /* weight x loss, weight */
+    double norm_total;               /* of the gradients */
+    int64_t clipped;                 /* steps whose norm exceeded the limit */
     int64_t taken, skipped, nans;
 };
 
@@ -128,6 +133,8 @@ STEP_FUNCTION double step_lr_between(const struct step_rules *rules, double samp
         coefficient = 1.0 - progress;
     else if (rules->style == LR_WSD)
         coefficient = step_wsd(rules, samples);
+    else if (rules->style == LR_POLYNOMIAL)
+        coefficient = pow(1.0 - progress, rules->power);
     else
         coefficient = 0.5 * (cos(3.14159265358979323846 * progress) + 1.0);
     return low + coefficient * (high - low);
@@ -183,6 +190,12 @@ STEP_FUNCTION void step_clip(struct step_state *state, const struct step_rules *
         state->grad_factor *= (float)(rules->clip / (norm + 1e-6));
     state->correction1 = (float)(1 - pow(rules->beta1, (double)(state->adam_step + 1)));
     state->correction2 = (float)(1 - pow(rules->beta2, (double)(state->adam_step + 1)));
+    if (rules->raw_epsilon) {
+        /* lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt(v) + epsilon) */
+        state->correction1 = (float)((1 - pow(rules->beta1, (double)(state->adam_step + 1))) /
+                                     sqrt(1 - pow(rules->beta2, (double)(state->adam_step + 1))));
+        state->correction2 = 1;
+    }
 }
 
 STEP_FUNCTION void step_scale(struct step_state *state, const struct step_rules *rules)
@@ -213,7 +226,10 @@ STEP_FUNCTION void step_end(struct step_state *state, const struct step_rules *r
         return;
     }
     state->taken++;
-    state->loss_total += state->loss;
+    state->loss_total += state->weight * state->loss;
+    state->weight_total += state->weight;
+    state->norm_total += state->grad_norm;
+    state->clipped += rules->clip > 0 && state->grad_norm > rules->clip;
     state->adam_step++;
     state->scheduled_samples += state->samples;
     step_state_refresh(state, rules);
@@ -221,7 +237,8 @@ STEP_FUNCTION void step_end(struct step_state *state, const struct step_rules *r
 
 STEP_FUNCTION void step_reset(struct step_state *state)
 {
-    state->loss_total = 0;
+    state->loss_total = state->weight_total = state->norm_total = 0;
+    state->clipped = 0;
     state->taken = state->skipped = state->nans = 0;
 }
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "generate.h"
-#include "checkpoint.h"
-#include "hf.h"
 #include "log.h"
 #include "output.h"
 #include "prompts.h"
+#include "weights.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -96,33 +95,6 @@ static int open_ranks(struct generate *g, const struct world *world, struct erro
 /* --- The model ---------------------------------------------------------------------------------
  */
 
-static void say(const char *text)
-{
-    log_note("%s", text + strspn(text, " "));
-}
-
-static int load_checkpoint(struct generate *g, struct error *err)
-{
-    struct checkpoint_config config = {
-        .load = g->o->load, .step = -1, .finetune = 1, .model = &g->origin.model, .say = say};
-    struct checkpoint_arrays none = {0};
-    struct checkpoint_loaded loaded;
-    struct checkpoint *checkpoint = checkpoint_create(
-        &config, generator_model(g->generator), &g->ranks.parallel, g->ranks.device, &none, err);
-    int rc = checkpoint ? checkpoint_load(checkpoint, &loaded, err) : -1;
-
-    checkpoint_destroy(checkpoint);
-    return rc < 0 ? -1 : 0;
-}
-
-static int load(struct generate *g, struct error *err)
-{
-    if (g->origin.kind == ORIGIN_CHECKPOINT)
-        return load_checkpoint(g, err);
-    return hf_load(g->o->load, &g->origin.model, generator_model(g->generator), g->ranks.device,
-                   err);
-}
-
 static int create_generator(struct generate *g, struct error *err)
 {
     const struct prompts *p = &g->prompts;
@@ -142,7 +114,8 @@ static int create_generator(struct generate *g, struct error *err)
     g->texts = config.texts = g->texts < share ? g->texts : share;
     memcpy(config.stops, p->stops, sizeof(config.stops));
     g->generator = generator_create(&config, &g->ranks.parallel, g->ranks.device, err);
-    if (!g->generator || load(g, err) < 0)
+    if (!g->generator || weights_load(g->o->load, &g->origin, generator_model(g->generator),
+                                      &g->ranks.parallel, g->ranks.device, err) < 0)
         return -1;
     return generator_start(g->generator, err);
 }
@@ -283,6 +256,13 @@ int generate_run(const struct generate_options *options, const struct world *wor
     /* Wrong options are reported once, missing files once per node. */
     if (origin_read(&g.origin, options->load, err) < 0)
         return world_say_once(1, err);
+    if (g.origin.model.masked) {
+        error_set_code(err, ERROR_USAGE,
+                       "%s contains a masked language model, which cannot generate text; use "
+                       "megatron fill-mask",
+                       options->load);
+        return world_say_once(0, err);
+    }
     rc = open_ranks(&g, world, err);
     if (rc == 0)
         rc = run(&g, err);

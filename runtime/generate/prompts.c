@@ -16,13 +16,6 @@
 #define JSON_LIMIT        ((size_t)16 << 20)
 #define MOST_PROMPT_BYTES ((size_t)4 << 30)
 
-/* The prompts as given; those of a file point into 'file'. */
-struct lines {
-    const char **items;
-    size_t count;
-    char *file;
-};
-
 /* --- Texts ----------------------------------------------------------------------------------- */
 
 static int add_line(struct lines *lines, const char *text, struct error *err)
@@ -94,7 +87,14 @@ static int read_file(struct lines *lines, const char *name, struct error *err)
     return 0;
 }
 
-static int read_lines(struct lines *lines, const struct generate_options *o, struct error *err)
+void lines_clear(struct lines *lines)
+{
+    free(lines->items);
+    free(lines->file);
+    memset(lines, 0, sizeof(*lines));
+}
+
+int prompts_lines(struct lines *lines, const struct generate_options *o, struct error *err)
 {
     const char *file = o->prompt_file;
 
@@ -126,8 +126,8 @@ static const char *beside(const char *directory, const char *name, char path[PAT
                : NULL;
 }
 
-static struct tokenizer *open_tokenizer(const struct generate_options *o,
-                                        const struct origin *origin, struct error *err)
+struct tokenizer *prompts_tokenizer(const struct generate_options *o, const struct origin *origin,
+                                    struct error *err)
 {
     struct tokenizer_config config = o->tokenizer;
     int64_t vocabulary = origin->model.shape.vocabulary;
@@ -341,18 +341,17 @@ static int prepare(struct prompts *p, const struct generate_options *o, const st
                    struct error *err)
 {
     struct lines lines = {0};
-    int rc = read_lines(&lines, o, err);
+    int rc = prompts_lines(&lines, o, err);
 
     if (rc == 0) {
-        p->tokenizer = open_tokenizer(o, origin, err);
+        p->tokenizer = prompts_tokenizer(o, origin, err);
         rc = p->tokenizer ? encode_lines(p, o, origin, &lines, err) : -1;
     }
     if (rc == 0) {
         p->vocabulary = tokenizer_vocab_size(p->tokenizer);
         rc = find_stops(p, o, origin, err);
     }
-    free(lines.items);
-    free(lines.file);
+    lines_clear(&lines);
     return rc;
 }
 

@@ -3,6 +3,7 @@
  * residual) and normalizes the sum for the branch after it. Without a name it only adds: the last
  * step of a chunk that another chunk follows. The first block of a later chunk has nothing to add.
  */
+#include "norm.h"
 #include "builder.h"
 #include "planner.h"
 
@@ -10,11 +11,6 @@ enum { NORM_WEIGHT, NORM_BIAS };
 
 /* What a variant has, as bits. */
 enum { HAS_INPUT = 1, HAS_BIAS = 2, HAS_RESIDUAL = 4, HAS_NORM = 8 };
-
-struct norm_memory {
-    void *sum, *y;      /* (P, h) residual stream, and its norm */
-    float *mean, *rstd; /* (P) */
-};
 
 struct norm_common {
     struct device_plan *forward[MODES], *backward;
@@ -28,7 +24,7 @@ void *norm_output(const struct pass *p, const struct block *norm)
 
 void *norm_stream(const struct pass *p, const struct block *norm)
 {
-    return ((struct norm_memory *)memory_of(p, norm))->sum;
+    return ((struct norm_memory *)memory_of(p, norm))->stream;
 }
 
 static void add_parameters(struct builder *b, struct block *block)
@@ -60,7 +56,7 @@ static void place(struct model *m, const struct block *block, void *memory, stru
 
     if (keep == KEEP_NOTHING || (keep == KEEP_INPUT && block->position > 0))
         return;
-    a->sum = arena_take(arena, part, size);
+    a->sum = a->stream = arena_take(arena, part, size);
     if (keep == KEEP_INPUT || !block->name)
         return;
     a->mean = arena_take(arena, rows, sizeof(float));

@@ -63,7 +63,7 @@ static int encode_texts(struct block_encoder *with, struct block *block, size_t 
                       tokens->count - before);
             return error_remedy(err, REMEDY_SHORTER_LINES);
         }
-        if (tokens->count > before &&
+        if ((tokens->count > before || with->config->fairseq) &&
             entry_list_add(entries, (int32_t)(tokens->count - before)) < 0)
             return error_set(err, "out of memory");
     }

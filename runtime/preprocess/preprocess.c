@@ -3,6 +3,7 @@
 #include "preprocess.h"
 #include "clock.h"
 #include "cpuset.h"
+#include "dictionary.h"
 #include "guard.h"
 #include "remedy.h"
 #include "run.h"
@@ -29,8 +30,7 @@ static int find_output(const struct preprocess_config *config, char *path, struc
     for (size_t k = 0; k < config->key_count; k++)
         for (size_t s = 0; s < (size_t)config->shards; s++)
             for (int i = 0; i < 2; i++) {
-                if (output_path(config->output_prefix, config->keys[k], s, (size_t)config->shards,
-                                i ? "idx" : "bin", path, err) < 0)
+                if (output_path(config, k, s, i ? "idx" : "bin", path, err) < 0)
                     return -1;
                 if (disk_exists(path))
                     return 1;
@@ -192,12 +192,25 @@ static int check_tokenizer(const struct run *run, struct error *err)
     return error_remedy(err, REMEDY_NO_END_OF_DOCUMENT);
 }
 
+static int make_dictionary(const struct run *run, struct error *err)
+{
+    int made;
+
+    if (dictionary_make(run->config, &made, err) < 0)
+        return -1;
+    if (made)
+        printf("Wrote the dictionary %s\n", run->config->dictionary);
+    return 0;
+}
+
 static int run_all(struct run *run, struct error *err)
 {
     double started = clock_now();
     int rc;
 
     if (check_directory(run->config->output_prefix, err) < 0)
+        return -1;
+    if (run->config->dictionary && make_dictionary(run, err) < 0)
         return -1;
     errno = 0;
     run->tokenizer = tokenizer_create(&run->config->tokenizer, err);

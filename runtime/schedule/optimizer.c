@@ -122,9 +122,11 @@ static int plan_update(struct optimizer *o, int number, int64_t first, int64_t l
 {
     const struct bucket *bucket = &o->parameters->buckets[number];
     const struct step_rules *rules = &o->config.rules;
+    int64_t decayed = o->config.decay_all
+                          ? last - first
+                          : clamp(bucket->first + bucket->decayed - first, 0, last - first);
     struct operation op = {.kind = OPERATION_ADAM,
-                           .adam = {last - first,
-                                    clamp(bucket->first + bucket->decayed - first, 0, last - first),
+                           .adam = {last - first, decayed,
                                     rules->beta1, rules->beta2, o->config.epsilon, o->type,
                                     rules->optimizer, decoupled}};
     struct update *update = &o->updates[o->update_count];

@@ -89,6 +89,8 @@ static int load_vocabulary(struct tokenizer *tokenizer, const char *path, struct
             error_set(err, "%s: the id of token \"%.40s\" is not an integer", path, name);
             goto out;
         }
+        if (tokenizer->map)
+            id = id >= 0 && (size_t)id < tokenizer->map_count ? tokenizer->map[id] : -1;
         failed = vocabulary_set(&tokenizer->vocabulary, id, bytes, count, kind, err);
         free(bytes);
         if (failed) {

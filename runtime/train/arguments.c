@@ -30,6 +30,7 @@ void arguments_default(struct arguments *a)
     a->layers_per_virtual_stage = a->eod_id = a->threads = a->world_size = -1;
     a->recompute_granularity = a->recompute_method = -1;
     a->lr_warmup_fraction = a->loss_scale = a->lr = -1;
+    a->token_types = a->position_offset = a->masked_max = -1;
     a->make_vocab_size_divisible_by = 128;
     a->linear_bias = 1;
     a->rotary_base = 10000;
@@ -55,6 +56,7 @@ void arguments_default(struct arguments *a)
     a->eval_interval = 1000;
     a->log_interval = 100;
     a->micro_batch_size = -1;
+    arguments_recipe_default(a);
 }
 
 /* Take from the preset what the command line does not set. */
@@ -92,6 +94,8 @@ static int apply_preset(struct arguments *a, const struct options_result *given,
     }
     llama = shape->family == MODEL_LLAMA;
     a->group_query_attention |= shape->query_groups != shape->heads;
+    if (arguments_masked_preset(a, given, shape))
+        return 0;
     if (!llama)
         return 0;
     if (!options_given(given, "rotary-base"))
@@ -149,13 +153,17 @@ static int derive_shape(struct arguments *a, struct error *err)
         return error_set(
             err, "--num-query-groups=%" PRId64 " does not divide --num-attention-heads=%" PRId64,
             a->num_query_groups, a->num_attention_heads);
+    if (arguments_masked(a, err) < 0)
+        return -1;
     if (a->max_position_embeddings < 0)
-        a->max_position_embeddings = a->seq_length;
-    if (a->max_position_embeddings < a->seq_length)
+        a->max_position_embeddings = a->seq_length + a->position_offset;
+    if (a->max_position_embeddings < a->seq_length + a->position_offset)
         return error_set(err,
                          "--seq-length=%" PRId64
-                         " is greater than --max-position-embeddings=%" PRId64 "; raise the latter",
-                         a->seq_length, a->max_position_embeddings);
+                         " is greater than --max-position-embeddings=%" PRId64
+                         "%s; raise the latter",
+                         a->seq_length, a->max_position_embeddings,
+                         a->position_offset > 0 ? " less --position-offset" : "");
     if (a->vocab_size < 0)
         return error_set(err, "--vocab-size is required, or --megatron-model, or a tokenizer "
                               "(--vocab-file and --merge-file, or --tokenizer-model)");
@@ -302,6 +310,13 @@ static int derive_model(struct arguments *a, struct error *err)
                           : TYPE_FP32,
         .micro_batch = a->micro_batch_size,
         .documents = a->reset_attention_mask,
+        .masked = a->masked,
+        .masked_max = a->masked_max,
+        .post_norm = a->post_norm,
+        .gelu_erf = a->gelu_erf,
+        .token_types = a->token_types,
+        .position_offset = a->position_offset,
+        .binary_head = a->binary_head,
         .chunks = 1,
         .bucket_elements = a->bucket_size,
         .seed = (uint64_t)a->seed,
@@ -430,7 +445,7 @@ static int read_files(struct arguments *a, const struct options_result *given, s
     a->reads_files = 1;
     errno = 0;
     if (ask_tokenizer(a, given, err) < 0 || network_from_weights(a, given, err) < 0 ||
-        check_vocabulary(a, given, err) < 0) {
+        check_vocabulary(a, given, err) < 0 || arguments_recipe_files(a, given, err) < 0) {
         if (!file_error_may_pass(errno))
             err->code = ERROR_USAGE;
         return -1;
@@ -475,7 +490,8 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
 {
     if (a->load && a->load_hf)
         return error_set(err, "--load and --load-hf cannot be used together; drop one");
-    if (derive_evaluation(a, err) < 0 || check_json(a, err) < 0)
+    if (derive_evaluation(a, err) < 0 || check_json(a, err) < 0 ||
+        arguments_recipe_begin(a, given, err) < 0)
         return -1;
     if (!a->model && world->model)
         a->model = world->model;
@@ -483,7 +499,7 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
         derive_shape(a, err) < 0 || check_numbers(a, given, err) < 0 ||
         derive_layout(a, world, err) < 0 || derive_model(a, err) < 0 || check_layout(a, err) < 0 ||
         derive_recompute(a, err) < 0 || arguments_length(a, err) < 0 ||
-        arguments_schedule(a, err) < 0)
+        arguments_schedule(a, err) < 0 || arguments_recipe_end(a, given, err) < 0)
         return -1;
     if (a->model_config.chunks > 1 &&
         a->global_batch_size / (a->micro_batch_size * a->layout.dp) % a->layout.pp != 0)
@@ -521,8 +537,11 @@ double sample_flops(const struct arguments *a)
     double h = (double)s->hidden, d = (double)s->kv_channels, tokens = (double)s->sequence;
     double q = (double)s->heads * d, kv = (double)s->query_groups * d, f = (double)s->ffn_hidden;
     double layer = h * (q + 2 * kv) + q * h + (a->swiglu ? 3 : 2) * h * f;
+    /* The head of a masked model computes some of the tokens only. */
+    double predicted = a->masked ? (double)a->masked_max / tokens : 1;
 
     return 6 * tokens *
-               ((double)s->layers * layer + h * (double)a->model_config.padded_vocabulary) +
+               ((double)s->layers * layer +
+                predicted * h * (double)a->model_config.padded_vocabulary) +
            12 * tokens * (double)s->layers * q * tokens;
 }

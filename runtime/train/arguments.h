@@ -4,9 +4,26 @@
 #define MEGATRON_ARGUMENTS_H
 
 #include "engine.h"
+#include "masked.h"
 #include "option.h"
 #include "tokenizer.h"
 #include "world.h"
+
+/* --recipe, --log-format, --masking */
+enum recipe { RECIPE_MEGATRON, RECIPE_FAIRSEQ };
+enum log_format { LOG_MEGATRON, LOG_JSON };
+
+/* Options of masked language models, with fairseq's names; and what follows from them. */
+struct recipe_arguments {
+    int recipe, log_format, break_mode, masking, whole_words, frequency, per_token;
+    int decay_all, raw_epsilon, memory_efficient_fp16;
+    double mask_prob, leave_unmasked, random_token, power;
+    int64_t max_tokens, update_freq, multiple, mask_id;
+    const char *betas;
+    /* set by arguments_recipe */
+    char dict[4096]; /* dict.txt beside the data; "" if a tokenizer was given */
+    struct masked_config data;
+};
 
 enum normalization { NORMALIZATION_LAYER, NORMALIZATION_RMS };
 enum recompute_granularity { GRANULARITY_FULL, GRANULARITY_SELECTIVE };
@@ -29,6 +46,8 @@ struct arguments {
     int64_t make_vocab_size_divisible_by;
     int group_query_attention, position_embedding, normalization, swiglu, untie, linear_bias;
     int qkv_bias, rope_scaling, use_rotary;
+    int masked, post_norm, gelu_erf, binary_head;
+    int64_t token_types, position_offset, masked_max;
     double rotary_base, rotary_percent, init_method_std, norm_epsilon, rope_scaling_factor;
     double hidden_dropout, attention_dropout;
     /* training */
@@ -61,6 +80,7 @@ struct arguments {
     int64_t eval_iters, eval_interval;
     int skip_train, dataloader_type;
     struct tokenizer_config tokenizer;
+    struct recipe_arguments mlm;
     /* weights */
     const char *load_hf, *save_hf;
     /* checkpoints */

@@ -91,7 +91,7 @@ static int count_steps(struct arguments *a, struct error *err)
     int64_t unit = a->micro_batch_size * a->layout.dp;
 
     if (a->global_batch_size < 0)
-        a->global_batch_size = unit;
+        a->global_batch_size = unit * a->mlm.update_freq;
     if (a->global_batch_size % unit != 0)
         return error_set(err,
                          "--global-batch-size=%" PRId64
@@ -280,7 +280,9 @@ int arguments_schedule(struct arguments *a, struct error *err)
         .lr = a->lr,
         .min_lr = a->min_lr,
         .style = (enum lr_style)a->lr_decay_style,
+        .power = a->mlm.power,
         .weight_decay = a->weight_decay,
+        .raw_epsilon = a->mlm.raw_epsilon,
         .beta1 = a->beta1,
         .beta2 = a->beta2,
         .clip = a->clip_grad,

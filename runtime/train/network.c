@@ -119,6 +119,11 @@ static int take(struct arguments *a, const struct options_result *given,
         {"vocab-size", SIZE, &a->vocab_size, (double)s->vocabulary, 0},
         {"max-position-embeddings", SIZE, &a->max_position_embeddings, (double)c->positions,
          !learned},
+        {"masked-lm", FLAG, &a->masked, c->masked, 0},
+        {"post-norm", FLAG, &a->post_norm, c->post_norm, 0},
+        {"exact-gelu", FLAG, &a->gelu_erf, c->gelu_erf, 0},
+        {"num-token-types", SIZE, &a->token_types, (double)c->token_types, c->token_types == 1},
+        {"position-offset", SIZE, &a->position_offset, (double)c->position_offset, 0},
         {"seq-length", SIZE, &a->seq_length, (double)s->sequence, 1},
         {"position-embedding-type", CHOICE, &a->position_embedding, c->position, 0},
         {"normalization", CHOICE, &a->normalization,
@@ -139,6 +144,8 @@ static int take(struct arguments *a, const struct options_result *given,
                          "--use-rotary-position-embeddings does not match the weights in %s, which "
                          "have no rotary embeddings; drop it",
                          directory);
+    if (!options_given(given, "bert-no-binary-head") && !options_given(given, "bert-binary-head"))
+        a->binary_head = c->binary_head;
     if (take_rows(a, given, rows, sizeof(rows) / sizeof(rows[0]), directory, err) < 0)
         return -1;
     /* The maximum length of a Hugging Face model can be far too long to train or evaluate with. */

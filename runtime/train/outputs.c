@@ -12,6 +12,7 @@ int outputs_open(struct outputs *outputs, const struct arguments *a, struct erro
     outputs->perplexity = a->log_validation_ppl;
     if (a->log_world_size)
         outputs->world_size = a->layout.tp * a->layout.cp * a->layout.dp * a->layout.pp;
+    outputs->silent = a->mlm.log_format == LOG_JSON;
     if (a->tensorboard_dir) {
         outputs->events = event_file_create(a->tensorboard_dir, err);
         if (!outputs->events)
@@ -85,9 +86,11 @@ void outputs_steps(struct outputs *outputs, const struct log_line *line)
 {
     char text[1024];
 
-    log_line_format(line, text, sizeof(text));
-    printf("%s\n", text);
-    fflush(stdout);
+    if (!outputs->silent) {
+        log_line_format(line, text, sizeof(text));
+        printf("%s\n", text);
+        fflush(stdout);
+    }
     if (outputs->events)
         write_events(outputs, line);
     if (outputs->metrics) {
@@ -96,6 +99,13 @@ void outputs_steps(struct outputs *outputs, const struct log_line *line)
         append_file_add(outputs->metrics, text, strlen(text));
     }
     flush(outputs);
+}
+
+void outputs_line(struct outputs *outputs, const char *text)
+{
+    (void)outputs;
+    printf("%s\n", text);
+    fflush(stdout);
 }
 
 static void print_rule(int width)

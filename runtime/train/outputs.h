@@ -11,6 +11,7 @@
 struct outputs {
     struct event_file *events;   /* NULL without --tensorboard-dir */
     struct append_file *metrics; /* NULL without --metrics-file */
+    int silent;                  /* Megatron's lines are not printed */
     int warned;                  /* a failed write was already reported */
     int64_t world_size;          /* 0: not written to TensorBoard */
     int perplexity;              /* of validation data is written to TensorBoard */
@@ -26,6 +27,9 @@ void outputs_close(struct outputs *outputs);
  * but does not end the run: it is reported once, and buffered records are retried with the next
  * line. */
 void outputs_steps(struct outputs *outputs, const struct log_line *line);
+
+/* Print a line instead of Megatron's (--log-format json); outputs_steps then prints none. */
+void outputs_line(struct outputs *outputs, const char *text);
 
 /* Log the mean loss of an evaluation; 'what' names it in the log, 'test' is 0 for validation data.
  * 'iteration' and 'consumed' are the steps and samples so far. */

@@ -27,6 +27,7 @@ struct engine_config plan_engine(const struct arguments *a)
         .optimizer = {.rules = a->rules,
                       .epsilon = a->epsilon,
                       .initial_scale = a->rules.dynamic_scale ? a->initial_loss_scale : fixed,
+                      .decay_all = a->mlm.decay_all,
                       .tied = a->model_config.tied},
         .min_micros = micros_of(a, batch_size_at(a, 0)),
         .max_micros = micros_of(a, a->global_batch_size),
@@ -63,6 +64,7 @@ void plan_dataset(const struct arguments *a, struct dataset_config *config)
     config->eod_mask_loss = a->eod_mask_loss;
     config->reset_position_ids = a->reset_position_ids;
     config->reset_attention_mask = a->reset_attention_mask;
+    config->masked = a->masked ? &a->mlm.data : NULL;
     config->cache_path = a->data_cache_path;
     config->deadline = 60.0 * a->timeout_minutes;
 }
