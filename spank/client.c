@@ -24,6 +24,7 @@
 #include "report.h"
 #include "request.h"
 #include "squashfs.h"
+#include "token.h"
 
 extern char **environ;
 
@@ -204,6 +205,7 @@ static void write_note(struct plugin *plugin, unsigned wishes)
     snprintf(note.slurm, sizeof(note.slurm), "%s", plugin_slurm_text());
     if (getrandom(&note.mark, sizeof(note.mark), 0) == sizeof(note.mark))
         note.mark &= INT64_MAX;
+    token_create(note.secret); /* without it, ranks recognize each other by rank and size only */
     if (plugin->settings.image.used)
         find_home(note.home, sizeof(note.home));
     note_format_client(&note, text);

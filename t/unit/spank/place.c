@@ -46,6 +46,7 @@ static void test_notes(void)
                        .slurm = "22.05.8",
                        .contract = 1,
                        .wishes = 5,
+                       .secret = "0123456789abcdef",
                        .mark = 0x7123456789abcdef,
                        .master = "10.0.0.7",
                        .first = "n7",
