@@ -20,6 +20,7 @@
 #include "controller.h"
 #include "image.h"
 #include "note.h"
+#include "port.h"
 #include "rendezvous_port.h"
 #include "report.h"
 #include "request.h"
@@ -410,7 +411,7 @@ static int64_t choose_port(const struct plugin *plugin, uint32_t job, uint32_t s
     for (unsigned attempt = 0; attempt < PORT_ATTEMPTS; attempt++) {
         int64_t port = rendezvous_port(&rendezvous, attempt);
 
-        if (rendezvous_port_free(port))
+        if (port_is_free(port))
             return port;
     }
     return 0;

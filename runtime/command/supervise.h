@@ -1,12 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line of a run that is restarted. */
+/* A run that is restarted from its last checkpoint, and its command line. */
 #ifndef MEGATRON_SUPERVISE_H
 #define MEGATRON_SUPERVISE_H
 
 #include <signal.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "error.h"
+
+struct supervise_options {
+    int64_t starts; /* consecutive restarts without a new checkpoint */
+    int64_t pause;  /* seconds */
+    const char *report;
+};
+
+/* Signals are received while waiting for a command. */
+struct supervise_signals {
+    sigset_t waited, before; /* the blocked ones, and the mask for the command */
+    int pass_on;             /* outside a job nothing else forwards signals to the run */
+    int received;            /* SIGTERM was received */
+    int stopped;             /* SIGTERM was received, and nothing must be started again */
+};
+
+/* Block the signals. 'interrupt': SIGINT as well; a terminal's Ctrl-C reaches a supervised command
+ * by itself, but not the ranks of a launcher. */
+void supervise_signals_open(struct supervise_signals *signals, int pass_on, int interrupt);
+
+/* How to start the run. */
+struct supervise_run {
+    /* Start it and wait for it; returns its exit code as a shell reports it, or -1. Takes the
+     * signals and updates 'signals'. */
+    int (*start)(void *context, const char *const *words, struct supervise_signals *signals,
+                 struct error *err);
+    void *context;
+    int is_launcher; /* it starts the ranks itself: no job of Slurm decides about it */
+};
+
+/* Run the command line and restart it from the newest checkpoint in its --save directory until it
+ * is finished; returns the exit code, or -1. */
+int supervise(const struct supervise_options *given, const struct supervise_run *run,
+              const char *const *words, size_t count, struct error *err);
 
 /* The value of an option on a command line; the last one counts. NULL: not given. */
 const char *words_value(const char *const *words, const char *name);

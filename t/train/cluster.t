@@ -30,7 +30,7 @@ EOT
 
 # srun without PMIx, the default on many clusters: the plugin tells the ranks where to meet over TCP. Without it,
 # one line with the remedy.
-try as_user srun --mpi=none -N2 -n4 --megatron-tp=2 "${train[@]}"
+try as_user srun --mpi=none -N2 -n4 --ntasks-per-node=2 --megatron-tp=2 "${train[@]}"
 is "$(losses)" "$expected" "without PMIx the ranks use TCP" || diag "$(tail -n 5 <<<"$out")"
 unlike "$out" MEGATRON_SECRET "with a secret of the step"
 try as_user srun --mpi=none -N2 -n4 "${train[@]}"
