@@ -21,7 +21,7 @@
 
 /* After the first rank has failed: seconds in which the others, which notice it, may end by
  * themselves; until they are killed; and until the rest of a run that has ended is killed. */
-#define SELF_SECONDS 2.0
+#define SELF_SECONDS 1.0
 #define KILL_SECONDS 12.0
 #define LATE_SECONDS 60.0
 
