@@ -19,6 +19,7 @@ const struct command *const commands[] = {
     &command_comm_test,
     &command_checkpoint,
     &command_supervise,
+    &command_launch,
     &command_report,
     &command_version,
     NULL,

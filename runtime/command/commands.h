@@ -12,6 +12,7 @@ extern const struct command command_evaluate;
 extern const struct command command_fill_mask;
 extern const struct command command_generate;
 extern const struct command command_image;
+extern const struct command command_launch;
 extern const struct command command_report;
 extern const struct command command_supervise;
 extern const struct command command_tokenize;

@@ -6,12 +6,12 @@
 #include <string.h>
 #include <time.h>
 
-void signals_open(struct signals *s, int pass_on, const char *command)
+void supervise_signals_open(struct supervise_signals *s, int pass_on, const char *command)
 {
-    const char *slash = strrchr(command, '/');
+    const char *slash = command ? strrchr(command, '/') : NULL;
 
-    *s = (struct signals){.pass_on = pass_on};
-    s->by_srun = strcmp(slash ? slash + 1 : command, "srun") == 0;
+    *s = (struct supervise_signals){.pass_on = pass_on};
+    s->by_srun = command && strcmp(slash ? slash + 1 : command, "srun") == 0;
     if (s->by_srun)
         setenv("SLURM_DISABLE_STATUS", "1", 0);
     sigemptyset(&s->waited);
@@ -24,7 +24,7 @@ void signals_open(struct signals *s, int pass_on, const char *command)
 
 /* In a job, Slurm signals the run itself, and a terminal signals all processes; otherwise the
  * signal is forwarded. srun kills its ranks on SIGTERM, but passes SIGUSR1 on to them. */
-static void take(struct signals *s, int number, const siginfo_t *info, pid_t run)
+static void take(struct supervise_signals *s, int number, const siginfo_t *info, pid_t run)
 {
     int typed = number == SIGINT && info->si_code == SI_KERNEL;
 
@@ -38,7 +38,7 @@ static void take(struct signals *s, int number, const siginfo_t *info, pid_t run
         kill(run, number);
 }
 
-void signals_wait(struct signals *s, pid_t run)
+void supervise_signals_wait(struct supervise_signals *s, pid_t run)
 {
     siginfo_t info;
     int number = sigwaitinfo(&s->waited, &info);
@@ -46,7 +46,7 @@ void signals_wait(struct signals *s, pid_t run)
     take(s, number, &info, run);
 }
 
-void signals_sleep(struct signals *s, int64_t seconds)
+void supervise_signals_sleep(struct supervise_signals *s, int64_t seconds)
 {
     struct timespec second = {1, 0};
     siginfo_t info;

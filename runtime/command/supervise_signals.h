@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct signals {
+struct supervise_signals {
     sigset_t waited, before;
     int pass_on;  /* outside a job nothing else forwards signals to the run */
     int by_srun;  /* the run is started by srun */
@@ -17,14 +17,14 @@ struct signals {
 };
 
 /* Block and collect SIGTERM, SIGINT, SIGUSR1 and SIGCHLD from now on. 'command' is the program that
- * will be run: srun is told by its environment to pass the first Ctrl-C on to the ranks, instead of
- * answering it with their status. */
-void signals_open(struct signals *signals, int pass_on, const char *command);
+ * will be run, or NULL if the caller starts the ranks itself: srun is told by its environment to
+ * pass the first Ctrl-C on to the ranks, instead of answering it with their status. */
+void supervise_signals_open(struct supervise_signals *signals, int pass_on, const char *command);
 
 /* Wait for a signal; forward it to the process 'run' (if greater than 0) where nobody else does. */
-void signals_wait(struct signals *signals, pid_t run);
+void supervise_signals_wait(struct supervise_signals *signals, pid_t run);
 
 /* Sleep until the time is over or 'stopped' is set. */
-void signals_sleep(struct signals *signals, int64_t seconds);
+void supervise_signals_sleep(struct supervise_signals *signals, int64_t seconds);
 
 #endif

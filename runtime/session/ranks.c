@@ -128,14 +128,15 @@ static int open_comm(struct ranks *r, const struct ranks_config *config, const s
         .size = (int)world->size,
         .master = world->master_addr,
         .port = (int)world->master_port,
+        .secret = world->secret,
         .deadline = config->deadline,
         .device = r->device,
         .deterministic = config->deterministic,
     };
-    const char *name = world->size == 1                      ? "self"
-                       : strcmp(r->device->name, "cpu") == 0 ? "mpi"
-                                                             : "nccl";
+    const char *name = comm_choose(options.size, strcmp(r->device->name, "cpu") != 0, err);
 
+    if (!name)
+        return -1;
     r->comm = comm_open(name, &options, err);
     return r->comm ? 0 : -1;
 }

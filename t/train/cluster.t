@@ -28,10 +28,14 @@ done <<'EOT'
 -N3 -n6 --megatron-tp=2 --distribution=cyclic
 EOT
 
-# srun without PMIx, the default on many clusters: one line with the remedy.
+# srun without PMIx, the default on many clusters: the plugin tells the ranks where to meet over TCP. Without it,
+# one line with the remedy.
+try as_user srun --mpi=none -N2 -n4 --ntasks-per-node=2 --megatron-tp=2 "${train[@]}"
+is "$(losses)" "$expected" "without PMIx the ranks use TCP" || diag "$(tail -n 5 <<<"$out")"
+unlike "$out" MEGATRON_SECRET "with a secret of the step"
 try as_user srun --mpi=none -N2 -n4 "${train[@]}"
-is "$rc" 1 "ranks that MPI cannot bring together"
-is "$(grep -c . <<<"$(grep -vE '^srun: |^[ >-]|^$|^(using|setting|device|note)' <<<"$out")") $(grep -c '^megatron train: srun started the ranks without PMIx.*use `srun --mpi=pmix`' <<<"$out")" \
+is "$rc" 1 "ranks that cannot find each other"
+is "$(grep -c . <<<"$(grep -vE '^srun: |^[ >-]|^$|^(using|setting|device|note)' <<<"$out")") $(grep -c '^megatron train: cannot determine which node runs rank 0.*with `srun --mpi=pmix`' <<<"$out")" \
     "1 1" "say so once, with what to do" || diag "$out"
 try as_user srun --mpi=none -n1 "${train[@]}"
 is "$(losses)" "$expected" "one rank needs none" || diag "$out"
