@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+extern char **environ;
+
 /* File next to the checkpoints: how many consecutive starts stopped at which iteration. */
 #define STARTS ".starts"
 
@@ -231,15 +233,18 @@ static int find_newest(const char *save, const char *job, struct signals *signal
     return CONTINUE;
 }
 
+/* A step that srun repeats by itself must name the directory where it will find its checkpoint from
+ * the first start on, unless it begins somewhere else. */
 static int run_once(const char *const *words, size_t count, const char *save, int64_t newest,
-                    struct signals *signals, struct error *err)
+                    int repeated, struct signals *signals, struct error *err)
 {
-    const char **resumed, *step;
+    const char **resumed, *step = NULL;
     int code;
 
-    if (newest < 0)
+    if (newest < 0 &&
+        (!repeated || words_value(words, "--load") || words_value(words, "--load-hf")))
         return run_command(words, -1, signals, err);
-    if (words_step(words, save, &step, err) < 0)
+    if (newest >= 0 && words_step(words, save, &step, err) < 0)
         return -1;
     resumed = words_resumed(words, count, save, step);
     if (!resumed)
@@ -430,6 +435,13 @@ static int after_run(const struct supervise_options *given, const char *save, co
     return signals->stopped ? END : CONTINUE;
 }
 
+static void report_repeated(void)
+{
+    printf("megatron supervise: srun restarts the step itself (--auto-resume=1), so supervise does "
+           "not\n");
+    fflush(stdout);
+}
+
 static int supervise(const struct supervise_options *given, const char *const *words, size_t count,
                      struct error *err)
 {
@@ -438,12 +450,15 @@ static int supervise(const struct supervise_options *given, const char *const *w
     struct stalled stalled;
     int64_t newest = -1;
     int launches = 0, answer, code = 1;
+    int repeated = words_resume_themselves(words, (const char *const *)environ);
 
     if (!save)
         return error_set_code(
             err, ERROR_USAGE,
             "the command does not save checkpoints to resume from; add --save DIR to it");
     signals_open(&signals, !job);
+    if (repeated)
+        report_repeated();
     for (int started = 0;; started = 1) {
         double began;
 
@@ -455,9 +470,11 @@ static int supervise(const struct supervise_options *given, const char *const *w
         remove_file(save, TRAIN_BEGUN);
         remove_file(save, TRAIN_DONE);
         began = clock_now();
-        code = run_once(words, count, save, newest, &signals, err);
+        code = run_once(words, count, save, newest, repeated, &signals, err);
         if (given->report)
             supervise_report(given->report, words, &signals.before);
+        if (repeated && code != TRAIN_ENDED_EARLY)
+            return code;
         if (!signals.stopped && is_unlaunched(words, save, job, code)) {
             if (relaunch(words[0], job, code, &signals, &launches))
                 continue;
