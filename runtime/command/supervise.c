@@ -18,6 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+extern char **environ;
+
 /* File next to the checkpoints: how many consecutive starts stopped at which iteration. */
 #define STARTS ".starts"
 
@@ -191,16 +193,19 @@ static int start_command(void *context, const char *const *words, struct supervi
     return run_command(words, -1, signals, err);
 }
 
+/* A step that srun repeats by itself must name the directory where it will find its checkpoint from
+ * the first start on, unless it begins somewhere else. */
 static int run_once(const struct supervise_run *run, const char *const *words, size_t count,
-                    const char *save, int64_t newest, struct supervise_signals *signals,
-                    struct error *err)
+                    const char *save, int64_t newest, int repeated,
+                    struct supervise_signals *signals, struct error *err)
 {
-    const char **resumed, *step;
+    const char **resumed, *step = NULL;
     int code;
 
-    if (newest < 0)
+    if (newest < 0 &&
+        (!repeated || words_value(words, "--load") || words_value(words, "--load-hf")))
         return run->start(run->context, words, signals, err);
-    if (words_step(words, save, &step, err) < 0)
+    if (newest >= 0 && words_step(words, save, &step, err) < 0)
         return -1;
     resumed = words_resumed(words, count, save, step);
     if (!resumed)
@@ -391,6 +396,13 @@ static int after_run(const struct supervise_options *given, const char *save, co
     return signals->stopped ? END : CONTINUE;
 }
 
+static void report_repeated(void)
+{
+    printf("megatron supervise: srun restarts the step itself (--auto-resume=1), so supervise does "
+           "not\n");
+    fflush(stdout);
+}
+
 int supervise(const struct supervise_options *given, const struct supervise_run *run,
               const char *const *words, size_t count, struct error *err)
 {
@@ -400,12 +412,16 @@ int supervise(const struct supervise_options *given, const struct supervise_run 
     struct stalled stalled;
     int64_t newest = -1;
     int launches = 0, answer, code = 1;
+    int repeated =
+        !run->is_launcher && words_resume_themselves(words, (const char *const *)environ);
 
     if (!save)
         return error_set_code(
             err, ERROR_USAGE,
             "the command does not save checkpoints to resume from; add --save DIR to it");
     supervise_signals_open(&signals, !job, run->is_launcher ? NULL : words[0]);
+    if (repeated)
+        report_repeated();
     for (int started = 0;; started = 1) {
         double began;
 
@@ -419,9 +435,11 @@ int supervise(const struct supervise_options *given, const struct supervise_run 
             remove_file(save, TRAIN_DONE);
         }
         began = clock_now();
-        code = run_once(run, words, count, save, newest, &signals, err);
+        code = run_once(run, words, count, save, newest, repeated, &signals, err);
         if (given->report)
             supervise_report(given->report, words, &signals.before);
+        if (repeated && code != TRAIN_ENDED_EARLY)
+            return code;
         if (!signals.stopped && !run->is_launcher && is_unlaunched(words, save, job, code)) {
             if (relaunch(words[0], job, code, &signals, &launches))
                 continue;

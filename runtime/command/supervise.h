@@ -34,6 +34,10 @@ int supervise(const struct supervise_options *given, const struct supervise_run 
 /* The value of an option on a command line; the last one counts. NULL: not given. */
 const char *words_value(const char *const *words, const char *name);
 
+/* Does srun repeat the step itself if a node fails? So it does on SageMaker HyperPod with
+ * --auto-resume=1, as an option of srun or, passed on through 'environment', of sbatch. */
+int words_resume_themselves(const char *const *words, const char *const *environment);
+
 /* The command line for a run that has checkpoints in 'save': it resumes from the newest, or from
  * iteration 'step' if that is not NULL, not from where it once started. Caller must free; NULL: out
  * of memory. */

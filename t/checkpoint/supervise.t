@@ -260,4 +260,20 @@ USR1 long 75 started asked
 INT long 75 started interrupted
 TERM srun 75 started asked
 END
+
+# SageMaker HyperPod: srun repeats the step itself.
+codes 1 1 0
+try "$megatron" supervise --pause 0 -- ./run --auto-resume=1 --save save
+is "$rc" 1 "--auto-resume=1: supervise does not restart the run"
+is "$(grep '^words:' <<<"$out")" "words: --auto-resume=1 --save save --load save" "  which resumes by itself from the first start on"
+like "$out" "srun restarts the step itself" "  and it is reported"
+codes 1 0
+try "$megatron" supervise --pause 0 -- ./run --auto-resume 1 --load other --save save
+is "$(grep '^words:' <<<"$out")" "words: --auto-resume 1 --load other --save save" "  unless it begins somewhere else"
+codes 1 0
+try env SLURM_SPANK__SLURM_SPANK_OPTION_hyperpod_auto_resume=1 "$megatron" supervise --pause 0 -- ./run --save save
+is "$rc" 1 "  the same if sbatch has the option"
+codes 1 0
+try "$megatron" supervise --pause 0 -- ./run --auto-resume=0 --save save
+is "$rc" 0 "--auto-resume=0: it does"
 done_testing
