@@ -11,6 +11,7 @@ const struct command *const commands[] = {
     &command_detokenize,
     &command_topo,
     &command_plan,
+    &command_preflight,
     &command_train,
     &command_evaluate,
     &command_generate,
