@@ -64,8 +64,8 @@ static const struct option table[] = {
 
 static void print_help(void)
 {
-    printf("Usage: srun [OPTION...] megatron preflight [quick|full] [OPTION...]\n"
-           "Test all nodes of a job at once and name those that are sick. The quick form (default) "
+    printf("Usage: megatron preflight [quick|full] [OPTION...]\n"
+           "Test all nodes of a job at once, started by srun, and name those that are sick. The quick form (default) "
            "takes about\n"
            "8 s, the full form about 30 s. Exit code: 0 no node failed, 1 the test could not run, "
            "2 wrong usage,\n"
@@ -144,8 +144,8 @@ static void print_text(const struct settings *settings, const struct findings *f
     if (memory)
         fclose(memory);
     if (failed)
-        printf("preflight: %d of %d nodes failed: %s\n", failed,
-               nodes > failed ? nodes : failed, names ? names : "");
+        printf("preflight: %d of %d nodes failed: %s\n", failed, nodes > failed ? nodes : failed,
+               names ? names : "");
     else
         printf("preflight: %d rank%s on %d node%s passed %zu checks%s\n", ranks,
                ranks == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s", findings->count,

@@ -31,8 +31,8 @@ const char *gpu_slow_reason(uint64_t reasons);
 
 struct nvml_gpus;
 
-/* Open the library. Returns NULL with 'err' set; on a node without the driver that is normal. Caller
- * must close. */
+/* Open the library. Returns NULL with 'err' set; on a node without the driver that is normal.
+ * Caller must close. */
 struct nvml_gpus *nvml_gpus_open(struct error *err);
 void nvml_gpus_close(struct nvml_gpus *gpus);
 

@@ -243,7 +243,7 @@ static int read_bare_node(struct json_value object, struct machine *machine, str
 static int read_node(struct machines *all, struct json_value object, const struct machine_gpu *gpu,
                      struct error *err)
 {
-    static const char *const others[] = {"name",   "aliases", "gpus", "gpu",
+    static const char *const others[] = {"name",   "aliases", "gpus",      "gpu",
                                          "memory", "comment", "preflight", NULL};
     static const char *const none[] = {"comment", NULL};
     static const char *const gpu_others[] = {"name", NULL};

@@ -52,8 +52,8 @@ struct machine_memory {
     double context_bytes; /* CUDA context, NCCL, work space */
 };
 
-/* When `megatron preflight` warns about a node and when it fails it. Shares are of the job's median,
- * which a value is below; 0 leaves a check out. */
+/* When `megatron preflight` warns about a node and when it fails it. Shares are of the job's
+ * median, which a value is below; 0 leaves a check out. */
 struct machine_limits {
     double core_warn, core_fail;     /* share: speed of the slowest core */
     double memory_warn, memory_fail; /* share: memory bandwidth of a core */

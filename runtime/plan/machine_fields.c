@@ -88,8 +88,8 @@ const struct field machine_memory_fields[] = {
     {NULL, 0, 0, 0, 0, 0},
 };
 
-#define LIMIT(name, member, unit, max)                              \
-    {                                                               \
+#define LIMIT(name, member, unit, max)                                 \
+    {                                                                  \
         name, offsetof(struct machine_limits, member), unit, 0, max, 0 \
     }
 

@@ -60,8 +60,8 @@ static int check_sum(struct fabric *f, int size, struct error *err)
     return 0;
 }
 
-/* Bus bandwidth of an all-reduce over the ranks of nodes 'a' and 'b' (b may be a); the best of a few
- * calls, of which the first is checked. All ranks call it; those of other nodes pass a = -1. */
+/* Bus bandwidth of an all-reduce over the ranks of nodes 'a' and 'b' (b may be a); the best of a
+ * few calls, of which the first is checked. All ranks call it; those of other nodes pass a = -1. */
 static int measure_group(struct fabric *f, const char *name, int a, int b, double *rate,
                          struct error *err)
 {
@@ -102,7 +102,8 @@ static int measure_all(struct fabric *f, int mine, int nodes, struct measures *m
         int pair = pairs_of_round(nodes, mine, round);
         double rate = 0;
 
-        if (measure_group(f, "pair", pair, pair < 0 ? -1 : pairs_right(nodes, pair), &rate, err) < 0)
+        if (measure_group(f, "pair", pair, pair < 0 ? -1 : pairs_right(nodes, pair), &rate, err) <
+            0)
             return -1;
         if (pair >= 0)
             m->pair_reduce[pair == mine ? 0 : 1] = rate;

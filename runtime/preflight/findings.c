@@ -107,10 +107,9 @@ void findings_write_records(const struct findings *findings, double time, FILE *
         const struct finding *f = &findings->items[i];
         const struct {
             const char *name, *text;
-        } members[] = {{"host", f->host},         {"check", f->check},
-                       {"verdict", verdict_name(f->verdict)},
-                       {"value", f->value},       {"expected", f->expected},
-                       {"advice", f->advice}};
+        } members[] = {
+            {"host", f->host},   {"check", f->check},       {"verdict", verdict_name(f->verdict)},
+            {"value", f->value}, {"expected", f->expected}, {"advice", f->advice}};
 
         fprintf(out, "{\"record\":\"preflight\",\"version\":%d,\"time\":%.3f", RECORDS_VERSION,
                 time);

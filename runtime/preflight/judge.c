@@ -8,9 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-void judge_say(struct findings *findings, const char *host, const char *check,
-               enum verdict verdict, const char *expected, const char *advice, const char *value,
-               ...)
+void judge_say(struct findings *findings, const char *host, const char *check, enum verdict verdict,
+               const char *expected, const char *advice, const char *value, ...)
 {
     struct finding f = {.verdict = verdict};
     va_list args;
@@ -66,8 +65,8 @@ static void judge_answers(const struct job *job, struct findings *findings)
                       words[HUB_EXCLUDED]);
         else if (job->states[r] != HUB_ALIVE)
             judge_say(findings, host, "answers", VERDICT_FAIL, "an answer",
-                      "check that the node is up and its network works, then drain it", "rank %d %s",
-                      r, words[job->states[r]]);
+                      "check that the node is up and its network works, then drain it",
+                      "rank %d %s", r, words[job->states[r]]);
         else
             judge_say(findings, host, "answers", VERDICT_OK, "an answer", "", "yes");
     }
@@ -113,8 +112,7 @@ static double median_like(const struct job *job, const struct speed *speed, int 
     for (int r = 0; r < job->size; r++) {
         double value = speed->get(&job->measures[r]);
 
-        if (judged(job, r) && value > 0 &&
-            strcmp(job->facts[r].model, job->facts[like].model) == 0)
+        if (judged(job, r) && value > 0 && strcmp(job->facts[r].model, job->facts[like].model) == 0)
             scratch[count++] = value;
     }
     return judge_median(scratch, count);
@@ -184,9 +182,9 @@ static void judge_running(const struct job *job, double *scratch, struct finding
                   "rank %d: %.0f %% of the time", r, 100 * p->held);
         /* On a machine that is busy everywhere the median is high, and nobody is to blame. */
         judge_say(findings, job->hosts[r], "waiting",
-                  p->waiting > 0.25 + 3 * waiting ? VERDICT_WARN : VERDICT_OK,
-                  "its cores are free", "look for other processes on this node (top)",
-                  "rank %d: %.0f %% of the time", r, 100 * p->waiting);
+                  p->waiting > 0.25 + 3 * waiting ? VERDICT_WARN : VERDICT_OK, "its cores are free",
+                  "look for other processes on this node (top)", "rank %d: %.0f %% of the time", r,
+                  100 * p->waiting);
     }
 }
 
@@ -213,8 +211,8 @@ static void judge_result(const struct job *job, int r, struct findings *findings
     if (mine->unstable > 0)
         judge_say(findings, job->hosts[r], "results", VERDICT_FAIL, "the same in every step",
                   "the device computes wrong numbers: drain the node",
-                  "rank %d: %lld steps of %lld differ from the first", r,
-                  (long long)mine->unstable, (long long)mine->steps);
+                  "rank %d: %lld steps of %lld differ from the first", r, (long long)mine->unstable,
+                  (long long)mine->steps);
     else if (equal == all)
         judge_say(findings, job->hosts[r], "results", VERDICT_OK, "equal on all ranks", "",
                   "equal");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From what all ranks found and measured to verdicts. A pure function of its input.
  *
- * Speeds are compared with the job's own median over the ranks with the same kind of device, so that
- * no verdict depends on how fast the machines are; with two ranks, with the faster one. */
+ * Speeds are compared with the job's own median over the ranks with the same kind of device, so
+ * that no verdict depends on how fast the machines are; with two ranks, with the faster one. */
 #ifndef MEGATRON_JUDGE_H
 #define MEGATRON_JUDGE_H
 
@@ -29,15 +29,16 @@ struct measures {
     char comm_trouble[160];
     struct gpu_state gpu[FACTS_GPUS]; /* on the first rank of a node: after the load */
     struct counter_facts after;
-    struct pair_result pairs[2]; /* on the first rank of a node: with its right, its left neighbor */
-    double pair_reduce[2];       /* all-reduce over both; 0: not tested */
+    struct pair_result
+        pairs[2];          /* on the first rank of a node: with its right, its left neighbor */
+    double pair_reduce[2]; /* all-reduce over both; 0: not tested */
 };
 
 struct job {
     int size;
-    const enum hub_state *states;  /* per rank, as all below */
-    const char (*hosts)[64];       /* known or expected; "" if neither */
-    const struct facts *facts;     /* zero for ranks that are not alive */
+    const enum hub_state *states; /* per rank, as all below */
+    const char (*hosts)[64];      /* known or expected; "" if neither */
+    const struct facts *facts;    /* zero for ranks that are not alive */
     const struct measures *measures;
     const double *ahead, *uncertainty; /* of the clock of the first rank of each node */
     const int *leaders;                /* first ranks of the nodes in the ring, 'nodes' of them */

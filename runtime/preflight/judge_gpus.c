@@ -68,7 +68,7 @@ static void judge_errors(const char *host, const struct gpu_state *before,
 
     if (before->links_up > 0)
         judge_say(findings, host, "nvlink errors",
-                  grown > 0                 ? VERDICT_FAIL
+                  grown > 0                ? VERDICT_FAIL
                   : after->link_errors > 0 ? VERDICT_WARN
                                            : VERDICT_OK,
                   "none", "reset the GPUs; drain the node if the errors grow",

@@ -27,17 +27,17 @@ static void combine(const struct job *job, int i, struct pair *pair)
     int left = job->leaders[i], right = job->leaders[pairs_right(job->nodes, i)];
     const struct pair_result *a = &job->measures[left].pairs[0];
     const struct pair_result *b = &job->measures[right].pairs[1];
-    *pair = (struct pair){.left = left,
-                          .right = right,
-                          .failed = a->failed || b->failed || !a->tried || !b->tried,
-                          .rate = fmin(a->rate, b->rate),
-                          .reduce = fmax(job->measures[left].pair_reduce[0],
-                                         job->measures[right].pair_reduce[1])};
+    *pair = (struct pair){
+        .left = left,
+        .right = right,
+        .failed = a->failed || b->failed || !a->tried || !b->tried,
+        .rate = fmin(a->rate, b->rate),
+        .reduce = fmax(job->measures[left].pair_reduce[0], job->measures[right].pair_reduce[1])};
     pair->loss = fmax(loss_of(a), loss_of(b)); /* packets may be lost in one direction only */
     snprintf(pair->reason, sizeof(pair->reason), "%s",
              a->failed   ? a->reason
              : b->failed ? b->reason
-                         : "one of the two nodes did not take part");
+                         : "one of the two nodes did not answer");
 }
 
 /* How bad a pair is by one measure. */
@@ -103,8 +103,8 @@ static void judge_node(const struct job *job, const struct measure *measure,
                   "with both neighbors; to %.24s: %.50s", job->hosts[peer], text);
     else if (worst == VERDICT_FAIL) {
         /* The neighbor is named if its other pair is bad, too. */
-        int theirs = pair->left == me ? (other + 1) % job->nodes
-                                      : (other + job->nodes - 1) % job->nodes;
+        int theirs =
+            pair->left == me ? (other + 1) % job->nodes : (other + job->nodes - 1) % job->nodes;
 
         judge_say(findings, job->hosts[me], measure->check,
                   grades[theirs] > VERDICT_OK ? VERDICT_OK : VERDICT_WARN, expected,
@@ -159,14 +159,19 @@ static double median_reduce(const struct pair *pairs, int count, double *scratch
 static void judge_pairs(const struct job *job, struct findings *findings)
 {
     const struct machine_limits *limits = &job->machine->limits;
-    const struct measure rate = {"network", "check its NIC, cable and switch port", get_slowness,
-                                 print_rate, limits->link_warn, limits->link_fail};
-    const struct measure loss = {"network loss",
-                                 "packets are lost: check its cable, NIC and switch port",
-                                 get_loss, print_loss, limits->loss_warn, limits->loss_fail};
+    const struct measure rate = {"network",         "check its NIC, cable and switch port",
+                                 get_slowness,      print_rate,
+                                 limits->link_warn, limits->link_fail};
+    const struct measure loss = {
+        "network loss",    "packets are lost: check its cable, NIC and switch port",
+        get_loss,          print_loss,
+        limits->loss_warn, limits->loss_fail};
     const struct measure reduce = {"pair all-reduce",
                                    "check its RDMA NICs (rdma link), cables and switch ports",
-                                   get_reduce, print_reduce, 0.5, 0.5};
+                                   get_reduce,
+                                   print_reduce,
+                                   0.5,
+                                   0.5};
     int count = pairs_count(job->nodes);
     struct pair *pairs = calloc((size_t)count + 1, sizeof(*pairs));
     double *rates = calloc((size_t)count + 1, sizeof(*rates)), median, least;
@@ -187,7 +192,8 @@ static void judge_pairs(const struct job *job, struct findings *findings)
     judge_measure(job, &rate, pairs, median, expected, findings);
     snprintf(expected, sizeof(expected), "below %.2g %%", 100 * limits->loss_warn);
     judge_measure(job, &loss, pairs, 0, expected, findings);
-    least = limits->pair_all_reduce > 0 ? limits->pair_all_reduce : median_reduce(pairs, count, rates) / 10;
+    least = limits->pair_all_reduce > 0 ? limits->pair_all_reduce
+                                        : median_reduce(pairs, count, rates) / 10;
     snprintf(expected, sizeof(expected), "at least %.3g GB/s", least / 1e9);
     if (least > 0)
         judge_measure(job, &reduce, pairs, least, expected, findings);
@@ -218,16 +224,16 @@ static void judge_nics(const struct job *job, int r, struct findings *findings)
               errors + downs > 0 ? after->worst : "");
     if (node->efa > 0)
         judge_say(findings, host, "efa",
-                  node->openable == 0       ? VERDICT_FAIL
-                  : !node->efa_provider     ? VERDICT_FAIL
-                  : !node->nccl_plugin      ? VERDICT_WARN
-                                            : VERDICT_OK,
+                  node->openable == 0   ? VERDICT_FAIL
+                  : !node->efa_provider ? VERDICT_FAIL
+                  : !node->nccl_plugin  ? VERDICT_WARN
+                                        : VERDICT_OK,
                   "devices, libfabric's efa provider, NCCL's plugin",
-                  "install the EFA software and aws-ofi-nccl, or NCCL silently uses TCP",
-                  "%s", node->openable == 0   ? "the devices cannot be opened"
-                        : !node->efa_provider ? "libfabric has no efa provider"
-                        : !node->nccl_plugin  ? "NCCL's network plugin was not found"
-                                              : "complete");
+                  "install the EFA software and aws-ofi-nccl, or NCCL silently uses TCP", "%s",
+                  node->openable == 0   ? "the devices cannot be opened"
+                  : !node->efa_provider ? "libfabric has no efa provider"
+                  : !node->nccl_plugin  ? "NCCL's network plugin was not found"
+                                        : "complete");
     if (node->gpudirect >= 0)
         judge_say(findings, host, "gpudirect", node->gpudirect ? VERDICT_OK : VERDICT_WARN,
                   "NICs can access GPU memory",
@@ -260,8 +266,8 @@ static void judge_all_reduce(const struct job *job, int r, struct findings *find
     snprintf(expected, sizeof(expected), "at least %.0f GB/s", limit / 1e9);
     judge_say(findings, job->hosts[r], "node all-reduce",
               m->all_reduce < limit ? VERDICT_FAIL : VERDICT_OK, expected,
-              "check NVLink (nvidia-smi nvlink --status) and the fabric manager",
-              "%.0f GB/s", m->all_reduce / 1e9);
+              "check NVLink (nvidia-smi nvlink --status) and the fabric manager", "%.0f GB/s",
+              m->all_reduce / 1e9);
 }
 
 void judge_network(const struct job *job, struct findings *findings)

@@ -99,16 +99,13 @@ static struct device_plan *plan(struct layer *l, const struct operation *operati
 
 /* Normally distributed numbers, written as fp32 to wgrads[0], which is large enough, and converted.
  */
-static int fill_normal(struct layer *l, void *to, int64_t count, double deviation,
-                       uint32_t purpose, struct error *err)
+static int fill_normal(struct layer *l, void *to, int64_t count, double deviation, uint32_t purpose,
+                       struct error *err)
 {
-    struct operation normal = {.kind = OPERATION_NORMAL,
-                               .normal = {.rows = 1,
-                                          .cols = count,
-                                          .all_cols = count,
-                                          .deviation = deviation}};
-    struct operation convert = {.kind = OPERATION_CONVERT,
-                                .convert = {count, TYPE_FP32, l->type}};
+    struct operation normal = {
+        .kind = OPERATION_NORMAL,
+        .normal = {.rows = 1, .cols = count, .all_cols = count, .deviation = deviation}};
+    struct operation convert = {.kind = OPERATION_CONVERT, .convert = {count, TYPE_FP32, l->type}};
     struct device_plan *numbers = plan(l, &normal, err);
     struct device_plan *converted = numbers ? plan(l, &convert, err) : NULL;
     int rc = converted ? 0 : -1;
@@ -278,9 +275,9 @@ static void forward(struct layer *l)
                                                        .y = l->normed,
                                                        .mean = l->mean,
                                                        .rstd = l->rstd});
-    run_linear_forward(l->plans[QKV], s,
-                       &(struct linear_forward_operands){
-                           .x = l->normed, .weight = l->weights[0], .y = l->qkv});
+    run_linear_forward(
+        l->plans[QKV], s,
+        &(struct linear_forward_operands){.x = l->normed, .weight = l->weights[0], .y = l->qkv});
     run_attention(l->plans[ATTENTION], s,
                   &(struct attention_operands){.q = l->qkv,
                                                .k = l->qkv + third,
@@ -299,10 +296,9 @@ static void forward(struct layer *l)
                                                        .y = l->second,
                                                        .mean = l->mean,
                                                        .rstd = l->rstd});
-    run_linear_forward(
-        l->plans[UP], s,
-        &(struct linear_forward_operands){
-            .x = l->second, .weight = l->weights[2], .y = l->up, .pre = l->pre});
+    run_linear_forward(l->plans[UP], s,
+                       &(struct linear_forward_operands){
+                           .x = l->second, .weight = l->weights[2], .y = l->up, .pre = l->pre});
     run_linear_forward(
         l->plans[DOWN], s,
         &(struct linear_forward_operands){.x = l->up, .weight = l->weights[3], .y = l->y});
@@ -320,9 +316,9 @@ static void backward(struct layer *l)
     run_linear_wgrad(
         l->plans[DOWN_WGRAD], s,
         &(struct linear_wgrad_operands){.dy = l->y, .x = l->up, .dweight = l->wgrads[0]});
-    run_linear_dgrad(l->plans[UP_DGRAD], s,
-                     &(struct linear_dgrad_operands){
-                         .dy = l->dup, .weight = l->weights[2], .dx = l->dsecond});
+    run_linear_dgrad(
+        l->plans[UP_DGRAD], s,
+        &(struct linear_dgrad_operands){.dy = l->dup, .weight = l->weights[2], .dx = l->dsecond});
     run_linear_wgrad(
         l->plans[UP_WGRAD], s,
         &(struct linear_wgrad_operands){.dy = l->dup, .x = l->second, .dweight = l->wgrads[1]});

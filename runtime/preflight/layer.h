@@ -25,8 +25,8 @@ struct layer_result {
 /* Run steps for about 'seconds'. On a CPU their time is CPU time. */
 int layer_run(struct layer *layer, double seconds, struct layer_result *result, struct error *err);
 
-/* Write patterns to up to 'bytes' of the device's free memory and read them back. Adds the number of
- * blocks with a wrong value to '*wrong', and the bytes tested to '*tested'. */
+/* Write patterns to up to 'bytes' of the device's free memory and read them back. Adds the number
+ * of blocks with a wrong value to '*wrong', and the bytes tested to '*tested'. */
 int layer_test_memory(struct device *device, size_t bytes, int64_t *wrong, size_t *tested,
                       struct error *err);
 

@@ -73,8 +73,8 @@ static int64_t number_of(const char *variable)
     return text ? strtoll(text, NULL, 10) : 0;
 }
 
-/* The plugin names rank 0's node and a port. Without it: the first node of the step, and a port that
- * follows from the numbers of job and step. */
+/* The plugin names rank 0's node and a port. Without it: the first node of the step, and a port
+ * that follows from the numbers of job and step. */
 static int find_rank_0(const struct world *world, char *host, size_t size, int *port,
                        struct error *err)
 {
@@ -177,8 +177,7 @@ static void read_facts(struct run *run)
 /* A device that cannot be opened is a verdict, not the end of the test. */
 static void open_device(struct run *run)
 {
-    struct ranks_config config = {
-        .device = run->options->device, .threads = 1, .deterministic = 1};
+    struct ranks_config config = {.device = run->options->device, .threads = 1, .deterministic = 1};
     struct error err = {0};
 
     if (strcmp(ranks_device(config.device), "cpu") != 0)
@@ -456,9 +455,8 @@ static void exchange_pairs(struct run *run)
         int left = pair == run->place.node;
 
         if (pair >= 0)
-            pairs_exchange(left, left ? &run->place.right : &run->facts.node.address,
-                           run->listener, full ? 2 : 0.4, patience(run),
-                           &run->measures.pairs[left ? 0 : 1]);
+            pairs_exchange(left, left ? &run->place.right : &run->facts.node.address, run->listener,
+                           full ? 2 : 0.4, patience(run), &run->measures.pairs[left ? 0 : 1]);
     }
     facts_read_counters(&run->measures.after, run->options->root);
 }
@@ -483,8 +481,8 @@ static int test_collectives(struct run *run, struct error *err)
                     node_of[r] = i;
         }
     }
-    rc = fabric_measure(run->hub, run->device, run->world, node_of, run->order.nodes,
-                        loyalty(run), &run->measures, err);
+    rc = fabric_measure(run->hub, run->device, run->world, node_of, run->order.nodes, loyalty(run),
+                        &run->measures, err);
     free(node_of);
     return rc;
 }
@@ -492,8 +490,8 @@ static int test_collectives(struct run *run, struct error *err)
 /* Verdicts ---------------------------------------------------------------------------------------
  */
 
-/* The node kind: as named, or by the product name of the first node, or the usual limits of what the
- * ranks compute on. */
+/* The node kind: as named, or by the product name of the first node, or the usual limits of what
+ * the ranks compute on. */
 static struct machine find_machine(const struct run *run)
 {
     const struct preflight_options *o = run->options;
@@ -539,8 +537,8 @@ static int conclude(struct run *run, struct findings *findings, struct error *er
         return error_set(err, "out of memory");
     }
     for (int r = 0; r < job.size; r++) {
-        const char *known = run->all_facts[r].host[0] ? run->all_facts[r].host
-                                                      : hub_host(run->hub, r);
+        const char *known =
+            run->all_facts[r].host[0] ? run->all_facts[r].host : hub_host(run->hub, r);
 
         states[r] = hub_state(run->hub, r);
         snprintf(hosts[r], sizeof(hosts[r]), "%.63s", known);
@@ -562,14 +560,13 @@ static int run_phases(struct run *run, struct findings *findings, struct error *
     if (find_rank_0(run->world, host, sizeof(host), &port, err) < 0)
         return -1;
     read_facts(run);
-    run->hub = hub_open((int)run->world->rank, (int)run->world->size, host, port, patience(run),
-                        err);
+    run->hub =
+        hub_open((int)run->world->rank, (int)run->world->size, host, port, patience(run), err);
     if (!run->hub || greet(run, err) < 0)
         return -1;
     open_device(run);
-    if (exchange_facts(run, err) < 0 || compare_clocks(run, err) < 0 ||
-        give_orders(run, err) < 0 || create_layer(run, err) < 0 || barrier(run, err) < 0 ||
-        measure(run, err) < 0)
+    if (exchange_facts(run, err) < 0 || compare_clocks(run, err) < 0 || give_orders(run, err) < 0 ||
+        create_layer(run, err) < 0 || barrier(run, err) < 0 || measure(run, err) < 0)
         return -1;
     exchange_pairs(run);
     if (run->options->full && test_collectives(run, err) < 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `megatron preflight`: every rank of a job tests its node and device, rank 0 compares and names the
- * nodes that are sick. */
+/* `megatron preflight`: every rank of a job tests its node and device, rank 0 compares and names
+ * the nodes that are sick. */
 #ifndef MEGATRON_PREFLIGHT_H
 #define MEGATRON_PREFLIGHT_H
 
@@ -12,11 +12,11 @@
 struct preflight_options {
     int full; /* about 30 s instead of 8 */
     enum device_choice device;
-    const char *root;                 /* of /proc, /sys and /dev; "" is the machine itself */
-    const char *shared, *scratch;     /* directories; NULL: do not test */
-    const struct machines *machines;  /* to find the node's kind */
-    const char *kind;                 /* NULL: by the product name of the machine */
-    double timeout;                   /* seconds after which a rank that does not answer is dead */
+    const char *root;                /* of /proc, /sys and /dev; "" is the machine itself */
+    const char *shared, *scratch;    /* directories; NULL: do not test */
+    const struct machines *machines; /* to find the node's kind */
+    const char *kind;                /* NULL: by the product name of the machine */
+    double timeout;                  /* seconds after which a rank that does not answer is dead */
 };
 
 /* Run all tests. On rank 0 'findings' gets the verdicts, sorted, and 'nodes' the number of nodes

@@ -15,10 +15,10 @@ static const struct {
     int number;
     enum xid_action action;
 } actions[] = {
-    {13, XID_RESTART}, {31, XID_RESTART}, {48, XID_RESET},   {54, XID_REPLACE}, {64, XID_RESET},
-    {74, XID_RESET},   {79, XID_REBOOT},  {94, XID_RESTART}, {95, XID_RESET},   {109, XID_RESET},
+    {13, XID_RESTART}, {31, XID_RESTART}, {48, XID_RESET},   {54, XID_REPLACE},  {64, XID_RESET},
+    {74, XID_RESET},   {79, XID_REBOOT},  {94, XID_RESTART}, {95, XID_RESET},    {109, XID_RESET},
     {110, XID_RESET},  {119, XID_RESET},  {120, XID_RESET},  {126, XID_RESTART}, {136, XID_RESET},
-    {140, XID_RESET},  {143, XID_RESET},  {151, XID_REBOOT}, {155, XID_RESET},  {156, XID_RESET},
+    {140, XID_RESET},  {143, XID_RESET},  {151, XID_REBOOT}, {155, XID_RESET},   {156, XID_RESET},
     {158, XID_RESET},  {168, XID_REBOOT},
 };
 

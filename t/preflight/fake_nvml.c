@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stand-in for the driver's libnvidia-ml.so.1: healthy GPUs, except for what the environment
- * says. FAKE_GPUS (default 2), FAKE_DRIVER, FAKE_ECC (errors of GPU 1), FAKE_SLOW (reasons for lower
- * clocks of GPU 0, a number), FAKE_WIDTH (PCIe lanes of GPU 0), FAKE_LINK_DOWN (a link of GPU 1). */
+ * says. FAKE_GPUS (default 2), FAKE_DRIVER, FAKE_ECC (errors of GPU 1), FAKE_SLOW (reasons for
+ * lower clocks of GPU 0, a number), FAKE_WIDTH (PCIe lanes of GPU 0), FAKE_LINK_DOWN (a link of GPU
+ * 1). */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

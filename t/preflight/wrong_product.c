@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Preloaded into one rank: a processor that computes one product of a layer wrong, by the lowest bit
- * of one number. */
+/* Preloaded into one rank: a processor that computes one product of a layer wrong, by the lowest
+ * bit of one number. */
 #define _GNU_SOURCE
 #include <cblas.h>
 #include <dlfcn.h>
