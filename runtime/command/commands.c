@@ -12,6 +12,7 @@ const struct command *const commands[] = {
     &command_tokenizer,
     &command_topo,
     &command_plan,
+    &command_preflight,
     &command_train,
     &command_evaluate,
     &command_generate,

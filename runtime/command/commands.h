@@ -19,6 +19,7 @@ extern const struct command command_tokenize;
 extern const struct command command_tokenizer;
 extern const struct command command_data;
 extern const struct command command_plan;
+extern const struct command command_preflight;
 extern const struct command command_preprocess;
 extern const struct command command_topo;
 extern const struct command command_train;

@@ -2,7 +2,6 @@
 #include "calibrate.h"
 #include "commands.h"
 #include "file.h"
-#include "locate.h"
 #include "nearest.h"
 #include "option.h"
 #include "parse.h"
@@ -80,19 +79,6 @@ static void print_help(void)
            "Rank all layouts of a model on a cluster by predicted step time, with memory and cost. "
            "Needs no GPU.\n");
     options_print(table, stdout);
-}
-
-static struct machines *read_machines(const struct plan_options *options, struct error *err)
-{
-    const char *directory = options->machines ? options->machines : getenv("MEGATRON_MACHINES");
-    char path[PATH_MAX];
-
-    if (!directory || directory[0] == '\0') {
-        if (locate_data("machines", path, sizeof(path), err) < 0)
-            return NULL;
-        directory = path;
-    }
-    return machines_read(directory, err);
 }
 
 static void list_nodes(const struct machines *machines)
@@ -512,7 +498,7 @@ static int run_options(const struct plan_options *options, const struct options_
         list_models();
         return 0;
     }
-    machines = read_machines(options, err);
+    machines = machines_open(options->machines, err);
     if (!machines)
         return -1;
     if (options->node && strcmp(options->node, "list") == 0)

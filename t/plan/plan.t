@@ -127,7 +127,7 @@ s/"network_gb_per_s": 50/"network_gb_per_s": "400 Gb"/|"network_gb_per_s" must b
 s/"nvlink_gb_per_s": 450,//|"nvlink_gb_per_s" is missing|a missing number
 s/"gpus": 8/"gpus": 0/|"gpus" must be a whole number from 1|no GPUs
 s/"gpus": 8/"gpuz": 8/|unknown member "gpuz"|an unknown member
-s/"nodes"/"notes"/|needs "gpu" and a list "nodes"|a file without nodes
+s/"nodes"/"notes"/|needs a list "nodes"|a file without nodes
 s/^  \]/  }/|is not valid JSON|a file that is not JSON
 END
 
