@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
 #include "secret.h"
 
 #include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+#ifdef HAVE_OPENSSL
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <string.h>
-#include <sys/random.h>
-
-enum { MOST_DATA = 512 };
+#endif
 
 int secret_random(void *bytes, size_t size, struct error *err)
 {
@@ -26,6 +27,10 @@ int secret_random(void *bytes, size_t size, struct error *err)
     }
     return 0;
 }
+
+#ifdef HAVE_OPENSSL
+
+enum { MOST_DATA = 512 };
 
 int secret_code(const struct secret_key *key, const char *purpose, const void *data, size_t size,
                 unsigned char code[SECRET_BYTES])
@@ -62,3 +67,28 @@ int secret_equal(const unsigned char a[SECRET_BYTES], const unsigned char b[SECR
 {
     return CRYPTO_memcmp(a, b, SECRET_BYTES) == 0;
 }
+
+#else
+
+int secret_code(const struct secret_key *key, const char *purpose, const void *data, size_t size,
+                unsigned char code[SECRET_BYTES])
+{
+    (void)key, (void)purpose, (void)data, (void)size, (void)code;
+    return -1;
+}
+
+int secret_derive(const char *text, struct secret_key *key, struct error *err)
+{
+    (void)text, (void)key;
+    return error_set_code(err, ERROR_USAGE,
+                          "this build has no OpenSSL, which ranks need to connect to each other; "
+                          "install libssl-dev and build again");
+}
+
+int secret_equal(const unsigned char a[SECRET_BYTES], const unsigned char b[SECRET_BYTES])
+{
+    (void)a, (void)b;
+    return 0;
+}
+
+#endif

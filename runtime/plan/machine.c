@@ -453,7 +453,6 @@ static void unknown(const struct machines *machines, int bare, const char *name,
     error_remedy(err, REMEDY_NODE_KINDS);
 }
 
-
 const struct machine *machines_find(const struct machines *machines, const char *name,
                                     struct error *err)
 {

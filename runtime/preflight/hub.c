@@ -51,7 +51,8 @@ static struct hub *allocate(int rank, int size, struct error *err)
     return hub;
 }
 
-static int accept_all(struct hub *hub, int port, double deadline, struct error *err)
+static int accept_all(struct hub *hub, int port, const struct secret_key *key, double deadline,
+                      struct error *err)
 {
     struct rendezvous_address address;
     int listener = rendezvous_listen(port, NULL, &address, err);
@@ -59,8 +60,8 @@ static int accept_all(struct hub *hub, int port, double deadline, struct error *
     if (listener < 0)
         return -1;
     gethostname(hub->hosts[0], NAME - 1);
-    /* Who is missing is found below; the token cannot be told to the others. */
-    rendezvous_accept(listener, hub->size, 0, deadline, hub->fds, hub->hosts + 1, NULL);
+    /* Who is missing is found below. */
+    rendezvous_accept(listener, 0, hub->size, key, deadline, hub->fds, hub->hosts + 1, NULL);
     close(listener);
     for (int rank = 1; rank < hub->size; rank++)
         if (hub->fds[rank - 1] < 0)
@@ -68,8 +69,8 @@ static int accept_all(struct hub *hub, int port, double deadline, struct error *
     return 0;
 }
 
-struct hub *hub_open(int rank, int size, const char *host, int port, double deadline,
-                     struct error *err)
+struct hub *hub_open(int rank, int size, const char *host, int port, const char *secret,
+                     double deadline, struct error *err)
 {
     struct hub *hub = allocate(rank, size, err);
     struct rendezvous_address address = {.port = port};
@@ -77,11 +78,13 @@ struct hub *hub_open(int rank, int size, const char *host, int port, double dead
 
     if (!hub || size == 1)
         return hub;
-    if (rank == 0) {
-        failed = accept_all(hub, port, deadline, err) < 0;
+    if (secret_derive(secret, &address.key, err) < 0) {
+        failed = 1;
+    } else if (rank == 0) {
+        failed = accept_all(hub, port, &address.key, deadline, err) < 0;
     } else {
         snprintf(address.hosts, sizeof(address.hosts), "%s", host);
-        hub->fds[0] = rendezvous_connect(rank, size, &address, deadline, err);
+        hub->fds[0] = rendezvous_connect(rank, 0, size, &address, deadline, err);
         failed = hub->fds[0] < 0;
     }
     if (failed) {

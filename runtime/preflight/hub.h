@@ -22,8 +22,8 @@ struct hub;
 
 /* Rank 0 waits up to 'deadline' seconds for the others and continues with those that came. Returns
  * NULL if rank 0 cannot listen or cannot be reached. Caller must close. */
-struct hub *hub_open(int rank, int size, const char *host, int port, double deadline,
-                     struct error *err);
+struct hub *hub_open(int rank, int size, const char *host, int port, const char *secret,
+                     double deadline, struct error *err);
 void hub_close(struct hub *hub);
 
 /* On rank 0: what became of a rank, and the host it connected from ("" if it never did). */

@@ -131,9 +131,9 @@ void pairs_exchange(int left, const struct rendezvous_address *address, int list
 
     *result = (struct pair_result){.tried = 1};
     if (left)
-        fd = rendezvous_connect(1, 2, address, deadline / 2, NULL);
+        fd = rendezvous_connect(1, 0, 2, address, deadline / 2, NULL);
     else
-        rendezvous_accept(listener, 2, address->token, deadline / 2, &fd, hosts, NULL);
+        rendezvous_accept(listener, 0, 2, &address->key, deadline / 2, &fd, hosts, NULL);
     if (fd < 0) {
         fail(result, left ? "cannot connect" : "no connection arrived", 0);
         return;

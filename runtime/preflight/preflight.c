@@ -560,8 +560,8 @@ static int run_phases(struct run *run, struct findings *findings, struct error *
     if (find_rank_0(run->world, host, sizeof(host), &port, err) < 0)
         return -1;
     read_facts(run);
-    run->hub =
-        hub_open((int)run->world->rank, (int)run->world->size, host, port, patience(run), err);
+    run->hub = hub_open((int)run->world->rank, (int)run->world->size, host, port,
+                        run->world->secret, patience(run), err);
     if (!run->hub || greet(run, err) < 0)
         return -1;
     open_device(run);
