@@ -227,7 +227,7 @@ done <<'EOT'
 --max-position-embeddings 8|greater than --max-position-embeddings=8
 --megatron-model gpt3-1T|unknown model
 --num-layers-per-virtual-pipeline-stage 1|requires --pipeline-model-parallel-size of 2
---optimizer sgd|--optimizer=sgd is unknown; use adam
+--optimizer lamb|--optimizer=lamb is unknown; use adam or sgd
 --dataloader-type cyclic|--dataloader-type=cyclic is unknown; use single
 --lr -1|--lr=-1 must not be negative
 --adam-beta2 1|must be at least 0 and less than 1
