@@ -84,7 +84,7 @@ static struct wiki_span without_indent(struct wiki_span line)
     return line;
 }
 
-/* Find out which tables are closed: 'cuts' holds the begin and the end of each outermost one. */
+/* Find the tables that are closed: 'cuts' has the start and end of each outermost one. */
 static void find_tables(struct wiki_look *look, const struct wiki_buffer *in)
 {
     const char *at = in->data, *end = at + in->size;

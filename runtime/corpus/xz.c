@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* xz: as a stream; or, from the index at the file's end, block by block, which is how a large file
- * made with several threads (xz -T, pixz) is cut. */
+/* xz: as a stream; or, by the index at the end of the file, block by block, which is how a large
+ * file made with several threads (xz -T, pixz) is split. */
 #include "codec.h"
 
 #include <lzma.h>

@@ -42,8 +42,8 @@ static int do_chunks(struct run *run, const char *layout, struct error *err)
         int64_t left;
         int rc;
 
-        /* With a broken chunk the others finish what is before it; alone nobody else does, and a
-         * torn part may have to be made again. */
+        /* If a chunk is broken, other ranks finish those before it; a single rank must do so
+         * itself, and a torn part may have to be made again. */
         if ((run->encode.broken == SIZE_MAX || run->work.world->size == 1) &&
             encode_run(&run->encode, NULL, err) < 0)
             return -1;
@@ -108,13 +108,13 @@ static int make_layout(struct run *run, const char *path, struct error *err)
         rc = assembly_create(&run->assembly, &run->single, err);
     if (rc == 0)
         rc = output_layout_write(&run->layout, path, err);
-    /* What counts is what lies there now, perhaps written by another rank. */
+    /* What counts is the file that exists now, perhaps written by another rank. */
     run_drop_layout(run);
     return rc;
 }
 
-/* Take the one job of a phase that one rank does for all, also from one that is gone. Returns 1, 0
- * or -1. */
+/* Take the one job of a phase that one rank does for all, even from a rank that is gone. Returns 1,
+ * 0 or -1. */
 static int take_single(struct run *run, struct error *err)
 {
     size_t number;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pre-tokenizers of a tokenizer.json, and which model may follow them. One that is not known
- * here is refused by name, never passed over. */
+/* The pre-tokenizers of a tokenizer.json, and which model may follow them. An unknown one is
+ * rejected by name, never skipped. */
 #include "huggingface.h"
 
 #include <stdlib.h>

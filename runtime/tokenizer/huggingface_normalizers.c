@@ -12,7 +12,7 @@ static int refuse(const struct pipeline *pipeline, struct json_value component, 
     return huggingface_refuse(pipeline, "normalizer", component, what, err);
 }
 
-/* The text of a member, to be freed; NULL if it is not there or memory is out. */
+/* The text of a member, to be freed; NULL if it is missing or out of memory. */
 static char *copy_text(struct json_value object, const char *name, size_t *length)
 {
     struct json_value member;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tokens of a tokenizer.json that stand beside its model: those added to the vocabulary, and
+/* The tokens of a tokenizer.json that are not part of its model: those added to the vocabulary, and
  * those that begin and end a sequence or a text. */
 #include "huggingface.h"
 #include "log.h"
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The id that an added token has in the vocabulary; -1: it is not there, -2: memory is out. Only
- * the id that is said and those of tokens that merges can make are looked at. */
+/* The id that an added token has in the vocabulary; -1: none, -2: out of memory. Only the stated id
+ * and those of tokens that merges can produce are examined. */
 static int64_t id_in_vocabulary(const struct pipeline *pipeline, const char *text, size_t length,
                                 int64_t said)
 {
@@ -62,7 +62,7 @@ static int give_added_id(struct pipeline *pipeline, const char *text, size_t len
     return 0;
 }
 
-/* Is the token in normalised texts as it is written? */
+/* Is the token in normalized texts as it is written? */
 static int check_normalized(const struct pipeline *pipeline, const char *text, size_t length,
                             struct error *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BertNormalizer: control characters go, white space becomes a space, Chinese characters stand
- * between spaces, accents go and letters become lower case. */
+/* BertNormalizer: removes control characters, turns white space into spaces, puts spaces around
+ * Chinese characters, removes accents and lowercases letters. */
 #include "property.h"
 #include "rewrite.h"
 #include "unicode.h"

@@ -26,7 +26,7 @@ static inline uint64_t test_four(const uint8_t *table, uint64_t even, uint64_t o
            (uint64_t)table[even >> 16 & 0xFFFF] << 2 | (uint64_t)table[odd >> 16 & 0xFFFF] << 3;
 }
 
-/* The low halves of eight bytes, side by side. */
+/* The low halves of eight bytes, packed. */
 static inline uint64_t pack_halves(uint64_t bytes)
 {
     bytes &= UINT64_C(0x0F0F0F0F0F0F0F0F);
