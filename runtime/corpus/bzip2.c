@@ -79,7 +79,7 @@ static int find_block(struct source *source, struct error *err)
         if (bits_left(bzip2) < 48)
             return 0;
         last = (uint64_t)bzip2->have * 8 - 48;
-        /* Eight places per byte: the window holds the 55 bits that they need. */
+        /* Eight positions per byte: the window has the 55 bits that they need. */
         for (uint64_t byte = bzip2->bit / 8; byte * 8 <= last; byte++) {
             if (window == 0)
                 for (int i = 0; i < 7; i++)

@@ -9,8 +9,8 @@
 #include "jsonl.h"
 #include "wiki_buffer.h"
 
-/* One <page>, as it is in the dump: titles and texts are still escaped. Of several revisions the
- * last one. */
+/* One <page> as in the dump: titles and texts are still escaped. If there are several revisions,
+ * the last one. */
 struct wiki_page {
     struct wiki_span title, text;
     int64_t id, revision;

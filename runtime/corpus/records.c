@@ -238,7 +238,7 @@ static int fill(struct record_reader *reader, struct record_block *block, size_t
             source_read(reader->source, block->data + block->size, want - block->size, err);
 
         if (count < 0 && reader->mode == RECORD_PAGE && source_is_truncated(reader->source)) {
-            /* What came before it is good; the page that is cut is counted as broken. */
+            /* What was read before is good; the truncated page is counted as broken. */
             reader->truncated = 1;
             note_flaw(reader, err);
             count = 0;
@@ -268,7 +268,7 @@ static int64_t owned_pages(const struct record_block *block, size_t cut)
 
     while ((at = memrchr(data, '<', (size_t)(at - data)))) {
         if (end - at < 7)
-            return -1; /* which tag it is comes with the next bytes */
+            return -1; /* the next bytes decide which tag it is */
         if (memcmp(at, "</page>", 7) == 0)
             return at + 7 > data + cut ? at + 7 - data : (int64_t)cut;
         if (mediawiki_begin(at, at + 6) == at)
@@ -435,7 +435,7 @@ static void skip_mark(struct record_reader *reader, struct record_block *block)
     reader->at_start = 0;
 }
 
-/* So much of a record that is too long is kept for the message about it. */
+/* This much of a record that is too long is kept for the message about it. */
 enum { HEAD_SIZE = 4096 };
 
 /* The record at the start of the block is longer than allowed: return an empty block that says so.
@@ -456,7 +456,7 @@ static int too_long(struct record_reader *reader, struct record_block *block)
     return 1;
 }
 
-/* Read little beyond the segment: only the rest of one line is wanted from there. */
+/* Read little after the end of the segment: only the rest of one line is needed from there. */
 static size_t near_end(const struct record_reader *reader, const struct record_block *block,
                        size_t want)
 {
@@ -598,7 +598,7 @@ static int next_of_segment(struct record_reader *reader, struct record_block *bl
             skip(reader, block);
             if (reader->ended && block->size == 0)
                 return 0;
-            /* One line reaches from before the segment to beyond it. */
+            /* One line extends from before the segment to after it. */
             if (reader->skipping && source_boundary(reader->source) >= 0 &&
                 reader->base >= source_boundary(reader->source))
                 return 0;

@@ -30,7 +30,7 @@ static int is_filler(char c)
     return c == ' ' || c == ',' || c == ';' || c == ':';
 }
 
-/* Remove what is left before a parenthesis that closes: "(a; )" and "( )". */
+/* Remove what is left before a closing parenthesis: "(a; )" and "( )". */
 static void close_parenthesis(struct writer *writer)
 {
     struct wiki_buffer *out = writer->out;

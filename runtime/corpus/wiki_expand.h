@@ -19,7 +19,7 @@ void wiki_expand(struct wiki_look *look, const struct wiki_page_info *page,
                  const struct wiki_buffer *in, struct wiki_buffer *out, enum wiki_expand_mode mode);
 void wiki_frames_destroy(struct wiki_frames *frames);
 
-/* A call: its name, trimmed, and its arguments as they are. */
+/* A call: its name, trimmed, and its unmodified arguments. */
 struct wiki_call {
     struct wiki_span name;
     struct wiki_span args[WIKI_ARGUMENTS];

@@ -37,7 +37,7 @@ struct wiki_document {
 
 struct wikitext;
 
-/* What one thread converts pages with. 'options' is kept. Caller must destroy. */
+/* The converter of one thread. 'options' must stay valid. Caller must destroy. */
 struct wikitext *wikitext_create(const struct wiki_options *options, struct error *err);
 void wikitext_destroy(struct wikitext *wikitext);
 

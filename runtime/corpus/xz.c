@@ -10,7 +10,7 @@
 /* The dictionary of xz -9 is 64 MiB; nothing needs this much. */
 #define MEMORY_LIMIT ((uint64_t)512 << 20)
 
-/* The index can be read through an interface that came with 5.4. */
+/* Reading the index needs an interface that was added in 5.4. */
 #define WITH_BLOCKS (LZMA_VERSION >= 50040002)
 
 struct xz {

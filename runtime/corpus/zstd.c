@@ -79,7 +79,7 @@ int zstd_can_cut(int fd, int64_t size)
 {
     int64_t end = frame_end(fd, 0, size, PROBE);
 
-    /* Leading skippable frames hold no data: look at the first one that may. */
+    /* Leading skippable frames contain no data: examine the first frame that may. */
     for (int i = 0; i < 4 && end > 0 && end < 64; i++)
         end = frame_end(fd, end, size, PROBE);
     return end > 0 && end < size && begins_frame(fd, end, size);

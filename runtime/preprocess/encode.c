@@ -161,7 +161,7 @@ static struct chunk *open_another(struct worker *worker)
     return chunk;
 }
 
-/* With --max-documents, chunks beyond the limit are not begun. */
+/* With a maximum number of documents, chunks after the last one are not started. */
 static int enough(const struct encode *encode)
 {
     return encode->config->max_documents > 0 &&

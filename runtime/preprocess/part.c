@@ -402,8 +402,8 @@ const uint64_t *part_direct(const struct part_reader *reader)
     return reader->direct ? reader->sums : NULL;
 }
 
-/* Does the payload hold what its key headers say? The checksum is kept in the pieces in which it
- * was made. */
+/* Does the payload match its key headers? The checksum is computed over the same pieces as when it
+ * was written. */
 static int take_block(struct part_reader *reader, const struct block_header *header,
                       struct part_key *keys)
 {

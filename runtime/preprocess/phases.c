@@ -103,7 +103,7 @@ static int make_layout(struct run *run, const char *path, struct error *err)
         rc = strict_check(run, err);
     if (rc == 0)
         rc = init_assembly(run, err);
-    /* Files of a layout that comes too late would take the space of the whole output again. */
+    /* The files of a layout that is too late would take the space of the whole output again. */
     if (rc == 0 && !disk_exists(path))
         rc = assembly_create(&run->assembly, &run->single, err);
     if (rc == 0)
@@ -167,11 +167,11 @@ int run_goodbye(struct run *run, struct error *err)
 {
     int rc;
 
-    run_stop_monitor(run); /* it writes into the directory that goes */
+    run_stop_monitor(run); /* it writes to the directory that is being removed */
     rc = work_end(&run->work, "", (double)run->config->lease, err);
     if (rc < 0)
         return -1;
-    /* Another rank, thought dead, has finished, too, and waits for this one to know. */
+    /* Another rank, thought dead, has also finished, and waits for this one's acknowledgment. */
     if (rc > 0 && run_is_over(run) && !run->ending[0])
         return 0;
     run->finished = 1;
@@ -189,7 +189,7 @@ static int do_finish(struct run *run, struct error *err)
 
         if (run_is_over(run))
             return 0;
-        /* The word of the end came and went before this rank saw it. */
+        /* The end message was written and removed before this rank saw it. */
         if (disk_is_gone(run->work.base))
             return error_set(err, "%s is gone: another run has taken over", run->work.base);
         rc = take_single(run, err);

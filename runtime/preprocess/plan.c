@@ -148,7 +148,7 @@ static int put_model(struct bytes *bytes, const char *model, struct error *err)
     return put_file(bytes, config, err);
 }
 
-/* The files, and what came of them. */
+/* The files of the tokenizer, and the properties of the loaded one. */
 static int put_tokenizer(struct bytes *bytes, const struct tokenizer_config *tokenizer,
                          const struct tokenizer *loaded, struct error *err)
 {

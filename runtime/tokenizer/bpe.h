@@ -151,7 +151,7 @@ static inline uint32_t bpe_merge(const struct bpe *bpe, uint32_t left, uint32_t 
     return __builtin_expect(symbol != BPE_NONE, 1) ? symbol : bpe_joint(bpe, left, right);
 }
 
-/* The bit of two characters in 'neighbours'. */
+/* The bit of two characters in 'neighbors'. */
 #define BPE_NEIGHBOUR_BITS 17
 static inline size_t bpe_neighbour(uint32_t first, uint32_t second)
 {

@@ -63,7 +63,7 @@ void huggingface_find_ends(struct pipeline *pipeline);
 /* Read what the post-processor puts around each text. Returns 0, or -1 with 'err' set. */
 int huggingface_read_around(struct pipeline *pipeline, struct json_value root, struct error *err);
 
-/* What the vocabulary holds for a token as it is written: 'bytes' has room for 'length'. */
+/* The vocabulary's form of a token as written: 'bytes' has room for 'length'. */
 enum vocabulary_kind huggingface_token_entry(const struct pipeline *pipeline, const char *text,
                                              size_t length, uint8_t *bytes, size_t *count);
 

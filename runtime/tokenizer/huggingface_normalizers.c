@@ -182,7 +182,7 @@ int huggingface_read_normalizer(struct pipeline *pipeline, struct json_value com
         done = read_marks(pipeline, component, err);
     if (done != 0)
         return done < 0 ? -1 : 0;
-    /* The marks come last, when the text goes to the model. */
+    /* The marks are added last, when the text is passed to the model. */
     if (pipeline->marks_spaces || pipeline->tokenizer->normalizer.prefix)
         return refuse(pipeline, component, " after one that writes " SPACE_MARK, err);
     if (rewrites->count == REWRITES_MOST)

@@ -28,7 +28,7 @@ static int64_t id_in_vocabulary(const struct pipeline *pipeline, const char *tex
     if (said >= 0 && (size_t)said < vocabulary->count &&
         vocabulary->entries[said].kind != VOCABULARY_ABSENT) {
         there = vocabulary_text(vocabulary, (size_t)said, &size);
-        /* One that was added before is kept as it is written. */
+        /* A token that was added before keeps its text. */
         if ((size == count && memcmp(there, bytes, size) == 0) ||
             (size == length && memcmp(there, text, size) == 0))
             found = (uint32_t)said;
@@ -62,7 +62,7 @@ static int give_added_id(struct pipeline *pipeline, const char *text, size_t len
     return 0;
 }
 
-/* Is the token in normalized texts as it is written? */
+/* Is the token matched in normalized texts as written? */
 static int check_normalized(const struct pipeline *pipeline, const char *text, size_t length,
                             struct error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a tokenizer is made of; private to this folder. */
+/* The parts of a tokenizer; private to this folder. */
 #ifndef MEGATRON_TOKENIZER_MODEL_H
 #define MEGATRON_TOKENIZER_MODEL_H
 
@@ -19,7 +19,8 @@
 /* How decoded ids become text. */
 enum decode_rule {
     DECODE_BYTES,         /* texts one after the other */
-    DECODE_SENTENCEPIECE, /* the same without control pieces and the space put before the text */
+    DECODE_SENTENCEPIECE, /* the same without control pieces and without the space prepended to the
+                             text */
     DECODE_NUMBERS,       /* NullTokenizer */
     DECODE_WORDPIECE,     /* words with a space between them, ## without */
 };
@@ -72,7 +73,7 @@ int load_tiktoken(struct tokenizer *tokenizer, struct error *err);
 int model_set_tokens(struct tokenizer *tokenizer, struct error *err);
 
 /* Build tokenizer->unigram from scores by id. Unknown characters, the trie and the rounding of sums
- * are set already. Frees nothing of its own on failure. */
+ * are already set. Frees nothing on failure. */
 int model_set_unigram(struct tokenizer *tokenizer, const double *scores, struct error *err);
 
 /* FairseqWords: the ids of a text's words. */

@@ -188,7 +188,7 @@ static void sort_few(uint32_t *marks, size_t count)
     }
 }
 
-/* Marks in the order of their classes; those of one class stay as they are. */
+/* Marks in the order of their classes; marks of one class keep their order. */
 static int sort_marks(uint32_t *marks, size_t count)
 {
     size_t starts[257] = {0};
@@ -250,8 +250,8 @@ static uint32_t compose_two(uint32_t first, uint32_t second)
     return found ? found->composed : 0;
 }
 
-/* A mark goes into the last character of class 0, unless one between them is of its class or of a
- * higher one. */
+/* A mark combines with the last character of class 0, unless a mark between them has the same or a
+ * higher class. */
 static void compose_cluster(struct nfc *nfc)
 {
     uint32_t *points = nfc->points, *base = ORDER(points[0]) == 0 ? points : NULL;

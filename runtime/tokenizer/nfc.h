@@ -13,7 +13,7 @@
  * UTF-8 stays. */
 size_t nfc_stays(const uint8_t *text, size_t length);
 
-/* A text in form C, and the characters that are being composed. All zeros to begin with. */
+/* A text in form C, and the characters being composed. All zero at first. */
 struct nfc {
     struct text_buffer text;
     uint32_t *points; /* with their combining classes */

@@ -30,7 +30,7 @@ struct normalizer {
     struct trie kept;
     uint8_t plain[256]; /* ASCII that stays as it is, whatever ASCII follows; no spaces */
     int plain_spaces;   /* so does a single space before such a byte */
-    int words; /* white space goes, and each word gets a space before it: WhitespaceSplit */
+    int words;          /* WhitespaceSplit: remove white space, and put a space before each word */
 };
 
 #define NORMALIZER_LONGEST 512 /* bytes that one character or user-defined piece may become */

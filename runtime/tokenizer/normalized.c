@@ -8,7 +8,7 @@
 #define PART 65536
 #define MARK 0x2581
 
-/* Nothing changes but for the space put before the text: only the first word is copied. */
+/* Nothing changes except for the space prepended to the text: only the first word is copied. */
 static int encode_prefixed(struct encoder *encoder, const uint8_t *text, size_t length,
                            struct token_buffer *out)
 {
@@ -42,8 +42,8 @@ static int encode_kept(struct encoder *encoder, const uint8_t *text, size_t leng
     return encoder_span(encoder, text, length, out);
 }
 
-/* WhitespaceSplit and Metaspace: white space goes, each word has one space before it, and U+2581 is
- * a space. */
+/* WhitespaceSplit and Metaspace: white space is removed, each word has one space before it, and
+ * U+2581 is a space. */
 static int encode_words(struct encoder *encoder, const uint8_t *text, size_t length,
                         struct token_buffer *out)
 {

@@ -90,7 +90,7 @@ size_t property_lower(uint32_t point, uint32_t out[2]);
 size_t property_compatible(uint32_t point, const uint32_t **parts);
 
 /* Length in bytes of the extended grapheme cluster at the start of a text that is not empty. A byte
- * that is not UTF-8 is a cluster of its own. */
+ * that is not UTF-8 is a separate cluster. */
 size_t grapheme_length(const uint8_t *text, size_t length);
 
 #endif

@@ -40,7 +40,8 @@ static void flush_marks(const struct rewrite *rewrite, struct marks *marks, stru
     marks->count = 0;
 }
 
-/* A part of a decomposed character: marks are sorted by their class until one of class 0 comes. */
+/* A part of a decomposed character: marks are sorted by class up to the next character of class 0.
+ */
 static void put_part(const struct rewrite *rewrite, uint32_t point, struct marks *marks,
                      struct text_buffer *out)
 {

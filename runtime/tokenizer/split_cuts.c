@@ -35,7 +35,7 @@ static inline uint64_t pack_halves(uint64_t bytes)
     return (bytes | bytes >> 16) & UINT64_C(0x00000000FFFFFFFF);
 }
 
-/* The cuts of 64 bytes, of which the one before is there, too. */
+/* The cuts of 64 bytes; the byte before them must be readable. */
 static struct cuts test_block(const uint8_t *table, const uint8_t *bytes)
 {
     struct cuts cuts = {0, 0};

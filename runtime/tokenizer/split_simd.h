@@ -53,7 +53,7 @@ static void mark_high(struct splitter *splitter, size_t block, uint64_t high)
     }
 }
 
-/* One block of 64 bytes; 'blocks' may hold bits of a character that began before. */
+/* One block of 64 bytes; 'blocks' may already contain bits of a character that began before it. */
 static void classify_block(struct splitter *splitter, size_t block)
 {
     struct split_block *out = &splitter->blocks[1 + block];

@@ -179,7 +179,7 @@ static inline void words_set(uint64_t *starts, size_t at, int on)
     starts[at / 64] = on ? starts[at / 64] | bit : starts[at / 64] & ~bit;
 }
 
-/* A contraction is a word of its own or, in cased patterns, the end of the word before it. */
+/* A contraction is a separate word or, in cased patterns, the end of the word before it. */
 static void words_contract(const struct splitter *splitter, const struct words_masks *masks,
                            uint64_t *starts, size_t size, int cased)
 {
@@ -315,7 +315,7 @@ static inline __attribute__((always_inline)) size_t split_words(struct splitter 
         size = words_last(&masks, starts, size);
         if (size == 0)
             return 0;
-        /* The end of the last word; split_emit writes what is before it. */
+        /* The end of the last word; split_emit writes the words before it. */
     }
     starts[0] &= ~UINT64_C(1);
     if (size & 63)
