@@ -30,8 +30,7 @@ struct expand {
     struct wiki_buffer *out;
     const char *at, *end;
     struct wiki_call call;
-    unsigned char
-        missing; /* raw elements without a closing tag in the rest of the text, by number */
+    unsigned char missing; /* raw elements that are not closed in the rest, by number */
 };
 
 void wiki_frames_destroy(struct wiki_frames *frames)
